@@ -1,0 +1,53 @@
+"""Every error that a caller may want to catch, and the one record that input faults are told in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, order=True)
+class Fault:
+    """One thing wrong in an input file: `file:line: where: what, and what would be right`.
+
+    `line` is 1-based, 0 where no line can be named; `where` is a path such as `jobs.0.deadline`.
+    """
+
+    file: str
+    line: int
+    where: str
+    what: str
+    fix: str = ""
+
+    def __str__(self) -> str:
+        place = f"{self.file}:{self.line}" if self.line else self.file
+        parts = [place, self.where, self.what] if self.where else [place, self.what]
+        return ": ".join(parts) + (f"; {self.fix}" if self.fix else "")
+
+
+class PlannerError(Exception):
+    """Base of every error that this package raises on purpose."""
+
+
+class InputError(PlannerError):
+    """Input that cannot be used; carries every fault found, not the first."""
+
+    def __init__(self, faults: Sequence[Fault]):
+        self.faults = tuple(sorted(faults))
+        super().__init__("\n".join(str(fault) for fault in self.faults))
+
+
+class ScenarioError(InputError):
+    """A scenario, an inventory or a plan file that cannot be used."""
+
+
+class LibraryError(InputError):
+    """A card in models/ that cannot be used."""
+
+
+class SolverError(PlannerError):
+    """A solver that is missing, refused the program or broke down."""
+
+
+class NoPlanError(PlannerError):
+    """A plan was asked for where none exists."""

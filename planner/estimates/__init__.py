@@ -1,0 +1,1 @@
+"""Arithmetic from a configuration to bytes, seconds and dollars: pure functions on numpy arrays."""

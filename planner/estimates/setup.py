@@ -1,0 +1,179 @@
+"""What the estimates need to know, as plain numbers: one configuration per array element.
+
+Every field is a float, an integer or a numpy array; arrays of one estimate broadcast against each
+other, so a grid of recipes (R, 1) times hardware (H,) needs no copies.
+Where the numbers come from (cards, profiles, recipes) is none of this module's business.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Numbers = float | int | NDArray[np.float64] | NDArray[np.int64] | NDArray[np.bool_] | Any
+"""A scalar or an array of shape (n,) or broadcastable to it."""
+
+# Codes of `Activations.checkpointing`.
+CHECKPOINT_NONE, CHECKPOINT_EVERY_2ND, CHECKPOINT_SELECTIVE, CHECKPOINT_FULL, CHECKPOINT_OFFLOAD = range(5)
+CHECKPOINT_MEGATRON_SELECTIVE = 5
+# Codes of `Activations.attention`.
+ATTENTION_FLASH, ATTENTION_MEM_EFFICIENT, ATTENTION_EAGER = range(3)
+
+
+@dataclass(frozen=True)
+class Network:
+    """The shape of one architecture (scalars). P, L, h, a, ... of the specifications."""
+
+    parameters: float  # P, all
+    active_parameters: float  # per token (MoE), else P
+    layers: int
+    hidden: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    ffn: int  # width of one feed-forward (of one expert in a MoE)
+    vocab: int
+    tied: bool  # embedding and head share one matrix
+    gated: bool  # three matrices per feed-forward, else two
+    rope: bool
+    parallel_residual: bool = False
+    experts: int = 0  # 0 = dense
+    experts_per_token: int = 0
+    sliding_window: int = 0  # tokens; 0 = full attention
+    sliding_layers: float = 0.0  # share of layers that use the window
+    shape_known: bool = True  # False: shape guessed from the parameter count (+0.10 sigma)
+
+    @property
+    def query_width(self) -> int:
+        return self.heads * self.head_dim
+
+    @property
+    def kv_width(self) -> int:
+        return self.kv_heads * self.head_dim
+
+    @property
+    def embedding_parameters(self) -> float:
+        """P_emb: embedding and head (one matrix when tied)."""
+        return self.vocab * self.hidden * (1 if self.tied else 2)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How the batch and the network are spread over GPUs."""
+
+    micro_batch: Numbers  # sequences per GPU and micro-step
+    accumulation: Numbers  # micro-steps per optimizer step
+    sequence: Numbers  # tokens per sequence as processed (time)
+    longest_sequence: Numbers  # tokens of the longest sequence met (memory)
+    gpus: Numbers = 1
+    gpus_per_node: Numbers = 1
+    tensor: Numbers = 1
+    pipeline: Numbers = 1
+    interleave: Numbers = 1
+    context: Numbers = 1
+    expert: Numbers = 1
+    zero_stage: Numbers = 0  # 0 none or ddp, 1, 2, 3 (= FSDP)
+    hybrid: Numbers = 0  # 1: stage 3 inside each node, replicas across nodes (HSDP)
+    variable_length: Numbers = 0  # 1: batches of differing length (padded)
+
+    @property
+    def data_parallel(self) -> Numbers:
+        return self.gpus / (self.tensor * self.pipeline * self.context)
+
+
+@dataclass(frozen=True)
+class States:
+    """Bytes per parameter of weights, gradients and optimizer, and what is trained."""
+
+    frozen: Numbers  # 1: base weights frozen (LoRA), 0: all trained
+    quantised: Numbers  # 1: linear layers in 8 or 4 bit
+    weight_bytes: Numbers  # per linear weight (qb when quantised)
+    embedding_bytes: Numbers  # per embedding and head weight
+    gradient_bytes: Numbers  # g, per trained parameter
+    optimizer_bytes: Numbers  # o, per trained parameter
+    step_bytes: Numbers  # t, temporary of a non-fused optimizer step
+    cast_bytes: Numbers  # 2 where autocast runs over fp32 weights (counts at z=0 only), else 0
+    trainable: Numbers  # trained parameters in all (P when not frozen)
+    adapter_bytes: Numbers = 0  # per adapter weight; 0 when not frozen
+    adapter_inputs: Numbers = 0  # sum of d_in over the adapted linears of one layer
+    adapter_copies: Numbers = 0  # 4: fp32 cast + dropout copy, 2: 16-bit adapters, 0: fused LoRA kernels
+    adapted_linears: Numbers = 0  # n_t, per layer
+    gathered_bytes: Numbers = 2  # per weight gathered under z=3 (w16, B_w)
+    reduced_bytes: Numbers = 4  # per gradient reduced (B_g)
+    optimizer_traffic_bytes: Numbers = 30  # b of t_opt, per trained parameter
+    no_sync_full_gradients: Numbers = 0  # 1: accumulation under FSDP keeps full gradients and weights
+    gradients_in_forward: Numbers = 0  # 1: G is alive in forward as well (ga > 1 counts by itself)
+    load_whole: Numbers = 0  # 1: the loader materialises all weights on each rank first
+    # Extra bytes per parameter of odd frameworks (Megatron-DeepSpeed m_g, InternEvo i_extra); usually 0.
+    extra_gradient_bytes: Numbers = 0
+    extra_sharded_bytes: Numbers = 0
+
+
+@dataclass(frozen=True)
+class Activations:
+    """What a layer keeps, recomputes and casts, and what the loss costs."""
+
+    checkpointing: Numbers  # a CHECKPOINT_ code
+    attention: Numbers  # an ATTENTION_ code
+    logit_bytes: Numbers  # l(kernel), per token and vocabulary entry
+    logits_materialised: Numbers = 1  # 0: chunked or fused linear + loss (Liger)
+    element_bytes: Numbers = 2  # c
+    residual_bytes: Numbers = 2  # res, per element of a checkpointed layer input
+    norm_units: Numbers = 8  # hu
+    rope_factor: Numbers = 2  # 2: unfused rope, 1: fused or none
+    ffn_units: Numbers = 4  # 4 gated, 3 fused SwiGLU, 2 plain
+    sequence_parallel: Numbers = 0
+    quantised_no_checkpoint_factor: Numbers = 0  # 1: use k_frzq for a frozen quantised base (litgpt only)
+    compiled: Numbers = 0
+    megatron_kernels: Numbers = 0  # 1: k_mws in place of k_ws
+    working_factor: Numbers = 0.0  # >0 overrides k_ws (Unsloth 1.1)
+
+
+@dataclass(frozen=True)
+class Stack:
+    """What the software around the network holds, and how sure its profile is."""
+
+    context_gib: Numbers = 0.5  # CUDA context and libraries; m_ctx for Megatron
+    nccl_gib: Numbers = 2.3  # communicators, for display of device-used memory only
+    fit_nccl_gib: Numbers = 0.5  # communicators in the fit rule (N > 1)
+    megatron_context: Numbers = 0  # 1: device used = allocated + context
+    margin: Numbers = 0.05  # m of the fit rule
+    phi: Numbers = 0.2  # share of (reserved - allocated) that counts in the fit rule
+
+
+@dataclass(frozen=True)
+class Kernels:
+    """Speed coefficients of one framework profile (time_model.md section 4)."""
+
+    element_traffic: Numbers  # k
+    launch_seconds: Numbers  # t_l per layer, forward and backward
+    logit_traffic_bytes: Numbers  # c_log
+    matmul_factor: Numbers  # prof_f
+    eager_traffic: Numbers  # c_eag, half-bytes per score
+    overlap: Numbers  # o, share of sharding traffic hidden
+    fsdp_launch_seconds: Numbers  # t_fsdp per layer
+    quantised_bytes: Numbers = 0.0  # c_q, bytes per weight and pass
+    moe_factor: Numbers = 0.96  # moe_f
+    naive_experts: Numbers = 1  # 1: experts looped in Python, 0: grouped kernels
+    fused: Numbers = 0  # 1: tensor-parallel traffic x 0.38
+    attention_factor: Numbers = 1.0  # cuDNN x1.47, FlashAttention-1 x0.64
+
+
+@dataclass(frozen=True)
+class Hardware:
+    """Speeds of one GPU and its links in the precision in use: FLOP/s, bytes/s, bytes."""
+
+    peak: Numbers  # FLOP/s, dense, fp32 accumulate, of the recipe's matmul precision
+    linear_peak: Numbers  # FLOP/s of linear layers (= peak; fp8 0.68 or 0.89 x P8)
+    bandwidth: Numbers  # HBM, bytes/s
+    nvlink: Numbers  # one direction, bytes/s; 0 = none
+    pcie: Numbers  # bytes/s (12, 24, 48e9 for gen 3, 4, 5)
+    network: Numbers  # per node, bytes/s
+    efficiency: Numbers  # E of the card
+    attention_efficiency: Numbers  # e_att
+    host_factor: Numbers = 1.0  # 2.1 on T4 machines
+    dequant_factor: Numbers = 1.0  # 2.2 on T4
+    usable_bytes: Numbers = 0.0

@@ -1,0 +1,109 @@
+"""The candidate table: one row per way to run one job, as numpy columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+
+ON_DEMAND, SPOT = 0, 1
+"""Columns of the per-market arrays of shape (n, 2)."""
+
+TECHNIQUES = (
+    "lora",
+    "four_bit",
+    "eight_bit",
+    "mixed_precision",
+    "gradient_accumulation",
+    "activation_checkpointing",
+    "sharding",
+    "eight_bit_optimizer",
+)
+"""Techniques with a 0/1 name, in the order of the columns of `CandidateTable.uses`."""
+
+
+@dataclass(frozen=True)
+class CandidateTable:
+    """Columns of shape (n,), or (n, 2) per market, or (n, len(TECHNIQUES)); the symbols of formulation.md.
+
+    A market that a candidate does not have holds nan in its four per-market columns.
+    `share_low` and `share_high` bound the spot share: floor and cut of limits, deadline and offer
+    (equal where the billing step makes a candidate a point; 1 and 1 where it is spot only).
+    """
+
+    jobs: tuple[str, ...]  # job names; `job` indexes them
+    offers: tuple[str, ...]  # offer labels; `offer` indexes them
+    providers: tuple[str, ...]  # `provider` indexes them
+    job: Integers
+    offer: Integers
+    provider: Integers
+    recipe: Integers  # index into whatever list of recipes made the table
+    instances: Integers  # n[c]
+    gpus: Integers  # in all
+    start_h: Floats
+    late_start_h: Floats
+    run_h: Floats  # (n, 2)
+    late_h: Floats  # (n, 2)
+    fixed_usd: Floats
+    run_usd: Floats  # (n, 2)
+    late_usd: Floats  # (n, 2)
+    share_low: Floats
+    share_high: Floats
+    uses: Flags  # (n, len(TECHNIQUES))
+    penalty_usd: Floats  # sum of the penalties of the techniques in use
+    fit_gib: Floats
+    usable_gib: Floats
+
+    def __len__(self) -> int:
+        return len(self.job)
+
+    def rows(self, which: NDArray[Any]) -> CandidateTable:
+        """The table of the rows that a mask or an index array names, in that order."""
+        columns = {
+            f.name: getattr(self, f.name)[which]
+            for f in fields(self)
+            if isinstance(getattr(self, f.name), np.ndarray)
+        }
+        return replace(self, **columns)
+
+    def hours(self, spot_share: Floats | float) -> Floats:
+        """Expected hours of every row at a spot share."""
+        return self.start_h + _mixed(self.run_h, spot_share)
+
+    def late_hours(self, spot_share: Floats | float) -> Floats:
+        """Hours of every row at a spot share, at the confidence asked for."""
+        return self.late_start_h + _mixed(self.late_h, spot_share)
+
+    def cost_usd(self, spot_share: Floats | float) -> Floats:
+        """Expected dollars of every row at a spot share, penalties left out."""
+        return self.fixed_usd + _mixed(self.run_usd, spot_share)
+
+    def late_cost_usd(self, spot_share: Floats | float) -> Floats:
+        """Dollars of every row at a spot share, at the confidence asked for."""
+        return self.fixed_usd + _mixed(self.late_usd, spot_share)
+
+
+def concatenate(tables: Sequence[CandidateTable]) -> CandidateTable:
+    """One table of several that share their `jobs`, `offers` and `providers`."""
+    first = tables[0]
+    columns = {
+        f.name: np.concatenate([getattr(table, f.name) for table in tables])
+        for f in fields(first)
+        if isinstance(getattr(first, f.name), np.ndarray)
+    }
+    return replace(first, **columns)
+
+
+def _mixed(per_market: Floats, spot_share: Floats | float) -> Floats:
+    """on_demand * (1 - share) + spot * share, where a market with no share may be missing (nan)."""
+    share = np.broadcast_to(np.asarray(spot_share, dtype=float), per_market.shape[:1])
+    on_demand = np.where(share < 1.0, per_market[:, ON_DEMAND] * (1.0 - share), 0.0)
+    spot = np.where(share > 0.0, per_market[:, SPOT] * share, 0.0)
+    return on_demand + spot
