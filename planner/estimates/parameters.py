@@ -1,0 +1,180 @@
+"""How many weights a network has, how many a token meets, and how many LoRA adds.
+
+Counts follow the released implementations weight by weight, so that the result equals the sum over a checkpoint's tensors.
+Buffers (rotary tables, masks) are not weights.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from planner.estimates.setup import Network
+
+ATTENTION_LINEARS = ("q", "k", "v", "o")
+FFN_LINEARS = ("gate", "up", "down")
+
+
+@dataclass(frozen=True)
+class Dimensions:
+    """What decides the number of weights of a decoder; names and meaning as on an architecture card."""
+
+    layers: int
+    hidden: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    ffn: int  # of one expert where there are experts
+    vocab: int
+    tied_embeddings: bool = False
+    gated: bool = True
+    norm_bias: bool = False
+    norms_per_layer: int = 2
+    embedding_norm: bool = False
+    qk_norm: bool = False
+    qkv_bias: bool = False
+    output_bias: bool = False
+    ffn_bias: bool = False
+    learned_positions: int = 0
+    experts: int = 0
+    experts_per_token: int = 0
+    shared_experts: int = 0
+    dense_layers: int = 0
+    dense_ffn: int = 0
+    router_bias: bool = False
+    q_lora_rank: int = 0
+    kv_lora_rank: int = 0
+    rope_head_dim: int = 0
+    value_head_dim: int = 0
+
+    def __post_init__(self) -> None:
+        if self.experts and not 0 < self.experts_per_token <= self.experts:
+            raise ValueError(f"experts_per_token {self.experts_per_token} lies outside 1..{self.experts}")
+        if self.dense_layers > self.layers:
+            raise ValueError(f"{self.dense_layers} dense layers in a network of {self.layers}")
+
+
+def count_parameters(dimensions: Dimensions) -> int:
+    """All distinct weights: a tied embedding counts once."""
+    return _count(dimensions, dimensions.experts)
+
+
+def active_parameters(dimensions: Dimensions) -> int:
+    """Weights that one token meets: embeddings, router and shared experts in, experts not chosen out."""
+    return _count(dimensions, dimensions.experts_per_token)
+
+
+def _count(d: Dimensions, experts: int) -> int:
+    norm = d.hidden * (2 if d.norm_bias else 1)
+    embedding = d.vocab * d.hidden * (1 if d.tied_embeddings else 2) + d.learned_positions * d.hidden
+    outer_norms = norm * (2 if d.embedding_norm else 1)
+    common = _attention(d) + d.norms_per_layer * norm
+    plain = d.dense_layers if d.experts else d.layers
+    plain_layer = common + _feed_forward(d, d.dense_ffn if d.experts else d.ffn)
+    router = d.hidden * d.experts + (d.experts if d.router_bias else 0)
+    expert_layer = common + router + (experts + d.shared_experts) * _feed_forward(d, d.ffn)
+    return embedding + outer_norms + plain * plain_layer + (d.layers - plain) * expert_layer
+
+
+def _attention(d: Dimensions) -> int:
+    if d.kv_lora_rank:
+        return _latent_attention(d)
+    queries, keys = d.heads * d.head_dim, d.kv_heads * d.head_dim
+    weights = d.hidden * (2 * queries + 2 * keys)
+    biases = (queries + 2 * keys if d.qkv_bias else 0) + (d.hidden if d.output_bias else 0)
+    return weights + biases + (2 * d.head_dim if d.qk_norm else 0)
+
+
+def _latent_attention(d: Dimensions) -> int:
+    """Multi-head latent attention: low-rank queries, low-rank keys and values, one rotated key for all heads.
+
+    Shapes as in the DeepSeek-V3 report (arXiv:2412.19437, section 2.1.1); each low-rank vector has an RMSNorm.
+    """
+    queries = d.heads * d.head_dim
+    if d.q_lora_rank:
+        query_weights = d.hidden * d.q_lora_rank + d.q_lora_rank + d.q_lora_rank * queries
+    else:
+        query_weights = d.hidden * queries
+    down = d.hidden * (d.kv_lora_rank + d.rope_head_dim) + d.kv_lora_rank
+    up = d.kv_lora_rank * d.heads * (d.head_dim - d.rope_head_dim + d.value_head_dim)
+    return query_weights + down + up + d.heads * d.value_head_dim * d.hidden
+
+
+def _feed_forward(d: Dimensions, width: int) -> int:
+    inner = 2 if d.gated else 1
+    biases = inner * width + d.hidden if d.ffn_bias else 0
+    return (inner + 1) * d.hidden * width + biases
+
+
+class LoraCount(NamedTuple):
+    """What adapters of one rank add."""
+
+    trainable: int  # adapter weights in the whole network
+    inputs_per_layer: int  # sum of d_in over the adapted linears that one token meets in one layer
+    linears_per_layer: int  # number of adapted linears that one token meets in one layer
+
+
+def lora_parameters(network: Network, rank: int, targets: str | tuple[str, ...] = "all-linear") -> LoraCount:
+    """Adapters A (rank x d_in) and B (d_out x rank) on the chosen linears of every layer.
+
+    `targets`: "all-linear" (attention and feed-forward), "attention" (q, k, v, o), "qv", or names out of
+    q, k, v, o, gate, up, down; of a feed-forward without gate, `gate` names nothing.
+    In a network with experts every expert has its own adapters (`trainable`), but a token meets only those of
+    `experts_per_token` experts (`inputs_per_layer`, `linears_per_layer`).
+    Separate q, k and v are assumed; where a family fuses them, adapters on the fused matrix are slightly smaller.
+    Raises ValueError on an unknown target, on a rank under 1 and where nothing is adapted.
+    """
+    if rank < 1:
+        raise ValueError(f"LoRA rank {rank} is not a positive whole number")
+    names = _target_names(targets)
+    attention = [_shape(network, name) for name in ATTENTION_LINEARS if name in names]
+    inner = FFN_LINEARS if network.gated else FFN_LINEARS[1:]
+    feed_forward = [_shape(network, name) for name in inner if name in names]
+    if not attention and not feed_forward:
+        raise ValueError(f"LoRA targets {targets!r} name no linear of this architecture")
+    copies = max(network.experts, 1)
+    met = network.experts_per_token if network.experts else 1
+    weights = sum(map(sum, attention)) + copies * sum(map(sum, feed_forward))
+    return LoraCount(
+        trainable=network.layers * rank * weights,
+        inputs_per_layer=sum(d_in for d_in, _ in attention) + met * sum(d_in for d_in, _ in feed_forward),
+        linears_per_layer=len(attention) + met * len(feed_forward),
+    )
+
+
+def _target_names(targets: str | tuple[str, ...]) -> frozenset[str]:
+    groups = {"all-linear": ATTENTION_LINEARS + FFN_LINEARS, "attention": ATTENTION_LINEARS, "qv": ("q", "v")}
+    if isinstance(targets, str) and targets in groups:
+        return frozenset(groups[targets])
+    names = frozenset((targets,) if isinstance(targets, str) else targets)
+    unknown = names - frozenset(groups["all-linear"])
+    if unknown or not names:
+        raise ValueError(
+            f"LoRA targets {targets!r}: expected {', '.join(groups)} or names out of {', '.join(groups['all-linear'])}"
+        )
+    return names
+
+
+def _shape(network: Network, name: str) -> tuple[int, int]:
+    """(d_in, d_out) of one linear."""
+    hidden = network.hidden
+    return {
+        "q": (hidden, network.query_width),
+        "k": (hidden, network.kv_width),
+        "v": (hidden, network.kv_width),
+        "o": (network.query_width, hidden),
+        "gate": (hidden, network.ffn),
+        "up": (hidden, network.ffn),
+        "down": (network.ffn, hidden),
+    }[name]
+
+
+def training_flops(active: float, tokens: float, *, frozen: bool = False, recomputed: float = 0.0) -> float:
+    """FLOP of the matmuls with weights: 2 forward, 2 backward to activations, 2 to weights, per weight and token.
+
+    `frozen` base weights (LoRA) need no weight gradient: 4 in place of 6.
+    `recomputed` is the share of layers whose forward pass runs again (full checkpointing: 1).
+    Attention scores are left out; the throughput estimate counts them.
+    The rule of 6 is from Kaplan et al. 2020 (arXiv:2001.08361, section 2.1).
+    """
+    return (4.0 if frozen else 6.0) * active * tokens + 2.0 * recomputed * active * tokens

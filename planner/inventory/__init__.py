@@ -1,0 +1,1 @@
+"""Offers and architectures from elsewhere: one file per foreign format."""

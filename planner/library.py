@@ -1,0 +1,243 @@
+"""The shape of what we know: cards of architectures, of GPUs, and calibrated coefficients.
+
+The content lies in `models/` as YAML; nothing here reads a file or computes a FLOP.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, Self, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, model_validator
+
+
+class Card(BaseModel):
+    """Frozen, and strict about keys: a misspelt key must not become a silent default."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class Coefficient(Card):
+    """One sourced number.
+
+    `low` and `high` bound the plausible range (or the fit's interval); `default` is the figure before calibration.
+    A guess is `assumption`, what others report for similar cases is `prior`.
+    """
+
+    value: float
+    unit: str = "1"
+    low: float | None = None
+    high: float | None = None
+    default: float | None = None
+    basis: Literal["measured", "prior", "documented", "assumption"]
+    source: str = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _range_holds_the_value(self) -> Self:
+        if self.low is not None and self.value < self.low:
+            raise ValueError(f"value {self.value} lies under low {self.low}")
+        if self.high is not None and self.value > self.high:
+            raise ValueError(f"value {self.value} lies over high {self.high}")
+        return self
+
+
+class Calibration(Card):
+    """A named set of coefficients of the estimates."""
+
+    name: str
+    description: str
+    coefficients: dict[str, Coefficient]
+
+    def value(self, key: str) -> float:
+        """The number behind `key`; KeyError names the set."""
+        if key not in self.coefficients:
+            raise KeyError(f"calibration {self.name!r} has no coefficient {key!r}")
+        return self.coefficients[key].value
+
+
+class ImageWork(Card):
+    """What one training image costs a diffusion network: a coarse, openly labelled stand-in.
+
+    A U-Net is no stack of equal layers.
+    The card says how many tokens of a transformer with as many weights cost the same time (`tokens_per_image`)
+    and how many cost the same activations (`memory_tokens_per_image`, a guess); both scale with the pixel count.
+    `tokens_per_image` = (forward_gflop + encoder_gflop / 3) * 1e9 / (2 * parameters): the image encoder runs forward only,
+    against three passes' worth for the trained network.
+    """
+
+    resolution: PositiveInt  # pixels per side that the figures hold for
+    forward_gflop: PositiveFloat  # denoiser, one image, one forward pass
+    encoder_gflop: float = Field(ge=0)  # image encoder, forward pass; 0 where latents are prepared beforehand
+    tokens_per_image: PositiveFloat
+    memory_tokens_per_image: PositiveFloat
+    frozen_parameters: int = Field(ge=0)  # text encoders and autoencoder, loaded but not trained
+    basis: Literal["documented", "prior", "assumption"]
+    source: str = Field(min_length=1)
+
+    def tokens(self, resolution: int) -> float:
+        """Equivalent tokens of time for an image of `resolution` x `resolution` pixels."""
+        return self.tokens_per_image * (resolution / self.resolution) ** 2
+
+    def memory_tokens(self, resolution: int) -> float:
+        """Equivalent tokens of activation memory for an image of `resolution` x `resolution` pixels."""
+        return self.memory_tokens_per_image * (resolution / self.resolution) ** 2
+
+
+class Architecture(Card):
+    """The shape of one network; counts are parameters, widths are elements, `max_sequence` is tokens.
+
+    `parameters` is the number of distinct weights: a tied embedding counts once, and so does a head
+    that a checkpoint stores a second time.
+    """
+
+    name: str = Field(min_length=1)
+    aliases: tuple[str, ...] = ()
+    family: str = Field(min_length=1)
+    kind: Literal["decoder", "diffusion"] = "decoder"
+    parameters: PositiveInt
+    active_parameters: PositiveInt  # per token; equal to `parameters` where there are no experts
+    parameters_basis: Literal["exact", "computed", "estimate"] = "exact"
+    """exact: equals the released weights; computed: from published dimensions, no public weights;
+    estimate: the other dimensions on the card are a stand-in, not the network's own."""
+
+    layers: PositiveInt
+    hidden: PositiveInt
+    heads: PositiveInt
+    kv_heads: PositiveInt
+    head_dim: PositiveInt
+    ffn: PositiveInt  # width of one feed-forward (of one expert where there are experts)
+    vocab: int = Field(ge=0)  # rows of the embedding, padding included
+    max_sequence: PositiveInt
+
+    tied_embeddings: bool = False
+    gated: bool = True  # three matrices per feed-forward, else two
+    rope: bool = True
+    parallel_residual: bool = False
+    norm: Literal["rmsnorm", "layernorm"] = "rmsnorm"
+    norm_bias: bool = False
+    norms_per_layer: PositiveInt = 2
+    embedding_norm: bool = False
+    qk_norm: bool = False  # one norm of head_dim for the queries, one for the keys
+    qkv_bias: bool = False
+    output_bias: bool = False
+    ffn_bias: bool = False
+    learned_positions: int = Field(default=0, ge=0)  # rows of the position table
+
+    experts: int = Field(default=0, ge=0)
+    experts_per_token: int = Field(default=0, ge=0)
+    shared_experts: int = Field(default=0, ge=0)
+    dense_layers: int = Field(default=0, ge=0)  # leading layers without experts
+    dense_ffn: int = Field(default=0, ge=0)  # their feed-forward width
+    router_bias: bool = False
+
+    sliding_window: int = Field(default=0, ge=0)  # tokens; 0 = full attention
+    sliding_layer_share: float = Field(default=0.0, ge=0.0, le=1.0)
+
+    # Multi-head latent attention (DeepSeek): ranks of the compressed queries and keys-and-values; 0 = ordinary.
+    q_lora_rank: int = Field(default=0, ge=0)
+    kv_lora_rank: int = Field(default=0, ge=0)
+    rope_head_dim: int = Field(default=0, ge=0)  # the part of head_dim that is rotated and shared by all heads
+    value_head_dim: int = Field(default=0, ge=0)
+
+    image: ImageWork | None = None
+    source: str = Field(min_length=1)
+    notes: str = ""
+
+    @property
+    def download_gb(self) -> float:
+        """Size in GB of a checkpoint in 16 bit: two bytes per weight, frozen parts included."""
+        frozen = self.image.frozen_parameters if self.image else 0
+        return 2 * (self.parameters + frozen) / 1e9
+
+    @model_validator(mode="after")
+    def _belongs_together(self) -> Self:
+        if self.active_parameters > self.parameters:
+            raise ValueError("active_parameters exceed parameters")
+        if self.experts == 0 and self.active_parameters != self.parameters:
+            raise ValueError("without experts every parameter is active")
+        if self.heads % self.kv_heads:
+            raise ValueError(f"{self.heads} heads cannot share {self.kv_heads} key-value heads")
+        if self.experts and not 0 < self.experts_per_token <= self.experts:
+            raise ValueError("experts_per_token must lie between 1 and experts")
+        if self.dense_layers and not (self.experts and self.dense_ffn):
+            raise ValueError("dense_layers say how a network with experts begins: experts and dense_ffn are missing")
+        if bool(self.sliding_window) != bool(self.sliding_layer_share):
+            raise ValueError("sliding_window and sliding_layer_share belong together")
+        if (self.kind == "diffusion") != (self.image is not None):
+            raise ValueError("a diffusion card, and only that, says what an image costs (key `image`)")
+        return self
+
+
+class GpuSpec(Card):
+    """One GPU as its sheet describes it; peaks are dense TFLOPS, bandwidths GB/s (10^9), memory GiB (2^30)."""
+
+    name: str = Field(min_length=1)
+    aliases: tuple[str, ...] = ()
+    vendor: Literal["NVIDIA", "AMD"]
+    generation: str
+    form: Literal["SXM", "PCIe", "OAM", "superchip"]
+    vram_gib: PositiveFloat  # nominal: "80 GB" on a sheet means about 80 GiB
+    usable_gib: PositiveFloat  # what a training process can allocate, CUDA context included
+    usable_source: str = Field(min_length=1)
+    memory_bandwidth_gb_s: PositiveFloat
+    fp32_tflops: PositiveFloat
+    tf32_tflops: PositiveFloat | None = None
+    tensor16_tflops: PositiveFloat | None = None
+    """bf16 or fp16 with fp32 accumulation; None: no tensor cores."""
+    fp8_tflops: PositiveFloat | None = None
+    nvlink_gb_s: float = Field(ge=0)  # sheet total, both directions; 0 = none
+    link_notes: str = ""
+    pcie_gen: int = Field(ge=3, le=6)
+    tdp_w: PositiveInt
+    bf16: bool
+    compute_capability: str
+    source: str = Field(min_length=1)
+    confidence: str = Field(min_length=1)
+    notes: str = ""
+
+    @property
+    def matmul16_tflops(self) -> float:
+        """Peak of a 16-bit matmul that accumulates in fp32: the fp32 rate where there are no tensor cores."""
+        return self.tensor16_tflops or self.fp32_tflops
+
+    @property
+    def nvlink_by_default(self) -> bool:
+        """True where the form itself means linked GPUs; bridges of PCIe cards are rarely fitted in rentals."""
+        return self.nvlink_gb_s > 0 and self.form in ("SXM", "OAM", "superchip")
+
+    @model_validator(mode="after")
+    def _usable_fits(self) -> Self:
+        if self.usable_gib > self.vram_gib:
+            raise ValueError(f"usable_gib {self.usable_gib} exceeds vram_gib {self.vram_gib}")
+        if self.bf16 and self.tensor16_tflops is None:
+            raise ValueError("a card with bf16 has a 16-bit tensor rate")
+        return self
+
+
+class Library(Card):
+    """Everything under `models/`, by name; `tables` holds the documents of `models/techniques`, by file stem."""
+
+    architectures: dict[str, Architecture] = {}
+    gpus: dict[str, GpuSpec] = {}
+    calibrations: dict[str, Calibration] = {}
+    tables: dict[str, Any] = {}
+
+    def architecture(self, name_or_alias: str) -> Architecture:
+        """The architecture of that name or alias, in any case; KeyError names what is known."""
+        return _find(self.architectures, name_or_alias, "architecture")
+
+    def gpu(self, name_or_alias: str) -> GpuSpec:
+        """The GPU of that name or alias, in any case; KeyError names what is known."""
+        return _find(self.gpus, name_or_alias, "GPU")
+
+
+_Found = TypeVar("_Found", Architecture, GpuSpec)
+
+
+def _find(cards: dict[str, _Found], wanted: str, noun: str) -> _Found:
+    if wanted in cards:
+        return cards[wanted]
+    folded = wanted.casefold()
+    for card in cards.values():
+        if folded == card.name.casefold() or folded in (alias.casefold() for alias in card.aliases):
+            return card
+    raise KeyError(f"no {noun} {wanted!r}; known: {', '.join(sorted(cards))}")
