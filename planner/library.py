@@ -19,7 +19,8 @@ class Card(BaseModel):
 class Coefficient(Card):
     """One sourced number.
 
-    `low` and `high` bound the plausible range (or the fit's interval); `default` is the figure before calibration.
+    `low` and `high` bound the plausible range (or the fit's interval); `default` is the figure
+    before calibration.
     A guess is `assumption`, what others report for similar cases is `prior`.
     """
 
@@ -58,10 +59,11 @@ class ImageWork(Card):
     """What one training image costs a diffusion network: a coarse, openly labelled stand-in.
 
     A U-Net is no stack of equal layers.
-    The card says how many tokens of a transformer with as many weights cost the same time (`tokens_per_image`)
-    and how many cost the same activations (`memory_tokens_per_image`, a guess); both scale with the pixel count.
-    `tokens_per_image` = (forward_gflop + encoder_gflop / 3) * 1e9 / (2 * parameters): the image encoder runs forward only,
-    against three passes' worth for the trained network.
+    The card says how many tokens of a transformer with as many weights cost the same time
+    (`tokens_per_image`) and how many cost the same activations (`memory_tokens_per_image`, a guess).
+    Both scale with the pixel count.
+    `tokens_per_image` = (forward_gflop + encoder_gflop / 3) * 1e9 / (2 * parameters), because the image
+    encoder runs forward only, against three passes' worth for the trained network.
     """
 
     resolution: PositiveInt  # pixels per side that the figures hold for
@@ -132,10 +134,10 @@ class Architecture(Card):
     sliding_window: int = Field(default=0, ge=0)  # tokens; 0 = full attention
     sliding_layer_share: float = Field(default=0.0, ge=0.0, le=1.0)
 
-    # Multi-head latent attention (DeepSeek): ranks of the compressed queries and keys-and-values; 0 = ordinary.
+    # Multi-head latent attention (DeepSeek): ranks of compressed queries and of keys and values; 0 = none.
     q_lora_rank: int = Field(default=0, ge=0)
     kv_lora_rank: int = Field(default=0, ge=0)
-    rope_head_dim: int = Field(default=0, ge=0)  # the part of head_dim that is rotated and shared by all heads
+    rope_head_dim: int = Field(default=0, ge=0)  # the rotated part of head_dim, one key for all heads
     value_head_dim: int = Field(default=0, ge=0)
 
     image: ImageWork | None = None
@@ -159,7 +161,7 @@ class Architecture(Card):
         if self.experts and not 0 < self.experts_per_token <= self.experts:
             raise ValueError("experts_per_token must lie between 1 and experts")
         if self.dense_layers and not (self.experts and self.dense_ffn):
-            raise ValueError("dense_layers say how a network with experts begins: experts and dense_ffn are missing")
+            raise ValueError("dense_layers begin a network with experts: give experts and dense_ffn")
         if bool(self.sliding_window) != bool(self.sliding_layer_share):
             raise ValueError("sliding_window and sliding_layer_share belong together")
         if (self.kind == "diffusion") != (self.image is not None):
@@ -168,7 +170,7 @@ class Architecture(Card):
 
 
 class GpuSpec(Card):
-    """One GPU as its sheet describes it; peaks are dense TFLOPS, bandwidths GB/s (10^9), memory GiB (2^30)."""
+    """One GPU as its sheet describes it; peaks in dense TFLOPS, bandwidths in GB/s (10^9), memory in GiB."""
 
     name: str = Field(min_length=1)
     aliases: tuple[str, ...] = ()
@@ -201,7 +203,7 @@ class GpuSpec(Card):
 
     @property
     def nvlink_by_default(self) -> bool:
-        """True where the form itself means linked GPUs; bridges of PCIe cards are rarely fitted in rentals."""
+        """True where the form means linked GPUs; bridges of PCIe cards are rarely fitted in rentals."""
         return self.nvlink_gb_s > 0 and self.form in ("SXM", "OAM", "superchip")
 
     @model_validator(mode="after")
@@ -214,7 +216,7 @@ class GpuSpec(Card):
 
 
 class Library(Card):
-    """Everything under `models/`, by name; `tables` holds the documents of `models/techniques`, by file stem."""
+    """Everything under `models/`, by name; `tables` holds what `models/techniques` says, by file stem."""
 
     architectures: dict[str, Architecture] = {}
     gpus: dict[str, GpuSpec] = {}

@@ -1,6 +1,6 @@
 """How many weights a network has, how many a token meets, and how many LoRA adds.
 
-Counts follow the released implementations weight by weight, so that the result equals the sum over a checkpoint's tensors.
+Counts follow the released implementations weight by weight: the result equals the sum over a checkpoint.
 Buffers (rotary tables, masks) are not weights.
 """
 
@@ -88,7 +88,8 @@ def _attention(d: Dimensions) -> int:
 def _latent_attention(d: Dimensions) -> int:
     """Multi-head latent attention: low-rank queries, low-rank keys and values, one rotated key for all heads.
 
-    Shapes as in the DeepSeek-V3 report (arXiv:2412.19437, section 2.1.1); each low-rank vector has an RMSNorm.
+    Shapes as in the DeepSeek-V3 report (arXiv:2412.19437, section 2.1.1);
+    each low-rank vector has an RMSNorm.
     """
     queries = d.heads * d.head_dim
     if d.q_lora_rank:
@@ -121,7 +122,7 @@ def lora_parameters(network: Network, rank: int, targets: str | tuple[str, ...] 
     q, k, v, o, gate, up, down; of a feed-forward without gate, `gate` names nothing.
     In a network with experts every expert has its own adapters (`trainable`), but a token meets only those of
     `experts_per_token` experts (`inputs_per_layer`, `linears_per_layer`).
-    Separate q, k and v are assumed; where a family fuses them, adapters on the fused matrix are slightly smaller.
+    Separate q, k and v are assumed; where a family fuses them, adapters on the fused matrix are smaller.
     Raises ValueError on an unknown target, on a rank under 1 and where nothing is adapted.
     """
     if rank < 1:
@@ -149,9 +150,8 @@ def _target_names(targets: str | tuple[str, ...]) -> frozenset[str]:
     names = frozenset((targets,) if isinstance(targets, str) else targets)
     unknown = names - frozenset(groups["all-linear"])
     if unknown or not names:
-        raise ValueError(
-            f"LoRA targets {targets!r}: expected {', '.join(groups)} or names out of {', '.join(groups['all-linear'])}"
-        )
+        expected = f"{', '.join(groups)} or names out of {', '.join(groups['all-linear'])}"
+        raise ValueError(f"LoRA targets {targets!r}: expected {expected}")
     return names
 
 
@@ -170,7 +170,7 @@ def _shape(network: Network, name: str) -> tuple[int, int]:
 
 
 def training_flops(active: float, tokens: float, *, frozen: bool = False, recomputed: float = 0.0) -> float:
-    """FLOP of the matmuls with weights: 2 forward, 2 backward to activations, 2 to weights, per weight and token.
+    """FLOP of matmuls with weights: 2 forward, 2 backward to activations, 2 to weights, per weight and token.
 
     `frozen` base weights (LoRA) need no weight gradient: 4 in place of 6.
     `recomputed` is the share of layers whose forward pass runs again (full checkpointing: 1).

@@ -1,6 +1,7 @@
 """Hugging Face `config.json` to the content of an architecture card, without the transformers package.
 
-Covers the decoder families below; a key that such a file leaves out means the default of that family's configuration class.
+Covers the decoder families at the end of this file.
+A key that a file leaves out means the default of that family's configuration class.
 """
 
 from __future__ import annotations
@@ -26,12 +27,14 @@ def architecture_from_config(config: Config, name: str) -> dict[str, Any]:
         config = {**config, **config["text_config"]}
     family = config.get("model_type")
     if not isinstance(family, str) or family not in _READERS:
-        known = ", ".join(sorted(_READERS))
-        raise _fault(name, "model_type", f"{family!r} is no family that can be read", f"expected one of {known}")
+        fix = f"expected one of {', '.join(sorted(_READERS))}"
+        raise _fault(name, "model_type", f"{family!r} is no family that can be read", fix)
     try:
         card = _READERS[family](config)
     except KeyError as missing:
         raise _fault(name, str(missing.args[0]), f"missing; a {family} config.json has it") from missing
+    except _NotCovered as refused:
+        raise _fault(name, refused.key, refused.reason) from refused
     for key in ("layers", "hidden", "heads", "kv_heads", "head_dim", "ffn", "vocab", "max_sequence"):
         if not isinstance(card[key], int) or isinstance(card[key], bool) or card[key] < 1:
             raise _fault(name, key, f"{card[key]!r} is not a positive whole number")
@@ -48,6 +51,14 @@ def architecture_from_config(config: Config, name: str) -> dict[str, Any]:
         "source": f"config.json of {config.get('_name_or_path') or name}",
         **card,
     }
+
+
+class _NotCovered(Exception):
+    """A file of a known family that this reader would count wrongly."""
+
+    def __init__(self, key: str, reason: str):
+        self.key, self.reason = key, reason
+        super().__init__(reason)
 
 
 def _fault(name: str, where: str, what: str, fix: str = "") -> LibraryError:
@@ -81,8 +92,8 @@ def _window(config: Config, share: float) -> dict[str, Any]:
 
 def _llama(config: Config) -> dict[str, Any]:
     attention_bias = bool(config.get("attention_bias", False))
-    biases = {"qkv_bias": attention_bias, "output_bias": attention_bias, "ffn_bias": bool(config.get("mlp_bias", False))}
-    return _llama_like(config, **biases)
+    ffn_bias = bool(config.get("mlp_bias", False))
+    return _llama_like(config, qkv_bias=attention_bias, output_bias=attention_bias, ffn_bias=ffn_bias)
 
 
 def _mistral(config: Config) -> dict[str, Any]:
@@ -106,7 +117,7 @@ def _qwen3(config: Config) -> dict[str, Any]:
 
 def _qwen3_moe(config: Config) -> dict[str, Any]:
     if config.get("decoder_sparse_step", 1) != 1 or config.get("mlp_only_layers"):
-        raise LibraryError([Fault("config.json", 0, "decoder_sparse_step", "layers without experts in between are not covered")])
+        raise _NotCovered("decoder_sparse_step", "layers without experts in between are not covered")
     card = _qwen3(config)
     experts = {"experts": config["num_experts"], "experts_per_token": config["num_experts_per_tok"]}
     return {**card, "ffn": config["moe_intermediate_size"], **experts}
@@ -122,7 +133,7 @@ def _phi3(config: Config) -> dict[str, Any]:
 
 
 def _plain(layers: int, hidden: int, heads: int, ffn: int, **extra: Any) -> dict[str, Any]:
-    """What the older families share: every head its own keys, LayerNorm with bias, two matrices with biases."""
+    """What the older families share: every head its own keys, LayerNorm and linears with biases."""
     return {
         "layers": layers,
         "hidden": hidden,
@@ -174,7 +185,9 @@ def _gpt_neox(config: Config) -> dict[str, Any]:
 def _falcon(config: Config) -> dict[str, Any]:
     hidden, heads = config["hidden_size"], config.get("num_attention_heads") or config["n_head"]
     new_decoder = bool(config.get("new_decoder_architecture", False))
-    kv_heads = (config.get("num_kv_heads") or heads) if new_decoder else (1 if config.get("multi_query", True) else heads)
+    kv_heads = 1 if config.get("multi_query", True) else heads
+    if new_decoder:
+        kv_heads = config.get("num_kv_heads") or heads
     parallel, bias = bool(config.get("parallel_attn", True)), bool(config.get("bias", False))
     two_norms = config.get("num_ln_in_parallel_attn") or (2 if new_decoder else 1)
     return _plain(
@@ -213,7 +226,7 @@ def _bloom(config: Config) -> dict[str, Any]:
 
 def _opt(config: Config) -> dict[str, Any]:
     if config.get("word_embed_proj_dim", config["hidden_size"]) != config["hidden_size"]:
-        raise LibraryError([Fault("config.json", 0, "word_embed_proj_dim", "projected embeddings (OPT-350M) are not covered")])
+        raise _NotCovered("word_embed_proj_dim", "projected embeddings (OPT-350M) are not covered")
     bias = bool(config.get("enable_bias", True))
     return _plain(
         config["num_hidden_layers"],

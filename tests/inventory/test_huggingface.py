@@ -1,0 +1,228 @@
+"""Reading config.json of Hugging Face releases."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from planner.errors import LibraryError
+from planner.inventory.huggingface import architecture_from_config
+from planner.library import Architecture
+
+CARDS = Path(__file__).parents[2] / "models" / "architectures"
+
+# The keys of public config.json files that decide the shape; the rest of those files is left out.
+LLAMA = {
+    "model_type": "llama",
+    "hidden_size": 4096,
+    "intermediate_size": 14336,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "vocab_size": 128256,
+    "max_position_embeddings": 8192,
+    "tie_word_embeddings": False,
+    "attention_bias": False,
+}
+MISTRAL = {
+    **LLAMA,
+    "model_type": "mistral",
+    "vocab_size": 32000,
+    "max_position_embeddings": 32768,
+    "sliding_window": 4096,
+}
+CONFIGS: dict[str, dict[str, Any]] = {
+    "llama-3-8b": LLAMA,
+    "mistral-7b": MISTRAL,
+    "mixtral-8x7b": {
+        **MISTRAL,
+        "model_type": "mixtral",
+        "sliding_window": None,
+        "num_local_experts": 8,
+        "num_experts_per_tok": 2,
+    },
+    "qwen2.5-0.5b": {
+        "model_type": "qwen2",
+        "hidden_size": 896,
+        "intermediate_size": 4864,
+        "num_hidden_layers": 24,
+        "num_attention_heads": 14,
+        "num_key_value_heads": 2,
+        "vocab_size": 151936,
+        "max_position_embeddings": 32768,
+        "tie_word_embeddings": True,
+        "use_sliding_window": False,
+        "sliding_window": 32768,
+    },
+    "qwen3-8b": {
+        "model_type": "qwen3",
+        "hidden_size": 4096,
+        "intermediate_size": 12288,
+        "num_hidden_layers": 36,
+        "head_dim": 128,
+        "num_attention_heads": 32,
+        "num_key_value_heads": 8,
+        "vocab_size": 151936,
+        "max_position_embeddings": 40960,
+        "tie_word_embeddings": False,
+        "attention_bias": False,
+        "use_sliding_window": False,
+        "sliding_window": None,
+    },
+    "qwen3-30b-a3b": {
+        "model_type": "qwen3_moe",
+        "hidden_size": 2048,
+        "intermediate_size": 6144,
+        "moe_intermediate_size": 768,
+        "num_hidden_layers": 48,
+        "head_dim": 128,
+        "num_attention_heads": 32,
+        "num_key_value_heads": 4,
+        "vocab_size": 151936,
+        "max_position_embeddings": 40960,
+        "tie_word_embeddings": False,
+        "num_experts": 128,
+        "num_experts_per_tok": 8,
+        "decoder_sparse_step": 1,
+        "mlp_only_layers": [],
+    },
+    "gemma-2-9b": {
+        "model_type": "gemma2",
+        "hidden_size": 3584,
+        "intermediate_size": 14336,
+        "num_hidden_layers": 42,
+        "head_dim": 256,
+        "num_attention_heads": 16,
+        "num_key_value_heads": 8,
+        "vocab_size": 256000,
+        "max_position_embeddings": 8192,
+        "sliding_window": 4096,
+    },
+    "phi-3-mini": {
+        "model_type": "phi3",
+        "hidden_size": 3072,
+        "intermediate_size": 8192,
+        "num_hidden_layers": 32,
+        "num_attention_heads": 32,
+        "num_key_value_heads": 32,
+        "vocab_size": 32064,
+        "max_position_embeddings": 4096,
+        "tie_word_embeddings": False,
+        "sliding_window": 2047,
+    },
+    "gpt2": {
+        "model_type": "gpt2",
+        "n_embd": 768,
+        "n_layer": 12,
+        "n_head": 12,
+        "n_positions": 1024,
+        "vocab_size": 50257,
+    },
+    "pythia-6.9b": {
+        "model_type": "gpt_neox",
+        "hidden_size": 4096,
+        "intermediate_size": 16384,
+        "num_hidden_layers": 32,
+        "num_attention_heads": 32,
+        "vocab_size": 50432,
+        "max_position_embeddings": 2048,
+        "tie_word_embeddings": False,
+        "use_parallel_residual": True,
+    },
+    "falcon-7b": {
+        "model_type": "falcon",
+        "hidden_size": 4544,
+        "num_hidden_layers": 32,
+        "num_attention_heads": 71,
+        "vocab_size": 65024,
+        "multi_query": True,
+        "new_decoder_architecture": False,
+        "parallel_attn": True,
+        "bias": False,
+        "alibi": False,
+    },
+    "falcon-40b": {
+        "model_type": "falcon",
+        "hidden_size": 8192,
+        "num_hidden_layers": 60,
+        "num_attention_heads": 128,
+        "num_kv_heads": 8,
+        "vocab_size": 65024,
+        "new_decoder_architecture": True,
+        "parallel_attn": True,
+        "bias": False,
+        "alibi": False,
+    },
+    "bloom-176b": {
+        "model_type": "bloom",
+        "n_embed": 14336,
+        "n_layer": 70,
+        "num_attention_heads": 112,
+        "vocab_size": 250880,
+    },
+    "opt-6.7b": {
+        "model_type": "opt",
+        "hidden_size": 4096,
+        "ffn_dim": 16384,
+        "num_hidden_layers": 32,
+        "num_attention_heads": 32,
+        "vocab_size": 50272,
+        "max_position_embeddings": 2048,
+        "word_embed_proj_dim": 4096,
+    },
+    "mpt-7b": {
+        "model_type": "mpt",
+        "d_model": 4096,
+        "n_layers": 32,
+        "n_heads": 32,
+        "expansion_ratio": 4,
+        "vocab_size": 50432,
+        "max_seq_len": 2048,
+        "no_bias": True,
+    },
+}
+DIFFERS = {"name", "aliases", "source", "notes", "parameters_basis"}
+
+
+@pytest.mark.parametrize("name", sorted(CONFIGS))
+def test_a_config_gives_the_card_of_its_release(name: str) -> None:
+    """What is read equals the card in models/, count included; only names and sources differ."""
+    card = Architecture.model_validate(yaml.safe_load((CARDS / f"{name}.yaml").read_text(encoding="utf-8")))
+    read = Architecture.model_validate(architecture_from_config(CONFIGS[name], name))
+    assert read.model_dump(exclude=DIFFERS) == card.model_dump(exclude=DIFFERS)
+
+
+def test_nested_text_config_is_read() -> None:
+    """A multimodal file keeps the decoder's dimensions under text_config."""
+    nested = {"model_type": "mllama", "text_config": LLAMA}
+    assert architecture_from_config(nested, "x")["parameters"] == 8_030_261_248
+
+
+def test_null_head_dim_means_hidden_by_heads() -> None:
+    """Files write `head_dim: null`, or leave out the number of key-value heads."""
+    config = {key: value for key, value in LLAMA.items() if key != "num_key_value_heads"}
+    card = architecture_from_config({**config, "head_dim": None}, "x")
+    assert (card["head_dim"], card["kv_heads"]) == (128, 32)
+
+
+@pytest.mark.parametrize(
+    ("config", "told"),
+    [
+        ({"model_type": "mamba"}, "'mamba'.*expected one of .*llama"),
+        ({}, "model_type"),
+        ({**LLAMA, "num_hidden_layers": "32"}, "layers.*'32'"),
+        ({**LLAMA, "vocab_size": True}, "vocab"),
+        ({"model_type": "llama", "hidden_size": 64, "num_attention_heads": 4}, "num_hidden_layers: missing"),
+        ({**CONFIGS["opt-6.7b"], "word_embed_proj_dim": 512}, "word_embed_proj_dim"),
+        ({**CONFIGS["qwen3-30b-a3b"], "mlp_only_layers": [0]}, "decoder_sparse_step"),
+        ({**CONFIGS["mixtral-8x7b"], "num_experts_per_tok": 9}, "experts_per_token"),
+    ],
+)
+def test_what_cannot_be_read_is_said(config: dict[str, Any], told: str) -> None:
+    """An unknown family, a missing or odd key: the error names the file, the key and the remedy."""
+    with pytest.raises(LibraryError, match=told) as caught:
+        architecture_from_config(config, "my/config.json")
+    assert caught.value.faults[0].file == "my/config.json"
