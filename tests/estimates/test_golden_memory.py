@@ -94,3 +94,13 @@ def test_run_that_died_is_refused(case: dict[str, Any]) -> None:
     arguments, usable = setup(case), case["usable_gib"] * GIB
     assert need_bytes(**arguments, usable_bytes=usable) > usable
     assert largest_micro_batch(**arguments, usable_bytes=usable) < case["layout"]["micro_batch"]
+
+
+@pytest.mark.parametrize("name", CALIBRATION)
+def test_coefficient_carries_its_evidence(name: str) -> None:
+    """Every coefficient that ships lies in its range and states unit, basis and source."""
+    entry = CALIBRATION[name]
+    assert entry["low"] <= entry["value"] <= entry["high"]
+    assert entry["basis"] in ("measured", "prior")
+    assert entry["unit"]
+    assert len(entry["source"]) > 10
