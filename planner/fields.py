@@ -1,0 +1,147 @@
+"""The kinds of values a user writes: durations and counts with units, one or many of something.
+
+They are validated strictly: a number in quotes is text, `true` is no number, an unknown key is a fault.
+"""
+
+from __future__ import annotations
+
+import datetime
+import math
+import re
+from decimal import Decimal
+from typing import Annotated, Any, TypeVar
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, GetJsonSchemaHandler, PlainSerializer
+from pydantic_core import CoreSchema, PydanticCustomError
+
+
+class Strict(BaseModel):
+    """Frozen, no coercion, no unknown keys, no nan and no infinity."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+
+def complaint(what: str, fix: str = "", where: str = "") -> PydanticCustomError:
+    """The error a validator raises: what is wrong, what would be right, and the key it is about."""
+    context = {"what": what, "fix": fix, "where": where}
+    return PydanticCustomError("planner", "{what}; {fix}" if fix else "{what}", context)
+
+
+_NUMBER = r"(\d+(?:\.\d*)?(?:e[-+]?\d+)?|\.\d+(?:e[-+]?\d+)?)"
+_HOURS_OF = {"w": 168.0, "d": 24.0, "h": 1.0, "m": 1 / 60, "s": 1 / 3600}
+_UNIT = r"(weeks?|w|days?|d|hours?|hrs?|h|minutes?|mins?|m|seconds?|secs?|s)(?![a-z])"
+# A unit may be followed directly by the next number ("1d12h"), so only letters may not follow it.
+_DURATION_PART = re.compile(rf"\s*{_NUMBER}\s*{_UNIT}", re.IGNORECASE)
+_COUNT = re.compile(
+    r"\s*(\d[\d_]*(?:\.\d*)?(?:e[-+]?\d{1,4})?)\s*"
+    r"(k|thousand|m|million|b|g|billion|t|trillion)?\s*\Z",
+    re.IGNORECASE,
+)
+_TIMES = {"k": 3, "thousand": 3, "m": 6, "million": 6, "b": 9, "g": 9, "billion": 9, "t": 12, "trillion": 12}
+_DURATION_FIX = "write 90m, 36h, 2d or 1d12h"
+_COUNT_FIX = "write 50000, 90e6, 500M or 1.2B"
+_MOST = 10**18
+
+
+def parse_hours(value: Any) -> float:
+    """Hours of `90m`, `36h`, `2d`, `1d12h` (w, d, h, m, s); a number without a unit is refused."""
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        raise complaint(f"{value} has no unit", _DURATION_FIX)
+    if not isinstance(value, str):
+        raise complaint("is not a duration", _DURATION_FIX)
+    hours, position = 0.0, 0
+    while part := _DURATION_PART.match(value, position):
+        hours += float(part[1]) * _HOURS_OF[part[2][0].lower()]
+        position = part.end()
+    if position == 0 or value[position:].strip():
+        raise complaint(f"{_short(value)} is not a duration", _DURATION_FIX)
+    if not 0 < hours < math.inf:
+        raise complaint(f"{_short(value)} is no time at all" if hours == 0 else "is endless", _DURATION_FIX)
+    return hours
+
+
+def write_hours(hours: float) -> str:
+    """A duration from which `parse_hours` gives exactly the same hours."""
+    return f"{hours!r}h"
+
+
+def parse_count(value: Any) -> int:
+    """A whole number of 1 or more of `50000`, `90e6`, `500M`, `1.2B` (k, M, B, T)."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        raise complaint("is not a count", _COUNT_FIX)
+    if isinstance(value, str):
+        match = _COUNT.match(value)
+        if not match:
+            raise complaint(f"{_short(value)} is not a count", _COUNT_FIX)
+        number = Decimal(match[1].replace("_", "")).scaleb(_TIMES.get((match[2] or "").lower(), 0))
+    elif not math.isfinite(value):
+        raise complaint(f"{value} is not a count", _COUNT_FIX)
+    else:
+        number = Decimal(value)
+    if not 1 <= number <= _MOST:
+        raise complaint(f"{_short(str(value))} is out of range", f"1 to {_MOST:.0e} are possible")
+    if number != number.to_integral_value():
+        raise complaint(f"{_short(str(value))} is not a whole number", _COUNT_FIX)
+    return int(number)
+
+
+def parse_date(value: Any) -> datetime.date:
+    """A day written as 2024-05-31."""
+    if isinstance(value, datetime.date) and not isinstance(value, datetime.datetime):
+        return value
+    try:
+        return datetime.date.fromisoformat(value)
+    except (TypeError, ValueError):
+        raise complaint(f"{_short(str(value))} is not a date", "write it as 2024-05-31") from None
+
+
+def _as_tuple(value: Any) -> Any:
+    """A list, or one value that stands for a list of one."""
+    if isinstance(value, list):
+        return tuple(value)
+    return (value,) if isinstance(value, (str, int, float)) else value
+
+
+def _rows(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _short(text: str) -> str:
+    return repr(text if len(text) <= 40 else text[:37] + "...")
+
+
+class _OneOrMany:
+    """Tells the JSON Schema that a single value may stand for a list of one."""
+
+    def __get_pydantic_json_schema__(
+        self, core_schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        array = handler(core_schema)
+        return {"anyOf": [array["items"], array]}
+
+
+_T = TypeVar("_T")
+
+Hours = Annotated[
+    float,
+    BeforeValidator(
+        parse_hours, json_schema_input_type=Annotated[str, Field(examples=["90m", "36h", "1d12h"])]
+    ),
+    PlainSerializer(write_hours, return_type=str),
+]
+"""Hours as a float, written with a unit."""
+Count = Annotated[int, BeforeValidator(parse_count, json_schema_input_type=int | float | str)]
+"""A whole number of at least 1, written plainly or as 500M, 1.2B."""
+Date = Annotated[datetime.date, BeforeValidator(parse_date, json_schema_input_type=datetime.date)]
+Many = Annotated[tuple[_T, ...], Field(min_length=1), BeforeValidator(_as_tuple), _OneOrMany()]
+"""One value or a list of them; always a tuple afterwards."""
+Several = Annotated[tuple[_T, ...], BeforeValidator(_as_tuple), _OneOrMany()]
+"""Like `Many`, and may be empty."""
+Rows = Annotated[tuple[_T, ...], BeforeValidator(_rows)]
+"""A list, a tuple afterwards."""
+
+Text = Annotated[str, Field(min_length=1)]
+Positive = Annotated[float, Field(gt=0)]
+NotNegative = Annotated[float, Field(ge=0)]
+Share = Annotated[float, Field(ge=0, le=1)]
+Whole = Annotated[int, Field(ge=1)]

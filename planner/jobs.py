@@ -1,0 +1,200 @@
+"""What a user wants trained: the network, the work, the deadline and what may be done to it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self, get_args
+
+from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
+
+from planner.fields import Count, Hours, Many, NotNegative, Positive, Rows, Strict, Text, Whole, complaint
+
+Method = Literal["full", "lora"]
+WeightBits = Literal[16, 8, 4]
+Quantisation = Literal["nf4", "nf4_dq", "gptq"]
+Precision = Literal["bf16_mixed", "bf16", "fp16_mixed", "tf32", "fp32"]
+Checkpointing = Literal["none", "selective", "full"]
+Sharding = Literal["none", "ddp", "zero1", "zero2", "zero3", "hsdp"]
+Attention = Literal["flash", "mem_efficient", "eager"]
+Optimizer = Literal["adamw", "adamw_8bit"]
+TechniqueName = Literal[
+    "lora",
+    "four_bit",
+    "eight_bit",
+    "mixed_precision",
+    "gradient_accumulation",
+    "activation_checkpointing",
+    "sharding",
+    "eight_bit_optimizer",
+]
+"""Techniques with a 0/1 name, the ones that a penalty can be put on."""
+Framework = Literal[
+    "hf",
+    "hf-fused",
+    "unsloth",
+    "deepspeed",
+    "fsdp",
+    "llm-foundry",
+    "torchtune",
+    "torchtitan",
+    "nemo",
+    "megatron",
+    "megatron-deepspeed",
+    "litgpt",
+    "internevo",
+    "compiled",
+    "eager",
+    "unknown",
+]
+FRAMEWORKS: tuple[str, ...] = get_args(Framework)
+
+MAX_CONFIDENCE = 0.975
+"""The errors of the estimates were measured on too few runs to say anything about rarer ones."""
+
+
+class Work(Strict):
+    """How much is to be computed, said in one of four ways.
+
+    `samples` (times `tokens_per_sample` times `epochs`), `tokens` in all, optimizer `steps`,
+    or `images` (times `epochs`, squares of `resolution` pixels).
+    """
+
+    samples: Count | None = None
+    tokens_per_sample: Positive | None = None  # mean
+    epochs: Positive = 1.0
+    tokens: Count | None = None
+    steps: Count | None = None
+    images: Count | None = None
+    resolution: Whole | None = None  # pixels per side
+
+    @model_validator(mode="after")
+    def _is_said_once(self) -> Self:
+        ways = [way for way in ("samples", "tokens", "steps", "images") if getattr(self, way) is not None]
+        if not ways:
+            raise complaint("does not say how much work", "give samples, tokens, steps or images")
+        if len(ways) > 1:
+            raise complaint(f"{' and '.join(ways)} contradict each other", "keep one", ways[1])
+        way = ways[0]
+        if self.epochs != 1 and way in ("tokens", "steps"):
+            fix = f"{way} counts all epochs: multiply it and leave epochs out"
+            raise complaint(f"epochs does not go with {way}", fix, "epochs")
+        if self.tokens_per_sample is not None and way == "images":
+            raise complaint("images have no tokens_per_sample", "leave it out", "tokens_per_sample")
+        if self.resolution is not None and way in ("samples", "tokens"):
+            raise complaint(f"resolution does not go with {way}", "it belongs to images", "resolution")
+        return self
+
+
+def _targets_form(value: object) -> str:
+    if not isinstance(value, str):
+        return "modules"
+    if value in get_args(TargetSet):
+        return "set"
+    raise complaint(f"{value!r} is no set of modules", "all-linear, attention, qv, or a list of module names")
+
+
+TargetSet = Literal["all-linear", "attention", "qv"]
+Targets = Annotated[
+    Annotated[TargetSet, Tag("set")] | Annotated[Many[Text], Tag("modules")], Discriminator(_targets_form)
+]
+
+
+class LoraSettings(Strict):
+    """Size and place of the adapters."""
+
+    rank: Whole = 16
+    targets: Targets = "all-linear"
+
+
+class Techniques(Strict):
+    """What may be chosen; None is every value that makes sense for the job."""
+
+    method: Many[Method] | None = None
+    weight_bits: Many[WeightBits] | None = None
+    quant: Many[Quantisation] | None = None
+    precision: Many[Precision] | None = None
+    activation_checkpointing: Many[Checkpointing] | None = None
+    sharding: Many[Sharding] | None = None
+    attention: Many[Attention] | None = None
+    optimizer: Many[Optimizer] | None = None
+    tensor_parallel: Many[Whole] | None = None
+    pipeline_parallel: Many[Whole] | None = None
+    penalty_usd: dict[TechniqueName, NotNegative] = Field(default_factory=dict)
+    lora_given: LoraSettings | None = Field(default=None, alias="lora")
+
+    @model_validator(mode="after")
+    def _agree(self) -> Self:
+        if self.method == ("full",) and self.weight_bits is not None and 16 not in self.weight_bits:
+            fix = "quantised weights are for lora: allow method lora, or weight_bits 16"
+            raise complaint(f"method full cannot train {self.weight_bits[0]}-bit weights", fix, "weight_bits")
+        if self.quant is not None and self.weight_bits is not None and 4 not in self.weight_bits:
+            raise complaint("quant is for 4-bit weights", "allow weight_bits 4, or drop it", "quant")
+        return self
+
+
+class Measured(Strict):
+    """One observed run of this very job; it replaces the estimate where it applies."""
+
+    gpu: Text
+    gpus: Whole
+    tokens_per_second: Positive | None = None
+    hours: Positive | None = None
+    peak_vram_gib: Positive | None = None
+
+    @model_validator(mode="after")
+    def _one_speed(self) -> Self:
+        if (self.tokens_per_second is None) == (self.hours is None):
+            raise complaint("needs either tokens_per_second or hours", "hours are those of the whole job")
+        return self
+
+
+def _confidence(value: object) -> object:
+    if isinstance(value, (int, float)) and MAX_CONFIDENCE < value <= 100:
+        fix = f"at most {MAX_CONFIDENCE}: beyond it the measured errors of the estimates say nothing"
+        raise complaint(f"{value} is more than can be promised", fix)
+    return value
+
+
+class Job(Strict):
+    """One training run."""
+
+    name: Text
+    architecture: Text
+    """Name of a card, or the path of a Hugging Face config.json."""
+    work: Work
+    data_gb: NotNegative = 0.0
+    sequence_length: Whole | None = None  # tokens; None: 2048, or the context where that is shorter
+    global_batch: Whole = 64  # sequences or images per optimizer step
+    packing: Literal["packed", "padded", "fixed"] = "packed"
+    length_cv: NotNegative = 0.8
+    kind: Literal["finetune", "pretrain"] = "finetune"
+    deadline_hours: Hours | None = Field(default=None, alias="deadline")
+    confidence: Annotated[float, Field(gt=0, le=MAX_CONFIDENCE), BeforeValidator(_confidence)] = 0.9
+    framework: Framework = "hf"
+    lora_given: LoraSettings | None = Field(default=None, alias="lora")
+    techniques: Techniques = Techniques()
+    efficiency: Positive = 1.0
+    storage_gb_per_second: Positive = 0.5
+    load_efficiency: Annotated[float, Field(gt=0, le=1)] = 0.6
+    measured: Rows[Measured] = ()
+
+    @property
+    def lora(self) -> LoraSettings:
+        """The adapters' settings, wherever they were given."""
+        return self.lora_given or self.techniques.lora_given or LoraSettings()
+
+    @model_validator(mode="after")
+    def _agrees(self) -> Self:
+        work = self.work
+        in_samples = work.samples is not None
+        if work.tokens_per_sample is None and work.images is None:
+            if in_samples and self.packing != "fixed":
+                raise complaint("samples of unknown length", "add tokens_per_sample (the mean)", "work")
+            if self.packing == "padded":
+                raise complaint("padding of unknown lengths", "add tokens_per_sample (the mean)", "work")
+        if self.kind == "pretrain" and "full" not in (self.techniques.method or ("full",)):
+            fix = "allow full, or kind: finetune"
+            raise complaint("pretraining trains every weight", fix, "techniques.method")
+        given = (self.lora_given, self.techniques.lora_given)
+        if None not in given and given[0] != given[1]:
+            raise complaint("lora is given twice, differently", "keep one", "lora")
+        return self

@@ -1,0 +1,208 @@
+"""From files to a validated scenario, all faults at once; and text into files, whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from planner.cards import CardNames, architecture_names, data_folder, read_library
+from planner.documents import Document, parse_document, read_document, read_text, write_yaml
+from planner.errors import Fault, InputError, ScenarioError
+from planner.inventories import read_offers, validate_offers
+from planner.offers import Offer
+from planner.overrides import override
+from planner.references import check_providers, resolve_architectures, resolve_gpus, resolve_offer_gpus
+from planner.scenario import Scenario, ScenarioFile, scenario_data
+from planner.sources import Source
+from planner.wording import complaints, nearest
+
+__all__ = [
+    "architecture_names",
+    "change_scenario",
+    "data_folder",
+    "parse_scenario",
+    "read_library",
+    "read_plan",
+    "read_scenario",
+    "scenario_text",
+    "write_text_atomically",
+]
+
+
+def read_scenario(path_or_name: str | Path, set_: Sequence[str] = ()) -> Scenario:
+    """The scenario of a file, a shipped name or standard input (`-`), with `PATH=VALUE` settings applied.
+
+    Raises `ScenarioError` with every fault of the scenario, its inventories and the settings.
+    """
+    try:
+        path = _located(path_or_name)
+        document = read_document(path)
+    except InputError as error:
+        raise ScenarioError(error.faults) from None
+    return _scenario(document, Path() if str(path) == "-" else Path(path).parent, set_)
+
+
+def parse_scenario(
+    text: str, folder: str | Path = ".", file: str = "scenario", set_: Sequence[str] = ()
+) -> Scenario:
+    """The scenario in a text; its relative paths start at `folder`. Raises like `read_scenario`."""
+    try:
+        document = parse_document(text, file)
+    except InputError as error:
+        raise ScenarioError(error.faults) from None
+    return _scenario(document, Path(folder), set_)
+
+
+def scenario_text(scenario: Scenario) -> str:
+    """YAML that reads back as the same scenario, given the same inventory files."""
+    return write_yaml(scenario_data(scenario))
+
+
+def change_scenario(scenario: Scenario, set_: Sequence[str]) -> Scenario:
+    """The scenario with settings applied and validated again; its inventory files are not read again.
+
+    Raises `ScenarioError`; naming other inventory files is one, because where they would lie is not known.
+    """
+    changed = override(scenario_data(scenario), set_)
+    source = Source(scenario.name, None, changed.origins)
+    faults = list(changed.faults)
+    touched = next((path for path in changed.origins if path[0] == "inventory"), None)
+    if touched:
+        faults.append(
+            source.fault(touched, "inventories cannot be exchanged here", "set it when the file is read")
+        )
+    from_files = scenario.offers[: len(scenario.offers) - len(scenario.offers_inline)]
+    return _validated(changed.data, Path(), source, from_files, faults)
+
+
+def _scenario(document: Document, folder: Path, set_: Sequence[str]) -> Scenario:
+    changed = override(document.data, set_)
+    source = Source(document.file, document, changed.origins)
+    faults = list(changed.faults)
+    from_files = _inventories(changed.data.get("inventory"), folder, source, faults)
+    return _validated(changed.data, folder, source, from_files, faults)
+
+
+def _validated(
+    data: dict[str, Any], folder: Path, source: Source, from_files: tuple[Offer, ...], faults: list[Fault]
+) -> Scenario:
+    """The scenario of plain data; every fault, those found before included, is raised together."""
+    gpus = CardNames("gpus")
+    data = resolve_architectures(data, folder, source, faults)
+    data = resolve_gpus(data, gpus, source, faults)
+    inline: tuple[Offer, ...] = ()
+    written = data.get("offers")
+    if isinstance(written, list):
+        inline = validate_offers(resolve_offer_gpus(written, gpus, source, faults), source, faults)
+        data = {**data, "offers": []}  # validated a moment ago
+    offers = from_files + inline
+    check_providers(data, (offer.provider for offer in offers), source, faults)
+    if not data.get("inventory") and not written:
+        faults.append(
+            source.fault(("offers",), "there is nothing to rent", "give inventory: [FILE] or offers: [...]")
+        )
+    question: ScenarioFile | None = None
+    try:
+        question = ScenarioFile.model_validate(data)
+    except ValidationError as error:
+        faults.extend(source.faults(complaints(error, ScenarioFile, data)))
+    if faults or question is None:
+        raise ScenarioError(list(dict.fromkeys(faults)))
+    return Scenario.model_validate({**dict(question), "offers": offers, "offers_inline": inline})
+
+
+def _inventories(named: Any, folder: Path, source: Source, faults: list[Fault]) -> tuple[Offer, ...]:
+    """The offers of all inventory files; what is not a list of names is left to the validation."""
+    offers: tuple[Offer, ...] = ()
+    items = named if isinstance(named, list) else [named]
+    gpus = CardNames("gpus")
+    for index, name in enumerate(items):
+        if not isinstance(name, str) or not name:
+            continue
+        path = folder / name
+        place = ("inventory", index) if isinstance(named, list) else ("inventory",)
+        if not path.is_file():
+            faults.append(
+                source.fault(place, f"there is no file {path}", "paths start at the scenario's folder")
+            )
+            continue
+        try:
+            document = read_document(path)
+        except InputError as error:
+            faults.extend(error.faults)
+            continue
+        rows = resolve_offer_gpus(document.data.get("offers"), gpus, Source(document.file, document), faults)
+        if rows is not document.data.get("offers"):
+            document = Document(document.file, {**document.data, "offers": rows}, document.marks)
+        offers += read_offers(document, faults)
+    return offers
+
+
+def _located(path_or_name: str | Path) -> str | Path:
+    """The file that is meant: the one named, else the shipped scenario of that name."""
+    name = str(path_or_name)
+    if name == "-" or os.path.exists(name):
+        return path_or_name
+    shipped = data_folder("scenarios")
+    if "/" not in name and os.sep not in name and "\0" not in name:
+        stem = name.removesuffix(".yaml")
+        if (shipped / f"{stem}.yaml").is_file():
+            return shipped / f"{stem}.yaml"
+    names = sorted(path.stem for path in shipped.glob("*.yaml"))
+    close = nearest(Path(name).stem, names)
+    fix = f"did you mean {close}?" if close else f"give a file, or one of {', '.join(names)}"
+    raise InputError([Fault(name, 0, "", "there is no such file and no shipped scenario of that name", fix)])
+
+
+def read_plan(path: str | Path) -> dict[str, Any]:
+    """The JSON document that `solve --json` or `-o` wrote; `ScenarioError` where it is none."""
+    file = "standard input" if str(path) == "-" else str(path)
+    try:
+        plan = json.loads(read_text(path), parse_constant=_refuse_constant)
+    except InputError as error:
+        raise ScenarioError(error.faults) from None
+    except json.JSONDecodeError as error:
+        raise ScenarioError(
+            [Fault(file, error.lineno, "", f"not JSON: {error.msg}", "give a plan file")]
+        ) from None
+    except (ValueError, RecursionError) as error:
+        raise ScenarioError([Fault(file, 0, "", f"not a plan: {error}", "give a plan file")]) from None
+    missing = [key for key in ("scenario", "status", "jobs") if not isinstance(plan, dict) or key not in plan]
+    if missing:
+        fix = "give a file that planner solve wrote"
+        raise ScenarioError([Fault(file, 0, "", f"not a plan: no {', '.join(missing)}", fix)])
+    return dict(plan)
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not a number")
+
+
+def write_text_atomically(path: str | Path, text: str) -> None:
+    """Replace a file's content as a whole: a run that fails on the way leaves the old file as it was.
+
+    Raises OSError where the folder is missing or cannot be written to.
+    """
+    path = Path(path)
+    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as stream:
+            stream.write(text)
+        os.chmod(temporary, path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~_umask())
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+
+
+def _umask() -> int:
+    """The permissions that new files must not have; it can only be read by setting it."""
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

@@ -1,0 +1,145 @@
+"""What a market has to rent: one offer is one instance type at one place and one date."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BeforeValidator, ConfigDict, Field, model_validator
+
+from planner.fields import Date, NotNegative, Positive, Strict, Text, Whole, complaint
+
+AGREEMENT = 0.01
+"""How far, as a share, three spot statistics may contradict each other."""
+
+
+def _two_are_enough(schema: dict[str, Any]) -> None:
+    del schema["required"]
+    schema["minProperties"] = 2
+
+
+class SpotStatistics(Strict):
+    """How a spot market comes and goes; `availability` = up / (up + outage).
+
+    Two of the three are enough when given; all three are there afterwards.
+    """
+
+    model_config = ConfigDict(json_schema_extra=_two_are_enough)
+
+    availability: Annotated[float, Field(gt=0, le=1)]
+    mean_up_hours: Positive
+    mean_outage_hours: NotNegative
+
+    @model_validator(mode="before")
+    @classmethod
+    def _third_from_two(cls, data: Any) -> Any:
+        """Complete two good numbers; anything else is left to the ordinary checks."""
+        if not isinstance(data, dict):
+            return data
+        given = {key: data[key] for key in cls.model_fields if data.get(key) is not None}
+        if len(given) < 2:
+            raise complaint(
+                "fewer than two of availability, mean_up_hours, mean_outage_hours", "give two of them"
+            )
+        numbers = {k: float(v) for k, v in given.items() if type(v) in (int, float)}
+        if len(given) > 2 or len(numbers) < 2:
+            return data
+        share, up, outage = (
+            numbers.get(key) for key in ("availability", "mean_up_hours", "mean_outage_hours")
+        )
+        if share is None and up is not None and outage is not None and up > 0 and outage >= 0:
+            share = up / (up + outage)
+        elif share is not None and 0 < share <= 1 and up is not None:
+            outage = up * (1 - share) / share
+        elif share is not None and 0 < share <= 1 and outage is not None:
+            if share == 1 or outage == 0:
+                raise complaint("says nothing about how long spot stays up", "give mean_up_hours")
+            up = outage * share / (1 - share)
+        else:
+            return {**dict.fromkeys(cls.model_fields, 1.0), **data}  # only the bad numbers are to be blamed
+        return {**data, "availability": share, "mean_up_hours": up, "mean_outage_hours": outage}
+
+    @model_validator(mode="after")
+    def _agree(self) -> Self:
+        implied = self.mean_up_hours / (self.mean_up_hours + self.mean_outage_hours)
+        if abs(implied - self.availability) > AGREEMENT * self.availability:
+            what = f"up and outage hours mean an availability of {implied:.3g}, not {self.availability:.3g}"
+            raise complaint(what, "correct one, or leave one out", "availability")
+        return self
+
+
+class Billing(Strict):
+    """How use is rounded up."""
+
+    step_seconds: Positive = 1.0
+    minimum_hours: NotNegative = 0.0
+
+
+class Fees(Strict):
+    """What costs beside the hours; None is not known (which is not free)."""
+
+    egress_usd_per_gb: NotNegative | None = None
+    ingress_usd_per_gb: NotNegative | None = None
+    storage_usd_per_gb_month: NotNegative | None = None
+
+
+def _one_node(value: Any) -> Any:
+    return 1 if value is None else value
+
+
+class Terms(Strict):
+    """What a provider grants all of its offers, unless an offer says otherwise."""
+
+    billing: Billing = Billing()
+    fees: Fees = Fees()
+    spot: SpotStatistics | None = None
+    interconnect: Literal["nvlink", "nvswitch", "pcie"] | None = None
+    network_gbps: Positive | None = None  # per instance
+    max_nodes: Annotated[Whole, BeforeValidator(_one_node, json_schema_input_type=Whole | None)] = 1
+    community: bool = False
+    notes: str = ""
+    date: Date | None = None
+    source: str = ""
+
+
+class Offer(Terms):
+    """One instance type that can be booked; prices are dollars per instance and hour, None if not sold so."""
+
+    provider: Text
+    region: Text = "any"
+    instance: str = ""
+    gpu: Text
+    gpus: Whole  # per instance
+    usd_per_hour: NotNegative | None = None
+    spot_usd_per_hour: NotNegative | None = None
+    stock: Annotated[int, Field(ge=0)] | None = None  # instances; None: unknown
+
+    @property
+    def label(self) -> str:
+        """Such as `vast/US-CA/1x-rtx3090`."""
+        return f"{self.provider}/{self.region}/{self.instance or f'{self.gpus}x-{self.gpu.lower()}'}"
+
+    @property
+    def has_spot(self) -> bool:
+        """Whether spot is worth considering: sold, and cheaper than on demand."""
+        if self.spot_usd_per_hour is None:
+            return False
+        return self.usd_per_hour is None or self.spot_usd_per_hour < self.usd_per_hour
+
+    @model_validator(mode="after")
+    def _has_a_price(self) -> Self:
+        if self.usd_per_hour is None and self.spot_usd_per_hour is None:
+            raise complaint("an offer without a price", "give usd_per_hour or spot_usd_per_hour, in dollars")
+        return self
+
+
+def offer_labels(offers: Sequence[Offer]) -> tuple[str, ...]:
+    """One distinct label per offer: equal ones are numbered, as in `aws/us-east-1/p4d#2`."""
+    seen: Counter[str] = Counter()
+    labels = []
+    for offer in offers:
+        seen[offer.label] += 1
+        again = seen[offer.label]
+        labels.append(offer.label if again == 1 else f"{offer.label}#{again}")
+    return tuple(labels)

@@ -1,0 +1,108 @@
+"""Settings such as `jobs.support-bot.deadline=12h`, put into plain data before it is validated."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from planner.documents import Path_, parse_value
+from planner.errors import Fault, InputError
+from planner.wording import nearest
+
+NAMING_KEYS = ("name", "instance")
+"""Keys by whose value an item of a list can be named."""
+
+
+@dataclass(frozen=True)
+class Overridden:
+    """The data with every setting in it, where each setting landed, and what was wrong with the others."""
+
+    data: dict[str, Any]
+    origins: dict[Path_, str]  # place -> the setting as written
+    faults: tuple[Fault, ...]
+
+
+class _Unknown(Exception):
+    """A path that leads nowhere; carries what and fix."""
+
+
+def override(data: dict[str, Any], settings: Sequence[str]) -> Overridden:
+    """Apply `PATH=VALUE` settings in order; `data` itself is left as it is.
+
+    A mapping is entered by key, a list by the name or the index of an item; an index one past the end appends.
+    What is missing on the way is made; whether a key exists at all is left to the validation that follows.
+    """
+    origins: dict[Path_, str] = {}
+    faults: list[Fault] = []
+    for setting in settings:
+        place, equals, text = setting.partition("=")
+        shown = setting_name(setting)
+        parts = place.strip().split(".")
+        if not equals or not all(parts):
+            faults.append(Fault(shown, 0, "", "is not PATH=VALUE", "such as limits.budget_usd=100"))
+            continue
+        try:
+            data, landed = _put(data, parts, parse_value(text, shown), ())
+            origins[landed] = setting
+        except _Unknown as error:
+            faults.append(Fault(shown, 0, place, *error.args))
+        except InputError as error:
+            faults.extend(Fault(shown, 0, place, fault.what, fault.fix) for fault in error.faults)
+    return Overridden(data, origins, tuple(faults))
+
+
+def setting_name(setting: str) -> str:
+    """How a setting is called where a file would be named."""
+    return f"--set {setting if len(setting) <= 80 else setting[:77] + '...'}"
+
+
+def replaced(data: Any, path: Path_, value: Any) -> Any:
+    """A copy of the data with the value at an existing place exchanged; the rest is shared."""
+    if not path:
+        return value
+    copy: Any = dict(data) if isinstance(data, dict) else list(data)
+    copy[path[0]] = replaced(data[path[0]], path[1:], value)
+    return copy
+
+
+def _put(around: Any, parts: list[str], value: Any, path: Path_) -> tuple[Any, Path_]:
+    """A copy with the value in it (aliased parts must not change together), and the full path."""
+    if not parts:
+        return value, path
+    if not isinstance(around, (dict, list)):
+        around = [] if parts[0].isdecimal() else {}
+    if isinstance(around, dict):
+        key, rest = _longest(parts, around)
+        inside, landed = _put(around.get(key), rest, value, (*path, key))
+        return {**around, key: inside}, landed
+    index, rest = _item(around, parts, path)
+    inside, landed = _put(around[index] if index < len(around) else None, rest, value, (*path, index))
+    return [*around[:index], inside, *around[index + 1 :]], landed
+
+
+def _longest(parts: list[str], known: Any) -> tuple[str, list[str]]:
+    """The longest run of parts that is known (names may hold dots), and what is left."""
+    for length in range(len(parts), 1, -1):
+        if ".".join(parts[:length]) in known:
+            return ".".join(parts[:length]), parts[length:]
+    return parts[0], parts[1:]
+
+
+def _item(items: list[Any], parts: list[str], path: Path_) -> tuple[int, list[str]]:
+    names: dict[str, int] = {}
+    for index, item in enumerate(items):
+        for key in NAMING_KEYS if isinstance(item, dict) else ():
+            if isinstance(item.get(key), str):
+                names.setdefault(item[key], index)
+    name, rest = _longest(parts, names)
+    if name in names:
+        return names[name], rest
+    here = ".".join(map(str, path))
+    if not name.isdecimal():
+        close = nearest(name, names)
+        fix = f"did you mean {close}?" if close else f"there are {', '.join(names) or 'none with a name'}"
+        raise _Unknown(f"{here} has no item called {name}", fix)
+    if len(name) > 9 or int(name) > len(items):
+        raise _Unknown(f"{here} has {len(items)} items", f"at most {here}.{len(items)}, which appends one")
+    return int(name), rest

@@ -1,0 +1,136 @@
+"""Names in a scenario that must exist elsewhere: architectures, GPUs, providers.
+
+Plain data is looked at, before it is validated, so that a misspelt name is told together with all other faults.
+An alias is replaced by the card's name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from planner.cards import CardNames, is_config_path, read_config
+from planner.documents import Path_, read_document
+from planner.errors import Fault, InputError
+from planner.overrides import replaced
+from planner.sources import Source
+from planner.wording import nearest
+
+
+def resolve_architectures(data: Any, folder: Path, source: Source, faults: list[Fault]) -> Any:
+    """The data with aliases and paths resolved; unknown names, and work that does not suit, are faults."""
+    names = CardNames("architectures")
+    for path, wanted in list(_texts(data, ("jobs", "*", "architecture"))):
+        if is_config_path(wanted):
+            found, kind = str(folder / wanted), "decoder"
+            try:
+                read_config(found)
+            except InputError as error:
+                faults.extend(source.fault(path, fault.what, fault.fix) for fault in error.faults)
+                continue
+        else:
+            card = names.canonical(wanted)
+            if card is None:
+                faults.append(
+                    source.fault(path, f"unknown architecture {wanted!r}", names.suggestion(wanted))
+                )
+                continue
+            found, kind = card, _kind_of(names, card)
+        if found != wanted:
+            data = replaced(data, path, found)
+        work = data["jobs"][path[1]].get("work")
+        if isinstance(work, dict):
+            _check_work(path[:-1], work, found, kind, source, faults)
+    return data
+
+
+def _kind_of(names: CardNames, card: str) -> str:
+    """decoder or diffusion; a card that cannot be read is complained about by `read_library`."""
+    try:
+        return str(read_document(names.folder / f"{card}.yaml").data.get("kind", "decoder"))
+    except InputError:
+        return "decoder"
+
+
+def _check_work(
+    job: Path_, work: dict[str, Any], name: str, kind: str, source: Source, faults: list[Fault]
+) -> None:
+    if kind == "decoder" and work.get("images") is not None:
+        what = f"{name} is trained on tokens, not on images"
+        faults.append(
+            source.fault((*job, "work", "images"), what, "give samples and tokens_per_sample, or tokens")
+        )
+    for way in ("samples", "tokens") if kind == "diffusion" else ():
+        if work.get(way) is not None:
+            what = f"{name} is trained on images, not on {way}"
+            faults.append(source.fault((*job, "work", way), what, "give images, epochs and resolution"))
+
+
+GPU_PLACES = (
+    ("limits", "gpus", "allow", "*"),
+    ("limits", "gpus", "forbid", "*"),
+    ("adjust", "*", "match", "gpu"),
+    ("jobs", "*", "measured", "*", "gpu"),
+)
+"""Where a scenario names GPUs, its offers apart."""
+
+
+def resolve_gpus(data: Any, names: CardNames, source: Source, faults: list[Fault]) -> Any:
+    """The data with card names for GPU aliases; unknown GPUs are faults."""
+    for place in GPU_PLACES:
+        for path, wanted in list(_texts(data, place)):
+            data = _resolved_gpu(data, path, wanted, names, source, faults)
+    return data
+
+
+def resolve_offer_gpus(offers: Any, names: CardNames, source: Source, faults: list[Fault]) -> Any:
+    """The same for a list of offers found under the key `offers`."""
+    data: Any = {"offers": offers}
+    for path, wanted in list(_texts(data, ("offers", "*", "gpu"))):
+        if wanted not in names.names:
+            data = _resolved_gpu(data, path, wanted, names, source, faults)
+    return data["offers"]
+
+
+def _resolved_gpu(
+    data: Any, path: Path_, wanted: str, names: CardNames, source: Source, faults: list[Fault]
+) -> Any:
+    card = names.canonical(wanted)
+    if card is None:
+        faults.append(source.fault(path, f"unknown GPU {wanted!r}", names.suggestion(wanted)))
+        return data
+    return data if card == wanted else replaced(data, path, card)
+
+
+def check_providers(data: Any, offered: Iterable[str], source: Source, faults: list[Fault]) -> None:
+    """A provider in a limit that nobody offers is a fault where it looks like one that is offered.
+
+    Naming an absent provider is harmless (limits outlive inventories); a misspelt one limits nothing.
+    """
+    known = frozenset(offered)
+    places = [
+        (path, name)
+        for end in ("allow", "forbid")
+        for path, name in _texts(data, ("limits", "providers", end, "*"))
+    ]
+    quota = (data.get("limits") or {}).get("quota") if isinstance(data.get("limits"), dict) else None
+    places += [(("limits", "quota", name), name) for name in (quota if isinstance(quota, dict) else ())]
+    for path, name in places:
+        close = "" if name in known else nearest(name, known, cutoff=0.65)
+        if close:
+            faults.append(source.fault(path, f"nothing is offered by {name!r}", f"did you mean {close}?"))
+
+
+def _texts(data: Any, place: tuple[str, ...], path: Path_ = ()) -> Iterator[tuple[Path_, str]]:
+    """Every text at a place in which `*` is any item of a list, or the lone value in its place."""
+    if not place:
+        if isinstance(data, str):
+            yield path, data
+    elif place[0] == "*" and isinstance(data, list):
+        for index, item in enumerate(data):
+            yield from _texts(item, place[1:], (*path, index))
+    elif place == ("*",):
+        yield from _texts(data, (), path)
+    elif isinstance(data, dict) and place[0] in data:
+        yield from _texts(data[place[0]], place[1:], (*path, place[0]))

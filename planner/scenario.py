@@ -1,0 +1,225 @@
+"""The question: jobs to run, offers to run them on, limits to keep, and what to minimise."""
+
+from __future__ import annotations
+
+import datetime
+from collections import Counter
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
+
+from planner.fields import NotNegative, Positive, Rows, Several, Share, Strict, Text, Whole, complaint
+from planner.jobs import FRAMEWORKS, Job, LoraSettings, Measured, Techniques, Work
+from planner.offers import Billing, Fees, Offer, SpotStatistics, Terms, offer_labels
+
+__all__ = [
+    "FRAMEWORKS",
+    "Adjust",
+    "AllowForbid",
+    "Billing",
+    "Fees",
+    "Job",
+    "Limits",
+    "LoraSettings",
+    "Match",
+    "Measured",
+    "Offer",
+    "Scenario",
+    "ScenarioFile",
+    "SolveOptions",
+    "SpotShare",
+    "SpotStatistics",
+    "Techniques",
+    "Terms",
+    "ValueOfTime",
+    "Work",
+    "adjusted_offers",
+    "offer_labels",
+    "scenario_data",
+    "scenario_schema",
+]
+
+
+class AllowForbid(Strict):
+    """Names that may be used (None: all) and names that may not."""
+
+    allow: Several[Text] | None = None
+    forbid: Several[Text] = ()
+
+    def permits(self, name: str) -> bool:
+        """Whether the name may be used."""
+        return name not in self.forbid and (self.allow is None or name in self.allow)
+
+    @model_validator(mode="after")
+    def _do_not_contradict(self) -> Self:
+        both = [name for name in self.forbid if name in (self.allow or ())]
+        if both:
+            raise complaint(f"{', '.join(both)} both allowed and forbidden", "keep one", "forbid")
+        if self.allow == ():
+            raise complaint("allows nothing", "name what is allowed, or leave it out", "allow")
+        return self
+
+
+class SpotShare(Strict):
+    """Bounds on the share of the work that spot machines do."""
+
+    min: Share = 0.0
+    max: Share = 1.0
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        if self.min > self.max:
+            raise complaint(f"min {self.min:g} is over max {self.max:g}", "min may be at most max", "min")
+        return self
+
+
+class Limits(Strict):
+    """What a plan must keep; None is no limit."""
+
+    budget_usd: Positive | None = None
+    max_gpus: Whole | None = None  # at one time, over all jobs
+    max_hours: Positive | None = None
+    quota: dict[str, Annotated[int, Field(ge=0)]] = Field(default_factory=dict)  # provider -> GPUs
+    providers: AllowForbid = AllowForbid()
+    gpus: AllowForbid = AllowForbid()
+    regions: AllowForbid = AllowForbid()
+    spot_share: SpotShare = SpotShare()
+    vram_headroom: Annotated[float, Field(ge=0, lt=1)] | None = None  # share; replaces the fit rule's margin
+
+
+class Match(Strict):
+    """Which offers: each key that is given must be equal."""
+
+    gpu: Text | None = None
+    provider: Text | None = None
+    region: Text | None = None
+    instance: Text | None = None
+
+    def holds(self, offer: Offer) -> bool:
+        """Whether the offer is meant."""
+        keys = ("gpu", "provider", "region", "instance")
+        return all(getattr(self, key) in (None, getattr(offer, key)) for key in keys)
+
+
+class Adjust(Strict):
+    """A what-if on prices."""
+
+    match: Match = Match()
+    usd_per_hour_factor: NotNegative = 1.0
+    spot_usd_per_hour_factor: NotNegative = 1.0
+
+
+class ValueOfTime(Strict):
+    """Minimise dollars plus what waiting is worth."""
+
+    value_of_time_usd_per_hour: NotNegative
+
+
+def _objective_form(value: Any) -> str:
+    if value in ("cost", "time"):
+        return "word"
+    if isinstance(value, (dict, ValueOfTime)):
+        return "value"
+    raise complaint(f"{value!r} is no objective", "cost, time, or {value_of_time_usd_per_hour: 5}")
+
+
+Objective = Annotated[
+    Annotated[Literal["cost", "time"], Tag("word")] | Annotated[ValueOfTime, Tag("value")],
+    Discriminator(_objective_form),
+]
+
+
+def _names_differ(jobs: tuple[Job, ...]) -> tuple[Job, ...]:
+    twice = [name for name, times in Counter(job.name for job in jobs).items() if times > 1]
+    if twice:
+        raise complaint(f"several jobs are called {', '.join(twice)}", "every job has its own name")
+    return jobs
+
+
+class _Question(Strict):
+    """What a scenario says whichever way its offers come."""
+
+    name: Text
+    description: str = ""
+    inventory: Several[Text] = ()  # offer files as written, relative to the scenario's file
+    jobs: Annotated[Rows[Job], Field(min_length=1), AfterValidator(_names_differ)]
+    limits: Limits = Limits()
+    adjust: Rows[Adjust] = ()
+    objective: Objective = "cost"
+
+
+class ScenarioFile(_Question):
+    """A scenario as it is written: offers in inventory files, inline, or both."""
+
+    offers: Rows[Offer] = ()
+
+
+class Scenario(_Question):
+    """A scenario whose offers are all at hand: those of the inventory files first, the inline ones last.
+
+    Prices are as read; `adjusted_offers` applies `adjust`.
+    """
+
+    offers: Rows[Offer]
+    offers_inline: Rows[Offer] = ()
+
+    @property
+    def objective_kind(self) -> Literal["cost", "time"]:
+        """What is minimised first; a value of time is part of the cost."""
+        return "time" if self.objective == "time" else "cost"
+
+    @property
+    def value_of_time_usd_per_hour(self) -> float:
+        """Dollars that an hour of waiting is worth; 0 unless the objective says so."""
+        return self.objective.value_of_time_usd_per_hour if isinstance(self.objective, ValueOfTime) else 0.0
+
+    @model_validator(mode="after")
+    def _has_offers(self) -> Self:
+        if not self.offers:
+            raise complaint("there is nothing to rent", "give inventory: [FILE] or offers: [...]", "offers")
+        return self
+
+
+class SolveOptions(Strict):
+    """How to solve, not what: nothing here changes what is optimal."""
+
+    solver: Literal["highs", "cbc", "scip", "cp-sat"] = "highs"
+    gap: NotNegative = 0.0  # relative
+    time_limit_seconds: Positive | None = None
+    as_of: datetime.date | None = None  # ages of prices are counted to it; None: today
+
+
+def adjusted_offers(scenario: Scenario) -> tuple[Offer, ...]:
+    """The offers at the prices of the what-if: factors of every matching `adjust`, multiplied."""
+    if not scenario.adjust:
+        return scenario.offers
+    return tuple(_adjusted(offer, scenario.adjust) for offer in scenario.offers)
+
+
+def _adjusted(offer: Offer, adjust: tuple[Adjust, ...]) -> Offer:
+    prices = {"usd_per_hour": offer.usd_per_hour, "spot_usd_per_hour": offer.spot_usd_per_hour}
+    matching = [rule for rule in adjust if rule.match.holds(offer)]
+    for key, price in prices.items():
+        for rule in matching:
+            price = None if price is None else price * getattr(rule, f"{key}_factor")
+        prices[key] = price
+    return offer.model_copy(update=prices) if matching else offer  # only numbers change
+
+
+def scenario_data(scenario: Scenario) -> dict[str, Any]:
+    """The scenario as plain data in the form of its file, defaults left out; inventory files stay named."""
+    data = scenario.model_dump(
+        mode="json", by_alias=True, exclude_defaults=True, exclude={"offers", "offers_inline"}
+    )
+    if scenario.offers_inline:
+        data["offers"] = [
+            offer.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+            for offer in scenario.offers_inline
+        ]
+    return data
+
+
+def scenario_schema() -> dict[str, Any]:
+    """The JSON Schema of a scenario file."""
+    schema = ScenarioFile.model_json_schema(by_alias=True, mode="validation")
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "planner scenario"}

@@ -1,0 +1,36 @@
+"""Where a value of the input came from, so that a fault can name file and line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from planner.documents import Document, Path_
+from planner.errors import Fault
+from planner.overrides import setting_name
+from planner.wording import Complaint
+
+
+@dataclass(frozen=True)
+class Source:
+    """A document, and the places in its data that a setting replaced."""
+
+    file: str
+    document: Document | None = None
+    origins: Mapping[Path_, str] = field(default_factory=dict)
+
+    def fault(self, path: Path_, what: str, fix: str = "") -> Fault:
+        """The fault at a place, told with the setting that put the value there, or else the line."""
+        where = ".".join(map(str, path))
+        for length in range(len(path), 0, -1):
+            if path[:length] in self.origins:
+                return Fault(setting_name(self.origins[path[:length]]), 0, where, what, fix)
+        # A setting may also have made the mapping that is at fault: `limit.x=1` makes an unknown `limit`.
+        inside = [setting for place, setting in self.origins.items() if place[: len(path)] == path]
+        if inside and (self.document is None or self.document.line(path) == self.document.line(path[:-1])):
+            return Fault(setting_name(inside[-1]), 0, where, what, fix)
+        return Fault(self.file, self.document.line(path) if self.document else 0, where, what, fix)
+
+    def faults(self, found: Iterable[Complaint]) -> list[Fault]:
+        """The faults of many complaints."""
+        return [self.fault(*complaint) for complaint in found]
