@@ -1,0 +1,199 @@
+"""The answer: a plan as the JSON of `planner solve` writes it, typed.
+
+Dollars are expected US dollars, hours are wall hours, memory is GiB per GPU, unless a name says otherwise.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from planner.errors import NoPlanError
+
+Status = Literal["optimal", "feasible", "infeasible", "no_plan"]
+
+
+class Part(BaseModel):
+    """Frozen and strict, so that a plan file that was edited by hand is checked like any other input."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class Spread(Part):
+    """An expected figure with its 80 % interval."""
+
+    expected: float
+    low: float
+    high: float
+
+
+class Hours(Spread):
+    """Hours with the figure that the asked confidence holds for."""
+
+    at_confidence: float
+
+
+class Techniques(Part):
+    """What to switch on, in the spelling of the scenario file."""
+
+    method: str
+    weight_bits: int
+    quant: str
+    precision: str
+    activation_checkpointing: str
+    micro_batch: int
+    accumulation_steps: int
+    sharding: str
+    attention: str
+    optimizer: str
+    tensor_parallel: int
+    pipeline_parallel: int
+    lora_rank: int | None = None
+    lora_targets: str | tuple[str, ...] | None = None
+
+
+class Vram(Part):
+    """Memory of one GPU: `peak` is the need of the fit rule, `allocated` the bytes in live tensors."""
+
+    peak: float
+    allocated: float
+    usable: float
+    fit_probability: float
+    phase: str
+    parts: dict[str, float]
+
+
+class BillItem(Part):
+    """One line of the bill: `quantity` times `rate_usd` where both are told."""
+
+    item: str
+    usd: float
+    quantity: float | None = None
+    unit: str = ""
+    rate_usd: float | None = None
+    basis: str = ""
+    """Empty for a price of the offer; else what stands in for an unknown one."""
+
+
+class Option(Part):
+    """Another way that was priced: a rung of the ladder or a runner-up."""
+
+    label: str
+    provider: str
+    gpu: str
+    gpus: int
+    cost_usd: float | None
+    hours: float | None
+    allowed: bool = True
+    note: str = ""
+
+
+class Assignment(Part):
+    """How one job is run."""
+
+    name: str
+    architecture: str
+    provider: str
+    region: str
+    instance: str
+    offer: str
+    gpu: str
+    gpus: int
+    gpus_per_instance: int
+    instances: int
+    interconnect: str
+    spot_share: float
+    switch_to_on_demand_at_hours: float | None
+    techniques: Techniques
+    vram_gib: Vram
+    tokens_per_second: float
+    tokens_per_second_low: float
+    tokens_per_second_high: float
+    unit: Literal["tokens", "images"] = "tokens"
+    sequence_length: int
+    global_batch: int
+    packing: str
+    steps: int
+    step_seconds: float
+    sigma: float
+    sigma_tail: float
+    hours: Hours
+    start_hours: float
+    training_hours: float
+    deadline_hours: float | None
+    deadline_probability: float | None
+    cost: Spread
+    cost_at_confidence: float
+    cost_usd: float
+    bill: tuple[BillItem, ...]
+    price_date: str
+    price_age_days: int | None
+    price_source: str
+    ladder: tuple[Option, ...] = ()
+    runner_up: tuple[Option, ...] = ()
+    binding: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+class Relaxation(Part):
+    """One limit and the smallest value that makes a plan possible, all other limits kept."""
+
+    limit: str
+    change_from: float | str | None
+    change_to: float | str | None
+    then: str = ""
+
+
+class NearMiss(Part):
+    """A way that was rejected, and by how much."""
+
+    job: str
+    what: str
+    reason: str
+    shortfall: float
+    unit: str
+
+
+class Infeasible(Part):
+    """Why there is no plan."""
+
+    relax: tuple[Relaxation, ...] = ()
+    nearest: tuple[NearMiss, ...] = ()
+
+
+class Counts(Part):
+    """Ways to run the jobs: priced, rejected with a reason, and left out because another is nowhere worse."""
+
+    made: int
+    rejected: int
+    dominated: int
+    reasons: dict[str, int] = {}
+
+
+class Plan(Part):
+    """What `solve` found."""
+
+    schema_version: int = 1
+    scenario: str
+    status: Status
+    objective: float | None
+    bound: float | None
+    gap: float | None
+    solver: str
+    seconds: float
+    as_of: str
+    candidates: Counts
+    cost_usd: Spread | None
+    cost_at_confidence: float | None = None
+    hours: Hours | None
+    jobs: tuple[Assignment, ...] = ()
+    infeasible: Infeasible | None = None
+    warnings: tuple[str, ...] = ()
+
+    def assignment(self, job: str) -> Assignment:
+        """How a job is run; NoPlanError where there is no plan for it."""
+        for one in self.jobs:
+            if one.name == job:
+                return one
+        raise NoPlanError(f"no plan for {job!r}: the scenario is {self.status}")
