@@ -10,10 +10,11 @@ from typing import Any, Literal, TypeVar
 
 from pydantic import ValidationError
 
-from planner.documents import Document, read_document, read_text
+from planner.documents import Document, read_document
 from planner.errors import Fault, InputError, LibraryError
 from planner.library import Architecture, Calibration, Card, GpuSpec, Library
 from planner.sources import Source
+from planner.texts import read_text
 from planner.wording import complaints, nearest
 
 _Card = TypeVar("_Card", bound=Card)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import io
 import re
-import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,9 +16,8 @@ from typing import Any
 import yaml
 
 from planner.errors import Fault, InputError
+from planner.texts import file_name, read_text
 
-MAX_BYTES = 10 * 2**20
-"""Largest file that is read (10 MiB): thousands of times a large scenario."""
 MAX_DEPTH = 50
 """Deepest nesting of lists and mappings; a scenario needs about 6."""
 MAX_NODES = 1_000_000
@@ -66,32 +64,7 @@ class Document:
 
 def read_document(path: str | Path) -> Document:
     """Parse a YAML (or JSON) file, `-` being standard input; `InputError` with every fault found."""
-    return parse_document(read_text(path), "standard input" if str(path) == "-" else str(path))
-
-
-def read_text(path: str | Path) -> str:
-    """The text of a file that is neither too large nor anything but UTF-8; `InputError` otherwise."""
-    file = "standard input" if str(path) == "-" else str(path)
-    try:
-        if str(path) == "-":
-            raw = sys.stdin.buffer.read(MAX_BYTES + 1)
-        else:
-            size = Path(path).stat().st_size
-            if size > MAX_BYTES:
-                raise _refused(file, f"{size / 1e6:.0f} MB", f"a file may have {MAX_BYTES / 1e6:.0f} MB")
-            with open(path, "rb") as stream:
-                raw = stream.read(MAX_BYTES + 1)
-    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
-        reason = getattr(error, "strerror", None) or str(error)
-        raise _refused(file, f"cannot be read: {reason.lower()}", "check the path") from None
-    if len(raw) > MAX_BYTES:
-        raise _refused(file, "too large", f"a file may have {MAX_BYTES / 1e6:.0f} MB")
-    try:
-        return raw.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = raw.count(b"\n", 0, error.start) + 1
-        what = f"not UTF-8 text: byte 0x{raw[error.start]:02x} at offset {error.start}"
-        raise InputError([Fault(file, line, "", what, "save the file as UTF-8")]) from None
+    return parse_document(read_text(path), file_name(path))
 
 
 def parse_document(text: str, file: str) -> Document:

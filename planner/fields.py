@@ -46,17 +46,17 @@ _MOST = 10**18
 def parse_hours(value: Any) -> float:
     """Hours of `90m`, `36h`, `2d`, `1d12h` (w, d, h, m, s); a number without a unit is refused."""
     if isinstance(value, (int, float)) and not isinstance(value, bool):
-        raise complaint(f"{value} has no unit", _DURATION_FIX)
+        raise complaint(f"{shown(value)} has no unit", _DURATION_FIX)
     if not isinstance(value, str):
-        raise complaint("is not a duration", _DURATION_FIX)
+        raise complaint(f"{shown(value)} is not a duration", _DURATION_FIX)
     hours, position = 0.0, 0
     while part := _DURATION_PART.match(value, position):
         hours += float(part[1]) * _HOURS_OF[part[2][0].lower()]
         position = part.end()
     if position == 0 or value[position:].strip():
-        raise complaint(f"{_short(value)} is not a duration", _DURATION_FIX)
+        raise complaint(f"{shown(value)} is not a duration", _DURATION_FIX)
     if not 0 < hours < math.inf:
-        raise complaint(f"{_short(value)} is no time at all" if hours == 0 else "is endless", _DURATION_FIX)
+        raise complaint(f"{shown(value)} is no time at all" if hours == 0 else "is endless", _DURATION_FIX)
     return hours
 
 
@@ -68,20 +68,20 @@ def write_hours(hours: float) -> str:
 def parse_count(value: Any) -> int:
     """A whole number of 1 or more of `50000`, `90e6`, `500M`, `1.2B` (k, M, B, T)."""
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
-        raise complaint("is not a count", _COUNT_FIX)
+        raise complaint(f"{shown(value)} is not a count", _COUNT_FIX)
     if isinstance(value, str):
         match = _COUNT.match(value)
         if not match:
-            raise complaint(f"{_short(value)} is not a count", _COUNT_FIX)
+            raise complaint(f"{shown(value)} is not a count", _COUNT_FIX)
         number = Decimal(match[1].replace("_", "")).scaleb(_TIMES.get((match[2] or "").lower(), 0))
     elif not math.isfinite(value):
-        raise complaint(f"{value} is not a count", _COUNT_FIX)
+        raise complaint(f"{shown(value)} is not a count", _COUNT_FIX)
     else:
         number = Decimal(value)
     if not 1 <= number <= _MOST:
-        raise complaint(f"{_short(str(value))} is out of range", f"1 to {_MOST:.0e} are possible")
+        raise complaint(f"{shown(value)} is out of range", f"1 to {_MOST:.0e} are possible")
     if number != number.to_integral_value():
-        raise complaint(f"{_short(str(value))} is not a whole number", _COUNT_FIX)
+        raise complaint(f"{shown(value)} is not a whole number", _COUNT_FIX)
     return int(number)
 
 
@@ -92,7 +92,7 @@ def parse_date(value: Any) -> datetime.date:
     try:
         return datetime.date.fromisoformat(value)
     except (TypeError, ValueError):
-        raise complaint(f"{_short(str(value))} is not a date", "write it as 2024-05-31") from None
+        raise complaint(f"{shown(value)} is not a date", "write it as 2024-05-31") from None
 
 
 def _as_tuple(value: Any) -> Any:
@@ -106,8 +106,16 @@ def _rows(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-def _short(text: str) -> str:
-    return repr(text if len(text) <= 40 else text[:37] + "...")
+def shown(value: Any) -> str:
+    """A value as a user would recognise it, cut where it is long."""
+    if isinstance(value, (dict, list, tuple)):
+        return "a list" if isinstance(value, (list, tuple)) else "a mapping"
+    if value is None:
+        return "nothing"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    text = repr(value) if isinstance(value, str) else str(value)
+    return text if len(text) <= 60 else text[:57] + "..."
 
 
 class _OneOrMany:

@@ -84,17 +84,25 @@ class Work(Strict):
         return self
 
 
-def _targets_form(value: object) -> str:
-    if not isinstance(value, str):
-        return "modules"
-    if value in get_args(TargetSet):
-        return "set"
-    raise complaint(f"{value!r} is no set of modules", "all-linear, attention, qv, or a list of module names")
-
-
 TargetSet = Literal["all-linear", "attention", "qv"]
+
+
+def _set_or_list(value: object) -> object:
+    if isinstance(value, str) and value not in get_args(TargetSet):
+        raise complaint(
+            f"{value!r} is no set of modules", "all-linear, attention, qv, or a list of module names"
+        )
+    return value
+
+
+def _targets_form(value: object) -> str:
+    return "set" if isinstance(value, str) else "modules"
+
+
 Targets = Annotated[
-    Annotated[TargetSet, Tag("set")] | Annotated[Many[Text], Tag("modules")], Discriminator(_targets_form)
+    Annotated[TargetSet, Tag("set")] | Annotated[Many[Text], Tag("modules")],
+    Discriminator(_targets_form),
+    BeforeValidator(_set_or_list),
 ]
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from planner.cards import CardNames, architecture_names, data_folder, read_library
-from planner.documents import Document, parse_document, read_document, read_text, write_yaml
+from planner.documents import Document, parse_document, read_document, write_yaml
 from planner.errors import Fault, InputError, ScenarioError
 from planner.inventories import read_offers, validate_offers
 from planner.offers import Offer
@@ -20,6 +19,7 @@ from planner.overrides import override
 from planner.references import check_providers, resolve_architectures, resolve_gpus, resolve_offer_gpus
 from planner.scenario import Scenario, ScenarioFile, scenario_data
 from planner.sources import Source
+from planner.texts import file_name, read_text, write_text_atomically
 from planner.wording import complaints, nearest
 
 __all__ = [
@@ -162,7 +162,7 @@ def _located(path_or_name: str | Path) -> str | Path:
 
 def read_plan(path: str | Path) -> dict[str, Any]:
     """The JSON document that `solve --json` or `-o` wrote; `ScenarioError` where it is none."""
-    file = "standard input" if str(path) == "-" else str(path)
+    file = file_name(path)
     try:
         plan = json.loads(read_text(path), parse_constant=_refuse_constant)
     except InputError as error:
@@ -182,27 +182,3 @@ def read_plan(path: str | Path) -> dict[str, Any]:
 
 def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is not a number")
-
-
-def write_text_atomically(path: str | Path, text: str) -> None:
-    """Replace a file's content as a whole: a run that fails on the way leaves the old file as it was.
-
-    Raises OSError where the folder is missing or cannot be written to.
-    """
-    path = Path(path)
-    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as stream:
-            stream.write(text)
-        os.chmod(temporary, path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~_umask())
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
-
-
-def _umask() -> int:
-    """The permissions that new files must not have; it can only be read by setting it."""
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

@@ -30,7 +30,7 @@ class _Unknown(Exception):
 def override(data: dict[str, Any], settings: Sequence[str]) -> Overridden:
     """Apply `PATH=VALUE` settings in order; `data` itself is left as it is.
 
-    A mapping is entered by key, a list by the name or the index of an item; an index one past the end appends.
+    A mapping is entered by key, a list by the name or index of an item; an index one past the end appends.
     What is missing on the way is made; whether a key exists at all is left to the validation that follows.
     """
     origins: dict[Path_, str] = {}

@@ -1,6 +1,6 @@
 """Names in a scenario that must exist elsewhere: architectures, GPUs, providers.
 
-Plain data is looked at, before it is validated, so that a misspelt name is told together with all other faults.
+Plain data is looked at, before it is validated: a misspelt name is told together with all other faults.
 An alias is replaced by the card's name.
 """
 

@@ -6,9 +6,9 @@ import datetime
 from collections import Counter
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
+from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, model_validator
 
-from planner.fields import NotNegative, Positive, Rows, Several, Share, Strict, Text, Whole, complaint
+from planner.fields import NotNegative, Positive, Rows, Several, Share, Strict, Text, Whole, complaint, shown
 from planner.jobs import FRAMEWORKS, Job, LoraSettings, Measured, Techniques, Work
 from planner.offers import Billing, Fees, Offer, SpotStatistics, Terms, offer_labels
 
@@ -115,17 +115,20 @@ class ValueOfTime(Strict):
     value_of_time_usd_per_hour: NotNegative
 
 
+def _word_or_value(value: Any) -> Any:
+    if value not in ("cost", "time") and not isinstance(value, (dict, ValueOfTime)):
+        raise complaint(f"{shown(value)} is no objective", "cost, time, or {value_of_time_usd_per_hour: 5}")
+    return value
+
+
 def _objective_form(value: Any) -> str:
-    if value in ("cost", "time"):
-        return "word"
-    if isinstance(value, (dict, ValueOfTime)):
-        return "value"
-    raise complaint(f"{value!r} is no objective", "cost, time, or {value_of_time_usd_per_hour: 5}")
+    return "word" if isinstance(value, str) else "value"
 
 
 Objective = Annotated[
     Annotated[Literal["cost", "time"], Tag("word")] | Annotated[ValueOfTime, Tag("value")],
     Discriminator(_objective_form),
+    BeforeValidator(_word_or_value),
 ]
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from planner.documents import Path_
+from planner.fields import shown
 
 Complaint = tuple[Path_, str, str]
 """A place in the data, what is wrong there, and what would be right."""
@@ -89,18 +90,6 @@ def keys_at(schema: dict[str, Any], path: Path_) -> list[str]:
                 inside += _forms(node.get("additionalProperties"), schema)
         nodes = inside
     return [key for node in nodes for key in node.get("properties", {})]
-
-
-def shown(value: Any) -> str:
-    """A value as a user would recognise it, cut where it is long."""
-    if isinstance(value, (dict, list, tuple)):
-        return "a list" if isinstance(value, (list, tuple)) else "a mapping"
-    if value is None:
-        return "nothing"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    text = repr(value) if isinstance(value, str) else str(value)
-    return text if len(text) <= 60 else text[:57] + "..."
 
 
 def _place(loc: tuple[int | str, ...], data: Any) -> Path_:
