@@ -16,7 +16,13 @@ from planner.errors import Fault, InputError, ScenarioError
 from planner.inventories import read_offers, validate_offers
 from planner.offers import Offer
 from planner.overrides import override
-from planner.references import check_providers, resolve_architectures, resolve_gpus, resolve_offer_gpus
+from planner.references import (
+    check_providers,
+    resolve_architectures,
+    resolve_gpus,
+    resolve_offer_gpus,
+    texts_at,
+)
 from planner.scenario import Scenario, ScenarioFile, scenario_data
 from planner.sources import Source
 from planner.texts import file_name, read_text, write_text_atomically
@@ -96,13 +102,15 @@ def _validated(
     gpus = CardNames("gpus")
     data = resolve_architectures(data, folder, source, faults)
     data = resolve_gpus(data, gpus, source, faults)
+    offered = {offer.provider for offer in from_files}
+    offered.update(name for _, name in texts_at(data, ("offers", "*", "provider")))
+    check_providers(data, offered, source, faults)
     inline: tuple[Offer, ...] = ()
     written = data.get("offers")
     if isinstance(written, list):
         inline = validate_offers(resolve_offer_gpus(written, gpus, source, faults), source, faults)
         data = {**data, "offers": []}  # validated a moment ago
     offers = from_files + inline
-    check_providers(data, (offer.provider for offer in offers), source, faults)
     if not data.get("inventory") and not written:
         faults.append(
             source.fault(("offers",), "there is nothing to rent", "give inventory: [FILE] or offers: [...]")
@@ -125,8 +133,8 @@ def _inventories(named: Any, folder: Path, source: Source, faults: list[Fault]) 
     for index, name in enumerate(items):
         if not isinstance(name, str) or not name:
             continue
-        path = folder / name
         place = ("inventory", index) if isinstance(named, list) else ("inventory",)
+        path = source.folder(place, folder) / name
         if not path.is_file():
             faults.append(
                 source.fault(place, f"there is no file {path}", "paths start at the scenario's folder")

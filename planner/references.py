@@ -21,9 +21,9 @@ from planner.wording import nearest
 def resolve_architectures(data: Any, folder: Path, source: Source, faults: list[Fault]) -> Any:
     """The data with aliases and paths resolved; unknown names, and work that does not suit, are faults."""
     names = CardNames("architectures")
-    for path, wanted in list(_texts(data, ("jobs", "*", "architecture"))):
+    for path, wanted in list(texts_at(data, ("jobs", "*", "architecture"))):
         if is_config_path(wanted):
-            found, kind = str(folder / wanted), "decoder"
+            found, kind = str((source.folder(path, folder) / wanted).resolve()), "decoder"
             try:
                 read_config(found)
             except InputError as error:
@@ -79,7 +79,7 @@ GPU_PLACES = (
 def resolve_gpus(data: Any, names: CardNames, source: Source, faults: list[Fault]) -> Any:
     """The data with card names for GPU aliases; unknown GPUs are faults."""
     for place in GPU_PLACES:
-        for path, wanted in list(_texts(data, place)):
+        for path, wanted in list(texts_at(data, place)):
             data = _resolved_gpu(data, path, wanted, names, source, faults)
     return data
 
@@ -87,7 +87,7 @@ def resolve_gpus(data: Any, names: CardNames, source: Source, faults: list[Fault
 def resolve_offer_gpus(offers: Any, names: CardNames, source: Source, faults: list[Fault]) -> Any:
     """The same for a list of offers found under the key `offers`."""
     data: Any = {"offers": offers}
-    for path, wanted in list(_texts(data, ("offers", "*", "gpu"))):
+    for path, wanted in list(texts_at(data, ("offers", "*", "gpu"))):
         if wanted not in names.names:
             data = _resolved_gpu(data, path, wanted, names, source, faults)
     return data["offers"]
@@ -112,7 +112,7 @@ def check_providers(data: Any, offered: Iterable[str], source: Source, faults: l
     places = [
         (path, name)
         for end in ("allow", "forbid")
-        for path, name in _texts(data, ("limits", "providers", end, "*"))
+        for path, name in texts_at(data, ("limits", "providers", end, "*"))
     ]
     quota = (data.get("limits") or {}).get("quota") if isinstance(data.get("limits"), dict) else None
     places += [(("limits", "quota", name), name) for name in (quota if isinstance(quota, dict) else ())]
@@ -122,15 +122,15 @@ def check_providers(data: Any, offered: Iterable[str], source: Source, faults: l
             faults.append(source.fault(path, f"nothing is offered by {name!r}", f"did you mean {close}?"))
 
 
-def _texts(data: Any, place: tuple[str, ...], path: Path_ = ()) -> Iterator[tuple[Path_, str]]:
+def texts_at(data: Any, place: tuple[str, ...], path: Path_ = ()) -> Iterator[tuple[Path_, str]]:
     """Every text at a place in which `*` is any item of a list, or the lone value in its place."""
     if not place:
         if isinstance(data, str):
             yield path, data
     elif place[0] == "*" and isinstance(data, list):
         for index, item in enumerate(data):
-            yield from _texts(item, place[1:], (*path, index))
+            yield from texts_at(item, place[1:], (*path, index))
     elif place == ("*",):
-        yield from _texts(data, (), path)
+        yield from texts_at(data, (), path)
     elif isinstance(data, dict) and place[0] in data:
-        yield from _texts(data[place[0]], place[1:], (*path, place[0]))
+        yield from texts_at(data[place[0]], place[1:], (*path, place[0]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from planner.documents import Document, Path_
 from planner.errors import Fault
@@ -18,6 +19,11 @@ class Source:
     file: str
     document: Document | None = None
     origins: Mapping[Path_, str] = field(default_factory=dict)
+
+    def folder(self, path: Path_, own: Path) -> Path:
+        """Where a relative path written at a place starts: the working folder if a setting put it there."""
+        is_set = any(path[:length] in self.origins for length in range(1, len(path) + 1))
+        return Path() if is_set else own
 
     def fault(self, path: Path_, what: str, fix: str = "") -> Fault:
         """The fault at a place, told with the setting that put the value there, or else the line."""

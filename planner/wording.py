@@ -52,6 +52,8 @@ def complaints(error: ValidationError, kind: type[BaseModel], data: Any) -> list
     found: list[Complaint] = []
     schema: dict[str, Any] = {}
     for detail in error.errors(include_url=False):
+        if detail["type"] == "too_short" and detail["input"]:
+            continue  # its items are faulty, and told one by one
         path = _place(detail["loc"], data)
         context = detail.get("ctx", {})
         if detail["type"] == "extra_forbidden":
