@@ -8,7 +8,6 @@ Scalars follow the core schema of YAML 1.2.2 (section 10.3.2); keys are always t
 from __future__ import annotations
 
 import io
-import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from typing import Any
 import yaml
 
 from planner.errors import Fault, InputError
+from planner.scalars import BOOL, FLOAT, INT, NULL, plain_scalar
 from planner.texts import file_name, read_text
 
 MAX_DEPTH = 50
@@ -27,13 +27,6 @@ MAX_DIGITS = 300
 
 Path_ = tuple[str | int, ...]
 """A place in a document: mapping keys and list indices from the top."""
-
-_NULL = re.compile(r"(?:~|null|Null|NULL|)\Z")
-_BOOL = re.compile(r"(?:true|True|TRUE|false|False|FALSE)\Z")
-_INT = re.compile(r"(?:[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+)\Z")
-_FLOAT = re.compile(
-    r"(?:[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))\Z"
-)
 
 
 @dataclass
@@ -96,36 +89,28 @@ def write_yaml(data: Any) -> str:
     return stream.getvalue()
 
 
-def plain_scalar(text: str) -> Any:
-    """What an unquoted scalar means in the core schema of YAML 1.2."""
-    first = text[:1]
-    if first.isalpha() and first not in "tTfFnN":  # most words: no pattern can match
-        return text
-    if _INT.match(text):
-        return int(text, 0) if text[:2] in ("0o", "0x") else int(text)
-    if _FLOAT.match(text):
-        return float(text.lower().replace(".inf", "inf").replace(".nan", "nan"))
-    if _NULL.match(text):
-        return None
-    if _BOOL.match(text):
-        return text[0] in "tT"
-    return text
-
-
 class _Dumper(yaml.SafeDumper):
     """Quotes exactly the texts that `plain_scalar` would not read back as text."""
 
     yaml_implicit_resolvers = {  # noqa: RUF012 (the parent's name and type)
         None: [
-            ("tag:yaml.org,2002:null", _NULL),
-            ("tag:yaml.org,2002:bool", _BOOL),
-            ("tag:yaml.org,2002:int", _INT),
-            ("tag:yaml.org,2002:float", _FLOAT),
+            ("tag:yaml.org,2002:null", NULL),
+            ("tag:yaml.org,2002:bool", BOOL),
+            ("tag:yaml.org,2002:int", INT),
+            ("tag:yaml.org,2002:float", FLOAT),
         ]
     }
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
+
+    def represent_str(self, data: str) -> yaml.ScalarNode:
+        """Line breaks other than a newline are escaped: written plainly, they read back as another."""
+        style = '"' if any(mark in data for mark in "\r\x85\u2028\u2029") else None
+        return self.represent_scalar("tag:yaml.org,2002:str", data, style=style)
+
+
+_Dumper.add_representer(str, _Dumper.represent_str)
 
 
 @dataclass
@@ -190,7 +175,7 @@ class _Builder:
             self.fault(line, f"the tag {event.tag} is not understood", "write the value plainly")
         if event.style not in (None, "") or (self.stack and self._awaits_key()):
             return event.value
-        if len(event.value) > MAX_DIGITS and _INT.match(event.value):
+        if len(event.value) > MAX_DIGITS and INT.match(event.value):
             self.fault(line, f"a number of {len(event.value)} digits", f"at most {MAX_DIGITS} are read")
             return 0
         return plain_scalar(event.value)
