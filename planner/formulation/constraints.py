@@ -1,0 +1,147 @@
+"""Every constraint family: one function each, returning its rows as data; the equation is its first line.
+
+Indices: job j, offer o, provider p, candidate c; `share` is the spot share. Only what jobs share is a row:
+what concerns one job alone has filtered its candidates before. Two families have no row of their own:
+`split` is substituted (see `Columns`), and `deadline` is the cut in `share_high` of the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from planner.formulation.columns import Columns
+from planner.formulation.program import INFINITY, Floats, Integers, Rows, single_row, sparse_rows
+
+Family = Callable[[Columns], tuple[Rows, ...]]
+
+
+def assignment_rows(columns: Columns) -> tuple[Rows, ...]:
+    """assignment[j]    sum_{c of j} choose[c] = 1"""
+    table = columns.table
+    one = np.ones(len(table.jobs))
+    ones = np.ones(len(table))
+    label = table.jobs.__getitem__
+    return (sparse_rows("assignment", table.job, columns.choose, ones, one, one, label),)
+
+
+def spot_floor_rows(columns: Columns) -> tuple[Rows, ...]:
+    """spot_floor[c]    share[c] >= share_low[c]*choose[c]"""
+    low = columns.table.share_low[columns.split]
+    return _share_rows("spot_floor", columns, low, np.flatnonzero(low > 0.0), 0.0, INFINITY)
+
+
+def spot_cap_rows(columns: Columns) -> tuple[Rows, ...]:
+    """spot_cap[c]    share[c] <= share_high[c]*choose[c]
+
+    share_high = min(cut, hi) is also the row `deadline[c]`: cut[c] is the largest spot share whose
+    late hours meet the deadline.
+    """
+    high = columns.table.share_high[columns.split]
+    return _share_rows("spot_cap", columns, high, np.arange(len(high)), -INFINITY, 0.0)
+
+
+def budget_rows(columns: Columns) -> tuple[Rows, ...]:
+    """budget    sum_c ( fixed_usd[c]*choose[c] + sum_m late_usd[c,m]*share[c,m] ) <= budget_usd
+
+    Jobs are taken as late together, so the left-hand side is an upper bound at the confidence asked for.
+    """
+    budget = columns.question.budget_usd
+    return () if budget is None else (single_row("budget", columns.late_cost_usd(), upper=budget),)
+
+
+def stock_rows(columns: Columns) -> tuple[Rows, ...]:
+    """stock[o]    sum_{c on o} n[c]*choose[c] <= stock[o]"""
+    table, stock = columns.table, columns.question.stock
+    limits = np.array([stock.get(offer, INFINITY) for offer in table.offers], dtype=float)
+    return _limit_rows("stock", columns, table.offer, table.offers, table.instances, limits)
+
+
+def gpus_rows(columns: Columns) -> tuple[Rows, ...]:
+    """gpus    sum_c gpus[c]*choose[c] <= max_gpus"""
+    limit = columns.question.max_gpus
+    if limit is None:
+        return ()
+    return (single_row("gpus", columns.vector(columns.table.gpus.astype(float)), upper=float(limit)),)
+
+
+def quota_rows(columns: Columns) -> tuple[Rows, ...]:
+    """quota[p]    sum_{c at p} gpus[c]*choose[c] <= quota[p]"""
+    table, quota = columns.table, columns.question.quota
+    limits = np.array([quota.get(provider, INFINITY) for provider in table.providers], dtype=float)
+    return _limit_rows("quota", columns, table.provider, table.providers, table.gpus, limits)
+
+
+def finish_rows(columns: Columns) -> tuple[Rows, ...]:
+    """finish[j]    last >= sum_{c of j} ( late_start_h[c]*choose[c] + sum_m late_h[c,m]*share[c,m] )"""
+    if columns.last is None:
+        return ()
+    table = columns.table
+    jobs = len(table.jobs)
+    everything = np.concatenate([columns.choose, columns.share])
+    row = np.concatenate([table.job, table.job[columns.split], np.arange(jobs)])
+    column = np.concatenate([everything, np.full(jobs, columns.last)])
+    hours = np.concatenate([-columns.late_hours()[everything], np.ones(jobs)])
+    lower, upper = np.zeros(jobs), np.full(jobs, INFINITY)
+    return (sparse_rows("finish", row, column, hours, lower, upper, table.jobs.__getitem__),)
+
+
+FAMILIES: tuple[Family, ...] = (
+    assignment_rows,
+    spot_floor_rows,
+    spot_cap_rows,
+    budget_rows,
+    stock_rows,
+    gpus_rows,
+    quota_rows,
+    finish_rows,
+)
+"""Every family, in the order of the program text."""
+
+
+def _share_rows(
+    family: str, columns: Columns, limit: Floats, which: Integers, lower: float, upper: float
+) -> tuple[Rows, ...]:
+    """lower <= share[c] - limit[c]*choose[c] <= upper, for some of the split candidates."""
+    if len(which) == 0:
+        return ()
+    candidates, count = columns.split[which], len(which)
+    rows = sparse_rows(
+        family,
+        np.concatenate([np.arange(count), np.arange(count)]),
+        np.concatenate([candidates, columns.share[which]]),
+        np.concatenate([-limit[which], np.ones(count)]),
+        np.full(count, lower),
+        np.full(count, upper),
+        lambda i: columns.candidate_label(int(candidates[i])),
+    )
+    return (rows,)
+
+
+def _limit_rows(
+    family: str,
+    columns: Columns,
+    owner: Integers,
+    names: tuple[str, ...],
+    amount: Integers,
+    limits: Floats,
+) -> tuple[Rows, ...]:
+    """One row per owner (offer, provider) that has a limit and a candidate."""
+    present = np.bincount(owner, minlength=len(names)) > 0
+    limited = np.flatnonzero(np.isfinite(limits) & present)
+    if len(limited) == 0:
+        return ()
+    position = np.full(len(names), -1, dtype=np.int64)
+    position[limited] = np.arange(len(limited))
+    candidates = np.flatnonzero(position[owner] >= 0)
+    rows = sparse_rows(
+        family,
+        position[owner[candidates]],
+        candidates,
+        amount[candidates].astype(float),
+        np.full(len(limited), -INFINITY),
+        limits[limited],
+        lambda i: names[limited[i]],
+    )
+    return (rows,)

@@ -1,0 +1,48 @@
+"""What the program minimises: one vector of coefficients per goal, one entry per variable."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from planner.formulation.columns import Columns
+from planner.formulation.program import Floats
+
+
+def cost_objective(columns: Columns) -> Floats:
+    """sum_c ( fixed_usd*choose + sum_m run_usd*share + penalty_usd*choose ) + value_of_time*sum_j hours_j"""
+    penalty = columns.vector(columns.table.penalty_usd)
+    return columns.cost_usd() + penalty + columns.question.value_of_time_usd_per_hour * columns.hours()
+
+
+def hours_objective(columns: Columns) -> Floats:
+    """sum_j hours_j,    hours_j = sum_{c of j} ( start_h*choose + sum_m run_h*share )"""
+    return columns.hours()
+
+
+def time_objective(columns: Columns) -> Floats:
+    """last"""
+    values = np.zeros(columns.size)
+    values[columns.last] = 1.0
+    return values
+
+
+def memory_objective(columns: Columns) -> Floats:
+    """- sum_c ( usable_gib[c] - fit_gib[c] )*choose[c]"""
+    return columns.vector(columns.table.fit_gib - columns.table.usable_gib)
+
+
+def name_objective(columns: Columns) -> Floats:
+    """sum_{j,c of j} weight[j]*rank[c]*choose[c],    rank by (offer label, row order) within the job
+
+    The weights 1 + (j*golden ratio mod 1) are such that no two plans share a sum, so every solver ends at
+    the same plan.
+    """
+    table = columns.table
+    order_of_offer = np.empty(len(table.offers), dtype=np.int64)
+    order_of_offer[np.argsort(np.array(table.offers))] = np.arange(len(table.offers))
+    order = np.lexsort((np.arange(len(table)), order_of_offer[table.offer], table.job))
+    first_of_job = np.searchsorted(table.job[order], np.arange(len(table.jobs)))
+    rank = np.empty(len(table))
+    rank[order] = np.arange(len(table)) - first_of_job[table.job[order]]
+    weight = 1.0 + np.mod(np.arange(len(table.jobs)) * (1.0 + np.sqrt(5.0)) / 2.0, 1.0)
+    return columns.vector(weight[table.job] * rank)

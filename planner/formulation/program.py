@@ -1,0 +1,203 @@
+"""A mixed-integer program as data: columns as arrays, rows as families of sparse arrays; knows no solver."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+Namer = Callable[[int], str]
+
+INFINITY = float("inf")
+
+
+@dataclass(frozen=True)
+class Variable:
+    """One column, for reading: `lower <= value <= upper`, with its coefficient in the objective."""
+
+    name: str
+    lower: float
+    upper: float
+    integer: bool
+    cost: float
+
+
+@dataclass(frozen=True, eq=False)
+class Row:
+    """`lower <= sum(coefficient * variable) <= upper`; `columns` index the variables of the program."""
+
+    name: str
+    columns: Integers
+    coefficients: Floats
+    lower: float = -INFINITY
+    upper: float = INFINITY
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """All rows of one constraint family, compressed: row i owns the entries `starts[i]:starts[i + 1]`.
+
+    A family may have tens of thousands of rows, so they are arrays, and a name is made when it is read.
+    """
+
+    family: str
+    starts: Integers  # (rows + 1,)
+    columns: Integers  # (entries,)
+    coefficients: Floats  # (entries,)
+    lower: Floats  # (rows,)
+    upper: Floats  # (rows,)
+    label: Namer  # what stands between the brackets of a row's name; empty for a family of one
+
+    def __len__(self) -> int:
+        return len(self.lower)
+
+    def __iter__(self) -> Iterator[Row]:
+        return (self[i] for i in range(len(self)))
+
+    def __getitem__(self, i: int) -> Row:
+        entries = slice(self.starts[i], self.starts[i + 1])
+        return Row(
+            self.name(i),
+            self.columns[entries],
+            self.coefficients[entries],
+            float(self.lower[i]),
+            float(self.upper[i]),
+        )
+
+    def name(self, i: int) -> str:
+        """`family[label]`: leads back to the function that made the row."""
+        label = self.label(i)
+        return f"{self.family}[{label}]" if label else self.family
+
+    def activity(self, values: Floats) -> Floats:
+        """Left-hand sides (rows,) at a point."""
+        terms = self.coefficients * values[self.columns]
+        return np.bincount(self.row_of_entry(), weights=terms, minlength=len(self)).astype(float)
+
+    def row_of_entry(self) -> Integers:
+        """The row (entries,) that each entry belongs to."""
+        return np.repeat(np.arange(len(self)), np.diff(self.starts))
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    """Minimise `offset + cost @ x` over `lower <= x <= upper`, some x integer, under the rows."""
+
+    lower: Floats
+    upper: Floats
+    integer: Flags
+    cost: Floats
+    rows: tuple[Rows, ...]
+    variable_name: Namer
+    offset: float = 0.0
+
+    @property
+    def size(self) -> int:
+        """Number of variables."""
+        return len(self.cost)
+
+    @property
+    def variables(self) -> Iterator[Variable]:
+        """The columns one by one, with their names."""
+        columns = zip(self.lower, self.upper, self.integer, self.cost, strict=True)
+        return (
+            Variable(self.variable_name(i), float(low), float(high), bool(integer), float(cost))
+            for i, (low, high, integer, cost) in enumerate(columns)
+        )
+
+    def objective(self, values: Floats) -> float:
+        """The objective at a point."""
+        return self.offset + float(self.cost @ values)
+
+    def violation(self, values: Floats) -> float:
+        """The largest amount by which a point leaves a row or a bound (0 where it leaves none)."""
+        excess = [np.zeros(1), self.lower - values, values - self.upper]
+        for rows in self.rows:
+            activity = rows.activity(values)
+            excess += [rows.lower - activity, activity - rows.upper]
+        return float(np.max(np.concatenate(excess)))
+
+    def minimising(self, cost: Floats) -> Program:
+        """The same rows with another objective."""
+        return replace(self, cost=np.asarray(cost, dtype=float), offset=0.0)
+
+    def with_rows(self, *rows: Rows) -> Program:
+        """The same program with more rows."""
+        return replace(self, rows=self.rows + rows)
+
+
+def sparse_rows(
+    family: str,
+    row: Integers,
+    columns: Integers,
+    coefficients: Floats,
+    lower: Floats,
+    upper: Floats,
+    label: Namer,
+) -> Rows:
+    """Rows from triplets in any order; terms of coefficient 0 are left out."""
+    keep = coefficients != 0.0
+    row, columns, coefficients = row[keep], columns[keep], coefficients[keep]
+    order = np.lexsort((columns, row))
+    starts = np.concatenate([[0], np.cumsum(np.bincount(row, minlength=len(lower)))]).astype(np.int64)
+    return Rows(family, starts, columns[order], coefficients[order], lower, upper, label)
+
+
+def single_row(family: str, cost: Floats, lower: float = -INFINITY, upper: float = INFINITY) -> Rows:
+    """A family of one row whose coefficients are a dense vector over all variables."""
+    columns = np.flatnonzero(cost)
+    return sparse_rows(
+        family,
+        np.zeros(len(columns), dtype=np.int64),
+        columns,
+        cost[columns],
+        np.array([lower]),
+        np.array([upper]),
+        _no_label,
+    )
+
+
+def _no_label(_: int) -> str:
+    return ""
+
+
+def program_text(program: Program) -> str:
+    """The program as text in the manner of an LP file, one row or bound a line, for eyes and golden tests."""
+    names = [program.variable_name(i) for i in range(program.size)]
+    everything = np.arange(program.size)
+    lines = ["minimise", f"  {_sum(names, everything, program.cost, program.offset)}", "subject to"]
+    for rows in program.rows:
+        for row in rows:
+            body = _sum(names, row.columns, row.coefficients)
+            lines.append(f"  {row.name}: {_between(row.lower, body, row.upper)}")
+    lines.append("bounds")
+    for variable in program.variables:
+        if not variable.integer or (variable.lower, variable.upper) != (0.0, 1.0):
+            lines.append(f"  {_between(variable.lower, variable.name, variable.upper)}")
+    lines.append("integer")
+    lines += [f"  {name}" for name, integer in zip(names, program.integer, strict=True) if integer]
+    return "\n".join(lines) + "\n"
+
+
+def _sum(names: list[str], columns: Integers, coefficients: Floats, offset: float = 0.0) -> str:
+    terms = [
+        f"{'-' if value < 0 else '+'} {abs(value):.9g} {names[column]}"
+        for column, value in zip(columns, coefficients, strict=True)
+        if value
+    ]
+    if offset:
+        terms.append(f"{'-' if offset < 0 else '+'} {abs(offset):.9g}")
+    return " ".join(terms).removeprefix("+ ") or "0"
+
+
+def _between(lower: float, body: str, upper: float) -> str:
+    if lower == upper:
+        return f"{body} = {lower:.9g}"
+    left = f"{lower:.9g} <= " if lower > -INFINITY else ""
+    right = f" <= {upper:.9g}" if upper < INFINITY else ""
+    return f"{left}{body}{right}" if left or right else f"{body} free"

@@ -1,0 +1,1 @@
+"""Makes the helpers beside this file (`tables`) importable from every test folder."""

@@ -1,0 +1,99 @@
+"""The text of the program for each constraint family, held word by word."""
+
+from __future__ import annotations
+
+import inspect
+
+from tables import NAN, make_table
+
+from planner.formulation import constraints
+from planner.formulation.build import build_program
+from planner.formulation.program import program_text
+from planner.formulation.question import Question
+
+TABLE = make_table(
+    [
+        {"job": "x", "offer": "a", "provider": "p", "instances": 2, "gpus": 8, "run_h": (4.0, NAN),
+         "run_usd": (12.0, NAN), "fixed_usd": 1.0, "start_h": 0.5, "penalty_usd": 3.0},
+        {"job": "x", "offer": "b", "provider": "q", "instances": 1, "gpus": 4, "run_h": (5.0, 8.0),
+         "late_h": (6.0, 11.0), "run_usd": (10.0, 4.0), "late_usd": (11.0, 6.0),
+         "share_low": 0.25, "share_high": 0.75},
+        {"job": "y", "offer": "b", "provider": "q", "instances": 3, "gpus": 12, "run_h": (NAN, 7.0),
+         "run_usd": (NAN, 9.0)},
+    ],
+    jobs=("x", "y"),
+    offers=("a", "b"),
+)  # fmt: skip
+
+ASSIGNMENT = """\
+  assignment[x]: 1 choose[x,a,2,0] + 1 choose[x,b,1,1] = 1
+  assignment[y]: 1 choose[y,b,3,2] = 1
+"""
+SHARES = """\
+  spot_floor[x,b,1,1]: 0 <= - 0.25 choose[x,b,1,1] + 1 share[x,b,1,1]
+  spot_cap[x,b,1,1]: - 0.75 choose[x,b,1,1] + 1 share[x,b,1,1] <= 0
+"""
+REST = """\
+bounds
+  0 <= share[x,b,1,1] <= 0.75
+integer
+  choose[x,a,2,0]
+  choose[x,b,1,1]
+  choose[y,b,3,2]
+"""
+COST = "16 choose[x,a,2,0] + 10 choose[x,b,1,1] + 9 choose[y,b,3,2] - 6 share[x,b,1,1]"
+
+
+def text_of(objective: str, rows: str, rest: str = REST) -> str:
+    """The whole text around the rows of one family."""
+    return f"minimise\n  {objective}\nsubject to\n{ASSIGNMENT}{SHARES}{rows}{rest}"
+
+
+def test_a_bare_question_has_assignment_and_share_rows_only() -> None:
+    """One way per job; only the candidate with both markets and room between floor and cap has a share."""
+    assert program_text(build_program(TABLE, Question())) == text_of(COST, "")
+
+
+def test_the_budget_row_counts_late_dollars_without_penalties() -> None:
+    """13 is fixed 1 and run 12; the share saves 11 - 6 late dollars."""
+    row = "  budget: 13 choose[x,a,2,0] + 11 choose[x,b,1,1] + 9 choose[y,b,3,2] - 5 share[x,b,1,1] <= 25.5\n"
+    assert program_text(build_program(TABLE, Question(budget_usd=25.5))) == text_of(COST, row)
+
+
+def test_stock_counts_instances_on_known_offers_only() -> None:
+    """A name that the table does not have makes no row."""
+    row = "  stock[b]: 1 choose[x,b,1,1] + 3 choose[y,b,3,2] <= 3\n"
+    assert program_text(build_program(TABLE, Question(stock={"b": 3, "z": 1}))) == text_of(COST, row)
+
+
+def test_gpus_and_quota_count_gpus() -> None:
+    """All of them under max_gpus, those of one provider under its quota."""
+    row = (
+        "  gpus: 8 choose[x,a,2,0] + 4 choose[x,b,1,1] + 12 choose[y,b,3,2] <= 20\n"
+        "  quota[q]: 4 choose[x,b,1,1] + 12 choose[y,b,3,2] <= 16\n"
+    )
+    assert program_text(build_program(TABLE, Question(max_gpus=20, quota={"q": 16}))) == text_of(COST, row)
+
+
+def test_the_time_objective_minimises_the_last_finish() -> None:
+    """Late hours with start; spot adds 11 - 6 hours per unit of share."""
+    row = (
+        "  finish[x]: 0 <= - 4.5 choose[x,a,2,0] - 6 choose[x,b,1,1] - 5 share[x,b,1,1] + 1 last\n"
+        "  finish[y]: 0 <= - 7 choose[y,b,3,2] + 1 last\n"
+    )
+    rest = REST.replace("<= 0.75\n", "<= 0.75\n  0 <= last <= 9.75\n")
+    assert program_text(build_program(TABLE, Question(objective="time"))) == text_of("1 last", row, rest)
+
+
+def test_the_value_of_time_prices_expected_hours() -> None:
+    """2 $ per hour: 16 + 2 * 4.5, 10 + 2 * 5, 9 + 2 * 7, -6 + 2 * 3."""
+    text = program_text(build_program(TABLE, Question(value_of_time_usd_per_hour=2.0)))
+    assert text.splitlines()[1] == "  25 choose[x,a,2,0] + 20 choose[x,b,1,1] + 23 choose[y,b,3,2]"
+
+
+def test_every_family_says_its_equation_first() -> None:
+    """The row name of a family leads back to its function, and the function's first line is the equation."""
+    for family in constraints.FAMILIES:
+        first = (inspect.getdoc(family) or "").splitlines()[0]
+        assert first.startswith(family.__name__.removesuffix("_rows"))
+        assert "=" in first
