@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+from numpy.typing import NDArray
 
 from planner.formulation.program import Flags, Floats, Integers
 from planner.formulation.question import Question
 from planner.table import ON_DEMAND, SPOT, CandidateTable
 
-PEELS = 48
+PEELS = 64
 """Strong candidates that are compared with everything first; they drop most of a market table."""
+
+COMPRESS = 0.7
+"""The part still standing below which the peeled table is copied together."""
 
 BLOCK = 512
 """Candidates compared with the front at a time: keeps the comparison inside the processor's cache."""
 
-FRONT = 3000
-"""Most members of the front that later candidates are compared with; a pair not compared only keeps more."""
+FRONT = 4000
+"""Most members of a front that later candidates are compared with; a pair not compared only keeps more."""
 
 
 def undominated(table: CandidateTable, question: Question) -> Flags:
@@ -32,36 +38,40 @@ def undominated(table: CandidateTable, question: Question) -> Flags:
     """
     keep = np.zeros(len(table), dtype=bool)
     values = _values(table)
-    bound = _Bound(table, question)
-    for job in range(len(table.jobs)):
-        members = np.flatnonzero(table.job == job)
-        if len(members):
-            keep[_front_of(values, bound, _ordered(table, values, members))] = True
+    score = _score(values)
+    fronts: dict[tuple[int, int, int], Integers] = {}
+    for (job, offer, provider), members in _groups(table, question):
+        # The same key four times over where nothing is limited; a set keeps one.
+        keys = {(job, o, p) for o in (-1, offer) for p in (-1, provider)} & fronts.keys()
+        others = [fronts[key] for key in sorted(keys)]
+        front = _front(table, values, score, members, others)
+        fronts[job, offer, provider] = front
+        keep[front] = True
     return keep
 
 
-class _Bound:
-    """Which candidates stand in stock or quota rows, and whom they may therefore replace."""
+def _groups(table: CandidateTable, question: Question) -> list[tuple[tuple[int, int, int], Integers]]:
+    """Candidates by (job, stocked offer or -1, provider with a quota or -1), in that order.
 
-    def __init__(self, table: CandidateTable, question: Question):
-        stocked = np.array([offer in question.stock for offer in table.offers], dtype=bool)
-        limited = np.array([provider in question.quota for provider in table.providers], dtype=bool)
-        self.offer = np.where(stocked[table.offer], table.offer, -1)
-        self.provider = np.where(limited[table.provider], table.provider, -1)
-        self.instances = table.instances
+    A member may replace members of its own group, and of those that have the same job and are limited where
+    it is limited too. On one offer fewer GPUs are fewer instances, so comparing GPUs serves stock and quota.
+    """
+    stocked = np.array([name in question.stock for name in table.offers], dtype=bool)
+    limited = np.array([name in question.quota for name in table.providers], dtype=bool)
+    offer = np.where(stocked[table.offer], table.offer, -1)
+    provider = np.where(limited[table.provider], table.provider, -1)
+    width = len(table.providers) + 1
+    code = (table.job * (len(table.offers) + 1) + offer + 1) * width + provider + 1
+    order = np.argsort(code, kind="stable")
+    starts = np.flatnonzero(np.diff(code[order], prepend=-1))
+    groups = np.split(order, starts[1:]) if len(order) else []
+    return [((int(table.job[g[0]]), int(offer[g[0]]), int(provider[g[0]])), g) for g in groups]
 
-    def may_replace(self, c: Integers, other: Integers) -> Flags:
-        """Whether each c stands only in rows that hold `other` too (broadcasts)."""
-        same_offer = (self.offer[c] == self.offer[other]) & (self.instances[c] <= self.instances[other])
-        same_provider = self.provider[c] == self.provider[other]
-        allowed = ((self.offer[c] < 0) | same_offer) & ((self.provider[c] < 0) | same_provider)
-        return np.asarray(allowed)
 
-
-def _values(table: CandidateTable) -> list[Floats]:
-    """Columns (n,) that a dominating candidate must not exceed."""
+def _values(table: CandidateTable) -> Floats:
+    """What a dominating candidate must not exceed, (11, n)."""
     unused = {ON_DEMAND: table.share_low >= 1.0, SPOT: table.share_high <= 0.0}
-    columns = [table.gpus.astype(float), table.share_low, -table.share_high]
+    columns = []
     for fixed, per_market in (
         (table.fixed_usd + table.penalty_usd, table.run_usd),
         (table.start_h, table.run_h),
@@ -71,84 +81,81 @@ def _values(table: CandidateTable) -> list[Floats]:
         for market in (ON_DEMAND, SPOT):
             total = fixed + per_market[:, market]
             columns.append(np.where(unused[market] | np.isnan(total), np.inf, total))
-    return columns[3:] + columns[:3]
+    return np.array([*columns, table.gpus.astype(float), table.share_low, -table.share_high])
 
 
-def _ordered(table: CandidateTable, values: list[Floats], members: Integers) -> Integers:
-    """The members such that nobody is dominated by a later one, save its equals, which come by preference.
-
-    The score is a sum of the columns, each increasing, so a dominating candidate never scores higher.
-    """
-    score = np.zeros(len(members))
+def _score(values: Floats) -> Floats:
+    """A number (n,) that no dominating candidate has higher: a sum of increasing functions of each value."""
+    score = np.zeros(values.shape[1])
     for column in values:
-        chosen = column[members]
-        finite = chosen[np.isfinite(chosen)]
-        low, high = (float(finite.min()), float(finite.max())) if len(finite) else (0.0, 0.0)
-        score += np.where(np.isfinite(chosen), (chosen - low) / ((high - low) or 1.0), 2.0)
+        finite = column[np.isfinite(column)]
+        if len(finite) == 0:
+            continue
+        least = float(finite.min())
+        typical = float(np.median(finite[:: 1 + len(finite) // 1000])) - least or 1.0
+        score -= typical / (column - least + typical)
+    return score
+
+
+def _front(
+    table: CandidateTable, values: Floats, score: Floats, members: Integers, others: list[Integers]
+) -> Integers:
+    """The members that neither `others` nor another member dominates."""
+    rivals = np.concatenate(others) if others else np.empty(0, dtype=np.int64)
+    if len(members) > BLOCK:
+        members = _peeled(values, score, members, rivals)
+    members = members[_order(table, score, members)]
+    ranks = _ranks(values[:, np.concatenate([rivals, members])])
+    front, waiting = ranks[:, : min(len(rivals), FRONT)], ranks[:, len(rivals) :]
+    kept = []
+    for start in range(0, len(members), BLOCK):
+        block = waiting[:, start : start + BLOCK]
+        alive = np.flatnonzero(~_below(front, block).any(axis=0))
+        block = block[:, alive]
+        earlier = np.triu(_below(block, block), k=1)
+        # A dominated member still dominates only what its own dominator does: no harm in comparing with it.
+        alive, block = alive[best := ~earlier.any(axis=0)], block[:, best]
+        kept.append(members[start + alive])
+        if front.shape[1] < FRONT:
+            front = np.concatenate([front, block], axis=1)
+    return np.concatenate(kept)
+
+
+def _peeled(values: Floats, score: Floats, members: Integers, rivals: Integers) -> Integers:
+    """The members less those that a few strong candidates dominate; equal scores are left for later."""
+    pool = np.concatenate([rivals, members])
+    strong = pool[np.argpartition(score[pool], min(PEELS, len(pool) - 1))[:PEELS]]
+    left, mine, marks = members, values[:, members], score[members]
+    stay = np.ones(len(left), dtype=bool)
+    for row in strong[np.argsort(score[strong], kind="stable")]:
+        worse = np.flatnonzero((mine[0] >= values[0, row]) & (marks > score[row]) & stay)
+        for column, limit in zip(mine[1:], values[1:, row], strict=True):
+            worse = worse[column[worse] >= limit]
+        stay[worse] = False
+        if np.count_nonzero(stay) < COMPRESS * len(stay):  # copying each time would cost more than it saves
+            left, mine, marks = left[stay], mine[:, stay], marks[stay]
+            stay = np.ones(len(left), dtype=bool)
+    return left[stay]
+
+
+def _order(table: CandidateTable, score: Floats, members: Integers) -> Integers:
+    """Best score first; at equal scores more free VRAM, then the first name, then the first row."""
     names = np.empty(len(table.offers), dtype=np.int64)
     names[np.argsort(np.array(table.offers))] = np.arange(len(table.offers))
-    order = np.argsort(score, kind="stable")
-    # Preference only matters among equal scores; sorting all keys of all rows would cost more than the rest.
-    ranked = score[order]
-    tied = np.zeros(len(order), dtype=bool)
-    tied[1:] = ranked[1:] == ranked[:-1]
-    tied[:-1] |= tied[1:]
-    places = np.flatnonzero(tied)
-    rows = members[order[places]]
-    free = table.usable_gib[rows] - table.fit_gib[rows]
-    order[places] = order[places][np.lexsort((rows, names[table.offer[rows]], -free, ranked[places]))]
-    return np.asarray(members[order])
+    free = table.usable_gib[members] - table.fit_gib[members]
+    return np.lexsort((members, names[table.offer[members]], -free, score[members]))
 
 
-def _front_of(values: list[Floats], bound: _Bound, rows: Integers) -> Integers:
-    """The rows (best score first) that no earlier row dominates."""
-    kept: list[Integers] = []
-    for _ in range(PEELS):
-        if len(rows) == 0:
-            break
-        kept.append(rows[:1])
-        rows = rows[1:][~_dominated(values, bound, rows[:1], rows[1:])]
-    front: Integers = np.empty(0, dtype=np.int64)
-    while len(rows):
-        block, rows = rows[:BLOCK], rows[BLOCK:]
-        block = block[~_dominated(values, bound, front, block)]
-        block = block[~_dominated_inside(values, bound, block)]
-        kept.append(block)
-        if len(front) < FRONT:
-            front = np.concatenate([front, block])
-    return np.concatenate(kept) if kept else rows
+def _ranks(values: Floats) -> NDArray[Any]:
+    """Each row of values as dense ranks: the same comparisons, on the smallest integers that hold them."""
+    kind = np.int16 if values.shape[1] < 2**15 else np.int32
+    return np.array([np.unique(row, return_inverse=True)[1] for row in values], dtype=kind)
 
 
-def _dominated(values: list[Floats], bound: _Bound, front: Integers, rows: Integers) -> Flags:
-    """Mask (rows,) of those that some member of the front dominates."""
-    worse = np.zeros(len(rows), dtype=bool)
-    if len(front) == 0 or len(rows) == 0:
-        return worse
-    if len(front) == 1:  # column by column on what is left: most rows are out after two comparisons
-        left = np.arange(len(rows))
-        for column in values:
-            left = left[column[front[0]] <= column[rows[left]]]
-        worse[left[bound.may_replace(front, rows[left])]] = True
-        return worse
-    first, second = _pairs(values, front, rows)
-    worse[second[bound.may_replace(front[first], rows[second])]] = True
-    return worse
-
-
-def _dominated_inside(values: list[Floats], bound: _Bound, block: Integers) -> Flags:
-    """Mask of those that an earlier row of the same block dominates."""
-    worse = np.zeros(len(block), dtype=bool)
-    first, second = _pairs(values, block, block)
-    earlier = first < second
-    first, second = first[earlier], second[earlier]
-    worse[second[bound.may_replace(block[first], block[second])]] = True
-    return worse
-
-
-def _pairs(values: list[Floats], front: Integers, rows: Integers) -> tuple[Integers, Integers]:
-    """Positions (front, rows) of the pairs in which the first is nowhere above the second."""
-    below = np.ones((len(front), len(rows)), dtype=bool)
-    for column in values:
-        below &= column[front][:, None] <= column[rows][None, :]
-    first, second = np.nonzero(below)
-    return first, second
+def _below(front: NDArray[Any], block: NDArray[Any]) -> Flags:
+    """Whether (front, block) the first is nowhere above the second."""
+    below = np.ones((front.shape[1], block.shape[1]), dtype=bool)
+    if below.size:
+        for ours, theirs in zip(front, block, strict=True):
+            below &= ours[:, None] <= theirs[None, :]
+    return below
