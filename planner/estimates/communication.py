@@ -145,4 +145,3 @@ def _outside_experts(network: Network, layout: Layout) -> Any:
     experts = float(network.layers * network.experts * ffn_matrices(network) * network.hidden * network.ffn)
     rest = max(network.parameters - experts, 0.0)
     return np.where(np.greater(layout.expert, 1), rest, network.parameters)
-

@@ -91,7 +91,12 @@ def kernels_of(profile: str, quant: str | None = None, flash_1: bool = False) ->
 
 def network_of(entry: dict[str, Any], **changes: Any) -> Network:
     """A dense network from a golden entry."""
-    values = {"active_parameters": changes.get("parameters", entry["parameters"]), "rope": True, **entry, **changes}
+    values = {
+        "active_parameters": changes.get("parameters", entry["parameters"]),
+        "rope": True,
+        **entry,
+        **changes,
+    }
     return Network(**values)
 
 
@@ -121,15 +126,13 @@ def case_of(entry: dict[str, Any]) -> Case:
     changes = {"parameters": entry["parameters"]} if "parameters" in entry else {}
     network = network_of(golden["networks"][entry["network"]], **changes)
     frozen = "trainable" in entry
-    layout = {
-        key: entry[key]
-        for key in (field.name for field in fields(Layout))
-        if key in entry
-    }
+    layout = {key: entry[key] for key in (field.name for field in fields(Layout)) if key in entry}
     states = {key: entry.get(key, default) for key, default in _STATE_DEFAULTS.items()}
     return Case(
         network=network,
-        layout=Layout(**{"accumulation": 1, "gpus_per_node": 8, "longest_sequence": entry["sequence"], **layout}),
+        layout=Layout(
+            **{"accumulation": 1, "gpus_per_node": 8, "longest_sequence": entry["sequence"], **layout}
+        ),
         states=States(
             frozen=int(frozen),
             quantised=int("quant" in entry),

@@ -1,0 +1,177 @@
+"""How far the estimated speed may be off, as log-normal spreads.
+
+ln(measured/predicted) of published runs has heavy tails: about a Student t with 2 degrees of freedom.
+So one sigma serves the displayed interval and another, with such tails, the chance of being late.
+Numbers: models/calibration/uncertainty.yaml.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from planner.estimates.setup import Numbers
+
+_NORMAL_95, _STUDENT_2_95 = 1.645, 2.92
+"""One-sided 95 % quantiles of the normal and of Student's t with 2 degrees of freedom."""
+_NORMAL_90 = 1.28
+"""One-sided 90 % quantile of the normal: both sides leave an interval of 80 %."""
+
+
+class Sigmas(NamedTuple):
+    """Spread of ln(time): `display` for intervals shown, `tail` for deadlines and budgets."""
+
+    display: Any
+    tail: Any
+
+
+class FewTokens(NamedTuple):
+    """The class of small micro-batches: in full up to `full` tokens, gone from `none` tokens on."""
+
+    sigmas: Sigmas
+    full: float
+    none: float
+
+
+@dataclass(frozen=True)
+class Spreads:
+    """The classes and extras that do not depend on profile or card."""
+
+    one_node: Sigmas  # more than one GPU in one node
+    several_nodes: Sigmas
+    mixture: Sigmas  # mixtures of experts
+    few_tokens: FewTokens
+    efficiency_prior: float
+    network_unknown: float
+    shape_unknown: float
+
+    @classmethod
+    def of(cls, values: Mapping[str, float]) -> Spreads:
+        """From the values of `models/calibration/uncertainty.yaml` by key, which holds others besides."""
+        return cls(
+            one_node=class_of(values, "one_node"),
+            several_nodes=class_of(values, "several_nodes"),
+            mixture=class_of(values, "mixture"),
+            few_tokens=FewTokens(
+                class_of(values, "few_tokens"), values["few_tokens.full"], values["few_tokens.none"]
+            ),
+            efficiency_prior=values["efficiency_prior"],
+            network_unknown=values["network_unknown"],
+            shape_unknown=values["shape_unknown"],
+        )
+
+
+def class_of(values: Mapping[str, float], name: str) -> Sigmas:
+    """The class `name` (a profile, a card, a size); (0, 0) where none is listed, so that it never counts."""
+    return Sigmas(values.get(f"{name}.sigma", 0.0), values.get(f"{name}.sigma_tail", 0.0))
+
+
+def time_sigmas(
+    spreads: Spreads,
+    profile: Sigmas,
+    card: Sigmas,
+    gpus: Numbers,
+    nodes: Numbers,
+    tokens_per_micro_batch: Numbers,
+    mixture: Numbers = 0,
+    efficiency_is_prior: Numbers = 0,
+    network_unknown: Numbers = 0,
+    shape_unknown: Numbers = 0,
+) -> Sigmas:
+    """Spread of ln(time) of a configuration: the largest class that applies, then what is not known on top.
+
+    `profile` and `card` come from `class_of`; flags are 0 or 1; all broadcast.
+    An unknown network counts only where there are several nodes.
+    """
+    several = np.greater(nodes, 1)
+    alone = np.greater(gpus, 1) & ~several
+    widest = largest(
+        profile,
+        card,
+        _where(alone, spreads.one_node),
+        _where(several, spreads.several_nodes),
+        _where(mixture, spreads.mixture),
+    )
+    widest = few_tokens_widened(widest, tokens_per_micro_batch, spreads.few_tokens)
+    unsure = spreads.efficiency_prior * np.asarray(efficiency_is_prior)
+    unlinked = spreads.network_unknown * (several * np.asarray(network_unknown))
+    return added(in_quadrature(widest, unsure, unlinked), spreads.shape_unknown * np.asarray(shape_unknown))
+
+
+def _where(holds: Any, sigmas: Sigmas) -> Sigmas:
+    flag = np.asarray(holds, dtype=float)
+    return Sigmas(flag * sigmas.display, flag * sigmas.tail)
+
+
+def largest(*classes: Sigmas) -> Sigmas:
+    """The larger spread of all classes, elementwise, display and tail each for itself.
+
+    A class that does not hold for an element is (0, 0) there.
+    """
+    display, tail = classes[0]
+    for one in classes[1:]:
+        display, tail = np.maximum(display, one.display), np.maximum(tail, one.tail)
+    return Sigmas(display, tail)
+
+
+def few_tokens_widened(sigmas: Sigmas, tokens_per_micro_batch: Numbers, few: FewTokens) -> Sigmas:
+    """`sigmas` raised towards the small-batch class, linearly between its two bounds: no cliff."""
+    weight = np.clip((few.none - np.asarray(tokens_per_micro_batch)) / (few.none - few.full), 0.0, 1.0)
+
+    def raised(base: Any, target: Any) -> Any:
+        return base + weight * np.maximum(target - base, 0.0)
+
+    return Sigmas(raised(sigmas.display, few.sigmas.display), raised(sigmas.tail, few.sigmas.tail))
+
+
+def in_quadrature(sigmas: Sigmas, *extras: Numbers) -> Sigmas:
+    """Independent spreads added to both sigmas; an extra of 0 changes nothing."""
+    squared: Any = sum(np.square(extra) for extra in extras)
+    return Sigmas(np.sqrt(np.square(sigmas.display) + squared), np.sqrt(np.square(sigmas.tail) + squared))
+
+
+def added(sigmas: Sigmas, extra: Numbers) -> Sigmas:
+    """A spread that goes along with all others, such as a guessed shape, added to both sigmas."""
+    return Sigmas(sigmas.display + extra, sigmas.tail + extra)
+
+
+def late_factor(sigma_tail: Numbers, confidence: Numbers) -> Any:
+    """Factor on the median time that is met with probability `confidence`: exp(tau_c(p)); 1 at p = 0.5.
+
+    tau_c(p) = scale_c * t(p), t the quantile of Student's t with 2 degrees of freedom,
+    scale_c such that the 95 % quantiles of this and of a normal with `sigma_tail` agree.
+    `confidence` lies in (0, 1); ValueError else.
+    """
+    scale = np.asarray(sigma_tail) * (_NORMAL_95 / _STUDENT_2_95)
+    return np.exp(scale * student_2_quantile(confidence))
+
+
+def student_2_quantile(probability: Numbers) -> Any:
+    """Quantile of Student's t with 2 degrees of freedom, which has a closed form; probability in (0, 1)."""
+    p = np.asarray(probability, dtype=float)
+    if not np.all((p > 0.0) & (p < 1.0)):
+        raise ValueError(f"a probability must lie between 0 and 1, not {probability}")
+    return (2.0 * p - 1.0) / np.sqrt(2.0 * p * (1.0 - p))
+
+
+def display_factors(sigma: Numbers) -> tuple[Any, Any]:
+    """Factors of the 80 % interval around a median time: exp(-1.28 sigma), exp(+1.28 sigma)."""
+    reach = _NORMAL_90 * np.asarray(sigma)
+    return np.exp(-reach), np.exp(reach)
+
+
+def probability_faster(log_ratio: Numbers, sigma_difference: Numbers) -> Any:
+    """Chance that plan A is faster than plan B, log_ratio = ln(time_B / time_A).
+
+    Plans of one job share part of their error; `sigma_difference` is the spread of what they do not share
+    (keys `difference.*` of the calibration), normal.
+    """
+    z = np.asarray(log_ratio, dtype=float) / np.asarray(sigma_difference, dtype=float)
+    return 0.5 * (1.0 + _erf(z / math.sqrt(2.0)))
+
+
+_erf = np.vectorize(math.erf, otypes=[float])
