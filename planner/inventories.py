@@ -40,18 +40,16 @@ def read_offers(document: Document, faults: list[Fault]) -> tuple[Offer, ...]:
     """The offers of an inventory file, terms filled in; what is wrong is added to `faults`."""
     source = Source(document.file, document)
     data = document.data
-    bad_terms = False
+    bad: set[str | int] = set()
     try:
         InventoryFile.model_validate(data)
     except ValidationError as error:
         found = complaints(error, InventoryFile, data)
-        bad_terms = any(path[:1] == ("terms",) for path, _, _ in found)
+        bad = {path[0] for path, _, _ in found if path}
         faults.extend(source.faults(found))
+    header = {key: value for key, value in data.items() if key not in bad}  # a fault is not to be inherited
     raw = data.get("offers")
-    if not isinstance(raw, list):
-        return ()
-    terms = data.get("terms") if isinstance(data.get("terms"), dict) and not bad_terms else {}
-    return validate_offers(raw, source, faults, data, terms)
+    return validate_offers(raw, source, faults, header) if isinstance(raw, list) else ()
 
 
 def validate_offers(
@@ -59,10 +57,11 @@ def validate_offers(
     source: Source,
     faults: list[Fault],
     header: dict[str, Any] | None = None,
-    terms: dict[str, Any] | None = None,
 ) -> tuple[Offer, ...]:
     """The good offers of a list found under the key `offers`; the faults of the others are added."""
-    header, terms, offers = header or {}, terms or {}, []
+    header = header or {}
+    terms = header.get("terms", {})
+    offers = []
     for index, written in enumerate(raw):
         filled = _filled(written, header, terms)
         try:
