@@ -139,7 +139,7 @@ def brute_force(table: CandidateTable, question: Question) -> float | None:
     members = [np.flatnonzero(table.job == job) for job in range(len(table.jobs))]
     best: float | None = None
     for rows in itertools.product(*members):
-        if not _limits_hold(table, question, rows):
+        if not limits_hold(table, question, rows):
             continue
         value = (_least_finish if question.objective == "time" else _least_cost)(table, question, rows)
         if value is not None and (best is None or value < best):
@@ -147,7 +147,8 @@ def brute_force(table: CandidateTable, question: Question) -> float | None:
     return best
 
 
-def _limits_hold(table: CandidateTable, question: Question, rows: Sequence[int]) -> bool:
+def limits_hold(table: CandidateTable, question: Question, rows: Sequence[int]) -> bool:
+    """Whether one row per job keeps within GPUs, stock and quota."""
     if question.max_gpus is not None and sum(int(table.gpus[c]) for c in rows) > question.max_gpus:
         return False
     for offer, stock in question.stock.items():

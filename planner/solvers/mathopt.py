@@ -22,7 +22,11 @@ row took 14 s, and 0.15 s without it (OR-Tools 9.15). Dominance is removed befor
 """
 
 CP_SAT_STEPS = 2.0**20
-"""CP-SAT knows integers only: continuous variables become multiples of 1/CP_SAT_STEPS (about a millionth)."""
+"""CP-SAT knows integers only: continuous variables become multiples of 1/CP_SAT_STEPS (about a millionth).
+
+What it then proves, optimality and infeasibility included, holds on that grid; so with continuous
+variables no bound is reported.
+"""
 
 CP_SAT_TOLERANCE = 1e-7
 """Relative accuracy to which CP-SAT scales coefficients to integers; its own default of 1e-6 moves cents."""
@@ -88,6 +92,8 @@ class MathOptSolver:
         if answer.termination.limit is not None:
             limit = _LIMITS.get(answer.termination.limit.name, Limit.OTHER)
         bound = answer.termination.objective_bounds.dual_bound
+        if self.name == "cp-sat" and not program.integer.all():
+            bound = float("nan")  # it holds on CP-SAT's grid of shares only, so it bounds nothing here
         if termination not in (Termination.OPTIMAL, Termination.FEASIBLE):
             known = bound if termination is Termination.NO_SOLUTION and np.isfinite(bound) else None
             return SolveResult(termination, self.name, seconds, limit, bound=known)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
+from dataclasses import replace
 from functools import partial
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
-from tables import NAN, make_table, small_cases
+from tables import NAN, limits_hold, make_table, small_cases
 
 from planner.errors import NoPlanError
 from planner.formulation.passes import solve_passes
+from planner.formulation.program import Program
 from planner.formulation.question import Question
-from planner.solvers.base import SOLVERS, Termination, run
+from planner.solvers.base import SOLVERS, Limit, SolveResult, Termination, run
 from planner.table import CandidateTable
 
 
@@ -89,6 +93,42 @@ def test_a_job_without_candidates_has_no_plan() -> None:
     assert choice.first.termination is Termination.INFEASIBLE
     with pytest.raises(NoPlanError, match="infeasible"):
         _ = choice.rows
+
+
+def test_an_unproven_first_pass_is_reported_and_ties_are_left_alone() -> None:
+    """Stopped at a limit, the plan still gets its second pass, and keeps the first one's status and bound."""
+    programs: list[Program] = []
+
+    def limited(program: Program) -> SolveResult:
+        programs.append(program)
+        return replace(run(program), termination=Termination.FEASIBLE, limit=Limit.TIME, bound=1.0)
+
+    table = make_table([row(5.0, 9.0), row(5.0, 8.0, offer="b"), row(5.0, 8.0, offer="a")])
+    choice = solve_passes(table, Question(), limited)
+    assert len(programs) == 2
+    assert choice.rows.tolist() in ([1], [2])
+    assert choice.first.termination is Termination.FEASIBLE
+    assert choice.first.gap == pytest.approx(0.8)
+
+
+@settings(derandomize=True, max_examples=60, deadline=None)
+@given(small_cases(step=1.0))
+def test_the_plan_is_the_first_in_the_stated_order(case: tuple[CandidateTable, Question]) -> None:
+    """With fixed shares and no budget: least cost, then hours, then most free GiB over all combinations."""
+    table, question = case
+    table = replace(table, share_high=table.share_low)
+    question = replace(question, budget_usd=None)
+    value = table.hours(table.share_low) * question.value_of_time_usd_per_hour
+    value = value + table.cost_usd(table.share_low) + table.penalty_usd
+    key = np.column_stack([value, table.hours(table.share_low), table.fit_gib - table.usable_gib])
+    members = [np.flatnonzero(table.job == job) for job in range(len(table.jobs))]
+    fitting = [list(rows) for rows in itertools.product(*members) if limits_hold(table, question, rows)]
+    choice = solve_passes(table, question, run)
+    if not fitting:
+        assert choice.chosen is None
+        return
+    best = min(tuple(np.round(key[rows].sum(axis=0), 6)) for rows in fitting)
+    assert key[choice.rows].sum(axis=0) == pytest.approx(best, abs=1e-6)
 
 
 @settings(derandomize=True, max_examples=25, deadline=None)

@@ -121,8 +121,11 @@ def test_solver_finds_the_known_optimum(solver: str, known: Known) -> None:
         assert result.objective is None
         return
     assert result.objective == pytest.approx(known.objective, abs=2e-6)
-    assert result.bound is not None and result.bound <= known.objective + 2e-6
-    assert result.gap is not None and result.gap <= 1e-5
+    if solver == "cp-sat" and not known.program.integer.all():
+        assert result.bound is None and result.gap is None  # proven on a grid of shares only
+    else:
+        assert result.bound is not None and result.bound <= known.objective + 2e-6
+        assert result.gap is not None and result.gap <= 1e-5
     assert known.program.violation(result.values) <= 2e-6
     assert np.all(result.values[known.program.integer] == np.round(result.values[known.program.integer]))
 
