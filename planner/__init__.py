@@ -1,0 +1,68 @@
+"""What to rent and how to train on it: least cost within deadline, budget and VRAM, with a proof.
+
+>>> import planner
+>>> plan = planner.solve(planner.read_scenario("scenarios/quickstart.yaml"))
+
+Names are loaded when they are first asked for, so that `planner --help` does not wait for numpy.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from planner.errors import InputError, LibraryError, NoPlanError, PlannerError, ScenarioError, SolverError
+    from planner.loading import read_scenario
+    from planner.plan import Plan
+    from planner.scenario import Scenario
+
+_HOME = {
+    "read_scenario": "planner.loading",
+    "Scenario": "planner.scenario",
+    "Plan": "planner.plan",
+    "PlannerError": "planner.errors",
+    "InputError": "planner.errors",
+    "ScenarioError": "planner.errors",
+    "LibraryError": "planner.errors",
+    "SolverError": "planner.errors",
+    "NoPlanError": "planner.errors",
+}
+
+__all__ = [
+    "InputError",
+    "LibraryError",
+    "NoPlanError",
+    "Plan",
+    "PlannerError",
+    "Scenario",
+    "ScenarioError",
+    "SolverError",
+    "__version__",
+    "read_scenario",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """The public name, imported on first use (PEP 562)."""
+    if name == "__version__":
+        return _version()
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(_HOME[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
+def _version() -> str:
+    """The installed version; `0+unknown` in a checkout that was never installed."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("finetune-planner")
+    except PackageNotFoundError:
+        return "0+unknown"
