@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from planner.errors import NoPlanError
 
@@ -17,7 +17,7 @@ Status = Literal["optimal", "feasible", "infeasible", "no_plan"]
 class Part(BaseModel):
     """Frozen and strict, so that a plan file that was edited by hand is checked like any other input."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, populate_by_name=True)
 
 
 class Spread(Part):
@@ -140,8 +140,8 @@ class Relaxation(Part):
     """One limit and the smallest value that makes a plan possible, all other limits kept."""
 
     limit: str
-    change_from: float | str | None
-    change_to: float | str | None
+    change_from: float | str | None = Field(alias="from")
+    change_to: float | str | None = Field(alias="to")
     then: str = ""
 
 

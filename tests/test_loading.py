@@ -5,54 +5,23 @@ from __future__ import annotations
 import io
 import json
 import os
-import textwrap
 from pathlib import Path
-from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from questions import DATED, GOOD, OFFER, changed, told
 
-from planner.cards import CardNames, data_folder
-from planner.documents import write_yaml
-from planner.errors import InputError, LibraryError, ScenarioError
+from planner.cards import data_folder
+from planner.errors import InputError, ScenarioError
 from planner.loading import (
-    architecture_names,
     change_scenario,
     parse_scenario,
-    read_library,
     read_plan,
     read_scenario,
-    scenario_text,
     write_text_atomically,
 )
 
-GOOD = """\
-name: small
-jobs:
-  - name: a
-    architecture: mistral-7b
-    work: {samples: 50000, tokens_per_sample: 600, epochs: 3}
-    deadline: 36h
-offers:
-  - {provider: vast, gpu: RTX3090, gpus: 1, usd_per_hour: 0.2, spot_usd_per_hour: 0.1}
-  - {provider: lambda, gpu: H100-80GB, gpus: 8, usd_per_hour: 24}
-"""
-
-
 OFFER = "{provider: p, gpu: T4, gpus: 1, usd_per_hour: 1}"
 DATED = "{provider: p, gpu: T4, gpus: 1, usd_per_hour: 1, date: 2026-01-01}"
-
-
-def told(text: str, folder: Path | str = ".", set_: tuple[str, ...] = ()) -> list[str]:
-    with pytest.raises(ScenarioError) as caught:
-        parse_scenario(textwrap.dedent(text), folder, "s.yaml", set_)
-    return [str(fault) for fault in caught.value.faults]
-
-
-def changed(old: str, new: str) -> str:
-    assert old in GOOD
-    return GOOD.replace(old, new)
 
 
 def test_a_good_scenario_is_read(tmp_path: Path) -> None:
@@ -181,92 +150,6 @@ def test_aliases_of_cards_become_their_names() -> None:
     assert scenario.adjust[0].match.gpu == "A100-80GB"
 
 
-def test_a_config_json_is_an_architecture(tmp_path: Path) -> None:
-    """The path starts at the scenario's folder, and the library knows the network under the path found."""
-    config = {
-        "model_type": "llama",
-        "architectures": ["LlamaForCausalLM"],
-        "hidden_size": 64,
-        "intermediate_size": 256,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 4,
-        "num_key_value_heads": 4,
-        "vocab_size": 1000,
-        "max_position_embeddings": 512,
-        "tie_word_embeddings": False,
-    }
-    (tmp_path / "config.json").write_text(json.dumps(config), encoding="utf-8")
-    name = parse_scenario(changed("mistral-7b", "config.json"), tmp_path).jobs[0].architecture
-    assert Path(name) == (tmp_path / "config.json").resolve()
-    assert read_library([name]).architecture(name).hidden == 64
-
-
-@pytest.mark.parametrize(
-    "config", ["", "[]", "{", "{}", '{"hidden_size": "x"}', '{"model_type": "none"}', "[" * 10**5]
-)
-def test_an_unusable_config_json_is_a_fault(tmp_path: Path, config: str) -> None:
-    """A broken or foreign configuration is told at the job that names it."""
-    (tmp_path / "config.json").write_text(config, encoding="utf-8")
-    faults = told(changed("mistral-7b", "config.json"), tmp_path)
-    assert all(fault.startswith("s.yaml:4: jobs.0.architecture: ") for fault in faults)
-
-
-def test_terms_are_defaults_of_a_providers_offers(tmp_path: Path) -> None:
-    """An offer may differ in a single fee; dates and sources come from the file, texts of sources by key."""
-    (tmp_path / "m.yaml").write_text(
-        """\
-date: 2026-01-02
-currency: USD
-sources: {page: the price page}
-terms:
-  p:
-    billing: {step_seconds: 60}
-    fees: {egress_usd_per_gb: 0.1, storage_usd_per_gb_month: 0.2}
-    network_gbps: 100
-offers:
-  - {provider: p, gpu: T4, gpus: 1, usd_per_hour: 1, source: page}
-  - {provider: p, gpu: T4, gpus: 2, usd_per_hour: 2, date: 2025-01-01, fees: {egress_usd_per_gb: 0}}
-  - {provider: q, gpu: T4, gpus: 1, spot_usd_per_hour: 3, max_nodes: null}
-""",
-        encoding="utf-8",
-    )
-    scenario = parse_scenario(GOOD.replace("jobs:", "inventory: m.yaml\njobs:"), tmp_path)
-    first, second, third = scenario.offers[:3]
-    assert (first.billing.step_seconds, first.network_gbps, first.source) == (60, 100, "the price page")
-    assert (second.fees.egress_usd_per_gb, second.fees.storage_usd_per_gb_month) == (0, 0.2)
-    assert [str(offer.date) for offer in (first, second, third)] == ["2026-01-02", "2025-01-01", "2026-01-02"]
-    assert (third.billing.step_seconds, third.max_nodes, third.fees.egress_usd_per_gb) == (1, 1, None)
-    assert scenario.offers[3:] == scenario.offers_inline
-
-
-@pytest.mark.parametrize(
-    ("inventory", "fault"),
-    [
-        (f"offers: [{OFFER}]", "currency: is missing"),
-        ("currency: USD\noffers: []", "m.yaml:2: offers: is empty"),
-        ("currency: USD\noffers: [5]", "m.yaml:2: offers.0: 5 is not a mapping"),
-        ("currency: USD\noffers: 5", "m.yaml:2: offers: 5 is not a list"),
-        ("currency: USD", "offers: is missing"),
-        ("", "the file is empty"),
-        (
-            f"currency: USD\nterms: {{p: {{billing: {{step: 1}}}}}}\noffers: [{OFFER}, {OFFER}]",
-            "m.yaml:2: terms.p.billing.step: unknown key; did you mean step_seconds?",
-        ),
-        (
-            f"currency: USD\noffers:\n  - {OFFER.replace('T4', 'T5')}",
-            "m.yaml:3: offers.0.gpu: unknown GPU 'T5'",
-        ),
-        (f"currency: USD\ndate: soon\noffers:\n  - {DATED}", "m.yaml:2: date: 'soon' is not a date"),
-        (f"currency: USD\ndate: soon\noffers: [{OFFER}, {OFFER}]", "m.yaml:2: date: 'soon' is not a date"),
-    ],
-)
-def test_a_fault_of_an_inventory_is_told_at_its_own_line(tmp_path: Path, inventory: str, fault: str) -> None:
-    """The file that is wrong is the file that is named, once, however many offers inherit the fault."""
-    (tmp_path / "m.yaml").write_text(inventory, encoding="utf-8")
-    (found,) = told(GOOD.replace("jobs:", "inventory: [m.yaml]\njobs:"), tmp_path)
-    assert fault in found
-
-
 def test_settings_are_validated_like_the_file() -> None:
     """A setting that makes the scenario wrong is told as a setting, and good ones win over the file."""
     scenario = parse_scenario(GOOD, set_=["jobs.a.deadline=12h", "limits.budget_usd=100"])
@@ -298,142 +181,6 @@ def test_changing_a_scenario_is_reading_it_with_settings(tmp_path: Path) -> None
         change_scenario(parse_scenario(text, tmp_path), ["limits.budget_usd=0"])
 
 
-scenarios = st.fixed_dictionaries(
-    {
-        "name": st.text(st.characters(exclude_categories=("Cs",)), min_size=1, max_size=10)
-        | st.sampled_from(["1e6", "no", "12:30"]),
-        "jobs": st.lists(
-            st.fixed_dictionaries(
-                {
-                    "name": st.sampled_from(["a", "b.c", "1", "null"]),
-                    "architecture": st.sampled_from(["mistral-7b", "llama-2-7b"]),
-                    "work": st.sampled_from([{"tokens": "1.2B"}, {"samples": 5, "tokens_per_sample": 6.5}]),
-                },
-                optional={
-                    "deadline": st.sampled_from(["90m", "1d12h", "0.1h"]),
-                    "efficiency": st.floats(1e-6, 1e6),
-                    "techniques": st.sampled_from(
-                        [{"method": "lora", "weight_bits": [4, 16]}, {"lora": {"rank": 3}}]
-                    ),
-                    "lora": st.sampled_from([{"targets": "qv"}, {"targets": ["x"], "rank": 3}]),
-                },
-            ).filter(lambda job: not ("lora" in job and "lora" in job.get("techniques", {}))),
-            min_size=1,
-            max_size=3,
-            unique_by=lambda job: job["name"],
-        ),
-        "offers": st.lists(
-            st.fixed_dictionaries(
-                {
-                    "provider": st.sampled_from(["aws", "no"]),
-                    "gpu": st.sampled_from(["T4", "H100-80GB"]),
-                    "gpus": st.integers(1, 8),
-                    "usd_per_hour": st.floats(0, 100),
-                },
-                optional={
-                    "date": st.dates().map(str),
-                    "spot": st.sampled_from([{"availability": 0.3, "mean_up_hours": 7}]),
-                    "notes": st.text(st.characters(exclude_categories=("Cs",)), max_size=10),
-                },
-            ),
-            min_size=1,
-            max_size=3,
-        ),
-    },
-    optional={
-        "objective": st.sampled_from(["time", {"value_of_time_usd_per_hour": 5}]),
-        "limits": st.sampled_from(
-            [{"quota": {"aws": 8}, "spot_share": {"max": 0}}, {"providers": {"forbid": "no"}}]
-        ),
-    },
-)
-
-
-@settings(max_examples=60, derandomize=True, deadline=None)
-@given(scenarios)
-def test_a_written_scenario_reads_back_the_same(data: dict[str, Any]) -> None:
-    """Text and object say the same thing: nothing is lost or changed by a file in between."""
-    scenario = parse_scenario(write_yaml(data))
-    assert parse_scenario(scenario_text(scenario)) == scenario
-
-
-@settings(max_examples=200, derandomize=True, deadline=None)
-@given(
-    st.text(max_size=60)
-    | st.lists(st.sampled_from([*GOOD.split(" "), "\n", "  ", "null", "[", "{", ".nan", "-1", "1e999"])).map(
-        " ".join
-    )
-)
-def test_garbage_raises_nothing_but_scenario_errors(text: str) -> None:
-    """Whatever the text, the door answers with faults that name it."""
-    try:
-        parse_scenario(text, file="s.yaml")
-    except ScenarioError as error:
-        assert error.faults
-
-
-@settings(max_examples=200, derandomize=True, deadline=None)
-@given(st.data())
-def test_a_good_scenario_with_one_value_replaced_is_read_or_refused(data: st.DataObject) -> None:
-    """Any value in any place is understood or told, never a crash."""
-    places = [
-        "name",
-        "jobs",
-        "jobs.0",
-        "jobs.0.work",
-        "jobs.0.work.samples",
-        "jobs.0.architecture",
-        "jobs.0.lora",
-    ]
-    places += ["jobs.0.deadline", "jobs.0.techniques", "jobs.0.techniques.lora.targets", "jobs.0.measured"]
-    places += [
-        "offers",
-        "offers.0",
-        "offers.0.gpu",
-        "offers.0.spot",
-        "offers.0.provider",
-        "offers.0.date",
-        "inventory",
-    ]
-    places += [
-        "limits",
-        "limits.providers",
-        "limits.providers.allow",
-        "limits.quota",
-        "limits.spot_share",
-        "limits.gpus",
-    ]
-    places += [
-        "adjust",
-        "adjust.0",
-        "adjust.0.match",
-        "objective",
-        "jobs.0.confidence",
-        "jobs.0.techniques.method",
-    ]
-    values = [
-        "null",
-        "true",
-        "[]",
-        "{}",
-        "-1",
-        ".nan",
-        "1e999",
-        "text",
-        "[[]]",
-        "[null]",
-        "{a: 1}",
-        "[5]",
-        "''",
-        "x.json",
-    ]
-    setting = f"{data.draw(st.sampled_from(places))}={data.draw(st.sampled_from(values))}"
-    try:
-        parse_scenario(GOOD, set_=[setting])
-    except ScenarioError as error:
-        assert error.faults
-
-
 def test_standard_input_is_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
     """A dash reads the scenario that is piped in."""
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(GOOD.encode())))
@@ -452,33 +199,6 @@ def test_a_name_that_is_nothing_suggests_what_is_near() -> None:
     """A misspelt name of a shipped scenario leads to the right one."""
     with pytest.raises(ScenarioError, match="did you mean quickstart"):
         read_scenario("quikstart")
-
-
-def test_the_library_holds_what_is_asked_for() -> None:
-    """Of the architectures only those named are read, by name or alias; everything else always."""
-    library = read_library(["mistral-7b", "bigscience/bloom"])
-    assert set(library.architectures) == {"mistral-7b", "bloom-176b"}
-    assert set(library.gpus) == set(CardNames("gpus").names)
-    assert library.calibrations and library.tables
-    assert set(read_library().architectures) == set(architecture_names())
-    with pytest.raises(LibraryError, match="did you mean mistral-7b"):
-        read_library(["mistral-7"])
-
-
-def test_a_broken_card_is_told_with_its_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Faults of all cards come at once, and a card must carry the name of its file."""
-    (tmp_path / "gpus").mkdir()
-    (tmp_path / "gpus" / "X1.yaml").write_text("name: X1\nvram: 3\n", encoding="utf-8")
-    (tmp_path / "calibration").mkdir()
-    (tmp_path / "calibration" / "m.yaml").write_text(
-        "name: n\ndescription: d\ncoefficients: {}\n", encoding="utf-8"
-    )
-    monkeypatch.setattr("planner.cards.data_folder", lambda kind: tmp_path)
-    with pytest.raises(LibraryError) as caught:
-        read_library([])
-    text = str(caught.value)
-    assert "X1.yaml:2: vram: unknown key; did you mean vram_gib" in text
-    assert "m.yaml:1: name: 'n' is not the file's name; call it 'm'" in text
 
 
 def test_a_written_file_is_whole_or_the_old_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
