@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 
 import pytest
-from questions import DATED, GOOD, OFFER, changed, told
+from questions import GOOD, changed, told
 
 from planner.cards import data_folder
 from planner.errors import InputError, ScenarioError
@@ -19,9 +19,6 @@ from planner.loading import (
     read_scenario,
     write_text_atomically,
 )
-
-OFFER = "{provider: p, gpu: T4, gpus: 1, usd_per_hour: 1}"
-DATED = "{provider: p, gpu: T4, gpus: 1, usd_per_hour: 1, date: 2026-01-01}"
 
 
 def test_a_good_scenario_is_read(tmp_path: Path) -> None:

@@ -1,0 +1,34 @@
+"""A small good scenario for the tests of the front door, and what is told of a bad one."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from planner.errors import ScenarioError
+from planner.loading import parse_scenario
+
+GOOD = """\
+name: small
+jobs:
+  - name: a
+    architecture: mistral-7b
+    work: {samples: 50000, tokens_per_sample: 600, epochs: 3}
+    deadline: 36h
+offers:
+  - {provider: vast, gpu: RTX3090, gpus: 1, usd_per_hour: 0.2, spot_usd_per_hour: 0.1}
+  - {provider: lambda, gpu: H100-80GB, gpus: 8, usd_per_hour: 24}
+"""
+
+
+def told(text: str, folder: Path | str = ".", set_: tuple[str, ...] = ()) -> list[str]:
+    with pytest.raises(ScenarioError) as caught:
+        parse_scenario(textwrap.dedent(text), folder, "s.yaml", set_)
+    return [str(fault) for fault in caught.value.faults]
+
+
+def changed(old: str, new: str) -> str:
+    assert old in GOOD
+    return GOOD.replace(old, new)

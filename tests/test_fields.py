@@ -1,0 +1,68 @@
+"""Durations and counts as people write them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from planner.fields import parse_count, parse_hours, write_hours
+from planner.scenario import Job, Work
+
+JOB = {"name": "a", "architecture": "mistral-7b", "work": {"tokens": "1M"}}
+
+
+@pytest.mark.parametrize(
+    ("text", "hours"),
+    [("90m", 1.5), ("36h", 36), ("2d", 48), ("1d12h", 36), ("36hr", 36), ("1.5 days", 36), ("2h 30min", 2.5)],
+)
+def test_durations_are_read_with_their_units(text: str, hours: float) -> None:
+    """Minutes, hours and days may be mixed and written out."""
+    assert parse_hours(text) == pytest.approx(hours)
+
+
+@pytest.mark.parametrize(
+    "wrong", [36, 36.0, "36", "36x", "h", "", "-3h", "3h-", "1e999h", "0h", True, {}, [3]]
+)
+def test_a_duration_without_a_unit_names_the_units(wrong: Any) -> None:
+    """A bare number is refused with what would be right."""
+    with pytest.raises(ValidationError, match=r"90m, 36h, 2d or 1d12h"):
+        Job.model_validate({**JOB, "deadline": wrong})
+
+
+@settings(max_examples=100, derandomize=True)
+@given(st.floats(1e-9, 1e9))
+def test_a_written_duration_reads_back_exactly(hours: float) -> None:
+    """No hour is lost on the way through a file."""
+    assert parse_hours(write_hours(hours)) == hours
+
+
+@pytest.mark.parametrize(
+    ("written", "count"),
+    [
+        (50000, 50000),
+        (90e6, 90_000_000),
+        ("90e6", 90_000_000),
+        ("10k", 10_000),
+        ("500M", 500_000_000),
+        ("1.2B", 1_200_000_000),
+        ("1.2 billion", 1_200_000_000),
+        ("2T", 2 * 10**12),
+        ("1_000", 1000),
+    ],
+)
+def test_counts_may_be_written_generously(written: Any, count: int) -> None:
+    """Whole numbers come out, exactly, whichever way they are written."""
+    assert parse_count(written) == count
+
+
+@pytest.mark.parametrize(
+    "wrong", [0, -5, 1.5, "1.5", "5X", "M", "", "1e9999", 10**30, True, float("nan"), float("inf")]
+)
+def test_what_is_no_count_is_refused(wrong: Any) -> None:
+    """Nothing, less than nothing, parts of one, and the endless are no counts of tokens."""
+    with pytest.raises(ValidationError, match=r"work|Work|tokens"):
+        Work(tokens=wrong)
