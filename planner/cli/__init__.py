@@ -1,0 +1,44 @@
+"""The command line: arguments, exit codes, and where output goes. Nothing slow is imported here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import click
+
+from planner.cli.exits import Commands
+from planner.cli.known import architectures, gpus, schema
+from planner.cli.offers import offers
+from planner.cli.plans import check, solve
+
+
+def _version(context: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if not wanted or context.resilient_parsing:
+        return
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        number = version("finetune-planner")
+    except PackageNotFoundError:
+        number = "(not installed)"
+    click.echo(f"planner {number}")
+    context.exit()
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option(
+    "--version", is_flag=True, expose_value=False, is_eager=True, callback=_version, help="Tell the version."
+)
+def main() -> None:
+    """What to rent and how to train a language model on it: least cost within
+    deadline, budget and memory, with the proof.
+
+    Try: planner solve quickstart
+    """
+
+
+COMMANDS: tuple[click.Command, ...] = (solve, check, architectures, gpus, offers, schema)
+
+_add: Callable[[click.Command], None] = main.add_command
+for _command in COMMANDS:
+    _add(_command)

@@ -1,0 +1,105 @@
+"""How a command ends: one place turns errors into messages and exit codes."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+import click
+
+from planner.errors import Fault, InputError, NoPlanError, PlannerError
+
+OUR_FAULT, BAD_INPUT, INFEASIBLE, NO_PLAN, INTERRUPTED = 1, 2, 3, 4, 130
+READER_GONE = 141
+"""128 + SIGPIPE: what a shell reports of a command whose reader closed the pipe."""
+
+DEBUG = "PLANNER_DEBUG"
+"""Environment variable that asks for the traceback of an unexpected error."""
+
+
+class Commands(click.Group):
+    """The top command: every error becomes one exit code, no error a traceback."""
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        windows_expand_args: bool = True,
+        **extra: Any,
+    ) -> Any:
+        """Like click's, but the process always ends with a code of the table in the documentation."""
+        given = list(sys.argv[1:] if args is None else args)
+        inner = super().main
+        try:
+            code = inner(given, prog_name or "planner", complete_var, standalone_mode=False, **extra)
+        except SystemExit:
+            raise
+        except BaseException as error:
+            code = _code_of(error, as_json="--json" in given)
+        sys.exit(code if isinstance(code, int) else 0)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; output is flushed here, where a closed pipe can still be handled."""
+        try:
+            result = super().invoke(ctx)
+            sys.stdout.flush()
+            return result
+        except BrokenPipeError:
+            # Python flushes once more at its end, and must find somewhere to write to.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            ctx.exit(READER_GONE)
+
+
+class Listing(click.Group):
+    """A group whose `list` runs where no other subcommand is named."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Options of `list` may follow the group's name at once."""
+        asks_help = bool(args) and args[0] in ctx.help_option_names
+        if not args or (args[0].startswith("-") and not asks_help):
+            args = ["list", *args]
+        return super().parse_args(ctx, args)
+
+
+def write_json(document: Any) -> None:
+    """One JSON document on standard output."""
+    click.echo(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False))
+
+
+def _code_of(error: BaseException, as_json: bool) -> int:
+    """Report an error and give its exit code."""
+    if isinstance(error, click.exceptions.Exit):
+        return error.exit_code
+    if isinstance(error, InputError):
+        return _bad_input(error.faults, as_json)
+    if isinstance(error, click.ClickException):
+        if as_json:
+            return _bad_input([Fault("command line", 0, "", error.format_message())], as_json)
+        error.show()
+        return BAD_INPUT
+    if isinstance(error, (click.Abort, KeyboardInterrupt)):
+        click.echo("interrupted", err=True)
+        return INTERRUPTED
+    if os.environ.get(DEBUG):
+        raise error
+    if isinstance(error, PlannerError):
+        click.echo(str(error), err=True)
+        return NO_PLAN if isinstance(error, NoPlanError) else OUR_FAULT
+    what = " ".join(f"{type(error).__name__}: {error}".split())
+    click.echo(f"this should not happen: {what} ({DEBUG}=1 shows where)", err=True)
+    return OUR_FAULT
+
+
+def _bad_input(faults: Sequence[Fault], as_json: bool) -> int:
+    if as_json:
+        write_json({"status": "error", "errors": [asdict(fault) for fault in faults]})
+    else:
+        for fault in faults:
+            click.echo(str(fault), err=True)
+    return BAD_INPUT

@@ -1,0 +1,98 @@
+"""`offers`: what a market has to rent."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import click
+
+from planner.cli.exits import Listing, write_json
+from planner.cli.plans import json_option
+from planner.errors import Fault, ScenarioError
+
+if TYPE_CHECKING:
+    from planner.offers import Offer
+
+inventory_option = click.option(
+    "--inventory", metavar="FILE", help="An inventory or a scenario; default: the shipped market."
+)
+
+
+@click.group(cls=Listing)
+def offers() -> None:
+    """Instance types that can be rented, and their prices."""
+
+
+@offers.command("list")
+@inventory_option
+@click.option("--gpu", metavar="NAME", help="Only offers with this card.")
+@click.option("--provider", metavar="NAME", help="Only offers of this provider.")
+@json_option
+def offers_list(inventory: str | None, gpu: str | None, provider: str | None, as_json: bool) -> None:
+    """All of them, a line each; prices per GPU and hour in dollars."""
+    from planner.cards import CardNames
+    from planner.offers import offer_labels
+    from planner.report.cards import offers_table
+
+    found = read_market(inventory)
+    card = CardNames("gpus").canonical(gpu) or gpu if gpu else None
+    chosen = [
+        (label, offer)
+        for label, offer in zip(offer_labels(found), found, strict=True)
+        if card in (None, offer.gpu) and provider in (None, offer.provider)
+    ]
+    if as_json:
+        write_json([{"name": label, **offer.model_dump(mode="json")} for label, offer in chosen])
+    else:
+        click.echo(offers_table([label for label, _ in chosen], [offer for _, offer in chosen]))
+
+
+@offers.command("show")
+@click.argument("name")
+@inventory_option
+@json_option
+def offers_show(name: str, inventory: str | None, as_json: bool) -> None:
+    """One of them; NAME is the label that `offers list` prints."""
+    from planner.offers import offer_labels
+    from planner.report.cards import card_text
+    from planner.wording import nearest
+
+    found = read_market(inventory)
+    labelled = dict(zip(offer_labels(found), found, strict=True))
+    if name not in labelled:
+        close = nearest(name, labelled)
+        fix = f"did you mean {close}?" if close else "planner offers list names them"
+        raise ScenarioError([Fault(name, 0, "", "unknown offer", fix)])
+    facts = {"name": name, **labelled[name].model_dump(mode="json")}
+    if as_json:
+        write_json(facts)
+    else:
+        click.echo(card_text(facts))
+
+
+def read_market(path: str | None) -> tuple[Offer, ...]:
+    """The offers of an inventory file or of a scenario, as written; None is the shipped market.
+
+    Raises `ScenarioError` with every fault.
+    """
+    from planner.cards import CardNames
+    from planner.documents import Document, read_document
+    from planner.inventories import read_offers
+    from planner.loading import data_folder, read_scenario
+    from planner.references import resolve_offer_gpus
+    from planner.sources import Source
+
+    file = str(data_folder("scenarios") / "inventory" / "market.yaml") if path is None else path
+    if not os.path.isfile(file):
+        return read_scenario(file).offers
+    document = read_document(file)
+    if "jobs" in document.data:
+        return read_scenario(file).offers
+    faults: list[Fault] = []
+    source = Source(document.file, document)
+    rows = resolve_offer_gpus(document.data.get("offers"), CardNames("gpus"), source, faults)
+    found = read_offers(Document(document.file, {**document.data, "offers": rows}, document.marks), faults)
+    if faults:
+        raise ScenarioError(faults)
+    return found

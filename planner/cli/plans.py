@@ -1,0 +1,185 @@
+"""`solve` and `check`."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import json
+import math
+import os
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from planner.cli.exits import INFEASIBLE, NO_PLAN, write_json
+from planner.errors import Fault, ScenarioError
+
+if TYPE_CHECKING:
+    from planner.plan import Plan
+
+SOLVERS = ("highs", "cbc", "scip", "cp-sat")
+EXIT_CODES = {"optimal": 0, "feasible": 0, "infeasible": INFEASIBLE, "no_plan": NO_PLAN}
+
+
+def _finite(_: click.Context, parameter: click.Parameter, value: float | None) -> float | None:
+    if value is not None and not math.isfinite(value):
+        raise click.BadParameter("not a finite number", param=parameter)
+    return value
+
+
+set_option = click.option(
+    "--set",
+    "settings",
+    metavar="PATH=VALUE",
+    multiple=True,
+    help="Change one value, such as limits.budget_usd=100.",
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+
+
+@click.command()
+@click.argument("scenario")
+@set_option
+@json_option
+@click.option("-o", "--output", metavar="FILE", help="Write the plan as JSON, too.")
+@click.option("--solver", type=click.Choice(SOLVERS), default="highs", show_default=True)
+@click.option(
+    "--gap",
+    type=click.FloatRange(min=0),
+    default=0.0,
+    callback=_finite,
+    help="Stop within this share of the bound.",
+)
+@click.option(
+    "--time-limit",
+    type=click.FloatRange(min=0, min_open=True),
+    callback=_finite,
+    metavar="SECONDS",
+    help="Stop with the best plan so far.",
+)
+@click.option(
+    "--as-of",
+    type=click.DateTime(["%Y-%m-%d"]),
+    metavar="DATE",
+    help="Count the age of prices to this day (default: today).",
+)
+def solve(
+    scenario: str,
+    settings: tuple[str, ...],
+    as_json: bool,
+    output: str | None,
+    solver: Any,
+    gap: float,
+    time_limit: float | None,
+    as_of: datetime.datetime | None,
+) -> None:
+    """Find the plan of SCENARIO: a file, a shipped name, or - for standard input."""
+    from planner.loading import read_scenario
+    from planner.scenario import SolveOptions
+    from planner.solving import solve as find_plan
+
+    question = read_scenario(scenario, settings)
+    if output is not None:
+        _check_writable(output)
+    options = SolveOptions(
+        solver=solver, gap=gap, time_limit_seconds=time_limit, as_of=as_of.date() if as_of else None
+    )
+    with working(f"solving {question.name}"):
+        plan = find_plan(question, options)
+    document = plan.model_dump(mode="json", by_alias=True)
+    if output is not None:
+        _write(output, json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+    if as_json:
+        write_json(document)
+    else:
+        from planner.report.text import render
+
+        click.echo(render(plan, color=wants_color()))
+    click.get_current_context().exit(EXIT_CODES[plan.status])
+
+
+@click.command()
+@click.argument("plan")
+@click.argument("scenario")
+@set_option
+@json_option
+def check(plan: str, scenario: str, settings: tuple[str, ...], as_json: bool) -> None:
+    """Audit the file PLAN against SCENARIO, without the solver that made it."""
+    from planner.audit import audit
+    from planner.loading import read_library, read_scenario
+
+    checked = typed_plan(plan)
+    question = read_scenario(scenario, settings)
+    library = read_library([job.architecture for job in question.jobs])
+    violations = audit(checked, question, library)
+    if as_json:
+        keys = ("job", "what", "expected", "found")
+        write_json({"violations": [{key: getattr(one, key) for key in keys} for one in violations]})
+    elif violations:
+        for one in violations:
+            click.echo(f"{one.job}: {one.what}: expected {one.expected}, found {one.found}")
+    else:
+        jobs = "1 job" if len(checked.jobs) == 1 else f"{len(checked.jobs)} jobs"
+        click.echo(f"{checked.scenario}: no violations ({jobs} checked)")
+    click.get_current_context().exit(INFEASIBLE if violations else 0)
+
+
+def typed_plan(path: str) -> Plan:
+    """The plan of a file; `ScenarioError` names every field that is wrong."""
+    from pydantic import ValidationError
+
+    from planner.loading import read_plan
+    from planner.plan import Plan
+    from planner.sources import Source
+    from planner.wording import complaints
+
+    data = read_plan(path)
+    try:
+        return Plan.model_validate(data)
+    except ValidationError as error:
+        raise ScenarioError(Source(path).faults(complaints(error, Plan, data))) from None
+
+
+def wants_color() -> bool:
+    """Colour is for terminals, and for those who did not refuse it."""
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+@contextlib.contextmanager
+def working(what: str) -> Iterator[None]:
+    """A line on the terminal while something takes its time; nothing where messages go to a file."""
+    shown = sys.stderr.isatty()
+    if shown:
+        click.echo(f"{what} ...", err=True, nl=False)
+    try:
+        yield
+    finally:
+        if shown:
+            click.echo("\r\033[K", err=True, nl=False)
+
+
+def _check_writable(path: str) -> None:
+    """Refuse a path that cannot be written before minutes are spent on a plan for it."""
+    folder = os.path.dirname(path) or "."
+    if os.path.isdir(path):
+        raise _unwritable(path, "is a folder")
+    if not os.path.isdir(folder):
+        raise _unwritable(path, f"there is no folder {folder}")
+    if not os.access(folder, os.W_OK):
+        raise _unwritable(path, f"folder {folder} cannot be written to")
+
+
+def _write(path: str, text: str) -> None:
+    from planner.loading import write_text_atomically
+
+    try:
+        write_text_atomically(path, text)
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
+        raise _unwritable(path, getattr(error, "strerror", None) or str(error)) from None
+
+
+def _unwritable(path: str, why: str) -> ScenarioError:
+    what = f"cannot be written: {why[:1].lower()}{why[1:]}"
+    return ScenarioError([Fault(path, 0, "", what, "give another path for -o")])

@@ -1,0 +1,210 @@
+"""The parts of the text of a plan: one function per section, each from one assignment."""
+
+from __future__ import annotations
+
+from planner.plan import Assignment, BillItem, Option, Plan
+from planner.report import words
+
+ROOM = words.WIDTH - words.LABEL
+
+METHODS = {"full": "full fine-tuning", "lora": "LoRA"}
+PRECISIONS = {"bf16_mixed": "bf16 mixed", "fp16_mixed": "fp16 mixed", "bf16": "pure bf16"}
+ATTENTIONS = {"flash": "flash attention", "mem_efficient": "memory-efficient attention"}
+OPTIMIZERS = {"adamw": "AdamW", "adamw_8bit": "8-bit AdamW"}
+CHECKPOINTING = {"none": "no checkpointing"}
+
+NOT_INCLUDED = "not included"
+"""How the basis of a bill item begins whose price is not known."""
+
+
+def proof(plan: Plan) -> str:
+    """Whether the plan is proven, else how far from the bound it may be."""
+    if plan.gap is not None and (plan.status != "optimal" or plan.gap >= 0.0005):
+        return f"within {words.percent(plan.gap)}"
+    return "proven" if plan.status == "optimal" else "not proven"
+
+
+def where(job: Assignment) -> str:
+    """Such as `1 x RTX3090 at vast (CA-QC)`."""
+    region = f" ({job.region})" if job.region not in ("", "any") else ""
+    return words.plain(f"{words.gpus(job.gpus, job.gpu)} at {job.provider}{region}")
+
+
+def tenure(spot_share: float) -> str:
+    """Whether the machines are booked on demand, as spot, or as a mix."""
+    if spot_share <= 0:
+        return "on demand"
+    return "spot" if spot_share >= 1 else f"spot {spot_share * 100:.0f} %"
+
+
+def techniques(job: Assignment) -> str:
+    """What is switched on."""
+    how = job.techniques
+    if how.method == "lora":
+        base = f"{how.weight_bits}-bit base"
+        base += f" ({how.quant})" if how.quant not in ("", "none") else ""
+        first = f"LoRA r{how.lora_rank} on a {base}" if how.lora_rank else f"LoRA on a {base}"
+    else:
+        first = "full training"
+    return ", ".join(
+        (
+            first,
+            PRECISIONS.get(how.precision, how.precision),
+            CHECKPOINTING.get(how.activation_checkpointing, f"{how.activation_checkpointing} checkpointing"),
+            ATTENTIONS.get(how.attention, f"{how.attention} attention"),
+            OPTIMIZERS.get(how.optimizer, how.optimizer),
+        )
+    )
+
+
+def batch(job: Assignment) -> str:
+    """How a global batch is put together."""
+    how = job.techniques
+    ranks = job.gpus // (how.tensor_parallel * how.pipeline_parallel)
+    each = "" if ranks == 1 else f" x {ranks} {'GPUs' if ranks == job.gpus else 'groups of GPUs'}"
+    steps = "step" if how.accumulation_steps == 1 else "steps"
+    size = "images"
+    if job.unit == "tokens":
+        size = f"sequences of {job.sequence_length:,} tokens, {job.packing}"
+    made = f"{how.micro_batch} x {how.accumulation_steps} {steps}{each}"
+    return f"micro-batch {made} = {job.global_batch:,} {size}"
+
+
+def machines(job: Assignment) -> str:
+    """What several GPUs stand in and how they share the work; empty for one GPU."""
+    if job.gpus == 1:
+        return ""
+    how = job.techniques
+    count = "1 machine" if job.instances == 1 else f"{job.instances} machines"
+    parts = [f"{count} of {job.gpus_per_instance} GPUs ({job.interconnect})"]
+    if how.sharding != "none":
+        parts.append(how.sharding)
+    if how.tensor_parallel > 1:
+        parts.append(f"tensor parallel {how.tensor_parallel}")
+    if how.pipeline_parallel > 1:
+        parts.append(f"pipeline parallel {how.pipeline_parallel}")
+    return ", ".join(parts)
+
+
+def train(job: Assignment) -> list[str]:
+    """Technique, batch and machines, in at most four lines."""
+    rest = [batch(job)] + ([machines(job)] if job.gpus > 1 else [])
+    return words.wrapped(techniques(job), ROOM, 2) + [words.shortened(line, ROOM) for line in rest]
+
+
+def memory(job: Assignment) -> list[str]:
+    """The bar, the biggest parts and the phase that limits, in at most two lines."""
+    vram = job.vram_gib
+    head = f"{words.gib(vram.peak)} of {words.gib(vram.usable)} GiB  {words.bar(vram.peak / vram.usable)}"
+    biggest = sorted(vram.parts.items(), key=lambda part: (-part[1], part[0]))[:5]
+    shown = [f"{name.replace('_', ' ')} {words.gib(size)}" for name, size in biggest if size >= 0.05]
+    fits = f"fits in {words.cases(vram.fit_probability)}"
+    return words.joined([head, fits, *shown, f"limit: {vram.phase}"], "  ", ROOM, 3)
+
+
+def speed(job: Assignment) -> list[str]:
+    """Work per second with its interval, and the steps."""
+    low, high = (words.significant(v) for v in (job.tokens_per_second_low, job.tokens_per_second_high))
+    figure = f"{words.significant(job.tokens_per_second)} {job.unit}/s ({low} to {high})"
+    return words.wrapped(f"{figure}, {job.steps:,} steps of {words.significant(job.step_seconds)} s", ROOM, 1)
+
+
+def time(job: Assignment) -> list[str]:
+    """Where the hours go, and the chance to meet the deadline."""
+    interval = f"({words.hours(job.hours.low)} to {words.hours(job.hours.high)})"
+    whole = f"{words.hours(job.hours.expected)} in all {interval}"
+    lines = [f"start {words.hours(job.start_hours)}, training {words.hours(job.training_hours)}, {whole}"]
+    if job.deadline_hours is not None and job.deadline_probability is not None:
+        lines.append(deadline(job.deadline_hours, job.deadline_probability))
+    if job.spot_share > 0 and job.switch_to_on_demand_at_hours is not None:
+        switch = words.bare(job.switch_to_on_demand_at_hours)
+        lines.append(f"on demand from hour {switch}, if not done on spot")
+    return [words.shortened(line, ROOM) for line in lines]
+
+
+def deadline(limit_hours: float, probability: float) -> str:
+    """How sure the deadline is."""
+    return f"the {words.bare(limit_hours)} h deadline holds in {words.cases(probability)}"
+
+
+def bill(job: Assignment, room: int) -> list[str]:
+    """Items that cost something, what is not included, and the total, in at most `room` (>= 3) lines."""
+    unknown = [item.item for item in job.bill if item.basis.startswith(NOT_INCLUDED)]
+    paid = [item for item in job.bill if not item.basis.startswith(NOT_INCLUDED) and round(item.usd, 2) != 0]
+    tail = words.joined([f"not included: {', '.join(unknown)}"], "", ROOM, 1) if unknown else []
+    spread = f"({words.usd(job.cost.low)} to {words.usd(job.cost.high)})"
+    tail.append(_amount("total", spread, job.cost.expected))
+    space = room - len(tail)
+    if len(paid) > space:
+        # The order of the bill is kept; the small items are the ones that a reader can do without.
+        kept = sorted(paid, key=lambda item: -item.usd)[: space - 1]
+        others = f"and {len(paid) - len(kept)} smaller items (--json lists them)"
+        return [bill_line(item) for item in paid if item in kept] + [others, *tail]
+    return [bill_line(item) for item in paid] + tail
+
+
+def bill_line(item: BillItem) -> str:
+    """An item as quantity x rate where both are told; a stand-in for an unknown price is marked."""
+    how = ""
+    if item.quantity is not None and item.rate_usd is not None:
+        how = f"{quantity(item.quantity, item.unit)} x {words.rate(item.rate_usd)}"
+    elif item.quantity is not None:
+        how = quantity(item.quantity, item.unit)
+    return _amount(item.item, f"{how}, {item.basis}".removeprefix(", ") if item.basis else how, item.usd)
+
+
+def quantity(amount: float, unit: str) -> str:
+    """An amount with its unit; hours of any kind have one decimal."""
+    if unit == "h":
+        return words.hours(amount)
+    figure = f"{amount:,.1f}" if "hour" in unit else words.significant(amount)
+    return f"{figure} {unit}".rstrip()
+
+
+def _amount(item: str, how: str, amount: float) -> str:
+    """One row of the bill: 17 columns item, 40 how, 11 dollars."""
+    what, how = words.shortened(words.plain(item), 16), words.shortened(words.plain(how), 39)
+    return f"{what:<17}{how:<40}{words.usd(amount).replace('$', ''):>11}"
+
+
+def methods(job: Assignment) -> list[str]:
+    """The ladder: every method with its least cost."""
+    rungs = [rung(option, job) for option in job.ladder]
+    return words.joined(rungs, "   ", ROOM, 3) if rungs else []
+
+
+def rung(option: Option, job: Assignment) -> str:
+    """One method: its cost, and the hardware where it is another than the plan's."""
+    if option.cost_usd is None:
+        return f"{option.label}: {option.note or 'no way'}"
+    other = (option.gpu, option.gpus) != (job.gpu, job.gpus)
+    count = f"{option.gpus} x " if option.gpus > 1 else ""
+    on = f" on {count}{option.gpu}" if other and option.gpu else ""
+    mark = "" if option.allowed else " (not allowed here)"
+    return f"{option.label} {words.usd(option.cost_usd)}{on}{mark}"
+
+
+def next_best(job: Assignment) -> list[str]:
+    """The best alternatives, at most two."""
+    lines = []
+    for option in job.runner_up[:2]:
+        what = f"{words.gpus(option.gpus, option.gpu)} at {option.provider}"
+        cost = f" {words.usd(option.cost_usd)}" if option.cost_usd is not None else ""
+        took = f", {words.hours(option.hours)}" if option.hours is not None else ""
+        note = f": {option.note}" if option.note else ""
+        lines.append(words.shortened(words.plain(f"{what}{cost}{took}{note}"), ROOM))
+    return lines
+
+
+def limits(job: Assignment) -> list[str]:
+    """What holds the plan back."""
+    return words.wrapped("; ".join(job.binding) or "none binds", ROOM, 2)
+
+
+def prices(job: Assignment) -> list[str]:
+    """How old the price is and where it is from."""
+    days = job.price_age_days
+    age = "of unknown age" if days is None else f"{days:,} day{'' if days == 1 else 's'} old"
+    date = f" ({job.price_date})" if job.price_date else ""
+    source = f"; {job.price_source}" if job.price_source else ""
+    return words.wrapped(f"{age}{date}{source}", ROOM, 1)

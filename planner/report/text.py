@@ -1,0 +1,126 @@
+"""A plan as text: the verdict first, at most 25 lines of 80 columns for one job."""
+
+from __future__ import annotations
+
+import re
+
+from planner.plan import Assignment, Plan
+from planner.report import parts, words
+from planner.report.obstacles import obstacles
+from planner.report.parts import ROOM
+
+LINES = 25
+"""Most lines of the text of a plan for one job."""
+
+BOLD, DIM, PLAIN = "\033[1m", "\033[36m", "\033[0m"
+
+
+def render(plan: Plan, color: bool = False) -> str:
+    """The text of a plan, without a final newline; `color` marks the verdict and the labels."""
+    if plan.status in ("infeasible", "no_plan") or not plan.jobs:
+        lines = obstacles(plan)
+    elif len(plan.jobs) == 1:
+        lines = _single(plan)
+    else:
+        lines = _joint(plan)
+    return "\n".join(_colored(lines) if color else lines)
+
+
+def _single(plan: Plan) -> list[str]:
+    """The sections of one job; the bill and the warnings get the lines that the others leave."""
+    job = plan.jobs[0]
+    verdict = _verdict(plan.scenario, f"{_headline(job)}, {parts.proof(plan)}")
+    above = [
+        *words.section("Train", parts.train(job)),
+        *words.section("Memory", parts.memory(job)),
+        *words.section("Speed", parts.speed(job)),
+        *words.section("Time", parts.time(job)),
+    ]
+    below = [
+        *words.section("Methods", parts.methods(job)),
+        *words.section("Next", parts.next_best(job)),
+        *words.section("Limits", parts.limits(job)),
+        *words.section("Prices", parts.prices(job)),
+    ]
+    told = tuple(dict.fromkeys((*job.notes, *plan.warnings)))
+    room = LINES - 1 - len(above) - len(below) - bool(told)
+    bill = words.section("Bill", parts.bill(job, max(3, room)))
+    spare = room - len(bill)
+    lines = [verdict, *([""] if spare > 0 else []), *above, *bill, *([""] if spare > 1 else []), *below]
+    return [*lines, *warnings(told, LINES - len(lines))]
+
+
+def _joint(plan: Plan) -> list[str]:
+    """Several jobs: what they cost together, a short block each, and the joint bill."""
+    figures = []
+    if plan.hours is not None:
+        figures.append(words.hours(plan.hours.expected))
+    if plan.cost_usd is not None:
+        figures.append(words.usd(plan.cost_usd.expected))
+    lines = [_verdict(plan.scenario, ", ".join((f"{len(plan.jobs)} jobs", *figures, parts.proof(plan))))]
+    for job in plan.jobs:
+        lines += ["", *_block(job)]
+    lines += ["", *words.section("Bill", _joint_bill(plan))]
+    notes = [f"{job.name}: {note}" for job in plan.jobs for note in job.notes]
+    return [*lines, *warnings(tuple(dict.fromkeys((*notes, *plan.warnings))), 4)]
+
+
+def _block(job: Assignment) -> list[str]:
+    """One of several jobs, in at most six lines."""
+    vram = job.vram_gib
+    fit = f"{words.gib(vram.peak)} of {words.gib(vram.usable)} GiB"
+    times = parts.time(job)
+    sure = f"; {times[1]}" if job.deadline_probability is not None and len(times) > 1 else ""
+    interval = f"{words.hours(job.hours.low)} to {words.hours(job.hours.high)}"
+    lines = [
+        *words.wrapped(parts.techniques(job), ROOM, 1),
+        words.shortened(parts.batch(job), ROOM),
+        words.shortened(f"{fit}; {parts.speed(job)[0]}", ROOM),
+        words.shortened(f"{interval}{sure}", ROOM),
+        *words.joined((parts.rung(option, job) for option in job.ladder), "   ", ROOM, 1),
+    ]
+    verdict = _verdict(job.name, _headline(job), words.WIDTH - 2)
+    return [f"  {verdict}", *(" " * words.LABEL + line for line in lines)]
+
+
+def _joint_bill(plan: Plan) -> list[str]:
+    """One line per job and the total."""
+    rows = [(job.name, parts.where(job), words.usd(job.cost_usd)) for job in plan.jobs]
+    if plan.cost_usd is not None:
+        spread = f"({words.usd(plan.cost_usd.low)} to {words.usd(plan.cost_usd.high)})"
+        rows.append(("total", spread, words.usd(plan.cost_usd.expected)))
+    return [
+        f"{words.shortened(words.plain(name), 19):<20}{words.shortened(how, 36):<37}"
+        f"{amount.replace('$', ''):>11}"
+        for name, how, amount in rows
+    ]
+
+
+def _headline(job: Assignment) -> str:
+    hours, cost = words.hours(job.hours.expected), words.usd(job.cost_usd)
+    return f"{parts.where(job)}, {parts.tenure(job.spot_share)}, {hours}, {cost}"
+
+
+def _verdict(name: str, said: str, width: int = words.WIDTH) -> str:
+    """`name: said`; a name that is too long gives way, because what is said is the answer."""
+    room = width - len(said) - 2
+    return words.shortened(f"{words.shortened(words.plain(name), max(8, room))}: {said}", width)
+
+
+def warnings(told: tuple[str, ...], room: int) -> list[str]:
+    """Remarks in at most `room` lines, the last of which says how many are left out."""
+    lines: list[str] = []
+    for index, remark in enumerate(told):
+        last = index == len(told) - 1
+        space = room - len(lines) - (0 if last else 1)
+        label = "" if lines else "Notes"
+        if space < 1:
+            return [*lines, *words.section(label, [f"{len(told) - index} more in --json"])]
+        lines += words.section(label, words.wrapped(remark, ROOM, min(space, 3)))
+    return lines
+
+
+def _colored(lines: list[str]) -> list[str]:
+    """The first line bold, the section labels in colour."""
+    rest = [re.sub(r"^(  )([A-Z][a-z]+)", rf"\1{DIM}\2{PLAIN}", line) for line in lines[1:]]
+    return [f"{BOLD}{lines[0]}{PLAIN}", *rest]
