@@ -1,0 +1,122 @@
+"""Spreads of the time estimate: which class counts, what widens it, and what a deadline costs."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from time_cases import calibration
+
+from planner.estimates.uncertainty import (
+    Sigmas,
+    Spreads,
+    class_of,
+    display_factors,
+    late_factor,
+    probability_faster,
+    student_2_quantile,
+    time_sigmas,
+)
+
+VALUES = calibration("uncertainty")
+SPREADS = Spreads.of(VALUES)
+NONE = Sigmas(0.0, 0.0)
+QUIET = settings(derandomize=True, max_examples=60, deadline=None)
+
+
+def sigmas(
+    profile: str = "tuned", gpus: int = 1, nodes: int = 1, tokens: float = 8192, **flags: object
+) -> Sigmas:
+    """Sigmas of a configuration without a class of its card."""
+    return time_sigmas(SPREADS, class_of(VALUES, profile), NONE, gpus, nodes, tokens, **flags)
+
+
+def test_profile_alone_on_one_gpu() -> None:
+    """On one GPU with enough tokens only the profile counts."""
+    assert sigmas("tuned") == pytest.approx((0.12, 0.16))
+    assert sigmas("hf") == pytest.approx((0.20, 0.20))
+    assert sigmas("unknown") == pytest.approx((0.25, 0.30))
+
+
+def test_largest_class_counts_for_each_sigma() -> None:
+    """Several nodes do not lower the display sigma of a wide profile, but they raise its tail."""
+    assert sigmas("tuned", gpus=8) == pytest.approx((0.13, 0.16))
+    assert sigmas("hf", gpus=16, nodes=2) == pytest.approx((0.20, 0.25))
+    assert sigmas("hf", mixture=1) == pytest.approx((0.50, 0.53))
+
+
+def test_cards_with_a_class_of_their_own() -> None:
+    """A T4 or V100 is as uncertain as its own class, any other card adds none."""
+    profile = class_of(VALUES, "tuned")
+    assert time_sigmas(SPREADS, profile, class_of(VALUES, "T4"), 1, 1, 8192) == pytest.approx((0.25, 0.20))
+    assert class_of(VALUES, "A100-80GB") == NONE
+
+
+@pytest.mark.parametrize(
+    ("tokens", "display"), [(500, 0.30), (1000, 0.30), (2500, 0.21), (4000, 0.12), (9000, 0.12)]
+)
+def test_small_micro_batches_ramp(tokens: float, display: float) -> None:
+    """Below 1,000 tokens the small-batch class holds, from 4,000 on it does not, between it fades."""
+    assert float(sigmas(tokens=tokens).display) == pytest.approx(display)
+
+
+def test_what_is_not_known_widens() -> None:
+    """A prior efficiency and an unknown network add in quadrature, a guessed shape adds plainly."""
+    assert float(sigmas(efficiency_is_prior=1).display) == pytest.approx(math.hypot(0.12, 0.12))
+    assert float(sigmas(gpus=16, nodes=2, network_unknown=1).tail) == pytest.approx(math.hypot(0.25, 0.2))
+    assert float(sigmas(network_unknown=1).tail) == pytest.approx(0.16)
+    assert float(sigmas(shape_unknown=1).display) == pytest.approx(0.22)
+
+
+def test_arrays_of_configurations() -> None:
+    """Counts, nodes and tokens may be arrays, and each element equals its scalar."""
+    gpus, nodes, tokens = np.array([1, 8, 16]), np.array([1, 1, 2]), np.array([8192, 512, 2048])
+    many = time_sigmas(SPREADS, class_of(VALUES, "tuned"), NONE, gpus, nodes, tokens)
+    for i in range(3):
+        one = sigmas(gpus=int(gpus[i]), nodes=int(nodes[i]), tokens=float(tokens[i]))
+        assert (many.display[i], many.tail[i]) == pytest.approx(one)
+
+
+def test_student_quantile_matches_tables() -> None:
+    """Student's t with 2 degrees of freedom: 1.886 at 0.90, 2.920 at 0.95, 4.303 at 0.975."""
+    np.testing.assert_allclose(
+        student_2_quantile(np.array([0.5, 0.9, 0.95, 0.975])), [0, 1.886, 2.920, 4.303], atol=1e-3
+    )
+
+
+def test_late_factor_at_95_percent_is_the_normal_one() -> None:
+    """By construction the 95 % bound is exp(1.645 sigma_tail)."""
+    assert float(late_factor(0.2, 0.95)) == pytest.approx(math.exp(0.2 * 1.645), rel=1e-4)
+
+
+@QUIET
+@given(st.floats(0.01, 0.8), st.floats(0.5, 0.975), st.floats(0.5, 0.975))
+def test_more_confidence_never_costs_less_time(sigma: float, p: float, q: float) -> None:
+    """The late factor is at least one from the median on and grows with confidence and sigma."""
+    low, high = sorted((p, q))
+    assert 1.0 <= late_factor(sigma, low) <= late_factor(sigma, high) <= late_factor(sigma + 0.1, high)
+
+
+@pytest.mark.parametrize("confidence", [0.0, 1.0, -0.1, 2.0])
+def test_impossible_confidence_is_refused(confidence: float) -> None:
+    """A confidence outside (0, 1) raises."""
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        late_factor(0.2, confidence)
+
+
+def test_display_interval_is_symmetric_in_logs() -> None:
+    """Low times high is one, and 80 % lie between for a normal spread."""
+    low, high = display_factors(0.2)
+    assert float(low * high) == pytest.approx(1.0)
+    assert float(high) == pytest.approx(math.exp(0.256))
+
+
+def test_two_plans_share_part_of_their_error() -> None:
+    """A plan predicted 10 % faster on another card is faster in truth with three chances in four."""
+    assert float(probability_faster(0.0, 0.14)) == pytest.approx(0.5)
+    chance = probability_faster(math.log(1.1), VALUES["difference.other_card"])
+    assert float(chance) == pytest.approx(0.752, abs=0.002)
+    assert probability_faster(math.log(1.1), VALUES["difference.same_card"]) > chance
