@@ -1,0 +1,168 @@
+"""Hours of a job's ways: start, training, spot, and how sure they are. One array element per way, or per (way, offer)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from planner.estimates.preemption import GangCoefficients, gang_market, interrupted_run, wall_quantile_factor
+from planner.estimates.stages import (
+    StageCoefficients,
+    asynchronous_stall_seconds,
+    boot_seconds,
+    checkpoint_bytes,
+    download_seconds,
+    export_bytes,
+    goodput_factor,
+    load_seconds,
+)
+from planner.estimates.uncertainty import Spreads, class_of, late_factor, time_sigmas
+from planner.library import Architecture, Library
+from planner.recipes import Recipe, framework_of
+from planner.scenario import Job
+from planner.setups import PCIE_BYTES_PER_SECOND, efficiency_of, recipe_setup
+from planner.table import Flags, Floats, Integers
+from planner.units import GB, HOUR
+
+if TYPE_CHECKING:
+    from planner.candidates import OfferColumns
+    from planner.ways import Physics
+
+
+class OnSpot(NamedTuple):
+    """Hours of all the work on spot, per (way, offer): paid, expected wall, wall at the confidence; no start in any."""
+
+    paid: Floats
+    wall: Floats
+    late_wall: Floats
+
+
+@dataclass(frozen=True)
+class Running:
+    """Columns (ways,) in hours, and what a machine needs to start; `export_gb` per recipe."""
+
+    run_hours: Floats  # on demand, goodput in
+    step_hours: Floats  # steps alone
+    load_seconds: Floats
+    sigma: Floats
+    sigma_tail: Floats
+    late_factor: Floats
+    stall_seconds: Floats  # per checkpoint
+    export_gb: tuple[float, ...]
+    moved_gb: float  # weights and data that every instance downloads
+    stages: StageCoefficients
+    pull: tuple[float, float]  # bytes per second: data-centre clouds, community hosts
+    gang: GangCoefficients
+    outage_cv: float
+    wall_factor: float
+
+    def start_hours(self, community: Flags, way: Integers) -> Floats:
+        """Boot, image, download, load: per (way, offer)."""
+        pull = np.where(community, self.pull[1], self.pull[0])
+        return np.asarray(
+            (boot_seconds(pull, self.stages) + download_seconds(self.moved_gb * GB, pull) + self.load_seconds[way]) / HOUR
+        )
+
+    def on_spot(self, columns: OfferColumns, offer: Integers, way: Integers, nodes: Integers, start: Floats) -> OnSpot:
+        """Interrupted hours of the gang; nan where the offer has no spot market."""
+        has = ~np.isnan(columns.spot_usd[offer])
+        paid, wall, late = (np.full(len(way), np.nan) for _ in range(3))
+        if has.any():
+            which = way[has]
+            market = gang_market(columns.mean_up_hours[offer[has]], columns.availability[offer[has]], nodes[has], self.gang)
+            run = interrupted_run(
+                self.run_hours[which], start[has], self.stall_seconds[which] / HOUR, market, self.gang, self.outage_cv
+            )
+            paid[has], wall[has] = run.paid, run.wall
+            late[has] = run.wall * self.late_factor[which] * self.wall_factor
+        return OnSpot(paid, wall, late)
+
+
+def running_hours(job: Job, architecture: Architecture, physics: Physics, library: Library) -> Running:
+    """Start, training and spot figures of every way of a job."""
+    ways, shape = physics.ways, physics.shape
+    stages = StageCoefficients.of(values_of(library, "stages"))
+    extra = library.calibrations["stages"]
+    machines = ways.machines
+    nodes = per_machine([m.instances for m in machines])[ways.machine]
+    gpus = per_machine([m.gpus for m in machines])[ways.machine]
+    pcie = per_machine([PCIE_BYTES_PER_SECOND[library.gpu(m.gpu).pcie_gen] for m in machines])[ways.machine]
+    quantised = np.asarray([shape.network.parameters * (r.weight_bits < 16) for r in ways.recipes], dtype=float)
+    compiled = int(bool(framework_of(library, job.framework).get("compiled")))
+    setups = [recipe_setup(r, job, shape.network, "", library).states for r in ways.recipes]
+    trained = np.asarray([s.trainable for s in setups], dtype=float)[ways.recipe]
+    step_hours = shape.steps * ways.step_seconds / job.efficiency / HOUR
+    load = load_seconds(
+        architecture.download_gb * GB, gpus, np.inf, job.storage_gb_per_second * GB / stages.disk_efficiency * job.load_efficiency,
+        pcie, stages, quantised[ways.recipe], compiled,
+    )
+    sigma, tail = sigmas(job, architecture, physics, library)
+    return Running(
+        run_hours=step_hours * goodput_factor(step_hours, nodes, 0, stages),
+        step_hours=step_hours,
+        load_seconds=np.asarray(load, dtype=float),
+        sigma=sigma,
+        sigma_tail=tail,
+        late_factor=np.asarray(late_factor(tail, job.confidence), dtype=float),
+        stall_seconds=np.asarray(asynchronous_stall_seconds(checkpoint_bytes(trained, stages), gpus, pcie, stages), dtype=float)
+        + stages.checkpoint_fixed_seconds,
+        export_gb=tuple(export_gb(recipe, s.trainable, float(s.adapter_bytes), architecture, stages) for recipe, s in zip(ways.recipes, setups, strict=True)),
+        moved_gb=architecture.download_gb + job.data_gb,
+        stages=stages,
+        pull=(extra.value("pull_bytes_per_second"), extra.value("community_pull_bytes_per_second")),
+        gang=GangCoefficients.of(values_of(library, "stages")),
+        outage_cv=extra.value("spot_outage_cv"),
+        wall_factor=wall_quantile_factor(job.confidence, library.calibrations["uncertainty"].value("wall_spread")),
+    )
+
+
+def export_gb(recipe: Recipe, trainable: float, adapter_bytes: float, architecture: Architecture, stages: StageCoefficients) -> float:
+    """GB of the result: the adapters, or all weights in 16 bit."""
+    if recipe.method == "lora":
+        return float(trainable) * adapter_bytes / GB
+    return float(export_bytes(architecture.parameters, stages)) / GB
+
+
+def sigmas(job: Job, architecture: Architecture, physics: Physics, library: Library) -> tuple[Floats, Floats]:
+    """Spread of ln(time) of every way: for display, and for deadline and budget."""
+    ways = physics.ways
+    values = values_of(library, "uncertainty")
+    framework = framework_of(library, job.framework)
+    profile = class_of(values, "unknown" if framework.get("unknown") else framework["kernels"])
+    cards = [library.gpu(m.gpu) for m in ways.machines]
+    card = [class_of(values, c.name) for c in cards]
+    prior = [not efficiency_of(c, library.calibrations["gpu_efficiency"])[1] for c in cards]
+    nodes = per_machine([m.instances for m in ways.machines])
+    columns = [
+        per_machine(values)[ways.machine]
+        for values in (
+            [c.display for c in card], [c.tail for c in card], [m.gpus for m in ways.machines], nodes, prior,
+            [m.network_gbps is None for m in ways.machines],
+        )
+    ]
+    found = time_sigmas(
+        Spreads.of(values), profile, type(profile)(columns[0], columns[1]), columns[2], columns[3],
+        ways.micro_batch * ways.sequence,
+        # A diffusion network is no stack of equal layers: its estimate is coarse, as unsure as a mixture of experts.
+        mixture=int(architecture.experts > 0 or architecture.kind == "diffusion"),
+        efficiency_is_prior=columns[4],
+        network_unknown=columns[5],
+    )
+    size = len(ways)
+    return np.broadcast_to(found.display, (size,)), np.broadcast_to(found.tail, (size,))
+
+
+def per_machine(values: Sequence[float] | Floats) -> Floats:
+    """A column of machines as floats, usable as a look-up even when empty."""
+    return np.asarray(values, dtype=float)
+
+
+def values_of(library: Library, name: str) -> dict[str, float]:
+    """The plain values of a calibration by key."""
+    return {key: entry.value for key, entry in library.calibrations[name].coefficients.items()}
+
+
+__all__ = ["OnSpot", "Running", "export_gb", "running_hours", "sigmas", "values_of"]

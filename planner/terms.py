@@ -1,0 +1,67 @@
+"""What an offer means to the estimates: which machine it rents, how long it takes to start, how spot behaves there.
+
+Facts that an offer leaves open are filled in from `models/calibration/stages.yaml`, and said so by the caller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from planner.library import Architecture, GpuSpec, Library
+from planner.scenario import Offer
+from planner.ways import Machine
+
+IMAGE_GB_ON_DISK = 10.0
+"""Room for the container image, as `image_bytes` of the stages calibration."""
+BIG_CLOUDS = ("aws", "gcp", "azure")
+UNKNOWN_FEE = "unknown: not included"
+
+
+@dataclass(frozen=True)
+class SpotMarket:
+    """How spot machines come and go, in hours; `basis` is empty where the offer states it."""
+
+    availability: float
+    mean_up_hours: float
+    mean_outage_hours: float
+    basis: str
+
+
+def link_of(offer: Offer, gpu: GpuSpec) -> str:
+    """The link between cards of one instance: what the offer says, else what the form means."""
+    if offer.gpus == 1:
+        return "pcie"
+    return offer.interconnect or ("nvlink" if gpu.nvlink_by_default else "pcie")
+
+
+def machines_of(offer: Offer, gpu: GpuSpec) -> tuple[Machine, ...]:
+    """The machines that an offer can rent: one instance up to `max_nodes`."""
+    link = link_of(offer, gpu)
+    return tuple(
+        Machine(gpu.name, offer.gpus, nodes, link, offer.network_gbps if nodes > 1 else None)
+        for nodes in range(1, offer.max_nodes + 1)
+    )
+
+
+def spot_market(offer: Offer, library: Library) -> SpotMarket:
+    """The offer's statistics, or the prior with its basis."""
+    if offer.spot is not None:
+        return SpotMarket(offer.spot.availability, offer.spot.mean_up_hours, offer.spot.mean_outage_hours, "")
+    stages = library.calibrations["stages"]
+    up, share = stages.value("spot_mean_up_hours"), stages.value("spot_availability")
+    return SpotMarket(share, up, up * (1 - share) / share, f"prior: up {up:g} h, available {share:.0%} of the time")
+
+
+def disk_gb(architecture: Architecture, data_gb: float) -> float:
+    """Disk of one instance: twice the weights (download and result), the data, the image."""
+    return 2 * architecture.download_gb + data_gb + IMAGE_GB_ON_DISK
+
+
+def fees_of(offer: Offer) -> Mapping[str, float | None]:
+    """Dollars per GB in, per GB out, per GB-month stored; None where unknown."""
+    return {
+        "in": offer.fees.ingress_usd_per_gb,
+        "out": offer.fees.egress_usd_per_gb,
+        "storage": offer.fees.storage_usd_per_gb_month,
+    }

@@ -1,0 +1,435 @@
+"""Physics once per hardware: every way to run one job on every distinct machine, prices left out.
+
+A machine is a card, a number of them per instance, a number of instances and the links between.
+For each recipe and machine the largest micro-batch that fits and divides the batch exactly is kept.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from planner.estimates.coefficients import TimeCoefficients
+from planner.estimates.fit import MemoryLines, memory_lines
+from planner.estimates.memory_states import MemoryCoefficients
+from planner.estimates.setup import Activations, Hardware, Kernels, Layout, Network, Stack, States
+from planner.estimates.throughput import step_seconds
+from planner.estimates.work import processed_length, step_count
+from planner.library import Architecture, Library
+from planner.recipes import (
+    HYBRID_ABOVE_GPUS,
+    CardClass,
+    Recipe,
+    enumerate_recipes,
+    framework_of,
+    open_parallel,
+    refusal,
+)
+from planner.scenario import Job
+from planner.setups import hardware_numbers, network_of, recipe_setup, stacked
+from planner.table import Flags, Floats, Integers
+from planner.units import GIB
+
+TENSOR_DEGREES = (1, 2, 4, 8)
+PIPELINE_DEGREES = (1, 2, 4, 8, 16)
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Hardware that estimates can tell apart; `network_gbps` None where unknown or where there is one instance."""
+
+    gpu: str
+    gpus_per_instance: int
+    instances: int
+    link: str
+    network_gbps: float | None
+
+    @property
+    def gpus(self) -> int:
+        return self.gpus_per_instance * self.instances
+
+
+@dataclass(frozen=True)
+class JobShape:
+    """A job in the units of the estimates: tokens (or equivalent tokens of an image) and sequences."""
+
+    network: Network
+    sequence: int  # tokens per packed sequence, or the cap
+    longest: float  # tokens of the longest sequence that sets the memory peak
+    mean_length: float  # tokens per sample before padding
+    tokens: float  # real tokens in all
+    steps: float  # optimizer steps; nan where it depends on the micro-batch (never: batches are global)
+    units_per_token: float  # 1, or images per equivalent token
+    unit: str
+    clipped: bool = False
+
+
+@dataclass(frozen=True)
+class Ways:
+    """Columns of shape (n,): ways that fit, priced by nobody yet."""
+
+    recipes: tuple[Recipe, ...]
+    machines: tuple[Machine, ...]
+    recipe: Integers
+    machine: Integers
+    micro_batch: Integers
+    accumulation: Integers
+    step_seconds: Floats
+    sequence: Floats  # tokens per sequence as processed
+    fit_gib: Floats
+    usable_gib: Floats
+
+    def __len__(self) -> int:
+        return len(self.recipe)
+
+
+@dataclass(frozen=True)
+class Miss:
+    """A recipe on a machine that was rejected: why, and by how much."""
+
+    recipe: Recipe
+    machine: Machine
+    reason: str
+    shortfall: float
+    unit: str
+
+
+@dataclass(frozen=True)
+class Physics:
+    """What `enumerate_ways` found for one job."""
+
+    shape: JobShape
+    ways: Ways
+    misses: tuple[Miss, ...]  # the nearest of each machine and method
+    rejected: Counter[str]
+
+
+def shape_of(job: Job, architecture: Architecture) -> JobShape:
+    """The job's work in tokens, optimizer steps and sequence lengths."""
+    network = network_of(architecture)
+    if architecture.image is not None:
+        return _shape_of_images(job, architecture, network)
+    sequence = job.sequence_length or min(2048, architecture.max_sequence)
+    work = job.work
+    mean = min(work.tokens_per_sample or sequence, sequence)
+    clipped = work.tokens_per_sample is not None and work.tokens_per_sample > sequence
+    per_batch = job.global_batch * (mean if job.packing == "padded" else sequence)
+    if work.steps is not None:
+        steps = float(work.steps)
+        tokens = steps * per_batch * (0.97 if job.packing == "packed" else 1.0)
+    else:
+        tokens = work.tokens if work.tokens is not None else (work.samples or 0) * mean * work.epochs
+        samples = (work.samples or 0) * work.epochs if work.samples is not None else tokens / mean
+        steps = step_count(job.packing, tokens, samples, sequence, job.global_batch)
+    return JobShape(network, sequence, float(sequence), float(mean), float(tokens), float(steps), 1.0, "tokens", clipped)
+
+
+def _shape_of_images(job: Job, architecture: Architecture, network: Network) -> JobShape:
+    assert architecture.image is not None
+    resolution = job.work.resolution or architecture.image.resolution
+    tokens = architecture.image.tokens(resolution)
+    longest = architecture.image.memory_tokens(resolution)
+    images = job.work.images * job.work.epochs if job.work.images else (job.work.steps or 0) * job.global_batch
+    steps = float(np.ceil(images / job.global_batch))
+    return JobShape(
+        network, int(round(tokens)), longest, tokens, images * tokens, steps, 1.0 / tokens, "images"
+    )
+
+
+def enumerate_ways(job: Job, architecture: Architecture, machines: Sequence[Machine], library: Library) -> Physics:
+    """Every recipe on every machine that fits, with its fastest micro-batch; the others are counted with their reason.
+
+    Shapes: recipes and machines of one class of card form a grid (R, 1) x (H,); the result is its fitting cells.
+    """
+    shape = shape_of(job, architecture)
+    pieces: list[Ways] = []
+    misses: list[Miss] = []
+    rejected: Counter[str] = Counter()
+    for group in _groups(machines, library):
+        card = CardClass.of(library.gpu(group[0].gpu))
+        recipes = _working_recipes(job, card, group, library, rejected)
+        found = _on_grid(job, shape, recipes, group, library, rejected)
+        pieces.append(found.ways)
+        missing = found.misses
+        opened = _opened(job, recipes, group, found, library)
+        if opened:
+            # Where nothing fits, tensor and pipeline parallelism are tried: the smallest degrees that fit win by time.
+            left = [m for m in group if m not in {found.ways.machines[i] for i in set(found.ways.machine.tolist())}]
+            more = _on_grid(job, shape, opened, left, library, rejected)
+            pieces.append(more.ways)
+            missing = missing if not len(more.ways) else [miss for miss in missing if miss.machine not in left]
+        misses += missing
+    return Physics(shape, _joined(pieces), tuple(misses), rejected)
+
+
+def _groups(machines: Sequence[Machine], library: Library) -> Iterator[list[Machine]]:
+    """Machines by class of card and by one or several GPUs: one grid each."""
+    groups: dict[tuple[CardClass, bool], list[Machine]] = {}
+    for machine in machines:
+        groups.setdefault((CardClass.of(library.gpu(machine.gpu)), machine.gpus > 1), []).append(machine)
+    yield from groups.values()
+
+
+def _working_recipes(
+    job: Job, card: CardClass, group: Sequence[Machine], library: Library, rejected: Counter[str]
+) -> list[Recipe]:
+    working = []
+    for recipe in enumerate_recipes(job, card, group[0].gpus > 1, library):
+        reason = refusal(recipe, card, job.framework, library)
+        if reason is None:
+            working.append(recipe)
+        else:
+            rejected[reason] += len(group)
+    return working
+
+
+def _opened(
+    job: Job, recipes: Sequence[Recipe], group: Sequence[Machine], found: _Grid, library: Library
+) -> list[Recipe]:
+    asked = job.techniques.tensor_parallel or job.techniques.pipeline_parallel
+    if asked or not framework_of(library, job.framework)["parallel"] or len(set(found.ways.machine)) == len(group):
+        return []
+    return [
+        open_parallel(recipe, tensor, pipeline)
+        for recipe in recipes
+        for tensor in TENSOR_DEGREES
+        for pipeline in PIPELINE_DEGREES
+        if tensor * pipeline > 1 and recipe.sharding != "hsdp"
+    ]
+
+
+@dataclass(frozen=True)
+class _Grid:
+    ways: Ways
+    misses: list[Miss]
+
+
+@dataclass(frozen=True)
+class _Inputs:
+    """Dataclasses of the estimates over one grid (R, 1) x (H,)."""
+
+    network: Network
+    states: States
+    activations: Activations
+    stack: Stack
+    kernels: Kernels
+    hardware: Hardware
+    layout: Layout  # micro-batch 1
+
+
+def _on_grid(
+    job: Job, shape: JobShape, recipes: Sequence[Recipe], machines: Sequence[Machine], library: Library,
+    rejected: Counter[str],
+) -> _Grid:
+    if not recipes or not machines:
+        return _Grid(_joined([]), [])
+    inputs = grid_inputs(job, shape, recipes, machines, library)
+    memory = MemoryCoefficients(**coefficients(library, "memory", MemoryCoefficients))
+    time = TimeCoefficients(**coefficients(library, "time", TimeCoefficients))
+    layout = inputs.layout
+    per_rank = job.global_batch / np.asarray(layout.data_parallel, dtype=float)
+    possible = _possible(recipes, layout, per_rank, len(machines))
+    lines = [
+        memory_lines(shape.network, replace(layout, accumulation=steps), inputs.states, inputs.activations, inputs.stack, memory)
+        for steps in (1, 2)
+    ]
+    micro, accumulation = _batches(job, inputs, lines, per_rank, possible)
+    fits = micro > 0
+    if job.packing == "padded":
+        best = _fastest_padded(job, shape, inputs, time, micro, accumulation, per_rank)
+        micro, accumulation = best
+    safe = np.maximum(micro, 1)
+    chosen = replace(
+        layout,
+        micro_batch=safe,
+        accumulation=np.maximum(accumulation, 1),
+        sequence=processed_length(job.packing, shape.sequence, shape.mean_length, job.length_cv, safe),
+    )
+    seconds = np.broadcast_to(
+        step_seconds(shape.network, chosen, inputs.states, inputs.activations, inputs.kernels, inputs.hardware, time), fits.shape
+    )
+    usable = np.broadcast_to(np.asarray(inputs.hardware.usable_bytes, dtype=float), fits.shape)
+    need = np.where(accumulation > 1, lines[1].need(safe, usable), lines[0].need(safe, usable))
+    misses = _misses(recipes, machines, possible & ~fits, lines, usable, rejected)
+    rejected["the global batch does not divide over the GPUs"] += int(np.sum(~possible))
+    r, h = np.nonzero(fits)
+    ways = Ways(
+        tuple(recipes), tuple(machines), r, h, micro[r, h].astype(np.int64), accumulation[r, h].astype(np.int64),
+        seconds[r, h], np.broadcast_to(np.asarray(chosen.sequence, dtype=float), fits.shape)[r, h],
+        need[r, h] / GIB, usable[r, h] / GIB,
+    )
+    return _Grid(ways, misses)
+
+
+def grid_inputs(
+    job: Job, shape: JobShape, recipes: Sequence[Recipe], machines: Sequence[Machine], library: Library
+) -> _Inputs:
+    """The estimates' inputs for recipes (R, 1) on machines (H,) of one class of card and one precision peak each."""
+    generation = library.gpu(machines[0].gpu).generation
+    setups = [recipe_setup(recipe, job, shape.network, generation, library) for recipe in recipes]
+
+    def column(values: Sequence[float]) -> Any:
+        array = np.asarray(values, dtype=float)
+        return float(array[0]) if np.all(array == array[0]) else array[:, None]
+
+    def row(values: Sequence[float]) -> Any:
+        return np.asarray(values, dtype=float)
+
+    layout = Layout(
+        micro_batch=1,
+        accumulation=1,
+        sequence=float(shape.sequence),
+        longest_sequence=shape.longest,
+        gpus=row([m.gpus for m in machines]),
+        gpus_per_node=row([m.gpus_per_instance for m in machines]),
+        tensor=column([r.tensor_parallel for r in recipes]),
+        pipeline=column([r.pipeline_parallel for r in recipes]),
+        zero_stage=column([r.zero_stage for r in recipes]),
+        hybrid=column([float(r.sharding == "hsdp") for r in recipes]),
+        variable_length=int(job.packing == "padded"),
+    )
+    return _Inputs(
+        shape.network,
+        stacked([s.states for s in setups], True),
+        stacked([s.activations for s in setups], True),
+        stacked([s.stack for s in setups], True),
+        stacked([s.kernels for s in setups], True),
+        _hardware(recipes, machines, library),
+        layout,
+    )
+
+
+def _hardware(recipes: Sequence[Recipe], machines: Sequence[Machine], library: Library) -> Hardware:
+    """Speeds (H,), or (R, H) where the recipes differ in the precision that sets the peak."""
+    kinds = ["fp32" if r.precision == "fp32" else "tf32" if r.precision == "tf32" else "16 bit" for r in recipes]
+    per_kind = {
+        kind: stacked([hardware_numbers(library.gpu(m.gpu), m.link, m.network_gbps, kind, library) for m in machines], False)
+        for kind in dict.fromkeys(kinds)
+    }
+    if len(per_kind) == 1:
+        return per_kind[kinds[0]]
+    first = per_kind[kinds[0]]
+    width = len(machines)
+    fields = {
+        name: np.stack([np.broadcast_to(np.asarray(getattr(per_kind[kind], name), dtype=float), (width,)) for kind in kinds])
+        for name in first.__dataclass_fields__
+    }
+    return Hardware(**fields)
+
+
+def coefficients(library: Library, name: str, kind: type) -> dict[str, float]:
+    """Keyword arguments of a coefficient dataclass, from the calibration of that name."""
+    return {key: library.calibrations[name].value(key) for key in kind.__dataclass_fields__}  # type: ignore[attr-defined]
+
+
+def _possible(recipes: Sequence[Recipe], layout: Layout, per_rank: Floats, width: int) -> Flags:
+    """Cells whose batch divides exactly and whose parallel degrees fit the machine."""
+    shape = (len(recipes), width)
+    gpus = np.asarray(layout.gpus)
+    ranks = np.broadcast_to(np.asarray(layout.data_parallel, dtype=float), shape)
+    possible = (ranks >= 1) & (ranks == np.floor(ranks)) & (np.broadcast_to(per_rank, shape) == np.floor(per_rank))
+    possible &= np.broadcast_to(per_rank, shape) >= 1
+    possible &= np.broadcast_to(np.asarray(layout.tensor) <= np.asarray(layout.gpus_per_node), shape)
+    hybrid = np.asarray([[recipe.sharding == "hsdp"] for recipe in recipes])
+    return possible & (~hybrid | ((gpus > HYBRID_ABOVE_GPUS) & (gpus > np.asarray(layout.gpus_per_node))))
+
+
+def _batches(
+    job: Job, inputs: _Inputs, lines: Sequence[MemoryLines], per_rank: Floats, possible: Flags
+) -> tuple[Floats, Floats]:
+    """Micro-batch and accumulation steps, (R, H); 0 where nothing fits.
+
+    The whole batch of a rank in one go if that fits; else the largest proper divisor of it that fits while
+    gradients are kept between micro-steps.
+    """
+    usable = inputs.hardware.usable_bytes
+    local = np.broadcast_to(per_rank, possible.shape)
+    whole = np.broadcast_to(lines[0].largest_micro_batch(usable), possible.shape) >= local
+    most = np.broadcast_to(lines[1].largest_micro_batch(usable), possible.shape)
+    divided = np.zeros(possible.shape)
+    for batch in np.unique(local[possible]):
+        cells = possible & (local == batch)
+        divisors = proper_divisors(int(batch))
+        if len(divisors):
+            index = np.searchsorted(divisors, most[cells], side="right")
+            divided[cells] = np.where(index > 0, divisors[np.maximum(index, 1) - 1], 0)
+    micro = np.where(possible, np.where(whole, local, divided), 0.0)
+    return micro, np.where(micro > 0, local / np.maximum(micro, 1.0), 0.0)
+
+
+def proper_divisors(number: int) -> Integers:
+    """Divisors of a positive integer below itself, ascending."""
+    return np.asarray([d for d in range(1, number // 2 + 1) if number % d == 0], dtype=np.int64)
+
+
+def _fastest_padded(
+    job: Job, shape: JobShape, inputs: _Inputs, time: TimeCoefficients, micro: Floats, accumulation: Floats,
+    per_rank: Floats,
+) -> tuple[Floats, Floats]:
+    """Of all divisors up to the largest that fits, the fastest: a larger padded batch pads more."""
+    local = np.broadcast_to(per_rank, micro.shape)
+    best, best_seconds, best_steps = micro, np.full(micro.shape, np.inf), accumulation
+    for candidate in sorted({int(d) for b in np.unique(local[micro > 0]) for d in (*proper_divisors(int(b)), int(b))}):
+        usable_here = (candidate <= micro) & (local % candidate == 0)
+        if not usable_here.any():
+            continue
+        layout = replace(
+            inputs.layout,
+            micro_batch=float(candidate),
+            accumulation=np.where(usable_here, local / candidate, 1.0),
+            sequence=processed_length(job.packing, shape.sequence, shape.mean_length, job.length_cv, float(candidate)),
+        )
+        seconds = step_seconds(
+            inputs.network, layout, inputs.states, inputs.activations, inputs.kernels, inputs.hardware, time
+        )
+        better = usable_here & (seconds < best_seconds)
+        best = np.where(better, float(candidate), best)
+        best_steps = np.where(better, local / candidate, best_steps)
+        best_seconds = np.where(better, seconds, best_seconds)
+    return best, best_steps
+
+
+def _misses(
+    recipes: Sequence[Recipe], machines: Sequence[Machine], missing: Flags, lines: Sequence[MemoryLines],
+    usable: Floats, rejected: Counter[str],
+) -> list[Miss]:
+    """For each machine and rung of the ladder the recipe that came nearest at a micro-batch of one."""
+    if not missing.any():
+        return []
+    rejected["it does not fit in memory"] += int(np.sum(missing))
+    short = np.where(missing, (np.broadcast_to(lines[1].need(1.0, usable), usable.shape) - usable) / GIB, np.inf)
+    found = []
+    labels = np.asarray([recipe.method_label for recipe in recipes])
+    for label in dict.fromkeys(labels):
+        rows = np.flatnonzero(labels == label)
+        nearest = rows[np.argmin(short[rows], axis=0)]
+        for h in np.flatnonzero(missing[rows].all(axis=0)):
+            found.append(
+                Miss(recipes[nearest[h]], machines[h], "it does not fit in memory", float(short[nearest[h], h]), "GiB")
+            )
+    return found
+
+
+def _joined(pieces: Sequence[Ways]) -> Ways:
+    """One set of columns, with the recipes and machines of the pieces side by side."""
+    empty = np.zeros(0)
+    if not pieces:
+        return Ways((), (), *(empty.astype(np.int64),) * 4, *(empty,) * 4)
+    recipes = [recipe for piece in pieces for recipe in piece.recipes]
+    machines = [machine for piece in pieces for machine in piece.machines]
+    recipe_base = np.cumsum([0, *(len(piece.recipes) for piece in pieces)])
+    machine_base = np.cumsum([0, *(len(piece.machines) for piece in pieces)])
+    return Ways(
+        tuple(recipes),
+        tuple(machines),
+        np.concatenate([piece.recipe + base for piece, base in zip(pieces, recipe_base, strict=False)]),
+        np.concatenate([piece.machine + base for piece, base in zip(pieces, machine_base, strict=False)]),
+        *(
+            np.concatenate([getattr(piece, name) for piece in pieces])
+            for name in ("micro_batch", "accumulation", "step_seconds", "sequence", "fit_gib", "usable_gib")
+        ),
+    )
