@@ -1,0 +1,118 @@
+"""Independent check of a plan: everything it says, recomputed from scenario and library alone.
+
+Plain arithmetic on one configuration at a time; nothing of how the plan was found is known here.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Sequence
+
+from planner.audit_ground import Ground, Tolerance, Violation, lay_ground, unequal
+from planner.audit_money import (
+    bill_is_told,
+    bill_of,
+    cost_is_told,
+    hours_are_told,
+    hours_hold,
+    hours_of,
+    spot_end_is_told,
+)
+from planner.audit_physics import (
+    memory_fits,
+    memory_is_told,
+    physics_of,
+    speed_is_told,
+    workload_of,
+)
+from planner.audit_recipe import (
+    batch_divides,
+    counts_agree,
+    lists_permit,
+    names_resolve,
+    price_is_dated,
+    recipe_is_permitted,
+    spot_share_is_allowed,
+)
+from planner.audit_totals import (
+    budget_holds,
+    jobs_are_placed_once,
+    objective_is_told,
+    shared_limits_hold,
+    status_is_consistent,
+    totals_are_told,
+)
+from planner.library import Library
+from planner.plan import Assignment, Plan
+from planner.scenario import Scenario
+
+__all__ = ["Tolerance", "Violation", "audit"]
+
+NAMED_CHECKS: Sequence[Callable[[Ground], list[Violation]]] = (
+    names_resolve,
+    counts_agree,
+    batch_divides,
+    recipe_is_permitted,
+    lists_permit,
+    spot_share_is_allowed,
+)
+"""Checks of names and whole numbers; figures are recomputed only where these leave something to compute."""
+
+
+def audit(
+    plan: Plan,
+    scenario: Scenario,
+    library: Library,
+    tolerance: Tolerance | None = None,
+    asked_gap: float = 0.0,
+) -> list[Violation]:
+    """Every disagreement between the plan and what follows from scenario and library; empty for a sound plan.
+
+    `asked_gap` is the relative gap at which the solver was allowed to stop.
+    """
+    tolerance = tolerance or Tolerance()
+    found = unequal("", "scenario", scenario.name, plan.scenario)
+    found += status_is_consistent(plan, max(asked_gap, tolerance.gap))
+    if plan.status in ("infeasible", "no_plan"):
+        return found
+    found += jobs_are_placed_once(plan, scenario)
+    for assignment in plan.jobs:
+        found += _audit_job(assignment, plan, scenario, library, tolerance)
+    found += shared_limits_hold(plan, scenario)
+    found += totals_are_told(plan, tolerance)
+    found += budget_holds(plan, scenario, tolerance)
+    found += objective_is_told(plan, scenario, tolerance)
+    return found
+
+
+def _audit_job(
+    assignment: Assignment, plan: Plan, scenario: Scenario, library: Library, tolerance: Tolerance
+) -> list[Violation]:
+    """All checks of one job; a plan of nonsense counts or degrees gets no further than those."""
+    ground, found = lay_ground(assignment, scenario, library)
+    if ground is None:
+        return found
+    for check in NAMED_CHECKS:
+        found += check(ground)
+    found += price_is_dated(ground, datetime.date.fromisoformat(plan.as_of))
+    try:
+        return found + _audit_figures(ground, tolerance)
+    except (ValueError, KeyError, IndexError, ZeroDivisionError, OverflowError) as error:
+        return [*found, Violation(assignment.name, "figures", "something to compute", repr(error))]
+
+
+def _audit_figures(ground: Ground, tolerance: Tolerance) -> list[Violation]:
+    work = workload_of(ground)
+    physics = physics_of(ground, work)
+    hours = hours_of(ground, work, physics)
+    lines = bill_of(ground, hours, physics)
+    return [
+        *memory_fits(ground, physics, tolerance),
+        *memory_is_told(ground, physics, tolerance),
+        *speed_is_told(ground, work, physics, tolerance),
+        *hours_are_told(ground, hours, physics, tolerance),
+        *hours_hold(ground, hours, tolerance),
+        *spot_end_is_told(ground, hours, tolerance),
+        *bill_is_told(ground, lines, tolerance),
+        *cost_is_told(ground, lines, hours, physics, tolerance),
+    ]

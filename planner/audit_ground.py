@@ -1,0 +1,151 @@
+"""What the checks of the audit stand on: the record of a violation, tolerances, and names looked up.
+
+An assignment names a job, an offer, a card and a recipe; a check needs the things behind the names.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from planner.estimates.setup import Network
+from planner.library import Architecture, GpuSpec, Library
+from planner.plan import Assignment
+from planner.recipes import CardClass, Recipe, framework_of
+from planner.scenario import Job, Limits, Offer, Scenario, adjusted_offers, offer_labels
+from planner.setups import network_of
+
+Figure = float | str | None
+
+
+@dataclass(frozen=True)
+class Violation:
+    """A disagreement of a plan with what follows from scenario and library; `job` is empty for totals."""
+
+    job: str
+    what: str
+    expected: Figure
+    found: Figure
+
+    def __str__(self) -> str:
+        place = f"{self.job}: " if self.job else ""
+        return f"{place}{self.what}: expected {self.expected}, found {self.found}"
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """How far a figure may be off: hours, GiB and rates relatively, dollars absolutely."""
+
+    hours: float = 1e-6
+    gib: float = 1e-6
+    usd: float = 0.005
+    gap: float = 1e-6  # relative; a larger gap that was asked for takes its place
+
+
+@dataclass(frozen=True)
+class Ground:
+    """One assignment with everything that it names."""
+
+    plan: Assignment
+    job: Job
+    limits: Limits
+    architecture: Architecture
+    network: Network
+    gpu: GpuSpec
+    offer: Offer  # at the prices of the what-if
+    recipe: Recipe
+    framework: Mapping[str, Any]
+    library: Library
+
+    @property
+    def card(self) -> CardClass:
+        """What of the card decides whether a recipe works."""
+        return CardClass.of(self.gpu)
+
+    @property
+    def ranks(self) -> int:
+        """Data-parallel ranks; rounded down where the degrees do not divide the GPUs."""
+        asked = self.plan.techniques
+        return max(1, self.plan.gpus // max(1, asked.tensor_parallel * asked.pipeline_parallel))
+
+    def values(self, calibration: str) -> dict[str, float]:
+        """The plain numbers of a calibration by key."""
+        coefficients = self.library.calibrations[calibration].coefficients
+        return {key: coefficient.value for key, coefficient in coefficients.items()}
+
+
+def lay_ground(
+    assignment: Assignment, scenario: Scenario, library: Library
+) -> tuple[Ground | None, list[Violation]]:
+    """The things behind the names, or the names that lead nowhere; without ground nothing can be checked."""
+    name = assignment.name
+    job = next((one for one in scenario.jobs if one.name == name), None)
+    offers = dict(zip(offer_labels(scenario.offers), adjusted_offers(scenario), strict=True))
+    offer = offers.get(assignment.offer)
+    missing = []
+    if job is None:
+        missing.append(Violation(name, "job", "a job of the scenario", name))
+    if offer is None:
+        missing.append(Violation(name, "offer", "an offer of the scenario", assignment.offer))
+    if job is None or offer is None:
+        return None, missing
+    try:
+        architecture, gpu = library.architecture(job.architecture), library.gpu(offer.gpu)
+    except KeyError as error:
+        return None, [Violation(name, "names", "a card of the library", str(error.args[0]))]
+    return (
+        Ground(
+            plan=assignment,
+            job=job,
+            limits=scenario.limits,
+            architecture=architecture,
+            network=network_of(architecture),
+            gpu=gpu,
+            offer=offer,
+            recipe=_recipe(assignment),
+            framework=framework_of(library, job.framework),
+            library=library,
+        ),
+        [],
+    )
+
+
+def _recipe(assignment: Assignment) -> Recipe:
+    said = assignment.techniques
+    return Recipe(
+        method=said.method,
+        weight_bits=said.weight_bits,
+        quant=said.quant,
+        precision=said.precision,
+        activation_checkpointing=said.activation_checkpointing,
+        sharding=said.sharding,
+        attention=said.attention,
+        optimizer=said.optimizer,
+        tensor_parallel=said.tensor_parallel,
+        pipeline_parallel=said.pipeline_parallel,
+    )
+
+
+def unequal(job: str, what: str, expected: Figure, found: Figure) -> list[Violation]:
+    """A violation where two names or whole numbers are not the same."""
+    return [] if expected == found else [Violation(job, what, expected, found)]
+
+
+def apart(
+    job: str, what: str, expected: float, found: float | None, relative: float = 0.0, absolute: float = 0.0
+) -> list[Violation]:
+    """A violation where two figures are further apart than the larger tolerance; nan and None always are."""
+    if found is not None and math.isfinite(found):
+        room = max(absolute, relative * max(abs(expected), abs(found)), 1e-12)
+        if abs(expected - found) <= room:
+            return []
+    return [Violation(job, what, expected, found)]
+
+
+def beyond(job: str, what: str, limit: float | None, found: float, slack: float = 0.0) -> list[Violation]:
+    """A violation where a figure lies above its limit (None: no limit) by more than the slack."""
+    if limit is None or found <= limit + slack:
+        return []
+    return [Violation(job, what, f"at most {limit:.12g}", found)]

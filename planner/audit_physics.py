@@ -1,0 +1,198 @@
+"""Audit of memory and speed: the need of the fit rule, its parts, seconds per step, steps, spread."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields, replace
+
+from planner.audit_ground import Ground, Tolerance, Violation, apart, beyond, unequal
+from planner.audit_recipe import link_of
+from planner.estimates.coefficients import TimeCoefficients
+from planner.estimates.memory import PHASES, MemoryCoefficients, estimate_memory
+from planner.estimates.setup import Layout
+from planner.estimates.throughput import step_time
+from planner.estimates.uncertainty import Spreads, class_of, time_sigmas
+from planner.estimates.work import PACKED_FILL, processed_length, step_count
+from planner.setups import hardware_numbers, recipe_setup
+from planner.units import GIB
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A job in the units of the estimates; an image counts as one sequence of equivalent tokens."""
+
+    sequence: int  # tokens per sequence, the cap where lengths differ
+    longest: float  # tokens that set the memory peak
+    mean_length: float  # tokens per sample
+    real: float  # tokens (or images) in all
+    steps: float
+
+
+@dataclass(frozen=True)
+class Physics:
+    """What the recipe takes on the offer's machines; GiB per GPU, seconds per optimizer step."""
+
+    need_gib: float
+    allocated_gib: float
+    phase: str
+    parts_gib: dict[str, float]
+    usable_gib: float
+    step_seconds: float
+    sequence: float  # tokens per sequence as processed
+    sigma: float
+    sigma_tail: float
+    trainable: float
+    pcie_bytes_per_second: float
+
+
+def workload_of(ground: Ground) -> Workload:
+    """Steps and tokens of the job, from what the user said of the work."""
+    job, work, image = ground.job, ground.job.work, ground.architecture.image
+    if image is not None:
+        resolution = work.resolution or image.resolution
+        tokens = image.tokens(resolution)
+        images = work.images * work.epochs if work.images else (work.steps or 0) * job.global_batch
+        steps_of_images = math.ceil(images / job.global_batch)
+        return Workload(round(tokens), image.memory_tokens(resolution), tokens, images, steps_of_images)
+    sequence = job.sequence_length or min(2048, ground.architecture.max_sequence)
+    mean = min(work.tokens_per_sample or sequence, sequence)
+    if work.steps is not None:
+        per_step = PACKED_FILL * sequence if job.packing == "packed" else mean
+        return Workload(sequence, sequence, mean, work.steps * job.global_batch * per_step, work.steps)
+    samples = work.samples * work.epochs if work.samples is not None else (work.tokens or 0) / mean
+    tokens = work.tokens if work.tokens is not None else samples * mean
+    steps = float(step_count(job.packing, tokens, samples, sequence, job.global_batch))
+    return Workload(sequence, sequence, mean, tokens, steps)
+
+
+def physics_of(ground: Ground, work: Workload) -> Physics:
+    """Memory, speed and spread of the one configuration that the plan names."""
+    plan, job, library = ground.plan, ground.job, ground.library
+    setup = recipe_setup(ground.recipe, job, ground.network, ground.gpu.generation, library)
+    stack = setup.stack
+    if ground.limits.vram_headroom is not None:
+        stack = replace(stack, margin=ground.limits.vram_headroom)
+    several = plan.instances > 1
+    hardware = hardware_numbers(
+        ground.gpu,
+        link_of(ground),
+        ground.offer.network_gbps if several else None,
+        ground.recipe.precision,
+        library,
+    )
+    layout = _layout(ground, work)
+    memory = ground.values("memory")
+    told = estimate_memory(
+        ground.network,
+        layout,
+        setup.states,
+        setup.activations,
+        stack,
+        MemoryCoefficients(**{one.name: memory[one.name] for one in fields(MemoryCoefficients)}),
+        ground.gpu.usable_gib * GIB,
+    )
+    speeds = ground.values("time")
+    coefficients = TimeCoefficients(**{one.name: speeds[one.name] for one in fields(TimeCoefficients)})
+    timed = step_time(
+        ground.network, layout, setup.states, setup.activations, setup.kernels, hardware, coefficients
+    )
+    spread = _spread(ground, float(layout.micro_batch * layout.sequence))
+    return Physics(
+        need_gib=float(told.need) / GIB,
+        allocated_gib=float(told.allocated) / GIB,
+        phase=PHASES[int(told.phase)],
+        parts_gib={
+            one.name: float(getattr(told.breakdown, one.name)) / GIB for one in fields(told.breakdown)
+        },
+        usable_gib=ground.gpu.usable_gib,
+        step_seconds=float(timed.seconds),
+        sequence=float(layout.sequence),
+        sigma=spread[0],
+        sigma_tail=spread[1],
+        trainable=float(setup.states.trainable),
+        pcie_bytes_per_second=float(hardware.pcie),
+    )
+
+
+def _layout(ground: Ground, work: Workload) -> Layout:
+    plan, said, job = ground.plan, ground.plan.techniques, ground.job
+    processed = processed_length(
+        job.packing, work.sequence, work.mean_length, job.length_cv, said.micro_batch
+    )
+    return Layout(
+        micro_batch=said.micro_batch,
+        accumulation=said.accumulation_steps,
+        sequence=float(processed),
+        longest_sequence=work.longest,
+        gpus=plan.gpus,
+        gpus_per_node=plan.gpus_per_instance,
+        tensor=said.tensor_parallel,
+        pipeline=said.pipeline_parallel,
+        zero_stage=ground.recipe.zero_stage,
+        hybrid=int(said.sharding == "hsdp"),
+        variable_length=int(job.packing == "padded"),
+    )
+
+
+def _spread(ground: Ground, tokens_per_micro_batch: float) -> tuple[float, float]:
+    """sigma and sigma_tail of the speed: profile, card, size, mixture, few tokens, what is not known."""
+    values = ground.values("uncertainty")
+    profile = "unknown" if ground.framework.get("unknown") else ground.framework["kernels"]
+    card = ground.library.calibrations["gpu_efficiency"].coefficients[ground.gpu.name]
+    sigmas = time_sigmas(
+        Spreads.of(values),
+        class_of(values, profile),
+        class_of(values, ground.gpu.name),
+        ground.plan.gpus,
+        ground.plan.instances,
+        tokens_per_micro_batch,
+        # A U-Net is no stack of equal layers: as uncertain as a mixture of experts.
+        mixture=int(ground.network.experts > 0 or ground.architecture.image is not None),
+        efficiency_is_prior=int(card.basis != "measured"),
+        network_unknown=int(ground.offer.network_gbps is None),
+    )
+    return float(sigmas.display), float(sigmas.tail)
+
+
+def memory_fits(ground: Ground, physics: Physics, tolerance: Tolerance) -> list[Violation]:
+    """The need of the fit rule, recomputed, is at most what the card gives."""
+    slack = tolerance.gib * physics.usable_gib
+    return beyond(ground.plan.name, "VRAM need in GiB", physics.usable_gib, physics.need_gib, slack)
+
+
+def memory_is_told(ground: Ground, physics: Physics, tolerance: Tolerance) -> list[Violation]:
+    """Peak, allocated, usable and every part of the plan are what comes out again, and the parts sum up."""
+    name, said = ground.plan.name, ground.plan.vram_gib
+    found = unequal(name, "vram_gib.phase", physics.phase, said.phase)
+    for what, expected, told in (
+        ("peak", physics.need_gib, said.peak),
+        ("allocated", physics.allocated_gib, said.allocated),
+        ("usable", physics.usable_gib, said.usable),
+        ("sum of parts", said.allocated, math.fsum(said.parts.values())),
+    ):
+        found += apart(name, f"vram_gib {what}", expected, told, tolerance.gib)
+    for part, expected in physics.parts_gib.items():
+        # Parts are not compared by their own size: a tiny one is a difference of large ones.
+        room = tolerance.gib * physics.allocated_gib
+        found += apart(name, f"vram_gib.parts.{part}", expected, said.parts.get(part, 0.0), absolute=room)
+    strange = sorted(set(said.parts) - set(physics.parts_gib))
+    return found + [Violation(name, "vram_gib.parts", "a known part", part) for part in strange]
+
+
+def speed_is_told(ground: Ground, work: Workload, physics: Physics, tolerance: Tolerance) -> list[Violation]:
+    """Steps, sequence length, seconds per step, tokens per second and its interval, both spreads."""
+    plan = ground.plan
+    rate = work.real / (work.steps * physics.step_seconds) * ground.job.efficiency
+    reach = math.exp(1.28 * physics.sigma)
+    found = unequal(plan.name, "steps", int(work.steps), plan.steps)
+    found += unequal(plan.name, "sequence_length", int(work.sequence), plan.sequence_length)
+    for what, expected, told in (
+        ("step_seconds", physics.step_seconds, plan.step_seconds),
+        ("tokens_per_second", rate, plan.tokens_per_second),
+        ("tokens_per_second_low", rate / reach, plan.tokens_per_second_low),
+        ("tokens_per_second_high", rate * reach, plan.tokens_per_second_high),
+        ("sigma", physics.sigma, plan.sigma),
+        ("sigma_tail", physics.sigma_tail, plan.sigma_tail),
+    ):
+        found += apart(plan.name, what, expected, told, tolerance.hours)
+    return found
