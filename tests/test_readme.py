@@ -1,0 +1,121 @@
+"""The README says what is so: its commands run, its output is real, its equations are the code's."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from planner.cli import exits, main
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+FENCE = re.compile(r"^```(\S+)([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def blocks(language: str, label: str = "") -> list[str]:
+    """The fenced blocks of a language, without their fences."""
+    return [body for kind, rest, body in FENCE.findall(README) if kind == language and rest.strip() == label]
+
+
+def sessions() -> list[tuple[str, str]]:
+    """Each `$ command` of the console blocks with the output shown below it."""
+    found = []
+    for block in blocks("console"):
+        for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+            command, _, output = part.partition("\n")
+            found.append((command, output))
+    return found
+
+
+def run(command: str) -> Result:
+    """The planner command in this process, from the root of the checkout."""
+    program, *arguments = shlex.split(command)
+    assert program == "planner"
+    return CliRunner().invoke(main, arguments, prog_name="planner")
+
+
+def timeless(text: str) -> str:
+    """Output without what differs from run to run: the seconds that solving took."""
+    return re.sub(r"\d+(\.\d+)? s\b", "N s", text).strip()
+
+
+@pytest.mark.parametrize(("command", "shown"), sessions(), ids=[command for command, _ in sessions()])
+def test_command_prints_what_is_shown(command: str, shown: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every planner command in the README succeeds; where output is shown, it is this output."""
+    monkeypatch.chdir(ROOT)
+    result = run(command)
+    assert result.exit_code == 0, result.output
+    if shown.strip():
+        assert timeless(result.stdout) == timeless(shown)
+
+
+def test_quickstart_shows_its_plan() -> None:
+    """The first session is the quickstart, on a fixed day, with its output."""
+    command, shown = sessions()[0]
+    assert command.startswith("planner solve quickstart --as-of ")
+    assert len(shown.splitlines()) > 5
+
+
+def test_bare_debian_lines_end_as_promised() -> None:
+    """One line ends with the quickstart plan, one with the tests that the check script runs."""
+    plan, tests = (block.strip().split(" && ") for block in blocks("bash"))
+    script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    last_step = script.strip().splitlines()[-1].removeprefix("step ")
+    assert plan[-1] == ".venv/bin/planner solve quickstart"
+    assert tests[-1] == last_step == ".venv/bin/python -m pytest"
+    assert plan[:3] == tests[:3]
+    for piece in ("python3 -m venv .venv", "pip install", "install -y --no-install-recommends python3-venv"):
+        assert piece in script
+        assert piece in " && ".join(tests)
+
+
+def test_scenario_shown_is_the_shipped_one() -> None:
+    """The question in the README is the file that `planner solve quickstart` reads."""
+    shipped = (ROOT / "scenarios" / "quickstart.yaml").read_text(encoding="utf-8")
+    lines = [line for line in shipped.splitlines() if not line.startswith("# yaml-language-server")]
+    assert blocks("yaml")[0].splitlines() == lines
+
+
+def test_inventory_shown_can_be_read(tmp_path: Path) -> None:
+    """The inventory in the README is a valid one."""
+    file = tmp_path / "mine.yaml"
+    file.write_text(blocks("yaml", "inventory")[0], encoding="utf-8")
+    result = run(f"planner offers list --inventory {file}")
+    assert result.exit_code == 0, result.output
+    assert "my-cloud" in result.stdout
+
+
+def test_equations_are_the_first_lines_of_the_docstrings() -> None:
+    """Every family and objective has its row, and every row its function, with the same equation."""
+    rows = re.findall(r"^\| [a-z ]+ \| `([^`]+)` \| `(\w+)` \|$", README, re.MULTILINE)
+    shown = {function: equation for equation, function in rows}
+    known = {}
+    for file in ("constraints", "objective"):
+        module = importlib.import_module(f"planner.formulation.{file}")
+        for name, function in vars(module).items():
+            if getattr(function, "__module__", "") == module.__name__ and not name.startswith("_"):
+                known[name] = " ".join(function.__doc__.splitlines()[0].split())
+    assert shown == known
+
+
+def test_exit_codes_are_those_of_the_command_line() -> None:
+    """The table of exit codes lists what the command line can end with."""
+    table = README.partition("## Exit codes")[2].partition("\n## ")[0]
+    codes = {int(code) for code in re.findall(r"^\| (\d+) \|", table, re.MULTILINE)}
+    known = {exits.OUR_FAULT, exits.BAD_INPUT, exits.INFEASIBLE, exits.NO_PLAN, exits.INTERRUPTED}
+    assert codes == {0} | known
+
+
+def test_files_that_are_named_exist() -> None:
+    """Every file and folder that README and CONTRIBUTING name by path is there."""
+    text = README + (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    paths = set(re.findall(r"`((?:planner|models|scenarios|tests|benchmarks)/[\w./-]*)`", text))
+    paths |= set(re.findall(r"\]\(([\w./-]+)\)", text))
+    allowed_later = {"planner/exports/", "planner/_data"}  # told as what to add, and as what a wheel holds
+    missing = sorted(path for path in paths - allowed_later if not (ROOT / path).exists())
+    assert not missing
