@@ -1,0 +1,217 @@
+"""Ratios of speed, both sides of each measured in one run: `python -m benchmarks.speed`.
+
+Best of several repetitions: what else the machine does only ever adds time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from planner.library import Library
+    from planner.scenario import Scenario
+
+LLM_ANALYSIS_PER_SECOND = 6257
+"""Configurations per second of llm-analysis: a stated figure, from another machine, not measured here."""
+
+AS_OF = "2026-11-21"
+OFFERS, SEED = 5000, 20261121
+HELP = "from planner.cli import main; main(['--help'])"
+SOLVE = f"from planner.cli import main; main(['solve', 'quickstart', '--as-of', '{AS_OF}'])"
+IMPORTS = "import numpy, pydantic; from ortools.math_opt.python import mathopt"
+
+
+@dataclass(frozen=True)
+class Line:
+    """One measured figure with what it is to reach."""
+
+    what: str
+    value: float
+    unit: str
+    target: float
+    at_most: bool
+    basis: str
+
+    @property
+    def met(self) -> bool:
+        return self.value <= self.target if self.at_most else self.value >= self.target
+
+    def __str__(self) -> str:
+        relation = "at most" if self.at_most else "at least"
+        verdict = "met" if self.met else "MISSED"
+        return (
+            f"{self.what:<58} {self.value:>9.3g} {self.unit:<3} {relation} {self.target:g}: {verdict}"
+            f"\n    {self.basis}"
+        )
+
+
+def best_seconds(action: Callable[[], Any], repeat: int) -> float:
+    """Shortest wall time of `repeat` calls, after one call that warms caches."""
+    action()
+    times = []
+    for _ in range(repeat):
+        started = perf_counter()
+        action()
+        times.append(perf_counter() - started)
+    return min(times)
+
+
+def process_seconds(code: str, repeat: int) -> float:
+    """The same for a fresh Python that runs `code`."""
+    command = [sys.executable, "-c", code]
+    return best_seconds(lambda: subprocess.run(command, check=True, capture_output=True), repeat)
+
+
+def against(what: str, ours: str, theirs: str, target: float, repeat: int) -> Line:
+    """A cold process of ours against one that only imports."""
+    mine, other = process_seconds(ours, repeat), process_seconds(theirs, repeat)
+    return Line(what, mine / other, "x", target, True, f"{mine:.3f} s against {other:.3f} s")
+
+
+def help_lines(repeat: int) -> list[Line]:
+    """`--help` against importing click."""
+    return [against("planner --help / import click", HELP, "import click", 3.0, repeat)]
+
+
+def solve_lines(repeat: int) -> list[Line]:
+    """A cold solve of the quickstart against importing what it needs."""
+    return [against("planner solve quickstart / its imports", SOLVE, IMPORTS, 2.5, repeat)]
+
+
+def candidates_lines(repeat: int) -> list[Line]:
+    """Memory and time of a grid at once, against one configuration at a time."""
+    estimate, recipes, machines = _grid()
+    cells = len(recipes) * len(machines)
+    grid_rate = cells / best_seconds(lambda: estimate(recipes, machines), repeat)
+    some = random.Random(SEED).sample([(r, m) for r in recipes for m in machines], 200)
+    prepared = [estimate.prepared([recipe], [machine]) for recipe, machine in some]
+
+    def one_by_one() -> None:
+        for inputs in prepared:
+            estimate.run(inputs)
+
+    loop_rate = len(some) / best_seconds(one_by_one, repeat)
+    basis = f"{grid_rate:,.0f} per second on a grid of {len(recipes)} recipes x {len(machines)} machines"
+    return [
+        Line(
+            "candidates per second / one at a time", grid_rate / loop_rate, "x", 300.0, False,
+            f"{basis}, inputs made in the time; {loop_rate:,.0f} one at a time, inputs made before",
+        ),
+        Line(
+            "candidates per second / llm-analysis (stated)", grid_rate / LLM_ANALYSIS_PER_SECOND, "x", 200.0,
+            False, f"{basis}; {LLM_ANALYSIS_PER_SECOND:,} stated, not measured here",
+        ),
+    ]  # fmt: skip
+
+
+def _grid() -> tuple[_Estimate, list[Any], list[Any]]:
+    """Recipes of a 7B fine-tuning times machines of all Ampere cards: counts and networks differ."""
+    from planner.recipes import CardClass, enumerate_recipes, open_parallel
+    from planner.ways import Machine
+
+    scenario, library = _question("quickstart-any")
+    job = scenario.jobs[0]
+    like = CardClass.of(library.gpu("A100-80GB"))
+    cards = [card for card in library.gpus.values() if CardClass.of(card) == like]
+    plain = enumerate_recipes(job, like, True, library)
+    recipes = [
+        open_parallel(recipe, tensor, pipeline)
+        for recipe in plain
+        for tensor in (1, 2, 4, 8)
+        for pipeline in (1, 2)
+    ]
+    machines = [
+        Machine(card.name, per_instance, instances, "pcie", network)
+        for card in cards
+        for per_instance in (1, 2, 4, 8)
+        for instances in (1, 2, 3, 4, 8, 16)
+        for network in (100.0, 400.0)
+    ]
+    return _Estimate(job, library), recipes, machines
+
+
+class _Estimate:
+    """Largest micro-batch, memory need and step time of every recipe on every machine."""
+
+    def __init__(self, job: Any, library: Library) -> None:
+        from planner.estimates.coefficients import TimeCoefficients
+        from planner.estimates.memory_states import MemoryCoefficients
+        from planner.ways import coefficients, shape_of
+
+        self.job, self.library = job, library
+        self.shape = shape_of(job, library.architecture(job.architecture))
+        self.memory = MemoryCoefficients(**coefficients(library, "memory", MemoryCoefficients))
+        self.time = TimeCoefficients(**coefficients(library, "time", TimeCoefficients))
+
+    def prepared(self, recipes: list[Any], machines: list[Any]) -> Any:
+        """The inputs of the estimates, shapes (R, 1) and (H,)."""
+        from planner.ways import grid_inputs
+
+        return grid_inputs(self.job, self.shape, recipes, machines, self.library)
+
+    def run(self, inputs: Any) -> tuple[Any, Any, Any]:
+        """Micro-batch, bytes needed and seconds per step, shape (R, H)."""
+        from planner.estimates.fit import memory_lines
+        from planner.estimates.throughput import step_seconds
+
+        usable = inputs.hardware.usable_bytes
+        lines = memory_lines(
+            inputs.network, inputs.layout, inputs.states, inputs.activations, inputs.stack, self.memory
+        )
+        largest = lines.largest_micro_batch(usable)
+        micro = np.clip(largest, 1, self.job.global_batch)
+        layout = replace(inputs.layout, micro_batch=micro)
+        seconds = step_seconds(
+            inputs.network,
+            layout,
+            inputs.states,
+            inputs.activations,
+            inputs.kernels,
+            inputs.hardware,
+            self.time,
+        )
+        return micro, lines.need(micro, usable), seconds
+
+    def __call__(self, recipes: list[Any], machines: list[Any]) -> tuple[Any, Any, Any]:
+        return self.run(self.prepared(recipes, machines))
+
+
+def _question(name: str) -> tuple[Scenario, Library]:
+    from planner.loading import data_folder, read_library, read_scenario
+
+    return read_scenario(data_folder("scenarios") / f"{name}.yaml"), read_library()
+
+
+PARTS: dict[str, Callable[[int], list[Line]]] = {
+    "help": help_lines,
+    "solve": solve_lines,
+    "candidates": candidates_lines,
+}
+
+
+def main() -> int:
+    """Prints every figure with its target; ends with 1 where a target is missed."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.speed", description=__doc__)
+    parser.add_argument("--only", choices=sorted(PARTS))
+    parser.add_argument("--repeat", type=int, default=5)
+    arguments = parser.parse_args()
+    lines = []
+    for name, part in PARTS.items():
+        if arguments.only in (None, name):
+            for line in part(arguments.repeat):
+                print(line, flush=True)
+                lines.append(line)
+    return 0 if all(line.met for line in lines) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
