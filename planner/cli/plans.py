@@ -78,7 +78,6 @@ def solve(
     """Find the plan of SCENARIO: a file, a shipped name, or - for standard input."""
     from planner.loading import read_scenario
     from planner.scenario import SolveOptions
-    from planner.solving import solve as find_plan
 
     question = read_scenario(scenario, settings)
     if output is not None:
@@ -87,6 +86,9 @@ def solve(
         solver=solver, gap=gap, time_limit_seconds=time_limit, as_of=as_of.date() if as_of else None
     )
     with working(f"solving {question.name}"):
+        # Only now: a wrong scenario is told before numpy and the solvers are loaded.
+        from planner.solving import solve as find_plan
+
         plan = find_plan(question, options)
     document = plan.model_dump(mode="json", by_alias=True)
     if output is not None:

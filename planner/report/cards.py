@@ -21,12 +21,11 @@ def architectures_table(cards: Iterable[Architecture]) -> str:
             f"{card.hidden:,}",
             f"{card.vocab:,}" if card.vocab else "-",
             f"{card.max_sequence:,}",
-            card.family,
         )
         for card in cards
     ]
-    head = ("name", "weights", "active", "layers", "width", "vocabulary", "context", "family")
-    return table(head, rows, "<>>>>>><")
+    head = ("name", "weights", "active", "layers", "width", "vocabulary", "context")
+    return table(head, rows, "<>>>>>>")
 
 
 def gpus_table(cards: Iterable[GpuSpec]) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from planner.plan import NearMiss, Plan, Relaxation
 from planner.report import words
 
@@ -20,7 +22,7 @@ def obstacles(plan: Plan) -> list[str]:
     if relax:
         lines = ["infeasible: no way meets all limits. Smallest changes, each checked by solving:"]
         for number, change in enumerate(relax, 1):
-            lines += relaxation(number, change)
+            lines += relaxation(number, change, plan.scenario)
     if nearest:
         lines.append("nearest misses")
         for miss in nearest:
@@ -36,13 +38,14 @@ def obstacles(plan: Plan) -> list[str]:
     return [*lines, *_notes(plan)]
 
 
-def relaxation(number: int, change: Relaxation) -> list[str]:
+def relaxation(number: int, change: Relaxation, scenario: str) -> list[str]:
     """`1. deadline 2 h -> 2.6 h     then ...`, on a second line where it is long."""
     if change.change_from is None and change.change_to is None:
         what = change.limit
     else:
-        what = f"{limit_name(change.limit)} {limit_value(change.limit, change.change_from)}"
-        what += f" -> {limit_value(change.limit, change.change_to)}"
+        old, new = _outwards(change)
+        what = f"{limit_name(change.limit, scenario)} {limit_value(change.limit, old)}"
+        what += f" -> {limit_value(change.limit, new)}"
     what = f"  {number}. {words.plain(what)}"
     then = f"then {words.plain(change.then)}" if change.then else ""
     if not then:
@@ -52,13 +55,22 @@ def relaxation(number: int, change: Relaxation) -> list[str]:
     return [words.shortened(what, words.WIDTH), words.shortened(f"     {then}", words.WIDTH)]
 
 
-def limit_name(path: str) -> str:
-    """`deadline of support-bot` for `jobs.support-bot.deadline`; words for a limit's key."""
+def limit_name(path: str, scenario: str = "") -> str:
+    """The key in words; `deadline of bot` for `jobs.bot.deadline`, unless the scenario has the job's name."""
     parts = path.split(".")
     key = parts[-1].removesuffix("_usd").removesuffix("_hours").replace("_", " ")
-    if parts[0] == "jobs" and len(parts) > 2:
-        return f"{key} of {'.'.join(parts[1:-1])}"
-    return key
+    job = ".".join(parts[1:-1])
+    return f"{key} of {job}" if parts[0] == "jobs" and job not in ("", scenario) else key
+
+
+def _outwards(change: Relaxation) -> tuple[float | str | None, float | str | None]:
+    """Both values; the new one rounded away from the old, so that what is printed is enough."""
+    old, new = change.change_from, change.change_to
+    if isinstance(old, (int, float)) and isinstance(new, (int, float)):
+        digits = 100 if change.limit.endswith("usd") else 10
+        away = math.ceil if new > old else math.floor
+        new = away(round(new * digits, 6)) / digits
+    return old, new
 
 
 def limit_value(path: str, value: float | str | None) -> str:
@@ -72,9 +84,7 @@ def limit_value(path: str, value: float | str | None) -> str:
         return words.usd(value)
     if key in ("deadline", "max_hours", "deadline_hours"):
         return f"{words.bare(value)} h"
-    if key == "max_gpus":
-        return f"{value:,.0f}"
-    return words.significant(value)
+    return words.bare(value)
 
 
 def near_miss(miss: NearMiss) -> str:

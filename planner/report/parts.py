@@ -7,14 +7,13 @@ from planner.report import words
 
 ROOM = words.WIDTH - words.LABEL
 
-METHODS = {"full": "full fine-tuning", "lora": "LoRA"}
 PRECISIONS = {"bf16_mixed": "bf16 mixed", "fp16_mixed": "fp16 mixed", "bf16": "pure bf16"}
 ATTENTIONS = {"flash": "flash attention", "mem_efficient": "memory-efficient attention"}
 OPTIMIZERS = {"adamw": "AdamW", "adamw_8bit": "8-bit AdamW"}
 CHECKPOINTING = {"none": "no checkpointing"}
 
 NOT_INCLUDED = "not included"
-"""How the basis of a bill item begins whose price is not known."""
+"""In the basis of a bill item whose price is not known."""
 
 
 def proof(plan: Plan) -> str:
@@ -24,9 +23,9 @@ def proof(plan: Plan) -> str:
     return "proven" if plan.status == "optimal" else "not proven"
 
 
-def where(job: Assignment) -> str:
+def where(job: Assignment, with_region: bool = True) -> str:
     """Such as `1 x RTX3090 at vast (CA-QC)`."""
-    region = f" ({job.region})" if job.region not in ("", "any") else ""
+    region = f" ({job.region})" if with_region and job.region not in ("", "any") else ""
     return words.plain(f"{words.gpus(job.gpus, job.gpu)} at {job.provider}{region}")
 
 
@@ -37,8 +36,8 @@ def tenure(spot_share: float) -> str:
     return "spot" if spot_share >= 1 else f"spot {spot_share * 100:.0f} %"
 
 
-def techniques(job: Assignment) -> str:
-    """What is switched on."""
+def techniques(job: Assignment, brief: bool = False) -> str:
+    """What is switched on; `brief` leaves out what rarely differs."""
     how = job.techniques
     if how.method == "lora":
         base = f"{how.weight_bits}-bit base"
@@ -46,15 +45,15 @@ def techniques(job: Assignment) -> str:
         first = f"LoRA r{how.lora_rank} on a {base}" if how.lora_rank else f"LoRA on a {base}"
     else:
         first = "full training"
-    return ", ".join(
-        (
-            first,
-            PRECISIONS.get(how.precision, how.precision),
-            CHECKPOINTING.get(how.activation_checkpointing, f"{how.activation_checkpointing} checkpointing"),
-            ATTENTIONS.get(how.attention, f"{how.attention} attention"),
-            OPTIMIZERS.get(how.optimizer, how.optimizer),
-        )
+    checkpointing = CHECKPOINTING.get(
+        how.activation_checkpointing, f"{how.activation_checkpointing} checkpointing"
     )
+    said = [first, PRECISIONS.get(how.precision, how.precision), checkpointing]
+    if not brief:
+        said.append(ATTENTIONS.get(how.attention, f"{how.attention} attention"))
+        said.append(OPTIMIZERS.get(how.optimizer, how.optimizer))
+        said += [job.packing] if job.unit == "tokens" else []
+    return ", ".join(said)
 
 
 def batch(job: Assignment) -> str:
@@ -65,7 +64,7 @@ def batch(job: Assignment) -> str:
     steps = "step" if how.accumulation_steps == 1 else "steps"
     size = "images"
     if job.unit == "tokens":
-        size = f"sequences of {job.sequence_length:,} tokens, {job.packing}"
+        size = f"sequences of {job.sequence_length:,} tokens"
     made = f"{how.micro_batch} x {how.accumulation_steps} {steps}{each}"
     return f"micro-batch {made} = {job.global_batch:,} {size}"
 
@@ -93,13 +92,13 @@ def train(job: Assignment) -> list[str]:
 
 
 def memory(job: Assignment) -> list[str]:
-    """The bar, the biggest parts and the phase that limits, in at most two lines."""
+    """The bar, the biggest parts and the phase that limits, in at most three lines."""
     vram = job.vram_gib
-    head = f"{words.gib(vram.peak)} of {words.gib(vram.usable)} GiB  {words.bar(vram.peak / vram.usable)}"
+    head = (f"{words.gib(vram.peak)} of {words.gib(vram.usable)} GiB", words.bar(vram.peak / vram.usable))
     biggest = sorted(vram.parts.items(), key=lambda part: (-part[1], part[0]))[:5]
     shown = [f"{name.replace('_', ' ')} {words.gib(size)}" for name, size in biggest if size >= 0.05]
     fits = f"fits in {words.cases(vram.fit_probability)}"
-    return words.joined([head, fits, *shown, f"limit: {vram.phase}"], "  ", ROOM, 3)
+    return words.joined([*head, fits, *shown, f"limit: {vram.phase}"], "  ", ROOM, 3)
 
 
 def speed(job: Assignment) -> list[str]:
@@ -111,8 +110,7 @@ def speed(job: Assignment) -> list[str]:
 
 def time(job: Assignment) -> list[str]:
     """Where the hours go, and the chance to meet the deadline."""
-    interval = f"({words.hours(job.hours.low)} to {words.hours(job.hours.high)})"
-    whole = f"{words.hours(job.hours.expected)} in all {interval}"
+    whole = f"{words.hours(job.hours.expected)} in all ({words.between(job.hours.low, job.hours.high)})"
     lines = [f"start {words.hours(job.start_hours)}, training {words.hours(job.training_hours)}, {whole}"]
     if job.deadline_hours is not None and job.deadline_probability is not None:
         lines.append(deadline(job.deadline_hours, job.deadline_probability))
@@ -129,17 +127,17 @@ def deadline(limit_hours: float, probability: float) -> str:
 
 def bill(job: Assignment, room: int) -> list[str]:
     """Items that cost something, what is not included, and the total, in at most `room` (>= 3) lines."""
-    unknown = [item.item for item in job.bill if item.basis.startswith(NOT_INCLUDED)]
-    paid = [item for item in job.bill if not item.basis.startswith(NOT_INCLUDED) and round(item.usd, 2) != 0]
+    unknown = [item.item for item in job.bill if NOT_INCLUDED in item.basis]
+    paid = [item for item in job.bill if NOT_INCLUDED not in item.basis and round(item.usd, 2) != 0]
     tail = words.joined([f"not included: {', '.join(unknown)}"], "", ROOM, 1) if unknown else []
-    spread = f"({words.usd(job.cost.low)} to {words.usd(job.cost.high)})"
+    spread = f"({words.usd_between(job.cost.low, job.cost.high)})"
     tail.append(_amount("total", spread, job.cost.expected))
     space = room - len(tail)
     if len(paid) > space:
         # The order of the bill is kept; the small items are the ones that a reader can do without.
-        kept = sorted(paid, key=lambda item: -item.usd)[: space - 1]
+        kept = sorted(range(len(paid)), key=lambda i: -paid[i].usd)[: space - 1]
         others = f"and {len(paid) - len(kept)} smaller items (--json lists them)"
-        return [bill_line(item) for item in paid if item in kept] + [others, *tail]
+        return [bill_line(paid[i]) for i in sorted(kept)] + [others, *tail]
     return [bill_line(item) for item in paid] + tail
 
 
@@ -150,7 +148,11 @@ def bill_line(item: BillItem) -> str:
         how = f"{quantity(item.quantity, item.unit)} x {words.rate(item.rate_usd)}"
     elif item.quantity is not None:
         how = quantity(item.quantity, item.unit)
-    return _amount(item.item, f"{how}, {item.basis}".removeprefix(", ") if item.basis else how, item.usd)
+    return _amount(
+        item.item.replace("gpu ", "GPU "),
+        f"{how}, {item.basis}".removeprefix(", ") if item.basis else how,
+        item.usd,
+    )
 
 
 def quantity(amount: float, unit: str) -> str:
@@ -162,9 +164,9 @@ def quantity(amount: float, unit: str) -> str:
 
 
 def _amount(item: str, how: str, amount: float) -> str:
-    """One row of the bill: 17 columns item, 40 how, 11 dollars."""
-    what, how = words.shortened(words.plain(item), 16), words.shortened(words.plain(how), 39)
-    return f"{what:<17}{how:<40}{words.usd(amount).replace('$', ''):>11}"
+    """One row of the bill: 17 columns item, 38 how, 13 dollars."""
+    what, how = words.shortened(words.plain(item), 16), words.shortened(words.plain(how), 37)
+    return f"{what:<17}{how:<38}{words.usd(amount).replace('$', ''):>13}"
 
 
 def methods(job: Assignment) -> list[str]:

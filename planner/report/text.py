@@ -29,7 +29,7 @@ def render(plan: Plan, color: bool = False) -> str:
 def _single(plan: Plan) -> list[str]:
     """The sections of one job; the bill and the warnings get the lines that the others leave."""
     job = plan.jobs[0]
-    verdict = _verdict(plan.scenario, f"{_headline(job)}, {parts.proof(plan)}")
+    verdict = _verdict(plan.scenario, *(f"{said}, {parts.proof(plan)}" for said in _headlines(job)))
     above = [
         *words.section("Train", parts.train(job)),
         *words.section("Memory", parts.memory(job)),
@@ -45,9 +45,10 @@ def _single(plan: Plan) -> list[str]:
     told = tuple(dict.fromkeys((*job.notes, *plan.warnings)))
     room = LINES - 1 - len(above) - len(below) - bool(told)
     bill = words.section("Bill", parts.bill(job, max(3, room)))
-    spare = room - len(bill)
-    lines = [verdict, *([""] if spare > 0 else []), *above, *bill, *([""] if spare > 1 else []), *below]
-    return [*lines, *warnings(told, LINES - len(lines))]
+    remarks = warnings(told, LINES - 1 - len(above) - len(bill) - len(below))
+    spare = LINES - 1 - len(above) - len(bill) - len(below) - len(remarks)
+    first, second = [""] * (spare > 0), [""] * (spare > 1)  # space is for those who can afford it
+    return [verdict, *first, *above, *bill, *second, *below, *remarks]
 
 
 def _joint(plan: Plan) -> list[str]:
@@ -60,7 +61,11 @@ def _joint(plan: Plan) -> list[str]:
     lines = [_verdict(plan.scenario, ", ".join((f"{len(plan.jobs)} jobs", *figures, parts.proof(plan))))]
     for job in plan.jobs:
         lines += ["", *_block(job)]
+    binding = "; ".join(dict.fromkeys(limit for job in plan.jobs for limit in job.binding))
+    ages = dict.fromkeys(parts.prices(job)[0] for job in plan.jobs)
     lines += ["", *words.section("Bill", _joint_bill(plan))]
+    lines += words.section("Limits", words.wrapped(binding or "none binds", ROOM, 2))
+    lines += words.section("Prices", list(ages)[:2])
     notes = [f"{job.name}: {note}" for job in plan.jobs for note in job.notes]
     return [*lines, *warnings(tuple(dict.fromkeys((*notes, *plan.warnings))), 4)]
 
@@ -71,15 +76,15 @@ def _block(job: Assignment) -> list[str]:
     fit = f"{words.gib(vram.peak)} of {words.gib(vram.usable)} GiB"
     times = parts.time(job)
     sure = f"; {times[1]}" if job.deadline_probability is not None and len(times) > 1 else ""
-    interval = f"{words.hours(job.hours.low)} to {words.hours(job.hours.high)}"
+    interval = words.between(job.hours.low, job.hours.high)
     lines = [
-        *words.wrapped(parts.techniques(job), ROOM, 1),
+        *words.wrapped(parts.techniques(job, brief=True), ROOM, 1),
         words.shortened(parts.batch(job), ROOM),
         words.shortened(f"{fit}; {parts.speed(job)[0]}", ROOM),
         words.shortened(f"{interval}{sure}", ROOM),
         *words.joined((parts.rung(option, job) for option in job.ladder), "   ", ROOM, 1),
     ]
-    verdict = _verdict(job.name, _headline(job), words.WIDTH - 2)
+    verdict = _verdict(job.name, *_headlines(job), width=words.WIDTH - 2)
     return [f"  {verdict}", *(" " * words.LABEL + line for line in lines)]
 
 
@@ -87,35 +92,48 @@ def _joint_bill(plan: Plan) -> list[str]:
     """One line per job and the total."""
     rows = [(job.name, parts.where(job), words.usd(job.cost_usd)) for job in plan.jobs]
     if plan.cost_usd is not None:
-        spread = f"({words.usd(plan.cost_usd.low)} to {words.usd(plan.cost_usd.high)})"
+        spread = f"({words.usd_between(plan.cost_usd.low, plan.cost_usd.high)})"
         rows.append(("total", spread, words.usd(plan.cost_usd.expected)))
     return [
-        f"{words.shortened(words.plain(name), 19):<20}{words.shortened(how, 36):<37}"
-        f"{amount.replace('$', ''):>11}"
+        f"{words.shortened(words.plain(name), 19):<20}{words.shortened(how, 34):<35}"
+        f"{amount.replace('$', ''):>13}"
         for name, how, amount in rows
     ]
 
 
-def _headline(job: Assignment) -> str:
-    hours, cost = words.hours(job.hours.expected), words.usd(job.cost_usd)
-    return f"{parts.where(job)}, {parts.tenure(job.spot_share)}, {hours}, {cost}"
+def _headlines(job: Assignment) -> tuple[str, str]:
+    """Hardware, place, hours and dollars; and the same without the region."""
+    rest = f", {parts.tenure(job.spot_share)}, {words.hours(job.hours.expected)}, {words.usd(job.cost_usd)}"
+    return parts.where(job) + rest, parts.where(job, with_region=False) + rest
 
 
-def _verdict(name: str, said: str, width: int = words.WIDTH) -> str:
-    """`name: said`; a name that is too long gives way, because what is said is the answer."""
-    room = width - len(said) - 2
-    return words.shortened(f"{words.shortened(words.plain(name), max(8, room))}: {said}", width)
+def _verdict(name: str, *said: str, width: int = words.WIDTH) -> str:
+    """`name: said` in the first wording that fits; if none does, the name gives way and then the hardware.
+
+    Hours, dollars and proof stand at the end and are never cut.
+    """
+    name = words.plain(name)
+    for wording in said:
+        if len(name) + len(wording) + 2 <= width:
+            return f"{name}: {wording}"
+    shortest = said[-1]
+    name = words.shortened(name, max(12, width - len(shortest) - 2))
+    over = len(name) + 2 + len(shortest) - width
+    if over > 0:
+        what, comma, rest = shortest.partition(", ")
+        shortest = words.shortened(what, max(3, len(what) - over)) + comma + rest
+    return f"{name}: {shortest}"
 
 
 def warnings(told: tuple[str, ...], room: int) -> list[str]:
     """Remarks in at most `room` lines, the last of which says how many are left out."""
     lines: list[str] = []
     for index, remark in enumerate(told):
-        last = index == len(told) - 1
-        space = room - len(lines) - (0 if last else 1)
-        label = "" if lines else "Notes"
+        label, after = ("" if lines else "Notes"), len(told) - index - 1
+        space = room - len(lines) - min(after, 1)
         if space < 1:
-            return [*lines, *words.section(label, [f"{len(told) - index} more in --json"])]
+            more = f" ({after} more: --json)"
+            return [*lines, *words.section(label, [words.wrapped(remark, ROOM - len(more), 1)[0] + more])]
         lines += words.section(label, words.wrapped(remark, ROOM, min(space, 3)))
     return lines
 

@@ -38,6 +38,18 @@ def hours(value: float) -> str:
     return f"{value:,.1f} h"
 
 
+def between(low: float, high: float) -> str:
+    """An interval of hours, such as `17.0 to 27.1 h`."""
+    if high < 0.1:
+        return f"{hours(low)} to {hours(high)}"
+    return f"{low:,.1f} to {high:,.1f} h"
+
+
+def usd_between(low: float, high: float) -> str:
+    """An interval of dollars, such as `$2.30 to 3.60`."""
+    return f"{usd(low)} to {usd(high).replace('$', '')}"
+
+
 def bare(value: float) -> str:
     """A figure that a person chose: one decimal at most, none where it is zero."""
     return f"{value:,.1f}".removesuffix(".0")

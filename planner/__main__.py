@@ -1,0 +1,5 @@
+"""`python -m planner` is `planner`."""
+
+from planner.cli import main
+
+main()
