@@ -75,7 +75,10 @@ def solve(
     time_limit: float | None,
     as_of: datetime.datetime | None,
 ) -> None:
-    """Find the plan of SCENARIO: a file, a shipped name, or - for standard input."""
+    """Find the best plan for SCENARIO.
+
+    SCENARIO is a file, the name of a shipped scenario, or - for standard input.
+    """
     from planner.loading import read_scenario
     from planner.scenario import SolveOptions
 
@@ -108,7 +111,7 @@ def solve(
 @set_option
 @json_option
 def check(plan: str, scenario: str, settings: tuple[str, ...], as_json: bool) -> None:
-    """Audit the file PLAN against SCENARIO, without the solver that made it."""
+    """Audit the file PLAN against SCENARIO."""
     from planner.audit import audit
     from planner.loading import read_library, read_scenario
 
