@@ -12,14 +12,19 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from planner.audit import audit
     from planner.errors import InputError, LibraryError, NoPlanError, PlannerError, ScenarioError, SolverError
     from planner.loading import read_scenario
     from planner.plan import Plan
-    from planner.scenario import Scenario
+    from planner.scenario import Scenario, SolveOptions
+    from planner.solving import solve
 
 _HOME = {
     "read_scenario": "planner.loading",
+    "solve": "planner.solving",
+    "audit": "planner.audit",
     "Scenario": "planner.scenario",
+    "SolveOptions": "planner.scenario",
     "Plan": "planner.plan",
     "PlannerError": "planner.errors",
     "InputError": "planner.errors",
@@ -37,9 +42,12 @@ __all__ = [
     "PlannerError",
     "Scenario",
     "ScenarioError",
+    "SolveOptions",
     "SolverError",
     "__version__",
+    "audit",
     "read_scenario",
+    "solve",
 ]
 
 

@@ -31,7 +31,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "plan": ("plan",),
     "decode": ("decode",),
     "audit": ("audit", "audit_*"),
-    "uses": ("solving",),
+    "uses": ("solving", "alternatives", "diagnosis"),
     "report": ("report",),
     "cli": ("cli", "__main__"),
 }
@@ -55,7 +55,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "plan": ("words",),
     "decode": (*PHYSICS, "formulation", "plan"),
     "audit": (*PHYSICS, "plan"),
-    "uses": (*PHYSICS, "formulation", "solvers", "plan", "decode", "audit"),
+    "uses": (*PHYSICS, "loading", "formulation", "solvers", "plan", "decode", "audit"),
     "report": ("words", "scenario", "library", "plan"),
     "cli": tuple(room for room in ROOMS if room not in ("estimates", "formulation", "cli")),
 }
