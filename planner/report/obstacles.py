@@ -47,7 +47,7 @@ def relaxation(number: int, change: Relaxation, scenario: str) -> list[str]:
         what = f"{limit_name(change.limit, scenario)} {limit_value(change.limit, old)}"
         what += f" -> {limit_value(change.limit, new)}"
     what = f"  {number}. {words.plain(what)}"
-    then = f"then {words.plain(change.then)}" if change.then else ""
+    then = f"then {words.plain(change.then).removeprefix('then ')}" if change.then else ""
     if not then:
         return [words.shortened(what, words.WIDTH)]
     if len(what) < CHANGE and CHANGE + len(then) <= words.WIDTH:

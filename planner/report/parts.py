@@ -33,7 +33,7 @@ def tenure(spot_share: float) -> str:
     """Whether the machines are booked on demand, as spot, or as a mix."""
     if spot_share <= 0:
         return "on demand"
-    return "spot" if spot_share >= 1 else f"spot {spot_share * 100:.0f} %"
+    return "spot" if spot_share >= 0.995 else f"spot {spot_share * 100:.0f} %"
 
 
 def techniques(job: Assignment, brief: bool = False) -> str:
@@ -60,7 +60,7 @@ def batch(job: Assignment) -> str:
     """How a global batch is put together."""
     how = job.techniques
     ranks = job.gpus // (how.tensor_parallel * how.pipeline_parallel)
-    each = "" if ranks == 1 else f" x {ranks} {'GPUs' if ranks == job.gpus else 'groups of GPUs'}"
+    each = "" if ranks == 1 else f" x {ranks:,} {'GPUs' if ranks == job.gpus else 'groups of GPUs'}"
     steps = "step" if how.accumulation_steps == 1 else "steps"
     size = "images"
     if job.unit == "tokens":
@@ -95,17 +95,23 @@ def memory(job: Assignment) -> list[str]:
     """The bar, the biggest parts and the phase that limits, in at most three lines."""
     vram = job.vram_gib
     head = (f"{words.gib(vram.peak)} of {words.gib(vram.usable)} GiB", words.bar(vram.peak / vram.usable))
-    biggest = sorted(vram.parts.items(), key=lambda part: (-part[1], part[0]))[:5]
+    biggest = sorted(vram.parts.items(), key=lambda part: (-part[1], part[0]))[:4]
     shown = [f"{name.replace('_', ' ')} {words.gib(size)}" for name, size in biggest if size >= 0.05]
     fits = f"fits in {words.cases(vram.fit_probability)}"
     return words.joined([*head, fits, *shown, f"limit: {vram.phase}"], "  ", ROOM, 3)
 
 
-def speed(job: Assignment) -> list[str]:
-    """Work per second with its interval, and the steps."""
+def rate(job: Assignment) -> str:
+    """Work per second with its interval."""
     low, high = (words.significant(v) for v in (job.tokens_per_second_low, job.tokens_per_second_high))
-    figure = f"{words.significant(job.tokens_per_second)} {job.unit}/s ({low} to {high})"
-    return words.wrapped(f"{figure}, {job.steps:,} steps of {words.significant(job.step_seconds)} s", ROOM, 1)
+    return f"{words.significant(job.tokens_per_second)} {job.unit}/s ({low} to {high})"
+
+
+def speed(job: Assignment) -> list[str]:
+    """Work per second, and the steps."""
+    return words.wrapped(
+        f"{rate(job)}, {job.steps:,} steps of {words.significant(job.step_seconds)} s", ROOM, 1
+    )
 
 
 def time(job: Assignment) -> list[str]:
@@ -180,10 +186,21 @@ def rung(option: Option, job: Assignment) -> str:
     if option.cost_usd is None:
         return f"{option.label}: {option.note or 'no way'}"
     other = (option.gpu, option.gpus) != (job.gpu, job.gpus)
-    count = f"{option.gpus} x " if option.gpus > 1 else ""
+    count = f"{option.gpus:,} x " if option.gpus > 1 else ""
     on = f" on {count}{option.gpu}" if other and option.gpu else ""
     mark = "" if option.allowed else " (not allowed here)"
     return f"{option.label} {words.usd(option.cost_usd)}{on}{mark}"
+
+
+def methods_brief(job: Assignment) -> str:
+    """The ladder without hardware, what the job may not choose last."""
+    said: list[str] = []
+    barred: list[str] = []
+    for one in job.ladder:
+        if one.cost_usd is not None:
+            (said if one.allowed else barred).append(f"{one.label} {words.usd(one.cost_usd)}")
+    said += [f"not allowed here: {', '.join(barred)}"] if barred else []
+    return "; ".join(said)
 
 
 def next_best(job: Assignment) -> list[str]:

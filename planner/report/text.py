@@ -80,9 +80,9 @@ def _block(job: Assignment) -> list[str]:
     lines = [
         *words.wrapped(parts.techniques(job, brief=True), ROOM, 1),
         words.shortened(parts.batch(job), ROOM),
-        words.shortened(f"{fit}; {parts.speed(job)[0]}", ROOM),
+        words.shortened(f"{fit}; {parts.rate(job)}", ROOM),
         words.shortened(f"{interval}{sure}", ROOM),
-        *words.joined((parts.rung(option, job) for option in job.ladder), "   ", ROOM, 1),
+        *(words.wrapped(parts.methods_brief(job), ROOM, 1) if job.ladder else []),
     ]
     verdict = _verdict(job.name, *_headlines(job), width=words.WIDTH - 2)
     return [f"  {verdict}", *(" " * words.LABEL + line for line in lines)]

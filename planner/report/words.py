@@ -17,8 +17,8 @@ BAR = 20
 
 
 def usd(amount: float) -> str:
-    """Dollars with two decimals, such as `$1,234.50`."""
-    text = f"{abs(amount):,.2f}"
+    """Dollars with two decimals, such as `$1,234.50`; without cents from 10,000 on."""
+    text = f"{abs(amount):,.{0 if abs(amount) >= 10_000 else 2}f}"
     return f"-${text}" if amount < 0 and text != "0.00" else f"${text}"
 
 
@@ -32,17 +32,21 @@ def rate(price: float) -> str:
 
 
 def hours(value: float) -> str:
-    """Hours with one decimal; minutes where that would say nothing."""
+    """Hours with one decimal, none from 1,000 on; minutes where that would say nothing."""
     if 0 < value < 0.1:
         return f"{max(1, round(value * 60))} min"
-    return f"{value:,.1f} h"
+    return f"{_hours(value)} h"
+
+
+def _hours(value: float) -> str:
+    return f"{value:,.{0 if value >= 1000 else 1}f}"
 
 
 def between(low: float, high: float) -> str:
     """An interval of hours, such as `17.0 to 27.1 h`."""
     if high < 0.1:
         return f"{hours(low)} to {hours(high)}"
-    return f"{low:,.1f} to {high:,.1f} h"
+    return f"{_hours(low)} to {_hours(high)} h"
 
 
 def usd_between(low: float, high: float) -> str:
@@ -79,9 +83,9 @@ def percent(share: float) -> str:
 def cases(probability: float) -> str:
     """A probability as a person would say it; near certainty is not called certain."""
     if probability >= 0.995:
-        return "more than 99 of 100 cases"
+        return "over 99 of 100 cases"
     if probability < 0.01:
-        return "less than 1 of 100 cases"
+        return "under 1 of 100 cases"
     return f"{math.floor(probability * 100 + 1e-9)} of 100 cases"
 
 
@@ -93,7 +97,7 @@ def bar(share: float) -> str:
 
 def gpus(count: int, gpu: str) -> str:
     """Such as `4 x H100-80GB`."""
-    return f"{count} x {gpu}"
+    return f"{count:,} x {gpu}"
 
 
 def plain(text: str) -> str:

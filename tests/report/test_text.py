@@ -106,9 +106,9 @@ def test_images_are_not_called_tokens() -> None:
 
 
 def test_no_certainty_is_claimed() -> None:
-    """A probability that rounds to one is told as more than 99 of 100."""
+    """A probability that rounds to one is told as over 99 of 100."""
     text = render(make_plan(make_assignment(deadline_probability=0.9999)))
-    assert "deadline holds in more than 99 of 100 cases" in text
+    assert "deadline holds in over 99 of 100 cases" in text
     assert "in 100 of 100" not in text
 
 

@@ -1,0 +1,71 @@
+"""From a scenario file to what is printed, with the real solver: the front door, end to end."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from planner.cli import main
+from planner.report.text import LINES
+from planner.report.words import WIDTH
+
+AS_OF = ("--as-of", "2026-09-01")
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(main, arguments)
+
+
+@pytest.fixture(scope="module")
+def plan_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The plan of the quickstart, written by -o."""
+    path = tmp_path_factory.mktemp("plan") / "plan.json"
+    result = run("solve", "quickstart", "-o", str(path), *AS_OF)
+    assert result.exit_code == 0, result.stderr
+    return path
+
+
+def test_quickstart_fits_on_the_screen_verdict_first(plan_file: Path) -> None:
+    """The text has the figures of the JSON, in 25 lines of 80 columns."""
+    document = json.loads(plan_file.read_text())
+    lines = run("solve", "quickstart", *AS_OF).stdout.splitlines()
+    job = document["jobs"][0]
+    assert lines[0].startswith(f"quickstart: {job['gpus']} x {job['gpu']} at {job['provider']}")
+    assert lines[0].endswith(f"${document['cost_usd']['expected']:,.2f}, proven")
+    assert len(lines) <= LINES and max(map(len, lines)) <= WIDTH
+
+
+def test_check_accepts_the_plan_that_solve_wrote_and_no_other(plan_file: Path, tmp_path: Path) -> None:
+    """Exit 0 for the plan as written, 3 once a figure of it was improved by hand."""
+    assert run("check", str(plan_file), "quickstart").exit_code == 0
+    document: dict[str, Any] = json.loads(plan_file.read_text())
+    document["jobs"][0]["cost_usd"] *= 0.5
+    edited = tmp_path / "edited.json"
+    edited.write_text(json.dumps(document))
+    result = run("check", str(edited), "quickstart", "--json")
+    assert result.exit_code == 3
+    assert all(
+        {"job", "what", "expected", "found"} == set(one) for one in json.loads(result.stdout)["violations"]
+    )
+
+
+def test_an_infeasible_scenario_exits_3_in_words_and_in_json() -> None:
+    """The shipped question that nobody can satisfy is explained, not reported as an error."""
+    words = run("solve", "infeasible", *AS_OF)
+    assert words.exit_code == 3 and words.stdout.startswith("infeasible: no way meets all limits")
+    assert max(map(len, words.stdout.splitlines())) <= WIDTH
+    document = run("solve", "infeasible", "--json", *AS_OF)
+    assert document.exit_code == 3 and json.loads(document.stdout)["status"] == "infeasible"
+
+
+def test_several_jobs_are_told_in_blocks() -> None:
+    """Each job's verdict and the joint bill, in 80 columns."""
+    result = run("solve", "three-jobs-one-budget", *AS_OF)
+    lines = result.stdout.splitlines()
+    assert result.exit_code == 0 and lines[0].startswith("three-jobs-one-budget: 3 jobs, ")
+    assert all(any(line.startswith(f"  {job}: ") for line in lines) for job in ("chat", "code", "small"))
+    assert max(map(len, lines)) <= WIDTH
