@@ -13,6 +13,7 @@ from planner.audit_money import (
     bill_is_told,
     bill_of,
     cost_is_told,
+    deadline_chance_is_told,
     hours_are_told,
     hours_hold,
     hours_of,
@@ -94,8 +95,8 @@ def _audit_job(
         return found
     for check in NAMED_CHECKS:
         found += check(ground)
-    found += price_is_dated(ground, datetime.date.fromisoformat(plan.as_of))
     try:
+        found += price_is_dated(ground, datetime.date.fromisoformat(plan.as_of))
         return found + _audit_figures(ground, tolerance)
     except (ValueError, KeyError, IndexError, ZeroDivisionError, OverflowError) as error:
         return [*found, Violation(assignment.name, "figures", "something to compute", repr(error))]
@@ -113,6 +114,7 @@ def _audit_figures(ground: Ground, tolerance: Tolerance) -> list[Violation]:
         *hours_are_told(ground, hours, physics, tolerance),
         *hours_hold(ground, hours, tolerance),
         *spot_end_is_told(ground, hours, tolerance),
+        *deadline_chance_is_told(ground, hours, tolerance),
         *bill_is_told(ground, lines, tolerance),
         *cost_is_told(ground, lines, hours, physics, tolerance),
     ]

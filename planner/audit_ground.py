@@ -55,6 +55,7 @@ class Ground:
     network: Network
     gpu: GpuSpec
     offer: Offer  # at the prices of the what-if
+    market: tuple[Offer, ...]  # all offers at those prices
     recipe: Recipe
     framework: Mapping[str, Any]
     library: Library
@@ -104,6 +105,7 @@ def lay_ground(
             network=network_of(architecture),
             gpu=gpu,
             offer=offer,
+            market=adjusted_offers(scenario),
             recipe=_recipe(assignment),
             framework=framework_of(library, job.framework),
             library=library,

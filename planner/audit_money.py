@@ -18,6 +18,8 @@ from planner.estimates.stages import (
     load_seconds,
 )
 from planner.estimates.uncertainty import late_factor
+from planner.jobs import MAX_CONFIDENCE
+from planner.plan import BillItem
 from planner.units import GB, HOUR, MONTH_HOURS
 
 IMAGE_GB = 10.0
@@ -151,6 +153,24 @@ def hours_hold(ground: Ground, hours: Hours, tolerance: Tolerance) -> list[Viola
     return found
 
 
+def deadline_chance_is_told(ground: Ground, hours: Hours, tolerance: Tolerance) -> list[Violation]:
+    """The chance to end in time is the one that the spread of the hours gives, at least the confidence."""
+    job, plan, told = ground.job, ground.plan, ground.plan.deadline_probability
+    if job.deadline_hours is None:
+        return unequal(plan.name, "deadline_probability", None, told)
+    if told is None or not job.confidence - 1e-6 <= told <= 1:
+        return [Violation(plan.name, "deadline_probability", f"at least {job.confidence:g}", told)]
+    expected, late = hours.expected(plan.spot_share), hours.at_confidence(plan.spot_share)
+    if job.confidence <= 0.5:
+        return []  # the hours at this confidence say nothing about how wide the spread is
+    # Late hours go as exp(scale * t), t the quantile of Student's t with 2 degrees of freedom.
+    p = job.confidence
+    quantile = (2 * p - 1) / math.sqrt(2 * p * (1 - p))
+    t = math.log(job.deadline_hours / expected) / (math.log(late / expected) / quantile)
+    chance = min(MAX_CONFIDENCE, 0.5 * (1 + t / math.sqrt(2 + t * t)))
+    return apart(plan.name, "deadline_probability", chance, told, tolerance.hours)
+
+
 @dataclass(frozen=True)
 class Line:
     """One line of the bill as it should be."""
@@ -158,6 +178,7 @@ class Line:
     item: str
     usd: float
     quantity: float
+    unit: str
     rate_usd: float | None  # None: unknown fee
 
     @property
@@ -181,16 +202,16 @@ def bill_of(ground: Ground, hours: Hours, physics: Physics, late: bool = False) 
     kept = hours.at_confidence(share) if late else hours.expected(share)
     fees = offer.fees
     return [
-        _line("GPU on demand", on_demand * n, offer.usd_per_hour),
-        _line("GPU spot", spot * n, offer.spot_usd_per_hour),
-        _line("storage", disk * kept / MONTH_HOURS, fees.storage_usd_per_gb_month),
-        _line("transfer in", (weights + job.data_gb) * n, fees.ingress_usd_per_gb),
-        _line("transfer out", out, fees.egress_usd_per_gb),
+        _line("gpu on demand", on_demand * n, "h", offer.usd_per_hour),
+        _line("gpu spot", spot * n, "h", offer.spot_usd_per_hour),
+        _line("storage", disk * kept / MONTH_HOURS, "GB-month", fees.storage_usd_per_gb_month),
+        _line("transfer in", (weights + job.data_gb) * n, "GB", fees.ingress_usd_per_gb),
+        _line("transfer out", out, "GB", fees.egress_usd_per_gb),
     ]
 
 
-def _line(item: str, quantity: float, rate: float | None) -> Line:
-    return Line(item, quantity * rate if rate is not None else 0.0, quantity, rate)
+def _line(item: str, quantity: float, unit: str, rate: float | None) -> Line:
+    return Line(item, quantity * rate if rate is not None else 0.0, quantity, unit, rate)
 
 
 def is_coarse(ground: Ground, hours: Hours) -> bool:
@@ -219,20 +240,27 @@ def bill_is_told(ground: Ground, lines: list[Line], tolerance: Tolerance) -> lis
     found = unequal(plan.name, "lines of the bill", len(plan.bill), len(told))
     for line in lines:
         one = told.pop(line.item, None)
-        if one is None:
+        if one is not None:
+            found += _line_is_told(plan.name, line, one, tolerance)
+        else:
             # What costs nothing because nothing is used need not be said.
             found += apart(plan.name, f"bill: {line.item}", line.quantity, 0.0, tolerance.hours)
-            continue
-        found += apart(plan.name, f"bill: {line.item}", line.usd, one.usd, absolute=tolerance.usd)
-        if line.rate_usd is None and line.quantity > 0:
-            found += unequal(plan.name, f"bill: basis of {line.item}", UNKNOWN_FEE, one.basis)
-        elif one.rate_usd is not None:
-            found += apart(
-                plan.name, f"bill: rate of {line.item}", line.rate_usd or 0.0, one.rate_usd, tolerance.hours
-            )
     found += [Violation(plan.name, "bill", "a known item", item) for item in told]
     total = math.fsum(one.usd for one in plan.bill)
     return found + apart(plan.name, "sum of the bill", total, plan.cost_usd, absolute=tolerance.usd)
+
+
+def _line_is_told(job: str, line: Line, told: BillItem, tolerance: Tolerance) -> list[Violation]:
+    what = f"bill: {line.item}"
+    found = apart(job, what, line.usd, told.usd, absolute=tolerance.usd)
+    found += apart(job, f"{what}, quantity", line.quantity, told.quantity, tolerance.hours)
+    found += unequal(job, f"{what}, unit", line.unit, told.unit)
+    if line.rate_usd is None:
+        found += unequal(job, f"{what}, rate", None, told.rate_usd)
+    else:
+        found += apart(job, f"{what}, rate", line.rate_usd, told.rate_usd, tolerance.hours)
+    basis = UNKNOWN_FEE if line.rate_usd is None else ""
+    return found + unequal(job, f"{what}, basis", basis, told.basis)
 
 
 def cost_is_told(

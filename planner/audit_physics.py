@@ -8,12 +8,13 @@ from dataclasses import dataclass, fields, replace
 from planner.audit_ground import Ground, Tolerance, Violation, apart, beyond, unequal
 from planner.audit_recipe import link_of
 from planner.estimates.coefficients import TimeCoefficients
+from planner.estimates.fit import fit_probability
 from planner.estimates.memory import PHASES, MemoryCoefficients, estimate_memory
 from planner.estimates.setup import Layout
 from planner.estimates.throughput import step_time
 from planner.estimates.uncertainty import Spreads, class_of, time_sigmas
 from planner.estimates.work import PACKED_FILL, processed_length, step_count
-from planner.setups import hardware_numbers, recipe_setup
+from planner.setups import RecipeSetup, hardware_numbers, recipe_setup
 from planner.units import GIB
 
 
@@ -29,19 +30,26 @@ class Workload:
 
 
 @dataclass(frozen=True)
-class Physics:
-    """What the recipe takes on the offer's machines; GiB per GPU, seconds per optimizer step."""
+class Memory:
+    """What one GPU has to hold, in GiB."""
 
-    need_gib: float
+    need_gib: float  # by the fit rule
     allocated_gib: float
     phase: str
     parts_gib: dict[str, float]
     usable_gib: float
-    step_seconds: float
-    sequence: float  # tokens per sequence as processed
+    fit_probability: float
+
+
+@dataclass(frozen=True)
+class Physics:
+    """What the recipe takes on the offer's machines."""
+
+    memory: Memory
+    step_seconds: float  # per optimizer step
     sigma: float
     sigma_tail: float
-    trainable: float
+    trainable: float  # parameters
     pcie_bytes_per_second: float
 
 
@@ -67,30 +75,15 @@ def workload_of(ground: Ground) -> Workload:
 
 def physics_of(ground: Ground, work: Workload) -> Physics:
     """Memory, speed and spread of the one configuration that the plan names."""
-    plan, job, library = ground.plan, ground.job, ground.library
-    setup = recipe_setup(ground.recipe, job, ground.network, ground.gpu.generation, library)
-    stack = setup.stack
-    if ground.limits.vram_headroom is not None:
-        stack = replace(stack, margin=ground.limits.vram_headroom)
-    several = plan.instances > 1
+    setup = recipe_setup(ground.recipe, ground.job, ground.network, ground.gpu.generation, ground.library)
     hardware = hardware_numbers(
         ground.gpu,
         link_of(ground),
-        ground.offer.network_gbps if several else None,
+        ground.offer.network_gbps if ground.plan.instances > 1 else None,
         ground.recipe.precision,
-        library,
+        ground.library,
     )
     layout = _layout(ground, work)
-    memory = ground.values("memory")
-    told = estimate_memory(
-        ground.network,
-        layout,
-        setup.states,
-        setup.activations,
-        stack,
-        MemoryCoefficients(**{one.name: memory[one.name] for one in fields(MemoryCoefficients)}),
-        ground.gpu.usable_gib * GIB,
-    )
     speeds = ground.values("time")
     coefficients = TimeCoefficients(**{one.name: speeds[one.name] for one in fields(TimeCoefficients)})
     timed = step_time(
@@ -98,19 +91,39 @@ def physics_of(ground: Ground, work: Workload) -> Physics:
     )
     spread = _spread(ground, float(layout.micro_batch * layout.sequence))
     return Physics(
-        need_gib=float(told.need) / GIB,
-        allocated_gib=float(told.allocated) / GIB,
-        phase=PHASES[int(told.phase)],
-        parts_gib={
-            one.name: float(getattr(told.breakdown, one.name)) / GIB for one in fields(told.breakdown)
-        },
-        usable_gib=ground.gpu.usable_gib,
+        memory=_memory(ground, setup, layout),
         step_seconds=float(timed.seconds),
-        sequence=float(layout.sequence),
         sigma=spread[0],
         sigma_tail=spread[1],
         trainable=float(setup.states.trainable),
         pcie_bytes_per_second=float(hardware.pcie),
+    )
+
+
+def _memory(ground: Ground, setup: RecipeSetup, layout: Layout) -> Memory:
+    values = ground.values("memory")
+    stack = setup.stack
+    if ground.limits.vram_headroom is not None:
+        stack = replace(stack, margin=ground.limits.vram_headroom)
+    told = estimate_memory(
+        ground.network,
+        layout,
+        setup.states,
+        setup.activations,
+        stack,
+        MemoryCoefficients(**{one.name: values[one.name] for one in fields(MemoryCoefficients)}),
+        ground.gpu.usable_gib * GIB,
+    )
+    room = ground.gpu.usable_gib * GIB - told.context
+    spread = values["sigma_allocated" if ground.framework["profiled"] else "sigma_unknown"]
+    parts = told.breakdown
+    return Memory(
+        need_gib=float(told.need) / GIB,
+        allocated_gib=float(told.allocated) / GIB,
+        phase=PHASES[int(told.phase)],
+        parts_gib={one.name: float(getattr(parts, one.name)) / GIB for one in fields(parts)},
+        usable_gib=ground.gpu.usable_gib,
+        fit_probability=float(fit_probability(told.allocated, room, spread)),
     )
 
 
@@ -156,26 +169,28 @@ def _spread(ground: Ground, tokens_per_micro_batch: float) -> tuple[float, float
 
 def memory_fits(ground: Ground, physics: Physics, tolerance: Tolerance) -> list[Violation]:
     """The need of the fit rule, recomputed, is at most what the card gives."""
-    slack = tolerance.gib * physics.usable_gib
-    return beyond(ground.plan.name, "VRAM need in GiB", physics.usable_gib, physics.need_gib, slack)
+    memory = physics.memory
+    slack = tolerance.gib * memory.usable_gib
+    return beyond(ground.plan.name, "VRAM need in GiB", memory.usable_gib, memory.need_gib, slack)
 
 
 def memory_is_told(ground: Ground, physics: Physics, tolerance: Tolerance) -> list[Violation]:
     """Peak, allocated, usable and every part of the plan are what comes out again, and the parts sum up."""
-    name, said = ground.plan.name, ground.plan.vram_gib
-    found = unequal(name, "vram_gib.phase", physics.phase, said.phase)
+    name, said, memory = ground.plan.name, ground.plan.vram_gib, physics.memory
+    found = unequal(name, "vram_gib.phase", memory.phase, said.phase)
     for what, expected, told in (
-        ("peak", physics.need_gib, said.peak),
-        ("allocated", physics.allocated_gib, said.allocated),
-        ("usable", physics.usable_gib, said.usable),
+        ("peak", memory.need_gib, said.peak),
+        ("allocated", memory.allocated_gib, said.allocated),
+        ("usable", memory.usable_gib, said.usable),
+        ("fit_probability", memory.fit_probability, said.fit_probability),
         ("sum of parts", said.allocated, math.fsum(said.parts.values())),
     ):
         found += apart(name, f"vram_gib {what}", expected, told, tolerance.gib)
-    for part, expected in physics.parts_gib.items():
+    for part, expected in memory.parts_gib.items():
         # Parts are not compared by their own size: a tiny one is a difference of large ones.
-        room = tolerance.gib * physics.allocated_gib
+        room = tolerance.gib * memory.allocated_gib
         found += apart(name, f"vram_gib.parts.{part}", expected, said.parts.get(part, 0.0), absolute=room)
-    strange = sorted(set(said.parts) - set(physics.parts_gib))
+    strange = sorted(set(said.parts) - set(memory.parts_gib))
     return found + [Violation(name, "vram_gib.parts", "a known part", part) for part in strange]
 
 

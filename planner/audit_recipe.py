@@ -19,9 +19,9 @@ def names_resolve(ground: Ground) -> list[Violation]:
     """Provider, region, instance, card and architecture are those of the offer and the job."""
     plan, offer, job = ground.plan, ground.offer, ground.job
     said: dict[str, tuple[Figure, Figure]] = {
-        "architecture": (job.architecture, plan.architecture),
+        "architecture": (ground.architecture.name, plan.architecture),
         "provider": (offer.provider, plan.provider),
-        "region": (offer.region, plan.region),
+        "region": (_region(ground), plan.region),
         "instance": (offer.instance, plan.instance),
         "gpu": (ground.gpu.name, plan.gpu),
         "interconnect": (link_of(ground), plan.interconnect),
@@ -31,6 +31,16 @@ def names_resolve(ground: Ground) -> list[Violation]:
         "unit": ("images" if ground.architecture.image else "tokens", plan.unit),
     }
     return [found for what, (wanted, is_) in said.items() for found in unequal(job.name, what, wanted, is_)]
+
+
+def _region(ground: Ground) -> str:
+    """The offer's region, or in how many the same is offered: equal in all but date, source and notes."""
+    apart = {"region", "date", "source", "notes"}
+    alike = ground.offer.model_dump(exclude=apart)
+    if ground.limits.regions.allow is not None or ground.limits.regions.forbid:
+        return ground.offer.region
+    count = sum(offer.model_dump(exclude=apart) == alike for offer in ground.market)
+    return ground.offer.region if count == 1 else f"any of {count}"
 
 
 def link_of(ground: Ground) -> str:
