@@ -22,9 +22,10 @@ from planner.estimates.bill import rounded_hours
 from planner.library import Architecture, GpuSpec, Library
 from planner.recipes import Recipe, allowed
 from planner.running import Running, running_hours
-from planner.scenario import Job, Limits, Offer, Scenario, adjusted_offers, offer_labels
+from planner.scenario import AllowForbid, Job, Limits, Offer, Scenario, adjusted_offers, offer_labels
 from planner.table import ON_DEMAND, SPOT, TECHNIQUES, CandidateTable, Flags, Floats, Integers, concatenate
-from planner.terms import machines_of
+from planner.terms import SpotMarket, disk_gb, machines_of, spot_market
+from planner.units import HOUR, MONTH_HOURS
 from planner.ways import Machine, Miss, Physics, Ways, enumerate_ways
 
 DEFAULT_MAX_HOURS = {"finetune": 720.0, "pretrain": 2160.0}
@@ -43,6 +44,7 @@ class JobCandidates:
     table: CandidateTable  # every way that fits, on every offer, limits left out; shares 0..1 uncut
     way: Integers  # row -> index into physics.ways
     running: Running  # per way
+    spot: tuple[SpotMarket, ...]  # per offer of the market
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,7 @@ class Screened:
 
     table: CandidateTable
     rows: Integers  # row of `table` -> row of the uncut table
+    rounded: Flags  # row of `table`: billed in whole steps
     rejected: Counter[str]
     lateness: Floats  # per uncut row: hours over the deadline where that alone rejects it, else 0
 
@@ -73,36 +76,46 @@ class Market:
 def market_of(scenario: Scenario, library: Library) -> Market:
     """Offers at the prices of the what-if; those that differ in region alone become one ("any of 17")."""
     groups: dict[tuple[object, ...], list[Offer]] = {}
-    for offer in adjusted_offers(scenario):
+    labels: dict[tuple[object, ...], str] = {}
+    for label, offer in zip(offer_labels(scenario.offers), adjusted_offers(scenario), strict=True):
         # A limit on regions makes the region matter.
-        where = offer.region if scenario.limits.regions != type(scenario.limits.regions)() else ""
+        where = offer.region if scenario.limits.regions != AllowForbid() else ""
         key = (where, offer.stock, offer.instance, offer.usd_per_hour, offer.spot_usd_per_hour, offer.provider, offer.gpu,
                offer.gpus, offer.max_nodes, offer.interconnect, offer.network_gbps, offer.spot, offer.billing,
                offer.fees, offer.community)
         groups.setdefault(key, []).append(offer)
+        labels.setdefault(key, label)
     offers = tuple(group[0] for group in groups.values())
     cards = tuple(library.gpu(offer.gpu) for offer in offers)
     return Market(
         offers,
-        offer_labels(offers),
+        tuple(labels.values()),
         tuple(len(group) for group in groups.values()),
         cards,
         tuple(machines_of(offer, card) for offer, card in zip(offers, cards, strict=True)),
     )
 
 
-def enumerate_candidates(job: Job, architecture: Architecture, market: Market, jobs: Sequence[str], library: Library) -> JobCandidates:
+def enumerate_candidates(
+    job: Job,
+    architecture: Architecture,
+    market: Market,
+    jobs: Sequence[str],
+    library: Library,
+    headroom: float | None = None,
+) -> JobCandidates:
     """Every way to run the job on every offer of the market, priced; limits and deadline are left to `screen`.
 
     `jobs` are the names of all jobs of the scenario, so that the tables of several jobs can be joined.
+    `headroom` replaces the margin of the fit rule.
     """
     machines = tuple(dict.fromkeys(machine for several in market.machines for machine in several))
-    physics = enumerate_ways(job, architecture, machines, library)
+    physics = enumerate_ways(job, architecture, machines, library, headroom)
     ways = physics.ways
     running = running_hours(job, architecture, physics, library)
     way, offer = _join(ways, market)
     table = _priced(job, architecture, physics, running, way, offer, market, jobs, library)
-    return JobCandidates(job, architecture, physics, table, way, running)
+    return JobCandidates(job, architecture, physics, table, way, running, tuple(spot_market(o, library) for o in market.offers))
 
 
 def _join(ways: Ways, market: Market) -> tuple[Integers, Integers]:
@@ -198,9 +211,6 @@ class OfferColumns:
 
     @classmethod
     def of(cls, market: Market, job: Job, architecture: Architecture, library: Library) -> OfferColumns:
-        from planner.terms import disk_gb, spot_market
-        from planner.units import HOUR, MONTH_HOURS
-
         offers = market.offers
         moved = architecture.download_gb + job.data_gb
         disk = disk_gb(architecture, job.data_gb)
@@ -259,8 +269,9 @@ def screen(candidates: JobCandidates, market: Market, limits: Limits, library: L
     high = np.minimum(high, cut)
     rows = np.flatnonzero(keep)
     cut_table = replace(table.rows(rows), share_low=low[rows], share_high=np.maximum(high[rows], low[rows]))
-    rounded, origin = _billed_in_steps(cut_table, candidates, market, library)
-    return Screened(rounded, rows[origin], reasons, lateness)
+    run = candidates.running.run_hours[candidates.way[rows]]
+    rounded, origin, billed = _billed_in_steps(cut_table, run, candidates, market, library)
+    return Screened(rounded, rows[origin], billed, reasons, lateness)
 
 
 def deadline_hours(job: Job, limits: Limits) -> float:
@@ -297,21 +308,21 @@ def _least_late_hours(table: CandidateTable, low: Floats, high: Floats) -> Float
 
 
 def _billed_in_steps(
-    table: CandidateTable, candidates: JobCandidates, market: Market, library: Library
-) -> tuple[CandidateTable, Integers]:
+    table: CandidateTable, run: Floats, candidates: JobCandidates, market: Market, library: Library
+) -> tuple[CandidateTable, Integers, Flags]:
     """Rows whose billing step is coarse become points, at share floor and share cut, with rounded dollars.
 
-    Returns the table and for each of its rows the row that it came from.
+    `run` are the hours of all the work on demand. Returns the table, and for each of
+    its rows the row that it came from and whether it is rounded.
     """
     columns = OfferColumns.of(market, candidates.job, candidates.architecture, library)
     everything = np.arange(len(table))
     if not len(table):
-        return table, everything
+        return table, everything, np.zeros(0, dtype=bool)
     step, least = columns.step_hours[table.offer], columns.minimum_hours[table.offer]
-    run = np.fmin(table.run_h[:, ON_DEMAND], table.run_h[:, SPOT])
     coarse = (step > COARSE_STEP * run) | (least > table.start_h + run)
     if not coarse.any():
-        return table, everything
+        return table, everything, coarse
     smooth, points = np.flatnonzero(~coarse), np.flatnonzero(coarse)
     two = points[table.share_high[points] > table.share_low[points]]
     origin = np.concatenate([smooth, points, two])
@@ -325,7 +336,7 @@ def _billed_in_steps(
         )
     )
     made = replace(made, run_usd=usd, late_usd=late_usd, share_low=share, share_high=share)
-    return concatenate([table.rows(smooth), made]), origin
+    return concatenate([table.rows(smooth), made]), origin, np.arange(len(origin)) >= len(smooth)
 
 
 def _rounded_usd(

@@ -15,7 +15,6 @@ from planner.estimates.stages import (
     boot_seconds,
     checkpoint_bytes,
     download_seconds,
-    export_bytes,
     goodput_factor,
     load_seconds,
 )
@@ -109,7 +108,7 @@ def running_hours(job: Job, architecture: Architecture, physics: Physics, librar
         late_factor=np.asarray(late_factor(tail, job.confidence), dtype=float),
         stall_seconds=np.asarray(asynchronous_stall_seconds(checkpoint_bytes(trained, stages), gpus, pcie, stages), dtype=float)
         + stages.checkpoint_fixed_seconds,
-        export_gb=tuple(export_gb(recipe, s.trainable, float(s.adapter_bytes), architecture, stages) for recipe, s in zip(ways.recipes, setups, strict=True)),
+        export_gb=tuple(export_gb(recipe, s.trainable, float(s.adapter_bytes), architecture) for recipe, s in zip(ways.recipes, setups, strict=True)),
         moved_gb=architecture.download_gb + job.data_gb,
         stages=stages,
         pull=(extra.value("pull_bytes_per_second"), extra.value("community_pull_bytes_per_second")),
@@ -119,11 +118,11 @@ def running_hours(job: Job, architecture: Architecture, physics: Physics, librar
     )
 
 
-def export_gb(recipe: Recipe, trainable: float, adapter_bytes: float, architecture: Architecture, stages: StageCoefficients) -> float:
+def export_gb(recipe: Recipe, trainable: float, adapter_bytes: float, architecture: Architecture) -> float:
     """GB of the result: the adapters, or all weights in 16 bit."""
     if recipe.method == "lora":
         return float(trainable) * adapter_bytes / GB
-    return float(export_bytes(architecture.parameters, stages)) / GB
+    return architecture.download_gb
 
 
 def sigmas(job: Job, architecture: Architecture, physics: Physics, library: Library) -> tuple[Floats, Floats]:

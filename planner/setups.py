@@ -208,7 +208,7 @@ def _stack(framework: Mapping[str, Any], memory: Calibration, job: Job) -> Stack
         nccl_gib=memory.value("nccl_gib"),
         fit_nccl_gib=0.0 if megatron else memory.value("fit_nccl_gib"),
         megatron_context=int(megatron),
-        margin=memory.value("margin" if framework["profiled"] else "margin_unprofiled"),
+        margin=memory.value("margin" if framework["profiled"] else "margin_unknown"),
         phi=memory.value("phi"),
     )
 

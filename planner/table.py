@@ -66,7 +66,7 @@ class CandidateTable:
 
     def rows(self, which: NDArray[Any]) -> CandidateTable:
         """The table of the rows that a mask or an index array names, in that order."""
-        columns = {
+        columns: dict[str, Any] = {
             f.name: getattr(self, f.name)[which]
             for f in fields(self)
             if isinstance(getattr(self, f.name), np.ndarray)
@@ -93,7 +93,7 @@ class CandidateTable:
 def concatenate(tables: Sequence[CandidateTable]) -> CandidateTable:
     """One table of several that share their `jobs`, `offers` and `providers`."""
     first = tables[0]
-    columns = {
+    columns: dict[str, Any] = {
         f.name: np.concatenate([getattr(table, f.name) for table in tables])
         for f in fields(first)
         if isinstance(getattr(first, f.name), np.ndarray)

@@ -140,9 +140,12 @@ def _shape_of_images(job: Job, architecture: Architecture, network: Network) -> 
     )
 
 
-def enumerate_ways(job: Job, architecture: Architecture, machines: Sequence[Machine], library: Library) -> Physics:
+def enumerate_ways(
+    job: Job, architecture: Architecture, machines: Sequence[Machine], library: Library, headroom: float | None = None
+) -> Physics:
     """Every recipe on every machine that fits, with its fastest micro-batch; the others are counted with their reason.
 
+    `headroom` (a share) replaces the margin of the fit rule.
     Shapes: recipes and machines of one class of card form a grid (R, 1) x (H,); the result is its fitting cells.
     """
     shape = shape_of(job, architecture)
@@ -152,14 +155,14 @@ def enumerate_ways(job: Job, architecture: Architecture, machines: Sequence[Mach
     for group in _groups(machines, library):
         card = CardClass.of(library.gpu(group[0].gpu))
         recipes = _working_recipes(job, card, group, library, rejected)
-        found = _on_grid(job, shape, recipes, group, library, rejected)
+        found = _on_grid(job, shape, recipes, group, library, rejected, headroom)
         pieces.append(found.ways)
         missing = found.misses
         opened = _opened(job, recipes, group, found, library)
         if opened:
             # Where nothing fits, tensor and pipeline parallelism are tried: the smallest degrees that fit win by time.
             left = [m for m in group if m not in {found.ways.machines[i] for i in set(found.ways.machine.tolist())}]
-            more = _on_grid(job, shape, opened, left, library, rejected)
+            more = _on_grid(job, shape, opened, left, library, rejected, headroom)
             pieces.append(more.ways)
             missing = missing if not len(more.ways) else [miss for miss in missing if miss.machine not in left]
         misses += missing
@@ -223,11 +226,13 @@ class _Inputs:
 
 def _on_grid(
     job: Job, shape: JobShape, recipes: Sequence[Recipe], machines: Sequence[Machine], library: Library,
-    rejected: Counter[str],
+    rejected: Counter[str], headroom: float | None,
 ) -> _Grid:
     if not recipes or not machines:
         return _Grid(_joined([]), [])
     inputs = grid_inputs(job, shape, recipes, machines, library)
+    if headroom is not None:
+        inputs = replace(inputs, stack=replace(inputs.stack, margin=headroom))
     memory = MemoryCoefficients(**coefficients(library, "memory", MemoryCoefficients))
     time = TimeCoefficients(**coefficients(library, "time", TimeCoefficients))
     layout = inputs.layout

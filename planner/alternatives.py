@@ -1,0 +1,130 @@
+"""What else was priced: the ladder of methods, the runner-up, and what each limit costs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from planner.candidates import JobCandidates, Market, Screened, screen
+from planner.library import Library
+from planner.plan import Assignment, Option
+from planner.recipes import allowed
+from planner.scenario import AllowForbid, Limits, SpotShare
+from planner.table import CandidateTable, Floats
+
+RUNGS = ("QLoRA", "LoRA", "full")
+SAME_CARD_SIGMA, OTHER_CARD_SIGMA = 0.10, 0.14
+"""Spread of the difference of two estimates' log errors: same card, other card (time_model section 5)."""
+RUNNERS_UP = 2
+
+
+def cheapest(table: CandidateTable) -> tuple[Floats, Floats]:
+    """Least dollars (penalties in) of each row over its spot shares, and the share that gives them; shapes (n,)."""
+    low = table.cost_usd(table.share_low)
+    high = table.cost_usd(table.share_high)
+    better = high < low
+    return np.where(better, high, low) + table.penalty_usd, np.where(better, table.share_high, table.share_low)
+
+
+def ladder(candidates: JobCandidates, wide: Screened, market: Market) -> tuple[Option, ...]:
+    """The cheapest way of each method under all other limits; a method that the job excludes says so."""
+    if candidates.job.kind == "pretrain":
+        return ()
+    recipes = candidates.physics.ways.recipes
+    labels = np.asarray([recipe.method_label for recipe in recipes])
+    cost, share = cheapest(wide.table)
+    rungs = []
+    for rung in RUNGS:
+        permitted = any(allowed(recipe, candidates.job) for recipe in recipes if recipe.method_label == rung)
+        rows = np.flatnonzero(labels[wide.table.recipe] == rung) if len(labels) else np.zeros(0, dtype=int)
+        if len(rows):
+            best = rows[np.argmin(cost[rows])]
+            rungs.append(_option(rung, wide.table, int(best), float(share[best]), market, permitted))
+        else:
+            rungs.append(
+                Option(label=rung, provider="", gpu="", gpus=0, cost_usd=None, hours=None, allowed=permitted, note="no way within the limits")
+            )
+    return tuple(rungs)
+
+
+def runner_up(
+    candidates: JobCandidates, screened: Screened, chosen: int, made: Assignment, market: Market
+) -> tuple[Option, ...]:
+    """The cheapest ways on another card or at another provider, and whether they are really dearer."""
+    table = screened.table
+    cost, share = cheapest(table)
+    names = np.asarray([f"{offer.provider} {card.name}" for offer, card in zip(market.offers, market.cards, strict=True)])
+    taken = {names[candidates.table.offer[chosen]]}
+    found: list[Option] = []
+    for row in np.argsort(cost, kind="stable"):
+        name = str(names[table.offer[row]])
+        if name in taken:
+            continue
+        taken.add(name)
+        note = _verdict(float(cost[row]), made, market.cards[int(table.offer[row])].name)
+        found.append(_option(name, table, int(row), float(share[row]), market, True, note))
+        if len(found) == RUNNERS_UP:
+            break
+    return tuple(found)
+
+
+def _verdict(cost: float, made: Assignment, gpu: str) -> str:
+    if cost <= 0 or made.cost_usd <= 0:
+        return ""
+    gap = math.log(cost / made.cost_usd)
+    sigma = SAME_CARD_SIGMA if gpu == made.gpu else OTHER_CARD_SIGMA
+    if abs(gap) < sigma:
+        return "no real difference"
+    return f"{abs(math.expm1(gap)):.0%} {'dearer' if gap > 0 else 'cheaper, but slower'}".replace("%", " %")
+
+
+def _option(label: str, table: CandidateTable, row: int, share: float, market: Market, permitted: bool, note: str = "") -> Option:
+    offer = market.offers[int(table.offer[row])]
+    one = table.rows(np.asarray([row]))
+    return Option(
+        label=label,
+        provider=offer.provider,
+        gpu=market.cards[int(table.offer[row])].name,
+        gpus=int(table.gpus[row]),
+        cost_usd=float(one.cost_usd(share)[0]),
+        hours=float(one.hours(share)[0]),
+        allowed=permitted,
+        note=note,
+    )
+
+
+def binding_limits(
+    candidates: JobCandidates, made: Assignment, market: Market, limits: Limits, library: Library
+) -> tuple[str, ...]:
+    """Limits without which this job would be cheaper, and by how much; each lifted alone, all else kept."""
+    job = candidates.job
+
+    def least(lifted: Limits, method_filter: bool = True, deadline: bool = True) -> float:
+        asked = candidates
+        if not deadline:
+            free = job.model_copy(update={"deadline_hours": None})
+            asked = JobCandidates(
+                free, candidates.architecture, candidates.physics, candidates.table, candidates.way, candidates.running, candidates.spot
+            )
+        table = screen(asked, market, lifted, library, method_filter).table
+        return float(np.min(cheapest(table)[0])) if len(table) else math.inf
+
+    now = least(limits)
+    trials: list[tuple[str, bool, Callable[[], float]]] = [
+        ("deadline", job.deadline_hours is not None, lambda: least(limits, deadline=False)),
+        ("techniques", job.techniques.method is not None or job.techniques.weight_bits is not None, lambda: least(limits, False)),
+        ("max_gpus", limits.max_gpus is not None, lambda: least(limits.model_copy(update={"max_gpus": None}))),
+        ("quota", bool(limits.quota), lambda: least(limits.model_copy(update={"quota": {}}))),
+        ("spot_share", limits.spot_share != SpotShare(), lambda: least(limits.model_copy(update={"spot_share": SpotShare()}))),
+        *(
+            (name, getattr(limits, name) != AllowForbid(), lambda name=name: least(limits.model_copy(update={name: AllowForbid()})))
+            for name in ("providers", "gpus", "regions")
+        ),
+    ]
+    found = []
+    for name, given, without in trials:
+        if given and (saved := now - without()) > 0.005:
+            found.append(f"{name} (without it ${saved:,.2f} less)")
+    return tuple(found)

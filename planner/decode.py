@@ -1,0 +1,260 @@
+"""From a chosen row and its spot share to the words and figures of a plan."""
+
+from __future__ import annotations
+
+import datetime
+import math
+from dataclasses import fields
+
+import numpy as np
+
+from planner.candidates import JobCandidates, Market, deadline_hours
+from planner.estimates.bill import rounded_hours
+from planner.estimates.fit import fit_probability
+from planner.estimates.memory import PHASES, MemoryCoefficients, estimate_memory
+from planner.estimates.uncertainty import display_factors
+from planner.library import Library
+from planner.plan import Assignment, BillItem, Hours, Spread, Techniques, Vram
+from planner.recipes import Recipe, framework_of
+from planner.scenario import Limits, Offer
+from planner.table import ON_DEMAND, SPOT
+from planner.terms import UNKNOWN_FEE, disk_gb, link_of, spot_market
+from planner.units import GIB, HOUR, MONTH_HOURS
+from planner.ways import Machine, coefficients, grid_inputs
+
+COARSE_NOTE = "whole billing steps of {:g} h"
+
+
+def assignment(
+    candidates: JobCandidates, row: int, share: float, rounded: bool, market: Market, limits: Limits, library: Library,
+    as_of: datetime.date,
+) -> Assignment:
+    """The plan of one job: `row` of the uncut table at a spot share; `rounded` where billing steps are coarse."""
+    job, table, physics = candidates.job, candidates.table, candidates.physics
+    ways, shape, running = physics.ways, physics.shape, candidates.running
+    way = int(candidates.way[row])
+    offer = market.offers[int(table.offer[row])]
+    recipe, machine = ways.recipes[int(ways.recipe[way])], ways.machines[int(ways.machine[way])]
+    sigma, tail = float(running.sigma[way]), float(running.sigma_tail[way])
+    hours = float(table.hours(share)[row])
+    late = float(table.late_hours(share)[row])
+    bill = _bill(candidates, row, share, rounded, offer, 1.0)
+    late_bill = _bill(candidates, row, share, rounded, offer, float(running.late_factor[way]))
+    cost = math.fsum(item.usd for item in bill)
+    transfers = math.fsum(item.usd for item in bill if item.item.startswith("transfer"))
+    low, high = (float(factor) for factor in display_factors(sigma))
+    start = float(table.start_h[row])
+    step = float(ways.step_seconds[way])
+    real = shape.tokens * (shape.units_per_token if shape.unit == "images" else 1.0)
+    rate = real / (shape.steps * step) * job.efficiency
+    mixed = 0 < share < 1
+    return Assignment(
+        name=job.name,
+        architecture=candidates.architecture.name,
+        provider=offer.provider,
+        region=offer.region if market.merged[int(table.offer[row])] == 1 else f"any of {market.merged[int(table.offer[row])]}",
+        instance=offer.instance,
+        offer=market.labels[int(table.offer[row])],
+        gpu=machine.gpu,
+        gpus=machine.gpus,
+        gpus_per_instance=machine.gpus_per_instance,
+        instances=machine.instances,
+        interconnect=link_of(offer, library.gpu(machine.gpu)),
+        spot_share=share,
+        switch_to_on_demand_at_hours=start + share * _spot_wall(candidates, row) if mixed else None,
+        techniques=_techniques(candidates, way, recipe),
+        vram_gib=_vram(candidates, way, recipe, machine, limits, library),
+        tokens_per_second=rate,
+        tokens_per_second_low=rate * low,
+        tokens_per_second_high=rate * high,
+        unit="images" if shape.unit == "images" else "tokens",
+        sequence_length=shape.sequence,
+        global_batch=job.global_batch,
+        packing=job.packing,
+        steps=int(shape.steps),
+        step_seconds=step,
+        sigma=sigma,
+        sigma_tail=tail,
+        hours=Hours(expected=hours, low=hours * low, high=hours * high, at_confidence=late),
+        start_hours=start,
+        training_hours=hours - start,
+        deadline_hours=job.deadline_hours,
+        deadline_probability=_deadline_probability(job.deadline_hours, hours, late, job.confidence),
+        cost=Spread(expected=cost, low=transfers + (cost - transfers) * low, high=transfers + (cost - transfers) * high),
+        cost_at_confidence=math.fsum(item.usd for item in late_bill),
+        cost_usd=cost,
+        bill=bill,
+        price_date=offer.date.isoformat() if isinstance(offer.date, datetime.date) else str(offer.date or ""),
+        price_age_days=_age(offer, as_of),
+        price_source=offer.source,
+        notes=_notes(candidates, way, share, rounded, offer, machine, limits, library),
+    )
+
+
+def _spot_wall(candidates: JobCandidates, row: int) -> float:
+    """Wall hours of all the work on spot, the switch left out."""
+    table = candidates.table
+    switch = 0.0 if math.isnan(table.run_h[row, ON_DEMAND]) else float(table.start_h[row])
+    return float(table.run_h[row, SPOT]) - switch
+
+
+def _bill(
+    candidates: JobCandidates, row: int, share: float, rounded: bool, offer: Offer, late: float
+) -> tuple[BillItem, ...]:
+    """The lines of the bill; `late` stretches the hours to the confidence (1: expected).
+
+    At a share x: on demand (1 - x) (start + run) + x switch, spot x (start + paid), both times the instances.
+    """
+    table, way = candidates.table, int(candidates.way[row])
+    n, start = int(table.instances[row]), float(table.start_h[row])
+    od_hours = 0.0 if share >= 1 else (1 - share) * (start + float(table.run_h[row, ON_DEMAND]))
+    if offer.usd_per_hour is not None:
+        od_hours += share * start
+    spot_hours = share * (start + _paid_hours(candidates, row, offer)) if share > 0 else 0.0
+    od_hours, spot_hours = od_hours * late, spot_hours * late
+    if rounded:
+        step, least = offer.billing.step_seconds / HOUR, offer.billing.minimum_hours
+        od_hours, spot_hours = float(rounded_hours(od_hours, step, least)), float(rounded_hours(spot_hours, step, least))
+    wall = float(table.hours(share)[row]) if late == 1.0 else float(table.late_hours(share)[row])
+    architecture, job = candidates.architecture, candidates.job
+    moved = (architecture.download_gb + job.data_gb) * n
+    stored = disk_gb(architecture, job.data_gb) * n * wall / MONTH_HOURS
+    export = candidates.running.export_gb[int(candidates.physics.ways.recipe[way])]
+    lines = [
+        _line("gpu on demand", od_hours * n, "h", offer.usd_per_hour),
+        _line("gpu spot", spot_hours * n, "h", offer.spot_usd_per_hour),
+        _line("storage", stored, "GB-month", offer.fees.storage_usd_per_gb_month),
+        _line("transfer in", moved, "GB", offer.fees.ingress_usd_per_gb),
+        _line("transfer out", export, "GB", offer.fees.egress_usd_per_gb),
+    ]
+    return tuple(line for line in lines if line.quantity)
+
+
+def _line(item: str, quantity: float, unit: str, rate: float | None) -> BillItem:
+    if rate is None:
+        return BillItem(item=item, usd=0.0, quantity=quantity, unit=unit, basis=UNKNOWN_FEE if quantity else "")
+    return BillItem(item=item, usd=quantity * rate, quantity=quantity, unit=unit, rate_usd=rate)
+
+
+def _paid_hours(candidates: JobCandidates, row: int, offer: Offer) -> float:
+    """Machine hours of all the work on spot, taken back out of the dollars of the table."""
+    from planner.estimates.preemption import gang_market, interrupted_run
+
+    running, way, table = candidates.running, int(candidates.way[row]), candidates.table
+    market = candidates.spot[int(table.offer[row])]
+    gang = gang_market(market.mean_up_hours, market.availability, int(table.instances[row]), running.gang)
+    run = interrupted_run(
+        running.run_hours[way], table.start_h[row], running.stall_seconds[way] / HOUR, gang, running.gang, running.outage_cv
+    )
+    return float(run.paid)
+
+
+def _techniques(candidates: JobCandidates, way: int, recipe: Recipe) -> Techniques:
+    ways, lora = candidates.physics.ways, candidates.job.lora
+    adapts = recipe.method == "lora"
+    return Techniques(
+        method=recipe.method,
+        weight_bits=recipe.weight_bits,
+        quant=recipe.quant,
+        precision=recipe.precision,
+        activation_checkpointing=recipe.activation_checkpointing,
+        micro_batch=int(ways.micro_batch[way]),
+        accumulation_steps=int(ways.accumulation[way]),
+        sharding=recipe.sharding,
+        attention=recipe.attention,
+        optimizer=recipe.optimizer,
+        tensor_parallel=recipe.tensor_parallel,
+        pipeline_parallel=recipe.pipeline_parallel,
+        lora_rank=lora.rank if adapts else None,
+        lora_targets=lora.targets if adapts else None,
+    )
+
+
+def _vram(
+    candidates: JobCandidates, way: int, recipe: Recipe, machine: Machine, limits: Limits, library: Library
+) -> Vram:
+    """Memory by part of the one configuration, with the chance that it fits."""
+    from dataclasses import replace
+
+    job, ways, shape = candidates.job, candidates.physics.ways, candidates.physics.shape
+    inputs = grid_inputs(job, shape, [recipe], [machine], library)
+    stack = inputs.stack if limits.vram_headroom is None else replace(inputs.stack, margin=limits.vram_headroom)
+    layout = replace(
+        inputs.layout,
+        micro_batch=float(ways.micro_batch[way]),
+        accumulation=float(ways.accumulation[way]),
+        sequence=float(ways.sequence[way]),
+    )
+    usable = float(ways.usable_gib[way])
+    told = estimate_memory(
+        shape.network, layout, inputs.states, inputs.activations, stack,
+        MemoryCoefficients(**coefficients(library, "memory", MemoryCoefficients)), usable * GIB,
+    )
+
+    def one(values: object) -> float:
+        return float(np.asarray(values).reshape(-1)[0])
+
+    # The context of the fit rule, not the larger one that a monitor shows.
+    context = one(stack.context_gib) + (one(stack.fit_nccl_gib) if machine.gpus > 1 else 0.0)
+    profiled = framework_of(library, job.framework)["profiled"]
+    sigma = library.calibrations["memory"].value("sigma_allocated" if profiled else "sigma_unknown")
+    return Vram(
+        peak=one(told.need) / GIB,
+        allocated=one(told.allocated) / GIB,
+        usable=usable,
+        fit_probability=one(fit_probability(one(told.allocated), (usable - context) * GIB, sigma)),
+        phase=PHASES[int(one(told.phase))],
+        parts={part.name: one(getattr(told.breakdown, part.name)) / GIB for part in fields(told.breakdown)},
+    )
+
+
+def _deadline_probability(deadline: float | None, hours: float, late: float, confidence: float) -> float | None:
+    """Chance to end in time, from the spread that makes `late` the hours at `confidence`; capped where data end."""
+    if deadline is None:
+        return None
+    if confidence == 0.5 or late <= hours:
+        return 1.0 if hours <= deadline else 0.0
+    # Student t with 2 degrees of freedom: t(p) = (2p - 1) / sqrt(2 p (1 - p)), and back.
+    scale = math.log(late / hours) / ((2 * confidence - 1) / math.sqrt(2 * confidence * (1 - confidence)))
+    t = math.log(deadline / hours) / scale
+    return min(0.975, 0.5 * (1 + t / math.sqrt(2 + t * t)))
+
+
+def _age(offer: Offer, as_of: datetime.date) -> int | None:
+    if not offer.date:
+        return None
+    date = offer.date if isinstance(offer.date, datetime.date) else datetime.date.fromisoformat(str(offer.date))
+    return (as_of - date).days
+
+
+def _notes(
+    candidates: JobCandidates, way: int, share: float, rounded: bool, offer: Offer, machine: Machine, limits: Limits,
+    library: Library,
+) -> tuple[str, ...]:
+    """What stands in for facts that nobody stated."""
+    notes = []
+    physics, job = candidates.physics, candidates.job
+    if share > 0:
+        basis = spot_market(offer, library).basis
+        if basis:
+            notes.append(f"spot market unknown, {basis}")
+        if offer.usd_per_hour is None:
+            notes.append("spot only: no fallback on demand, so nothing is guaranteed")
+    if rounded:
+        notes.append(f"billed in {COARSE_NOTE.format(offer.billing.step_seconds / HOUR)}, at least {offer.billing.minimum_hours:g} h")
+    if machine.instances > 1 and machine.network_gbps is None:
+        notes.append("network between instances unknown: 12.5 GB/s assumed")
+    if library.calibrations["gpu_efficiency"].coefficients[machine.gpu].basis != "measured":
+        notes.append(f"speed of {machine.gpu} rests on a prior, not on measurements")
+    if not framework_of(library, job.framework)["profiled"]:
+        notes.append(f"framework {job.framework} has no measured memory profile: margin 20 %")
+    if physics.shape.clipped:
+        notes.append(f"samples longer than {physics.shape.sequence:,} tokens are cut to it")
+    if physics.shape.unit == "images":
+        notes.append("diffusion estimate is coarse: an image counts as equivalent tokens")
+    if offer.stock is None:
+        notes.append("stock unknown: check that it can be booked")
+    latest = deadline_hours(job, limits)
+    if job.deadline_hours is None or latest < job.deadline_hours:
+        notes.append(f"runs are limited to {latest:,.0f} h")
+    return tuple(notes)

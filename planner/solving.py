@@ -1,0 +1,216 @@
+"""From a scenario to an audited plan: the order of the steps, nothing else."""
+
+from __future__ import annotations
+
+import datetime
+import math
+from collections import Counter
+from dataclasses import dataclass
+from functools import partial
+from time import perf_counter
+
+import numpy as np
+
+from planner.alternatives import binding_limits, ladder, runner_up
+from planner.audit import audit
+from planner.candidates import JobCandidates, Market, Screened, enumerate_candidates, market_of, screen
+from planner.decode import assignment
+from planner.diagnosis import diagnose
+from planner.dominance import undominated
+from planner.errors import PlannerError
+from planner.formulation.passes import Choice, solve_passes
+from planner.formulation.question import Question
+from planner.library import Library
+from planner.loading import read_library
+from planner.plan import Assignment, Counts, Hours, Plan, Spread, Status
+from planner.scenario import Scenario, SolveOptions
+from planner.solvers.base import DEFAULT_GAP, Termination, run
+from planner.table import CandidateTable, Integers, concatenate
+
+
+class AuditError(PlannerError):
+    """Our own fault: a plan that the independent audit does not confirm."""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Everything that is known before a program is made; a changed limit needs `screen` again and no more."""
+
+    scenario: Scenario
+    library: Library
+    market: Market
+    candidates: tuple[JobCandidates, ...]
+    screened: tuple[Screened, ...]
+
+
+@dataclass(frozen=True)
+class Solved:
+    """The choice of the program, and for each job the row of its screened table."""
+
+    choice: Choice
+    rows: tuple[int, ...]  # rows of the joined table
+    table: CandidateTable
+    owner: Integers  # row of the joined table -> row of its job's screened table
+    dominated: int
+
+
+def solve(scenario: Scenario, options: SolveOptions | None = None, library: Library | None = None) -> Plan:
+    """The cheapest (or fastest) plan that keeps every limit, proven and audited.
+
+    Raises ScenarioError or LibraryError on bad input, SolverError where the solver broke, AuditError where the
+    plan does not stand up to its audit; an infeasible scenario is a Plan with that status and its explanation.
+    """
+    options = options or SolveOptions()
+    as_of = options.as_of or datetime.date.today()
+    started = perf_counter()
+    prepared = prepare(scenario, library)
+    if all(len(one.table) for one in prepared.screened):
+        solved = optimise(prepared, options)
+        plan = _plan(prepared, solved, options, as_of, perf_counter() - started)
+    else:
+        plan = _without(prepared, "infeasible", options, as_of, perf_counter() - started)
+    violations = audit(plan, scenario, prepared.library, asked_gap=options.gap)
+    if violations:
+        raise AuditError("the plan fails its own audit: " + "; ".join(str(one) for one in violations[:5]))
+    return plan
+
+
+def prepare(scenario: Scenario, library: Library | None = None) -> Prepared:
+    """Candidates of every job on the scenario's market, screened by the job's own limits."""
+    library = library or read_library([job.architecture for job in scenario.jobs])
+    market = market_of(scenario, library)
+    names = [job.name for job in scenario.jobs]
+    candidates = tuple(
+        enumerate_candidates(job, library.architecture(job.architecture), market, names, library, scenario.limits.vram_headroom)
+        for job in scenario.jobs
+    )
+    screened = tuple(screen(one, market, scenario.limits, library) for one in candidates)
+    return Prepared(scenario, library, market, candidates, screened)
+
+
+def question_of(scenario: Scenario, market: Market) -> Question:
+    """What the jobs share: a limit that concerns one job alone was a filter already."""
+    several = len(scenario.jobs) > 1
+    limits = scenario.limits
+    return Question(
+        budget_usd=limits.budget_usd,
+        max_gpus=limits.max_gpus if several else None,
+        quota=limits.quota if several else {},
+        stock={
+            label: offer.stock for label, offer in zip(market.labels, market.offers, strict=True) if offer.stock is not None
+        }
+        if several
+        else {},
+        objective=scenario.objective_kind,
+        value_of_time_usd_per_hour=scenario.value_of_time_usd_per_hour,
+    )
+
+
+def optimise(prepared: Prepared, options: SolveOptions) -> Solved:
+    """Dominance, program, passes."""
+    table = concatenate([one.table for one in prepared.screened])
+    owner = np.concatenate([np.arange(len(one.table)) for one in prepared.screened])
+    question = question_of(prepared.scenario, prepared.market)
+    keep = np.flatnonzero(undominated(table, question))
+    solver = partial(
+        run, solver=options.solver, time_limit_seconds=options.time_limit_seconds, relative_gap=max(options.gap, DEFAULT_GAP)
+    )
+    choice = solve_passes(table.rows(keep), question, solver)
+    rows = tuple(int(keep[row]) for row in choice.rows) if choice.chosen is not None else ()
+    return Solved(choice, rows, table, owner, len(table) - len(keep))
+
+
+def _plan(prepared: Prepared, solved: Solved, options: SolveOptions, as_of: datetime.date, seconds: float) -> Plan:
+    first = solved.choice.first
+    if solved.choice.chosen is None:
+        impossible = first.termination in (Termination.INFEASIBLE, Termination.INFEASIBLE_OR_UNBOUNDED)
+        return _without(prepared, "infeasible" if impossible else "no_plan", options, as_of, seconds, solved.dominated)
+    scenario = prepared.scenario
+    jobs = tuple(
+        _assignment(prepared, solved, index, solved.rows[index], float(solved.choice.spot_share[index]), as_of)
+        for index in range(len(scenario.jobs))
+    )
+    # A solver whose verdict holds only on its own grid proves nothing here, and the status says so.
+    status: Status = "optimal" if first.is_proven and first.gap is not None else "feasible"
+    return Plan(
+        scenario=scenario.name,
+        status=status,
+        objective=first.objective,
+        bound=first.bound if first.gap is not None else None,
+        gap=first.gap,
+        solver=options.solver,
+        seconds=seconds,
+        as_of=as_of.isoformat(),
+        candidates=_counts(prepared, solved.dominated),
+        cost_usd=Spread(
+            expected=math.fsum(job.cost.expected for job in jobs),
+            low=math.fsum(job.cost.low for job in jobs),
+            high=math.fsum(job.cost.high for job in jobs),
+        ),
+        cost_at_confidence=math.fsum(job.cost_at_confidence for job in jobs),
+        hours=Hours(
+            expected=max(job.hours.expected for job in jobs),
+            low=max(job.hours.low for job in jobs),
+            high=max(job.hours.high for job in jobs),
+            at_confidence=max(job.hours.at_confidence for job in jobs),
+        ),
+        jobs=jobs,
+        warnings=_warnings(jobs),
+    )
+
+
+def _assignment(
+    prepared: Prepared, solved: Solved, index: int, row: int, share: float, as_of: datetime.date
+) -> Assignment:
+    candidates, screened, market = prepared.candidates[index], prepared.screened[index], prepared.market
+    limits, library = prepared.scenario.limits, prepared.library
+    mine = int(solved.owner[row])
+    uncut = int(screened.rows[mine])
+    made = assignment(candidates, uncut, share, bool(screened.rounded[mine]), market, limits, library, as_of)
+    wide = screen(candidates, market, limits, library, method_filter=False)
+    return made.model_copy(
+        update={
+            "ladder": ladder(candidates, wide, market),
+            "runner_up": runner_up(candidates, screened, uncut, made, market),
+            "binding": binding_limits(candidates, made, market, limits, library),
+        }
+    )
+
+
+def _without(
+    prepared: Prepared, status: Status, options: SolveOptions, as_of: datetime.date, seconds: float, dominated: int = 0
+) -> Plan:
+    explained = diagnose(prepared.scenario, prepared.market, prepared.candidates, prepared.library)
+    return Plan(
+        scenario=prepared.scenario.name,
+        status=status,
+        objective=None,
+        bound=None,
+        gap=None,
+        solver=options.solver,
+        seconds=seconds,
+        as_of=as_of.isoformat(),
+        candidates=_counts(prepared, dominated),
+        cost_usd=None,
+        hours=None,
+        infeasible=explained if status == "infeasible" else None,
+    )
+
+
+def _counts(prepared: Prepared, dominated: int) -> Counts:
+    reasons: Counter[str] = Counter()
+    for candidates, screened in zip(prepared.candidates, prepared.screened, strict=True):
+        reasons += candidates.physics.rejected + screened.rejected
+    return Counts(
+        made=sum(len(one.table) for one in prepared.candidates),
+        rejected=sum(reasons.values()),
+        dominated=dominated,
+        reasons=dict(reasons.most_common()),
+    )
+
+
+def _warnings(jobs: tuple[Assignment, ...]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(note for job in jobs for note in job.notes))
+
+
+__all__ = ["AuditError", "Prepared", "Solved", "optimise", "prepare", "question_of", "solve"]
