@@ -114,7 +114,9 @@ def _memory(ground: Ground, setup: RecipeSetup, layout: Layout) -> Memory:
         MemoryCoefficients(**{one.name: values[one.name] for one in fields(MemoryCoefficients)}),
         ground.gpu.usable_gib * GIB,
     )
-    room = ground.gpu.usable_gib * GIB - told.context
+    # What the fit rule sets aside, not the larger context that a monitor shows.
+    context = float(stack.context_gib) + (float(stack.fit_nccl_gib) if ground.plan.gpus > 1 else 0.0)
+    room = (ground.gpu.usable_gib - context) * GIB
     spread = values["sigma_allocated" if ground.framework["profiled"] else "sigma_unknown"]
     parts = told.breakdown
     return Memory(

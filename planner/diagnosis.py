@@ -143,7 +143,10 @@ def _least(
     hours = table.late_hours(table.share_low)[rows]
     dollars = math.fsum(table.cost_usd(table.share_low)[rows])
     said = ", ".join(f"{table.gpus[row]} x {market.cards[table.offer[row]].name} at {table.providers[table.provider[row]]}" for row in rows)
-    return math.fsum(values[rows]), f"then {said}, ${dollars:,.2f}", [float(h) for h in hours]
+    late_dollars = math.fsum(table.late_cost_usd(table.share_low)[rows])
+    # A budget is kept at the asked confidence, so that figure is said beside the expected one.
+    then = f"{said}, ${dollars:,.2f} expected, ${late_dollars:,.2f} at the asked confidence"
+    return math.fsum(values[rows]), then, [float(h) for h in hours]
 
 
 def _at_ends(table: CandidateTable) -> CandidateTable:
