@@ -25,7 +25,9 @@ def cheapest(table: CandidateTable) -> tuple[Floats, Floats]:
     low = table.cost_usd(table.share_low)
     high = table.cost_usd(table.share_high)
     better = high < low
-    return np.where(better, high, low) + table.penalty_usd, np.where(better, table.share_high, table.share_low)
+    return np.where(better, high, low) + table.penalty_usd, np.where(
+        better, table.share_high, table.share_low
+    )
 
 
 def ladder(candidates: JobCandidates, wide: Screened, market: Market) -> tuple[Option, ...]:
@@ -44,7 +46,16 @@ def ladder(candidates: JobCandidates, wide: Screened, market: Market) -> tuple[O
             rungs.append(_option(rung, wide.table, int(best), float(share[best]), market, permitted))
         else:
             rungs.append(
-                Option(label=rung, provider="", gpu="", gpus=0, cost_usd=None, hours=None, allowed=permitted, note="no way within the limits")
+                Option(
+                    label=rung,
+                    provider="",
+                    gpu="",
+                    gpus=0,
+                    cost_usd=None,
+                    hours=None,
+                    allowed=permitted,
+                    note="no way within the limits",
+                )
             )
     return tuple(rungs)
 
@@ -55,7 +66,9 @@ def runner_up(
     """The cheapest ways on another card or at another provider, and whether they are really dearer."""
     table = screened.table
     cost, share = cheapest(table)
-    names = np.asarray([f"{offer.provider} {card.name}" for offer, card in zip(market.offers, market.cards, strict=True)])
+    names = np.asarray(
+        [f"{offer.provider} {card.name}" for offer, card in zip(market.offers, market.cards, strict=True)]
+    )
     taken = {names[candidates.table.offer[chosen]]}
     found: list[Option] = []
     for row in np.argsort(cost, kind="stable"):
@@ -80,7 +93,9 @@ def _verdict(cost: float, made: Assignment, gpu: str) -> str:
     return f"{abs(math.expm1(gap)):.0%} {'dearer' if gap > 0 else 'cheaper, but slower'}".replace("%", " %")
 
 
-def _option(label: str, table: CandidateTable, row: int, share: float, market: Market, permitted: bool, note: str = "") -> Option:
+def _option(
+    label: str, table: CandidateTable, row: int, share: float, market: Market, permitted: bool, note: str = ""
+) -> Option:
     offer = market.offers[int(table.offer[row])]
     one = table.rows(np.asarray([row]))
     return Option(
@@ -106,7 +121,13 @@ def binding_limits(
         if not deadline:
             free = job.model_copy(update={"deadline_hours": None})
             asked = JobCandidates(
-                free, candidates.architecture, candidates.physics, candidates.table, candidates.way, candidates.running, candidates.spot
+                free,
+                candidates.architecture,
+                candidates.physics,
+                candidates.table,
+                candidates.way,
+                candidates.running,
+                candidates.spot,
             )
         table = screen(asked, market, lifted, library, method_filter).table
         return float(np.min(cheapest(table)[0])) if len(table) else math.inf
@@ -114,12 +135,28 @@ def binding_limits(
     now = least(limits)
     trials: list[tuple[str, bool, Callable[[], float]]] = [
         ("deadline", job.deadline_hours is not None, lambda: least(limits, deadline=False)),
-        ("techniques", job.techniques.method is not None or job.techniques.weight_bits is not None, lambda: least(limits, False)),
-        ("max_gpus", limits.max_gpus is not None, lambda: least(limits.model_copy(update={"max_gpus": None}))),
+        (
+            "techniques",
+            job.techniques.method is not None or job.techniques.weight_bits is not None,
+            lambda: least(limits, False),
+        ),
+        (
+            "max_gpus",
+            limits.max_gpus is not None,
+            lambda: least(limits.model_copy(update={"max_gpus": None})),
+        ),
         ("quota", bool(limits.quota), lambda: least(limits.model_copy(update={"quota": {}}))),
-        ("spot_share", limits.spot_share != SpotShare(), lambda: least(limits.model_copy(update={"spot_share": SpotShare()}))),
+        (
+            "spot_share",
+            limits.spot_share != SpotShare(),
+            lambda: least(limits.model_copy(update={"spot_share": SpotShare()})),
+        ),
         *(
-            (name, getattr(limits, name) != AllowForbid(), lambda name=name: least(limits.model_copy(update={name: AllowForbid()})))
+            (
+                name,
+                getattr(limits, name) != AllowForbid(),
+                lambda name=name: least(limits.model_copy(update={name: AllowForbid()})),
+            )
             for name in ("providers", "gpus", "regions")
         ),
     ]

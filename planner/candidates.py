@@ -80,9 +80,23 @@ def market_of(scenario: Scenario, library: Library) -> Market:
     for label, offer in zip(offer_labels(scenario.offers), adjusted_offers(scenario), strict=True):
         # A limit on regions makes the region matter.
         where = offer.region if scenario.limits.regions != AllowForbid() else ""
-        key = (where, offer.stock, offer.instance, offer.usd_per_hour, offer.spot_usd_per_hour, offer.provider, offer.gpu,
-               offer.gpus, offer.max_nodes, offer.interconnect, offer.network_gbps, offer.spot, offer.billing,
-               offer.fees, offer.community)
+        key = (
+            where,
+            offer.stock,
+            offer.instance,
+            offer.usd_per_hour,
+            offer.spot_usd_per_hour,
+            offer.provider,
+            offer.gpu,
+            offer.gpus,
+            offer.max_nodes,
+            offer.interconnect,
+            offer.network_gbps,
+            offer.spot,
+            offer.billing,
+            offer.fees,
+            offer.community,
+        )
         groups.setdefault(key, []).append(offer)
         labels.setdefault(key, label)
     offers = tuple(group[0] for group in groups.values())
@@ -115,7 +129,9 @@ def enumerate_candidates(
     running = running_hours(job, architecture, physics, library)
     way, offer = _join(ways, market)
     table = _priced(job, architecture, physics, running, way, offer, market, jobs, library)
-    return JobCandidates(job, architecture, physics, table, way, running, tuple(spot_market(o, library) for o in market.offers))
+    return JobCandidates(
+        job, architecture, physics, table, way, running, tuple(spot_market(o, library) for o in market.offers)
+    )
 
 
 def _join(ways: Ways, market: Market) -> tuple[Integers, Integers]:
@@ -136,12 +152,23 @@ def _join(ways: Ways, market: Market) -> tuple[Integers, Integers]:
 
 
 def _priced(
-    job: Job, architecture: Architecture, physics: Physics, running: Running, way: Integers, offer: Integers,
-    market: Market, jobs: Sequence[str], library: Library,
+    job: Job,
+    architecture: Architecture,
+    physics: Physics,
+    running: Running,
+    way: Integers,
+    offer: Integers,
+    market: Market,
+    jobs: Sequence[str],
+    library: Library,
 ) -> CandidateTable:
     ways = physics.ways
     columns = OfferColumns.of(market, job, architecture, library)
-    nodes = np.asarray([m.instances for m in ways.machines], dtype=np.int64)[ways.machine[way]] if len(way) else way
+    nodes = (
+        np.asarray([m.instances for m in ways.machines], dtype=np.int64)[ways.machine[way]]
+        if len(way)
+        else way
+    )
     gpus = np.asarray([m.gpus for m in ways.machines], dtype=np.int64)[ways.machine[way]] if len(way) else way
     start = running.start_hours(columns.community[offer], way)
     spot = running.on_spot(columns, offer, way, nodes, start)
@@ -152,21 +179,39 @@ def _priced(
     od_price, spot_price = columns.on_demand_usd[offer] * nodes, columns.spot_usd[offer] * nodes
     switch_usd = np.where(has_od, np.nan_to_num(od_price) * switch, 0.0)
     storage = columns.storage_usd_per_hour[offer] * nodes
-    run_h = np.stack([np.where(has_od, on_demand, np.nan), np.where(np.isnan(spot_price), np.nan, spot.wall + switch)], axis=1)
-    late_h = np.stack([run_h[:, 0] * late, np.where(np.isnan(spot_price), np.nan, spot.late_wall + switch * late)], axis=1)
+    run_h = np.stack(
+        [np.where(has_od, on_demand, np.nan), np.where(np.isnan(spot_price), np.nan, spot.wall + switch)],
+        axis=1,
+    )
+    late_h = np.stack(
+        [run_h[:, 0] * late, np.where(np.isnan(spot_price), np.nan, spot.late_wall + switch * late)], axis=1
+    )
     run_usd = np.stack(
-        [od_price * (start + on_demand) + storage * (start + run_h[:, 0]),
-         spot_price * (start + spot.paid) + switch_usd + storage * (start + run_h[:, 1])], axis=1,
+        [
+            od_price * (start + on_demand) + storage * (start + run_h[:, 0]),
+            spot_price * (start + spot.paid) + switch_usd + storage * (start + run_h[:, 1]),
+        ],
+        axis=1,
     )
     late_usd = np.stack(
-        [od_price * (start + on_demand) * late + storage * (start * late + late_h[:, 0]),
-         (spot_price * (start + spot.paid) + switch_usd) * late + storage * (start * late + late_h[:, 1])], axis=1,
+        [
+            od_price * (start + on_demand) * late + storage * (start * late + late_h[:, 0]),
+            (spot_price * (start + spot.paid) + switch_usd) * late + storage * (start * late + late_h[:, 1]),
+        ],
+        axis=1,
     )
-    export = np.asarray([running.export_gb[i] for i in range(len(ways.recipes))])[ways.recipe[way]] if len(way) else way * 0.0
+    export = (
+        np.asarray([running.export_gb[i] for i in range(len(ways.recipes))])[ways.recipe[way]]
+        if len(way)
+        else way * 0.0
+    )
     fixed = columns.transfer_in_usd[offer] * nodes + columns.egress_usd_per_gb[offer] * export
-    uses = np.asarray([recipe.uses(False) for recipe in ways.recipes], dtype=bool).reshape(-1, len(TECHNIQUES))[ways.recipe[way]]
+    uses = np.asarray([recipe.uses(False) for recipe in ways.recipes], dtype=bool).reshape(
+        -1, len(TECHNIQUES)
+    )[ways.recipe[way]]
     uses[:, TECHNIQUES.index("gradient_accumulation")] = ways.accumulation[way] > 1
-    penalty = np.asarray([job.techniques.penalty_usd.get(name, 0.0) for name in TECHNIQUES])
+    penalties: dict[str, float] = {str(name): usd for name, usd in job.techniques.penalty_usd.items()}
+    penalty = np.asarray([penalties.get(name, 0.0) for name in TECHNIQUES])
     providers = {name: index for index, name in enumerate(market.providers)}
     return CandidateTable(
         jobs=tuple(jobs),
@@ -233,7 +278,9 @@ class OfferColumns:
         )
 
 
-def screen(candidates: JobCandidates, market: Market, limits: Limits, library: Library, method_filter: bool = True) -> Screened:
+def screen(
+    candidates: JobCandidates, market: Market, limits: Limits, library: Library, method_filter: bool = True
+) -> Screened:
     """Filters that concern one job alone, spot shares cut at the deadline, coarse billing rounded at points.
 
     `method_filter` false keeps methods that the job's techniques exclude: the ladder prices them too.
@@ -253,7 +300,12 @@ def screen(candidates: JobCandidates, market: Market, limits: Limits, library: L
         ok = np.asarray([allowed(recipe, job) for recipe in candidates.physics.ways.recipes], dtype=bool)
         reject(~ok[table.recipe] if len(ok) else ~keep, "its method is not allowed")
     permitted = np.asarray(
-        [limits.providers.permits(o.provider) and limits.gpus.permits(o.gpu) and limits.regions.permits(o.region) for o in market.offers],
+        [
+            limits.providers.permits(o.provider)
+            and limits.gpus.permits(o.gpu)
+            and limits.regions.permits(o.region)
+            for o in market.offers
+        ],
         dtype=bool,
     )
     reject(~permitted[table.offer], "its provider, GPU or region is not allowed")
@@ -332,7 +384,8 @@ def _billed_in_steps(
     usd, late_usd = (
         _rounded_usd(made, share, dollars, hours, start, storage, columns)
         for dollars, hours, start in (
-            (made.run_usd, made.run_h, made.start_h), (made.late_usd, made.late_h, made.late_start_h)
+            (made.run_usd, made.run_h, made.start_h),
+            (made.late_usd, made.late_h, made.late_start_h),
         )
     )
     made = replace(made, run_usd=usd, late_usd=late_usd, share_low=share, share_high=share)
@@ -340,7 +393,13 @@ def _billed_in_steps(
 
 
 def _rounded_usd(
-    made: CandidateTable, share: Floats, dollars: Floats, hours: Floats, start: Floats, storage: Floats, columns: OfferColumns
+    made: CandidateTable,
+    share: Floats,
+    dollars: Floats,
+    hours: Floats,
+    start: Floats,
+    storage: Floats,
+    columns: OfferColumns,
 ) -> Floats:
     """Dollars per market such that the mix at `share` equals whole billing steps at the offer's prices."""
     step, least = columns.step_hours[made.offer], columns.minimum_hours[made.offer]
@@ -355,8 +414,13 @@ def _rounded_usd(
     spot_usd = rounded_hours(spot_hours, step, least) * spot_price
     mixed_od = np.where(share < 1, od_usd / np.maximum(1 - share, 1e-300), 0.0)
     # At share 1 the switch hours on demand are part of what spot costs.
-    mixed_spot = np.where(share > 0, (spot_usd + np.where(share < 1, 0.0, od_usd)) / np.maximum(share, 1e-300), 0.0)
-    result = np.stack([mixed_od + storage * (start + hours[:, ON_DEMAND]), mixed_spot + storage * (start + hours[:, SPOT])], axis=1)
+    mixed_spot = np.where(
+        share > 0, (spot_usd + np.where(share < 1, 0.0, od_usd)) / np.maximum(share, 1e-300), 0.0
+    )
+    result = np.stack(
+        [mixed_od + storage * (start + hours[:, ON_DEMAND]), mixed_spot + storage * (start + hours[:, SPOT])],
+        axis=1,
+    )
     return np.where(np.isnan(dollars), np.nan, result)
 
 
@@ -368,5 +432,3 @@ def nearest_misses(candidates: JobCandidates, count: int) -> tuple[Miss, ...]:
 def recipe_of(candidates: JobCandidates, row: int) -> Recipe:
     """The recipe of a row of the uncut table."""
     return candidates.physics.ways.recipes[int(candidates.table.recipe[row])]
-
-

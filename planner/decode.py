@@ -26,7 +26,13 @@ COARSE_NOTE = "whole billing steps of {:g} h"
 
 
 def assignment(
-    candidates: JobCandidates, row: int, share: float, rounded: bool, market: Market, limits: Limits, library: Library,
+    candidates: JobCandidates,
+    row: int,
+    share: float,
+    rounded: bool,
+    market: Market,
+    limits: Limits,
+    library: Library,
     as_of: datetime.date,
 ) -> Assignment:
     """The plan of one job: `row` of the uncut table at a spot share; `rounded` where billing steps are coarse."""
@@ -52,7 +58,9 @@ def assignment(
         name=job.name,
         architecture=candidates.architecture.name,
         provider=offer.provider,
-        region=offer.region if market.merged[int(table.offer[row])] == 1 else f"any of {market.merged[int(table.offer[row])]}",
+        region=offer.region
+        if market.merged[int(table.offer[row])] == 1
+        else f"any of {market.merged[int(table.offer[row])]}",
         instance=offer.instance,
         offer=market.labels[int(table.offer[row])],
         gpu=machine.gpu,
@@ -80,7 +88,11 @@ def assignment(
         training_hours=hours - start,
         deadline_hours=job.deadline_hours,
         deadline_probability=_deadline_probability(job.deadline_hours, hours, late, job.confidence),
-        cost=Spread(expected=cost, low=transfers + (cost - transfers) * low, high=transfers + (cost - transfers) * high),
+        cost=Spread(
+            expected=cost,
+            low=transfers + (cost - transfers) * low,
+            high=transfers + (cost - transfers) * high,
+        ),
         cost_at_confidence=math.fsum(item.usd for item in late_bill),
         cost_usd=cost,
         bill=bill,
@@ -114,7 +126,10 @@ def _bill(
     od_hours, spot_hours = od_hours * late, spot_hours * late
     if rounded:
         step, least = offer.billing.step_seconds / HOUR, offer.billing.minimum_hours
-        od_hours, spot_hours = float(rounded_hours(od_hours, step, least)), float(rounded_hours(spot_hours, step, least))
+        od_hours, spot_hours = (
+            float(rounded_hours(od_hours, step, least)),
+            float(rounded_hours(spot_hours, step, least)),
+        )
     wall = float(table.hours(share)[row]) if late == 1.0 else float(table.late_hours(share)[row])
     architecture, job = candidates.architecture, candidates.job
     moved = (architecture.download_gb + job.data_gb) * n
@@ -132,7 +147,9 @@ def _bill(
 
 def _line(item: str, quantity: float, unit: str, rate: float | None) -> BillItem:
     if rate is None:
-        return BillItem(item=item, usd=0.0, quantity=quantity, unit=unit, basis=UNKNOWN_FEE if quantity else "")
+        return BillItem(
+            item=item, usd=0.0, quantity=quantity, unit=unit, basis=UNKNOWN_FEE if quantity else ""
+        )
     return BillItem(item=item, usd=quantity * rate, quantity=quantity, unit=unit, rate_usd=rate)
 
 
@@ -144,7 +161,12 @@ def _paid_hours(candidates: JobCandidates, row: int, offer: Offer) -> float:
     market = candidates.spot[int(table.offer[row])]
     gang = gang_market(market.mean_up_hours, market.availability, int(table.instances[row]), running.gang)
     run = interrupted_run(
-        running.run_hours[way], table.start_h[row], running.stall_seconds[way] / HOUR, gang, running.gang, running.outage_cv
+        running.run_hours[way],
+        table.start_h[row],
+        running.stall_seconds[way] / HOUR,
+        gang,
+        running.gang,
+        running.outage_cv,
     )
     return float(run.paid)
 
@@ -178,7 +200,9 @@ def _vram(
 
     job, ways, shape = candidates.job, candidates.physics.ways, candidates.physics.shape
     inputs = grid_inputs(job, shape, [recipe], [machine], library)
-    stack = inputs.stack if limits.vram_headroom is None else replace(inputs.stack, margin=limits.vram_headroom)
+    stack = (
+        inputs.stack if limits.vram_headroom is None else replace(inputs.stack, margin=limits.vram_headroom)
+    )
     layout = replace(
         inputs.layout,
         micro_batch=float(ways.micro_batch[way]),
@@ -187,8 +211,13 @@ def _vram(
     )
     usable = float(ways.usable_gib[way])
     told = estimate_memory(
-        shape.network, layout, inputs.states, inputs.activations, stack,
-        MemoryCoefficients(**coefficients(library, "memory", MemoryCoefficients)), usable * GIB,
+        shape.network,
+        layout,
+        inputs.states,
+        inputs.activations,
+        stack,
+        MemoryCoefficients(**coefficients(library, "memory", MemoryCoefficients)),
+        usable * GIB,
     )
 
     def one(values: object) -> float:
@@ -208,7 +237,9 @@ def _vram(
     )
 
 
-def _deadline_probability(deadline: float | None, hours: float, late: float, confidence: float) -> float | None:
+def _deadline_probability(
+    deadline: float | None, hours: float, late: float, confidence: float
+) -> float | None:
     """Chance to end in time, from the spread that makes `late` the hours at `confidence`; capped where data end."""
     if deadline is None:
         return None
@@ -223,12 +254,20 @@ def _deadline_probability(deadline: float | None, hours: float, late: float, con
 def _age(offer: Offer, as_of: datetime.date) -> int | None:
     if not offer.date:
         return None
-    date = offer.date if isinstance(offer.date, datetime.date) else datetime.date.fromisoformat(str(offer.date))
+    date = (
+        offer.date if isinstance(offer.date, datetime.date) else datetime.date.fromisoformat(str(offer.date))
+    )
     return (as_of - date).days
 
 
 def _notes(
-    candidates: JobCandidates, way: int, share: float, rounded: bool, offer: Offer, machine: Machine, limits: Limits,
+    candidates: JobCandidates,
+    way: int,
+    share: float,
+    rounded: bool,
+    offer: Offer,
+    machine: Machine,
+    limits: Limits,
     library: Library,
 ) -> tuple[str, ...]:
     """What stands in for facts that nobody stated."""
@@ -241,7 +280,9 @@ def _notes(
         if offer.usd_per_hour is None:
             notes.append("spot only: no fallback on demand, so nothing is guaranteed")
     if rounded:
-        notes.append(f"billed in {COARSE_NOTE.format(offer.billing.step_seconds / HOUR)}, at least {offer.billing.minimum_hours:g} h")
+        notes.append(
+            f"billed in {COARSE_NOTE.format(offer.billing.step_seconds / HOUR)}, at least {offer.billing.minimum_hours:g} h"
+        )
     if machine.instances > 1 and machine.network_gbps is None:
         notes.append("network between instances unknown: 12.5 GB/s assumed")
     if library.calibrations["gpu_efficiency"].coefficients[machine.gpu].basis != "measured":

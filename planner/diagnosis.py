@@ -46,9 +46,11 @@ def _single(
     for index, one in enumerate(candidates):
         if one.job.deadline_hours is None and limits.max_hours is None:
             continue
-        answer = attempt(limits, lambda table, index=index: _late_hours_of(table, index), late=(index,))
+        answer = attempt(limits, partial(_late_hours_of, index), late=(index,))
         if answer:
-            name = f"jobs.{one.job.name}.deadline" if one.job.deadline_hours is not None else "limits.max_hours"
+            name = (
+                f"jobs.{one.job.name}.deadline" if one.job.deadline_hours is not None else "limits.max_hours"
+            )
             found.append(_relaxed(name, deadline_hours(one.job, limits), _above(answer[0], 1e-3), answer[1]))
     if limits.budget_usd is not None:
         answer = attempt(limits.model_copy(update={"budget_usd": None}), _late_dollars)
@@ -84,12 +86,19 @@ def _deadlines_and_budget(
     """Where no single limit is enough: every deadline and the budget together, at the least dollars."""
     limits = scenario.limits
     free = limits.model_copy(update={"budget_usd": None})
-    answer = _least(scenario, market, candidates, library, free, _late_dollars, late=tuple(range(len(candidates))))
+    answer = _least(
+        scenario, market, candidates, library, free, _late_dollars, late=tuple(range(len(candidates)))
+    )
     if not answer:
         return []
     least, then, hours = answer
     found = [
-        _relaxed(f"jobs.{one.job.name}.deadline", deadline_hours(one.job, limits), _above(hours[index], 1e-3), "together with the others")
+        _relaxed(
+            f"jobs.{one.job.name}.deadline",
+            deadline_hours(one.job, limits),
+            _above(hours[index], 1e-3),
+            "together with the others",
+        )
         for index, one in enumerate(candidates)
         if hours[index] > deadline_hours(one.job, limits)
     ]
@@ -102,8 +111,14 @@ Measure = Callable[[CandidateTable], Floats]
 
 
 def _least(
-    scenario: Scenario, market: Market, candidates: Sequence[JobCandidates], library: Library, limits: Limits,
-    measure: Measure | None, late: tuple[int, ...] = (), methods: bool = True,
+    scenario: Scenario,
+    market: Market,
+    candidates: Sequence[JobCandidates],
+    library: Library,
+    limits: Limits,
+    measure: Measure | None,
+    late: tuple[int, ...] = (),
+    methods: bool = True,
 ) -> tuple[float, str, list[float]] | None:
     """The least of a measure over all plans within `limits`, with no deadline for the jobs in `late`; None if there is no plan.
 
@@ -111,7 +126,9 @@ def _least(
     """
     tables = []
     for index, one in enumerate(candidates):
-        asked = replace(one, job=one.job.model_copy(update={"deadline_hours": None})) if index in late else one
+        asked = (
+            replace(one, job=one.job.model_copy(update={"deadline_hours": None})) if index in late else one
+        )
         lifted = limits.model_copy(update={"max_hours": FOREVER_HOURS}) if index in late else limits
         tables.append(screen(asked, market, lifted, library, methods).table)
     if not all(len(table) for table in tables):
@@ -121,19 +138,31 @@ def _least(
         budget_usd=limits.budget_usd,
         max_gpus=limits.max_gpus,
         quota=limits.quota,
-        stock={label: o.stock for label, o in zip(market.labels, market.offers, strict=True) if o.stock is not None},
+        stock={
+            label: o.stock
+            for label, o in zip(market.labels, market.offers, strict=True)
+            if o.stock is not None
+        },
     )
     values = measure(table) if measure else table.cost_usd(table.share_low)
     # The program minimises dollars: the measure takes their place, in the market that each row is in.
-    spot = (table.share_low > 0)[:, None] * np.asarray([0.0, 1.0]) + (table.share_low == 0)[:, None] * np.asarray([1.0, 0.0])
+    spot = (table.share_low > 0)[:, None] * np.asarray([0.0, 1.0]) + (table.share_low == 0)[
+        :, None
+    ] * np.asarray([1.0, 0.0])
     whole = np.where(spot > 0, values[:, None], np.nan)
     late_usd = np.where(spot > 0, table.late_cost_usd(table.share_low)[:, None], np.nan)
     priced = replace(
-        table, fixed_usd=np.zeros(len(table)), penalty_usd=np.zeros(len(table)), run_usd=whole, late_usd=late_usd,
-        share_low=(table.share_low > 0).astype(float), share_high=(table.share_low > 0).astype(float),
+        table,
+        fixed_usd=np.zeros(len(table)),
+        penalty_usd=np.zeros(len(table)),
+        run_usd=whole,
+        late_usd=late_usd,
+        share_low=(table.share_low > 0).astype(float),
+        share_high=(table.share_low > 0).astype(float),
         run_h=np.where(spot > 0, table.hours(table.share_low)[:, None], np.nan),
         late_h=np.where(spot > 0, table.late_hours(table.share_low)[:, None], np.nan),
-        start_h=np.zeros(len(table)), late_start_h=np.zeros(len(table)),
+        start_h=np.zeros(len(table)),
+        late_start_h=np.zeros(len(table)),
     )
     keep = np.flatnonzero(undominated(priced, question))
     choice = solve_passes(priced.rows(keep), question, partial(run, time_limit_seconds=TIME_LIMIT_SECONDS))
@@ -142,7 +171,10 @@ def _least(
     rows = keep[choice.rows]
     hours = table.late_hours(table.share_low)[rows]
     dollars = math.fsum(table.cost_usd(table.share_low)[rows])
-    said = ", ".join(f"{table.gpus[row]} x {market.cards[table.offer[row]].name} at {table.providers[table.provider[row]]}" for row in rows)
+    said = ", ".join(
+        f"{table.gpus[row]} x {market.cards[table.offer[row]].name} at {table.providers[table.provider[row]]}"
+        for row in rows
+    )
     late_dollars = math.fsum(table.late_cost_usd(table.share_low)[rows])
     # A budget is kept at the asked confidence, so that figure is said beside the expected one.
     then = f"{said}, ${dollars:,.2f} expected, ${late_dollars:,.2f} at the asked confidence"
@@ -157,7 +189,7 @@ def _at_ends(table: CandidateTable) -> CandidateTable:
     return concatenate([low, replace(high, share_low=high.share_high)])
 
 
-def _late_hours_of(table: CandidateTable, job: int) -> Floats:
+def _late_hours_of(job: int, table: CandidateTable) -> Floats:
     return np.where(table.job == job, table.late_hours(table.share_low), 0.0)
 
 
@@ -186,9 +218,19 @@ def _nearest(
             table = one.table
             what = f"{table.gpus[row]} x {market.cards[table.offer[row]].name} at {market.offers[table.offer[row]].provider}"
             found.append(
-                NearMiss(job=one.job.name, what=what, reason="late at the asked confidence", shortfall=float(screened.lateness[row]), unit="h")
+                NearMiss(
+                    job=one.job.name,
+                    what=what,
+                    reason="late at the asked confidence",
+                    shortfall=float(screened.lateness[row]),
+                    unit="h",
+                )
             )
         for miss in nearest_misses(one, NEAREST - 1):
             what = f"{miss.machine.gpus} x {miss.machine.gpu}, {miss.recipe.method_label}"
-            found.append(NearMiss(job=one.job.name, what=what, reason=miss.reason, shortfall=miss.shortfall, unit=miss.unit))
+            found.append(
+                NearMiss(
+                    job=one.job.name, what=what, reason=miss.reason, shortfall=miss.shortfall, unit=miss.unit
+                )
+            )
     return tuple(found)

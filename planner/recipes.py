@@ -93,23 +93,24 @@ def enumerate_recipes(job: Job, card: CardClass, multi_gpu: bool, library: Libra
     framework = framework_of(library, job.framework)
     methods: Sequence[str] = ("full",) if job.kind == "pretrain" else DEFAULT_METHODS
     precisions = asked.precision or (("bf16_mixed",) if card.bf16 else ("fp16_mixed",))
-    if not card.bf16 and asked.precision:
-        # bf16 asked for by name is refused by a rule; the others stay.
-        precisions = asked.precision
     attentions = asked.attention or (best_attention(card),)
-    shardings = asked.sharding or tuple(framework["sharding"])
-    shardings = _shardings(shardings, tuple(framework["allowed"]), multi_gpu, asked.sharding is None)
+    wanted: tuple[str, ...] = asked.sharding or tuple(framework["sharding"])
+    shardings = _shardings(wanted, tuple(framework["allowed"]), multi_gpu, asked.sharding is None)
     checkpointing = _checkpointing(asked.activation_checkpointing, framework)
     tensor, pipeline = asked.tensor_parallel or (1,), asked.pipeline_parallel or (1,)
     found = []
     for method in methods:
-        bits_options = (16,) if method == "full" else tuple(dict.fromkeys((*DEFAULT_BITS, *(asked.weight_bits or ()))))
+        bits_options = (
+            (16,) if method == "full" else tuple(dict.fromkeys((*DEFAULT_BITS, *(asked.weight_bits or ()))))
+        )
         optimizers = asked.optimizer or (("adamw", "adamw_8bit") if method == "full" else ("adamw",))
         for bits, precision, ckpt, sharding, attention, optimizer, tp, pp in itertools.product(
             bits_options, precisions, checkpointing, shardings, attentions, optimizers, tensor, pipeline
         ):
             for quant in _quants(bits, asked.quant):
-                found.append(Recipe(method, bits, quant, precision, ckpt, sharding, attention, optimizer, tp, pp))
+                found.append(
+                    Recipe(method, bits, quant, precision, ckpt, sharding, attention, optimizer, tp, pp)
+                )
     return found
 
 
@@ -124,7 +125,10 @@ def refusal(recipe: Recipe, card: CardClass, framework: str, library: Library) -
     """Why this pair does not work, from `models/techniques/rules.yaml`; None where nothing speaks against it."""
     facts = asdict(recipe) | asdict(card) | {"framework": framework}
     for rule in library.tables["rules"]["rules"]:
-        if all(facts[key] in (wanted if isinstance(wanted, list) else [wanted]) for key, wanted in rule["when"].items()):
+        if all(
+            facts[key] in (wanted if isinstance(wanted, list) else [wanted])
+            for key, wanted in rule["when"].items()
+        ):
             return str(rule["reason"])
     return None
 
@@ -145,7 +149,9 @@ def open_parallel(recipe: Recipe, tensor: int, pipeline: int) -> Recipe:
     return replace(recipe, tensor_parallel=tensor, pipeline_parallel=pipeline)
 
 
-def _shardings(asked: Sequence[str], allowed_here: Sequence[str], multi_gpu: bool, by_default: bool) -> tuple[str, ...]:
+def _shardings(
+    asked: Sequence[str], allowed_here: Sequence[str], multi_gpu: bool, by_default: bool
+) -> tuple[str, ...]:
     if not multi_gpu:
         return ("none",)
     known = tuple(s for s in asked if s in allowed_here and s != "none")

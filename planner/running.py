@@ -62,18 +62,32 @@ class Running:
         """Boot, image, download, load: per (way, offer)."""
         pull = np.where(community, self.pull[1], self.pull[0])
         return np.asarray(
-            (boot_seconds(pull, self.stages) + download_seconds(self.moved_gb * GB, pull) + self.load_seconds[way]) / HOUR
+            (
+                boot_seconds(pull, self.stages)
+                + download_seconds(self.moved_gb * GB, pull)
+                + self.load_seconds[way]
+            )
+            / HOUR
         )
 
-    def on_spot(self, columns: OfferColumns, offer: Integers, way: Integers, nodes: Integers, start: Floats) -> OnSpot:
+    def on_spot(
+        self, columns: OfferColumns, offer: Integers, way: Integers, nodes: Integers, start: Floats
+    ) -> OnSpot:
         """Interrupted hours of the gang; nan where the offer has no spot market."""
         has = ~np.isnan(columns.spot_usd[offer])
         paid, wall, late = (np.full(len(way), np.nan) for _ in range(3))
         if has.any():
             which = way[has]
-            market = gang_market(columns.mean_up_hours[offer[has]], columns.availability[offer[has]], nodes[has], self.gang)
+            market = gang_market(
+                columns.mean_up_hours[offer[has]], columns.availability[offer[has]], nodes[has], self.gang
+            )
             run = interrupted_run(
-                self.run_hours[which], start[has], self.stall_seconds[which] / HOUR, market, self.gang, self.outage_cv
+                self.run_hours[which],
+                start[has],
+                self.stall_seconds[which] / HOUR,
+                market,
+                self.gang,
+                self.outage_cv,
             )
             paid[has], wall[has] = run.paid, run.wall
             late[has] = run.wall * self.late_factor[which] * self.wall_factor
@@ -89,14 +103,22 @@ def running_hours(job: Job, architecture: Architecture, physics: Physics, librar
     nodes = per_machine([m.instances for m in machines])[ways.machine]
     gpus = per_machine([m.gpus for m in machines])[ways.machine]
     pcie = per_machine([PCIE_BYTES_PER_SECOND[library.gpu(m.gpu).pcie_gen] for m in machines])[ways.machine]
-    quantised = np.asarray([shape.network.parameters * (r.weight_bits < 16) for r in ways.recipes], dtype=float)
+    quantised = np.asarray(
+        [shape.network.parameters * (r.weight_bits < 16) for r in ways.recipes], dtype=float
+    )
     compiled = int(bool(framework_of(library, job.framework).get("compiled")))
     setups = [recipe_setup(r, job, shape.network, "", library).states for r in ways.recipes]
     trained = np.asarray([s.trainable for s in setups], dtype=float)[ways.recipe]
     step_hours = shape.steps * ways.step_seconds / job.efficiency / HOUR
     load = load_seconds(
-        architecture.download_gb * GB, gpus, np.inf, job.storage_gb_per_second * GB / stages.disk_efficiency * job.load_efficiency,
-        pcie, stages, quantised[ways.recipe], compiled,
+        architecture.download_gb * GB,
+        gpus,
+        np.inf,
+        job.storage_gb_per_second * GB / stages.disk_efficiency * job.load_efficiency,
+        pcie,
+        stages,
+        quantised[ways.recipe],
+        compiled,
     )
     sigma, tail = sigmas(job, architecture, physics, library)
     return Running(
@@ -106,15 +128,22 @@ def running_hours(job: Job, architecture: Architecture, physics: Physics, librar
         sigma=sigma,
         sigma_tail=tail,
         late_factor=np.asarray(late_factor(tail, job.confidence), dtype=float),
-        stall_seconds=np.asarray(asynchronous_stall_seconds(checkpoint_bytes(trained, stages), gpus, pcie, stages), dtype=float)
+        stall_seconds=np.asarray(
+            asynchronous_stall_seconds(checkpoint_bytes(trained, stages), gpus, pcie, stages), dtype=float
+        )
         + stages.checkpoint_fixed_seconds,
-        export_gb=tuple(export_gb(recipe, s.trainable, float(s.adapter_bytes), architecture) for recipe, s in zip(ways.recipes, setups, strict=True)),
+        export_gb=tuple(
+            export_gb(recipe, float(s.trainable), float(s.adapter_bytes), architecture)
+            for recipe, s in zip(ways.recipes, setups, strict=True)
+        ),
         moved_gb=architecture.download_gb + job.data_gb,
         stages=stages,
         pull=(extra.value("pull_bytes_per_second"), extra.value("community_pull_bytes_per_second")),
         gang=GangCoefficients.of(values_of(library, "stages")),
         outage_cv=extra.value("spot_outage_cv"),
-        wall_factor=wall_quantile_factor(job.confidence, library.calibrations["uncertainty"].value("wall_spread")),
+        wall_factor=wall_quantile_factor(
+            job.confidence, library.calibrations["uncertainty"].value("wall_spread")
+        ),
     )
 
 
@@ -138,12 +167,20 @@ def sigmas(job: Job, architecture: Architecture, physics: Physics, library: Libr
     columns = [
         per_machine(values)[ways.machine]
         for values in (
-            [c.display for c in card], [c.tail for c in card], [m.gpus for m in ways.machines], nodes, prior,
+            [c.display for c in card],
+            [c.tail for c in card],
+            [m.gpus for m in ways.machines],
+            nodes,
+            prior,
             [m.network_gbps is None for m in ways.machines],
         )
     ]
     found = time_sigmas(
-        Spreads.of(values), profile, type(profile)(columns[0], columns[1]), columns[2], columns[3],
+        Spreads.of(values),
+        profile,
+        type(profile)(columns[0], columns[1]),
+        columns[2],
+        columns[3],
         ways.micro_batch * ways.sequence,
         # A diffusion network is no stack of equal layers: its estimate is coarse, as unsure as a mixture of experts.
         mixture=int(architecture.experts > 0 or architecture.kind == "diffusion"),

@@ -57,7 +57,9 @@ def network_of(architecture: Architecture) -> Network:
         rope=architecture.rope,
         parallel_residual=architecture.parallel_residual,
         experts=architecture.experts,
-        experts_per_token=architecture.experts_per_token + architecture.shared_experts if architecture.experts else 0,
+        experts_per_token=architecture.experts_per_token + architecture.shared_experts
+        if architecture.experts
+        else 0,
         sliding_window=architecture.sliding_window,
         sliding_layers=architecture.sliding_layer_share,
     )
@@ -73,7 +75,9 @@ class RecipeSetup:
     kernels: Kernels
 
 
-def recipe_setup(recipe: Recipe, job: Job, network: Network, generation: str, library: Library) -> RecipeSetup:
+def recipe_setup(
+    recipe: Recipe, job: Job, network: Network, generation: str, library: Library
+) -> RecipeSetup:
     """The numbers of one recipe under the job's framework on cards of one generation."""
     framework = framework_of(library, job.framework)
     table = library.tables["bytes"]
@@ -158,7 +162,8 @@ def _trained_in_full(
         trainable=network.parameters,
         gathered_bytes=float(row["gathered"]),
         reduced_bytes=float(row["reduced"]),
-        optimizer_traffic_bytes=float(row["traffic"]) - (table["optimizer_8bit"]["traffic_saved"] if eight_bit else 0),
+        optimizer_traffic_bytes=float(row["traffic"])
+        - (table["optimizer_8bit"]["traffic_saved"] if eight_bit else 0),
         no_sync_full_gradients=int(bool(framework.get("no_sync")) and recipe.zero_stage == 3),
         load_whole=int(bool(framework.get("load_whole")) and recipe.zero_stage == 3),
         extra_gradient_bytes=float(row.get("extra_gradient", 0)),
@@ -173,7 +178,9 @@ def _activations(
     megatron = bool(framework.get("megatron"))
     loss = table["loss"]["hf-prepared" if prepared and framework["loss"] == "hf" else framework["loss"]]
     fp32 = recipe.precision in ("fp32", "tf32")
-    sharded_adapters = recipe.method == "lora" and recipe.zero_stage == 3 and framework.get("fsdp_adapters_fp32_residual")
+    sharded_adapters = (
+        recipe.method == "lora" and recipe.zero_stage == 3 and framework.get("fsdp_adapters_fp32_residual")
+    )
     norm_units = 5.0 if network.parallel_residual else float(framework["norm_units"])
     return Activations(
         checkpointing=_checkpoint_code(recipe, framework, megatron),
@@ -186,7 +193,9 @@ def _activations(
         rope_factor=2.0 if network.rope and not framework.get("fused_rope") else 1.0,
         ffn_units=(3.0 if framework.get("fused_swiglu") else 4.0) if network.gated else 2.0,
         sequence_parallel=int(bool(framework.get("sequence_parallel"))),
-        quantised_no_checkpoint_factor=int(bool(framework.get("frozen_quantised_factor")) and recipe.quant in ("nf4", "nf4_dq", "int8")),
+        quantised_no_checkpoint_factor=int(
+            bool(framework.get("frozen_quantised_factor")) and recipe.quant in ("nf4", "nf4_dq", "int8")
+        ),
         compiled=int(bool(framework.get("compiled"))),
         megatron_kernels=int(megatron),
         working_factor=float(framework.get("working_factor", 0.0)),
@@ -249,7 +258,9 @@ def hardware_numbers(
         nvlink=nvlink,
         pcie=PCIE_BYTES_PER_SECOND[gpu.pcie_gen],
         network=network_gbps * GB / 8 if network_gbps else DEFAULT_NETWORK_BYTES_PER_SECOND,
-        efficiency=efficiency_of(gpu, speeds)[0] if recipe_precision not in ("fp32", "tf32") else speeds.value("fp32"),
+        efficiency=efficiency_of(gpu, speeds)[0]
+        if recipe_precision not in ("fp32", "tf32")
+        else speeds.value("fp32"),
         attention_efficiency=_by_generation(speeds, "attention", gpu),
         host_factor=_by_card(speeds, "host", gpu, 1.0),
         dequant_factor=_by_card(speeds, "dequant", gpu, 1.0),
@@ -272,7 +283,11 @@ def _peak(gpu: GpuSpec, precision: str) -> float:
 
 
 def _by_generation(speeds: Calibration, group: str, gpu: GpuSpec) -> float:
-    return _by_card(speeds, group, gpu, None) if f"{group}.{gpu.name}" in speeds.coefficients else speeds.value(f"{group}.{gpu.generation}")
+    return (
+        _by_card(speeds, group, gpu, None)
+        if f"{group}.{gpu.name}" in speeds.coefficients
+        else speeds.value(f"{group}.{gpu.generation}")
+    )
 
 
 def _by_card(speeds: Calibration, group: str, gpu: GpuSpec, default: float | None) -> float:

@@ -27,6 +27,9 @@ from planner.scenario import Scenario, SolveOptions
 from planner.solvers.base import DEFAULT_GAP, Termination, run
 from planner.table import CandidateTable, Integers, concatenate
 
+SLIVER = 0.01
+"""Share of the work below which a second market is not worth a machine."""
+
 
 class AuditError(PlannerError):
     """Our own fault: a plan that the independent audit does not confirm."""
@@ -81,7 +84,9 @@ def prepare(scenario: Scenario, library: Library | None = None) -> Prepared:
     market = market_of(scenario, library)
     names = [job.name for job in scenario.jobs]
     candidates = tuple(
-        enumerate_candidates(job, library.architecture(job.architecture), market, names, library, scenario.limits.vram_headroom)
+        enumerate_candidates(
+            job, library.architecture(job.architecture), market, names, library, scenario.limits.vram_headroom
+        )
         for job in scenario.jobs
     )
     screened = tuple(screen(one, market, scenario.limits, library) for one in candidates)
@@ -97,7 +102,9 @@ def question_of(scenario: Scenario, market: Market) -> Question:
         max_gpus=limits.max_gpus if several else None,
         quota=limits.quota if several else {},
         stock={
-            label: offer.stock for label, offer in zip(market.labels, market.offers, strict=True) if offer.stock is not None
+            label: offer.stock
+            for label, offer in zip(market.labels, market.offers, strict=True)
+            if offer.stock is not None
         }
         if several
         else {},
@@ -113,21 +120,35 @@ def optimise(prepared: Prepared, options: SolveOptions) -> Solved:
     question = question_of(prepared.scenario, prepared.market)
     keep = np.flatnonzero(undominated(table, question))
     solver = partial(
-        run, solver=options.solver, time_limit_seconds=options.time_limit_seconds, relative_gap=max(options.gap, DEFAULT_GAP)
+        run,
+        solver=options.solver,
+        time_limit_seconds=options.time_limit_seconds,
+        relative_gap=max(options.gap, DEFAULT_GAP),
     )
     choice = solve_passes(table.rows(keep), question, solver)
     rows = tuple(int(keep[row]) for row in choice.rows) if choice.chosen is not None else ()
     return Solved(choice, rows, table, owner, len(table) - len(keep))
 
 
-def _plan(prepared: Prepared, solved: Solved, options: SolveOptions, as_of: datetime.date, seconds: float) -> Plan:
+def _plan(
+    prepared: Prepared, solved: Solved, options: SolveOptions, as_of: datetime.date, seconds: float
+) -> Plan:
     first = solved.choice.first
     if solved.choice.chosen is None:
         impossible = first.termination in (Termination.INFEASIBLE, Termination.INFEASIBLE_OR_UNBOUNDED)
-        return _without(prepared, "infeasible" if impossible else "no_plan", options, as_of, seconds, solved.dominated)
+        return _without(
+            prepared, "infeasible" if impossible else "no_plan", options, as_of, seconds, solved.dominated
+        )
     scenario = prepared.scenario
     jobs = tuple(
-        _assignment(prepared, solved, index, solved.rows[index], float(solved.choice.spot_share[index]), as_of)
+        _assignment(
+            prepared,
+            solved,
+            index,
+            solved.rows[index],
+            _whole(solved.table, solved.rows[index], float(solved.choice.spot_share[index])),
+            as_of,
+        )
         for index in range(len(scenario.jobs))
     )
     # A solver whose verdict holds only on its own grid proves nothing here, and the status says so.
@@ -159,6 +180,23 @@ def _plan(prepared: Prepared, solved: Solved, options: SolveOptions, as_of: date
     )
 
 
+def _whole(table: CandidateTable, row: int, share: float) -> float:
+    """The share, moved to its floor or cap where it is a hair away and that is no dearer.
+
+    The pass that minimises hours may spend half a cent on a sliver of the other market; nobody rents a sliver.
+    """
+    one = table.rows(np.asarray([row]))
+    for end in (float(table.share_low[row]), float(table.share_high[row])):
+        near = abs(share - end) < SLIVER
+        if (
+            near
+            and one.cost_usd(end)[0] <= one.cost_usd(share)[0]
+            and one.late_cost_usd(end)[0] <= one.late_cost_usd(share)[0]
+        ):
+            return end
+    return share
+
+
 def _assignment(
     prepared: Prepared, solved: Solved, index: int, row: int, share: float, as_of: datetime.date
 ) -> Assignment:
@@ -178,7 +216,12 @@ def _assignment(
 
 
 def _without(
-    prepared: Prepared, status: Status, options: SolveOptions, as_of: datetime.date, seconds: float, dominated: int = 0
+    prepared: Prepared,
+    status: Status,
+    options: SolveOptions,
+    as_of: datetime.date,
+    seconds: float,
+    dominated: int = 0,
 ) -> Plan:
     explained = diagnose(prepared.scenario, prepared.market, prepared.candidates, prepared.library)
     return Plan(

@@ -50,7 +50,9 @@ def spot_market(offer: Offer, library: Library) -> SpotMarket:
         return SpotMarket(offer.spot.availability, offer.spot.mean_up_hours, offer.spot.mean_outage_hours, "")
     stages = library.calibrations["stages"]
     up, share = stages.value("spot_mean_up_hours"), stages.value("spot_availability")
-    return SpotMarket(share, up, up * (1 - share) / share, f"prior: up {up:g} h, available {share:.0%} of the time")
+    return SpotMarket(
+        share, up, up * (1 - share) / share, f"prior: up {up:g} h, available {share:.0%} of the time"
+    )
 
 
 def disk_gb(architecture: Architecture, data_gb: float) -> float:

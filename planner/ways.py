@@ -36,6 +36,8 @@ from planner.units import GIB
 
 TENSOR_DEGREES = (1, 2, 4, 8)
 PIPELINE_DEGREES = (1, 2, 4, 8, 16)
+MANY_STEPS = 64
+"""Accumulation steps beyond any pipeline degree."""
 
 
 @dataclass(frozen=True)
@@ -125,7 +127,9 @@ def shape_of(job: Job, architecture: Architecture) -> JobShape:
         tokens = work.tokens if work.tokens is not None else (work.samples or 0) * mean * work.epochs
         samples = (work.samples or 0) * work.epochs if work.samples is not None else tokens / mean
         steps = step_count(job.packing, tokens, samples, sequence, job.global_batch)
-    return JobShape(network, sequence, float(sequence), float(mean), float(tokens), float(steps), 1.0, "tokens", clipped)
+    return JobShape(
+        network, sequence, float(sequence), float(mean), float(tokens), float(steps), 1.0, "tokens", clipped
+    )
 
 
 def _shape_of_images(job: Job, architecture: Architecture, network: Network) -> JobShape:
@@ -133,15 +137,21 @@ def _shape_of_images(job: Job, architecture: Architecture, network: Network) -> 
     resolution = job.work.resolution or architecture.image.resolution
     tokens = architecture.image.tokens(resolution)
     longest = architecture.image.memory_tokens(resolution)
-    images = job.work.images * job.work.epochs if job.work.images else (job.work.steps or 0) * job.global_batch
+    images = (
+        job.work.images * job.work.epochs if job.work.images else (job.work.steps or 0) * job.global_batch
+    )
     steps = float(np.ceil(images / job.global_batch))
     return JobShape(
-        network, int(round(tokens)), longest, tokens, images * tokens, steps, 1.0 / tokens, "images"
+        network, round(tokens), longest, tokens, images * tokens, steps, 1.0 / tokens, "images"
     )
 
 
 def enumerate_ways(
-    job: Job, architecture: Architecture, machines: Sequence[Machine], library: Library, headroom: float | None = None
+    job: Job,
+    architecture: Architecture,
+    machines: Sequence[Machine],
+    library: Library,
+    headroom: float | None = None,
 ) -> Physics:
     """Every recipe on every machine that fits, with its fastest micro-batch; the others are counted with their reason.
 
@@ -161,10 +171,16 @@ def enumerate_ways(
         opened = _opened(job, recipes, group, found, library)
         if opened:
             # Where nothing fits, tensor and pipeline parallelism are tried: the smallest degrees that fit win by time.
-            left = [m for m in group if m not in {found.ways.machines[i] for i in set(found.ways.machine.tolist())}]
+            left = [
+                m
+                for m in group
+                if m not in {found.ways.machines[i] for i in set(found.ways.machine.tolist())}
+            ]
             more = _on_grid(job, shape, opened, left, library, rejected, headroom)
             pieces.append(more.ways)
-            missing = missing if not len(more.ways) else [miss for miss in missing if miss.machine not in left]
+            missing = (
+                missing if not len(more.ways) else [miss for miss in missing if miss.machine not in left]
+            )
         misses += missing
     return Physics(shape, _joined(pieces), tuple(misses), rejected)
 
@@ -194,7 +210,11 @@ def _opened(
     job: Job, recipes: Sequence[Recipe], group: Sequence[Machine], found: _Grid, library: Library
 ) -> list[Recipe]:
     asked = job.techniques.tensor_parallel or job.techniques.pipeline_parallel
-    if asked or not framework_of(library, job.framework)["parallel"] or len(set(found.ways.machine)) == len(group):
+    if (
+        asked
+        or not framework_of(library, job.framework)["parallel"]
+        or len(set(found.ways.machine)) == len(group)
+    ):
         return []
     return [
         open_parallel(recipe, tensor, pipeline)
@@ -225,8 +245,13 @@ class _Inputs:
 
 
 def _on_grid(
-    job: Job, shape: JobShape, recipes: Sequence[Recipe], machines: Sequence[Machine], library: Library,
-    rejected: Counter[str], headroom: float | None,
+    job: Job,
+    shape: JobShape,
+    recipes: Sequence[Recipe],
+    machines: Sequence[Machine],
+    library: Library,
+    rejected: Counter[str],
+    headroom: float | None,
 ) -> _Grid:
     if not recipes or not machines:
         return _Grid(_joined([]), [])
@@ -238,10 +263,8 @@ def _on_grid(
     layout = inputs.layout
     per_rank = job.global_batch / np.asarray(layout.data_parallel, dtype=float)
     possible = _possible(recipes, layout, per_rank, len(machines))
-    lines = [
-        memory_lines(shape.network, replace(layout, accumulation=steps), inputs.states, inputs.activations, inputs.stack, memory)
-        for steps in (1, 2)
-    ]
+    # Accumulating, a first pipeline stage holds as many micro-batches as there are stages: MANY_STEPS covers all.
+    lines = [_lines(inputs, steps, memory) for steps in (1, MANY_STEPS)]
     micro, accumulation = _batches(job, inputs, lines, per_rank, possible)
     fits = micro > 0
     if job.packing == "padded":
@@ -255,17 +278,27 @@ def _on_grid(
         sequence=processed_length(job.packing, shape.sequence, shape.mean_length, job.length_cv, safe),
     )
     seconds = np.broadcast_to(
-        step_seconds(shape.network, chosen, inputs.states, inputs.activations, inputs.kernels, inputs.hardware, time), fits.shape
+        step_seconds(
+            shape.network, chosen, inputs.states, inputs.activations, inputs.kernels, inputs.hardware, time
+        ),
+        fits.shape,
     )
     usable = np.broadcast_to(np.asarray(inputs.hardware.usable_bytes, dtype=float), fits.shape)
-    need = np.where(accumulation > 1, lines[1].need(safe, usable), lines[0].need(safe, usable))
+    need = _lines(inputs, np.maximum(accumulation, 1), memory).need(safe, usable)
     misses = _misses(recipes, machines, possible & ~fits, lines, usable, rejected)
     rejected["the global batch does not divide over the GPUs"] += int(np.sum(~possible))
     r, h = np.nonzero(fits)
     ways = Ways(
-        tuple(recipes), tuple(machines), r, h, micro[r, h].astype(np.int64), accumulation[r, h].astype(np.int64),
-        seconds[r, h], np.broadcast_to(np.asarray(chosen.sequence, dtype=float), fits.shape)[r, h],
-        need[r, h] / GIB, usable[r, h] / GIB,
+        tuple(recipes),
+        tuple(machines),
+        r,
+        h,
+        micro[r, h].astype(np.int64),
+        accumulation[r, h].astype(np.int64),
+        seconds[r, h],
+        np.broadcast_to(np.asarray(chosen.sequence, dtype=float), fits.shape)[r, h],
+        need[r, h] / GIB,
+        usable[r, h] / GIB,
     )
     return _Grid(ways, misses)
 
@@ -310,9 +343,14 @@ def grid_inputs(
 
 def _hardware(recipes: Sequence[Recipe], machines: Sequence[Machine], library: Library) -> Hardware:
     """Speeds (H,), or (R, H) where the recipes differ in the precision that sets the peak."""
-    kinds = ["fp32" if r.precision == "fp32" else "tf32" if r.precision == "tf32" else "16 bit" for r in recipes]
+    kinds = [
+        "fp32" if r.precision == "fp32" else "tf32" if r.precision == "tf32" else "16 bit" for r in recipes
+    ]
     per_kind = {
-        kind: stacked([hardware_numbers(library.gpu(m.gpu), m.link, m.network_gbps, kind, library) for m in machines], False)
+        kind: stacked(
+            [hardware_numbers(library.gpu(m.gpu), m.link, m.network_gbps, kind, library) for m in machines],
+            False,
+        )
         for kind in dict.fromkeys(kinds)
     }
     if len(per_kind) == 1:
@@ -320,7 +358,12 @@ def _hardware(recipes: Sequence[Recipe], machines: Sequence[Machine], library: L
     first = per_kind[kinds[0]]
     width = len(machines)
     fields = {
-        name: np.stack([np.broadcast_to(np.asarray(getattr(per_kind[kind], name), dtype=float), (width,)) for kind in kinds])
+        name: np.stack(
+            [
+                np.broadcast_to(np.asarray(getattr(per_kind[kind], name), dtype=float), (width,))
+                for kind in kinds
+            ]
+        )
         for name in first.__dataclass_fields__
     }
     return Hardware(**fields)
@@ -331,16 +374,24 @@ def coefficients(library: Library, name: str, kind: type) -> dict[str, float]:
     return {key: library.calibrations[name].value(key) for key in kind.__dataclass_fields__}  # type: ignore[attr-defined]
 
 
+def _lines(inputs: _Inputs, accumulation: Any, memory: MemoryCoefficients) -> MemoryLines:
+    layout = replace(inputs.layout, accumulation=accumulation)
+    return memory_lines(inputs.network, layout, inputs.states, inputs.activations, inputs.stack, memory)
+
+
 def _possible(recipes: Sequence[Recipe], layout: Layout, per_rank: Floats, width: int) -> Flags:
     """Cells whose batch divides exactly and whose parallel degrees fit the machine."""
     shape = (len(recipes), width)
     gpus = np.asarray(layout.gpus)
     ranks = np.broadcast_to(np.asarray(layout.data_parallel, dtype=float), shape)
-    possible = (ranks >= 1) & (ranks == np.floor(ranks)) & (np.broadcast_to(per_rank, shape) == np.floor(per_rank))
+    possible = (
+        (ranks >= 1) & (ranks == np.floor(ranks)) & (np.broadcast_to(per_rank, shape) == np.floor(per_rank))
+    )
     possible &= np.broadcast_to(per_rank, shape) >= 1
     possible &= np.broadcast_to(np.asarray(layout.tensor) <= np.asarray(layout.gpus_per_node), shape)
     hybrid = np.asarray([[recipe.sharding == "hsdp"] for recipe in recipes])
-    return possible & (~hybrid | ((gpus > HYBRID_ABOVE_GPUS) & (gpus > np.asarray(layout.gpus_per_node))))
+    worthwhile = (gpus > HYBRID_ABOVE_GPUS) & (gpus > np.asarray(layout.gpus_per_node))
+    return np.asarray(possible & (~hybrid | worthwhile))
 
 
 def _batches(
@@ -372,13 +423,20 @@ def proper_divisors(number: int) -> Integers:
 
 
 def _fastest_padded(
-    job: Job, shape: JobShape, inputs: _Inputs, time: TimeCoefficients, micro: Floats, accumulation: Floats,
+    job: Job,
+    shape: JobShape,
+    inputs: _Inputs,
+    time: TimeCoefficients,
+    micro: Floats,
+    accumulation: Floats,
     per_rank: Floats,
 ) -> tuple[Floats, Floats]:
     """Of all divisors up to the largest that fits, the fastest: a larger padded batch pads more."""
     local = np.broadcast_to(per_rank, micro.shape)
     best, best_seconds, best_steps = micro, np.full(micro.shape, np.inf), accumulation
-    for candidate in sorted({int(d) for b in np.unique(local[micro > 0]) for d in (*proper_divisors(int(b)), int(b))}):
+    for candidate in sorted(
+        {int(d) for b in np.unique(local[micro > 0]) for d in (*proper_divisors(int(b)), int(b))}
+    ):
         usable_here = (candidate <= micro) & (local % candidate == 0)
         if not usable_here.any():
             continue
@@ -386,7 +444,9 @@ def _fastest_padded(
             inputs.layout,
             micro_batch=float(candidate),
             accumulation=np.where(usable_here, local / candidate, 1.0),
-            sequence=processed_length(job.packing, shape.sequence, shape.mean_length, job.length_cv, float(candidate)),
+            sequence=processed_length(
+                job.packing, shape.sequence, shape.mean_length, job.length_cv, float(candidate)
+            ),
         )
         seconds = step_seconds(
             inputs.network, layout, inputs.states, inputs.activations, inputs.kernels, inputs.hardware, time
@@ -399,22 +459,34 @@ def _fastest_padded(
 
 
 def _misses(
-    recipes: Sequence[Recipe], machines: Sequence[Machine], missing: Flags, lines: Sequence[MemoryLines],
-    usable: Floats, rejected: Counter[str],
+    recipes: Sequence[Recipe],
+    machines: Sequence[Machine],
+    missing: Flags,
+    lines: Sequence[MemoryLines],
+    usable: Floats,
+    rejected: Counter[str],
 ) -> list[Miss]:
     """For each machine and rung of the ladder the recipe that came nearest at a micro-batch of one."""
     if not missing.any():
         return []
     rejected["it does not fit in memory"] += int(np.sum(missing))
-    short = np.where(missing, (np.broadcast_to(lines[1].need(1.0, usable), usable.shape) - usable) / GIB, np.inf)
+    short = np.where(
+        missing, (np.broadcast_to(lines[1].need(1.0, usable), usable.shape) - usable) / GIB, np.inf
+    )
     found = []
     labels = np.asarray([recipe.method_label for recipe in recipes])
     for label in dict.fromkeys(labels):
         rows = np.flatnonzero(labels == label)
         nearest = rows[np.argmin(short[rows], axis=0)]
-        for h in np.flatnonzero(missing[rows].all(axis=0)):
+        for h in map(int, np.flatnonzero(missing[rows].all(axis=0))):
             found.append(
-                Miss(recipes[nearest[h]], machines[h], "it does not fit in memory", float(short[nearest[h], h]), "GiB")
+                Miss(
+                    recipes[int(nearest[h])],
+                    machines[h],
+                    "it does not fit in memory",
+                    float(short[nearest[h], h]),
+                    "GiB",
+                )
             )
     return found
 
