@@ -77,9 +77,7 @@ class Ground:
         return {key: coefficient.value for key, coefficient in coefficients.items()}
 
 
-def lay_ground(
-    assignment: Assignment, scenario: Scenario, library: Library
-) -> tuple[Ground | None, list[Violation]]:
+def lay_ground(assignment: Assignment, scenario: Scenario, library: Library) -> tuple[Ground | None, list[Violation]]:
     """The things behind the names, or the names that lead nowhere; without ground nothing can be checked."""
     name = assignment.name
     job = next((one for one in scenario.jobs if one.name == name), None)

@@ -290,6 +290,4 @@ def spot_end_is_told(ground: Ground, hours: Hours, tolerance: Tolerance) -> list
     if not 0 < share < 1:
         return unequal(plan.name, "switch_to_on_demand_at_hours", None, plan.switch_to_on_demand_at_hours)
     at = hours.start + share * hours.wall_spot
-    return apart(
-        plan.name, "switch_to_on_demand_at_hours", at, plan.switch_to_on_demand_at_hours, tolerance.hours
-    )
+    return apart(plan.name, "switch_to_on_demand_at_hours", at, plan.switch_to_on_demand_at_hours, tolerance.hours)

@@ -86,9 +86,7 @@ def physics_of(ground: Ground, work: Workload) -> Physics:
     layout = _layout(ground, work)
     speeds = ground.values("time")
     coefficients = TimeCoefficients(**{one.name: speeds[one.name] for one in fields(TimeCoefficients)})
-    timed = step_time(
-        ground.network, layout, setup.states, setup.activations, setup.kernels, hardware, coefficients
-    )
+    timed = step_time(ground.network, layout, setup.states, setup.activations, setup.kernels, hardware, coefficients)
     spread = _spread(ground, float(layout.micro_batch * layout.sequence))
     return Physics(
         memory=_memory(ground, setup, layout),
@@ -131,9 +129,7 @@ def _memory(ground: Ground, setup: RecipeSetup, layout: Layout) -> Memory:
 
 def _layout(ground: Ground, work: Workload) -> Layout:
     plan, said, job = ground.plan, ground.plan.techniques, ground.job
-    processed = processed_length(
-        job.packing, work.sequence, work.mean_length, job.length_cv, said.micro_batch
-    )
+    processed = processed_length(job.packing, work.sequence, work.mean_length, job.length_cv, said.micro_batch)
     return Layout(
         micro_batch=said.micro_batch,
         accumulation=said.accumulation_steps,

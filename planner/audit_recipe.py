@@ -71,9 +71,7 @@ def batch_divides(ground: Ground) -> list[Violation]:
     if min(said.micro_batch, said.accumulation_steps) < 1:
         found.append(Violation(plan.name, "micro batch and accumulation", "at least 1", said.micro_batch))
     product = said.micro_batch * said.accumulation_steps * (plan.gpus // degrees)
-    return found + unequal(
-        plan.name, "micro_batch * accumulation * data_parallel", ground.job.global_batch, product
-    )
+    return found + unequal(plan.name, "micro_batch * accumulation * data_parallel", ground.job.global_batch, product)
 
 
 def recipe_is_permitted(ground: Ground) -> list[Violation]:
@@ -116,9 +114,7 @@ def _shardings(ground: Ground) -> tuple[str, ...]:
         by_default.append("hsdp")
     several_large_nodes = plan.gpus > HYBRID_ABOVE_GPUS and plan.instances > 1
     return tuple(
-        one
-        for one in asked or by_default
-        if one in known and one != "none" and (one != "hsdp" or several_large_nodes)
+        one for one in asked or by_default if one in known and one != "none" and (one != "hsdp" or several_large_nodes)
     )
 
 

@@ -103,9 +103,7 @@ def objective_is_told(plan: Plan, scenario: Scenario, tolerance: Tolerance) -> l
         value = max(job.hours.at_confidence for job in plan.jobs)
     else:
         hours = math.fsum(job.hours.expected for job in plan.jobs)
-        value = math.fsum(job.cost_usd for job in plan.jobs) + math.fsum(
-            _penalty(job, scenario) for job in plan.jobs
-        )
+        value = math.fsum(job.cost_usd for job in plan.jobs) + math.fsum(_penalty(job, scenario) for job in plan.jobs)
         value += scenario.value_of_time_usd_per_hour * hours
     slack = TIE_SLACK[scenario.objective_kind] + tolerance.hours * max(1.0, abs(value))
     return apart("", "objective", value, plan.objective, absolute=slack)

@@ -73,7 +73,6 @@ ASK = {
 
 KNOWN_WRONG = {
     "steps": "fixed-length work in steps counts padding as real tokens",
-    "pipelines": "a pipeline is judged as if it held two micro-batches, however many stages it has",
 }
 """Cases where the candidates are wrong and the audit is right; a repaired one has to leave this table."""
 CASES = [
@@ -91,9 +90,7 @@ def sampled(scenario: Scenario) -> list[Assignment]:
     library = read_library([job.architecture for job in scenario.jobs])
     market, job = market_of(scenario, library), scenario.jobs[0]
     architecture = library.architecture(job.architecture)
-    every = enumerate_candidates(
-        job, architecture, market, [job.name], library, scenario.limits.vram_headroom
-    )
+    every = enumerate_candidates(job, architecture, market, [job.name], library, scenario.limits.vram_headroom)
     open_ones = screen(every, market, scenario.limits, library)
     found = []
     chosen = random.Random(0).sample(range(len(open_ones.table)), min(SAMPLE, len(open_ones.table)))
