@@ -241,7 +241,7 @@ def _priced(
 
 @dataclass(frozen=True)
 class OfferColumns:
-    """Offers as columns (offers,), nan where a price does not exist; fees that are unknown count as 0 and are named in the bill."""
+    """Offers as columns (offers,): nan where a price does not exist, 0 for an unknown fee, which the bill names."""
 
     on_demand_usd: Floats
     spot_usd: Floats  # nan where there is no spot market worth the name

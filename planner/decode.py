@@ -22,8 +22,6 @@ from planner.terms import UNKNOWN_FEE, disk_gb, link_of, spot_market
 from planner.units import GIB, HOUR, MONTH_HOURS
 from planner.ways import Machine, coefficients, grid_inputs
 
-COARSE_NOTE = "whole billing steps of {:g} h"
-
 
 def assignment(
     candidates: JobCandidates,
@@ -280,9 +278,8 @@ def _notes(
         if offer.usd_per_hour is None:
             notes.append("spot only: no fallback on demand, so nothing is guaranteed")
     if rounded:
-        notes.append(
-            f"billed in {COARSE_NOTE.format(offer.billing.step_seconds / HOUR)}, at least {offer.billing.minimum_hours:g} h"
-        )
+        step = offer.billing.step_seconds / HOUR
+        notes.append(f"billed in whole steps of {step:g} h, at least {offer.billing.minimum_hours:g} h")
     if machine.instances > 1 and machine.network_gbps is None:
         notes.append("network between instances unknown: 12.5 GB/s assumed")
     if library.calibrations["gpu_efficiency"].coefficients[machine.gpu].basis != "measured":

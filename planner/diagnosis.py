@@ -120,9 +120,9 @@ def _least(
     late: tuple[int, ...] = (),
     methods: bool = True,
 ) -> tuple[float, str, list[float]] | None:
-    """The least of a measure over all plans within `limits`, with no deadline for the jobs in `late`; None if there is no plan.
+    """The least of a measure over all plans within `limits`; None if there is no plan.
 
-    Also what the plan is in words, and the late hours of each job.
+    The jobs in `late` have no deadline. Also what the plan is in words, and the late hours of each job.
     """
     tables = []
     for index, one in enumerate(candidates):
@@ -216,7 +216,8 @@ def _nearest(
         late = np.flatnonzero(screened.lateness > 0)
         for row in late[np.argsort(screened.lateness[late])][:1]:
             table = one.table
-            what = f"{table.gpus[row]} x {market.cards[table.offer[row]].name} at {market.offers[table.offer[row]].provider}"
+            place = table.offer[row]
+            what = f"{table.gpus[row]} x {market.cards[place].name} at {market.offers[place].provider}"
             found.append(
                 NearMiss(
                     job=one.job.name,

@@ -18,7 +18,7 @@ DEFAULT_METHODS = ("full", "lora")
 DEFAULT_BITS = (16, 8, 4)
 DEFAULT_CHECKPOINTING = ("none", "selective", "full")
 HYBRID_ABOVE_GPUS = 16
-"""Hybrid sharding is offered where a plain group would span more GPUs than this (decision: sharding offered by default)."""
+"""Hybrid sharding is offered where a plain group would span more GPUs than this: across nodes gathering is dear."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,7 @@
-"""Hours of a job's ways: start, training, spot, and how sure they are. One array element per way, or per (way, offer)."""
+"""Hours of a job's ways: start, training, spot, and how sure they are.
+
+One array element per way, or per (way, offer).
+"""
 
 from __future__ import annotations
 

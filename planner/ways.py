@@ -119,7 +119,7 @@ def shape_of(job: Job, architecture: Architecture) -> JobShape:
     work = job.work
     mean = min(work.tokens_per_sample or sequence, sequence)
     clipped = work.tokens_per_sample is not None and work.tokens_per_sample > sequence
-    per_batch = job.global_batch * (mean if job.packing == "padded" else sequence)
+    per_batch = job.global_batch * (sequence if job.packing == "packed" else mean)
     if work.steps is not None:
         steps = float(work.steps)
         tokens = steps * per_batch * (0.97 if job.packing == "packed" else 1.0)

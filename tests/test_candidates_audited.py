@@ -72,7 +72,6 @@ ASK = {
 }
 
 KNOWN_WRONG = {
-    "steps": "fixed-length work in steps counts padding as real tokens",
 }
 """Cases where the candidates are wrong and the audit is right; a repaired one has to leave this table."""
 CASES = [
