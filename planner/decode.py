@@ -290,6 +290,8 @@ def _notes(
         notes.append(f"samples longer than {physics.shape.sequence:,} tokens are cut to it")
     if physics.shape.unit == "images":
         notes.append("diffusion estimate is coarse: an image counts as equivalent tokens")
+    if job.measured:
+        notes.append("the observed runs under `measured` are not used yet: all figures are estimates")
     if offer.stock is None:
         notes.append("stock unknown: check that it can be booked")
     latest = deadline_hours(job, limits)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, Self, get_args
 
-from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
+from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from planner.fields import Count, Hours, Many, NotNegative, Positive, Rows, Strict, Text, Whole, complaint
 
@@ -99,8 +99,20 @@ def _targets_form(value: object) -> str:
     return "set" if isinstance(value, str) else "modules"
 
 
+LINEARS = ("q", "k", "v", "o", "gate", "up", "down")
+"""The linear layers of a block that adapters can sit on; `q_proj` and the like are accepted."""
+
+
+def _linear(name: str) -> str:
+    short = name.removesuffix("_proj")
+    if short not in LINEARS:
+        raise complaint(f"{name!r} is no linear layer that adapters can sit on", f"out of {', '.join(LINEARS)}")
+    return short
+
+
+Linear = Annotated[Text, AfterValidator(_linear)]
 Targets = Annotated[
-    Annotated[TargetSet, Tag("set")] | Annotated[Many[Text], Tag("modules")],
+    Annotated[TargetSet, Tag("set")] | Annotated[Many[Linear], Tag("modules")],
     Discriminator(_targets_form),
     BeforeValidator(_set_or_list),
 ]

@@ -62,6 +62,7 @@ def network_of(architecture: Architecture) -> Network:
         else 0,
         sliding_window=architecture.sliding_window,
         sliding_layers=architecture.sliding_layer_share,
+        frozen_parameters=float(architecture.image.frozen_parameters) if architecture.image else 0.0,
     )
 
 
@@ -84,7 +85,7 @@ def recipe_setup(
     return RecipeSetup(
         states=_states(recipe, job, network, framework, table),
         activations=_activations(recipe, network, framework, table),
-        stack=_stack(framework, library.calibrations["memory"], job),
+        stack=_stack(framework, library.calibrations["memory"], network),
         kernels=_kernels(recipe, framework, library.calibrations["kernels"], network),
     )
 
@@ -210,10 +211,12 @@ def _checkpoint_code(recipe: Recipe, framework: Mapping[str, Any], megatron: boo
     return CHECKPOINT_OFFLOAD if framework.get("offloaded_checkpoints") else CHECKPOINT_FULL
 
 
-def _stack(framework: Mapping[str, Any], memory: Calibration, job: Job) -> Stack:
+def _stack(framework: Mapping[str, Any], memory: Calibration, network: Network) -> Stack:
     megatron = bool(framework.get("megatron"))
+    # What lies beside the network in 16 bit is set aside like the context: it never moves.
+    beside = 2.0 * network.frozen_parameters / GIB
     return Stack(
-        context_gib=memory.value("m_ctx_gib" if megatron else "ctx_gib"),
+        context_gib=memory.value("m_ctx_gib" if megatron else "ctx_gib") + beside,
         nccl_gib=memory.value("nccl_gib"),
         fit_nccl_gib=0.0 if megatron else memory.value("fit_nccl_gib"),
         megatron_context=int(megatron),

@@ -8,7 +8,9 @@ from typing import Any, get_args
 import pytest
 from pydantic import ValidationError
 
+from planner.errors import ScenarioError
 from planner.jobs import TechniqueName
+from planner.loading import parse_scenario
 from planner.scenario import (
     AllowForbid,
     Job,
@@ -250,3 +252,24 @@ def test_the_schema_is_json_and_allows_what_people_write() -> None:
     method = schema["$defs"]["Techniques"]["properties"]["method"]["anyOf"]
     assert {"enum": ["full", "lora"], "type": "string"} in method
     assert "required" not in schema["$defs"]["SpotStatistics"]
+
+
+@pytest.mark.parametrize(("written", "meant"), [("[q_proj, v]", ("q", "v")), ("qv", "qv")])
+def test_lora_targets_are_taken_in_the_spelling_of_either_world(written: str, meant: object) -> None:
+    """Module names of the ecosystem (`q_proj`) mean the linears of the cards (`q`)."""
+    text = TARGETS.format(written)
+    assert parse_scenario(text).jobs[0].lora.targets == meant
+
+
+def test_a_target_that_is_no_linear_is_a_fault_and_not_a_crash() -> None:
+    """An unknown module is told with the known ones."""
+    with pytest.raises(ScenarioError, match="no linear layer"):
+        parse_scenario(TARGETS.format("[w_proj]"))
+
+
+TARGETS = """
+name: t
+offers: [{{provider: x, gpu: RTX4090, gpus: 1, usd_per_hour: 0.4}}]
+jobs:
+  - {{name: t, architecture: mistral-7b, work: {{tokens: 1e6}}, lora: {{targets: {}}}}}
+"""

@@ -44,6 +44,7 @@ class Network:
     experts_per_token: int = 0
     sliding_window: int = 0  # tokens; 0 = full attention
     sliding_layers: float = 0.0  # share of layers that use the window
+    frozen_parameters: float = 0.0  # loaded beside the network, never trained (text encoders, autoencoder)
     shape_known: bool = True  # False: shape guessed from the parameter count (+0.10 sigma)
 
     @property
