@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from planner.library import GpuSpec, Library
@@ -123,7 +123,7 @@ def best_attention(card: CardClass) -> str:
 
 def refusal(recipe: Recipe, card: CardClass, framework: str, library: Library) -> str | None:
     """Why this pair does not work, from `models/techniques/rules.yaml`; None where nothing speaks against it."""
-    facts = asdict(recipe) | asdict(card) | {"framework": framework}
+    facts = {**vars(recipe), **vars(card), "framework": framework}
     for rule in library.tables["rules"]["rules"]:
         if all(
             facts[key] in (wanted if isinstance(wanted, list) else [wanted])

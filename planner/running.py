@@ -110,7 +110,9 @@ def running_hours(job: Job, architecture: Architecture, physics: Physics, librar
         [shape.network.parameters * (r.weight_bits < 16) for r in ways.recipes], dtype=float
     )
     compiled = int(bool(framework_of(library, job.framework).get("compiled")))
-    setups = [recipe_setup(r, job, shape.network, "", library).states for r in ways.recipes]
+    # The same recipe stands once for every class of card.
+    states = {r: recipe_setup(r, job, shape.network, "", library).states for r in dict.fromkeys(ways.recipes)}
+    setups = [states[r] for r in ways.recipes]
     trained = np.asarray([s.trainable for s in setups], dtype=float)[ways.recipe]
     step_hours = shape.steps * ways.step_seconds / job.efficiency / HOUR
     load = load_seconds(
