@@ -12,12 +12,15 @@ from planner.library import Library
 from planner.plan import Assignment, Option
 from planner.recipes import allowed
 from planner.scenario import AllowForbid, Limits, SpotShare
-from planner.table import CandidateTable, Floats
+from planner.table import CandidateTable, Flags, Floats
 
 RUNGS = ("QLoRA", "LoRA", "full")
 SAME_CARD_SIGMA, OTHER_CARD_SIGMA = 0.10, 0.14
 """Spread of the difference of two estimates' log errors: same card, other card (time_model section 5)."""
 RUNNERS_UP = 2
+OUTLIER_SHARE = 0.5
+PEERS = 3
+"""A spot price under this share of the median ratio of the same instance, known at so many places, is an outlier."""
 
 
 def cheapest(table: CandidateTable) -> tuple[Floats, Floats]:
@@ -25,9 +28,7 @@ def cheapest(table: CandidateTable) -> tuple[Floats, Floats]:
     low = table.cost_usd(table.share_low)
     high = table.cost_usd(table.share_high)
     better = high < low
-    return np.where(better, high, low) + table.penalty_usd, np.where(
-        better, table.share_high, table.share_low
-    )
+    return np.where(better, high, low) + table.penalty_usd, np.where(better, table.share_high, table.share_low)
 
 
 def ladder(candidates: JobCandidates, wide: Screened, market: Market) -> tuple[Option, ...]:
@@ -81,6 +82,38 @@ def runner_up(
         if len(found) == RUNNERS_UP:
             break
     return tuple(found)
+
+
+def spot_outliers(market: Market) -> Flags:
+    """Offers (offers,) whose spot discount is far from that of the same instance elsewhere: likely an error.
+
+    A least-cost search over thousands of prices finds their errors first.
+    """
+    ratios: dict[tuple[str, str, str], list[float]] = {}
+    own = np.full(len(market.offers), np.nan)
+    for index, offer in enumerate(market.offers):
+        if offer.has_spot and offer.usd_per_hour and offer.spot_usd_per_hour is not None:
+            own[index] = offer.spot_usd_per_hour / offer.usd_per_hour
+            ratios.setdefault((offer.provider, offer.instance, offer.gpu), []).append(float(own[index]))
+    usual = np.asarray(
+        [
+            np.median(peers) if len(peers := ratios.get((o.provider, o.instance, o.gpu), [])) >= PEERS else np.nan
+            for o in market.offers
+        ],
+        dtype=float,
+    )
+    return np.asarray(own < OUTLIER_SHARE * usual)
+
+
+def outlier_note(screened: Screened, offer: int, share: float, market: Market) -> tuple[str, ...]:
+    """A warning where the plan rests on a spot price that is out of line, with the best plan without such prices."""
+    flagged = spot_outliers(market)
+    if share == 0 or not flagged[offer]:
+        return ()
+    rest = ~flagged[screened.table.offer]
+    cost = cheapest(screened.table.rows(rest))[0]
+    without = f"${np.min(cost):,.2f}" if len(cost) else "no plan"
+    return (f"the spot price is under half of what this instance costs elsewhere; without such prices: {without}",)
 
 
 def _verdict(cost: float, made: Assignment, gpu: str) -> str:

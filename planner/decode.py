@@ -52,6 +52,7 @@ def assignment(
     real = shape.tokens * (shape.units_per_token if shape.unit == "images" else 1.0)
     rate = real / (shape.steps * step) * job.efficiency
     mixed = 0 < share < 1
+    vram = _vram(candidates, way, recipe, machine, limits, library)
     return Assignment(
         name=job.name,
         architecture=candidates.architecture.name,
@@ -69,7 +70,7 @@ def assignment(
         spot_share=share,
         switch_to_on_demand_at_hours=start + share * _spot_wall(candidates, row) if mixed else None,
         techniques=_techniques(candidates, way, recipe),
-        vram_gib=_vram(candidates, way, recipe, machine, limits, library),
+        vram_gib=vram,
         tokens_per_second=rate,
         tokens_per_second_low=rate * low,
         tokens_per_second_high=rate * high,
@@ -97,7 +98,7 @@ def assignment(
         price_date=offer.date.isoformat() if isinstance(offer.date, datetime.date) else str(offer.date or ""),
         price_age_days=_age(offer, as_of),
         price_source=offer.source,
-        notes=_notes(candidates, way, share, rounded, offer, machine, limits, library),
+        notes=(*_tight(vram), *_notes(candidates, way, share, rounded, offer, machine, limits, library)),
     )
 
 
@@ -145,9 +146,7 @@ def _bill(
 
 def _line(item: str, quantity: float, unit: str, rate: float | None) -> BillItem:
     if rate is None:
-        return BillItem(
-            item=item, usd=0.0, quantity=quantity, unit=unit, basis=UNKNOWN_FEE if quantity else ""
-        )
+        return BillItem(item=item, usd=0.0, quantity=quantity, unit=unit, basis=UNKNOWN_FEE if quantity else "")
     return BillItem(item=item, usd=quantity * rate, quantity=quantity, unit=unit, rate_usd=rate)
 
 
@@ -198,9 +197,7 @@ def _vram(
 
     job, ways, shape = candidates.job, candidates.physics.ways, candidates.physics.shape
     inputs = grid_inputs(job, shape, [recipe], [machine], library)
-    stack = (
-        inputs.stack if limits.vram_headroom is None else replace(inputs.stack, margin=limits.vram_headroom)
-    )
+    stack = inputs.stack if limits.vram_headroom is None else replace(inputs.stack, margin=limits.vram_headroom)
     layout = replace(
         inputs.layout,
         micro_batch=float(ways.micro_batch[way]),
@@ -235,9 +232,7 @@ def _vram(
     )
 
 
-def _deadline_probability(
-    deadline: float | None, hours: float, late: float, confidence: float
-) -> float | None:
+def _deadline_probability(deadline: float | None, hours: float, late: float, confidence: float) -> float | None:
     """Chance to end in time, from the spread that makes `late` the hours at `confidence`; capped where data end."""
     if deadline is None:
         return None
@@ -252,10 +247,18 @@ def _deadline_probability(
 def _age(offer: Offer, as_of: datetime.date) -> int | None:
     if not offer.date:
         return None
-    date = (
-        offer.date if isinstance(offer.date, datetime.date) else datetime.date.fromisoformat(str(offer.date))
-    )
+    date = offer.date if isinstance(offer.date, datetime.date) else datetime.date.fromisoformat(str(offer.date))
     return (as_of - date).days
+
+
+def _tight(vram: Vram) -> tuple[str, ...]:
+    if vram.fit_probability >= TIGHT:
+        return ()
+    return ("memory is tight: --set limits.vram_headroom=0.15 asks for more room",)
+
+
+TIGHT = 0.9
+"""Chance to fit below which the plan says how to ask for more room."""
 
 
 def _notes(

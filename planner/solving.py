@@ -11,7 +11,7 @@ from time import perf_counter
 
 import numpy as np
 
-from planner.alternatives import binding_limits, ladder, runner_up
+from planner.alternatives import binding_limits, ladder, outlier_note, runner_up
 from planner.audit import audit
 from planner.candidates import JobCandidates, Market, Screened, enumerate_candidates, market_of, screen
 from planner.decode import assignment
@@ -130,15 +130,11 @@ def optimise(prepared: Prepared, options: SolveOptions) -> Solved:
     return Solved(choice, rows, table, owner, len(table) - len(keep))
 
 
-def _plan(
-    prepared: Prepared, solved: Solved, options: SolveOptions, as_of: datetime.date, seconds: float
-) -> Plan:
+def _plan(prepared: Prepared, solved: Solved, options: SolveOptions, as_of: datetime.date, seconds: float) -> Plan:
     first = solved.choice.first
     if solved.choice.chosen is None:
         impossible = first.termination in (Termination.INFEASIBLE, Termination.INFEASIBLE_OR_UNBOUNDED)
-        return _without(
-            prepared, "infeasible" if impossible else "no_plan", options, as_of, seconds, solved.dominated
-        )
+        return _without(prepared, "infeasible" if impossible else "no_plan", options, as_of, seconds, solved.dominated)
     scenario = prepared.scenario
     jobs = tuple(
         _assignment(
@@ -210,6 +206,7 @@ def _assignment(
         update={
             "ladder": ladder(candidates, wide, market),
             "runner_up": runner_up(candidates, screened, uncut, made, market),
+            "notes": (*outlier_note(screened, int(candidates.table.offer[uncut]), share, market), *made.notes),
             "binding": binding_limits(candidates, made, market, limits, library),
         }
     )

@@ -32,7 +32,7 @@ scenarios = st.fixed_dictionaries(
                     "techniques": st.sampled_from(
                         [{"method": "lora", "weight_bits": [4, 16]}, {"lora": {"rank": 3}}]
                     ),
-                    "lora": st.sampled_from([{"targets": "qv"}, {"targets": ["x"], "rank": 3}]),
+                    "lora": st.sampled_from([{"targets": "qv"}, {"targets": ["q"], "rank": 3}]),
                 },
             ).filter(lambda job: not ("lora" in job and "lora" in job.get("techniques", {}))),
             min_size=1,
