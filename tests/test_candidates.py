@@ -1,0 +1,281 @@
+"""Candidates: batches that divide exactly and fill the memory, whole hours billed, and every rejection counted."""
+
+from __future__ import annotations
+
+import functools
+import json
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from planner.candidates import JobCandidates, nearest_misses, recipe_of
+from planner.estimates.coefficients import TimeCoefficients
+from planner.estimates.fit import memory_lines
+from planner.estimates.memory_states import MemoryCoefficients
+from planner.estimates.throughput import step_seconds
+from planner.estimates.work import processed_length
+from planner.library import Library
+from planner.loading import parse_scenario, read_library
+from planner.recipes import CardClass, enumerate_recipes
+from planner.solving import Prepared, prepare
+from planner.table import ON_DEMAND, SPOT
+from planner.units import GIB
+from planner.ways import coefficients, grid_inputs
+
+Data = dict[str, Any]
+ARCHITECTURES = ("tinyllama-1.1b", "mistral-7b")
+
+MARKET: list[Data] = [
+    {"provider": "a", "gpu": "RTX3090", "gpus": 1, "usd_per_hour": 0.3, "spot_usd_per_hour": 0.15},
+    {"provider": "a", "gpu": "RTX4090", "gpus": 2, "usd_per_hour": 1.0},
+    {"provider": "b", "gpu": "T4", "gpus": 4, "usd_per_hour": 0.8},
+    {"provider": "b", "gpu": "V100-16GB", "gpus": 3, "usd_per_hour": 1.5},
+    {"provider": "c", "gpu": "A100-PCIe-80GB", "gpus": 8, "usd_per_hour": 9, "max_nodes": 2, "network_gbps": 100},
+]
+JOB: Data = {"name": "job", "architecture": "tinyllama-1.1b", "work": {"tokens": 2e7}, "global_batch": 48}
+LARGE: Data = {"architecture": "mistral-7b"}
+PADDED: Data = {"packing": "padded", "length_cv": 1.0, "work": {"samples": 4000, "tokens_per_sample": 500}}
+
+
+@functools.cache
+def library() -> Library:
+    """Read once for all tests."""
+    return read_library(ARCHITECTURES)
+
+
+def prepared(job: Data | None = None, offers: list[Data] | None = None, **limits: Any) -> Prepared:
+    """Candidates of one job on a market."""
+    data = {"name": "made", "offers": offers or MARKET, "jobs": [{**JOB, **(job or {})}], "limits": limits}
+    return prepare(parse_scenario(json.dumps(data)), library())
+
+
+def divisors(number: int) -> list[int]:
+    """All divisors, ascending."""
+    return [d for d in range(1, number + 1) if number % d == 0]
+
+
+def ranks(candidates: JobCandidates, way: int) -> int:
+    """GPUs that each see other sequences: all but those of one tensor or pipeline group."""
+    ways = candidates.physics.ways
+    recipe = ways.recipes[int(ways.recipe[way])]
+    gpus = ways.machines[int(ways.machine[way])].gpus
+    return gpus // (recipe.tensor_parallel * recipe.pipeline_parallel)
+
+
+class Cell:
+    """One recipe on one machine, asked for its need and its speed at any micro-batch, away from the grid."""
+
+    def __init__(self, candidates: JobCandidates, way: int) -> None:
+        physics = candidates.physics
+        ways = physics.ways
+        recipe, machine = ways.recipes[int(ways.recipe[way])], ways.machines[int(ways.machine[way])]
+        self.job, self.shape = candidates.job, physics.shape
+        self.inputs = grid_inputs(self.job, self.shape, [recipe], [machine], library())
+        self.local = self.job.global_batch // ranks(candidates, way)
+
+    def layout(self, micro_batch: int) -> Any:
+        shape = self.shape
+        return replace(
+            self.inputs.layout,
+            micro_batch=float(micro_batch),
+            accumulation=float(self.local // micro_batch),
+            sequence=processed_length(
+                self.job.packing, shape.sequence, shape.mean_length, self.job.length_cv, float(micro_batch)
+            ),
+        )
+
+    def need_gib(self, micro_batch: int) -> float:
+        of = MemoryCoefficients(**coefficients(library(), "memory", MemoryCoefficients))
+        # The longest sequence sets the peak, so the padded length of a step is not read here.
+        layout = self.layout(micro_batch)
+        i = self.inputs
+        lines = memory_lines(i.network, layout, i.states, i.activations, i.stack, of)
+        return float(np.ravel(lines.need(float(micro_batch), self.usable_gib * GIB))[0]) / GIB
+
+    @property
+    def usable_gib(self) -> float:
+        return float(np.ravel(self.inputs.hardware.usable_bytes)[0]) / GIB
+
+    def seconds(self, micro_batch: int) -> float:
+        of = TimeCoefficients(**coefficients(library(), "time", TimeCoefficients))
+        i = self.inputs
+        layout = self.layout(micro_batch)
+        found = step_seconds(i.network, layout, i.states, i.activations, i.kernels, i.hardware, of)
+        return float(np.ravel(found)[0])
+
+
+@pytest.mark.parametrize("job", [{}, LARGE, PADDED, {"global_batch": 35}], ids=["small", "large", "padded", "odd"])
+def test_the_batch_is_exact(job: Data) -> None:
+    """Micro-batch times accumulation times ranks is the global batch, for every way, whatever the number of GPUs."""
+    (candidates,) = prepared(job).candidates
+    ways = candidates.physics.ways
+    assert len(ways)
+    for way in range(len(ways)):
+        product = int(ways.micro_batch[way]) * int(ways.accumulation[way]) * ranks(candidates, way)
+        assert product == candidates.job.global_batch
+
+
+@pytest.mark.parametrize("job", [{}, LARGE], ids=["small", "large"])
+def test_the_micro_batch_fits_and_no_larger_one_does(job: Data) -> None:
+    """Every way needs at most what is usable, and every larger divisor of a rank's batch needs more."""
+    (candidates,) = prepared(job).candidates
+    ways = candidates.physics.ways
+    limited = 0
+    for way in range(len(ways)):
+        cell, chosen = Cell(candidates, way), int(ways.micro_batch[way])
+        assert ways.fit_gib[way] <= ways.usable_gib[way] * (1 + 1e-12)
+        assert cell.need_gib(chosen) == pytest.approx(float(ways.fit_gib[way]), rel=1e-9)
+        for larger in divisors(cell.local):
+            if larger > chosen:
+                limited += 1
+                assert cell.need_gib(larger) > cell.usable_gib
+    assert limited > 10
+
+
+def test_padded_batches_are_as_large_as_is_fastest() -> None:
+    """A larger padded micro-batch pads more: of all that fit the fastest is taken, and it is not always the largest."""
+    (candidates,) = prepared(PADDED).candidates
+    ways = candidates.physics.ways
+    smaller = 0
+    for way in range(len(ways)):
+        cell, chosen = Cell(candidates, way), int(ways.micro_batch[way])
+        fitting = [d for d in divisors(cell.local) if cell.need_gib(d) <= cell.usable_gib]
+        fastest = min(cell.seconds(d) for d in fitting)
+        assert chosen in fitting
+        assert float(ways.step_seconds[way]) == pytest.approx(fastest, rel=1e-9)
+        smaller += chosen < fitting[-1]
+    assert smaller
+
+
+def test_every_recipe_on_every_machine_is_kept_or_counted() -> None:
+    """Ways and rejections together are all pairs of a recipe and a machine; each rejection has a reason."""
+    (candidates,) = prepared({"global_batch": 35}).candidates
+    physics = candidates.physics
+    every = 0
+    for offer in MARKET:
+        card = CardClass.of(library().gpu(offer["gpu"]))
+        for nodes in range(1, offer.get("max_nodes", 1) + 1):
+            every += len(enumerate_recipes(candidates.job, card, offer["gpus"] * nodes > 1, library()))
+    assert len(physics.ways) + sum(physics.rejected.values()) == every
+    assert physics.rejected["the global batch does not divide over the GPUs"] > 0  # 35 over 2, 3, 4, 8 and 16
+    assert all(reason for reason in physics.rejected)
+
+
+def test_what_does_not_fit_says_by_how_much() -> None:
+    """Seven billion weights trained in full miss a 16 GB card by a positive number of GiB, nearest first."""
+    one = {"provider": "a", "gpu": "T4", "gpus": 1, "usd_per_hour": 0.3}
+    found = prepared({**LARGE, "techniques": {"method": "full"}}, [one])
+    (candidates,) = found.candidates
+    misses = nearest_misses(candidates, 10)
+    assert candidates.physics.rejected["it does not fit in memory"] >= len(misses) > 0
+    assert all(miss.shortfall > 0 and miss.unit == "GiB" and miss.machine.gpu == "T4" for miss in misses)
+    assert [m.shortfall for m in misses] == sorted(m.shortfall for m in misses)
+    full = [miss.shortfall for miss in misses if miss.recipe.method == "full"]
+    # 7.24e9 weights of 2 bytes and gradients of 2 bytes are 27 GiB, on a card of 16: at least 11 are missing.
+    assert full and min(full) > 11
+    assert not len(found.screened[0].table)
+
+
+@pytest.mark.parametrize(
+    ("limits", "job", "reason"),
+    [
+        ({"max_gpus": 2}, {}, "it needs more GPUs than a limit, quota or stock allows"),
+        ({"quota": {"b": 3}}, {}, "it needs more GPUs than a limit, quota or stock allows"),
+        ({"providers": {"forbid": ["a"]}}, {}, "its provider, GPU or region is not allowed"),
+        ({"spot_share": {"min": 0.5}}, {}, "its spot market cannot give the share asked for"),
+        ({}, {"deadline": "1h"}, "it ends after the deadline"),
+        ({}, {"techniques": {"method": "full"}}, "its method is not allowed"),
+    ],
+)
+def test_screened_rows_are_kept_or_counted_with_their_reason(limits: Data, job: Data, reason: str) -> None:
+    """Each limit rejects something here, under its own reason, and nothing is lost."""
+    found = prepared(job, **limits)
+    (candidates,), (screened,) = found.candidates, found.screened
+    assert set(screened.rejected) == {reason}
+    assert 0 < screened.rejected[reason] < len(candidates.table)
+    assert screened.rejected[reason] + len(set(screened.rows.tolist())) == len(candidates.table)
+    assert bool(np.any(screened.lateness > 0)) is (reason == "it ends after the deadline")
+
+
+HOURLY: Data = {
+    "provider": "a", "gpu": "RTX3090", "gpus": 1, "usd_per_hour": 1.0,
+    "billing": {"step_seconds": 3600, "minimum_hours": 1},
+}  # fmt: skip
+
+
+def test_whole_hours_are_billed_on_demand() -> None:
+    """At 1 $/h and whole hours the bill is the hours rounded up: an hour and a bit costs 2 $."""
+    found = prepared({"work": {"tokens": 2.4e7}}, [HOURLY])
+    table, (candidates,) = found.screened[0].table, found.candidates
+    assert len(table) and found.screened[0].rounded.all()
+    hours = table.start_h + table.run_h[:, ON_DEMAND]
+    assert np.all((table.share_low == 0) & (table.share_high == 0))
+    np.testing.assert_allclose(table.cost_usd(0.0), np.maximum(np.ceil(hours), 1), rtol=1e-12)
+    between = (hours > 1) & (hours < 2)
+    assert between.any() and np.all(np.abs(table.cost_usd(0.0)[between] - 2.0) < 1e-12)
+    late = table.late_start_h + table.late_h[:, ON_DEMAND]
+    np.testing.assert_allclose(table.late_cost_usd(0.0), np.maximum(np.ceil(late), 1), rtol=1e-12)
+    # Before rounding, the same rows cost their hours.
+    uncut = candidates.table.rows(found.screened[0].rows)
+    np.testing.assert_allclose(uncut.cost_usd(0.0), hours, rtol=1e-12)
+
+
+def test_whole_hours_are_billed_in_each_market() -> None:
+    """With spot at 0.5 $/h there are two points: all on demand, and all on spot with a switch of whole hours."""
+    found = prepared({"work": {"tokens": 2.4e7}}, [{**HOURLY, "spot_usd_per_hour": 0.5}])
+    screened, (candidates,) = found.screened[0], found.candidates
+    table = screened.table
+    uncut = candidates.table.rows(screened.rows)
+    spot = table.share_low == 1
+    assert len(table) == 2 * len(set(screened.rows.tolist()))
+    assert np.array_equal(table.share_low, table.share_high) and np.sum(spot) == np.sum(table.share_low == 0)
+    # Uncut spot dollars are 0.5 * (start + paid) + 1.0 * switch, where the switch is one more start.
+    paid = (uncut.run_usd[spot, SPOT] - uncut.start_h[spot]) / 0.5
+    by_hand = 0.5 * np.maximum(np.ceil(paid), 1) + 1.0 * np.maximum(np.ceil(uncut.start_h[spot]), 1)
+    np.testing.assert_allclose(table.cost_usd(table.share_low)[spot], by_hand, rtol=1e-12)
+
+
+def test_a_long_run_is_not_rounded() -> None:
+    """A billing step under a twentieth of the run is noise: no points, dollars as the hours are."""
+    found = prepared({**LARGE, "work": {"tokens": 1e9}, "deadline": "700h"}, [HOURLY])
+    screened = found.screened[0]
+    run = screened.table.run_h[:, ON_DEMAND]
+    assert len(run) and np.all(run > 20) and not screened.rounded.any()
+    np.testing.assert_allclose(screened.table.cost_usd(0.0), screened.table.start_h + run, rtol=1e-12)
+
+
+def test_offers_that_differ_in_region_alone_are_one() -> None:
+    """They make one set of candidates that stands for all; a price apart or a limit on regions keeps them apart."""
+    here, there = ({**MARKET[0], "region": region} for region in ("here", "there"))
+    found = prepared(offers=[here, there])
+    assert found.market.merged == (2,) and len(found.market.labels) == 1
+    assert len(found.candidates[0].table) == len(prepared(offers=[here]).candidates[0].table)
+    assert prepared(offers=[here, {**there, "usd_per_hour": 0.31}]).market.merged == (1, 1)
+    limited = prepared(offers=[here, there], regions={"allow": ["there"]})
+    assert limited.market.merged == (1, 1)
+    table = limited.screened[0].table
+    assert len(table) and {table.offers[i] for i in table.offer} == {limited.market.labels[1]}
+
+
+def test_a_price_changes_no_physics() -> None:
+    """Twice the price is twice the dollars of the same ways at the same hours and the same memory."""
+    twice = [{k: v * 2 if k.endswith("usd_per_hour") else v for k, v in offer.items()} for offer in MARKET]
+    (plain,), (dear,) = prepared().candidates, prepared(offers=twice).candidates
+    for column in ("recipe", "machine", "micro_batch", "accumulation", "step_seconds", "sequence", "fit_gib"):
+        assert np.array_equal(getattr(plain.physics.ways, column), getattr(dear.physics.ways, column)), column
+    np.testing.assert_array_equal(plain.table.run_h, dear.table.run_h)
+    np.testing.assert_array_equal(plain.table.late_h, dear.table.late_h)
+    np.testing.assert_allclose(dear.table.run_usd, 2 * plain.table.run_usd, rtol=1e-12)
+
+
+def test_the_techniques_in_use_are_those_of_the_recipe() -> None:
+    """The 0/1 columns say what the recipe of the row says, and accumulation what the batch arithmetic says."""
+    (candidates,) = prepared(LARGE).candidates
+    table, ways = candidates.table, candidates.physics.ways
+    assert 0 < table.uses[:, 0].sum() < len(table)
+    for index in range(len(table)):
+        recipe, uses = recipe_of(candidates, index), table.uses[index]
+        assert bool(uses[0]) is (recipe.method == "lora") and bool(uses[1]) is (recipe.weight_bits == 4)
+        assert bool(uses[4]) is bool(ways.accumulation[candidates.way[index]] > 1)
