@@ -348,6 +348,8 @@ def _cut(table: CandidateTable, latest: float, low: Floats) -> Floats:
     with np.errstate(invalid="ignore", divide="ignore"):
         both = (slack - on_demand) / (spot - on_demand)
     both = np.where(spot <= on_demand, np.where(spot <= slack, 1.0, -1.0), both)
+    # A start that outlasts the deadline is late at any share, however long spot would take.
+    both = np.where((on_demand > slack) & (spot > on_demand), -1.0, both)
     only_spot = np.where(spot <= slack, 1.0, -1.0)
     only_demand = np.where(on_demand <= slack, 0.0, -1.0)
     cut = np.where(np.isnan(on_demand), only_spot, np.where(np.isnan(spot), only_demand, both))

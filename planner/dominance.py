@@ -118,7 +118,7 @@ def _front(
         kept.append(members[start + alive])
         if front.shape[1] < FRONT:
             front = np.concatenate([front, block], axis=1)
-    return np.concatenate(kept)
+    return np.concatenate(kept) if kept else members
 
 
 def _peeled(values: Floats, score: Floats, members: Integers, rivals: Integers) -> Integers:

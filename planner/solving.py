@@ -29,6 +29,7 @@ from planner.table import CandidateTable, Integers, concatenate
 
 SLIVER = 0.01
 """Share of the work below which a second market is not worth a machine."""
+SLIVER_USD = 0.01
 
 
 class AuditError(PlannerError):
@@ -136,13 +137,14 @@ def _plan(prepared: Prepared, solved: Solved, options: SolveOptions, as_of: date
         impossible = first.termination in (Termination.INFEASIBLE, Termination.INFEASIBLE_OR_UNBOUNDED)
         return _without(prepared, "infeasible" if impossible else "no_plan", options, as_of, seconds, solved.dominated)
     scenario = prepared.scenario
+    shares = _whole_shares(scenario, solved)
     jobs = tuple(
         _assignment(
             prepared,
             solved,
             index,
             solved.rows[index],
-            _whole(solved.table, solved.rows[index], float(solved.choice.spot_share[index])),
+            shares[index],
             as_of,
         )
         for index in range(len(scenario.jobs))
@@ -176,21 +178,33 @@ def _plan(prepared: Prepared, solved: Solved, options: SolveOptions, as_of: date
     )
 
 
-def _whole(table: CandidateTable, row: int, share: float) -> float:
-    """The share, moved to its floor or cap where it is a hair away and that is no dearer.
+def _whole_shares(scenario: Scenario, solved: Solved) -> list[float]:
+    """Spot share of each job, moved to its floor or cap where it is a hair away, no later and hardly dearer.
 
-    The pass that minimises hours may spend half a cent on a sliver of the other market; nobody rents a sliver.
+    A pass may spend a cent on a sliver of the other market to win seconds; nobody rents a sliver.
+    Where cost is the objective it must not get dearer, and the budget holds in any case.
     """
-    one = table.rows(np.asarray([row]))
-    for end in (float(table.share_low[row]), float(table.share_high[row])):
-        near = abs(share - end) < SLIVER
-        if (
-            near
-            and one.cost_usd(end)[0] <= one.cost_usd(share)[0]
-            and one.late_cost_usd(end)[0] <= one.late_cost_usd(share)[0]
-        ):
-            return end
-    return share
+    shares = [float(share) for share in solved.choice.spot_share]
+    slack = SLIVER_USD if scenario.objective_kind == "time" else 0.0
+    for index, row in enumerate(solved.rows):
+        one = solved.table.rows(np.asarray([row]))
+        now = shares[index]
+        for end in (float(one.share_low[0]), float(one.share_high[0])):
+            trial = [*shares[:index], end, *shares[index + 1 :]]
+            no_dearer = one.cost_usd(end)[0] <= one.cost_usd(now)[0] + slack
+            no_later = scenario.objective_kind != "time" or one.late_hours(end)[0] <= one.late_hours(now)[0] + 1e-9
+            if abs(now - end) < SLIVER and no_dearer and no_later and _within_budget(scenario, solved, trial):
+                shares = trial
+                break
+    return shares
+
+
+def _within_budget(scenario: Scenario, solved: Solved, shares: list[float]) -> bool:
+    budget = scenario.limits.budget_usd
+    if budget is None:
+        return True
+    chosen = solved.table.rows(np.asarray(solved.rows))
+    return float(np.sum(chosen.late_cost_usd(np.asarray(shares)))) <= budget
 
 
 def _assignment(

@@ -40,9 +40,10 @@ def techniques(job: Assignment, brief: bool = False) -> str:
     """What is switched on; `brief` leaves out what rarely differs."""
     how = job.techniques
     if how.method == "lora":
+        article = "an" if how.weight_bits == 8 else "a"
         base = f"{how.weight_bits}-bit base"
         base += f" ({how.quant})" if how.quant not in ("", "none") else ""
-        first = f"LoRA r{how.lora_rank} on a {base}" if how.lora_rank else f"LoRA on a {base}"
+        first = f"LoRA r{how.lora_rank} on {article} {base}" if how.lora_rank else f"LoRA on {article} {base}"
     else:
         first = "full training"
     checkpointing = CHECKPOINTING.get(

@@ -51,8 +51,22 @@ def _single(plan: Plan) -> list[str]:
     return [verdict, *first, *above, *bill, *second, *below, *remarks]
 
 
+SHORT_NAME = 24
+"""A name up to this length is never cut for the sake of the place."""
+
+
 def _joint(plan: Plan) -> list[str]:
-    """Several jobs: what they cost together, a short block each, and the joint bill."""
+    """Several jobs: what they cost together, a block each, and the joint bill; as much as the lines allow."""
+    for detail in (6, 4, 3, 2):
+        lines = _joint_lines(plan, detail)
+        if len(lines) <= LINES:
+            return lines
+    return _joint_lines(plan, 1)
+
+
+def _joint_lines(plan: Plan, detail: int) -> list[str]:
+    """The joint text with blocks of at most `detail` lines; below 6 the bill is left to the blocks' headlines."""
+    full = detail == 6
     figures = []
     if plan.hours is not None:
         figures.append(words.hours(plan.hours.expected))
@@ -60,14 +74,14 @@ def _joint(plan: Plan) -> list[str]:
         figures.append(words.usd(plan.cost_usd.expected))
     lines = [_verdict(plan.scenario, ", ".join((f"{len(plan.jobs)} jobs", *figures, parts.proof(plan))))]
     for job in plan.jobs:
-        lines += ["", *_block(job)]
+        lines += [*[""] * full, *_block(job)[:detail]]
     binding = "; ".join(dict.fromkeys(limit for job in plan.jobs for limit in job.binding))
     ages = dict.fromkeys(parts.prices(job)[0] for job in plan.jobs)
-    lines += ["", *words.section("Bill", _joint_bill(plan))]
+    lines += ["", *words.section("Bill", _joint_bill(plan) if full else _joint_bill(plan)[-1:])]
     lines += words.section("Limits", words.wrapped(binding or "none binds", ROOM, 2))
     lines += words.section("Prices", list(ages)[:2])
     notes = [f"{job.name}: {note}" for job in plan.jobs for note in job.notes]
-    return [*lines, *warnings(tuple(dict.fromkeys((*notes, *plan.warnings))), 4)]
+    return [*lines, *warnings(tuple(dict.fromkeys((*notes, *plan.warnings))), 4 if full else 3)]
 
 
 def _block(job: Assignment) -> list[str]:
@@ -95,16 +109,17 @@ def _joint_bill(plan: Plan) -> list[str]:
         spread = f"({words.usd_between(plan.cost_usd.low, plan.cost_usd.high)})"
         rows.append(("total", spread, words.usd(plan.cost_usd.expected)))
     return [
-        f"{words.shortened(words.plain(name), 19):<20}{words.shortened(how, 34):<35}"
-        f"{amount.replace('$', ''):>13}"
+        f"{words.shortened(words.plain(name), 19):<20}{words.shortened(how, 34):<35}{amount.replace('$', ''):>13}"
         for name, how, amount in rows
     ]
 
 
-def _headlines(job: Assignment) -> tuple[str, str]:
-    """Hardware, place, hours and dollars; and the same without the region."""
-    rest = f", {parts.tenure(job.spot_share)}, {words.hours(job.hours.expected)}, {words.usd(job.cost_usd)}"
-    return parts.where(job) + rest, parts.where(job, with_region=False) + rest
+def _headlines(job: Assignment) -> tuple[str, str, str, str]:
+    """Hardware, place, hours and dollars; then without the region, without the market, without the place."""
+    figures = f", {words.hours(job.hours.expected)}, {words.usd(job.cost_usd)}"
+    rest = f", {parts.tenure(job.spot_share)}{figures}"
+    short = parts.where(job, with_region=False)
+    return parts.where(job) + rest, short + rest, short + figures, f"{job.gpus:,} x {words.plain(job.gpu)}{figures}"
 
 
 def _verdict(name: str, *said: str, width: int = words.WIDTH) -> str:
@@ -113,10 +128,12 @@ def _verdict(name: str, *said: str, width: int = words.WIDTH) -> str:
     Hours, dollars and proof stand at the end and are never cut.
     """
     name = words.plain(name)
-    for wording in said:
+    # A short name is worth more than market and place, which stand below; a long one gives way itself.
+    wordings = said if len(name) <= SHORT_NAME else said[:2]
+    for wording in wordings:
         if len(name) + len(wording) + 2 <= width:
             return f"{name}: {wording}"
-    shortest = said[-1]
+    shortest = wordings[-1]
     name = words.shortened(name, max(12, width - len(shortest) - 2))
     over = len(name) + 2 + len(shortest) - width
     if over > 0:

@@ -101,6 +101,9 @@ def _result(
     limit = _limit(log)
     # "Integer infeasible" reaches only the other of PuLP's two statuses.
     if pulp.LpSolutionInfeasible == status or problem.status == pulp.LpStatusInfeasible:
+        # PuLP says "infeasible" of a run that was stopped before it found anything, too.
+        if limit is not None:
+            return SolveResult(Termination.NO_SOLUTION, "cbc", seconds, limit, bound=bound)
         return SolveResult(Termination.INFEASIBLE, "cbc", seconds)
     if status == pulp.LpSolutionUnbounded:
         return SolveResult(Termination.UNBOUNDED, "cbc", seconds)
