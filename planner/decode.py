@@ -98,7 +98,7 @@ def assignment(
         price_date=offer.date.isoformat() if isinstance(offer.date, datetime.date) else str(offer.date or ""),
         price_age_days=_age(offer, as_of),
         price_source=offer.source,
-        notes=(*_tight(vram), *_notes(candidates, way, share, rounded, offer, machine, limits, library)),
+        notes=(*_tight(vram), *_notes(candidates, way, share, rounded, offer, machine, limits, library, as_of)),
     )
 
 
@@ -270,6 +270,7 @@ def _notes(
     machine: Machine,
     limits: Limits,
     library: Library,
+    as_of: datetime.date,
 ) -> tuple[str, ...]:
     """What stands in for facts that nobody stated."""
     notes = []
@@ -293,6 +294,8 @@ def _notes(
         notes.append(f"samples longer than {physics.shape.sequence:,} tokens are cut to it")
     if physics.shape.unit == "images":
         notes.append("diffusion estimate is coarse: an image counts as equivalent tokens")
+    if (age := _age(offer, as_of)) is not None and age < 0:
+        notes.append(f"the price is dated {-age} days after the day that ages are counted to")
     if job.measured:
         notes.append("the observed runs under `measured` are not used yet: all figures are estimates")
     if offer.stock is None:

@@ -25,15 +25,17 @@ from planner.table import CandidateTable, Floats, concatenate
 FOREVER_HOURS = 1e6
 NEAREST = 3
 TIME_LIMIT_SECONDS = 10.0
+LIFTED = ("max_gpus", "quota", "providers", "gpus", "regions", "spot_share")
 
 
-def diagnose(
-    scenario: Scenario, market: Market, candidates: Sequence[JobCandidates], library: Library
-) -> Infeasible:
+def diagnose(scenario: Scenario, market: Market, candidates: Sequence[JobCandidates], library: Library) -> Infeasible:
     """Single limits to relax, each with the value that suffices, and the nearest misses."""
     found = _single(scenario, market, candidates, library)
     if not found:
-        found = _deadlines_and_budget(scenario, market, candidates, library)
+        found = _together(scenario, market, candidates, library, scenario.limits)
+    if not found:
+        # The cheapest plan that any limits allow: what it breaks is what stands in the way.
+        found = _together(scenario, market, candidates, library, Limits(), methods=False)
     return Infeasible(relax=tuple(found), nearest=_nearest(scenario, market, candidates, library))
 
 
@@ -48,9 +50,7 @@ def _single(
             continue
         answer = attempt(limits, partial(_late_hours_of, index), late=(index,))
         if answer:
-            name = (
-                f"jobs.{one.job.name}.deadline" if one.job.deadline_hours is not None else "limits.max_hours"
-            )
+            name = f"jobs.{one.job.name}.deadline" if one.job.deadline_hours is not None else "limits.max_hours"
             found.append(_relaxed(name, deadline_hours(one.job, limits), _above(answer[0], 1e-3), answer[1]))
     if limits.budget_usd is not None:
         answer = attempt(limits.model_copy(update={"budget_usd": None}), _late_dollars)
@@ -80,30 +80,38 @@ def _single(
     return found
 
 
-def _deadlines_and_budget(
-    scenario: Scenario, market: Market, candidates: Sequence[JobCandidates], library: Library
+def _together(
+    scenario: Scenario,
+    market: Market,
+    candidates: Sequence[JobCandidates],
+    library: Library,
+    kept: Limits,
+    methods: bool = True,
 ) -> list[Relaxation]:
-    """Where no single limit is enough: every deadline and the budget together, at the least dollars."""
+    """Where no single limit is enough: every deadline and the budget at once, all of `kept` but the budget kept.
+
+    Named are the limits that the plan of least dollars breaks, with the values that it needs.
+    """
     limits = scenario.limits
-    free = limits.model_copy(update={"budget_usd": None})
-    answer = _least(
-        scenario, market, candidates, library, free, _late_dollars, late=tuple(range(len(candidates)))
-    )
+    free = kept.model_copy(update={"budget_usd": None})
+    everyone = tuple(range(len(candidates)))
+    answer = _least(scenario, market, candidates, library, free, _late_dollars, late=everyone, methods=methods)
     if not answer:
         return []
     least, then, hours = answer
+    then = f"all of these together: {then}"
     found = [
-        _relaxed(
-            f"jobs.{one.job.name}.deadline",
-            deadline_hours(one.job, limits),
-            _above(hours[index], 1e-3),
-            "together with the others",
-        )
+        _relaxed(f"jobs.{one.job.name}.deadline", latest, _above(hours[index], 1e-3), then)
         for index, one in enumerate(candidates)
-        if hours[index] > deadline_hours(one.job, limits)
+        if hours[index] > (latest := deadline_hours(one.job, limits))
     ]
     if limits.budget_usd is not None and least > limits.budget_usd:
         found.append(_relaxed("limits.budget_usd", limits.budget_usd, _above(least, 0.01), then))
+    if kept is not limits:
+        given = [name for name in LIFTED if getattr(limits, name) not in (None, {}, AllowForbid(), SpotShare())]
+        found += [_relaxed(f"limits.{name}", "as given", "no restriction", then) for name in given]
+    if not methods and any(one.job.techniques.method or one.job.techniques.weight_bits for one in candidates):
+        found.append(_relaxed("techniques", "as given", "any method and weight bits", then))
     return found
 
 
@@ -126,9 +134,7 @@ def _least(
     """
     tables = []
     for index, one in enumerate(candidates):
-        asked = (
-            replace(one, job=one.job.model_copy(update={"deadline_hours": None})) if index in late else one
-        )
+        asked = replace(one, job=one.job.model_copy(update={"deadline_hours": None})) if index in late else one
         lifted = limits.model_copy(update={"max_hours": FOREVER_HOURS}) if index in late else limits
         tables.append(screen(asked, market, lifted, library, methods).table)
     if not all(len(table) for table in tables):
@@ -138,17 +144,13 @@ def _least(
         budget_usd=limits.budget_usd,
         max_gpus=limits.max_gpus,
         quota=limits.quota,
-        stock={
-            label: o.stock
-            for label, o in zip(market.labels, market.offers, strict=True)
-            if o.stock is not None
-        },
+        stock={label: o.stock for label, o in zip(market.labels, market.offers, strict=True) if o.stock is not None},
     )
     values = measure(table) if measure else table.cost_usd(table.share_low)
     # The program minimises dollars: the measure takes their place, in the market that each row is in.
-    spot = (table.share_low > 0)[:, None] * np.asarray([0.0, 1.0]) + (table.share_low == 0)[
-        :, None
-    ] * np.asarray([1.0, 0.0])
+    spot = (table.share_low > 0)[:, None] * np.asarray([0.0, 1.0]) + (table.share_low == 0)[:, None] * np.asarray(
+        [1.0, 0.0]
+    )
     whole = np.where(spot > 0, values[:, None], np.nan)
     late_usd = np.where(spot > 0, table.late_cost_usd(table.share_low)[:, None], np.nan)
     priced = replace(
@@ -230,8 +232,6 @@ def _nearest(
         for miss in nearest_misses(one, NEAREST - 1):
             what = f"{miss.machine.gpus} x {miss.machine.gpu}, {miss.recipe.method_label}"
             found.append(
-                NearMiss(
-                    job=one.job.name, what=what, reason=miss.reason, shortfall=miss.shortfall, unit=miss.unit
-                )
+                NearMiss(job=one.job.name, what=what, reason=miss.reason, shortfall=miss.shortfall, unit=miss.unit)
             )
     return tuple(found)
