@@ -195,10 +195,11 @@ class _Estimate:
 
 def market_lines(repeat: int) -> list[Line]:
     """One job on a market of 5,000 offers: the solve alone, once its candidates are made."""
-    from planner.candidates import enumerate_candidates, market_of, screen
+    from planner.candidates import enumerate_candidates, market_of
     from planner.dominance import undominated
     from planner.formulation.passes import solve_passes
     from planner.formulation.question import Question
+    from planner.screening import screen
     from planner.solvers.base import run
 
     scenario, library = _question("quickstart-any")

@@ -7,11 +7,12 @@ from collections.abc import Callable
 
 import numpy as np
 
-from planner.candidates import JobCandidates, Market, Screened, screen
+from planner.candidates import JobCandidates, Market
 from planner.library import Library
 from planner.plan import Assignment, Option
 from planner.recipes import allowed
 from planner.scenario import AllowForbid, Limits, SpotShare
+from planner.screening import Screened, screen
 from planner.table import CandidateTable, Flags, Floats
 
 RUNGS = ("QLoRA", "LoRA", "full")

@@ -8,7 +8,7 @@ from dataclasses import fields
 
 import numpy as np
 
-from planner.candidates import JobCandidates, Market, deadline_hours
+from planner.candidates import JobCandidates, Market
 from planner.estimates.bill import rounded_hours
 from planner.estimates.fit import fit_probability
 from planner.estimates.memory import PHASES, MemoryCoefficients, estimate_memory
@@ -17,6 +17,7 @@ from planner.library import Library
 from planner.plan import Assignment, BillItem, Hours, Spread, Techniques, Vram
 from planner.recipes import Recipe, framework_of
 from planner.scenario import Limits, Offer
+from planner.screening import deadline_hours
 from planner.table import ON_DEMAND, SPOT
 from planner.terms import UNKNOWN_FEE, disk_gb, link_of, spot_market
 from planner.units import GIB, HOUR, MONTH_HOURS

@@ -12,13 +12,14 @@ from functools import partial
 
 import numpy as np
 
-from planner.candidates import JobCandidates, Market, deadline_hours, nearest_misses, screen
+from planner.candidates import JobCandidates, Market, nearest_misses
 from planner.dominance import undominated
 from planner.formulation.passes import solve_passes
 from planner.formulation.question import Question
 from planner.library import Library
 from planner.plan import Infeasible, NearMiss, Relaxation
 from planner.scenario import AllowForbid, Limits, Scenario, SpotShare
+from planner.screening import deadline_hours, screen
 from planner.solvers.base import run
 from planner.table import CandidateTable, Floats, concatenate
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from planner.alternatives import binding_limits, ladder, outlier_note, runner_up
 from planner.audit import audit
-from planner.candidates import JobCandidates, Market, Screened, enumerate_candidates, market_of, screen
+from planner.candidates import JobCandidates, Market, enumerate_candidates, market_of
 from planner.decode import assignment
 from planner.diagnosis import diagnose
 from planner.dominance import undominated
@@ -24,6 +24,7 @@ from planner.library import Library
 from planner.loading import read_library
 from planner.plan import Assignment, Counts, Hours, Plan, Spread, Status
 from planner.scenario import Scenario, SolveOptions
+from planner.screening import Screened, screen
 from planner.solvers.base import DEFAULT_GAP, Termination, run
 from planner.table import CandidateTable, Integers, concatenate
 

@@ -8,11 +8,12 @@ import random
 import pytest
 
 from planner.audit import audit
-from planner.candidates import enumerate_candidates, market_of, screen
+from planner.candidates import enumerate_candidates, market_of
 from planner.decode import assignment
 from planner.loading import parse_scenario, read_library
 from planner.plan import Assignment, Counts, Plan
 from planner.scenario import Scenario
+from planner.screening import screen
 
 AS_OF = datetime.date(2026, 1, 1)
 SAMPLE = 40
