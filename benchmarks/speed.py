@@ -123,8 +123,8 @@ def candidates_lines(repeat: int) -> list[Line]:
 
 def _grid() -> tuple[_Estimate, list[Any], list[Any]]:
     """Recipes of a 7B fine-tuning times machines of all Ampere cards: counts and networks differ."""
+    from planner.grid import Machine
     from planner.recipes import CardClass, enumerate_recipes, open_parallel
-    from planner.ways import Machine
 
     scenario, library = _question("quickstart-any")
     job = scenario.jobs[0]
@@ -153,7 +153,7 @@ class _Estimate:
     def __init__(self, job: Any, library: Library) -> None:
         from planner.estimates.coefficients import TimeCoefficients
         from planner.estimates.memory_states import MemoryCoefficients
-        from planner.ways import coefficients, shape_of
+        from planner.grid import coefficients, shape_of
 
         self.job, self.library = job, library
         self.shape = shape_of(job, library.architecture(job.architecture))
@@ -162,7 +162,7 @@ class _Estimate:
 
     def prepared(self, recipes: list[Any], machines: list[Any]) -> Any:
         """The inputs of the estimates, shapes (R, 1) and (H,)."""
-        from planner.ways import grid_inputs
+        from planner.grid import grid_inputs
 
         return grid_inputs(self.job, self.shape, recipes, machines, self.library)
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from planner.grid import Machine
 from planner.library import Architecture, GpuSpec, Library
 from planner.recipes import Recipe
 from planner.running import Running, running_hours
@@ -24,7 +25,7 @@ from planner.scenario import AllowForbid, Job, Offer, Scenario, adjusted_offers,
 from planner.table import TECHNIQUES, CandidateTable, Flags, Floats, Integers
 from planner.terms import SpotMarket, disk_gb, machines_of, spot_market
 from planner.units import HOUR, MONTH_HOURS
-from planner.ways import Machine, Miss, Physics, Ways, enumerate_ways
+from planner.ways import Miss, Physics, Ways, enumerate_ways
 
 
 @dataclass(frozen=True)

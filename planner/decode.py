@@ -13,6 +13,7 @@ from planner.estimates.bill import rounded_hours
 from planner.estimates.fit import fit_probability
 from planner.estimates.memory import PHASES, MemoryCoefficients, estimate_memory
 from planner.estimates.uncertainty import display_factors
+from planner.grid import Machine, coefficients, grid_inputs
 from planner.library import Library
 from planner.plan import Assignment, BillItem, Hours, Spread, Techniques, Vram
 from planner.recipes import Recipe, framework_of
@@ -21,7 +22,6 @@ from planner.screening import deadline_hours
 from planner.table import ON_DEMAND, SPOT
 from planner.terms import UNKNOWN_FEE, disk_gb, link_of, spot_market
 from planner.units import GIB, HOUR, MONTH_HOURS
-from planner.ways import Machine, coefficients, grid_inputs
 
 
 def assignment(

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from planner.grid import Machine
 from planner.library import Architecture, GpuSpec, Library
 from planner.scenario import Offer
-from planner.ways import Machine
 
 IMAGE_GB_ON_DISK = 10.0
 """Room for the container image, as `image_bytes` of the stages calibration."""

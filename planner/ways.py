@@ -16,9 +16,10 @@ import numpy as np
 from planner.estimates.coefficients import TimeCoefficients
 from planner.estimates.fit import MemoryLines, memory_lines
 from planner.estimates.memory_states import MemoryCoefficients
-from planner.estimates.setup import Activations, Hardware, Kernels, Layout, Network, Stack, States
+from planner.estimates.setup import Layout
 from planner.estimates.throughput import step_seconds
-from planner.estimates.work import processed_length, step_count
+from planner.estimates.work import processed_length
+from planner.grid import GridInputs, JobShape, Machine, coefficients, grid_inputs, shape_of
 from planner.library import Architecture, Library
 from planner.recipes import (
     HYBRID_ABOVE_GPUS,
@@ -30,7 +31,6 @@ from planner.recipes import (
     refusal,
 )
 from planner.scenario import Job
-from planner.setups import hardware_numbers, network_of, recipe_setup, stacked
 from planner.table import Flags, Floats, Integers
 from planner.units import GIB
 
@@ -38,36 +38,6 @@ TENSOR_DEGREES = (1, 2, 4, 8)
 PIPELINE_DEGREES = (1, 2, 4, 8, 16)
 MANY_STEPS = 64
 """Accumulation steps beyond any pipeline degree."""
-
-
-@dataclass(frozen=True)
-class Machine:
-    """Hardware that estimates can tell apart; `network_gbps` None where unknown or where there is one instance."""
-
-    gpu: str
-    gpus_per_instance: int
-    instances: int
-    link: str
-    network_gbps: float | None
-
-    @property
-    def gpus(self) -> int:
-        return self.gpus_per_instance * self.instances
-
-
-@dataclass(frozen=True)
-class JobShape:
-    """A job in the units of the estimates: tokens (or equivalent tokens of an image) and sequences."""
-
-    network: Network
-    sequence: int  # tokens per packed sequence, or the cap
-    longest: float  # tokens of the longest sequence that sets the memory peak
-    mean_length: float  # tokens per sample before padding
-    tokens: float  # real tokens in all
-    steps: float  # optimizer steps; nan where it depends on the micro-batch (never: batches are global)
-    units_per_token: float  # 1, or images per equivalent token
-    unit: str
-    clipped: bool = False
 
 
 @dataclass(frozen=True)
@@ -110,42 +80,6 @@ class Physics:
     rejected: Counter[str]
 
 
-def shape_of(job: Job, architecture: Architecture) -> JobShape:
-    """The job's work in tokens, optimizer steps and sequence lengths."""
-    network = network_of(architecture)
-    if architecture.image is not None:
-        return _shape_of_images(job, architecture, network)
-    sequence = job.sequence_length or min(2048, architecture.max_sequence)
-    work = job.work
-    mean = min(work.tokens_per_sample or sequence, sequence)
-    clipped = work.tokens_per_sample is not None and work.tokens_per_sample > sequence
-    per_batch = job.global_batch * (sequence if job.packing == "packed" else mean)
-    if work.steps is not None:
-        steps = float(work.steps)
-        tokens = steps * per_batch * (0.97 if job.packing == "packed" else 1.0)
-    else:
-        tokens = work.tokens if work.tokens is not None else (work.samples or 0) * mean * work.epochs
-        samples = (work.samples or 0) * work.epochs if work.samples is not None else tokens / mean
-        steps = step_count(job.packing, tokens, samples, sequence, job.global_batch)
-    return JobShape(
-        network, sequence, float(sequence), float(mean), float(tokens), float(steps), 1.0, "tokens", clipped
-    )
-
-
-def _shape_of_images(job: Job, architecture: Architecture, network: Network) -> JobShape:
-    assert architecture.image is not None
-    resolution = job.work.resolution or architecture.image.resolution
-    tokens = architecture.image.tokens(resolution)
-    longest = architecture.image.memory_tokens(resolution)
-    images = (
-        job.work.images * job.work.epochs if job.work.images else (job.work.steps or 0) * job.global_batch
-    )
-    steps = float(np.ceil(images / job.global_batch))
-    return JobShape(
-        network, round(tokens), longest, tokens, images * tokens, steps, 1.0 / tokens, "images"
-    )
-
-
 def enumerate_ways(
     job: Job,
     architecture: Architecture,
@@ -171,16 +105,10 @@ def enumerate_ways(
         opened = _opened(job, recipes, group, found, library)
         if opened:
             # Where nothing fits, tensor and pipeline parallelism are tried: the smallest degrees that fit win by time.
-            left = [
-                m
-                for m in group
-                if m not in {found.ways.machines[i] for i in set(found.ways.machine.tolist())}
-            ]
+            left = [m for m in group if m not in {found.ways.machines[i] for i in set(found.ways.machine.tolist())}]
             more = _on_grid(job, shape, opened, left, library, rejected, headroom)
             pieces.append(more.ways)
-            missing = (
-                missing if not len(more.ways) else [miss for miss in missing if miss.machine not in left]
-            )
+            missing = missing if not len(more.ways) else [miss for miss in missing if miss.machine not in left]
         misses += missing
     return Physics(shape, _joined(pieces), tuple(misses), rejected)
 
@@ -210,11 +138,7 @@ def _opened(
     job: Job, recipes: Sequence[Recipe], group: Sequence[Machine], found: _Grid, library: Library
 ) -> list[Recipe]:
     asked = job.techniques.tensor_parallel or job.techniques.pipeline_parallel
-    if (
-        asked
-        or not framework_of(library, job.framework)["parallel"]
-        or len(set(found.ways.machine)) == len(group)
-    ):
+    if asked or not framework_of(library, job.framework)["parallel"] or len(set(found.ways.machine)) == len(group):
         return []
     return [
         open_parallel(recipe, tensor, pipeline)
@@ -229,19 +153,6 @@ def _opened(
 class _Grid:
     ways: Ways
     misses: list[Miss]
-
-
-@dataclass(frozen=True)
-class _Inputs:
-    """Dataclasses of the estimates over one grid (R, 1) x (H,)."""
-
-    network: Network
-    states: States
-    activations: Activations
-    stack: Stack
-    kernels: Kernels
-    hardware: Hardware
-    layout: Layout  # micro-batch 1
 
 
 def _on_grid(
@@ -278,9 +189,7 @@ def _on_grid(
         sequence=processed_length(job.packing, shape.sequence, shape.mean_length, job.length_cv, safe),
     )
     seconds = np.broadcast_to(
-        step_seconds(
-            shape.network, chosen, inputs.states, inputs.activations, inputs.kernels, inputs.hardware, time
-        ),
+        step_seconds(shape.network, chosen, inputs.states, inputs.activations, inputs.kernels, inputs.hardware, time),
         fits.shape,
     )
     usable = np.broadcast_to(np.asarray(inputs.hardware.usable_bytes, dtype=float), fits.shape)
@@ -303,78 +212,7 @@ def _on_grid(
     return _Grid(ways, misses)
 
 
-def grid_inputs(
-    job: Job, shape: JobShape, recipes: Sequence[Recipe], machines: Sequence[Machine], library: Library
-) -> _Inputs:
-    """The estimates' inputs for recipes (R, 1) on machines (H,) of one class of card and one precision peak each."""
-    generation = library.gpu(machines[0].gpu).generation
-    setups = [recipe_setup(recipe, job, shape.network, generation, library) for recipe in recipes]
-
-    def column(values: Sequence[float]) -> Any:
-        array = np.asarray(values, dtype=float)
-        return float(array[0]) if np.all(array == array[0]) else array[:, None]
-
-    def row(values: Sequence[float]) -> Any:
-        return np.asarray(values, dtype=float)
-
-    layout = Layout(
-        micro_batch=1,
-        accumulation=1,
-        sequence=float(shape.sequence),
-        longest_sequence=shape.longest,
-        gpus=row([m.gpus for m in machines]),
-        gpus_per_node=row([m.gpus_per_instance for m in machines]),
-        tensor=column([r.tensor_parallel for r in recipes]),
-        pipeline=column([r.pipeline_parallel for r in recipes]),
-        zero_stage=column([r.zero_stage for r in recipes]),
-        hybrid=column([float(r.sharding == "hsdp") for r in recipes]),
-        variable_length=int(job.packing == "padded"),
-    )
-    return _Inputs(
-        shape.network,
-        stacked([s.states for s in setups], True),
-        stacked([s.activations for s in setups], True),
-        stacked([s.stack for s in setups], True),
-        stacked([s.kernels for s in setups], True),
-        _hardware(recipes, machines, library),
-        layout,
-    )
-
-
-def _hardware(recipes: Sequence[Recipe], machines: Sequence[Machine], library: Library) -> Hardware:
-    """Speeds (H,), or (R, H) where the recipes differ in the precision that sets the peak."""
-    kinds = [
-        "fp32" if r.precision == "fp32" else "tf32" if r.precision == "tf32" else "16 bit" for r in recipes
-    ]
-    per_kind = {
-        kind: stacked(
-            [hardware_numbers(library.gpu(m.gpu), m.link, m.network_gbps, kind, library) for m in machines],
-            False,
-        )
-        for kind in dict.fromkeys(kinds)
-    }
-    if len(per_kind) == 1:
-        return per_kind[kinds[0]]
-    first = per_kind[kinds[0]]
-    width = len(machines)
-    fields = {
-        name: np.stack(
-            [
-                np.broadcast_to(np.asarray(getattr(per_kind[kind], name), dtype=float), (width,))
-                for kind in kinds
-            ]
-        )
-        for name in first.__dataclass_fields__
-    }
-    return Hardware(**fields)
-
-
-def coefficients(library: Library, name: str, kind: type) -> dict[str, float]:
-    """Keyword arguments of a coefficient dataclass, from the calibration of that name."""
-    return {key: library.calibrations[name].value(key) for key in kind.__dataclass_fields__}  # type: ignore[attr-defined]
-
-
-def _lines(inputs: _Inputs, accumulation: Any, memory: MemoryCoefficients) -> MemoryLines:
+def _lines(inputs: GridInputs, accumulation: Any, memory: MemoryCoefficients) -> MemoryLines:
     layout = replace(inputs.layout, accumulation=accumulation)
     return memory_lines(inputs.network, layout, inputs.states, inputs.activations, inputs.stack, memory)
 
@@ -384,9 +222,7 @@ def _possible(recipes: Sequence[Recipe], layout: Layout, per_rank: Floats, width
     shape = (len(recipes), width)
     gpus = np.asarray(layout.gpus)
     ranks = np.broadcast_to(np.asarray(layout.data_parallel, dtype=float), shape)
-    possible = (
-        (ranks >= 1) & (ranks == np.floor(ranks)) & (np.broadcast_to(per_rank, shape) == np.floor(per_rank))
-    )
+    possible = (ranks >= 1) & (ranks == np.floor(ranks)) & (np.broadcast_to(per_rank, shape) == np.floor(per_rank))
     possible &= np.broadcast_to(per_rank, shape) >= 1
     possible &= np.broadcast_to(np.asarray(layout.tensor) <= np.asarray(layout.gpus_per_node), shape)
     hybrid = np.asarray([[recipe.sharding == "hsdp"] for recipe in recipes])
@@ -395,7 +231,7 @@ def _possible(recipes: Sequence[Recipe], layout: Layout, per_rank: Floats, width
 
 
 def _batches(
-    job: Job, inputs: _Inputs, lines: Sequence[MemoryLines], per_rank: Floats, possible: Flags
+    job: Job, inputs: GridInputs, lines: Sequence[MemoryLines], per_rank: Floats, possible: Flags
 ) -> tuple[Floats, Floats]:
     """Micro-batch and accumulation steps, (R, H); 0 where nothing fits.
 
@@ -425,7 +261,7 @@ def proper_divisors(number: int) -> Integers:
 def _fastest_padded(
     job: Job,
     shape: JobShape,
-    inputs: _Inputs,
+    inputs: GridInputs,
     time: TimeCoefficients,
     micro: Floats,
     accumulation: Floats,
@@ -434,9 +270,7 @@ def _fastest_padded(
     """Of all divisors up to the largest that fits, the fastest: a larger padded batch pads more."""
     local = np.broadcast_to(per_rank, micro.shape)
     best, best_seconds, best_steps = micro, np.full(micro.shape, np.inf), accumulation
-    for candidate in sorted(
-        {int(d) for b in np.unique(local[micro > 0]) for d in (*proper_divisors(int(b)), int(b))}
-    ):
+    for candidate in sorted({int(d) for b in np.unique(local[micro > 0]) for d in (*proper_divisors(int(b)), int(b))}):
         usable_here = (candidate <= micro) & (local % candidate == 0)
         if not usable_here.any():
             continue
@@ -444,9 +278,7 @@ def _fastest_padded(
             inputs.layout,
             micro_batch=float(candidate),
             accumulation=np.where(usable_here, local / candidate, 1.0),
-            sequence=processed_length(
-                job.packing, shape.sequence, shape.mean_length, job.length_cv, float(candidate)
-            ),
+            sequence=processed_length(job.packing, shape.sequence, shape.mean_length, job.length_cv, float(candidate)),
         )
         seconds = step_seconds(
             inputs.network, layout, inputs.states, inputs.activations, inputs.kernels, inputs.hardware, time
@@ -470,9 +302,7 @@ def _misses(
     if not missing.any():
         return []
     rejected["it does not fit in memory"] += int(np.sum(missing))
-    short = np.where(
-        missing, (np.broadcast_to(lines[1].need(1.0, usable), usable.shape) - usable) / GIB, np.inf
-    )
+    short = np.where(missing, (np.broadcast_to(lines[1].need(1.0, usable), usable.shape) - usable) / GIB, np.inf)
     found = []
     labels = np.asarray([recipe.method_label for recipe in recipes])
     for label in dict.fromkeys(labels):

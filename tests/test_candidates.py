@@ -16,13 +16,13 @@ from planner.estimates.fit import memory_lines
 from planner.estimates.memory_states import MemoryCoefficients
 from planner.estimates.throughput import step_seconds
 from planner.estimates.work import processed_length
+from planner.grid import coefficients, grid_inputs
 from planner.library import Library
 from planner.loading import parse_scenario, read_library
 from planner.recipes import CardClass, enumerate_recipes
 from planner.solving import Prepared, prepare
 from planner.table import ON_DEMAND, SPOT
 from planner.units import GIB
-from planner.ways import coefficients, grid_inputs
 
 Data = dict[str, Any]
 ARCHITECTURES = ("tinyllama-1.1b", "mistral-7b")

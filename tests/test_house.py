@@ -25,7 +25,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "inventory": ("inventory",),
     "estimates": ("estimates",),
     "table": ("table",),
-    "candidates": ("recipes", "setups", "ways", "running", "terms", "candidates", "screening"),
+    "candidates": ("recipes", "setups", "grid", "ways", "running", "terms", "candidates", "screening"),
     "formulation": ("formulation", "dominance"),
     "solvers": ("solvers",),
     "plan": ("plan",),
