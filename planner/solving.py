@@ -13,18 +13,16 @@ import numpy as np
 
 from planner.alternatives import binding_limits, ladder, outlier_note, runner_up
 from planner.audit import audit
-from planner.candidates import JobCandidates, Market, enumerate_candidates, market_of
 from planner.decode import assignment
 from planner.diagnosis import diagnose
 from planner.dominance import undominated
 from planner.errors import PlannerError
 from planner.formulation.passes import Choice, solve_passes
-from planner.formulation.question import Question
 from planner.library import Library
-from planner.loading import read_library
 from planner.plan import Assignment, Counts, Hours, Plan, Spread, Status
+from planner.preparing import Prepared, prepare, question_of
 from planner.scenario import Scenario, SolveOptions
-from planner.screening import Screened, screen
+from planner.screening import screen
 from planner.solvers.base import DEFAULT_GAP, Termination, run
 from planner.table import CandidateTable, Integers, concatenate
 
@@ -35,17 +33,6 @@ SLIVER_USD = 0.01
 
 class AuditError(PlannerError):
     """Our own fault: a plan that the independent audit does not confirm."""
-
-
-@dataclass(frozen=True)
-class Prepared:
-    """Everything that is known before a program is made; a changed limit needs `screen` again and no more."""
-
-    scenario: Scenario
-    library: Library
-    market: Market
-    candidates: tuple[JobCandidates, ...]
-    screened: tuple[Screened, ...]
 
 
 @dataclass(frozen=True)
@@ -65,54 +52,24 @@ def solve(scenario: Scenario, options: SolveOptions | None = None, library: Libr
     Raises ScenarioError or LibraryError on bad input, SolverError where the solver broke, AuditError where the
     plan does not stand up to its audit; an infeasible scenario is a Plan with that status and its explanation.
     """
+    started = perf_counter()
+    return solve_prepared(prepare(scenario, library), options, started)
+
+
+def solve_prepared(prepared: Prepared, options: SolveOptions | None = None, started: float | None = None) -> Plan:
+    """The same from what is prepared already; `started` is when the seconds that the plan tells begin."""
     options = options or SolveOptions()
     as_of = options.as_of or datetime.date.today()
-    started = perf_counter()
-    prepared = prepare(scenario, library)
+    started = perf_counter() if started is None else started
     if all(len(one.table) for one in prepared.screened):
         solved = optimise(prepared, options)
         plan = _plan(prepared, solved, options, as_of, perf_counter() - started)
     else:
         plan = _without(prepared, "infeasible", options, as_of, perf_counter() - started)
-    violations = audit(plan, scenario, prepared.library, asked_gap=options.gap)
+    violations = audit(plan, prepared.scenario, prepared.library, asked_gap=options.gap)
     if violations:
         raise AuditError("the plan fails its own audit: " + "; ".join(str(one) for one in violations[:5]))
     return plan
-
-
-def prepare(scenario: Scenario, library: Library | None = None) -> Prepared:
-    """Candidates of every job on the scenario's market, screened by the job's own limits."""
-    library = library or read_library([job.architecture for job in scenario.jobs])
-    market = market_of(scenario, library)
-    names = [job.name for job in scenario.jobs]
-    candidates = tuple(
-        enumerate_candidates(
-            job, library.architecture(job.architecture), market, names, library, scenario.limits.vram_headroom
-        )
-        for job in scenario.jobs
-    )
-    screened = tuple(screen(one, market, scenario.limits, library) for one in candidates)
-    return Prepared(scenario, library, market, candidates, screened)
-
-
-def question_of(scenario: Scenario, market: Market) -> Question:
-    """What the jobs share: a limit that concerns one job alone was a filter already."""
-    several = len(scenario.jobs) > 1
-    limits = scenario.limits
-    return Question(
-        budget_usd=limits.budget_usd,
-        max_gpus=limits.max_gpus if several else None,
-        quota=limits.quota if several else {},
-        stock={
-            label: offer.stock
-            for label, offer in zip(market.labels, market.offers, strict=True)
-            if offer.stock is not None
-        }
-        if several
-        else {},
-        objective=scenario.objective_kind,
-        value_of_time_usd_per_hour=scenario.value_of_time_usd_per_hour,
-    )
 
 
 def optimise(prepared: Prepared, options: SolveOptions) -> Solved:
@@ -268,4 +225,4 @@ def _warnings(jobs: tuple[Assignment, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(note for job in jobs for note in job.notes))
 
 
-__all__ = ["AuditError", "Prepared", "Solved", "optimise", "prepare", "question_of", "solve"]
+__all__ = ["AuditError", "Prepared", "Solved", "optimise", "prepare", "question_of", "solve", "solve_prepared"]

@@ -28,10 +28,22 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "candidates": ("recipes", "setups", "grid", "ways", "running", "terms", "candidates", "screening"),
     "formulation": ("formulation", "dominance"),
     "solvers": ("solvers",),
-    "plan": ("plan",),
+    "plan": ("plan", "frontiers", "comparisons", "explanations"),
     "decode": ("decode",),
     "audit": ("audit", "audit_*"),
-    "uses": ("solving", "alternatives", "diagnosis"),
+    "uses": (
+        "solving",
+        "alternatives",
+        "diagnosis",
+        "elastic",
+        "envelope",
+        "pareto",
+        "sensitivity",
+        "explaining",
+        "whynot",
+        "estimating",
+        "preparing",
+    ),
     "report": ("report",),
     "cli": ("cli", "__main__"),
 }
@@ -65,9 +77,10 @@ DOORS = {  # third-party package: the only modules that may import it
     "pulp": ("planner.solvers.pulp_cbc",),
     "yaml": ("planner.documents",),
     "click": ("planner.cli",),
+    "matplotlib": ("planner.report.plotting",),
 }
 
-SLOW = ("ortools", "pulp", "numpy", "pydantic", "yaml", "pandas")
+SLOW = ("ortools", "pulp", "numpy", "pydantic", "yaml", "pandas", "matplotlib")
 
 
 def modules() -> Iterator[tuple[str, ast.Module]]:

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from planner.cli.exits import INFEASIBLE, NO_PLAN, write_json
-from planner.errors import Fault, ScenarioError
+from planner.cli.files import check_writable, write_text
+from planner.errors import ScenarioError
 
 if TYPE_CHECKING:
     from planner.plan import Plan
@@ -84,7 +85,7 @@ def solve(
 
     question = read_scenario(scenario, settings)
     if output is not None:
-        _check_writable(output)
+        check_writable(output)
     options = SolveOptions(
         solver=solver, gap=gap, time_limit_seconds=time_limit, as_of=as_of.date() if as_of else None
     )
@@ -95,7 +96,7 @@ def solve(
         plan = find_plan(question, options)
     document = plan.model_dump(mode="json", by_alias=True)
     if output is not None:
-        _write(output, json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+        write_text(output, json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
     if as_json:
         write_json(document)
     else:
@@ -163,28 +164,3 @@ def working(what: str) -> Iterator[None]:
     finally:
         if shown:
             click.echo("\r\033[K", err=True, nl=False)
-
-
-def _check_writable(path: str) -> None:
-    """Refuse a path that cannot be written before minutes are spent on a plan for it."""
-    folder = os.path.dirname(path) or "."
-    if os.path.isdir(path):
-        raise _unwritable(path, "is a folder")
-    if not os.path.isdir(folder):
-        raise _unwritable(path, f"there is no folder {folder}")
-    if not os.access(folder, os.W_OK):
-        raise _unwritable(path, f"folder {folder} cannot be written to")
-
-
-def _write(path: str, text: str) -> None:
-    from planner.loading import write_text_atomically
-
-    try:
-        write_text_atomically(path, text)
-    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
-        raise _unwritable(path, getattr(error, "strerror", None) or str(error)) from None
-
-
-def _unwritable(path: str, why: str) -> ScenarioError:
-    what = f"cannot be written: {why[:1].lower()}{why[1:]}"
-    return ScenarioError([Fault(path, 0, "", what, "give another path for -o")])
