@@ -28,7 +28,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "candidates": ("recipes", "setups", "grid", "ways", "running", "terms", "candidates", "screening"),
     "formulation": ("formulation", "dominance"),
     "solvers": ("solvers",),
-    "plan": ("plan", "frontiers", "comparisons", "explanations"),
+    "plan": ("plan", "contrast", "frontiers", "comparisons", "explanations"),
     "decode": ("decode",),
     "audit": ("audit", "audit_*"),
     "uses": (

@@ -1,0 +1,99 @@
+"""What differs between two ways to run one job, in the order that a person cares about."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from planner.plan import Assignment, Part, Techniques
+
+TELLING = 2
+"""Differences that `change_words` names: a reader takes in two at a glance."""
+
+HAIR = 0.005
+"""Spot shares closer than this read as the same percentage."""
+
+FEATURES: tuple[tuple[str, Callable[[Assignment], str]], ...] = (
+    ("method", lambda job: method_name(job.techniques)),
+    ("card", lambda job: job.gpu),
+    ("GPUs", lambda job: f"{job.gpus:,}"),
+    ("provider", lambda job: job.provider),
+    ("spot share", lambda job: spot_percent(job.spot_share)),
+    ("region", lambda job: job.region),
+    ("instance", lambda job: job.instance),
+    ("precision", lambda job: job.techniques.precision),
+    ("checkpointing", lambda job: job.techniques.activation_checkpointing),
+    ("sharding", lambda job: job.techniques.sharding),
+    ("optimizer", lambda job: job.techniques.optimizer),
+    ("tensor parallel", lambda job: str(job.techniques.tensor_parallel)),
+    ("pipeline parallel", lambda job: str(job.techniques.pipeline_parallel)),
+    ("batch", lambda job: f"{job.techniques.micro_batch} x {job.techniques.accumulation_steps}"),
+    ("attention", lambda job: job.techniques.attention),
+    ("quantisation", lambda job: job.techniques.quant),
+    ("machines", lambda job: f"{job.instances:,} of {job.gpus_per_instance:,} GPUs ({job.interconnect})"),
+)
+"""What may differ, most telling first, and how each side of it reads."""
+
+
+class Change(Part):
+    """One difference: its name in `FEATURES`, and how it reads on either side."""
+
+    what: str
+    before: str
+    after: str
+
+
+def changes(before: Assignment, after: Assignment) -> tuple[Change, ...]:
+    """Every difference in what is rented and switched on, most telling first; empty for the same way."""
+    return tuple(
+        Change(what=name, before=old, after=new)
+        for name, said in FEATURES
+        if (old := said(before)) != (new := said(after))
+    )
+
+
+def change_words(found: tuple[Change, ...]) -> str:
+    """The most telling two differences in a few words, such as `4-bit, other card`; empty where there is none."""
+    return ", ".join(_worded(one) for one in found[:TELLING])
+
+
+def method_name(how: Techniques) -> str:
+    """`full`, `LoRA` (on 16-bit weights), `LoRA 8-bit` or `QLoRA` (4-bit): the names of the ladder."""
+    if how.method != "lora":
+        return how.method
+    return {16: "LoRA", 4: "QLoRA"}.get(how.weight_bits, f"LoRA {how.weight_bits}-bit")
+
+
+def spot_percent(share: float) -> str:
+    """A share of the work as whole percent; a positive one never reads as nothing, a part never as all."""
+    if share <= 0 or share >= 1:
+        return f"{share:.0%}".replace("%", " %")
+    if share < HAIR:
+        return "under 1 %"
+    return "over 99 %" if share > 1 - HAIR else f"{share * 100:.0f} %"
+
+
+def _worded(change: Change) -> str:
+    before, after = change.before, change.after
+    if change.what == "method":
+        return _method_words(before, after)
+    if change.what == "spot share":
+        if before == "0 %":
+            return "spot begins"
+        return "all on demand" if after == "0 %" else f"spot {before} to {after}"
+    if change.what == "GPUs":
+        return f"{after} GPU{'' if after == '1' else 's'} instead of {before}"
+    if change.what in ("card", "provider", "region", "instance", "batch", "attention", "machines"):
+        return f"other {change.what}"
+    if change.what == "checkpointing":
+        return "no checkpointing" if after == "none" else f"{after} checkpointing"
+    if change.what == "sharding":
+        return "no sharding" if after == "none" else after
+    return f"{change.what} {after}" if change.what.endswith("parallel") else after
+
+
+def _method_words(before: str, after: str) -> str:
+    """Among LoRA's variants only the bits change; else the method that comes."""
+    bits = {"QLoRA": "4-bit", "LoRA": "16-bit", "LoRA 8-bit": "8-bit"}
+    if after == "full":
+        return "full training"
+    return bits.get(after, after) if before in bits else after
