@@ -14,7 +14,8 @@ from planner.estimates.setup import Layout
 from planner.estimates.throughput import step_time
 from planner.estimates.uncertainty import Spreads, class_of, time_sigmas
 from planner.estimates.work import PACKED_FILL, processed_length, step_count
-from planner.setups import RecipeSetup, hardware_numbers, recipe_setup
+from planner.hardware import hardware_numbers
+from planner.setups import RecipeSetup, recipe_setup
 from planner.units import GIB
 
 
@@ -75,7 +76,7 @@ def workload_of(ground: Ground) -> Workload:
 
 def physics_of(ground: Ground, work: Workload) -> Physics:
     """Memory, speed and spread of the one configuration that the plan names."""
-    setup = recipe_setup(ground.recipe, ground.job, ground.network, ground.gpu.generation, ground.library)
+    setup = recipe_setup(ground.recipe, ground.job, ground.network, ground.library)
     hardware = hardware_numbers(
         ground.gpu,
         link_of(ground),

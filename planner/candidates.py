@@ -13,13 +13,12 @@ Late figures are the same at the job's confidence: step hours times exp(tau), sp
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from planner.grid import Machine
 from planner.library import Architecture, GpuSpec, Library
-from planner.recipes import Recipe
 from planner.running import Running, running_hours
 from planner.scenario import AllowForbid, Job, Offer, Scenario, adjusted_offers, offer_labels
 from planner.table import TECHNIQUES, CandidateTable, Flags, Floats, Integers
@@ -39,6 +38,12 @@ class JobCandidates:
     way: Integers  # row -> index into physics.ways
     running: Running  # per way
     spot: tuple[SpotMarket, ...]  # per offer of the market
+    columns: OfferColumns
+    headroom: float | None
+
+    def rows(self, which: Integers | Flags) -> JobCandidates:
+        """The same job with only the rows that a mask or an index array names."""
+        return replace(self, table=self.table.rows(which), way=self.way[which])
 
 
 @dataclass(frozen=True)
@@ -100,21 +105,59 @@ def enumerate_candidates(
     jobs: Sequence[str],
     library: Library,
     headroom: float | None = None,
+    before: JobCandidates | None = None,
 ) -> JobCandidates:
     """Every way to run the job on every offer of the market, priced; limits and deadline are left to `screen`.
 
     `jobs` are the names of all jobs of the scenario, so that the tables of several jobs can be joined.
-    `headroom` replaces the margin of the fit rule.
+    `headroom` replaces the margin of the fit rule. Physics that `before` shares with this job are taken from it.
     """
     machines = tuple(dict.fromkeys(machine for several in market.machines for machine in several))
-    physics = enumerate_ways(job, architecture, machines, library, headroom)
-    ways = physics.ways
-    running = running_hours(job, architecture, physics, library)
-    way, offer = _join(ways, market)
-    table = _priced(job, architecture, physics, running, way, offer, market, jobs, library)
-    return JobCandidates(
-        job, architecture, physics, table, way, running, tuple(spot_market(o, library) for o in market.offers)
-    )
+    if before is not None and before.headroom == headroom and _same_physics(before, job, architecture, machines):
+        physics = before.physics
+        running = before.running if _same_running(before.job, job) else None
+    else:
+        physics, running = enumerate_ways(job, architecture, machines, library, headroom), None
+    running = running or running_hours(job, architecture, physics, library)
+    way, offer = _join(physics.ways, market)
+    columns = OfferColumns.of(market, job, architecture, library)
+    table = _priced(job, architecture, physics, running, way, offer, market, jobs, columns)
+    spot = tuple(spot_market(o, library) for o in market.offers)
+    return JobCandidates(job, architecture, physics, table, way, running, spot, columns, headroom)
+
+
+BLIND = {
+    "name": "",
+    "deadline_hours": None,
+    "confidence": 0.5,
+    "efficiency": 1.0,
+    "storage_gb_per_second": 1.0,
+    "load_efficiency": 1.0,
+    "data_gb": 0.0,
+}
+"""What of a job its memory and step time do not depend on, with a stand-in for comparisons."""
+TIMED = ("confidence", "efficiency", "storage_gb_per_second", "load_efficiency", "data_gb")
+"""Those of them that hours depend on."""
+
+
+def _same_physics(
+    before: JobCandidates, job: Job, architecture: Architecture, machines: tuple[Machine, ...]
+) -> bool:
+    """Whether memory and step times of the ways are those of before: prices, limits and names do not matter."""
+    if before.architecture != architecture or before.physics.machines != machines:
+        return False
+    # Observed runs stand for the ways that are allowed; without them every method is enumerated anyway.
+    open_ = {} if job.measured or before.job.measured else {"method": None, "weight_bits": None}
+
+    def essence(one: Job) -> Job:
+        techniques = one.techniques.model_copy(update={"penalty_usd": {}, **open_})
+        return one.model_copy(update={**BLIND, "techniques": techniques})
+
+    return essence(before.job) == essence(job)
+
+
+def _same_running(before: Job, job: Job) -> bool:
+    return all(getattr(before, field) == getattr(job, field) for field in TIMED)
 
 
 def _join(ways: Ways, market: Market) -> tuple[Integers, Integers]:
@@ -143,10 +186,9 @@ def _priced(
     offer: Integers,
     market: Market,
     jobs: Sequence[str],
-    library: Library,
+    columns: OfferColumns,
 ) -> CandidateTable:
     ways = physics.ways
-    columns = OfferColumns.of(market, job, architecture, library)
     nodes = np.asarray([m.instances for m in ways.machines], dtype=np.int64)[ways.machine[way]] if len(way) else way
     gpus = np.asarray([m.gpus for m in ways.machines], dtype=np.int64)[ways.machine[way]] if len(way) else way
     start = running.start_hours(columns.community[offer], way)
@@ -260,8 +302,3 @@ class OfferColumns:
 def nearest_misses(candidates: JobCandidates, count: int) -> tuple[Miss, ...]:
     """The rejected recipes that came nearest to fitting, at most one per machine and method."""
     return tuple(sorted(candidates.physics.misses, key=lambda miss: miss.shortfall))[:count]
-
-
-def recipe_of(candidates: JobCandidates, row: int) -> Recipe:
-    """The recipe of a row of the uncut table."""
-    return candidates.physics.ways.recipes[int(candidates.table.recipe[row])]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import math
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import numpy as np
 
@@ -17,10 +17,10 @@ from planner.grid import Machine, coefficients, grid_inputs
 from planner.library import Library
 from planner.plan import Assignment, BillItem, Hours, Spread, Techniques, Vram
 from planner.recipes import Recipe, framework_of
+from planner.remarks import age_in_days, remarks
 from planner.scenario import Limits, Offer
-from planner.screening import deadline_hours
 from planner.table import ON_DEMAND, SPOT
-from planner.terms import UNKNOWN_FEE, disk_gb, link_of, spot_market
+from planner.terms import UNKNOWN_FEE, disk_gb, link_of
 from planner.units import GIB, HOUR, MONTH_HOURS
 
 
@@ -97,9 +97,9 @@ def assignment(
         cost_usd=cost,
         bill=bill,
         price_date=offer.date.isoformat() if isinstance(offer.date, datetime.date) else str(offer.date or ""),
-        price_age_days=_age(offer, as_of),
+        price_age_days=age_in_days(offer, as_of),
         price_source=offer.source,
-        notes=(*_tight(vram), *_notes(candidates, way, share, rounded, offer, machine, limits, library, as_of)),
+        notes=remarks(candidates, way, share, rounded, offer, vram, limits, library, as_of),
     )
 
 
@@ -122,7 +122,7 @@ def _bill(
     od_hours = 0.0 if share >= 1 else (1 - share) * (start + float(table.run_h[row, ON_DEMAND]))
     if offer.usd_per_hour is not None:
         od_hours += share * start
-    spot_hours = share * (start + _paid_hours(candidates, row, offer)) if share > 0 else 0.0
+    spot_hours = share * (start + _paid_hours(candidates, row)) if share > 0 else 0.0
     od_hours, spot_hours = od_hours * late, spot_hours * late
     if rounded:
         step, least = offer.billing.step_seconds / HOUR, offer.billing.minimum_hours
@@ -151,20 +151,16 @@ def _line(item: str, quantity: float, unit: str, rate: float | None) -> BillItem
     return BillItem(item=item, usd=quantity * rate, quantity=quantity, unit=unit, rate_usd=rate)
 
 
-def _paid_hours(candidates: JobCandidates, row: int, offer: Offer) -> float:
-    """Machine hours of all the work on spot, taken back out of the dollars of the table."""
-    from planner.estimates.preemption import gang_market, interrupted_run
-
-    running, way, table = candidates.running, int(candidates.way[row]), candidates.table
+def _paid_hours(candidates: JobCandidates, row: int) -> float:
+    """Machine hours of all the work on spot, one instance, the start left out."""
+    table = candidates.table
     market = candidates.spot[int(table.offer[row])]
-    gang = gang_market(market.mean_up_hours, market.availability, int(table.instances[row]), running.gang)
-    run = interrupted_run(
-        running.run_hours[way],
-        table.start_h[row],
-        running.stall_seconds[way] / HOUR,
-        gang,
-        running.gang,
-        running.outage_cv,
+    run = candidates.running.interrupted(
+        int(candidates.way[row]),
+        int(table.instances[row]),
+        float(table.start_h[row]),
+        market.mean_up_hours,
+        market.availability,
     )
     return float(run.paid)
 
@@ -194,8 +190,6 @@ def _vram(
     candidates: JobCandidates, way: int, recipe: Recipe, machine: Machine, limits: Limits, library: Library
 ) -> Vram:
     """Memory by part of the one configuration, with the chance that it fits."""
-    from dataclasses import replace
-
     job, ways, shape = candidates.job, candidates.physics.ways, candidates.physics.shape
     inputs = grid_inputs(job, shape, [recipe], [machine], library)
     stack = inputs.stack if limits.vram_headroom is None else replace(inputs.stack, margin=limits.vram_headroom)
@@ -243,65 +237,3 @@ def _deadline_probability(deadline: float | None, hours: float, late: float, con
     scale = math.log(late / hours) / ((2 * confidence - 1) / math.sqrt(2 * confidence * (1 - confidence)))
     t = math.log(deadline / hours) / scale
     return min(0.975, 0.5 * (1 + t / math.sqrt(2 + t * t)))
-
-
-def _age(offer: Offer, as_of: datetime.date) -> int | None:
-    if not offer.date:
-        return None
-    date = offer.date if isinstance(offer.date, datetime.date) else datetime.date.fromisoformat(str(offer.date))
-    return (as_of - date).days
-
-
-def _tight(vram: Vram) -> tuple[str, ...]:
-    if vram.fit_probability >= TIGHT:
-        return ()
-    return ("memory is tight: --set limits.vram_headroom=0.15 asks for more room",)
-
-
-TIGHT = 0.9
-"""Chance to fit below which the plan says how to ask for more room."""
-
-
-def _notes(
-    candidates: JobCandidates,
-    way: int,
-    share: float,
-    rounded: bool,
-    offer: Offer,
-    machine: Machine,
-    limits: Limits,
-    library: Library,
-    as_of: datetime.date,
-) -> tuple[str, ...]:
-    """What stands in for facts that nobody stated."""
-    notes = []
-    physics, job = candidates.physics, candidates.job
-    if share > 0:
-        basis = spot_market(offer, library).basis
-        if basis:
-            notes.append(f"spot market unknown, {basis}")
-        if offer.usd_per_hour is None:
-            notes.append("spot only: no fallback on demand, so nothing is guaranteed")
-    if rounded:
-        step = offer.billing.step_seconds / HOUR
-        notes.append(f"billed in whole steps of {step:g} h, at least {offer.billing.minimum_hours:g} h")
-    if machine.instances > 1 and machine.network_gbps is None:
-        notes.append("network between instances unknown: 12.5 GB/s assumed")
-    if library.calibrations["gpu_efficiency"].coefficients[machine.gpu].basis != "measured":
-        notes.append(f"speed of {machine.gpu} rests on a prior, not on measurements")
-    if not framework_of(library, job.framework)["profiled"]:
-        notes.append(f"framework {job.framework} has no measured memory profile: margin 20 %")
-    if physics.shape.clipped:
-        notes.append(f"samples longer than {physics.shape.sequence:,} tokens are cut to it")
-    if physics.shape.unit == "images":
-        notes.append("diffusion estimate is coarse: an image counts as equivalent tokens")
-    if (age := _age(offer, as_of)) is not None and age < 0:
-        notes.append(f"the price is dated {-age} days after the day that ages are counted to")
-    if job.measured:
-        notes.append("the observed runs under `measured` are not used yet: all figures are estimates")
-    if offer.stock is None:
-        notes.append("stock unknown: check that it can be booked")
-    latest = deadline_hours(job, limits)
-    if job.deadline_hours is None or latest < job.deadline_hours:
-        notes.append(f"runs are limited to {latest:,.0f} h")
-    return tuple(notes)

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from planner.estimates.setup import Activations, Hardware, Kernels, Layout, Network, Stack, States
 from planner.estimates.work import PACKED_FILL, step_count
+from planner.hardware import hardware_numbers
 from planner.library import Architecture, Library
 from planner.recipes import Recipe
 from planner.scenario import Job
-from planner.setups import hardware_numbers, network_of, recipe_setup, stacked
+from planner.setups import network_of, recipe_setup
+
+T = TypeVar("T", States, Activations, Stack, Kernels, Hardware)
 
 
 @dataclass(frozen=True)
@@ -95,8 +98,7 @@ def grid_inputs(
     job: Job, shape: JobShape, recipes: Sequence[Recipe], machines: Sequence[Machine], library: Library
 ) -> GridInputs:
     """The estimates' inputs for recipes (R, 1) on machines (H,) of one class of card and one precision peak each."""
-    generation = library.gpu(machines[0].gpu).generation
-    setups = [recipe_setup(recipe, job, shape.network, generation, library) for recipe in recipes]
+    setups = [recipe_setup(recipe, job, shape.network, library) for recipe in recipes]
 
     def column(values: Sequence[float]) -> Any:
         array = np.asarray(values, dtype=float)
@@ -150,6 +152,23 @@ def _hardware(recipes: Sequence[Recipe], machines: Sequence[Machine], library: L
         for name in first.__dataclass_fields__
     }
     return Hardware(**fields)
+
+
+def stacked(items: Sequence[T], as_column: bool) -> T:
+    """One dataclass of arrays, shape (n, 1) as a column of recipes or (n,) as a row of hardware.
+
+    A field that is the same in all items stays a scalar: the estimates run faster on it.
+    """
+    first = items[0]
+    fields: dict[str, Any] = {}
+    for name in first.__dataclass_fields__:
+        values = [getattr(item, name) for item in items]
+        if all(value == values[0] for value in values):
+            fields[name] = values[0]
+        else:
+            array = np.asarray(values, dtype=float)
+            fields[name] = array[:, None] if as_column else array
+    return type(first)(**fields)
 
 
 def coefficients(library: Library, name: str, kind: type) -> dict[str, float]:

@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from planner.estimates.preemption import GangCoefficients, gang_market, interrupted_run, wall_quantile_factor
+from planner.estimates.preemption import (
+    GangCoefficients,
+    Interrupted,
+    gang_market,
+    interrupted_run,
+    wall_quantile_factor,
+)
+from planner.estimates.setup import Numbers
 from planner.estimates.stages import (
     StageCoefficients,
     asynchronous_stall_seconds,
@@ -22,10 +29,11 @@ from planner.estimates.stages import (
     load_seconds,
 )
 from planner.estimates.uncertainty import Spreads, class_of, late_factor, time_sigmas
+from planner.hardware import PCIE_BYTES_PER_SECOND, efficiency_of
 from planner.library import Architecture, Library
 from planner.recipes import Recipe, framework_of
 from planner.scenario import Job
-from planner.setups import PCIE_BYTES_PER_SECOND, efficiency_of, recipe_setup
+from planner.setups import recipe_setup
 from planner.table import Flags, Floats, Integers
 from planner.units import GB, HOUR
 
@@ -80,21 +88,24 @@ class Running:
         has = ~np.isnan(columns.spot_usd[offer])
         paid, wall, late = (np.full(len(way), np.nan) for _ in range(3))
         if has.any():
-            which = way[has]
-            market = gang_market(
-                columns.mean_up_hours[offer[has]], columns.availability[offer[has]], nodes[has], self.gang
-            )
-            run = interrupted_run(
-                self.run_hours[which],
-                start[has],
-                self.stall_seconds[which] / HOUR,
-                market,
-                self.gang,
-                self.outage_cv,
+            which, where = way[has], offer[has]
+            run = self.interrupted(
+                which, nodes[has], start[has], columns.mean_up_hours[where], columns.availability[where]
             )
             paid[has], wall[has] = run.paid, run.wall
             late[has] = run.wall * self.late_factor[which] * self.wall_factor
         return OnSpot(paid, wall, late)
+
+    def interrupted(
+        self, way: Integers | int, nodes: Numbers, start: Numbers, mean_up_hours: Numbers, availability: Numbers
+    ) -> Interrupted:
+        """All the work of a way on spot: gangs of `nodes` instances that need `start` hours after each interruption.
+
+        All arguments broadcast; the market is that of one instance. No start in the hours returned.
+        """
+        market = gang_market(mean_up_hours, availability, nodes, self.gang)
+        stall = self.stall_seconds[way] / HOUR
+        return interrupted_run(self.run_hours[way], start, stall, market, self.gang, self.outage_cv)
 
 
 def running_hours(job: Job, architecture: Architecture, physics: Physics, library: Library) -> Running:
@@ -111,7 +122,7 @@ def running_hours(job: Job, architecture: Architecture, physics: Physics, librar
     )
     compiled = int(bool(framework_of(library, job.framework).get("compiled")))
     # The same recipe stands once for every class of card.
-    states = {r: recipe_setup(r, job, shape.network, "", library).states for r in dict.fromkeys(ways.recipes)}
+    states = {r: recipe_setup(r, job, shape.network, library).states for r in dict.fromkeys(ways.recipes)}
     setups = [states[r] for r in ways.recipes]
     trained = np.asarray([s.trainable for s in setups], dtype=float)[ways.recipe]
     step_hours = shape.steps * ways.step_seconds / job.efficiency / HOUR

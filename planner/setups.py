@@ -1,15 +1,13 @@
-"""From a recipe, an architecture and a card to the plain numbers that the estimates take.
+"""From a recipe and an architecture to the plain numbers that the estimates take.
 
 This is the one place where names become coefficients; candidates and audit both come through here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
-
-import numpy as np
+from typing import Any
 
 from planner.estimates.parameters import lora_parameters
 from planner.estimates.setup import (
@@ -22,22 +20,17 @@ from planner.estimates.setup import (
     CHECKPOINT_OFFLOAD,
     CHECKPOINT_SELECTIVE,
     Activations,
-    Hardware,
     Kernels,
     Network,
     Stack,
     States,
 )
-from planner.library import Architecture, Calibration, GpuSpec, Library
+from planner.library import Architecture, Calibration, Library
 from planner.recipes import Recipe, framework_of
 from planner.scenario import Job
-from planner.units import GB, GIB, TERA
+from planner.units import GIB
 
 _ATTENTION = {"flash": ATTENTION_FLASH, "mem_efficient": ATTENTION_MEM_EFFICIENT, "eager": ATTENTION_EAGER}
-PCIE_BYTES_PER_SECOND = {3: 12e9, 4: 24e9, 5: 48e9, 6: 96e9}
-"""One direction of a 16-lane slot as reached in practice, by generation (time_model section 1)."""
-DEFAULT_NETWORK_BYTES_PER_SECOND = 12.5 * GB
-"""Per node where the offer does not say (time_model section 4); such a candidate is less certain."""
 
 
 def network_of(architecture: Architecture) -> Network:
@@ -76,10 +69,8 @@ class RecipeSetup:
     kernels: Kernels
 
 
-def recipe_setup(
-    recipe: Recipe, job: Job, network: Network, generation: str, library: Library
-) -> RecipeSetup:
-    """The numbers of one recipe under the job's framework on cards of one generation."""
+def recipe_setup(recipe: Recipe, job: Job, network: Network, library: Library) -> RecipeSetup:
+    """The numbers of one recipe under the job's framework, whatever card it runs on."""
     framework = framework_of(library, job.framework)
     table = library.tables["bytes"]
     return RecipeSetup(
@@ -245,76 +236,3 @@ def _kernels(recipe: Recipe, framework: Mapping[str, Any], kernels: Calibration,
         fused=int(profile == "fused"),
         attention_factor=of("attention_factor"),
     )
-
-
-def hardware_numbers(
-    gpu: GpuSpec, link: str, network_gbps: float | None, recipe_precision: str, library: Library
-) -> Hardware:
-    """Speeds of one card in one precision; `link` is nvlink, nvswitch or pcie."""
-    speeds = library.calibrations["gpu_efficiency"]
-    nvlink = gpu.nvlink_gb_s * GB / 2 if link in ("nvlink", "nvswitch") else 0.0
-    peak = _peak(gpu, recipe_precision)
-    return Hardware(
-        peak=peak,
-        linear_peak=peak,
-        bandwidth=gpu.memory_bandwidth_gb_s * GB,
-        nvlink=nvlink,
-        pcie=PCIE_BYTES_PER_SECOND[gpu.pcie_gen],
-        network=network_gbps * GB / 8 if network_gbps else DEFAULT_NETWORK_BYTES_PER_SECOND,
-        efficiency=efficiency_of(gpu, speeds)[0]
-        if recipe_precision not in ("fp32", "tf32")
-        else speeds.value("fp32"),
-        attention_efficiency=_by_generation(speeds, "attention", gpu),
-        host_factor=_by_card(speeds, "host", gpu, 1.0),
-        dequant_factor=_by_card(speeds, "dequant", gpu, 1.0),
-        usable_bytes=gpu.usable_gib * GIB,
-    )
-
-
-def efficiency_of(gpu: GpuSpec, speeds: Calibration) -> tuple[float, bool]:
-    """Best share of peak that the card reaches, and whether that is measured (else a prior)."""
-    entry = speeds.coefficients[gpu.name]
-    return entry.value, entry.basis == "measured"
-
-
-def _peak(gpu: GpuSpec, precision: str) -> float:
-    if precision == "fp32":
-        return gpu.fp32_tflops * TERA
-    if precision == "tf32":
-        return (gpu.tf32_tflops or gpu.fp32_tflops) * TERA
-    return gpu.matmul16_tflops * TERA
-
-
-def _by_generation(speeds: Calibration, group: str, gpu: GpuSpec) -> float:
-    return (
-        _by_card(speeds, group, gpu, None)
-        if f"{group}.{gpu.name}" in speeds.coefficients
-        else speeds.value(f"{group}.{gpu.generation}")
-    )
-
-
-def _by_card(speeds: Calibration, group: str, gpu: GpuSpec, default: float | None) -> float:
-    key = f"{group}.{gpu.name}"
-    if key not in speeds.coefficients and default is not None:
-        return default
-    return speeds.value(key)
-
-
-T = TypeVar("T", States, Activations, Stack, Kernels, Hardware)
-
-
-def stacked(items: Sequence[T], as_column: bool) -> T:
-    """One dataclass of arrays, shape (n, 1) as a column of recipes or (n,) as a row of hardware.
-
-    A field that is the same in all items stays a scalar: the estimates run faster on it.
-    """
-    first = items[0]
-    fields: dict[str, Any] = {}
-    for name in first.__dataclass_fields__:
-        values = [getattr(item, name) for item in items]
-        if all(value == values[0] for value in values):
-            fields[name] = values[0]
-        else:
-            array = np.asarray(values, dtype=float)
-            fields[name] = array[:, None] if as_column else array
-    return type(first)(**fields)

@@ -5,7 +5,6 @@ Facts that an offer leaves open are filled in from `models/calibration/stages.ya
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from planner.grid import Machine
@@ -14,7 +13,6 @@ from planner.scenario import Offer
 
 IMAGE_GB_ON_DISK = 10.0
 """Room for the container image, as `image_bytes` of the stages calibration."""
-BIG_CLOUDS = ("aws", "gcp", "azure")
 UNKNOWN_FEE = "unknown: not included"
 
 
@@ -58,12 +56,3 @@ def spot_market(offer: Offer, library: Library) -> SpotMarket:
 def disk_gb(architecture: Architecture, data_gb: float) -> float:
     """Disk of one instance: twice the weights (download and result), the data, the image."""
     return 2 * architecture.download_gb + data_gb + IMAGE_GB_ON_DISK
-
-
-def fees_of(offer: Offer) -> Mapping[str, float | None]:
-    """Dollars per GB in, per GB out, per GB-month stored; None where unknown."""
-    return {
-        "in": offer.fees.ingress_usd_per_gb,
-        "out": offer.fees.egress_usd_per_gb,
-        "storage": offer.fees.storage_usd_per_gb_month,
-    }

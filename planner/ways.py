@@ -13,23 +13,15 @@ from typing import Any
 
 import numpy as np
 
+from planner.batches import batches, fastest_padded, possible_cells
 from planner.estimates.coefficients import TimeCoefficients
 from planner.estimates.fit import MemoryLines, memory_lines
 from planner.estimates.memory_states import MemoryCoefficients
-from planner.estimates.setup import Layout
 from planner.estimates.throughput import step_seconds
 from planner.estimates.work import processed_length
 from planner.grid import GridInputs, JobShape, Machine, coefficients, grid_inputs, shape_of
 from planner.library import Architecture, Library
-from planner.recipes import (
-    HYBRID_ABOVE_GPUS,
-    CardClass,
-    Recipe,
-    enumerate_recipes,
-    framework_of,
-    open_parallel,
-    refusal,
-)
+from planner.recipes import CardClass, Recipe, enumerate_recipes, framework_of, open_parallel, refusal
 from planner.scenario import Job
 from planner.table import Flags, Floats, Integers
 from planner.units import GIB
@@ -75,6 +67,7 @@ class Physics:
     """What `enumerate_ways` found for one job."""
 
     shape: JobShape
+    machines: tuple[Machine, ...]  # all that were asked for
     ways: Ways
     misses: tuple[Miss, ...]  # the nearest of each machine and method
     rejected: Counter[str]
@@ -110,7 +103,7 @@ def enumerate_ways(
             pieces.append(more.ways)
             missing = missing if not len(more.ways) else [miss for miss in missing if miss.machine not in left]
         misses += missing
-    return Physics(shape, _joined(pieces), tuple(misses), rejected)
+    return Physics(shape, tuple(machines), _joined(pieces), tuple(misses), rejected)
 
 
 def _groups(machines: Sequence[Machine], library: Library) -> Iterator[list[Machine]]:
@@ -173,13 +166,13 @@ def _on_grid(
     time = TimeCoefficients(**coefficients(library, "time", TimeCoefficients))
     layout = inputs.layout
     per_rank = job.global_batch / np.asarray(layout.data_parallel, dtype=float)
-    possible = _possible(recipes, layout, per_rank, len(machines))
+    possible = possible_cells(recipes, layout, per_rank, len(machines))
     # Accumulating, a first pipeline stage holds as many micro-batches as there are stages: MANY_STEPS covers all.
     lines = [_lines(inputs, steps, memory) for steps in (1, MANY_STEPS)]
-    micro, accumulation = _batches(job, inputs, lines, per_rank, possible)
+    micro, accumulation = batches(job, inputs, lines, per_rank, possible)
     fits = micro > 0
     if job.packing == "padded":
-        best = _fastest_padded(job, shape, inputs, time, micro, accumulation, per_rank)
+        best = fastest_padded(job, shape, inputs, time, micro, accumulation, per_rank)
         micro, accumulation = best
     safe = np.maximum(micro, 1)
     chosen = replace(
@@ -215,79 +208,6 @@ def _on_grid(
 def _lines(inputs: GridInputs, accumulation: Any, memory: MemoryCoefficients) -> MemoryLines:
     layout = replace(inputs.layout, accumulation=accumulation)
     return memory_lines(inputs.network, layout, inputs.states, inputs.activations, inputs.stack, memory)
-
-
-def _possible(recipes: Sequence[Recipe], layout: Layout, per_rank: Floats, width: int) -> Flags:
-    """Cells whose batch divides exactly and whose parallel degrees fit the machine."""
-    shape = (len(recipes), width)
-    gpus = np.asarray(layout.gpus)
-    ranks = np.broadcast_to(np.asarray(layout.data_parallel, dtype=float), shape)
-    possible = (ranks >= 1) & (ranks == np.floor(ranks)) & (np.broadcast_to(per_rank, shape) == np.floor(per_rank))
-    possible &= np.broadcast_to(per_rank, shape) >= 1
-    possible &= np.broadcast_to(np.asarray(layout.tensor) <= np.asarray(layout.gpus_per_node), shape)
-    hybrid = np.asarray([[recipe.sharding == "hsdp"] for recipe in recipes])
-    worthwhile = (gpus > HYBRID_ABOVE_GPUS) & (gpus > np.asarray(layout.gpus_per_node))
-    return np.asarray(possible & (~hybrid | worthwhile))
-
-
-def _batches(
-    job: Job, inputs: GridInputs, lines: Sequence[MemoryLines], per_rank: Floats, possible: Flags
-) -> tuple[Floats, Floats]:
-    """Micro-batch and accumulation steps, (R, H); 0 where nothing fits.
-
-    The whole batch of a rank in one go if that fits; else the largest proper divisor of it that fits while
-    gradients are kept between micro-steps.
-    """
-    usable = inputs.hardware.usable_bytes
-    local = np.broadcast_to(per_rank, possible.shape)
-    whole = np.broadcast_to(lines[0].largest_micro_batch(usable), possible.shape) >= local
-    most = np.broadcast_to(lines[1].largest_micro_batch(usable), possible.shape)
-    divided = np.zeros(possible.shape)
-    for batch in np.unique(local[possible]):
-        cells = possible & (local == batch)
-        divisors = proper_divisors(int(batch))
-        if len(divisors):
-            index = np.searchsorted(divisors, most[cells], side="right")
-            divided[cells] = np.where(index > 0, divisors[np.maximum(index, 1) - 1], 0)
-    micro = np.where(possible, np.where(whole, local, divided), 0.0)
-    return micro, np.where(micro > 0, local / np.maximum(micro, 1.0), 0.0)
-
-
-def proper_divisors(number: int) -> Integers:
-    """Divisors of a positive integer below itself, ascending."""
-    return np.asarray([d for d in range(1, number // 2 + 1) if number % d == 0], dtype=np.int64)
-
-
-def _fastest_padded(
-    job: Job,
-    shape: JobShape,
-    inputs: GridInputs,
-    time: TimeCoefficients,
-    micro: Floats,
-    accumulation: Floats,
-    per_rank: Floats,
-) -> tuple[Floats, Floats]:
-    """Of all divisors up to the largest that fits, the fastest: a larger padded batch pads more."""
-    local = np.broadcast_to(per_rank, micro.shape)
-    best, best_seconds, best_steps = micro, np.full(micro.shape, np.inf), accumulation
-    for candidate in sorted({int(d) for b in np.unique(local[micro > 0]) for d in (*proper_divisors(int(b)), int(b))}):
-        usable_here = (candidate <= micro) & (local % candidate == 0)
-        if not usable_here.any():
-            continue
-        layout = replace(
-            inputs.layout,
-            micro_batch=float(candidate),
-            accumulation=np.where(usable_here, local / candidate, 1.0),
-            sequence=processed_length(job.packing, shape.sequence, shape.mean_length, job.length_cv, float(candidate)),
-        )
-        seconds = step_seconds(
-            inputs.network, layout, inputs.states, inputs.activations, inputs.kernels, inputs.hardware, time
-        )
-        better = usable_here & (seconds < best_seconds)
-        best = np.where(better, float(candidate), best)
-        best_steps = np.where(better, local / candidate, best_steps)
-        best_seconds = np.where(better, seconds, best_seconds)
-    return best, best_steps
 
 
 def _misses(

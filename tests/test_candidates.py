@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from planner.candidates import JobCandidates, nearest_misses, recipe_of
+from planner.candidates import JobCandidates, nearest_misses
 from planner.estimates.coefficients import TimeCoefficients
 from planner.estimates.fit import memory_lines
 from planner.estimates.memory_states import MemoryCoefficients
@@ -276,6 +276,6 @@ def test_the_techniques_in_use_are_those_of_the_recipe() -> None:
     table, ways = candidates.table, candidates.physics.ways
     assert 0 < table.uses[:, 0].sum() < len(table)
     for index in range(len(table)):
-        recipe, uses = recipe_of(candidates, index), table.uses[index]
+        recipe, uses = ways.recipes[int(table.recipe[index])], table.uses[index]
         assert bool(uses[0]) is (recipe.method == "lora") and bool(uses[1]) is (recipe.weight_bits == 4)
         assert bool(uses[4]) is bool(ways.accumulation[candidates.way[index]] > 1)

@@ -72,18 +72,6 @@ ASK = {
     ],
 }
 
-KNOWN_WRONG = {
-}
-"""Cases where the candidates are wrong and the audit is right; a repaired one has to leave this table."""
-CASES = [
-    pytest.param(
-        setting,
-        id=name,
-        marks=[pytest.mark.xfail(reason=KNOWN_WRONG[name], strict=True)] if name in KNOWN_WRONG else [],
-    )
-    for name, setting in ASK.items()
-]
-
 
 def sampled(scenario: Scenario) -> list[Assignment]:
     """Some of the candidates that meet the limits, at the ends and the middle of their spot share."""
@@ -122,7 +110,7 @@ def plan_of(scenario: Scenario, job: Assignment) -> Plan:
     )
 
 
-@pytest.mark.parametrize("setting", CASES)
+@pytest.mark.parametrize("setting", ASK.values(), ids=ASK)
 def test_candidates_are_what_the_audit_makes_of_them(setting: list[str]) -> None:
     """Memory, hours and dollars of sampled candidates, recomputed one at a time, are the same."""
     scenario = parse_scenario(SCENARIO, set_=setting)

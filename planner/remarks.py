@@ -1,0 +1,105 @@
+"""What a plan says beside its figures: what is tight, and what stands in for facts that nobody stated."""
+
+from __future__ import annotations
+
+import datetime
+
+from planner.candidates import JobCandidates
+from planner.hardware import DEFAULT_NETWORK_BYTES_PER_SECOND, efficiency_of
+from planner.library import Library
+from planner.plan import Vram
+from planner.recipes import framework_of
+from planner.scenario import Limits, Offer
+from planner.screening import deadline_hours
+from planner.terms import spot_market
+from planner.units import GB, HOUR
+
+TIGHT = 0.9
+"""Chance to fit below which the plan says how to ask for more room."""
+
+
+def remarks(
+    candidates: JobCandidates,
+    way: int,
+    share: float,
+    rounded: bool,
+    offer: Offer,
+    vram: Vram,
+    limits: Limits,
+    library: Library,
+    as_of: datetime.date,
+) -> tuple[str, ...]:
+    """The notes of one job's plan: memory first, then speed, market, work and limits."""
+    return (
+        *_on_memory(candidates, vram, limits, library),
+        *_on_speed(candidates, way, library),
+        *_on_market(share, rounded, offer, library, as_of),
+        *_on_work(candidates, limits),
+    )
+
+
+def age_in_days(offer: Offer, as_of: datetime.date) -> int | None:
+    """Days from the date of the price to `as_of`; None for an undated price."""
+    if not offer.date:
+        return None
+    date = offer.date if isinstance(offer.date, datetime.date) else datetime.date.fromisoformat(str(offer.date))
+    return (as_of - date).days
+
+
+def _on_memory(candidates: JobCandidates, vram: Vram, limits: Limits, library: Library) -> list[str]:
+    notes = []
+    framework = candidates.job.framework
+    if vram.fit_probability < TIGHT:
+        notes.append("memory is tight: --set limits.vram_headroom=0.15 asks for more room")
+    if not framework_of(library, framework)["profiled"]:
+        asked = limits.vram_headroom
+        margin = library.calibrations["memory"].value("margin_unknown") if asked is None else asked
+        notes.append(f"framework {framework} has no measured memory profile: margin {margin * 100:.3g} %")
+    return notes
+
+
+def _on_speed(candidates: JobCandidates, way: int, library: Library) -> list[str]:
+    notes = []
+    ways = candidates.physics.ways
+    machine = ways.machines[int(ways.machine[way])]
+    if machine.instances > 1 and machine.network_gbps is None:
+        notes.append(
+            f"network between instances unknown: {DEFAULT_NETWORK_BYTES_PER_SECOND / GB:g} GB/s assumed"
+        )
+    _, measured = efficiency_of(library.gpu(machine.gpu), library.calibrations["gpu_efficiency"])
+    if not measured:
+        notes.append(f"speed of {machine.gpu} rests on a prior, not on measurements")
+    return notes
+
+
+def _on_market(share: float, rounded: bool, offer: Offer, library: Library, as_of: datetime.date) -> list[str]:
+    notes = []
+    if share > 0:
+        basis = spot_market(offer, library).basis
+        if basis:
+            notes.append(f"spot market unknown, {basis}")
+        if offer.usd_per_hour is None:
+            notes.append("spot only: no fallback on demand, so nothing is guaranteed")
+    if rounded:
+        step = offer.billing.step_seconds / HOUR
+        notes.append(f"billed in whole steps of {step:g} h, at least {offer.billing.minimum_hours:g} h")
+    if (age := age_in_days(offer, as_of)) is not None and age < 0:
+        notes.append(f"the price is dated {-age} days after the day that ages are counted to")
+    if offer.stock is None:
+        notes.append("stock unknown: check that it can be booked")
+    return notes
+
+
+def _on_work(candidates: JobCandidates, limits: Limits) -> list[str]:
+    notes = []
+    job, shape = candidates.job, candidates.physics.shape
+    if shape.clipped:
+        notes.append(f"samples longer than {shape.sequence:,} tokens are cut to it")
+    if shape.unit == "images":
+        notes.append("diffusion estimate is coarse: an image counts as equivalent tokens")
+    if job.measured:
+        notes.append("the observed runs under `measured` are not used yet: all figures are estimates")
+    latest = deadline_hours(job, limits)
+    if job.deadline_hours is None or latest < job.deadline_hours:
+        notes.append(f"runs are limited to {latest:,.0f} h")
+    return notes
