@@ -1,4 +1,4 @@
-"""Setups of the memory estimate that Hypothesis draws, shared by the tests of this folder."""
+"""Setups of the memory estimate, some drawn by Hypothesis, shared by the tests of this folder."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from planner.estimates.memory import MemoryCoefficients
-from planner.estimates.setup import Activations, Layout, Network, Stack, States
+from planner.estimates.setup import CHECKPOINT_FULL, Activations, Layout, Network, Stack, States
 
 # Round figures near the fitted ones: laws must hold whatever was fitted.
 PLAIN = MemoryCoefficients(
@@ -29,6 +29,23 @@ PLAIN = MemoryCoefficients(
     f_var=1.0,
     k_mws=1.0,
 )
+
+# Small enough to be worked out by hand.
+TINY = Network(
+    parameters=300_000,
+    active_parameters=300_000,
+    layers=2,
+    hidden=100,
+    heads=10,
+    kv_heads=10,
+    head_dim=10,
+    ffn=400,
+    vocab=1000,
+    tied=False,
+    gated=True,
+    rope=True,
+)
+HF = Activations(checkpointing=CHECKPOINT_FULL, attention=0, logit_bytes=14)
 
 LAYER_PARAMETERS = 218_112_000.0  # of an 8B network of 32 layers, embedding and head apart
 

@@ -6,7 +6,7 @@ from dataclasses import fields, replace
 
 import numpy as np
 import pytest
-from memory_cases import PLAIN, Case, adapter_states, full_states, layout, network
+from memory_cases import HF, PLAIN, TINY, Case, adapter_states, full_states, layout, network
 
 from planner.estimates.memory import PHASES, estimate_memory, fit_need_gib, need_bytes
 from planner.estimates.memory_states import static_terms
@@ -18,26 +18,10 @@ from planner.estimates.setup import (
     CHECKPOINT_OFFLOAD,
     CHECKPOINT_SELECTIVE,
     Activations,
-    Network,
     Stack,
 )
 from planner.units import GIB
 
-TINY = Network(
-    parameters=300_000,
-    active_parameters=300_000,
-    layers=2,
-    hidden=100,
-    heads=10,
-    kv_heads=10,
-    head_dim=10,
-    ffn=400,
-    vocab=1000,
-    tied=False,
-    gated=True,
-    rope=True,
-)
-HF = Activations(checkpointing=CHECKPOINT_FULL, attention=0, logit_bytes=14)
 WORKED = Case(TINY, layout(micro_batch=2, sequence=10), full_states(), HF, Stack())
 LARGE = Case(network(), layout(micro_batch=4), full_states(), HF, Stack())
 

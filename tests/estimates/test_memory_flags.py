@@ -7,37 +7,19 @@ from typing import Any
 
 import numpy as np
 import pytest
-from memory_cases import LAYER_PARAMETERS, PLAIN, Case, adapter_states, full_states, layout, network
+from memory_cases import HF, LAYER_PARAMETERS, PLAIN, TINY, Case, adapter_states, full_states, layout, network
 
 from planner.estimates.memory import PHASES, estimate_memory, largest_micro_batch, need_bytes
 from planner.estimates.memory_activations import activation_terms
 from planner.estimates.memory_states import static_terms
 from planner.estimates.setup import (
     ATTENTION_EAGER,
-    CHECKPOINT_FULL,
     CHECKPOINT_MEGATRON_SELECTIVE,
     CHECKPOINT_NONE,
-    Activations,
-    Network,
     Stack,
 )
 from planner.units import GIB
 
-TINY = Network(
-    parameters=300_000,
-    active_parameters=300_000,
-    layers=2,
-    hidden=100,
-    heads=10,
-    kv_heads=10,
-    head_dim=10,
-    ffn=400,
-    vocab=1000,
-    tied=False,
-    gated=True,
-    rope=True,
-)
-HF = Activations(checkpointing=CHECKPOINT_FULL, attention=0, logit_bytes=14)
 UNSAVED = {"checkpointing": CHECKPOINT_NONE}
 FROZEN = {"frozen": 1, "trainable": 1000}
 
