@@ -220,3 +220,29 @@ def test_more_gpus_finish_a_fixed_batch_sooner() -> None:
     ratio = seconds(few) / seconds(many)
     assert 1.0 < ratio < 16.0
     assert ratio == pytest.approx(16.0, rel=0.5)
+
+
+@QUIET
+@given(cases())
+def test_visible_parts_sum_to_the_step(case: Case) -> None:
+    """What each cause adds to the step is never negative, never more than its own work, and sums to the seconds."""
+    step = case.time()
+    visible = {name: float(np.asarray(seconds)) for name, seconds in step.visible.items()}
+    assert sum(visible.values()) == pytest.approx(float(step.seconds), rel=1e-9)
+    for name, seconds in step.parts.items():
+        assert -SLACK <= visible[name] <= float(np.asarray(seconds)) * (1 + SLACK)
+
+
+@QUIET
+@given(cases())
+def test_a_visible_part_is_what_a_small_saving_is_worth(case: Case) -> None:
+    """One per cent less launch time shortens the step by one per cent of what launches visibly cost."""
+    before = case.time()
+    host = case.hardware.host_factor
+    faster = replace(case, hardware=replace(case.hardware, host_factor=host * (1 - 1e-4)))
+    launch = before.parts.launch - faster.time().parts.launch
+    saved = float(before.seconds - faster.time().seconds)
+    bubbles = 1 + (case.layout.pipeline - 1) / case.layout.accumulation
+    share = float(before.visible.launch / before.parts.launch)
+    nodes = float(before.seconds / (before.seconds - before.visible.node_loss))
+    assert saved == pytest.approx(float(launch) * share * bubbles * nodes, rel=1e-2, abs=1e-12)
