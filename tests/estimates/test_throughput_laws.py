@@ -236,7 +236,7 @@ def test_visible_parts_sum_to_the_step(case: Case) -> None:
 @QUIET
 @given(cases())
 def test_a_visible_part_is_what_a_small_saving_is_worth(case: Case) -> None:
-    """One per cent less launch time shortens the step by one per cent of what launches visibly cost."""
+    """A little less launch time shortens the step by the same share of what launches visibly cost."""
     before = case.time()
     host = case.hardware.host_factor
     faster = replace(case, hardware=replace(case.hardware, host_factor=host * (1 - 1e-4)))
@@ -245,4 +245,5 @@ def test_a_visible_part_is_what_a_small_saving_is_worth(case: Case) -> None:
     bubbles = 1 + (case.layout.pipeline - 1) / case.layout.accumulation
     share = float(before.visible.launch / before.parts.launch)
     nodes = float(before.seconds / (before.seconds - before.visible.node_loss))
-    assert saved == pytest.approx(float(launch) * share * bubbles * nodes, rel=1e-2, abs=1e-12)
+    rounding = 1e-13 * float(before.seconds)
+    assert saved == pytest.approx(float(launch) * share * bubbles * nodes, rel=1e-2, abs=rounding)
