@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
@@ -32,20 +33,25 @@ def cheapest(table: CandidateTable) -> tuple[Floats, Floats]:
     return np.where(better, high, low) + table.penalty_usd, np.where(better, table.share_high, table.share_low)
 
 
-def ladder(candidates: JobCandidates, wide: Screened, market: Market) -> tuple[Option, ...]:
+def least_usd(table: CandidateTable) -> float:
+    """Least dollars (penalties in) of any row at any share; infinite where there is none."""
+    return float(np.min(cheapest(table)[0])) if len(table) else math.inf
+
+
+def ladder(candidates: JobCandidates, wide: CandidateTable, market: Market) -> tuple[Option, ...]:
     """The cheapest way of each method under all other limits; a method that the job excludes says so."""
     if candidates.job.kind == "pretrain":
         return ()
     recipes = candidates.physics.ways.recipes
     labels = np.asarray([recipe.method_label for recipe in recipes])
-    cost, share = cheapest(wide.table)
+    cost, share = cheapest(wide)
     rungs = []
     for rung in RUNGS:
         permitted = any(allowed(recipe, candidates.job) for recipe in recipes if recipe.method_label == rung)
-        rows = np.flatnonzero(labels[wide.table.recipe] == rung) if len(labels) else np.zeros(0, dtype=int)
+        rows = np.flatnonzero(labels[wide.recipe] == rung) if len(labels) else np.zeros(0, dtype=int)
         if len(rows):
             best = rows[np.argmin(cost[rows])]
-            rungs.append(_option(rung, wide.table, int(best), float(share[best]), market, permitted))
+            rungs.append(_option(rung, wide, int(best), float(share[best]), market, permitted))
         else:
             rungs.append(
                 Option(
@@ -108,8 +114,10 @@ def spot_outliers(market: Market) -> Flags:
 
 def outlier_note(screened: Screened, offer: int, share: float, market: Market) -> tuple[str, ...]:
     """A warning where the plan rests on a spot price that is out of line, with the best plan without such prices."""
+    if share == 0:
+        return ()
     flagged = spot_outliers(market)
-    if share == 0 or not flagged[offer]:
+    if not flagged[offer]:
         return ()
     rest = ~flagged[screened.table.offer]
     cost = cheapest(screened.table.rows(rest))[0]
@@ -145,28 +153,22 @@ def _option(
 
 
 def binding_limits(
-    candidates: JobCandidates, made: Assignment, market: Market, limits: Limits, library: Library
+    candidates: JobCandidates, screened: Screened, market: Market, limits: Limits, library: Library
 ) -> tuple[str, ...]:
     """Limits without which this job would be cheaper, and by how much; each lifted alone, all else kept."""
     job = candidates.job
+    now = least_usd(screened.table)
+    # Limits only cut shares and billing steps only add: a row that is no cheaper without either changes nothing.
+    cheaper = np.flatnonzero(cheapest(candidates.table)[0] < now - 0.005)
+    if not len(cheaper):
+        return ()
+    promising = candidates.rows(cheaper)
 
     def least(lifted: Limits, method_filter: bool = True, deadline: bool = True) -> float:
-        asked = candidates
-        if not deadline:
-            free = job.model_copy(update={"deadline_hours": None})
-            asked = JobCandidates(
-                free,
-                candidates.architecture,
-                candidates.physics,
-                candidates.table,
-                candidates.way,
-                candidates.running,
-                candidates.spot,
-            )
-        table = screen(asked, market, lifted, library, method_filter).table
-        return float(np.min(cheapest(table)[0])) if len(table) else math.inf
+        free = promising.job.model_copy(update={"deadline_hours": None})
+        asked = promising if deadline else replace(promising, job=free)
+        return min(now, least_usd(screen(asked, market, lifted, library, method_filter).table))
 
-    now = least(limits)
     trials: list[tuple[str, bool, Callable[[], float]]] = [
         ("deadline", job.deadline_hours is not None, lambda: least(limits, deadline=False)),
         (

@@ -35,12 +35,13 @@ def names_resolve(ground: Ground) -> list[Violation]:
 
 def _region(ground: Ground) -> str:
     """The offer's region, or in how many the same is offered: equal in all but date, source and notes."""
-    apart = {"region", "date", "source", "notes"}
-    alike = ground.offer.model_dump(exclude=apart)
+    mine = ground.offer
     if ground.limits.regions.allow is not None or ground.limits.regions.forbid:
-        return ground.offer.region
-    count = sum(offer.model_dump(exclude=apart) == alike for offer in ground.market)
-    return ground.offer.region if count == 1 else f"any of {count}"
+        return mine.region
+    apart = {"region", "date", "source", "notes"}
+    near = [o for o in ground.market if (o.provider, o.instance, o.gpu) == (mine.provider, mine.instance, mine.gpu)]
+    count = sum(offer.model_dump(exclude=apart) == mine.model_dump(exclude=apart) for offer in near)
+    return mine.region if count == 1 else f"any of {count}"
 
 
 def link_of(ground: Ground) -> str:

@@ -22,7 +22,7 @@ from planner.library import Architecture, GpuSpec, Library
 from planner.running import Running, running_hours
 from planner.scenario import AllowForbid, Job, Offer, Scenario, adjusted_offers, offer_labels
 from planner.table import TECHNIQUES, CandidateTable, Flags, Floats, Integers
-from planner.terms import SpotMarket, disk_gb, machines_of, spot_market
+from planner.terms import SpotMarket, disk_gb, machines_of, spot_markets
 from planner.units import HOUR, MONTH_HOURS
 from planner.ways import Miss, Physics, Ways, enumerate_ways
 
@@ -63,38 +63,48 @@ class Market:
 
 def market_of(scenario: Scenario, library: Library) -> Market:
     """Offers at the prices of the what-if; those that differ in region alone become one ("any of 17")."""
-    groups: dict[tuple[object, ...], list[Offer]] = {}
-    labels: dict[tuple[object, ...], str] = {}
+    # A limit on regions makes the region matter.
+    regional = scenario.limits.regions != AllowForbid()
+    groups: list[tuple[str, list[Offer]]] = []
+    near: dict[tuple[object, ...], list[list[Offer]]] = {}
     for label, offer in zip(offer_labels(scenario.offers), adjusted_offers(scenario), strict=True):
-        # A limit on regions makes the region matter.
-        where = offer.region if scenario.limits.regions != AllowForbid() else ""
-        key = (
-            where,
-            offer.stock,
-            offer.instance,
-            offer.usd_per_hour,
-            offer.spot_usd_per_hour,
-            offer.provider,
-            offer.gpu,
-            offer.gpus,
-            offer.max_nodes,
-            offer.interconnect,
-            offer.network_gbps,
-            offer.spot,
-            offer.billing,
-            offer.fees,
-            offer.community,
-        )
-        groups.setdefault(key, []).append(offer)
-        labels.setdefault(key, label)
-    offers = tuple(group[0] for group in groups.values())
+        where = offer.region if regional else ""
+        key = (where, offer.provider, offer.instance, offer.gpu, offer.usd_per_hour, offer.spot_usd_per_hour)
+        alike = near.setdefault(key, [])
+        group = next((one for one in alike if _facts(one[0]) == _facts(offer)), None)
+        if group is None:
+            alike.append(group := [])
+            groups.append((label, group))
+        group.append(offer)
+    offers = tuple(group[0] for _, group in groups)
     cards = tuple(library.gpu(offer.gpu) for offer in offers)
+    # Thousands of offers rent a few hundred kinds of machine: equal ones are made once.
+    made: dict[tuple[object, ...], tuple[Machine, ...]] = {}
+    machines = []
+    for offer, card in zip(offers, cards, strict=True):
+        kind = (card.name, offer.gpus, offer.max_nodes, offer.interconnect, offer.network_gbps)
+        machines.append(made[kind] if kind in made else made.setdefault(kind, machines_of(offer, card)))
     return Market(
         offers,
-        tuple(labels.values()),
-        tuple(len(group) for group in groups.values()),
+        tuple(label for label, _ in groups),
+        tuple(len(group) for _, group in groups),
         cards,
-        tuple(machines_of(offer, card) for offer, card in zip(offers, cards, strict=True)),
+        tuple(machines),
+    )
+
+
+def _facts(offer: Offer) -> tuple[object, ...]:
+    """What, beside place, card and price, tells two offers apart."""
+    return (
+        offer.stock,
+        offer.gpus,
+        offer.max_nodes,
+        offer.interconnect,
+        offer.network_gbps,
+        offer.spot,
+        offer.billing,
+        offer.fees,
+        offer.community,
     )
 
 
@@ -120,9 +130,9 @@ def enumerate_candidates(
         physics, running = enumerate_ways(job, architecture, machines, library, headroom), None
     running = running or running_hours(job, architecture, physics, library)
     way, offer = _join(physics.ways, market)
-    columns = OfferColumns.of(market, job, architecture, library)
+    spot = spot_markets(market.offers, library)
+    columns = OfferColumns.of(market, job, architecture, spot)
     table = _priced(job, architecture, physics, running, way, offer, market, jobs, columns)
-    spot = tuple(spot_market(o, library) for o in market.offers)
     return JobCandidates(job, architecture, physics, table, way, running, spot, columns, headroom)
 
 
@@ -276,11 +286,13 @@ class OfferColumns:
     minimum_hours: Floats
 
     @classmethod
-    def of(cls, market: Market, job: Job, architecture: Architecture, library: Library) -> OfferColumns:
+    def of(
+        cls, market: Market, job: Job, architecture: Architecture, spot: Sequence[SpotMarket]
+    ) -> OfferColumns:
+        """The columns of a market's offers, given how spot machines come and go on each."""
         offers = market.offers
         moved = architecture.download_gb + job.data_gb
         disk = disk_gb(architecture, job.data_gb)
-        spot = [spot_market(offer, library) for offer in offers]
 
         def column(values: Sequence[float | None], missing: float = np.nan) -> Floats:
             return np.asarray([missing if value is None else value for value in values], dtype=float)

@@ -139,7 +139,8 @@ def offer_labels(offers: Sequence[Offer]) -> tuple[str, ...]:
     seen: Counter[str] = Counter()
     labels = []
     for offer in offers:
-        seen[offer.label] += 1
-        again = seen[offer.label]
-        labels.append(offer.label if again == 1 else f"{offer.label}#{again}")
+        label = offer.label
+        seen[label] += 1
+        again = seen[label]
+        labels.append(label if again == 1 else f"{label}#{again}")
     return tuple(labels)

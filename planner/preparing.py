@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from planner.candidates import JobCandidates, Market, enumerate_candidates, market_of
 from planner.formulation.question import Question
 from planner.library import Library
 from planner.loading import read_library
-from planner.scenario import Scenario
+from planner.scenario import Job, Limits, Scenario
 from planner.screening import Screened, screen
 
 
@@ -28,17 +29,70 @@ def prepare(scenario: Scenario, library: Library | None = None, before: Prepared
 
     What `before` (an earlier question) has in common with this one is taken from it instead of computed again.
     """
+    library = library or (before.library if before and _knows(before, scenario) else None)
     library = library or read_library([job.architecture for job in scenario.jobs])
-    market = market_of(scenario, library)
+    if before is not None and before.library is not library:
+        before = None
+    market = before.market if before and _same_market(before.scenario, scenario) else market_of(scenario, library)
     names = [job.name for job in scenario.jobs]
+    earlier = before.candidates if before and len(before.candidates) == len(names) else (None,) * len(names)
     candidates = tuple(
-        enumerate_candidates(
-            job, library.architecture(job.architecture), market, names, library, scenario.limits.vram_headroom
-        )
-        for job in scenario.jobs
+        _candidates(job, market, names, library, scenario, one, before)
+        for job, one in zip(scenario.jobs, earlier, strict=True)
     )
-    screened = tuple(screen(one, market, scenario.limits, library) for one in candidates)
+    screened = tuple(
+        before.screened[index]
+        if before
+        and index < len(before.candidates)
+        and one is before.candidates[index]
+        and _same_filters(before.scenario.limits, scenario.limits)
+        else screen(one, market, scenario.limits, library)
+        for index, one in enumerate(candidates)
+    )
     return Prepared(scenario, library, market, candidates, screened)
+
+
+def _knows(before: Prepared, scenario: Scenario) -> bool:
+    return {job.architecture for job in scenario.jobs} <= {job.architecture for job in before.scenario.jobs}
+
+
+def _same_market(before: Scenario, scenario: Scenario) -> bool:
+    """Whether the same offers at the same prices are seen, regions told apart or not alike."""
+    return (
+        before.offers == scenario.offers
+        and before.adjust == scenario.adjust
+        and before.limits.regions == scenario.limits.regions
+    )
+
+
+UNFILTERED = {"budget_usd": None, "vram_headroom": None}
+"""Limits that no filter on single rows reads: one is a row of the program, the other decided before."""
+
+
+def _same_filters(before: Limits, limits: Limits) -> bool:
+    return before.model_copy(update=UNFILTERED) == limits.model_copy(update=UNFILTERED)
+
+
+def _candidates(
+    job: Job,
+    market: Market,
+    names: Sequence[str],
+    library: Library,
+    scenario: Scenario,
+    earlier: JobCandidates | None,
+    before: Prepared | None,
+) -> JobCandidates:
+    """The candidates of one job: those of before, where nothing that they depend on has changed."""
+    headroom = scenario.limits.vram_headroom
+    if earlier is not None and before is not None:
+        known = before.market is market and earlier.table.jobs == tuple(names) and earlier.headroom == headroom
+        if known and earlier.job == job:
+            return earlier
+        late = {"deadline_hours": None}
+        if known and earlier.job.model_copy(update=late) == job.model_copy(update=late):
+            return replace(earlier, job=job)  # a deadline is read by the screening alone
+    architecture = library.architecture(job.architecture)
+    return enumerate_candidates(job, architecture, market, names, library, headroom, earlier)
 
 
 def question_of(scenario: Scenario, market: Market) -> Question:

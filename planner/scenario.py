@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections import Counter
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, model_validator
@@ -95,10 +96,14 @@ class Match(Strict):
     region: Text | None = None
     instance: Text | None = None
 
-    def holds(self, offer: Offer) -> bool:
-        """Whether the offer is meant."""
-        keys = ("gpu", "provider", "region", "instance")
-        return all(getattr(self, key) in (None, getattr(offer, key)) for key in keys)
+    def among(self, offers: Sequence[Offer]) -> list[int]:
+        """Positions of the offers that are meant."""
+        found = list(range(len(offers)))
+        for key in ("gpu", "provider", "region", "instance"):
+            wanted = getattr(self, key)
+            if wanted is not None:
+                found = [index for index in found if getattr(offers[index], key) == wanted]
+        return found
 
 
 class Adjust(Strict):
@@ -194,19 +199,17 @@ class SolveOptions(Strict):
 
 def adjusted_offers(scenario: Scenario) -> tuple[Offer, ...]:
     """The offers at the prices of the what-if: factors of every matching `adjust`, multiplied."""
-    if not scenario.adjust:
-        return scenario.offers
-    return tuple(_adjusted(offer, scenario.adjust) for offer in scenario.offers)
+    offers = list(scenario.offers)
+    for rule in scenario.adjust:
+        for index in rule.match.among(offers):
+            offers[index] = _adjusted(offers[index], rule)
+    return tuple(offers)
 
 
-def _adjusted(offer: Offer, adjust: tuple[Adjust, ...]) -> Offer:
-    prices = {"usd_per_hour": offer.usd_per_hour, "spot_usd_per_hour": offer.spot_usd_per_hour}
-    matching = [rule for rule in adjust if rule.match.holds(offer)]
-    for key, price in prices.items():
-        for rule in matching:
-            price = None if price is None else price * getattr(rule, f"{key}_factor")
-        prices[key] = price
-    return offer.model_copy(update=prices) if matching else offer  # only numbers change
+def _adjusted(offer: Offer, rule: Adjust) -> Offer:
+    keys = ("usd_per_hour", "spot_usd_per_hour")
+    prices = {key: price * getattr(rule, f"{key}_factor") for key in keys if (price := getattr(offer, key)) is not None}
+    return offer.model_copy(update=prices)  # only numbers change
 
 
 def scenario_data(scenario: Scenario) -> dict[str, Any]:

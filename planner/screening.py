@@ -73,7 +73,7 @@ def screen(
     rows = np.flatnonzero(keep)
     cut_table = replace(table.rows(rows), share_low=low[rows], share_high=np.maximum(high[rows], low[rows]))
     run = candidates.running.run_hours[candidates.way[rows]]
-    rounded, origin, billed = _billed_in_steps(cut_table, run, candidates, market, library)
+    rounded, origin, billed = _billed_in_steps(cut_table, run, candidates.columns)
     return Screened(rounded, rows[origin], billed, reasons, lateness)
 
 
@@ -113,14 +113,13 @@ def _least_late_hours(table: CandidateTable, low: Floats, high: Floats) -> Float
 
 
 def _billed_in_steps(
-    table: CandidateTable, run: Floats, candidates: JobCandidates, market: Market, library: Library
+    table: CandidateTable, run: Floats, columns: OfferColumns
 ) -> tuple[CandidateTable, Integers, Flags]:
     """Rows whose billing step is coarse become points, at share floor and share cut, with rounded dollars.
 
     `run` are the hours of all the work on demand. Returns the table, and for each of
     its rows the row that it came from and whether it is rounded.
     """
-    columns = OfferColumns.of(market, candidates.job, candidates.architecture, library)
     everything = np.arange(len(table))
     if not len(table):
         return table, everything, np.zeros(0, dtype=bool)

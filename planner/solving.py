@@ -13,14 +13,16 @@ import numpy as np
 
 from planner.alternatives import binding_limits, ladder, outlier_note, runner_up
 from planner.audit import audit
+from planner.candidates import JobCandidates
 from planner.decode import assignment
 from planner.diagnosis import diagnose
 from planner.dominance import undominated
 from planner.errors import PlannerError
-from planner.formulation.passes import Choice, solve_passes
+from planner.formulation.passes import Choice, solve_passes, within_reach
 from planner.library import Library
 from planner.plan import Assignment, Counts, Hours, Plan, Spread, Status
 from planner.preparing import Prepared, prepare, question_of
+from planner.recipes import allowed
 from planner.scenario import Scenario, SolveOptions
 from planner.screening import screen
 from planner.solvers.base import DEFAULT_GAP, Termination, run
@@ -73,11 +75,12 @@ def solve_prepared(prepared: Prepared, options: SolveOptions | None = None, star
 
 
 def optimise(prepared: Prepared, options: SolveOptions) -> Solved:
-    """Dominance, program, passes."""
+    """Bound and dominance, program, passes."""
     table = concatenate([one.table for one in prepared.screened])
     owner = np.concatenate([np.arange(len(one.table)) for one in prepared.screened])
     question = question_of(prepared.scenario, prepared.market)
-    keep = np.flatnonzero(undominated(table, question))
+    keep = within_reach(table, question)
+    keep = keep[undominated(table.rows(keep), question)]
     solver = partial(
         run,
         solver=options.solver,
@@ -173,15 +176,25 @@ def _assignment(
     mine = int(solved.owner[row])
     uncut = int(screened.rows[mine])
     made = assignment(candidates, uncut, share, bool(screened.rounded[mine]), market, limits, library, as_of)
-    wide = screen(candidates, market, limits, library, method_filter=False)
     return made.model_copy(
         update={
-            "ladder": ladder(candidates, wide, market),
+            "ladder": ladder(candidates, _with_excluded_methods(candidates, screened.table, prepared), market),
             "runner_up": runner_up(candidates, screened, uncut, made, market),
             "notes": (*outlier_note(screened, int(candidates.table.offer[uncut]), share, market), *made.notes),
-            "binding": binding_limits(candidates, made, market, limits, library),
+            "binding": binding_limits(candidates, screened, market, limits, library),
         }
     )
+
+
+def _with_excluded_methods(candidates: JobCandidates, table: CandidateTable, prepared: Prepared) -> CandidateTable:
+    """The screened rows, and those that only their method keeps out: the ladder prices them too."""
+    recipes, job = candidates.physics.ways.recipes, candidates.job
+    excluded = np.asarray([not allowed(recipe, job) for recipe in recipes], dtype=bool)
+    if not excluded.any():
+        return table
+    others = candidates.rows(excluded[candidates.table.recipe])
+    limits, library = prepared.scenario.limits, prepared.library
+    return concatenate([table, screen(others, prepared.market, limits, library, method_filter=False).table])
 
 
 def _without(

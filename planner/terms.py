@@ -5,6 +5,7 @@ Facts that an offer leaves open are filled in from `models/calibration/stages.ya
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from planner.grid import Machine
@@ -44,12 +45,20 @@ def machines_of(offer: Offer, gpu: GpuSpec) -> tuple[Machine, ...]:
 
 def spot_market(offer: Offer, library: Library) -> SpotMarket:
     """The offer's statistics, or the prior with its basis."""
-    if offer.spot is not None:
-        return SpotMarket(offer.spot.availability, offer.spot.mean_up_hours, offer.spot.mean_outage_hours, "")
+    return spot_markets([offer], library)[0]
+
+
+def spot_markets(offers: Sequence[Offer], library: Library) -> tuple[SpotMarket, ...]:
+    """The same for many offers: those without statistics share one prior."""
     stages = library.calibrations["stages"]
     up, share = stages.value("spot_mean_up_hours"), stages.value("spot_availability")
-    return SpotMarket(
-        share, up, up * (1 - share) / share, f"prior: up {up:g} h, available {share:.0%} of the time"
+    basis = f"prior: up {up:g} h, available {share:.0%} of the time"
+    prior = SpotMarket(share, up, up * (1 - share) / share, basis)
+    return tuple(
+        prior
+        if (told := offer.spot) is None
+        else SpotMarket(told.availability, told.mean_up_hours, told.mean_outage_hours, "")
+        for offer in offers
     )
 
 

@@ -116,6 +116,29 @@ def solve_passes(table: CandidateTable, question: Question, run: Run) -> Choice:
     return Choice(first, rows, _snapped(table, rows, shares))
 
 
+def within_reach(table: CandidateTable, question: Question) -> Integers:
+    """Rows that a plan of one job may need: the others lie above what one row reaches at an end of its share.
+
+    A bound instead of comparing pairs, exact for one job because its plan is one row. With several jobs, or
+    where no end keeps the budget, every row stays.
+    """
+    everything = np.arange(len(table))
+    if len(table.jobs) != 1 or not len(table):
+        return everything
+    goal = GOALS[question.objective][0]
+    if goal is LAST:
+        ends = (table.late_hours(table.share_low), table.late_hours(table.share_high))
+    else:
+        ends = _at_ends(Columns(table, question), goal)
+    reached = np.inf
+    budget = np.inf if question.budget_usd is None else question.budget_usd
+    for share, values in zip((table.share_low, table.share_high), ends, strict=True):
+        allowed = values[table.late_cost_usd(share) <= budget]
+        reached = min(reached, float(np.min(allowed, initial=np.inf)))
+    slack = goal.slack + BOUND_TOLERANCE * max(1.0, abs(reached)) if np.isfinite(reached) else 0.0
+    return np.flatnonzero(np.minimum(*ends) <= reached + slack)
+
+
 def _cap(goal: Goal, result: SolveResult) -> float:
     assert result.objective is not None  # callers ask only where there is a solution
     return result.objective + goal.slack
