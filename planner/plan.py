@@ -10,6 +10,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from planner.errors import NoPlanError
+from planner.htmltable import html_table
 
 Status = Literal["optimal", "feasible", "infeasible", "no_plan"]
 
@@ -190,6 +191,26 @@ class Plan(Part):
     jobs: tuple[Assignment, ...] = ()
     infeasible: Infeasible | None = None
     warnings: tuple[str, ...] = ()
+
+    def _repr_html_(self) -> str:
+        """How a notebook shows the plan: a line per job, then the bill."""
+        told = f", ${self.cost_usd.expected:,.2f}, {self.hours.expected:.1f} h" if self.cost_usd and self.hours else ""
+        header = ("job", "machines", "provider", "method", "spot share", "hours", "cost")
+        rows = [
+            (
+                job.name,
+                f"{job.gpus} x {job.gpu}",
+                job.provider,
+                f"{job.techniques.method}, {job.techniques.weight_bits} bit",
+                f"{job.spot_share:.0%}",
+                f"{job.hours.expected:.1f}",
+                f"${job.cost_usd:,.2f}",
+            )
+            for job in self.jobs
+        ]
+        bill = [(job.name, line.item, f"${line.usd:,.2f}") for job in self.jobs for line in job.bill]
+        plan = html_table(f"{self.scenario}: {self.status}{told}", header, rows)
+        return plan + (html_table("bill", ("job", "item", "dollars"), bill) if bill else "")
 
     def assignment(self, job: str) -> Assignment:
         """How a job is run; NoPlanError where there is no plan for it."""

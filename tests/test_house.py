@@ -16,7 +16,7 @@ PACKAGE = Path(__file__).parent.parent / "planner"
 ROOMS: dict[str, tuple[str, ...]] = {
     # room: the modules in it (a folder stands for all of its files, a star for any ending)
     "words": ("units", "errors", "scalars", "texts"),
-    "documents": ("documents", "overrides"),
+    "documents": ("documents", "overrides", "ranges"),
     "fields": ("fields",),
     "wording": ("wording", "sources"),
     "scenario": ("scenario", "jobs", "offers"),
@@ -39,7 +39,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     ),
     "formulation": ("formulation", "dominance"),
     "solvers": ("solvers",),
-    "plan": ("plan", "contrast", "frontiers", "comparisons", "explanations"),
+    "plan": ("plan", "htmltable", "contrast", "frontiers", "comparisons", "explanations"),
     "decode": ("decode", "remarks"),
     "audit": ("audit", "audit_*"),
     "uses": (
@@ -50,6 +50,9 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "envelope",
         "pareto",
         "sensitivity",
+        "passed_over",
+        "sweeps",
+        "tornado",
         "explaining",
         "whynot",
         "estimating",

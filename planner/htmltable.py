@@ -1,0 +1,21 @@
+"""A small table in HTML, for results that are shown in a notebook."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+
+
+def html_table(caption: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A `<table>` with every text escaped; cells that start with a digit or a sign of money stand right."""
+    head = "".join(f"<th>{html.escape(one)}</th>" for one in header)
+    body = "".join(f"<tr>{''.join(_cell(one) for one in row)}</tr>" for row in rows)
+    return (
+        f"<table><caption>{html.escape(caption)}</caption>"
+        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    )
+
+
+def _cell(text: str) -> str:
+    side = ' style="text-align:right"' if text[:1].isdigit() or text[:1] in ("$", "-", "+") else ""
+    return f"<td{side}>{html.escape(text)}</td>"
