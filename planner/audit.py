@@ -9,16 +9,14 @@ import datetime
 from collections.abc import Callable, Sequence
 
 from planner.audit_ground import Ground, Tolerance, Violation, lay_ground, unequal
-from planner.audit_money import (
-    bill_is_told,
-    bill_of,
-    cost_is_told,
+from planner.audit_hours import (
     deadline_chance_is_told,
     hours_are_told,
     hours_hold,
     hours_of,
     spot_end_is_told,
 )
+from planner.audit_money import bill_is_told, bill_of, cost_is_told
 from planner.audit_physics import (
     memory_fits,
     memory_is_told,

@@ -14,7 +14,7 @@ from planner.estimates.setup import Network
 from planner.library import Architecture, GpuSpec, Library
 from planner.plan import Assignment
 from planner.recipes import CardClass, Recipe, framework_of
-from planner.scenario import Job, Limits, Offer, Scenario, adjusted_offers, offer_labels
+from planner.scenario import Job, Limits, Measured, Offer, Scenario, adjusted_offers, offer_labels
 from planner.setups import network_of
 
 Figure = float | str | None
@@ -70,6 +70,13 @@ class Ground:
         """Data-parallel ranks; rounded down where the degrees do not divide the GPUs."""
         asked = self.plan.techniques
         return max(1, self.plan.gpus // max(1, asked.tensor_parallel * asked.pipeline_parallel))
+
+    @property
+    def observed(self) -> Measured | None:
+        """The run of the whole job that was seen on the plan's hardware, which its hours must follow."""
+        here = (self.gpu.name, self.plan.gpus)
+        seen = (run for run in self.job.measured if run.hours is not None)
+        return next((run for run in seen if (run.gpu, run.gpus) == here), None)
 
     def values(self, calibration: str) -> dict[str, float]:
         """The plain numbers of a calibration by key."""

@@ -16,7 +16,7 @@ from planner.estimates.uncertainty import Spreads, class_of, time_sigmas
 from planner.estimates.work import PACKED_FILL, processed_length, step_count
 from planner.hardware import hardware_numbers
 from planner.setups import RecipeSetup, recipe_setup
-from planner.units import GIB
+from planner.units import GIB, HOUR
 
 
 @dataclass(frozen=True)
@@ -87,11 +87,13 @@ def physics_of(ground: Ground, work: Workload) -> Physics:
     layout = _layout(ground, work)
     speeds = ground.values("time")
     coefficients = TimeCoefficients(**{one.name: speeds[one.name] for one in fields(TimeCoefficients)})
+    run = ground.observed
     timed = step_time(ground.network, layout, setup.states, setup.activations, setup.kernels, hardware, coefficients)
+    seconds = run.hours * HOUR / work.steps if run and run.hours else float(timed.seconds)
     spread = _spread(ground, float(layout.micro_batch * layout.sequence))
     return Physics(
         memory=_memory(ground, setup, layout),
-        step_seconds=float(timed.seconds),
+        step_seconds=seconds,
         sigma=spread[0],
         sigma_tail=spread[1],
         trainable=float(setup.states.trainable),
@@ -117,14 +119,16 @@ def _memory(ground: Ground, setup: RecipeSetup, layout: Layout) -> Memory:
     context = float(stack.context_gib) + (float(stack.fit_nccl_gib) if ground.plan.gpus > 1 else 0.0)
     room = (ground.gpu.usable_gib - context) * GIB
     spread = values["sigma_allocated" if ground.framework["profiled"] else "sigma_unknown"]
-    parts = told.breakdown
+    parts, need, run = told.breakdown, float(told.need) / GIB, ground.observed
+    if run:  # it did fit: what was seen, else at most the card
+        need = run.peak_vram_gib or min(need, ground.gpu.usable_gib)
     return Memory(
-        need_gib=float(told.need) / GIB,
+        need_gib=need,
         allocated_gib=float(told.allocated) / GIB,
         phase=PHASES[int(told.phase)],
         parts_gib={one.name: float(getattr(parts, one.name)) / GIB for one in fields(parts)},
         usable_gib=ground.gpu.usable_gib,
-        fit_probability=float(fit_probability(told.allocated, room, spread)),
+        fit_probability=1.0 if run else float(fit_probability(told.allocated, room, spread)),
     )
 
 
@@ -149,6 +153,9 @@ def _layout(ground: Ground, work: Workload) -> Layout:
 def _spread(ground: Ground, tokens_per_micro_batch: float) -> tuple[float, float]:
     """sigma and sigma_tail of the speed: profile, card, size, mixture, few tokens, what is not known."""
     values = ground.values("uncertainty")
+    if ground.observed:
+        again = class_of(values, "observed")
+        return again.display, again.tail
     profile = "unknown" if ground.framework.get("unknown") else ground.framework["kernels"]
     card = ground.library.calibrations["gpu_efficiency"].coefficients[ground.gpu.name]
     sigmas = time_sigmas(
@@ -167,7 +174,9 @@ def _spread(ground: Ground, tokens_per_micro_batch: float) -> tuple[float, float
 
 
 def memory_fits(ground: Ground, physics: Physics, tolerance: Tolerance) -> list[Violation]:
-    """The need of the fit rule, recomputed, is at most what the card gives."""
+    """The need of the fit rule, recomputed, is at most what the card gives; an observed run fits by itself."""
+    if ground.observed:
+        return []
     memory = physics.memory
     slack = tolerance.gib * memory.usable_gib
     return beyond(ground.plan.name, "VRAM need in GiB", memory.usable_gib, memory.need_gib, slack)
@@ -196,7 +205,9 @@ def memory_is_told(ground: Ground, physics: Physics, tolerance: Tolerance) -> li
 def speed_is_told(ground: Ground, work: Workload, physics: Physics, tolerance: Tolerance) -> list[Violation]:
     """Steps, sequence length, seconds per step, tokens per second and its interval, both spreads."""
     plan = ground.plan
-    rate = work.real / (work.steps * physics.step_seconds) * ground.job.efficiency
+    rate = work.real / (work.steps * physics.step_seconds)
+    if not ground.observed:  # a factor on predicted speed
+        rate *= ground.job.efficiency
     reach = math.exp(1.28 * physics.sigma)
     found = unequal(plan.name, "steps", int(work.steps), plan.steps)
     found += unequal(plan.name, "sequence_length", int(work.sequence), plan.sequence_length)

@@ -5,7 +5,7 @@ Shapes: recipes and machines form a grid (R, H).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -55,6 +55,21 @@ def batches(
             divided[cells] = np.where(index > 0, divisors[np.maximum(index, 1) - 1], 0)
     micro = np.where(possible, np.where(whole, local, divided), 0.0)
     return micro, np.where(micro > 0, local / np.maximum(micro, 1.0), 0.0)
+
+
+def nearest_cells(
+    job: Job, inputs: GridInputs, lines: Sequence[MemoryLines], per_rank: Floats, possible: Flags
+) -> tuple[Floats, Floats]:
+    """As `batches`, but one recipe per machine, fitting or not: the least over its memory, at a micro-batch of one."""
+    usable = inputs.hardware.usable_bytes
+    over = np.where(possible, np.broadcast_to(lines[1].need(1.0, usable), possible.shape) - usable, np.inf)
+    nearest = np.arange(len(possible))[:, None] == np.argmin(over, axis=0)
+    micro = np.where(possible & nearest, 1.0, 0.0)
+    return micro, micro * np.broadcast_to(per_rank, possible.shape)
+
+
+Batching = Callable[[Job, GridInputs, Sequence[MemoryLines], Floats, Flags], tuple[Floats, Floats]]
+"""How micro-batches and accumulation steps (R, H) are found; 0 where a recipe is not to be used on a machine."""
 
 
 def proper_divisors(number: int) -> Integers:

@@ -202,7 +202,7 @@ def _priced(
     nodes = np.asarray([m.instances for m in ways.machines], dtype=np.int64)[ways.machine[way]] if len(way) else way
     gpus = np.asarray([m.gpus for m in ways.machines], dtype=np.int64)[ways.machine[way]] if len(way) else way
     start = running.start_hours(columns.community[offer], way)
-    spot = running.on_spot(columns, offer, way, nodes, start)
+    spot = running.on_spot(columns, offer, way, nodes)
     on_demand = running.run_hours[way]
     late = running.late_factor[way]
     has_od = ~np.isnan(columns.on_demand_usd[offer])

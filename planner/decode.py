@@ -51,7 +51,9 @@ def assignment(
     start = float(table.start_h[row])
     step = float(ways.step_seconds[way])
     real = shape.tokens * (shape.units_per_token if shape.unit == "images" else 1.0)
-    rate = real / (shape.steps * step) * job.efficiency
+    seen = float(ways.observed_hours[way])
+    observed = None if math.isnan(seen) else seen
+    rate = real / (observed * HOUR) if observed else real / (shape.steps * step) * job.efficiency
     mixed = 0 < share < 1
     vram = _vram(candidates, way, recipe, machine, limits, library)
     return Assignment(
@@ -86,8 +88,9 @@ def assignment(
         hours=Hours(expected=hours, low=hours * low, high=hours * high, at_confidence=late),
         start_hours=start,
         training_hours=hours - start,
+        observed_hours=observed,
         deadline_hours=job.deadline_hours,
-        deadline_probability=_deadline_probability(job.deadline_hours, hours, late, job.confidence),
+        deadline_probability=deadline_probability(job.deadline_hours, hours, late, job.confidence),
         cost=Spread(
             expected=cost,
             low=transfers + (cost - transfers) * low,
@@ -122,7 +125,7 @@ def _bill(
     od_hours = 0.0 if share >= 1 else (1 - share) * (start + float(table.run_h[row, ON_DEMAND]))
     if offer.usd_per_hour is not None:
         od_hours += share * start
-    spot_hours = share * (start + _paid_hours(candidates, row)) if share > 0 else 0.0
+    spot_hours = share * (start + _paid_hours(candidates, row, offer)) if share > 0 else 0.0
     od_hours, spot_hours = od_hours * late, spot_hours * late
     if rounded:
         step, least = offer.billing.step_seconds / HOUR, offer.billing.minimum_hours
@@ -151,14 +154,14 @@ def _line(item: str, quantity: float, unit: str, rate: float | None) -> BillItem
     return BillItem(item=item, usd=quantity * rate, quantity=quantity, unit=unit, rate_usd=rate)
 
 
-def _paid_hours(candidates: JobCandidates, row: int) -> float:
+def _paid_hours(candidates: JobCandidates, row: int, offer: Offer) -> float:
     """Machine hours of all the work on spot, one instance, the start left out."""
-    table = candidates.table
+    table, running, way = candidates.table, candidates.running, int(candidates.way[row])
     market = candidates.spot[int(table.offer[row])]
-    run = candidates.running.interrupted(
-        int(candidates.way[row]),
+    run = running.interrupted(
+        way,
         int(table.instances[row]),
-        float(table.start_h[row]),
+        running.restart_hours(offer.community, way),
         market.mean_up_hours,
         market.availability,
     )
@@ -217,17 +220,19 @@ def _vram(
     context = one(stack.context_gib) + (one(stack.fit_nccl_gib) if machine.gpus > 1 else 0.0)
     profiled = framework_of(library, job.framework)["profiled"]
     sigma = library.calibrations["memory"].value("sigma_allocated" if profiled else "sigma_unknown")
+    chance = one(fit_probability(one(told.allocated), (usable - context) * GIB, sigma))
+    observed = not math.isnan(ways.observed_hours[way])
     return Vram(
-        peak=one(told.need) / GIB,
+        peak=float(ways.fit_gib[way]) if observed else one(told.need) / GIB,
         allocated=one(told.allocated) / GIB,
         usable=usable,
-        fit_probability=one(fit_probability(one(told.allocated), (usable - context) * GIB, sigma)),
+        fit_probability=1.0 if observed else chance,  # it did run
         phase=PHASES[int(one(told.phase))],
         parts={part.name: one(getattr(told.breakdown, part.name)) / GIB for part in fields(told.breakdown)},
     )
 
 
-def _deadline_probability(deadline: float | None, hours: float, late: float, confidence: float) -> float | None:
+def deadline_probability(deadline: float | None, hours: float, late: float, confidence: float) -> float | None:
     """Chance to end in time, from the spread that makes `late` the hours at `confidence`; capped where data end."""
     if deadline is None:
         return None

@@ -152,7 +152,10 @@ class Techniques(Strict):
 
 
 class Measured(Strict):
-    """One observed run of this very job; it replaces the estimate where it applies."""
+    """One observed run of this very job on `gpus` cards in all; it replaces the estimate where it applies.
+
+    `hours` are those of the whole job from start to end: nothing is added to them.
+    """
 
     gpu: Text
     gpus: Whole
@@ -163,7 +166,8 @@ class Measured(Strict):
     @model_validator(mode="after")
     def _one_speed(self) -> Self:
         if (self.tokens_per_second is None) == (self.hours is None):
-            raise complaint("needs either tokens_per_second or hours", "hours are those of the whole job")
+            fix = "give one of the two; hours are those of the whole job"
+            raise complaint("needs either tokens_per_second or hours", fix)
         return self
 
 
@@ -214,6 +218,11 @@ class Job(Strict):
         if self.kind == "pretrain" and "full" not in (self.techniques.method or ("full",)):
             fix = "allow full, or kind: finetune"
             raise complaint("pretraining trains every weight", fix, "techniques.method")
+        seen = [(run.gpu, run.gpus) for run in self.measured if run.hours is not None]
+        twice = next((one for one in seen if seen.count(one) > 1), None)
+        if twice is not None:
+            what = f"the whole job was observed twice on {twice[1]} x {twice[0]}"
+            raise complaint(what, "keep one, or give the mean of their hours", "measured")
         given = (self.lora_given, self.techniques.lora_given)
         if None not in given and given[0] != given[1]:
             raise complaint("lora is given twice, differently", "keep one", "lora")

@@ -122,6 +122,8 @@ class Assignment(Part):
     hours: Hours
     start_hours: float
     training_hours: float
+    observed_hours: float | None = None
+    """Hours of the whole job, start included, as seen on this hardware; None where all hours are estimated."""
     deadline_hours: float | None
     deadline_probability: float | None
     cost: Spread
@@ -138,22 +140,30 @@ class Assignment(Part):
 
 
 class Relaxation(Part):
-    """One limit and the smallest value that makes a plan possible, all other limits kept."""
+    """One limit to move; all entries of one `way` together make a plan possible, all other limits kept.
+
+    `setting` is the PATH=VALUE that does it; `then`, dollars and hours are of the plan under the whole way.
+    """
 
     limit: str
     change_from: float | str | None = Field(alias="from")
     change_to: float | str | None = Field(alias="to")
     then: str = ""
+    way: int = 1
+    setting: str = ""
+    cost_usd: float | None = None
+    hours: float | None = None
 
 
 class NearMiss(Part):
-    """A way that was rejected, and by how much."""
+    """A way that was rejected, by how much, and what would make it fit."""
 
     job: str
     what: str
     reason: str
     shortfall: float
     unit: str
+    fix: str = ""
 
 
 class Infeasible(Part):

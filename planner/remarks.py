@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import datetime
 
+import numpy as np
+
 from planner.candidates import JobCandidates
 from planner.hardware import DEFAULT_NETWORK_BYTES_PER_SECOND, efficiency_of
 from planner.library import Library
@@ -29,9 +31,10 @@ def remarks(
     library: Library,
     as_of: datetime.date,
 ) -> tuple[str, ...]:
-    """The notes of one job's plan: memory first, then speed, market, work and limits."""
+    """The notes of one job's plan: what was observed, then memory, speed, market, work and limits."""
     return (
-        *_on_memory(candidates, vram, limits, library),
+        *_on_observations(candidates, way),
+        *_on_memory(candidates, way, vram, limits, library),
         *_on_speed(candidates, way, library),
         *_on_market(share, rounded, offer, library, as_of),
         *_on_work(candidates, limits),
@@ -46,7 +49,34 @@ def age_in_days(offer: Offer, as_of: datetime.date) -> int | None:
     return (as_of - date).days
 
 
-def _on_memory(candidates: JobCandidates, vram: Vram, limits: Limits, library: Library) -> list[str]:
+def _on_observations(candidates: JobCandidates, way: int) -> list[str]:
+    """Which hours are observed, and which observations are of no use here."""
+    notes = []
+    job, ways = candidates.job, candidates.physics.ways
+    runs = [run for run in job.measured if run.hours is not None]
+    here = ways.machines[int(ways.machine[way])]
+    if not np.isnan(ways.observed_hours[way]):
+        notes.append(
+            f"hours on {here.gpus} x {here.gpu} are as observed, not estimated; techniques of that run are not known"
+        )
+    elif runs:
+        notes.append(f"no run on {here.gpus} x {here.gpu} was observed: its hours are estimated")
+    used = {ways.machines[m] for m in set(ways.machine[~np.isnan(ways.observed_hours)].tolist())}
+    for run in runs:
+        if not any((run.gpu, run.gpus) == (machine.gpu, machine.gpus) for machine in used):
+            rented = any((run.gpu, run.gpus) == (m.gpu, m.gpus) for m in candidates.physics.machines)
+            why = "no way that the job allows runs there" if rented else "no offer rents that"
+            notes.append(f"the run observed on {run.gpus} x {run.gpu} is not used: {why}")
+    if any(run.tokens_per_second is not None for run in job.measured):
+        notes.append("tokens_per_second under `measured` are not used yet: such figures are estimates")
+    return notes
+
+
+def _on_memory(
+    candidates: JobCandidates, way: int, vram: Vram, limits: Limits, library: Library
+) -> list[str]:
+    if not np.isnan(candidates.physics.ways.observed_hours[way]):
+        return []  # an observed run fits, whatever its estimate
     notes = []
     framework = candidates.job.framework
     if vram.fit_probability < TIGHT:
@@ -61,6 +91,8 @@ def _on_memory(candidates: JobCandidates, vram: Vram, limits: Limits, library: L
 def _on_speed(candidates: JobCandidates, way: int, library: Library) -> list[str]:
     notes = []
     ways = candidates.physics.ways
+    if not np.isnan(ways.observed_hours[way]):
+        return []
     machine = ways.machines[int(ways.machine[way])]
     if machine.instances > 1 and machine.network_gbps is None:
         notes.append(
@@ -97,8 +129,6 @@ def _on_work(candidates: JobCandidates, limits: Limits) -> list[str]:
         notes.append(f"samples longer than {shape.sequence:,} tokens are cut to it")
     if shape.unit == "images":
         notes.append("diffusion estimate is coarse: an image counts as equivalent tokens")
-    if job.measured:
-        notes.append("the observed runs under `measured` are not used yet: all figures are estimates")
     latest = deadline_hours(job, limits)
     if job.deadline_hours is None or latest < job.deadline_hours:
         notes.append(f"runs are limited to {latest:,.0f} h")

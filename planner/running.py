@@ -54,8 +54,8 @@ class OnSpot(NamedTuple):
 class Running:
     """Columns (ways,) in hours, and what a machine needs to start; `export_gb` per recipe."""
 
-    run_hours: Floats  # on demand, goodput in
-    step_hours: Floats  # steps alone
+    run_hours: Floats  # on demand, goodput in; as observed where the whole job was
+    observed: Flags  # hours are those of an observed run, its start among them
     load_seconds: Floats
     sigma: Floats
     sigma_tail: Floats
@@ -70,6 +70,10 @@ class Running:
     wall_factor: float
 
     def start_hours(self, community: Flags, way: Integers) -> Floats:
+        """What a run needs before its first step, per (way, offer); 0 where it is part of the observed hours."""
+        return np.where(self.observed[way], 0.0, self.restart_hours(community, way))
+
+    def restart_hours(self, community: Flags | bool, way: Integers | int) -> Floats:
         """Boot, image, download, load: per (way, offer)."""
         pull = np.where(community, self.pull[1], self.pull[0])
         return np.asarray(
@@ -81,31 +85,30 @@ class Running:
             / HOUR
         )
 
-    def on_spot(
-        self, columns: OfferColumns, offer: Integers, way: Integers, nodes: Integers, start: Floats
-    ) -> OnSpot:
+    def on_spot(self, columns: OfferColumns, offer: Integers, way: Integers, nodes: Integers) -> OnSpot:
         """Interrupted hours of the gang; nan where the offer has no spot market."""
         has = ~np.isnan(columns.spot_usd[offer])
         paid, wall, late = (np.full(len(way), np.nan) for _ in range(3))
         if has.any():
             which, where = way[has], offer[has]
+            restart = self.restart_hours(columns.community[where], which)
             run = self.interrupted(
-                which, nodes[has], start[has], columns.mean_up_hours[where], columns.availability[where]
+                which, nodes[has], restart, columns.mean_up_hours[where], columns.availability[where]
             )
             paid[has], wall[has] = run.paid, run.wall
             late[has] = run.wall * self.late_factor[which] * self.wall_factor
         return OnSpot(paid, wall, late)
 
     def interrupted(
-        self, way: Integers | int, nodes: Numbers, start: Numbers, mean_up_hours: Numbers, availability: Numbers
+        self, way: Integers | int, nodes: Numbers, restart: Numbers, mean_up_hours: Numbers, availability: Numbers
     ) -> Interrupted:
-        """All the work of a way on spot: gangs of `nodes` instances that need `start` hours after each interruption.
+        """All the work of a way on spot: gangs of `nodes` instances, `restart` hours lost after each interruption.
 
         All arguments broadcast; the market is that of one instance. No start in the hours returned.
         """
         market = gang_market(mean_up_hours, availability, nodes, self.gang)
         stall = self.stall_seconds[way] / HOUR
-        return interrupted_run(self.run_hours[way], start, stall, market, self.gang, self.outage_cv)
+        return interrupted_run(self.run_hours[way], restart, stall, market, self.gang, self.outage_cv)
 
 
 def running_hours(job: Job, architecture: Architecture, physics: Physics, library: Library) -> Running:
@@ -125,7 +128,9 @@ def running_hours(job: Job, architecture: Architecture, physics: Physics, librar
     states = {r: recipe_setup(r, job, shape.network, library).states for r in dict.fromkeys(ways.recipes)}
     setups = [states[r] for r in ways.recipes]
     trained = np.asarray([s.trainable for s in setups], dtype=float)[ways.recipe]
-    step_hours = shape.steps * ways.step_seconds / job.efficiency / HOUR
+    observed = ~np.isnan(ways.observed_hours)
+    estimated = shape.steps * ways.step_seconds / job.efficiency / HOUR
+    step_hours = np.where(observed, ways.observed_hours, estimated)
     load = load_seconds(
         architecture.download_gb * GB,
         gpus,
@@ -138,8 +143,8 @@ def running_hours(job: Job, architecture: Architecture, physics: Physics, librar
     )
     sigma, tail = sigmas(job, architecture, physics, library)
     return Running(
-        run_hours=step_hours * goodput_factor(step_hours, nodes, 0, stages),
-        step_hours=step_hours,
+        run_hours=np.where(observed, step_hours, step_hours * goodput_factor(step_hours, nodes, 0, stages)),
+        observed=observed,
         load_seconds=np.asarray(load, dtype=float),
         sigma=sigma,
         sigma_tail=tail,
@@ -203,8 +208,9 @@ def sigmas(job: Job, architecture: Architecture, physics: Physics, library: Libr
         efficiency_is_prior=columns[4],
         network_unknown=columns[5],
     )
-    size = len(ways)
-    return np.broadcast_to(found.display, (size,)), np.broadcast_to(found.tail, (size,))
+    again = class_of(values, "observed")
+    observed = ~np.isnan(ways.observed_hours)
+    return np.where(observed, again.display, found.display), np.where(observed, again.tail, found.tail)
 
 
 def per_machine(values: Sequence[float] | Floats) -> Floats:

@@ -2,6 +2,7 @@
 
 A machine is a card, a number of them per instance, a number of instances and the links between.
 For each recipe and machine the largest micro-batch that fits and divides the batch exactly is kept.
+Where the whole job was observed on a machine, its ways have the observed hours (`planner/observed.py`).
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from planner.batches import batches, fastest_padded, possible_cells
+from planner.batches import Batching, batches, fastest_padded, nearest_cells, possible_cells
 from planner.estimates.coefficients import TimeCoefficients
 from planner.estimates.fit import MemoryLines, memory_lines
 from planner.estimates.memory_states import MemoryCoefficients
@@ -21,7 +22,8 @@ from planner.estimates.throughput import step_seconds
 from planner.estimates.work import processed_length
 from planner.grid import GridInputs, JobShape, Machine, coefficients, grid_inputs, shape_of
 from planner.library import Architecture, Library
-from planner.recipes import CardClass, Recipe, enumerate_recipes, framework_of, open_parallel, refusal
+from planner.observed import as_observed, observed_run
+from planner.recipes import CardClass, Recipe, allowed, enumerate_recipes, framework_of, open_parallel, refusal
 from planner.scenario import Job
 from planner.table import Flags, Floats, Integers
 from planner.units import GIB
@@ -46,9 +48,28 @@ class Ways:
     sequence: Floats  # tokens per sequence as processed
     fit_gib: Floats
     usable_gib: Floats
+    observed_hours: Floats  # of the whole job; nan where all is estimated
 
     def __len__(self) -> int:
         return len(self.recipe)
+
+    def rows(self, which: Integers | Flags) -> Ways:
+        """The ways that a mask or an index array names."""
+        return replace(self, **{name: getattr(self, name)[which] for name in COLUMNS})
+
+
+COLUMNS = (
+    "recipe",
+    "machine",
+    "micro_batch",
+    "accumulation",
+    "step_seconds",
+    "sequence",
+    "fit_gib",
+    "usable_gib",
+    "observed_hours",
+)
+"""The fields of `Ways` with an element per way."""
 
 
 @dataclass(frozen=True)
@@ -93,17 +114,33 @@ def enumerate_ways(
         card = CardClass.of(library.gpu(group[0].gpu))
         recipes = _working_recipes(job, card, group, library, rejected)
         found = _on_grid(job, shape, recipes, group, library, rejected, headroom)
-        pieces.append(found.ways)
-        missing = found.misses
+        several, missing = [found.ways], found.misses
         opened = _opened(job, recipes, group, found, library)
         if opened:
             # Where nothing fits, tensor and pipeline parallelism are tried: the smallest degrees that fit win by time.
             left = [m for m in group if m not in {found.ways.machines[i] for i in set(found.ways.machine.tolist())}]
             more = _on_grid(job, shape, opened, left, library, rejected, headroom)
-            pieces.append(more.ways)
+            several.append(more.ways)
             missing = missing if not len(more.ways) else [miss for miss in missing if miss.machine not in left]
+        seen = [machine for machine in group if observed_run(job, machine)]
+        if seen:
+            several.append(_nearest(job, shape, [*recipes, *opened], seen, _joined(several), library))
+            missing = [miss for miss in missing if miss.machine not in seen]
+        pieces += several
         misses += missing
-    return Physics(shape, tuple(machines), _joined(pieces), tuple(misses), rejected)
+    return Physics(shape, tuple(machines), as_observed(_joined(pieces), job, shape), tuple(misses), rejected)
+
+
+def _nearest(
+    job: Job, shape: JobShape, recipes: Sequence[Recipe], seen: Sequence[Machine], ways: Ways, library: Library
+) -> Ways:
+    """One way on each machine where the job was seen to run although no recipe that it allows is said to fit."""
+    permitted = [recipe for recipe in recipes if allowed(recipe, job)]
+    placed = {
+        ways.machines[m] for r, m in zip(ways.recipe, ways.machine, strict=True) if allowed(ways.recipes[r], job)
+    }
+    left = [machine for machine in seen if machine not in placed]
+    return _on_grid(job, shape, permitted, left, library, Counter(), None, nearest_cells).ways
 
 
 def _groups(machines: Sequence[Machine], library: Library) -> Iterator[list[Machine]]:
@@ -156,6 +193,7 @@ def _on_grid(
     library: Library,
     rejected: Counter[str],
     headroom: float | None,
+    batched: Batching = batches,
 ) -> _Grid:
     if not recipes or not machines:
         return _Grid(_joined([]), [])
@@ -169,7 +207,7 @@ def _on_grid(
     possible = possible_cells(recipes, layout, per_rank, len(machines))
     # Accumulating, a first pipeline stage holds as many micro-batches as there are stages: MANY_STEPS covers all.
     lines = [_lines(inputs, steps, memory) for steps in (1, MANY_STEPS)]
-    micro, accumulation = batches(job, inputs, lines, per_rank, possible)
+    micro, accumulation = batched(job, inputs, lines, per_rank, possible)
     fits = micro > 0
     if job.packing == "padded":
         best = fastest_padded(job, shape, inputs, time, micro, accumulation, per_rank)
@@ -201,6 +239,7 @@ def _on_grid(
         np.broadcast_to(np.asarray(chosen.sequence, dtype=float), fits.shape)[r, h],
         need[r, h] / GIB,
         usable[r, h] / GIB,
+        np.full(len(r), np.nan),
     )
     return _Grid(ways, misses)
 
@@ -245,7 +284,7 @@ def _joined(pieces: Sequence[Ways]) -> Ways:
     """One set of columns, with the recipes and machines of the pieces side by side."""
     empty = np.zeros(0)
     if not pieces:
-        return Ways((), (), *(empty.astype(np.int64),) * 4, *(empty,) * 4)
+        return Ways((), (), *(empty.astype(np.int64),) * 4, *(empty,) * 5)
     recipes = [recipe for piece in pieces for recipe in piece.recipes]
     machines = [machine for piece in pieces for machine in piece.machines]
     recipe_base = np.cumsum([0, *(len(piece.recipes) for piece in pieces)])
@@ -255,8 +294,5 @@ def _joined(pieces: Sequence[Ways]) -> Ways:
         tuple(machines),
         np.concatenate([piece.recipe + base for piece, base in zip(pieces, recipe_base, strict=False)]),
         np.concatenate([piece.machine + base for piece, base in zip(pieces, machine_base, strict=False)]),
-        *(
-            np.concatenate([getattr(piece, name) for piece in pieces])
-            for name in ("micro_batch", "accumulation", "step_seconds", "sequence", "fit_gib", "usable_gib")
-        ),
+        *(np.concatenate([getattr(piece, name) for piece in pieces]) for name in COLUMNS[2:]),
     )

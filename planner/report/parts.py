@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from planner.estimation import Estimate
 from planner.plan import Assignment, BillItem, Option, Plan
 from planner.report import words
 
 ROOM = words.WIDTH - words.LABEL
+
+Run = Assignment | Estimate
+"""What has techniques, a batch, machines and a speed."""
 
 PRECISIONS = {"bf16_mixed": "bf16 mixed", "fp16_mixed": "fp16 mixed", "bf16": "pure bf16"}
 ATTENTIONS = {"flash": "flash attention", "mem_efficient": "memory-efficient attention"}
@@ -36,7 +40,7 @@ def tenure(spot_share: float) -> str:
     return "spot" if spot_share >= 0.995 else f"spot {spot_share * 100:.0f} %"
 
 
-def techniques(job: Assignment, brief: bool = False) -> str:
+def techniques(job: Run, brief: bool = False) -> str:
     """What is switched on; `brief` leaves out what rarely differs."""
     how = job.techniques
     if how.method == "lora":
@@ -57,20 +61,21 @@ def techniques(job: Assignment, brief: bool = False) -> str:
     return ", ".join(said)
 
 
-def batch(job: Assignment) -> str:
+def batch(job: Run) -> str:
     """How a global batch is put together."""
     how = job.techniques
     ranks = job.gpus // (how.tensor_parallel * how.pipeline_parallel)
     each = "" if ranks == 1 else f" x {ranks:,} {'GPUs' if ranks == job.gpus else 'groups of GPUs'}"
     steps = "step" if how.accumulation_steps == 1 else "steps"
-    size = "images"
+    plural = "" if job.global_batch == 1 else "s"
+    size = f"image{plural}"
     if job.unit == "tokens":
-        size = f"sequences of {job.sequence_length:,} tokens"
+        size = f"sequence{plural} of {job.sequence_length:,} tokens"
     made = f"{how.micro_batch} x {how.accumulation_steps} {steps}{each}"
     return f"micro-batch {made} = {job.global_batch:,} {size}"
 
 
-def machines(job: Assignment) -> str:
+def machines(job: Run) -> str:
     """What several GPUs stand in and how they share the work; empty for one GPU."""
     if job.gpus == 1:
         return ""
@@ -98,11 +103,11 @@ def memory(job: Assignment) -> list[str]:
     head = (f"{words.gib(vram.peak)} of {words.gib(vram.usable)} GiB", words.bar(vram.peak / vram.usable))
     biggest = sorted(vram.parts.items(), key=lambda part: (-part[1], part[0]))[:4]
     shown = [f"{name.replace('_', ' ')} {words.gib(size)}" for name, size in biggest if size >= 0.05]
-    fits = f"fits in {words.cases(vram.fit_probability)}"
+    fits = f"fits in {words.cases(vram.fit_probability)}" if job.observed_hours is None else "fits: it was run"
     return words.joined([*head, fits, *shown, f"limit: {vram.phase}"], "  ", ROOM, 3)
 
 
-def rate(job: Assignment) -> str:
+def rate(job: Run) -> str:
     """Work per second with its interval."""
     low, high = (words.significant(v) for v in (job.tokens_per_second_low, job.tokens_per_second_high))
     return f"{words.significant(job.tokens_per_second)} {job.unit}/s ({low} to {high})"
@@ -117,8 +122,13 @@ def speed(job: Assignment) -> list[str]:
 
 def time(job: Assignment) -> list[str]:
     """Where the hours go, and the chance to meet the deadline."""
-    whole = f"{words.hours(job.hours.expected)} in all ({words.between(job.hours.low, job.hours.high)})"
-    lines = [f"start {words.hours(job.start_hours)}, training {words.hours(job.training_hours)}, {whole}"]
+    interval = f"({words.between(job.hours.low, job.hours.high)})"
+    whole = f"{words.hours(job.hours.expected)} in all {interval}"
+    if job.observed_hours is None:
+        lines = [f"start {words.hours(job.start_hours)}, training {words.hours(job.training_hours)}, {whole}"]
+    else:
+        seen = f"{words.hours(job.observed_hours)} for the whole job, as observed"
+        lines = [f"{seen} {interval}" if job.spot_share <= 0 else f"{seen}; with waits on spot {whole}"]
     if job.deadline_hours is not None and job.deadline_probability is not None:
         lines.append(deadline(job.deadline_hours, job.deadline_probability))
     if job.spot_share > 0 and job.switch_to_on_demand_at_hours is not None:
