@@ -13,16 +13,30 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from planner.audit import audit
+    from planner.comparisons import Sweep, Tornado, WhatIf
     from planner.errors import InputError, LibraryError, NoPlanError, PlannerError, ScenarioError, SolverError
+    from planner.estimating import estimate
+    from planner.estimation import Estimate
     from planner.loading import read_scenario
     from planner.plan import Plan
     from planner.scenario import Scenario, SolveOptions
+    from planner.sensitivity import what_if
     from planner.solving import solve
+    from planner.sweeps import sweep
+    from planner.tornados import tornado
 
 _HOME = {
     "read_scenario": "planner.loading",
     "solve": "planner.solving",
     "audit": "planner.audit",
+    "estimate": "planner.estimating",
+    "Estimate": "planner.estimation",
+    "what_if": "planner.sensitivity",
+    "sweep": "planner.sweeps",
+    "tornado": "planner.tornados",
+    "WhatIf": "planner.comparisons",
+    "Sweep": "planner.comparisons",
+    "Tornado": "planner.comparisons",
     "Scenario": "planner.scenario",
     "SolveOptions": "planner.scenario",
     "Plan": "planner.plan",
@@ -35,6 +49,7 @@ _HOME = {
 }
 
 __all__ = [
+    "Estimate",
     "InputError",
     "LibraryError",
     "NoPlanError",
@@ -44,10 +59,17 @@ __all__ = [
     "ScenarioError",
     "SolveOptions",
     "SolverError",
+    "Sweep",
+    "Tornado",
+    "WhatIf",
     "__version__",
     "audit",
+    "estimate",
     "read_scenario",
     "solve",
+    "sweep",
+    "tornado",
+    "what_if",
 ]
 
 

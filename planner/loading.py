@@ -16,6 +16,7 @@ from planner.errors import Fault, InputError, ScenarioError
 from planner.inventories import read_offers, validate_offers
 from planner.offers import Offer
 from planner.overrides import override
+from planner.ranges import check_ranges
 from planner.references import (
     check_providers,
     resolve_architectures,
@@ -115,6 +116,7 @@ def _validated(
         faults.append(
             source.fault(("offers",), "there is nothing to rent", "give inventory: [FILE] or offers: [...]")
         )
+    check_ranges(data.get("vary"), source, faults)
     question: ScenarioFile | None = None
     try:
         question = ScenarioFile.model_validate(data)

@@ -154,6 +154,7 @@ class _Question(Strict):
     limits: Limits = Limits()
     adjust: Rows[Adjust] = ()
     objective: Objective = "cost"
+    vary: Several[Text] = ()  # PATH=A:B:STEP or PATH=[a, b, c]: what `what-if` goes through; no part of the question
 
 
 class ScenarioFile(_Question):

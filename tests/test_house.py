@@ -57,7 +57,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "sensitivity",
         "passed_over",
         "sweeps",
-        "tornado",
+        "tornados",
         "explaining",
         "whynot",
         "estimating",

@@ -6,10 +6,12 @@ from collections.abc import Callable
 
 import click
 
+from planner.cli.estimate import estimate
 from planner.cli.exits import Commands
 from planner.cli.known import architectures, gpus, schema
 from planner.cli.offers import offers
 from planner.cli.plans import check, solve
+from planner.cli.what_if import what_if
 
 
 def _version(context: click.Context, _: click.Parameter, wanted: bool) -> None:
@@ -37,7 +39,7 @@ def main() -> None:
     """
 
 
-COMMANDS: tuple[click.Command, ...] = (solve, check, architectures, gpus, offers, schema)
+COMMANDS: tuple[click.Command, ...] = (solve, what_if, estimate, check, architectures, gpus, offers, schema)
 
 _add: Callable[[click.Command], None] = main.add_command
 for _command in COMMANDS:

@@ -1,0 +1,132 @@
+"""`what-if`: before and after, a sweep, or the tornado."""
+
+from __future__ import annotations
+
+import datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from planner.cli.exits import write_json
+from planner.cli.files import check_writable, unwritable
+from planner.cli.plans import EXIT_CODES, SOLVERS, json_option, set_option, working
+
+if TYPE_CHECKING:
+    from planner.comparisons import Sweep, Tornado, WhatIf
+    from planner.scenario import Scenario, SolveOptions
+
+
+@click.command("what-if")
+@click.argument("scenario")
+@set_option
+@click.option(
+    "--vary",
+    "vary",
+    metavar="PATH=A:B:STEP",
+    multiple=True,
+    help="Go through a range, or PATH=[a, b, c]; twice for a heat map.",
+)
+@click.option("--tornado", "as_tornado", is_flag=True, help="Move every limit and price, what matters most first.")
+@click.option("--by", type=float, default=0.2, show_default=True, metavar="SHARE", help="How far the tornado moves.")
+@json_option
+@click.option("--plot", metavar="FILE", help="Draw the answer: .png, .svg or .html.")
+@click.option("--solver", type=click.Choice(SOLVERS), default="highs", show_default=True)
+@click.option(
+    "--as-of",
+    type=click.DateTime(["%Y-%m-%d"]),
+    metavar="DATE",
+    help="Count the age of prices to this day (default: today).",
+)
+def what_if(
+    scenario: str,
+    settings: tuple[str, ...],
+    vary: tuple[str, ...],
+    as_tornado: bool,
+    by: float,
+    as_json: bool,
+    plot: str | None,
+    solver: Any,
+    as_of: datetime.datetime | None,
+) -> None:
+    """Ask SCENARIO again with other values: before and after side by side.
+
+    With --vary a curve or a heat map, with --tornado what matters most; --set
+    then changes what these start from. Without any of them the ranges go
+    through that the scenario itself names under vary.
+    """
+    from planner.loading import read_scenario
+    from planner.scenario import SolveOptions
+
+    if vary and as_tornado:
+        raise click.UsageError("--vary and --tornado are two questions: ask one at a time")
+    question = read_scenario(scenario)
+    if not settings and not vary and not as_tornado:
+        vary = question.vary
+        if not vary:
+            raise click.UsageError("nothing to change: give --set PATH=VALUE, --vary PATH=A:B:STEP or --tornado")
+    if plot is not None:
+        _check_plot(plot)
+    options = SolveOptions(solver=solver, as_of=as_of.date() if as_of else None)
+    answer, text = _answer(question, settings, vary, by if as_tornado else None, options)
+    if plot is not None:
+        _draw(answer, plot, text)
+    if as_json:
+        write_json(answer.model_dump(mode="json", by_alias=True))
+    else:
+        click.echo(text)
+    click.get_current_context().exit(_code(answer))
+
+
+def _answer(
+    question: Scenario,
+    settings: tuple[str, ...],
+    vary: tuple[str, ...],
+    by: float | None,
+    options: SolveOptions,
+) -> tuple[WhatIf | Sweep | Tornado, str]:
+    """The answer that was asked for, and its text."""
+    from planner.report.sweeps import render_sweep, render_tornado
+    from planner.report.what_if import render_what_if
+
+    with working(f"solving {question.name}"):
+        if by is not None:
+            from planner.tornados import tornado
+
+            found = tornado(question, options, by=by, settings=settings)
+            return found, render_tornado(found)
+        if vary:
+            from planner.sweeps import sweep
+
+            swept = sweep(question, vary, settings, options)
+            return swept, render_sweep(swept)
+        from planner.sensitivity import what_if as ask
+
+        answer = ask(question, settings, options)
+        return answer, render_what_if(answer)
+
+
+def _code(answer: WhatIf | Sweep | Tornado) -> int:
+    """3 where there is no plan at all: after the change, in every cell, or to move away from."""
+    from planner.comparisons import Sweep, WhatIf
+
+    if isinstance(answer, Sweep):
+        statuses = {cell.status for cell in answer.cells}
+        found = statuses & {"optimal", "feasible"}
+        return 0 if found else EXIT_CODES["no_plan" if "no_plan" in statuses else "infeasible"]
+    return EXIT_CODES[answer.after.status if isinstance(answer, WhatIf) else answer.base.status]
+
+
+def _check_plot(path: str) -> None:
+    from planner.report.plotting import checked_suffix
+
+    checked_suffix(path)
+    check_writable(path)
+
+
+def _draw(answer: WhatIf | Sweep | Tornado, path: str, text: str) -> None:
+    from planner.report.what_if_plots import draw
+
+    try:
+        draw(answer, path, text.splitlines())
+    except OSError as error:
+        raise unwritable(path, error.strerror or str(error)) from None

@@ -1,0 +1,185 @@
+"""Answers to what-if: two plans side by side, a sweep along one or two values, and the tornado of all limits.
+
+Dollars are expected US dollars and hours expected wall hours, as in a plan, unless a name says otherwise;
+None stands where there is no plan.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from planner.contrast import Change
+from planner.errors import NoPlanError
+from planner.plan import Part, Plan, Status
+
+
+class Delta(Part):
+    """After minus before; None where either has no plan."""
+
+    cost_usd: float | None
+    hours: float | None
+
+
+class BillDelta(Part):
+    """One line of the bill that changed; None where the line is missing on that side."""
+
+    item: str
+    before_usd: float | None
+    after_usd: float | None
+
+
+class JobDelta(Part):
+    """What a change did to one job.
+
+    `ruled_out` are ways that were possible before, would do better than the way chosen after, and are not
+    possible any more; `dearer` those that still are, but have become worse than it.
+    `opened` and `cheaper` are the reverse: ways that do better than the one chosen before, and were impossible
+    or worse then. Better means cheaper, or with `objective: time` sooner done.
+    """
+
+    name: str
+    changes: tuple[Change, ...] = ()
+    bill: tuple[BillDelta, ...] = ()
+    delta: Delta
+    ruled_out: int = 0
+    dearer: int = 0
+    opened: int = 0
+    cheaper: int = 0
+
+
+class Effect(Part):
+    """What one of several settings does.
+
+    `alone` is the difference that it makes by itself, `last` the one that it makes where all others are in
+    force already, and `share` the mean of the two: for two settings the shares add up to the whole difference.
+    None where a plan is missing on either side; `alone_status` is the status with this setting alone.
+    """
+
+    setting: str
+    alone_status: Status
+    alone: Delta
+    last: Delta
+    share: Delta
+    ruled_out: int = 0
+    opened: int = 0
+
+
+class WhatIf(Part):
+    """Before and after a change of the scenario."""
+
+    scenario: str
+    settings: tuple[str, ...]
+    better: Literal["cheaper", "sooner"]
+    """What the objective asks for, and what ways that were ruled out or opened are counted by."""
+    before: Plan
+    after: Plan
+    delta: Delta
+    jobs: tuple[JobDelta, ...] = ()
+    effects: tuple[Effect, ...] = ()
+    together: Delta = Delta(cost_usd=None, hours=None)
+    """What is left of the difference when the shares of all effects are taken away."""
+    it_would_take: tuple[str, ...] = ()
+    """Where nothing changed: the values at which something would."""
+
+    @property
+    def unchanged(self) -> bool:
+        """Whether the plan is the same, to the cent and the minute."""
+        if self.before.status != self.after.status or any(job.changes for job in self.jobs):
+            return False
+        if {job.name for job in self.before.jobs} != {job.name for job in self.after.jobs}:
+            return False
+        return abs(self.delta.cost_usd or 0.0) < 0.005 and abs(self.delta.hours or 0.0) < 0.01
+
+
+class Axis(Part):
+    """A place in the scenario and the values it takes, as typed; `numbers` without the unit, None for names."""
+
+    path: str
+    values: tuple[str, ...]
+    numbers: tuple[float, ...] | None
+    unit: str
+
+
+class CellJob(Part):
+    """How one job is run in a cell."""
+
+    name: str
+    provider: str
+    gpu: str
+    gpus: int
+    method: str
+    spot_share: float
+    cost_usd: float
+    hours: float
+    start_hours: float
+
+
+class Cell(Part):
+    """The plan at one value of every axis."""
+
+    values: tuple[str, ...]
+    status: Status
+    cost_usd: float | None = None
+    hours: float | None = None
+    hours_at_confidence: float | None = None
+    jobs: tuple[CellJob, ...] = ()
+
+
+class Sweep(Part):
+    """Plans along one axis, or along two (cells row by row: the last axis runs fastest)."""
+
+    scenario: str
+    settings: tuple[str, ...]
+    axes: tuple[Axis, ...]
+    cells: tuple[Cell, ...]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Values per axis."""
+        return tuple(len(axis.values) for axis in self.axes)
+
+    def cell(self, *values: str) -> Cell:
+        """The cell at the values as typed; NoPlanError where the sweep did not go there."""
+        for one in self.cells:
+            if one.values == values:
+                return one
+        raise NoPlanError(f"the sweep has no cell at {', '.join(values)}")
+
+
+class End(Part):
+    """One end of a bar: the value tried, and what came of it."""
+
+    value: str
+    settings: tuple[str, ...]
+    status: Status
+    cost_usd: float | None = None
+    hours: float | None = None
+
+
+class Bar(Part):
+    """What one limit, price or estimate does to the cost, moved down and up; `effect_usd` is the larger change."""
+
+    what: str
+    path: str
+    base: str
+    down: End
+    up: End
+    effect_usd: float
+
+    @property
+    def can_fail(self) -> bool:
+        """Whether one of the ends leaves no plan."""
+        return "infeasible" in (self.down.status, self.up.status)
+
+
+class Tornado(Part):
+    """Every limit, price and estimate moved by the share `by`, what matters most first.
+
+    A bar with an end that leaves no plan comes before all others; `base` is the plan that is moved away from.
+    """
+
+    scenario: str
+    settings: tuple[str, ...]
+    by: float
+    base: Plan
+    bars: tuple[Bar, ...]

@@ -1,0 +1,194 @@
+"""Sweeps and tornados as text of 80 columns: a curve as rows, a heat map as a grid, bars of plus and minus."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from planner.comparisons import Bar, Cell, End, Sweep, Tornado
+from planner.report import parts, words
+
+BAR = 25
+"""Columns of a tornado's bar, the middle included."""
+
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
+
+
+def render_sweep(answer: Sweep) -> str:
+    """The text of a sweep, without a final newline."""
+    lines = [_verdict(answer), ""]
+    if len(answer.axes) == 1:
+        lines += _curve(answer)
+    else:
+        lines += _grids(answer)
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def value_words(value: str, number: float | None, unit: str) -> str:
+    """A value of an axis as one reads it, such as `6 h`, `20M` or `llama-2-7b`."""
+    if number is None:
+        return words.plain(value.strip('"'))
+    if abs(number) >= 1e6:
+        size, letter = next(pair for pair in ((1e12, "T"), (1e9, "B"), (1e6, "M")) if abs(number) >= pair[0])
+        return f"{words.significant(number / size, 4)}{letter}{unit}"
+    text = f"{number:,.0f}" if number == int(number) else f"{number:,.4g}"
+    return f"{text} {unit}".strip() if unit in ("h", "d", "m", "min", "s", "w") else f"{text}{unit}"
+
+
+def axis_values(answer: Sweep, axis: int) -> list[str]:
+    """The values of an axis as one reads them."""
+    one = answer.axes[axis]
+    numbers = one.numbers or (None,) * len(one.values)
+    return [value_words(value, number, one.unit) for value, number in zip(one.values, numbers, strict=True)]
+
+
+def axis_name(path: str) -> str:
+    """The end of a path, which says what varies: `deadline`, `work.steps`, `spot_share.max`."""
+    steps = path.split(".")
+    return ".".join(steps[2:]) if steps[0] == "jobs" and len(steps) > 2 else ".".join(steps[1:]) or path
+
+
+def rented(cell: Cell) -> str:
+    """What a cell rents, without figures; of several jobs one after the other."""
+    return "; ".join(
+        words.plain(
+            f"{words.gpus(job.gpus, job.gpu)} at {job.provider}, {job.method}"
+            + (f", {parts.tenure(job.spot_share)}" if job.spot_share > 0 else "")
+        )
+        for job in cell.jobs
+    )
+
+
+def _verdict(answer: Sweep) -> str:
+    costs = [cell.cost_usd for cell in answer.cells if cell.cost_usd is not None]
+    none = len(answer.cells) - len(costs)
+    found = f"{words.usd(min(costs))} to {words.usd(max(costs)).replace('$', '')}" if costs else "no plan anywhere"
+    rest = f", {none} of {len(answer.cells)} without a plan" if none and costs else ""
+    name = words.shortened(words.plain(answer.scenario), 32)
+    return words.shortened(f"{name}: {found}{rest}", words.WIDTH)
+
+
+def _curve(answer: Sweep) -> list[str]:
+    values = axis_values(answer, 0)
+    head = axis_name(answer.axes[0].path)
+    width = min(24, max(len(head), *(len(value) for value in values)))
+    lines = [f"{words.shortened(head, width):>{width}}  {'cost':>10}  {'hours':>7}  what is rented"]
+    room = words.WIDTH - width - 23
+    last = ""
+    for value, cell in zip(values, answer.cells, strict=True):
+        start = f"{words.shortened(value, width):>{width}}"
+        if cell.cost_usd is None or cell.hours is None:
+            lines.append(f"{start}  {_mark(cell):>10}")
+            last = ""
+            continue
+        what = rented(cell)
+        shown = "the same" if what == last else words.shortened(what, room)
+        took = words.hours(cell.hours).removesuffix(" h")
+        lines.append(f"{start}  {words.usd(cell.cost_usd):>10}  {took:>7}  {shown}")
+        last = what
+    return lines
+
+
+def _grids(answer: Sweep) -> list[str]:
+    """Dollars with a letter for what is rented, then hours, then the letters."""
+    letters: dict[str, str] = {}
+    for cell in answer.cells:
+        if cell.jobs:
+            letters.setdefault(rented(cell), _letter(len(letters)))
+
+    def cost(cell: Cell) -> str:
+        return f"{words.usd(cell.cost_usd)} {letters[rented(cell)]}" if cell.cost_usd is not None else _mark(cell)
+
+    def took(cell: Cell) -> str:
+        return words.hours(cell.hours).removesuffix(" h") if cell.hours is not None else "-"
+
+    lines = [*_grid(answer, "cost", cost), "", *_grid(answer, "hours", took), ""]
+    return (
+        lines
+        + [words.shortened(f"  {letter:<3}{what}", words.WIDTH) for what, letter in list(letters.items())[:20]]
+        + ([f"  and {len(letters) - 20} others: --json"] if len(letters) > 20 else [])
+    )
+
+
+def _letter(index: int) -> str:
+    """a to z, then aa, ab and so on."""
+    return LETTERS[index] if index < 26 else _letter(index // 26 - 1) + LETTERS[index % 26]
+
+
+def _grid(answer: Sweep, name: str, said: Callable[[Cell], str]) -> list[str]:
+    """Rows are the first range, columns the second; columns that do not fit go into a block of their own."""
+    rows, columns = axis_values(answer, 0), axis_values(answer, 1)
+    texts = [[said(cell) for cell in answer.cells[i * len(columns) : (i + 1) * len(columns)]] for i in range(len(rows))]
+    head = f"{axis_name(answer.axes[0].path)} by {axis_name(answer.axes[1].path)}"
+    label = min(24, max(len(row) for row in rows)) + 2
+    width = max(*(len(text) for row in texts for text in row), *(min(16, len(column)) for column in columns)) + 2
+    at_once = max(1, (words.WIDTH - label) // width)
+    lines = [f"{name}, {words.shortened(head, 60)}"]
+    for first in range(0, len(columns), at_once):
+        part = slice(first, first + at_once)
+        lines.append(
+            " " * label + "".join(f"{words.shortened(column, width - 2):>{width}}" for column in columns[part])
+        )
+        lines += [
+            f"{words.shortened(row, label - 2):<{label}}" + "".join(f"{text:>{width}}" for text in cells[part])
+            for row, cells in zip(rows, texts, strict=True)
+        ]
+    return lines
+
+
+def _mark(cell: Cell) -> str:
+    return "no way" if cell.status == "infeasible" else "stopped"
+
+
+def render_tornado(answer: Tornado) -> str:
+    """The text of a tornado, without a final newline."""
+    base = answer.base.cost_usd.expected if answer.base.cost_usd else 0.0
+    share = f"{answer.by * 100:.3g} %"
+    name = words.shortened(words.plain(answer.scenario), 32)
+    telling = [bar for bar in answer.bars if bar.can_fail or bar.effect_usd >= 0.005]
+    first = words.plain(telling[0].what) if telling else "nothing"
+    lines = [words.shortened(f"{name}: {words.usd(base)}; {first} matters most, moved by {share}", words.WIDTH), ""]
+    if telling:
+        lines.append(f"{'':<{LABEL}}{'-' + share:>9}{'+' + share:>9}  {'cheaper':<{BAR // 2}} {'dearer':>{BAR // 2}}")
+    widest = max((bar.effect_usd for bar in telling), default=0.0)
+    for bar in telling:
+        what = words.shortened(words.plain(f"{bar.what}{_base(bar)}"), LABEL - 1)
+        ends = "".join(f"{_end(end, base):>9}" for end in (bar.down, bar.up))
+        lines.append(f"{what:<{LABEL}}{ends}  {_drawn(bar, base, widest)}")
+    if telling:
+        lines += ["", "  - moved down, + moved up; dollars against the plan's cost"]
+    rest = [f"{words.plain(bar.what)}{_base(bar)}" for bar in answer.bars if bar not in telling]
+    if rest:
+        lines += [f"  {line}" for line in words.wrapped(f"no effect: {', '.join(rest)}", words.WIDTH - 2, 4)]
+    return "\n".join(line.rstrip() for line in lines)
+
+
+LABEL = 35
+
+
+def _base(bar: Bar) -> str:
+    """The value now, where the name does not say it."""
+    return "" if bar.base == "x 1" else f" {bar.base}"
+
+
+def _end(end: End, base: float) -> str:
+    if end.cost_usd is None:
+        return "no way" if end.status == "infeasible" else "stopped"
+    change = end.cost_usd - base
+    return "0.00" if abs(change) < 0.005 else f"{change:+,.2f}"
+
+
+def _drawn(bar: Bar, base: float, widest: float) -> str:
+    """`-` for what moving down does, `+` for moving up, left of the middle where it gets cheaper."""
+    half = BAR // 2
+    cells = [" "] * half + ["|"] + [" "] * half
+    ends = [(end, sign) for end, sign in ((bar.down, "-"), (bar.up, "+"))]
+    # The longer one first, so that the shorter one on the same side stays visible.
+    for end, sign in sorted(ends, key=lambda pair: -abs((pair[0].cost_usd or base) - base)):
+        if end.cost_usd is None:
+            cells[-1] = "!"
+            continue
+        length = round(abs(end.cost_usd - base) / widest * half) if widest else 0
+        side = 1 if end.cost_usd > base else -1
+        for step in range(1, length + 1):
+            cells[half + side * step] = sign
+    return "".join(cells)
