@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from planner.errors import InputError, LibraryError, NoPlanError, PlannerError, ScenarioError, SolverError
     from planner.estimating import estimate
     from planner.estimation import Estimate
+    from planner.frontiers import Frontier
     from planner.loading import read_scenario
+    from planner.pareto import frontier
     from planner.plan import Plan
     from planner.scenario import Scenario, SolveOptions
     from planner.sensitivity import what_if
@@ -29,6 +31,8 @@ _HOME = {
     "read_scenario": "planner.loading",
     "solve": "planner.solving",
     "audit": "planner.audit",
+    "frontier": "planner.pareto",
+    "Frontier": "planner.frontiers",
     "estimate": "planner.estimating",
     "Estimate": "planner.estimation",
     "what_if": "planner.sensitivity",
@@ -50,6 +54,7 @@ _HOME = {
 
 __all__ = [
     "Estimate",
+    "Frontier",
     "InputError",
     "LibraryError",
     "NoPlanError",
@@ -65,6 +70,7 @@ __all__ = [
     "__version__",
     "audit",
     "estimate",
+    "frontier",
     "read_scenario",
     "solve",
     "sweep",

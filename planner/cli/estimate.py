@@ -1,0 +1,116 @@
+"""`estimate`: memory and speed of one configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import click
+
+from planner.cli.exits import write_json
+from planner.cli.plans import json_option
+from planner.errors import Fault, ScenarioError
+
+CHOICES = {
+    # option: values, as the scenario file spells them; what is wrong is told by the planner, with what may be meant
+    "method": "full|lora",
+    "weight-bits": "16|8|4",
+    "quant": "nf4|nf4_dq|gptq",
+    "precision": "bf16_mixed|bf16|fp16_mixed|tf32|fp32",
+    "activation-checkpointing": "none|selective|full",
+    "sharding": "none|ddp|zero1|zero2|zero3|hsdp",
+    "attention": "flash|mem_efficient|eager",
+    "optimizer": "adamw|adamw_8bit",
+    "packing": "packed|padded|fixed",
+    "interconnect": "nvlink|nvswitch|pcie",
+}
+
+NUMBERS: dict[str, tuple[type, str]] = {
+    "gpus": (int, "GPUs in all [1]"),
+    "instances": (int, "Machines they stand in [as many of 8 as it takes]"),
+    "network-gbps": (float, "Network of one machine in Gbit/s, where there are several"),
+    "sequence-length": (int, "Tokens per sequence [2048]"),
+    "micro-batch": (int, "Sequences per GPU and step [the largest that fits]"),
+    "accumulation-steps": (int, "Micro-batches per optimizer step [1]"),
+    "global-batch": (int, "Sequences per optimizer step over all GPUs"),
+    "tokens-per-sample": (float, "Mean length of samples that are not packed"),
+    "length-cv": (float, "Spread of their lengths over the mean [0.8]"),
+    "lora-rank": (int, "Of the adapters [16]"),
+    "tensor-parallel": (int, "GPUs that share every layer [1]"),
+    "pipeline-parallel": (int, "GPUs that share the stack of layers [1]"),
+    "resolution": (int, "Pixels per side, of a diffusion network"),
+    "vram-headroom": (float, "Share kept free, in place of the profile's margin"),
+}
+
+HELP = {
+    "method": "[lora]",
+    "weight-bits": "Of the frozen weights [16]",
+    "quant": "Of 4-bit weights [nf4]",
+    "precision": "[bf16_mixed, fp16_mixed where the card has no bf16]",
+    "activation-checkpointing": "[full]",
+    "sharding": "[the least that fits]",
+    "attention": "[the best of the card]",
+    "optimizer": "[adamw]",
+    "packing": "[packed]",
+    "interconnect": "Between the GPUs of a machine [that of the card's form]",
+}
+
+
+def _settings(command: Callable[..., None]) -> Callable[..., None]:
+    """All options of the tables above, in the order of the tables."""
+    options = [click.option(f"--{name}", type=kind, help=said) for name, (kind, said) in NUMBERS.items()]
+    options += [
+        click.option(f"--{name}", metavar=values, type=int if name == "weight-bits" else str, help=HELP[name])
+        for name, values in CHOICES.items()
+    ]
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+@click.command()
+@click.option("--architecture", required=True, metavar="NAME", help="A name, an alias or the path of a config.json.")
+@click.option("--gpu", required=True, metavar="NAME", help="A card's name or alias.")
+@click.option("--framework", metavar="NAME", help="Profile of the estimates [hf]")
+@click.option("--lora-targets", metavar="SET|LIST", help="all-linear, attention, qv, or such as q,k,v [all-linear]")
+@_settings
+@click.option("--largest-batch", is_flag=True, help="Tell the largest micro-batch that fits, too.")
+@click.option("--longest-sequence", is_flag=True, help="Tell the longest sequence that fits, too.")
+@json_option
+def estimate(as_json: bool, lora_targets: str | None, **settings: Any) -> None:
+    """Memory and speed of one configuration, by part.
+
+    What is left out is chosen and said; [in brackets] what that is.
+
+    Try: planner estimate --architecture mistral-7b --gpu A10G --weight-bits 4
+    """
+    from planner.estimating import estimate as estimated
+
+    given = {name: value for name, value in settings.items() if value is not None}
+    if lora_targets is not None:
+        given["lora_targets"] = _targets(lora_targets)
+    try:
+        told = estimated(**given)
+    except ScenarioError as error:
+        raise ScenarioError([_as_option(fault) for fault in error.faults]) from None
+    if as_json:
+        write_json(told.model_dump(mode="json", by_alias=True))
+    else:
+        from planner.report.estimate import render_estimate
+
+        click.echo(render_estimate(told))
+
+
+def _targets(text: str) -> str | list[str]:
+    """A set by its name, or a list of linear layers."""
+    from planner.jobs import LINEARS
+
+    parts = [part.strip() for part in text.split(",")]
+    return parts if len(parts) > 1 or parts[0].removesuffix("_proj") in LINEARS else text
+
+
+def _as_option(fault: Fault) -> Fault:
+    """A fault that names a setting, naming the option instead."""
+    where = f"--{fault.where.partition('.')[0].replace('_', '-')}" if fault.where else ""
+    return replace(fault, file="planner estimate", where=where)
