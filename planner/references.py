@@ -77,11 +77,25 @@ GPU_PLACES = (
 
 
 def resolve_gpus(data: Any, names: CardNames, source: Source, faults: list[Fault]) -> Any:
-    """The data with card names for GPU aliases; unknown GPUs are faults."""
+    """The data with card names for GPU aliases; unknown GPUs, and observed peaks beyond the card, are faults."""
     for place in GPU_PLACES:
         for path, wanted in list(texts_at(data, place)):
             data = _resolved_gpu(data, path, wanted, names, source, faults)
+    for path, card in texts_at(data, ("jobs", "*", "measured", "*", "gpu")):
+        _check_peak(data["jobs"][path[1]]["measured"][path[3]], path[:-1], card, names, source, faults)
     return data
+
+
+def _check_peak(
+    run: dict[str, Any], path: Path_, card: str, names: CardNames, source: Source, faults: list[Fault]
+) -> None:
+    peak = run.get("peak_vram_gib")
+    if card not in names.names or isinstance(peak, bool) or not isinstance(peak, (int, float)):
+        return
+    holds = read_document(names.folder / f"{card}.yaml").data.get("vram_gib")
+    if isinstance(holds, (int, float)) and peak > holds:
+        fix = "the peak of one GPU in GiB (2^30 bytes), not of all"
+        faults.append(source.fault((*path, "peak_vram_gib"), f"{peak:g} is more than the {holds:g} GiB of {card}", fix))
 
 
 def resolve_offer_gpus(offers: Any, names: CardNames, source: Source, faults: list[Fault]) -> Any:

@@ -33,7 +33,7 @@ def remarks(
 ) -> tuple[str, ...]:
     """The notes of one job's plan: what was observed, then memory, speed, market, work and limits."""
     return (
-        *_on_observations(candidates, way),
+        *_on_observations(candidates, way, share),
         *_on_memory(candidates, way, vram, limits, library),
         *_on_speed(candidates, way, library),
         *_on_market(share, rounded, offer, library, as_of),
@@ -49,16 +49,16 @@ def age_in_days(offer: Offer, as_of: datetime.date) -> int | None:
     return (as_of - date).days
 
 
-def _on_observations(candidates: JobCandidates, way: int) -> list[str]:
+def _on_observations(candidates: JobCandidates, way: int, share: float) -> list[str]:
     """Which hours are observed, and which observations are of no use here."""
     notes = []
     job, ways = candidates.job, candidates.physics.ways
     runs = [run for run in job.measured if run.hours is not None]
     here = ways.machines[int(ways.machine[way])]
     if not np.isnan(ways.observed_hours[way]):
-        notes.append(
-            f"hours on {here.gpus} x {here.gpu} are as observed, not estimated; techniques of that run are not known"
-        )
+        but = ", waits on spot apart" if share > 0 else ""
+        seen = f"hours on {here.gpus} x {here.gpu} are as observed, not estimated{but}"
+        notes.append(f"{seen}; techniques of that run are not known")
     elif runs:
         notes.append(f"no run on {here.gpus} x {here.gpu} was observed: its hours are estimated")
     used = {ways.machines[m] for m in set(ways.machine[~np.isnan(ways.observed_hours)].tolist())}

@@ -65,6 +65,12 @@ ASK = {
         "jobs.job.architecture=llama-2-70b",
         "jobs.job.techniques.method=full",
     ],
+    "observed": [
+        "jobs.job.measured=[{gpu: A100-PCIe-80GB, gpus: 4, hours: 2.4}, {gpu: H100-80GB, gpus: 16, hours: 3}, "
+        "{gpu: RTX3090, gpus: 2, hours: 30, peak_vram_gib: 23}, {gpu: T4, gpus: 1, hours: 70}]",
+        "jobs.job.efficiency=0.7",
+        "jobs.job.techniques.method=full",
+    ],
     "experts": ["jobs.job.architecture=mixtral-8x7b"],
     "images": [
         "jobs.job.architecture=stable-diffusion-1.5",

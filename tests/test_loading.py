@@ -115,6 +115,11 @@ def test_every_fault_is_told_at_once_with_its_line(tmp_path: Path) -> None:
             "36h\n    measured: [{gpu: X1, gpus: 1, hours: 2}]",
             "jobs.0.measured.0.gpu: unknown GPU 'X1'",
         ),
+        (
+            "36h",
+            "36h\n    measured: [{gpu: T4, gpus: 2, hours: 2, peak_vram_gib: 30}]",
+            "s.yaml:7: jobs.0.measured.0.peak_vram_gib: 30 is more than the 16 GiB of T4",
+        ),
         ("36h", "36h\n    framework: hugging", "s.yaml:7: jobs.0.framework: 'hugging' is not one of hf"),
         ("36h", "36h\n    techniques: {sharding: fsdp}", "'fsdp' is not one of none, ddp"),
         (

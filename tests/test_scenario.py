@@ -66,6 +66,16 @@ def test_work_is_said_in_exactly_one_way(work: dict[str, Any], what: str) -> Non
         ({"techniques": {"weight_bits": [16], "quant": "nf4"}}, "quant is for 4-bit"),
         ({"techniques": {"lora": {"targets": "everything"}}}, "no set of modules"),
         ({"measured": [{"gpu": "A100-80GB", "gpus": 1}]}, "tokens_per_second or hours"),
+        (
+            {"measured": [{"gpu": "A100-80GB", "gpus": 1, "hours": 3, "tokens_per_second": 900}]},
+            "either tokens_per_second or hours",
+        ),
+        ({"measured": [{"gpu": "A100-80GB", "gpus": 1, "hours": 0}]}, "greater than 0"),
+        ({"measured": [{"gpu": "A100-80GB", "gpus": 1, "hours": -2}]}, "greater than 0"),
+        (
+            {"measured": [{"gpu": "T4", "gpus": 2, "hours": 3}, {"gpu": "T4", "gpus": 2, "hours": 4}]},
+            "observed twice on 2 x T4",
+        ),
     ],
 )
 def test_a_job_that_contradicts_itself_is_refused(changes: dict[str, Any], what: str) -> None:

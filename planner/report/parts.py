@@ -103,7 +103,11 @@ def memory(job: Assignment) -> list[str]:
     head = (f"{words.gib(vram.peak)} of {words.gib(vram.usable)} GiB", words.bar(vram.peak / vram.usable))
     biggest = sorted(vram.parts.items(), key=lambda part: (-part[1], part[0]))[:4]
     shown = [f"{name.replace('_', ' ')} {words.gib(size)}" for name, size in biggest if size >= 0.05]
-    fits = f"fits in {words.cases(vram.fit_probability)}" if job.observed_hours is None else "fits: it was run"
+    fits = f"fits in {words.cases(vram.fit_probability)}"
+    if job.observed_hours is not None:
+        fits = "fits: it was run"
+        if vram.allocated > vram.peak:  # its parts would contradict what was seen
+            return words.joined([*head, fits, f"estimated {words.gib(vram.allocated)} GiB"], "  ", ROOM, 3)
     return words.joined([*head, fits, *shown, f"limit: {vram.phase}"], "  ", ROOM, 3)
 
 
@@ -127,8 +131,9 @@ def time(job: Assignment) -> list[str]:
     if job.observed_hours is None:
         lines = [f"start {words.hours(job.start_hours)}, training {words.hours(job.training_hours)}, {whole}"]
     else:
-        seen = f"{words.hours(job.observed_hours)} for the whole job, as observed"
-        lines = [f"{seen} {interval}" if job.spot_share <= 0 else f"{seen}; with waits on spot {whole}"]
+        seen = words.hours(job.observed_hours)
+        again = f"{seen} for the whole job, as observed {interval}"
+        lines = [again if job.spot_share <= 0 else f"{seen} as observed, on spot {whole}"]
     if job.deadline_hours is not None and job.deadline_probability is not None:
         lines.append(deadline(job.deadline_hours, job.deadline_probability))
     if job.spot_share > 0 and job.switch_to_on_demand_at_hours is not None:

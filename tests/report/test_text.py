@@ -38,7 +38,7 @@ quickstart: 1 x RTX3090 at vast (Quebec), on demand, 21.4 h, $2.82, proven
 
 INFEASIBLE = """\
 infeasible: no way meets all limits. Smallest changes, each checked by solving:
-  1. deadline 2 h -> 2.7 h                then 8 x H100-80GB at lambda, $71.30
+  1. deadline 2 h -> 2.63 h               then 8 x H100-80GB at lambda, $71.30
   2. budget $10.00 -> $1,044.80
 nearest misses
   RTX4090: does not fit in 23.6 GiB (1.3 GiB short)
@@ -83,6 +83,19 @@ def test_spot_and_its_switch_are_told() -> None:
     """A mixed plan says when it leaves spot."""
     text = render(make_plan(make_assignment(spot_share=0.7, switch_to_on_demand_at_hours=30.1)))
     assert "spot 70 %" in text and "on demand from hour 30.1" in text
+
+
+def test_an_observed_run_is_told_as_one() -> None:
+    """Hours are called observed and not split up, and memory parts that contradict the run are left out."""
+    job = make_assignment(observed_hours=21.42, start_hours=0.0, training_hours=21.42)
+    text = render(make_plan(job))
+    assert "21.4 h for the whole job, as observed (17.0 to 27.1 h)" in text
+    assert "fits: it was run" in text and "start 0" not in text and "weights" in text
+    tight = render(make_plan(make_assignment(observed_hours=21.42, vram_gib={"peak": 9.0})))
+    assert "fits: it was run" in tight and "estimated 11.1 GiB" in tight
+    assert "weights 4.3" not in tight
+    on_spot = render(make_plan(make_assignment(observed_hours=12.5, spot_share=1.0)))
+    assert "12.5 h as observed, on spot 21.4 h in all (17.0 to 27.1 h)" in on_spot
 
 
 def test_several_machines_and_their_sharding_are_told() -> None:
@@ -163,15 +176,15 @@ def test_several_jobs_get_a_block_each_and_one_bill() -> None:
 
 
 def test_a_relaxed_limit_is_rounded_to_the_safe_side() -> None:
-    """What is printed as enough is enough: 2.61 hours read as 2.7, a minimum of 0.39 as 0.3."""
+    """What is printed as enough is enough: 2.611 hours read as 2.62, a minimum of 0.399 as 0.39."""
     relax = [
-        {"limit": "jobs.other.deadline", "from": 2.0, "to": 2.61},
-        {"limit": "limits.spot_share.min", "from": 0.5, "to": 0.39},
+        {"limit": "jobs.other.deadline", "from": 2.0, "to": 2.611},
+        {"limit": "limits.spot_share.min", "from": 0.5, "to": 0.399},
         {"limit": "limits.max_gpus", "from": 8, "to": 12},
     ]
     text = render(make_infeasible(infeasible={"relax": relax}))
-    assert "deadline of other 2 h -> 2.7 h" in text
-    assert "min 0.5 -> 0.3" in text
+    assert "deadline of other 2 h -> 2.62 h" in text
+    assert "min 0.5 -> 0.39" in text
     assert "max gpus 8 -> 12" in text
 
 
