@@ -165,7 +165,7 @@ def make_infeasible(**changes: Any) -> Plan:
                     "to": 2.63,
                     "then": "8 x H100-80GB at lambda, $71.30",
                 },
-                {"limit": "limits.budget_usd", "from": 10.0, "to": 1044.8, "then": ""},
+                {"limit": "limits.budget_usd", "from": 10.0, "to": 1044.8, "then": "", "way": 2},
             ],
             "nearest": [
                 {

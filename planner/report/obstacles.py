@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+import shlex
+from collections.abc import Sequence
+from itertools import groupby
 
 from planner.plan import NearMiss, Plan, Relaxation
 from planner.report import words
@@ -21,12 +24,8 @@ def obstacles(plan: Plan) -> list[str]:
     lines = ["infeasible: no way meets all limits"]
     if relax:
         lines = ["infeasible: no way meets all limits. Smallest changes, each checked by solving:"]
-        for number, change in enumerate(relax, 1):
-            lines += relaxation(number, change, plan.scenario)
-    if nearest:
-        lines.append("nearest misses")
-        for miss in nearest:
-            lines += _hung(near_miss(miss))
+        lines += ways_out(relax, plan.scenario)
+    lines += near_misses(nearest, several_jobs=len({miss.job for miss in nearest}) > 1)
     if not relax and not nearest:
         reasons = plan.candidates.reasons
         made = plan.candidates.made
@@ -38,28 +37,64 @@ def obstacles(plan: Plan) -> list[str]:
     return [*lines, *_notes(plan)]
 
 
-def relaxation(number: int, change: Relaxation, scenario: str) -> list[str]:
-    """`1. deadline 2 h -> 2.6 h     then ...`, on a second line where it is long."""
+def ways_out(relax: Sequence[Relaxation], scenario: str) -> list[str]:
+    """Each way out with its number: what to move, what plan that gives, and the settings that do it."""
+    lines: list[str] = []
+    for way, entries in groupby(relax, key=lambda one: one.way):
+        lines += way_out(way, list(entries), scenario)
+    return lines
+
+
+def way_out(number: int, changes: Sequence[Relaxation], scenario: str) -> list[str]:
+    """`1. deadline 2 h -> 2.6 h     then ...`, on more lines where it is long."""
+    what = f"  {number}. {words.plain(' and '.join(_change(one, scenario) for one in changes))}"
+    then = next((f"then {words.plain(one.then).removeprefix('then ')}" for one in changes if one.then), "")
+    paste = settings([one.setting for one in changes if one.setting])
+    if then and len(what) < CHANGE and CHANGE + len(then) <= words.WIDTH:
+        return [f"{what:<{CHANGE}}{then}", *paste]
+    head = _hung_at(what, 5, 3)
+    return [*head, *(_hung_at(f"     {then}", 5, 3) if then else []), *paste]
+
+
+def settings(pairs: Sequence[str], margin: int = 5) -> list[str]:
+    """The settings as they are typed, a line of the shell broken where it must be."""
+    lines: list[str] = []
+    for pair in pairs:
+        typed = words.shortened(f"--set {shlex.quote(words.plain(pair))}", words.WIDTH - margin - 2)
+        if lines and len(lines[-1]) + 1 + len(typed) <= words.WIDTH - 2:
+            lines[-1] += f" {typed}"
+        else:
+            lines = [*lines[:-1], *(f"{line} \\" for line in lines[-1:]), " " * margin + typed]
+    return lines
+
+
+def _change(change: Relaxation, scenario: str) -> str:
+    name = limit_name(change.limit, scenario)
     if change.change_from is None and change.change_to is None:
-        what = change.limit
-    else:
-        old, new = _outwards(change)
-        what = f"{limit_name(change.limit, scenario)} {limit_value(change.limit, old)}"
-        what += f" -> {limit_value(change.limit, new)}"
-    what = f"  {number}. {words.plain(what)}"
-    then = f"then {words.plain(change.then).removeprefix('then ')}" if change.then else ""
-    if not then:
-        return [words.shortened(what, words.WIDTH)]
-    if len(what) < CHANGE and CHANGE + len(then) <= words.WIDTH:
-        return [f"{what:<{CHANGE}}{then}"]
-    return [words.shortened(what, words.WIDTH), words.shortened(f"     {then}", words.WIDTH)]
+        return change.limit
+    old, new = _outwards(change)
+    if isinstance(new, str) and new.startswith("allow also "):
+        return f"{name}: {new}"
+    return f"{name} {limit_value(change.limit, old)} -> {limit_value(change.limit, new)}"
+
+
+def near_misses(nearest: Sequence[NearMiss], several_jobs: bool = False) -> list[str]:
+    """What came nearest, a line or two each; empty where nothing is known."""
+    lines = ["nearest misses"] if nearest else []
+    for miss in nearest:
+        lines += _hung(f"{miss.job}: {near_miss(miss)}" if several_jobs and miss.job else near_miss(miss))
+    return lines
 
 
 def limit_name(path: str, scenario: str = "") -> str:
     """The key in words; `deadline of bot` for `jobs.bot.deadline`, unless the scenario has the job's name."""
     parts = path.split(".")
     key = parts[-1].removesuffix("_usd").removesuffix("_hours").replace("_", " ")
-    job = ".".join(parts[1:-1])
+    if path.startswith("limits.quota."):
+        return f"quota of {path.removeprefix('limits.quota.')}"
+    if path.startswith("limits.spot_share."):
+        return f"{key} of spot share"
+    job = ".".join(part for part in parts[1:-1]).removesuffix(".techniques")
     return f"{key} of {job}" if parts[0] == "jobs" and job not in ("", scenario) else key
 
 
@@ -67,9 +102,8 @@ def _outwards(change: Relaxation) -> tuple[float | str | None, float | str | Non
     """Both values; the new one rounded away from the old, so that what is printed is enough."""
     old, new = change.change_from, change.change_to
     if isinstance(old, (int, float)) and isinstance(new, (int, float)):
-        digits = 100 if change.limit.endswith("usd") else 10
         away = math.ceil if new > old else math.floor
-        new = away(round(new * digits, 6)) / digits
+        new = away(round(new * 100, 6)) / 100
     return old, new
 
 
@@ -83,21 +117,28 @@ def limit_value(path: str, value: float | str | None) -> str:
     if key.endswith("usd"):
         return words.usd(value)
     if key in ("deadline", "max_hours", "deadline_hours"):
-        return f"{words.bare(value)} h"
-    return words.bare(value)
+        return f"{typed(value)} h"
+    return typed(value)
+
+
+def typed(value: float) -> str:
+    """A figure that a person may type: two decimals at most, none where they are zero."""
+    return f"{value:,.2f}".rstrip("0").rstrip(".")
 
 
 def near_miss(miss: NearMiss) -> str:
-    """What was rejected, why, and by how much."""
+    """What was rejected, why, by how much, and what would make it fit."""
     if not miss.unit:
-        return f"{miss.what}: {miss.reason}"
-    if miss.unit.lower() in ("usd", "$"):
-        lacking = f"{words.usd(miss.shortfall)} over"
+        said = f"{miss.what}: {miss.reason}"
+    elif miss.unit.lower() in ("usd", "$"):
+        said = f"{miss.what}: {miss.reason} ({words.usd(miss.shortfall)} over)"
     elif miss.unit in ("h", "hours"):
-        lacking = f"{words.hours(miss.shortfall)} late"
+        said = f"{miss.what}: {miss.reason} ({words.hours(miss.shortfall)} late)"
+    elif miss.unit == "GPUs":
+        said = f"{miss.what}: {miss.reason} ({words.bare(miss.shortfall)} too many)"
     else:
-        lacking = f"{words.bare(miss.shortfall)} {miss.unit} short"
-    return f"{miss.what}: {miss.reason} ({lacking})"
+        said = f"{miss.what}: {miss.reason} ({words.bare(miss.shortfall)} {miss.unit} short)"
+    return f"{said}; {miss.fix}" if miss.fix else said
 
 
 def _stopped(plan: Plan) -> list[str]:
@@ -116,3 +157,10 @@ def _hung(text: str) -> list[str]:
     """At most two lines, the second further in."""
     lines = words.wrapped(text, words.WIDTH - 4, 2)
     return [f"  {line}" if i == 0 else f"    {line}" for i, line in enumerate(lines)]
+
+
+def _hung_at(text: str, margin: int, most: int) -> list[str]:
+    """At most so many lines; all but the first start at the margin, the first has its own."""
+    lead = text[: len(text) - len(text.lstrip())]
+    lines = words.wrapped(text.lstrip(), words.WIDTH - max(margin, len(lead)), most)
+    return [f"{lead if i == 0 else ' ' * margin}{line}" for i, line in enumerate(lines)]

@@ -184,7 +184,7 @@ def test_a_relaxed_limit_is_rounded_to_the_safe_side() -> None:
     ]
     text = render(make_infeasible(infeasible={"relax": relax}))
     assert "deadline of other 2 h -> 2.62 h" in text
-    assert "min 0.5 -> 0.39" in text
+    assert "min of spot share 0.5 -> 0.39" in text
     assert "max gpus 8 -> 12" in text
 
 

@@ -1,0 +1,148 @@
+"""The rejected ways that came nearest, one of each kind, with what would make them fit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from planner.decode import deadline_probability
+from planner.plan import NearMiss
+from planner.preparing import Prepared
+from planner.recipes import allowed
+from planner.scenario import Job
+from planner.screening import deadline_hours, screen
+from planner.trials import attempt, way_words
+from planner.vram import MemoryProbe
+from planner.ways import Miss
+
+STEP_TOKENS = 128
+"""Sequence lengths are proposed in multiples of it, as kernels like them."""
+SHORT_OF_MEMORY = 2
+"""Cards that are told as short of memory, per job."""
+MANY_STEPS = 64.0
+"""Accumulation steps beyond any pipeline degree: the memory of a micro-batch that is repeated."""
+
+
+def nearest(prepared: Prepared) -> tuple[NearMiss, ...]:
+    """Per job: the least late, the least over the budget, the least over the GPUs, and the cards shortest of memory.
+
+    A job that has ways of its own is not held up by time or memory where others share its limits.
+    """
+    several = len(prepared.candidates) > 1
+    found: list[NearMiss] = []
+    for index in range(len(prepared.candidates)):
+        if several and len(prepared.screened[index].table):
+            continue
+        found += [*_late(prepared, index), *_too_many(prepared, index), *_short(prepared, index)]
+    return (*_dear(prepared), *found)
+
+
+def _late(prepared: Prepared, index: int) -> Iterator[NearMiss]:
+    one, screened = prepared.candidates[index], prepared.screened[index]
+    limits, job = prepared.scenario.limits, one.job
+    rows = np.flatnonzero(screened.lateness > 0)
+    if not len(rows):
+        return
+    row = int(rows[np.argmin(screened.lateness[rows])])
+    table = one.table
+    low = max(float(table.share_low[row]), limits.spot_share.min)
+    high = min(float(table.share_high[row]), limits.spot_share.max)
+    late = {share: float(table.late_hours(share)[row]) for share in (low, high)}
+    share = min(late, key=lambda end: late[end])
+    latest = deadline_hours(job, limits)
+    chance = deadline_probability(latest, float(table.hours(share)[row]), late[share], job.confidence)
+    yield NearMiss(
+        job=job.name,
+        what=way_words(one, row, share, prepared.market),
+        reason=f"misses the deadline at {job.confidence * 100:.3g} % confidence",
+        shortfall=float(screened.lateness[row]),
+        unit="h",
+        fix=f"on time in {int(chance * 100)} of 100 cases" if chance is not None else "",
+    )
+
+
+def _dear(prepared: Prepared) -> Iterator[NearMiss]:
+    """The plan of least dollars that meets all other limits, where it exceeds the budget."""
+    scenario, limits = prepared.scenario, prepared.scenario.limits
+    if limits.budget_usd is None:
+        return
+    asked = scenario.model_copy(update={"limits": limits.model_copy(update={"budget_usd": None}), "objective": "cost"})
+    cheapest = attempt(replace(prepared, scenario=asked))
+    if cheapest is None or cheapest.late_usd <= limits.budget_usd:
+        return
+    yield NearMiss(
+        job=scenario.jobs[0].name if len(scenario.jobs) == 1 else "",
+        what=cheapest.words,
+        reason="exceeds the budget at the asked confidence",
+        shortfall=cheapest.late_usd - limits.budget_usd,
+        unit="usd",
+        fix=f"${cheapest.cost_usd:,.2f} expected",
+    )
+
+
+def _too_many(prepared: Prepared, index: int) -> Iterator[NearMiss]:
+    """The way of fewest GPUs that would do if nothing counted GPUs; only where counting leaves none."""
+    limits, one = prepared.scenario.limits, prepared.candidates[index]
+    if (limits.max_gpus is None and not limits.quota) or len(prepared.screened[index].table):
+        return
+    free = screen(one, prepared.market, limits.model_copy(update={"max_gpus": None, "quota": {}}), prepared.library)
+    if not len(free.table):
+        return
+    row = int(np.argmin(free.table.gpus))
+    gpus = int(free.table.gpus[row])
+    provider = free.table.providers[int(free.table.provider[row])]
+    most = min(limits.max_gpus or gpus, limits.quota.get(provider, gpus))
+    if gpus > most:
+        what = way_words(one, int(free.rows[row]), float(free.table.share_low[row]), prepared.market)
+        yield NearMiss(
+            job=one.job.name,
+            what=what,
+            reason="needs more GPUs than a limit allows",
+            shortfall=gpus - most,
+            unit="GPUs",
+        )
+
+
+def _short(prepared: Prepared, index: int) -> Iterator[NearMiss]:
+    """The cards that lack least memory for a method that the job allows, with the sequence length that would fit."""
+    one, limits = prepared.candidates[index], prepared.scenario.limits
+    rented = _rentable(prepared)
+    best: dict[str, Miss] = {}
+    for miss in sorted(one.physics.misses, key=lambda miss: miss.shortfall):
+        few = limits.max_gpus is None or miss.machine.gpus <= limits.max_gpus
+        if few and miss.machine.gpu in rented and allowed(miss.recipe, one.job):
+            best.setdefault(miss.machine.gpu, miss)
+    fitting = {one.physics.ways.machines[m].gpu for m in np.unique(one.physics.ways.machine)}
+    for card, miss in list(best.items())[:SHORT_OF_MEMORY]:
+        asked = (one.job, one.physics.shape, miss.recipe, miss.machine, limits.vram_headroom, prepared.library)
+        probe = MemoryProbe.of(*asked)
+        yield NearMiss(
+            job=one.job.name,
+            what=f"{miss.machine.gpus:,} x {card}, {miss.recipe.method_label}",
+            reason=f"does not fit in {probe.usable_gib:.1f} GiB per GPU",
+            shortfall=miss.shortfall,
+            unit="GiB",
+            fix=_remedy(probe, one.job, one.physics.shape.sequence, card in fitting),
+        )
+
+
+def _remedy(probe: MemoryProbe, job: Job, sequence: int, fits_otherwise: bool) -> str:
+    """The longest sequence that would fit; else that another method does."""
+    longest = probe.longest_sequence(1, MANY_STEPS, sequence) // STEP_TOKENS * STEP_TOKENS
+    if 0 < longest < sequence and job.work.images is None:
+        return f"sequence_length {longest:,} would fit"
+    return "other methods or counts of it fit" if fits_otherwise else "no sequence length would fit"
+
+
+def _rentable(prepared: Prepared) -> set[str]:
+    """Cards of offers that the lists permit."""
+    limits = prepared.scenario.limits
+    return {
+        card.name
+        for offer, card in zip(prepared.market.offers, prepared.market.cards, strict=True)
+        if limits.providers.permits(offer.provider)
+        and limits.gpus.permits(offer.gpu)
+        and limits.regions.permits(offer.region)
+    }

@@ -1,0 +1,138 @@
+"""What a changed question would cost: prepared and solved again, with everything taken over that did not change."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+
+from planner.candidates import JobCandidates, Market
+from planner.dominance import undominated
+from planner.formulation.passes import solve_passes, within_reach
+from planner.loading import change_scenario
+from planner.preparing import Prepared, prepare, question_of
+from planner.recipes import Recipe
+from planner.scenario import Limits
+from planner.screening import Screened, screen
+from planner.solvers.base import run
+from planner.table import CandidateTable, Flags, concatenate
+
+TIME_LIMIT_SECONDS = 10.0
+
+
+@dataclass(frozen=True)
+class Trial:
+    """The best plan of a question that was only tried: one row per job, and the spot share of each."""
+
+    prepared: Prepared
+    rows: tuple[int, ...]  # per job: row of its uncut table
+    shares: tuple[float, ...]
+    chosen: CandidateTable  # the rows as screened, one per job
+    objective: float  # dollars with penalties and the value of time, or late hours of the last job
+
+    @property
+    def cost_usd(self) -> float:
+        """Expected dollars of all jobs, penalties left out."""
+        return float(np.sum(self.chosen.cost_usd(np.asarray(self.shares))))
+
+    @property
+    def late_usd(self) -> float:
+        """Dollars at the asked confidence: what a budget is compared with."""
+        return float(np.sum(self.chosen.late_cost_usd(np.asarray(self.shares))))
+
+    @property
+    def hours(self) -> float:
+        """Expected hours of the job that takes longest."""
+        return float(np.max(self.chosen.hours(np.asarray(self.shares))))
+
+    @property
+    def late_hours(self) -> tuple[float, ...]:
+        """Hours of each job at its confidence: what a deadline is compared with."""
+        return tuple(float(h) for h in self.chosen.late_hours(np.asarray(self.shares)))
+
+    @property
+    def words(self) -> str:
+        """Such as `8 x H100-80GB at nebius, QLoRA, spot`; several jobs one after the other."""
+        jobs = zip(self.prepared.candidates, self.rows, self.shares, strict=True)
+        said = [way_words(one, row, share, self.prepared.market) for one, row, share in jobs]
+        if len(said) == 1:
+            return said[0]
+        return "; ".join(f"{one.job.name}: {what}" for one, what in zip(self.prepared.candidates, said, strict=True))
+
+
+def way_words(candidates: JobCandidates, row: int, share: float, market: Market) -> str:
+    """One row of the uncut table in a few words."""
+    table = candidates.table
+    offer = market.offers[int(table.offer[row])]
+    recipe = recipe_of(candidates, row)
+    spot = "" if share < 0.005 else ", spot" if share >= 0.995 else f", spot {share * 100:.0f} %"
+    return f"{table.gpus[row]:,} x {offer.gpu} at {offer.provider}, {method_words(recipe)}{spot}"
+
+
+def recipe_of(candidates: JobCandidates, row: int) -> Recipe:
+    """The recipe of a row of the uncut table."""
+    return candidates.physics.ways.recipes[int(candidates.table.recipe[row])]
+
+
+def method_words(recipe: Recipe) -> str:
+    """The method as a person calls it."""
+    return "full training" if recipe.method == "full" else recipe.method_label
+
+
+def attempt(prepared: Prepared, keep: Sequence[Flags | None] | None = None) -> Trial | None:
+    """The best plan, or None where there is none; `keep` masks the screened rows of some jobs."""
+    screened = prepared.screened
+    if keep is not None:
+        screened = tuple(one if mask is None else _masked(one, mask) for one, mask in zip(screened, keep, strict=True))
+    if not all(len(one.table) for one in screened):
+        return None
+    table = concatenate([one.table for one in screened])
+    owner = np.concatenate([one.rows for one in screened])
+    question = question_of(prepared.scenario, prepared.market)
+    left = within_reach(table, question)
+    left = left[undominated(table.rows(left), question)]
+    choice = solve_passes(table.rows(left), question, partial(run, time_limit_seconds=TIME_LIMIT_SECONDS))
+    if choice.chosen is None or choice.first.objective is None:
+        return None
+    rows = left[choice.rows]
+    return Trial(
+        prepared,
+        tuple(int(owner[row]) for row in rows),
+        tuple(float(share) for share in choice.spot_share),
+        table.rows(rows),
+        choice.first.objective,
+    )
+
+
+def _masked(screened: Screened, mask: Flags) -> Screened:
+    return replace(screened, table=screened.table.rows(mask), rows=screened.rows[mask], rounded=screened.rounded[mask])
+
+
+def changed(prepared: Prepared, settings: Sequence[str]) -> Prepared:
+    """The question with settings applied as `--set` would; ScenarioError where they make no scenario."""
+    return prepare(change_scenario(prepared.scenario, settings), prepared.library, prepared)
+
+
+def with_limits(prepared: Prepared, limits: Limits) -> Prepared:
+    """The question under other limits that need no new candidates (all but the VRAM margin)."""
+    scenario = prepared.scenario.model_copy(update={"limits": limits})
+    return screened_again(replace(prepared, scenario=scenario))
+
+
+def with_deadline(prepared: Prepared, job: int, hours: float | None) -> Prepared:
+    """The question with another deadline of one job, in hours."""
+    jobs = list(prepared.scenario.jobs)
+    jobs[job] = jobs[job].model_copy(update={"deadline_hours": hours})
+    candidates = tuple(
+        replace(one, job=jobs[index]) if index == job else one for index, one in enumerate(prepared.candidates)
+    )
+    scenario = prepared.scenario.model_copy(update={"jobs": tuple(jobs)})
+    return screened_again(replace(prepared, scenario=scenario, candidates=candidates))
+
+
+def screened_again(prepared: Prepared) -> Prepared:
+    """The same candidates under the limits of the scenario that is in it now."""
+    limits, market, library = prepared.scenario.limits, prepared.market, prepared.library
+    return replace(prepared, screened=tuple(screen(one, market, limits, library) for one in prepared.candidates))
