@@ -33,6 +33,18 @@ FEATURES: tuple[tuple[str, Callable[[Assignment], str]], ...] = (
 )
 """What may differ, most telling first, and how each side of it reads."""
 
+_RENTED = ("card", "GPUs", "provider")
+FOLLOWS_FROM = {
+    "region": _RENTED,
+    "instance": _RENTED,
+    "machines": _RENTED,
+    "sharding": ("GPUs",),
+    "batch": ("method", "card", "GPUs", "checkpointing", "sharding"),
+    "attention": ("method", "card"),
+    "quantisation": ("method",),
+}
+"""Differences that need no word where one that brings them about is named."""
+
 
 class Change(Part):
     """One difference: its name in `FEATURES`, and how it reads on either side."""
@@ -53,7 +65,10 @@ def changes(before: Assignment, after: Assignment) -> tuple[Change, ...]:
 
 def change_words(found: tuple[Change, ...]) -> str:
     """The most telling two differences in a few words, such as `4-bit, other card`; empty where there is none."""
-    return ", ".join(_worded(one) for one in found[:TELLING])
+    differs = {one.what for one in found}
+    # What only follows from a difference that is named already tells nothing new.
+    telling = [one for one in found if not differs & set(FOLLOWS_FROM.get(one.what, ()))]
+    return ", ".join(_worded(one) for one in telling[:TELLING])
 
 
 def method_name(how: Techniques) -> str:

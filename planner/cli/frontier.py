@@ -1,0 +1,89 @@
+"""`frontier`: cost against time."""
+
+from __future__ import annotations
+
+import datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from planner.cli.exits import write_json
+from planner.cli.files import check_writable, unwritable
+from planner.cli.plans import EXIT_CODES, SOLVERS, json_option, set_option, working
+
+if TYPE_CHECKING:
+    from planner.frontiers import Frontier
+
+
+@click.command()
+@click.argument("scenario")
+@set_option
+@click.option("--by", type=click.Choice(["method", "gpu", "provider"]), help="One curve for each of them.")
+@click.option("--all", "every", is_flag=True, help="Show every breakpoint, not only the telling ones.")
+@json_option
+@click.option("--plot", metavar="FILE", help="Draw the answer: .png, .svg or .html.")
+@click.option(
+    "--points",
+    type=click.IntRange(min=2),
+    default=20,
+    show_default=True,
+    help="Most points to solve where several jobs share a limit.",
+)
+@click.option("--solver", type=click.Choice(SOLVERS), default="highs", show_default=True)
+@click.option(
+    "--as-of",
+    type=click.DateTime(["%Y-%m-%d"]),
+    metavar="DATE",
+    help="Count the age of prices to this day (default: today).",
+)
+def frontier(
+    scenario: str,
+    settings: tuple[str, ...],
+    by: Any,
+    every: bool,
+    as_json: bool,
+    plot: str | None,
+    points: int,
+    solver: Any,
+    as_of: datetime.datetime | None,
+) -> None:
+    """Show what SCENARIO costs for every deadline: cost against time.
+
+    For one job every breakpoint is exact. SCENARIO is a file, the name of a
+    shipped scenario, or - for standard input.
+    """
+    from planner.loading import read_scenario
+    from planner.scenario import SolveOptions
+
+    question = read_scenario(scenario, settings)
+    if plot is not None:
+        from planner.report.plotting import checked_suffix
+
+        checked_suffix(plot)
+        check_writable(plot)
+    options = SolveOptions(solver=solver, as_of=as_of.date() if as_of else None)
+    with working(f"tracing {question.name}"):
+        # Only now: a wrong scenario is told before numpy and the solvers are loaded.
+        from planner.pareto import frontier as trace
+
+        found = trace(question, options, by=by, points=points)
+    from planner.report.frontier import render_frontier
+
+    text = render_frontier(found, every)
+    if plot is not None and found.points:
+        _draw(found, plot, text)
+    if as_json:
+        write_json(found.model_dump(mode="json", by_alias=True))
+    else:
+        click.echo(text)
+    click.get_current_context().exit(EXIT_CODES[found.status])
+
+
+def _draw(found: Frontier, path: str, text: str) -> None:
+    """The picture into the file; ScenarioError where that fails, the old file then as it was."""
+    from planner.report.frontier_plot import draw_frontier
+
+    try:
+        draw_frontier(found, path, text.splitlines())
+    except OSError as error:
+        raise unwritable(path, error.strerror or str(error)) from None

@@ -1,0 +1,199 @@
+"""The frontier: cost against time, exact for one job, and for several where no shared limit binds."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import replace
+from time import perf_counter
+
+import numpy as np
+
+from planner.diagnosis import diagnose
+from planner.envelope import segments_of
+from planner.frontiers import Beyond, By, Curve, Frontier
+from planner.library import Library
+from planner.plan import Counts
+from planner.preparing import Prepared, prepare
+from planner.recipes import allowed
+from planner.scenario import Scenario, SolveOptions
+from planner.screening import Screened, deadline_hours, screen
+from planner.tracing import Traced, Tracer
+
+POINTS = 20
+"""Breakpoints that are solved as a program, where jobs get in each other's way."""
+
+CURVE_POINTS = 5
+"""The least of them for each curve of `by`."""
+
+METHODS = ("QLoRA", "LoRA 8-bit", "LoRA", "full")
+
+NOTICEABLE_USD = 0.005
+
+ANY_HOURS = 1e6
+"""A limit on hours that no way meets: a hundred years."""
+
+
+def frontier(
+    scenario: Scenario,
+    options: SolveOptions | None = None,
+    library: Library | None = None,
+    by: By | None = None,
+    points: int = POINTS,
+) -> Frontier:
+    """Cost for every deadline: every breakpoint with its plan, none dominated.
+
+    One job: exact, the lower envelope of all ways. Several: exact where the separate optima keep the budget, GPUs,
+    quota and stock that they share; elsewhere the program is solved at up to `points` breakpoints. `by` adds one
+    curve per method, card or provider. Raises ScenarioError or LibraryError on bad input, SolverError where the
+    solver broke; an infeasible scenario is a Frontier with that status and its explanation.
+    """
+    started = perf_counter()
+    return frontier_prepared(prepare(scenario, library), options, by, points, started)
+
+
+def frontier_prepared(
+    prepared: Prepared,
+    options: SolveOptions | None = None,
+    by: By | None = None,
+    points: int = POINTS,
+    started: float | None = None,
+) -> Frontier:
+    """The same from what is prepared already; `started` is when the seconds that it tells begin."""
+    started = perf_counter() if started is None else started
+    options = options or SolveOptions()
+    tracer = Tracer(prepared, options)
+    main = tracer.traced(prepared.screened, points)
+    scenario = prepared.scenario
+    confidences = {job.confidence for job in scenario.jobs}
+    curves = _curves(tracer, by, points) if by and main.status != "infeasible" else ()
+    return Frontier(
+        scenario=scenario.name,
+        status=main.status,
+        exact=main.exact,
+        confidence=confidences.pop() if len(confidences) == 1 else None,
+        points=main.points,
+        segments=main.segments,
+        knee=main.knee,
+        by=by,
+        curves=curves,
+        beyond=_beyond(prepared) if main.points else (),
+        candidates=_counts(prepared, main),
+        solver="envelope" if main.exact else options.solver,
+        seconds=perf_counter() - started,
+        as_of=tracer.as_of.isoformat(),
+        infeasible=diagnose(scenario, prepared.market, prepared.candidates, prepared.library)
+        if main.status == "infeasible"
+        else None,
+        notes=(*_left_out(scenario), *main.notes),
+    )
+
+
+def _curves(tracer: Tracer, by: By, points: int) -> tuple[Curve, ...]:
+    """One curve for each value that any job's ways have; methods that the jobs exclude are shown, marked so."""
+    prepared = tracer.prepared
+    wide = prepared.screened
+    if by == "method":
+        wide = tuple(
+            screen(one, prepared.market, prepared.scenario.limits, prepared.library, method_filter=False)
+            for one in prepared.candidates
+        )
+    labels = [_labels(prepared, index, one, by) for index, one in enumerate(wide)]
+    names = list(dict.fromkeys(str(name) for column in labels for name in np.unique(column)))
+    if by == "method":
+        names = [name for name in METHODS if name in names]
+    each = max(CURVE_POINTS, points // max(1, len(names)))
+    curves = []
+    for name in names:
+        part = [_only(one, column == name) for one, column in zip(wide, labels, strict=True)]
+        traced = tracer.traced(part, each)
+        curves.append(
+            Curve(
+                label=name,
+                allowed=by != "method" or _allowed(prepared, name),
+                exact=traced.exact,
+                points=traced.points,
+                segments=traced.segments,
+                knee=traced.knee,
+            )
+        )
+    if by == "method":
+        return tuple(curves)
+    return tuple(sorted(curves, key=lambda one: (one.points[-1].cost_usd if one.points else math.inf, one.label)))
+
+
+def _labels(prepared: Prepared, index: int, screened: Screened, by: By) -> np.ndarray:
+    """The value of each row (n,) of one job."""
+    table, market = screened.table, prepared.market
+    if by == "method":
+        recipes = prepared.candidates[index].physics.ways.recipes
+        return np.asarray([recipe.method_label for recipe in recipes], dtype=object)[table.recipe]
+    if by == "gpu":
+        return np.asarray([card.name for card in market.cards], dtype=object)[table.offer]
+    return np.asarray(market.providers, dtype=object)[table.provider]
+
+
+def _only(screened: Screened, which: np.ndarray) -> Screened:
+    return replace(
+        screened,
+        table=screened.table.rows(which),
+        rows=screened.rows[which],
+        rounded=screened.rounded[which],
+    )
+
+
+def _allowed(prepared: Prepared, method: str) -> bool:
+    return all(
+        any(allowed(recipe, one.job) for recipe in one.physics.ways.recipes if recipe.method_label == method)
+        for one in prepared.candidates
+    )
+
+
+def _beyond(prepared: Prepared) -> tuple[Beyond, ...]:
+    """For each job whose deadline or longest run hides a cheaper way: that way, the job by itself."""
+    found = []
+    limits = prepared.scenario.limits
+    for one, screened in zip(prepared.candidates, prepared.screened, strict=True):
+        latest = deadline_hours(one.job, limits)
+        by_deadline = one.job.deadline_hours is not None and one.job.deadline_hours <= latest
+        free = replace(one, job=one.job.model_copy(update={"deadline_hours": None}))
+        longer = limits if by_deadline else limits.model_copy(update={"max_hours": ANY_HOURS})
+        seen = segments_of(screened.table, limits.budget_usd)
+        whole = segments_of(screen(free, prepared.market, longer, prepared.library).table, limits.budget_usd)
+        least = int(np.argmin(whole.usd_to))
+        if float(whole.usd_to[least]) < float(seen.usd_to.min()) - NOTICEABLE_USD:
+            hours = float(whole.hours_to[least])
+            limit = f"jobs.{one.job.name}.deadline" if by_deadline else "limits.max_hours"
+            found.append(
+                Beyond(
+                    limit=limit,
+                    limit_hours=latest,
+                    cost_usd=float(whole.usd_to[least]),
+                    hours=hours,
+                    setting=f"{limit}={'null' if by_deadline else f'{math.ceil(hours)}'}",
+                )
+            )
+    return tuple(found)
+
+
+def _left_out(scenario: Scenario) -> tuple[str, ...]:
+    """What the scenario's own objective counts and the frontier does not."""
+    found = []
+    if any(job.techniques.penalty_usd for job in scenario.jobs):
+        found.append("penalties are left out: the cost is dollars paid")
+    if scenario.value_of_time_usd_per_hour:
+        found.append("the value of time is left out: the cost is dollars paid")
+    return tuple(found)
+
+
+def _counts(prepared: Prepared, traced: Traced) -> Counts:
+    reasons: Counter[str] = Counter()
+    for candidates, screened in zip(prepared.candidates, prepared.screened, strict=True):
+        reasons += candidates.physics.rejected + screened.rejected
+    possible = sum(len(one.table) for one in prepared.screened)
+    return Counts(
+        made=sum(len(one.table) for one in prepared.candidates),
+        rejected=sum(reasons.values()),
+        dominated=possible - traced.used,
+        reasons=dict(reasons.most_common()),
+    )

@@ -1,0 +1,210 @@
+"""A frontier as a picture: dollars against hours, level where waiting pays nothing, dotted where the cost jumps."""
+
+from __future__ import annotations
+
+import itertools
+import textwrap
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from planner.contrast import method_name
+from planner.frontiers import Curve, Frontier, Point, Segment, telling
+from planner.report import words
+from planner.report.frontier import figures, verdict
+from planner.report.plotting import ACCENT, COLORS, FAINT, INK, STYLES, canvas, write_picture
+
+LABELS = 14
+"""Breakpoints that get a label, where there is room."""
+
+WIDE_RANGE = 8
+"""Largest over smallest figure from which an axis is logarithmic."""
+
+PLACES = (
+    (7, 5, "left"), (7, 20, "left"), (12, 36, "left"), (-7, -16, "right"), (-7, -30, "right"),
+    (20, 54, "left"), (7, -16, "left"), (30, 74, "left"), (-7, 8, "right"), (40, 96, "left"), (-14, -46, "right"),
+)  # fmt: skip
+"""Offsets of a label from its point in typographic points, tried in this order: up and right is free as a rule."""
+
+FAR = 16
+"""Offset from which a thin line joins label and point."""
+
+DOT = 4
+"""Half the pixels that a breakpoint takes up."""
+
+
+def draw_frontier(found: Frontier, path: str | Path, caption: Sequence[str] = ()) -> None:
+    """The frontier, or one line per curve, into a file; `caption` is the text that a page shows under it.
+
+    Raises ScenarioError for a file name that is no picture, OSError where the file cannot be written.
+    """
+    curves = [one for one in found.curves if one.points]
+    with canvas(9.0, 5.4) as (figure, axes):
+        if curves:
+            for index, one in enumerate(curves):
+                _line(axes, one.segments, one.points, _style(index), _named(one))
+            axes.legend(frameon=False, fontsize=8, ncols=1 if len(curves) <= 8 else 2)
+        else:
+            _line(axes, found.segments, found.points, {"color": COLORS[0], "linestyle": "-"}, None)
+        points = [point for one in curves for point in one.points] or list(found.points)
+        _axes(axes, points, found)
+        axes.set_title(verdict(found), color=INK)
+        if curves:
+            _mark_knees(axes, curves)
+        else:
+            _labels(figure, axes, found)
+        write_picture(figure, path, caption)
+
+
+def _style(index: int) -> dict[str, Any]:
+    return {"color": COLORS[index % len(COLORS)], "linestyle": STYLES[index // len(COLORS) % len(STYLES)]}
+
+
+def _named(curve: Curve) -> str:
+    return words.plain(curve.label) + ("" if curve.allowed else " (not allowed here)")
+
+
+def _line(
+    axes: Any, segments: Sequence[Segment], points: Sequence[Point], style: dict[str, Any], name: str | None
+) -> None:
+    """Slopes and levels in full, jumps dotted, a dot at each breakpoint."""
+    runs = list(_runs(segments, points))
+    hours, usd = [runs[0][0]], [runs[0][1]]
+    for x0, y0, x1, y1 in runs:
+        if x0 > hours[-1]:
+            hours.append(x0)
+            usd.append(usd[-1])
+        if y0 < usd[-1] * (1 - 1e-9):
+            axes.plot([x0, x0], [usd[-1], y0], color=style["color"], linestyle=":", linewidth=1.0)
+            hours.append(float("nan"))
+            usd.append(float("nan"))
+        hours += [x0, x1]
+        usd += [y0, y1]
+    axes.plot(hours, usd, label=name, linewidth=1.6, **style)
+    axes.plot(
+        [one.hours for one in points],
+        [one.cost_usd for one in points],
+        "o",
+        color=style["color"],
+        markersize=4 if name is None else 2.5,
+    )
+
+
+def _runs(segments: Sequence[Segment], points: Sequence[Point]) -> Iterator[tuple[float, float, float, float]]:
+    """Segments, and the points that lie on none of them, from left to right."""
+    runs = [(one.hours_from, one.cost_from_usd, one.hours_to, one.cost_to_usd) for one in segments]
+    ends = {hours for run in runs for hours in (run[0], run[2])}
+    runs += [(one.hours, one.cost_usd, one.hours, one.cost_usd) for one in points if one.hours not in ends]
+    yield from sorted(runs, key=lambda run: (run[2], run[0]))
+
+
+def _axes(axes: Any, points: Sequence[Point], found: Frontier) -> None:
+    """Logarithmic where the range asks for it, with round figures on the ticks."""
+    sure = f" ({words.cases(found.confidence)})" if found.confidence is not None else ""
+    axes.set_xlabel(f"hours until done{sure}")
+    axes.set_ylabel("expected dollars")
+    for values, axis, scale, limit in (
+        ([one.hours for one in points], axes.xaxis, axes.set_xscale, axes.set_xlim),
+        ([one.cost_usd for one in points], axes.yaxis, axes.set_yscale, axes.set_ylim),
+    ):
+        low, high = min(values), max(values)
+        if low > 0 and high > WIDE_RANGE * low:
+            scale("log")
+            limit(low / 1.25, high * 1.6)
+            axis.set_ticks(_round_figures(low / 1.25, high * 1.6))
+            axis.set_ticks([], minor=True)
+        else:
+            # Dollars from zero tell proportions; hours need no zero.
+            limit(0 if axis is axes.yaxis else None, high * 1.15 if high > 0 else 1)
+        axis.set_major_formatter(lambda value, _: f"{value:,.6g}")
+    axes.grid(True, color=FAINT, alpha=0.2, linewidth=0.6)
+
+
+def _round_figures(low: float, high: float) -> list[float]:
+    """1, 2 and 5 times powers of ten within a range."""
+    figures_ = [m * 10.0**e for e in range(-6, 12) for m in (1, 2, 5)]
+    return [value for value in figures_ if low <= value <= high]
+
+
+def _mark_knees(axes: Any, curves: Sequence[Curve]) -> None:
+    knees = [one.points[one.knee] for one in curves if one.knee is not None]
+    axes.plot(
+        [one.hours for one in knees], [one.cost_usd for one in knees], "o", markersize=8,
+        markerfacecolor="none", markeredgecolor=ACCENT,
+    )  # fmt: skip
+
+
+def _labels(figure: Any, axes: Any, found: Frontier) -> None:
+    """The knee with its reason first, then the telling breakpoints; a label without a free place is left out."""
+    figure.draw_without_rendering()  # places can only be measured once the layout stands
+    line = [spot for drawn in axes.lines if (spots := _between(drawn.get_xydata())) for spot in _pixels(axes, spots)]
+    dots = _pixels(axes, [(one.hours, one.cost_usd) for one in found.points])
+    taken: list[Box] = [(x - DOT, y - DOT, x + DOT, y + DOT) for x, y in dots]
+    order = sorted(
+        telling(found.points, LABELS), key=lambda i: (i != found.knee, i not in (0, len(found.points) - 1), i)
+    )
+    for index in order:
+        point = found.points[index]
+        said, color = _short(point), INK
+        if index == found.knee:
+            axes.plot(
+                [point.hours], [point.cost_usd], "o", markersize=10, markerfacecolor="none", markeredgecolor=ACCENT
+            )
+            said, color = f"knee: {said}, {figures(point)}\n{textwrap.fill(point.knee, 46)}", ACCENT
+        _place(axes, point, said, color, taken, line)
+
+
+def _pixels(axes: Any, spots: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    return [(float(x), float(y)) for x, y in axes.transData.transform(spots)]
+
+
+def _short(point: Point) -> str:
+    """Such as `4 x H100-80GB, QLoRA`; of several jobs the cards alone."""
+    if len(point.jobs) == 1:
+        job = point.jobs[0]
+        return words.plain(f"{job.gpus:,} x {job.gpu}, {method_name(job.techniques)}")
+    return words.shortened(words.plain(", ".join(f"{job.gpus:,} x {job.gpu}" for job in point.jobs)), 44)
+
+
+Box = tuple[float, float, float, float]
+"""Left, bottom, right, top in pixels."""
+
+
+def _place(
+    axes: Any, point: Point, said: str, color: str, taken: list[Box], line: Sequence[tuple[float, float]]
+) -> None:
+    """The label at the first free place, joined to its point by a thin line where that is far."""
+    frame = _box_of(axes, 0.0)
+    for dx, dy, side in PLACES:
+        at: dict[str, Any] = {"xy": (point.hours, point.cost_usd), "xytext": (dx, dy), "textcoords": "offset points"}
+        up = "bottom" if dy > 0 else "center"
+        note = axes.annotate(said, ha=side, va=up, fontsize=7.5, color=color, **at)
+        box = _box_of(note, 1.5)
+        if _inside(box, frame) and not any(_meet(box, one) for one in (*taken, *((*spot, *spot) for spot in line))):
+            taken.append(box)
+            if abs(dy) > FAR:
+                axes.annotate("", arrowprops={"arrowstyle": "-", "color": FAINT, "linewidth": 0.6}, **at)
+            return
+        note.remove()
+
+
+def _box_of(drawn: Any, margin: float) -> Box:
+    x0, y0, x1, y1 = drawn.get_window_extent().extents
+    return x0 - margin, y0 - margin, x1 + margin, y1 + margin
+
+
+def _inside(box: Box, frame: Box) -> bool:
+    return box[0] >= frame[0] and box[1] >= frame[1] and box[2] <= frame[2] and box[3] <= frame[3]
+
+
+def _meet(one: Box, other: Box) -> bool:
+    return one[0] <= other[2] and other[0] <= one[2] and one[1] <= other[3] and other[1] <= one[3]
+
+
+def _between(data: Any) -> list[tuple[float, float]]:
+    """Spots along a drawn line, close enough that no label slips between them."""
+    spots = []
+    for (x0, y0), (x1, y1) in itertools.pairwise(data):
+        if x0 == x0 and x1 == x1:  # not nan, which parts the strokes
+            spots += [(x0 + (x1 - x0) * k / 40, y0 + (y1 - y0) * k / 40) for k in range(41)]
+    return spots

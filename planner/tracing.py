@@ -1,0 +1,171 @@
+"""Points and segments of a frontier: the envelopes of the jobs, summed, decoded, told."""
+
+from __future__ import annotations
+
+import datetime
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from planner.contrast import change_words, changes
+from planner.coupling import Joint, Solved, Stopped, proven, standing
+from planner.decode import assignment
+from planner.envelope import knee_of, lower_envelope, segments_of
+from planner.envelope_sum import Stretch, Way, summed
+from planner.frontiers import Leg, Point, Segment
+from planner.plan import Assignment, Status
+from planner.preparing import Prepared, question_of
+from planner.scenario import SolveOptions
+from planner.screening import Screened
+
+
+@dataclass(frozen=True)
+class Traced:
+    """Points and segments of one set of ways; `status` tells why there are none."""
+
+    points: tuple[Point, ...]
+    segments: tuple[Segment, ...]
+    exact: bool
+    knee: int | None
+    status: Status
+    notes: tuple[str, ...] = ()
+    used: int = 0
+    """Ways that some segment runs along."""
+
+
+class Tracer:
+    """Traces frontiers of subsets of the ways of one prepared scenario; plans are decoded once."""
+
+    def __init__(self, prepared: Prepared, options: SolveOptions) -> None:
+        self.prepared, self.options = prepared, options
+        self.as_of = options.as_of or datetime.date.today()
+        self.question = question_of(prepared.scenario, prepared.market)
+        self._decoded: dict[tuple[int, int, float, bool], Assignment] = {}
+
+    def traced(self, screened: Sequence[Screened], points: int) -> Traced:
+        """Points, segments and knee of the frontier over the given ways of each job."""
+        tables = [one.table for one in screened]
+        envelopes = [lower_envelope(segments_of(table, self.question.budget_usd)) for table in tables]
+        if not all(envelopes):
+            return Traced((), (), True, None, "infeasible")
+        stops, stretches = summed(envelopes)
+        found: list[Solved] = proven(tables, stops, self.question)
+        straight = standing(tables, stretches, self.question)
+        exact = len(found) == len(stops) and len(straight) == len(stretches)
+        notes: tuple[str, ...] = ()
+        if not exact:
+            try:
+                joint = Joint(tables, envelopes, self.question, self.options)
+                found, notes = joint.filled([stop.hours for stop in stops], found, points)
+            except Stopped:
+                return Traced((), (), False, None, "no_plan")
+            if not found:
+                return Traced((), (), False, None, "infeasible")
+        told, knee = _with_knee(self._points(screened, found))
+        used = {(index, way.row) for one in straight for index, way in enumerate(one.ways_to)}
+        return Traced(
+            told,
+            tuple(self._segment(screened, one) for one in straight),
+            exact,
+            knee,
+            "optimal" if all(point.gap == 0 for point in told) else "feasible",
+            notes,
+            len(used),
+        )
+
+    def _points(self, screened: Sequence[Screened], found: Sequence[Solved]) -> tuple[Point, ...]:
+        made: list[Point] = []
+        for one in found:
+            jobs = self.plans(screened, one.ways)
+            before = self.plans(screened, one.before)
+            earlier = before or (made[-1].jobs if made else ())
+            made.append(
+                Point(
+                    hours=one.hours,
+                    expected_hours=max(job.hours.expected for job in jobs),
+                    cost_usd=math.fsum(job.cost_usd for job in jobs),
+                    jobs=jobs,
+                    before=before,
+                    change=_change(earlier, jobs),
+                    bound=one.bound,
+                    gap=one.gap,
+                    separate_usd=one.separate_usd,
+                    mostly_start_up=_starts_most(jobs),
+                )
+            )
+        return tuple(made)
+
+    def plans(self, screened: Sequence[Screened], ways: Sequence[Way]) -> tuple[Assignment, ...]:
+        """The plan of each job in full, without the alternatives that `solve` adds."""
+        if not ways:
+            return ()
+        return tuple(self._plan(index, screened[index], way) for index, way in enumerate(ways))
+
+    def _plan(self, index: int, screened: Screened, way: Way) -> Assignment:
+        row, rounded = int(screened.rows[way.row]), bool(screened.rounded[way.row])
+        key = (index, row, way.share, rounded)
+        if key not in self._decoded:
+            one = self.prepared
+            self._decoded[key] = assignment(
+                one.candidates[index], row, way.share, rounded, one.market, one.scenario.limits, one.library, self.as_of
+            )
+        return self._decoded[key]
+
+    def _segment(self, screened: Sequence[Screened], one: Stretch) -> Segment:
+        return Segment(
+            hours_from=one.hours_from,
+            hours_to=one.hours_to,
+            cost_from_usd=one.usd_from,
+            cost_to_usd=one.usd_to,
+            from_included=one.from_included,
+            to_included=one.to_included,
+            jobs=tuple(
+                self._leg(index, screened[index], old, new)
+                for index, (old, new) in enumerate(zip(one.ways_from, one.ways_to, strict=True))
+            ),
+        )
+
+    def _leg(self, index: int, screened: Screened, old: Way, new: Way) -> Leg:
+        table, market, candidates = screened.table, self.prepared.market, self.prepared.candidates[index]
+        place = int(table.offer[old.row])
+        return Leg(
+            name=candidates.job.name,
+            provider=market.offers[place].provider,
+            offer=market.labels[place],
+            gpu=market.cards[place].name,
+            gpus=int(table.gpus[old.row]),
+            method=candidates.physics.ways.recipes[int(table.recipe[old.row])].method_label,
+            spot_share_from=old.share,
+            spot_share_to=new.share,
+        )
+
+
+def _change(before: Sequence[Assignment], after: Sequence[Assignment]) -> str:
+    """What differs, in words; with several jobs, of the first that differs, and how many more do."""
+    told = [
+        (job.name, words) for old, job in zip(before, after, strict=False) if (words := change_words(changes(old, job)))
+    ]
+    if not told:
+        return ""
+    if len(after) == 1:
+        return told[0][1]
+    more = f" (and {len(told) - 1} more)" if len(told) > 1 else ""
+    return f"{told[0][0]}: {told[0][1]}{more}"
+
+
+def _starts_most(jobs: Sequence[Assignment]) -> bool:
+    last = max(jobs, key=lambda job: job.hours.at_confidence)
+    return last.start_hours > 0.5 * last.hours.expected
+
+
+def _with_knee(points: tuple[Point, ...]) -> tuple[tuple[Point, ...], int | None]:
+    """The points with the reason at the knee, and its index."""
+    knee = knee_of(np.asarray([one.hours for one in points]), np.asarray([one.cost_usd for one in points]))
+    if knee is None:
+        return points, None
+    after = f"at most ${knee.saved_after:,.2f}" if knee.saved_after >= 0.01 else "less than a cent"
+    reason = f"each hour up to here saves ${knee.saved_before:,.2f} on average, each later one {after}"
+    marked = points[knee.vertex].model_copy(update={"knee": reason})
+    return (*points[: knee.vertex], marked, *points[knee.vertex + 1 :]), knee.vertex
