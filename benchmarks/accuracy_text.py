@@ -1,0 +1,164 @@
+"""The report of the accuracy benchmark as plain text, 80 columns wide."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+MOST_GROUPS = 12
+_NAME = 38
+SPLIT_NAMES = {"configuration": "config", "source": "source", "source_unknown": "unknown"}
+
+
+def text_of(answer: Mapping[str, Any], table: str) -> str:
+    """The whole report; `answer` is what `benchmarks.accuracy.report` returns."""
+    parts = [_verdict(answer, table), _errors(answer), _fit(answer["fit"]), _order(answer["throughput"])]
+    parts += [_groups(answer, figure) for figure in ("memory", "throughput")]
+    parts += [_worst(answer), _apart(answer["apart"]), _baselines(answer), _splits(answer["splits"])]
+    parts.append(_skipped(answer["skipped"]))
+    return "\n\n".join(part for part in parts if part)
+
+
+def percent(value: float | None, signed: bool = False) -> str:
+    """A fraction as percent with one decimal; a dash where there is none."""
+    if value is None:
+        return "-"
+    return f"{100 * value:+.1f}" if signed else f"{100 * value:.1f}"
+
+
+def _row(name: str, errors: Mapping[str, Any]) -> str:
+    return (
+        f"{_cut(name):<{_NAME}}{errors['n']:>6}{percent(errors['median_ape']):>9}{percent(errors['mape']):>8}"
+        f"{percent(errors['p90_ape']):>8}{percent(errors['bias'], signed=True):>9}"
+    )
+
+
+def _head(title: str) -> str:
+    return f"{title:<{_NAME}}{'n':>6}{'median':>9}{'MAPE':>8}{'p90':>8}{'bias':>9}"
+
+
+def _cut(name: str, width: int = _NAME - 1) -> str:
+    return name if len(name) <= width else name[: width - 3] + "..."
+
+
+def _verdict(answer: Mapping[str, Any], table: str) -> str:
+    memory, speed = answer["memory"], answer["throughput"]
+    return (
+        f"{Path(table).name}: {answer['rows']} rows. Memory off by {percent(memory['median_ape'])} % in the median "
+        f"({memory['n']} of\n{memory['n_complete']} complete rows predicted), throughput by "
+        f"{percent(speed['median_ape'])} % ({speed['n']} of {speed['n_complete']}).\n"
+        "Rows of quality A and B with a named framework; the shipped calibration has\n"
+        "seen published runs, maybe these. Errors are of predicted over measured, in %."
+    )
+
+
+def _errors(answer: Mapping[str, Any]) -> str:
+    lines = [_head("Errors")]
+    for figure in ("memory", "throughput"):
+        lines.append(_row(figure, answer[figure]))
+    for figure in ("memory", "throughput"):
+        found = answer[figure]["coverage"]
+        lines.append(
+            f"Of {found['n']} {figure} figures, {percent(found['interval_68'])} % lie in our 68 % interval, "
+            f"{percent(found['interval_95'])} % in our 95 %."
+        )
+    return "\n".join(lines)
+
+
+def _fit(fit: Mapping[str, Any]) -> str:
+    lines = ["Fits or not, at the shipped margin"]
+    for name, key, n in (
+        ("ran out of memory, said to fit", "false_fit", "n_oom"),
+        ("ran, said not to fit", "false_reject", "n_ok"),
+    ):
+        low, high = fit[f"{key}_interval"]
+        lines.append(
+            f"  {name:<31} {percent(fit[key]):>5} %  {fit[f'{key}_count']} of {fit[n]}, "
+            f"95 % sure of {percent(low)} to {percent(high)}"
+        )
+    return "\n".join(lines)
+
+
+def _order(speed: Mapping[str, Any]) -> str:
+    regret = speed["regret"]
+    lines = ["Pairs whose measured speeds per GPU differ by more than 10 %, in the right order"]
+    lines += [
+        f"  other {kind:<25} {percent(found['right']):>5} %  of {found['n']}" for kind, found in speed["pairs"].items()
+    ]
+    if regret["n"]:
+        lines.append(
+            f"Picked as cheapest in each of {regret['n']} groups: costs {regret['median']:.3f} times the best in the\n"
+            f"  median, {regret['p90']:.3f} at p90; speeds of the picked are off by "
+            f"{percent(regret['optimism'], signed=True)} % (mean ln of\n  measured over predicted: below 0 is too optimistic)"
+        )
+    return "\n".join(lines)
+
+
+def _groups(answer: Mapping[str, Any], figure: str) -> str:
+    lines = []
+    for name, groups in answer[figure]["by"].items():
+        lines.append(_head(f"{figure.capitalize()} by {name}"))
+        lines += [_row(group, errors) for group, errors in list(groups.items())[:MOST_GROUPS]]
+        if len(groups) > MOST_GROUPS:
+            rest = sum(errors["n"] for errors in list(groups.values())[MOST_GROUPS:])
+            lines.append(f"  and {len(groups) - MOST_GROUPS} smaller groups with {rest} rows (see --json)")
+        lines.append("")
+    return "\n".join(lines).rstrip()
+
+
+def _worst(answer: Mapping[str, Any]) -> str:
+    lines = []
+    for figure in ("memory", "throughput"):
+        lines.append(_head(f"Worst groups, {figure} (n >= 5)"))
+        lines += [_row(entry["group"], entry) for entry in answer[figure]["worst"][:8]]
+    return "\n".join(lines)
+
+
+def _apart(apart: Mapping[str, Any]) -> str:
+    lines = [_head("Apart from the headline")]
+    for name, found in apart.items():
+        lines += [_row(f"{name}, {figure}", errors) for figure, errors in found.items() if errors["n"]]
+    return "\n".join(lines) if len(lines) > 1 else ""
+
+
+def _baselines(answer: Mapping[str, Any]) -> str:
+    lines = []
+    for figure in ("memory", "throughput"):
+        lines.append(_head(f"Rules of thumb, {figure}"))
+        lines += [_row(name, errors) for name, errors in answer["baselines"][figure].items()]
+        ours = answer[figure]["median_ape"]
+        others = [e["median_ape"] for e in answer["baselines"][figure].values() if e["median_ape"] is not None]
+        if ours and others:
+            lines.append(f"  the best of them is {min(others) / ours:.1f} times as far off as we are, in the median")
+    for name, errors in answer["baselines"]["throughput"].items():
+        shown = ", ".join(f"{kind} {percent(found['right'])}" for kind, found in errors["pairs"].items())
+        lines.append(f"  pairs by {_cut(name, 26)}: {shown}")
+    return "\n".join(lines)
+
+
+def _splits(splits: Mapping[str, Any]) -> str:
+    lines = [
+        "Halves on which a calibration made on the other half is judged. The shipped one",
+        "was not made on halves: read this as how rows differ, not as held-out errors.",
+        _head("By configuration, source, unknown"),
+    ]
+    for split, halves in splits.items():
+        for half in ("side 0", "side 1"):
+            for figure in ("memory", "throughput"):
+                lines.append(_row(f"{SPLIT_NAMES[split]}, {half}, {figure}", halves[half][figure]))
+        both = halves["both"]
+        fit, kinds = both["fit"], both["throughput"]["pairs"]
+        lines.append(
+            f"  both: false fit {percent(fit['false_fit'])} % of {fit['n_oom']}, "
+            f"false reject {percent(fit['false_reject'])} % of {fit['n_ok']};"
+        )
+        lines.append("  pairs: " + ", ".join(f"{kind} {percent(found['right'])} %" for kind, found in kinds.items()))
+    return "\n".join(lines)
+
+
+def _skipped(skipped: Mapping[str, int]) -> str:
+    if not skipped:
+        return "No row was skipped."
+    lines = ["Figures without a prediction, and why"]
+    return "\n".join([*lines, *(f"{n:>6}  {_cut(reason, 72)}" for reason, n in skipped.items())])

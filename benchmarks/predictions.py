@@ -1,0 +1,222 @@
+"""Our estimate of every row of a table, beside what was measured, and why some rows have none."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+
+from benchmarks.configurations import Configuration, configuration_of
+from benchmarks.measurements import Row
+from benchmarks.networks import Incomplete, NotExpressible
+from planner.estimates.coefficients import TimeCoefficients
+from planner.estimates.device_time import stack_parameters
+from planner.estimates.memory import MemoryCoefficients, estimate_memory
+from planner.estimates.throughput import step_seconds, tokens_per_step
+from planner.estimates.uncertainty import Spreads, class_of, time_sigmas
+from planner.estimates.work import padded_length
+from planner.grid import coefficients
+from planner.library import Library
+from planner.recipes import framework_of
+
+USUAL_DEVIATION = 0.8
+"""Coefficient of variation of sample lengths where a source names the mean alone: the scenario's own default."""
+MOST_UNKNOWN = 2
+"""Of precision, checkpointing and attention at most this many may be blank where a speed is predicted."""
+LEAST_STATE_BYTES = 8.0
+"""Per parameter trained in full with Adam: 2 weights, 2 gradients, 4 two moments in 16 bit."""
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """One row; None where there is nothing to compare.
+
+    A reason says why: `missing` columns make a row incomplete, `inexpressible` is our gap, and a figure that
+    contradicts its row judges nobody.
+    """
+
+    row: Row
+    configuration: Configuration | None = None
+    peak: Comparison | None = None  # bytes per GPU
+    speed: Comparison | None = None  # processed or real tokens per second over all GPUs, as the row counts
+    need_bytes: float | None = None  # of the fit rule, where the row says whether it ran
+    usable_bytes: float = math.inf
+    missing: tuple[tuple[str, str], ...] = ()  # (figure, what is missing)
+    inexpressible: tuple[tuple[str, str], ...] = ()
+    contradictions: tuple[tuple[str, str], ...] = ()  # measured figures that the row's own labels rule out
+
+    @property
+    def fits(self) -> bool:
+        return self.need_bytes is not None and self.need_bytes <= self.usable_bytes
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A measured figure, our median estimate of it, and the spreads of ln(measured / predicted) that we claim."""
+
+    measured: float
+    predicted: float
+    sigma: float
+    sigma_tail: float
+
+    @property
+    def error(self) -> float:
+        """Predicted over measured, less one."""
+        return self.predicted / self.measured - 1.0
+
+    @property
+    def log_error(self) -> float:
+        """ln(measured / predicted)."""
+        return math.log(self.measured / self.predicted)
+
+
+class Predictor:
+    """Estimates rows with the calibration of a library."""
+
+    def __init__(self, library: Library):
+        self.library = library
+        self.memory = MemoryCoefficients(**coefficients(library, "memory", MemoryCoefficients))
+        self.time = TimeCoefficients(**coefficients(library, "time", TimeCoefficients))
+        self.spreads = {key: entry.value for key, entry in library.calibrations["uncertainty"].coefficients.items()}
+
+    def predict(self, rows: Sequence[Row], as_unknown: bool = False) -> list[Prediction]:
+        """One prediction per row, in their order; `as_unknown` forgets every framework."""
+        return [self.one(row, as_unknown) for row in rows]
+
+    def one(self, row: Row, as_unknown: bool = False) -> Prediction:
+        """The prediction of one row."""
+        figures = [name for name, there in (("memory", row.peak_bytes), ("throughput", _has_speed(row))) if there]
+        try:
+            found = configuration_of(row, self.library, as_unknown)
+        except Incomplete as gap:
+            return Prediction(row, missing=tuple((figure, str(gap)) for figure in figures))
+        except NotExpressible as gap:
+            return Prediction(row, inexpressible=tuple((figure, str(gap)) for figure in figures))
+        prediction = self._with_memory(Prediction(row, found))
+        try:
+            prediction = replace(prediction, speed=self._speed(row, found))
+        except Incomplete as gap:
+            prediction = replace(prediction, missing=(("throughput", str(gap)),))
+        return without_contradictions(prediction)
+
+    def _with_memory(self, prediction: Prediction) -> Prediction:
+        found = prediction.configuration
+        assert found is not None
+        usable = float(found.host.hardware.usable_bytes) if found.host else math.inf
+        estimates = [
+            (share, estimate_memory(
+                found.network, found.layout, found.states, activations, found.stack, self.memory, usable
+            ))
+            for share, activations in found.activations
+        ]  # fmt: skip
+        measured = prediction.row.peak_bytes
+        peak = None
+        if measured is not None and not prediction.row.out_of_memory:
+            name = {"device": "device_used"}.get(prediction.row.peak_kind, prediction.row.peak_kind)
+            predicted = sum(share * float(getattr(estimate, name)) for share, estimate in estimates)
+            sigma = self._memory_sigma(prediction.row, found)
+            peak = Comparison(measured, predicted, sigma, sigma)
+        known = found.host is not None and prediction.row.text("status") in ("ok", "oom")
+        need = sum(share * float(estimate.need) for share, estimate in estimates)
+        return replace(prediction, peak=peak, need_bytes=need if known else None, usable_bytes=usable)
+
+    def _memory_sigma(self, row: Row, found: Configuration) -> float:
+        memory = self.library.calibrations["memory"]
+        if not found.profiled:
+            return memory.value("sigma_unknown")
+        return memory.value("sigma_allocated" if row.peak_kind == "allocated" else "sigma_reserved")
+
+    def _speed(self, row: Row, found: Configuration) -> Comparison | None:
+        if not _has_speed(row) or row.out_of_memory:
+            return None
+        if found.host is None:
+            raise Incomplete("the GPU")
+        if sum(not row.text(name) for name in ("precision", "act_ckpt", "attention")) > MOST_UNKNOWN:
+            raise Incomplete("precision, checkpointing and attention")
+        lengths = row.lengths
+        if lengths is None or not (lengths.full or lengths.mean):
+            raise Incomplete("the real lengths of the samples")
+        layout, real = found.layout, float(found.layout.sequence)
+        if not lengths.full:
+            spread = lengths.deviation / lengths.mean if lengths.deviation and lengths.mean else USUAL_DEVIATION
+            processed = partial(padded_length, lengths.mean, spread)
+            real = float(processed(1, layout.longest_sequence))
+            together = layout.micro_batch if lengths.varying else 1  # buckets of like lengths need no padding
+            layout = replace(layout, sequence=float(processed(together, layout.longest_sequence)))
+        parts = (found.kernels, found.host.hardware, self.time)
+        seconds = sum(
+            share * float(step_seconds(found.network, layout, found.states, activations, *parts))
+            for share, activations in found.activations
+        )
+        per_step = float(tokens_per_step(layout)) * real / float(layout.sequence)
+        sigma, tail = self._time_sigmas(row, found)
+        return Comparison(_measured_speed(row, real, per_step), per_step / seconds, sigma, tail)
+
+    def _time_sigmas(self, row: Row, found: Configuration) -> tuple[float, float]:
+        assert found.host is not None
+        profile = framework_of(self.library, found.framework)
+        nodes = math.ceil(found.layout.gpus / found.layout.gpus_per_node)
+        spreads = time_sigmas(
+            Spreads.of(self.spreads),
+            class_of(self.spreads, "unknown" if profile.get("unknown") else profile["kernels"]),
+            class_of(self.spreads, found.host.gpu.name),
+            found.layout.gpus,
+            nodes,
+            found.layout.micro_batch * found.layout.sequence,
+            mixture=int(found.network.experts > 0),
+            efficiency_is_prior=int(found.host.efficiency_is_prior),
+            network_unknown=int(not found.host.network_known),
+            shape_unknown=int(not found.network.shape_known),
+        )
+        return float(np.asarray(spreads.display)), float(np.asarray(spreads.tail))
+
+
+def without_contradictions(prediction: Prediction) -> Prediction:
+    """The prediction without measured figures that cannot be: no estimate decides here, only what any run must do.
+
+    Training in full with Adam holds at least 8 bytes per parameter over all GPUs (16-bit weights, gradients and two
+    moments); no card computes faster than its sheet, 5 % allowed for.
+    """
+    found = prediction.configuration
+    assert found is not None
+    against: list[tuple[str, str]] = []
+    plain = prediction.row.text("optimizer") in ("", "adam", "adamw") and found.recipe.optimizer == "adamw"
+    if prediction.peak is not None and found.recipe.method == "full" and plain:
+        floor = LEAST_STATE_BYTES * found.network.parameters / found.layout.gpus
+        if prediction.peak.measured < 0.95 * floor:
+            against.append(("memory", "less than its weights and moments need"))
+    if prediction.speed is not None and found.host is not None:
+        passes = 2.0 if found.recipe.method == "lora" else 3.0
+        flop = 2.0 * passes * stack_parameters(found.network) * prediction.speed.measured / found.layout.gpus
+        if flop > 0.95 * float(found.host.hardware.linear_peak):
+            against.append(("throughput", "more FLOP per second than the card has"))
+    names = [figure for figure, _ in against]
+    return replace(
+        prediction,
+        peak=None if "memory" in names else prediction.peak,
+        speed=None if "throughput" in names else prediction.speed,
+        contradictions=tuple(against),
+    )
+
+
+def _has_speed(row: Row) -> bool:
+    columns = ("tokens_per_s_total", "tokens_per_s_per_gpu", "samples_per_s", "step_time_s")
+    return any((row.number(name) or 0.0) > 0 for name in columns)
+
+
+def _measured_speed(row: Row, real_length: float, tokens_per_step: float) -> float:
+    """Tokens per second over all GPUs; samples and steps are turned into tokens where those are not counted.
+
+    Where samples differ in length, what a source calls a token is open, so samples per second come first.
+    """
+    total, each = row.number("tokens_per_s_total"), row.number("tokens_per_s_per_gpu")
+    samples, step = row.number("samples_per_s"), row.number("step_time_s")
+    from_tokens = total or (each * (row.number("num_gpus") or 1) if each else None)
+    from_samples = samples * real_length if samples else (tokens_per_step / step if step else None)
+    full = row.lengths is not None and row.lengths.full
+    found = (from_tokens or from_samples) if full else (from_samples or from_tokens)
+    assert found is not None  # the caller has asked `_has_speed`
+    return found

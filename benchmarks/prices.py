@@ -1,0 +1,32 @@
+"""Dollars per GPU-hour by card, from the market inventory that the project ships."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from planner.cards import data_folder
+from planner.documents import read_document
+from planner.errors import Fault, InputError
+from planner.inventories import read_offers
+from planner.library import Library
+
+
+@cache
+def _cheapest() -> dict[str, float]:
+    faults: list[Fault] = []
+    offers = read_offers(read_document(data_folder("scenarios") / "inventory" / "market.yaml"), faults)
+    if faults:
+        raise InputError(faults)
+    found: dict[str, float] = {}
+    for offer in offers:
+        if offer.usd_per_hour:
+            each = offer.usd_per_hour / offer.gpus
+            found[offer.gpu.casefold()] = min(each, found.get(offer.gpu.casefold(), each))
+    return found
+
+
+def usd_per_gpu_hour(gpu: str, library: Library) -> float | None:
+    """The cheapest price on demand of a card, per GPU; None where the inventory does not rent it."""
+    names = (gpu, *library.gpu(gpu).aliases)
+    known = [_cheapest()[name.casefold()] for name in names if name.casefold() in _cheapest()]
+    return min(known) if known else None
