@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import sys
+from collections.abc import Iterator
 from datetime import timedelta
 from time import perf_counter
 from typing import Any
@@ -63,7 +67,8 @@ class MathOptSolver:
             foreign = mathopt.Model.from_model_proto(_proto(program))
             parameters = self._parameters(mathopt, program, time_limit_seconds, relative_gap)
             kind = getattr(mathopt.SolverType, SOLVER_TYPES[self.name])
-            answer = mathopt.solve(foreign, kind, params=parameters, remove_names=True)
+            with standard_output_kept():
+                answer = mathopt.solve(foreign, kind, params=parameters, remove_names=True)
             return self._result(program, foreign, answer, perf_counter() - started)
         except Exception as error:
             raise SolverError(f"{self.name} broke down: {type(error).__name__}: {error}") from error
@@ -99,6 +104,29 @@ class MathOptSolver:
             return SolveResult(termination, self.name, seconds, limit, bound=known)
         values = np.array(answer.variable_values(list(foreign.variables())), dtype=float)
         return solved(program, values, termination, self.name, seconds, limit=limit, bound=bound)
+
+
+@contextlib.contextmanager
+def standard_output_kept() -> Iterator[None]:
+    """What native code prints is dropped: HiGHS has lines for its developers that no setting turns off.
+
+    Without it such a line lands in the one JSON document that a command prints. Standard output as a whole is
+    closed to the process meanwhile, other threads included.
+    """
+    try:
+        kept = os.dup(1)
+    except OSError:  # there is no standard output to keep
+        yield
+        return
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    try:
+        sys.stdout.flush()  # what Python has still to write is not the solver's
+        os.dup2(nowhere, 1)
+        yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
+        os.close(nowhere)
 
 
 def _proto(program: Program) -> Any:

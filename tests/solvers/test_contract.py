@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 from planner.errors import NoPlanError, SolverError
 from planner.formulation.program import Program, Rows, sparse_rows
 from planner.solvers.base import SOLVERS, Limit, SolveResult, Termination, get_solver, run
+from planner.solvers.mathopt import standard_output_kept
 
 INF = float("inf")
 
@@ -165,6 +167,15 @@ def test_a_time_limit_is_never_reported_as_an_optimum(solver: str) -> None:
         assert result.gap is None or result.gap > 1e-3
         if result.bound is not None and result.objective is not None:
             assert result.bound <= result.objective
+
+
+def test_what_native_code_prints_does_not_reach_standard_output(capfd: pytest.CaptureFixture[str]) -> None:
+    """A developer's line of a solver would break the JSON that a command prints; ours before and after stays."""
+    print("before")
+    with standard_output_kept():
+        os.write(1, b"HighsMipSolverData\n")
+    print("after")
+    assert capfd.readouterr().out == "before\nafter\n"
 
 
 def test_an_unknown_solver_is_named() -> None:
