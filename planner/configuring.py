@@ -104,7 +104,7 @@ def _recipes(asked: Configuration, card: GpuSpec, machine: Machine, library: Lib
     method = asked.method or "lora"
     precision = asked.precision or ("bf16_mixed" if kind.bf16 else "fp16_mixed")
     checkpointing = asked.activation_checkpointing or "full"
-    attention = asked.attention or best_attention(kind)
+    attention = asked.attention or _best_attention(kind, precision)
     quant = {16: "none", 8: "int8"}.get(bits, asked.quant or "nf4")
     assumed = [
         said
@@ -139,6 +139,12 @@ def _recipes(asked: Configuration, card: GpuSpec, machine: Machine, library: Lib
     if not recipes:
         raise _fault("", f"does not work together: {refused}", _what_was(recipe))
     return recipes, assumed
+
+
+def _best_attention(card: CardClass, precision: str) -> str:
+    """The fastest that the card has; flash kernels compute in 16 bit only."""
+    best = best_attention(card)
+    return "mem_efficient" if best == "flash" and precision in ("fp32", "tf32") else best
 
 
 def _what_was(recipe: Recipe) -> str:

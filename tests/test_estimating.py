@@ -1,0 +1,316 @@
+"""`estimate`: published runs, the laws of fitting, and the same figures as in a plan."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+from estimate_cases import MEMORY, SPEED, golden, library, told
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import planner
+from planner.errors import LibraryError, ScenarioError
+from planner.estimating import estimate
+from planner.estimation import Estimate
+from planner.units import GB, GIB
+
+QUIET = settings(derandomize=True, max_examples=30, deadline=None)
+
+
+@pytest.mark.parametrize("case", MEMORY)
+def test_published_peaks_are_met(case: str) -> None:
+    """A configuration as a user would write it meets the measured peak within the tolerance of its golden case."""
+    architecture, gpu, asked = MEMORY[case]
+    row = golden("memory")[case]
+    vram = told(architecture, gpu, **asked).vram_gib
+    found = {"allocated": vram.allocated, "reserved": vram.reserved}[row["kind"]]
+    measured = row["measured"].get("gib") or row["measured"]["gb"] * GB / GIB
+    assert found == pytest.approx(measured, rel=row["tolerance"])
+    assert vram.phase == row.get("phase", vram.phase)
+
+
+@pytest.mark.parametrize("case", SPEED)
+def test_published_speeds_are_met(case: str) -> None:
+    """Processed tokens per second and GPU lie within 20 % of what was measured."""
+    architecture, gpu, asked = SPEED[case]
+    found = told(architecture, gpu, **asked)
+    assert found.processed_tokens_per_second / found.gpus == pytest.approx(golden("time")[case]["measured"], rel=0.2)
+
+
+def test_a_loss_kernel_between_two_profiles_is_bracketed() -> None:
+    """A run with fused, but materialised logits was measured between the profiles `hf-fused` and `hf`."""
+    asked: dict[str, Any] = {"lora_targets": "attention", "micro_batch": 8, "sequence_length": 4096}
+    peaks = [
+        told("mistral-7b", "A100-80GB", framework=name, **asked).vram_gib.allocated for name in ("hf-fused", "hf")
+    ]
+    assert peaks[0] < golden("memory")["4 Mistral-7B LoRA"]["measured"]["gib"] < peaks[1]
+
+
+def test_runs_that_died_do_not_fit() -> None:
+    """What ran out of memory in the published tables does not fit here."""
+    litgpt: dict[str, Any] = {"framework": "litgpt", "precision": "bf16", "activation_checkpointing": "none"}
+    lora: dict[str, Any] = {"lora_rank": 8, "lora_targets": "qv", "sequence_length": 1304}
+    assert not told("llama-2-7b", "A100-40GB", micro_batch=4, accumulation_steps=32, **litgpt, **lora).vram_gib.fits
+    full: dict[str, Any] = {"method": "full", "precision": "bf16", "micro_batch": 4, "sequence_length": 4096}
+    assert not told("llama-2-70b", "A100-80GB", **full).vram_gib.fits
+
+
+@st.composite
+def asked(draw: st.DrawFn) -> dict[str, Any]:
+    """Any configuration of a few small networks that the rules let pass."""
+    method = draw(st.sampled_from(["full", "lora", "qlora"]))
+    gpus = draw(st.sampled_from([1, 2, 8, 16]))
+    found: dict[str, Any] = {
+        "architecture": draw(st.sampled_from(["mistral-7b", "tinyllama-1.1b", "llama-3-8b", "gemma-2-2b"])),
+        "gpu": draw(st.sampled_from(["RTX4090", "A100-80GB", "H200", "L40S"])),
+        "gpus": gpus,
+        "method": "full" if method == "full" else "lora",
+        "weight_bits": 4 if method == "qlora" else 16,
+        "activation_checkpointing": draw(st.sampled_from(["none", "selective", "full"])),
+        "attention": draw(st.sampled_from(["flash", "eager"])),
+        "framework": draw(st.sampled_from(["hf", "hf-fused", "unknown"])),
+        "sequence_length": draw(st.sampled_from([128, 512, 1500, 4096])),
+        "accumulation_steps": draw(st.sampled_from([1, 4])),
+    }
+    if gpus > 1:
+        found["sharding"] = draw(st.sampled_from(["ddp", "zero2", "zero3"]))
+    return found
+
+
+@QUIET
+@given(asked(), st.integers(1, 8))
+def test_parts_sum_to_their_totals(settings_: dict[str, Any], micro_batch: int) -> None:
+    """Memory parts sum to what is allocated, with what is set aside to the peak; step parts sum to the step."""
+    found = told(**settings_, micro_batch=micro_batch)
+    vram, step = found.vram_gib, found.step_seconds
+    allocated = math.fsum(vram.parts.values())
+    assert allocated == pytest.approx(vram.allocated, rel=1e-9)
+    assert allocated + math.fsum(vram.set_aside.values()) == pytest.approx(vram.peak, rel=1e-9)
+    assert math.fsum(step.parts.values()) == pytest.approx(step.total, rel=1e-9)
+    assert min(*vram.parts.values(), *vram.set_aside.values(), *step.parts.values()) >= -1e-9
+    assert found.tokens_per_second_low < found.tokens_per_second < found.tokens_per_second_high
+    assert vram.fits == (vram.peak <= vram.usable)
+
+
+@QUIET
+@given(asked(), st.integers(1, 4), st.integers(1, 3000))
+def test_a_longer_sequence_never_needs_less(settings_: dict[str, Any], micro_batch: int, more: int) -> None:
+    """Peak and allocated memory never fall as sequences grow."""
+    short = told(**settings_, micro_batch=micro_batch).vram_gib
+    longer = {**settings_, "sequence_length": settings_["sequence_length"] + more}
+    long = told(**longer, micro_batch=micro_batch).vram_gib
+    assert long.peak >= short.peak and long.allocated >= short.allocated
+
+
+@QUIET
+@given(asked())
+def test_the_largest_micro_batch_fits_and_one_more_does_not(settings_: dict[str, Any]) -> None:
+    """The limit that is told is the last that fits, and is what an open micro-batch becomes."""
+    most = told(**settings_, micro_batch=1, largest_batch=True).largest_micro_batch
+    assert most is not None
+    if most:
+        assert told(**settings_, micro_batch=most).vram_gib.fits
+        assert told(**settings_).techniques.micro_batch == most
+    assert not told(**settings_, micro_batch=most + 1).vram_gib.fits
+
+
+@QUIET
+@given(asked(), st.integers(1, 4))
+def test_the_longest_sequence_fits_and_one_more_token_does_not(settings_: dict[str, Any], micro_batch: int) -> None:
+    """The limit that is told is the last that fits."""
+    longest = told(**settings_, micro_batch=micro_batch, longest_sequence=True).longest_sequence
+    assert longest is not None
+    if longest:
+        assert told(**{**settings_, "sequence_length": longest}, micro_batch=micro_batch).vram_gib.fits
+    assert not told(**{**settings_, "sequence_length": longest + 1}, micro_batch=micro_batch).vram_gib.fits
+
+
+@QUIET
+@given(asked(), st.sampled_from([1, 16, 64]))
+def test_every_remedy_fits(settings_: dict[str, Any], micro_batch: int) -> None:
+    """What does not fit is told what would, and each remedy's peak is within the card; what fits needs none."""
+    found = told(**settings_, micro_batch=micro_batch)
+    assert bool(found.remedies) <= (not found.vram_gib.fits)
+    assert found.short_gib == pytest.approx(max(0.0, found.vram_gib.peak - found.vram_gib.usable))
+    assert all(one.peak <= found.vram_gib.usable for one in found.remedies)
+
+
+def test_a_remedy_is_what_it_says() -> None:
+    """The sequence length and the micro-batch that are proposed are the limits themselves."""
+    found = told("mistral-7b", "RTX3090", weight_bits=4, micro_batch=16, longest_sequence=True, largest_batch=True)
+    changes = [one.change for one in found.remedies]
+    assert f"micro-batch {found.largest_micro_batch} instead of 16" in changes
+    assert f"sequences of at most {found.longest_sequence:,} tokens instead of 2,048" in changes
+
+
+def test_full_training_of_a_large_network_is_told_how_many_cards_it_takes() -> None:
+    """Where no technique keeps the method, a number of the same cards does."""
+    found = told("llama-3-8b", "RTX4090", method="full", micro_batch=1)
+    count = int(found.remedies[-1].change.split(" x ")[0])
+    assert told("llama-3-8b", "RTX4090", method="full", micro_batch=1, gpus=count).vram_gib.fits
+    assert not told("llama-3-8b", "RTX4090", method="full", micro_batch=1, gpus=count // 2).vram_gib.fits
+
+
+@pytest.fixture(scope="module")
+def planned() -> Any:
+    """The quickstart's scenario and plan."""
+    scenario = planner.read_scenario("quickstart")
+    return scenario, planner.solve(scenario)
+
+
+def test_estimate_agrees_with_the_plan(planned: Any) -> None:
+    """For the configuration that `solve` picked: the same memory, step, speed and spread.
+
+    The plan counts whole steps, so its speed may differ by one step of the job.
+    """
+    scenario, plan = planned
+    job, asked_for = plan.jobs[0], scenario.jobs[0]
+    keys = ("method", "weight_bits", "precision", "activation_checkpointing", "sharding", "attention", "optimizer")
+    how = {key: getattr(job.techniques, key) for key in keys}
+    how["quant"] = None if job.techniques.quant in ("none", "int8") else job.techniques.quant
+    found = estimate(
+        asked_for.architecture,
+        job.gpu,
+        gpus=job.gpus,
+        instances=job.instances,
+        interconnect=job.interconnect if job.gpus > 1 else None,
+        micro_batch=job.techniques.micro_batch,
+        accumulation_steps=job.techniques.accumulation_steps,
+        sequence_length=job.sequence_length,
+        packing=job.packing,
+        lora_rank=job.techniques.lora_rank or 16,
+        **how,
+    )
+    assert found.global_batch == job.global_batch
+    for name in ("peak", "allocated", "usable", "fit_probability", "phase", "parts"):
+        assert getattr(found.vram_gib, name) == pytest.approx(getattr(job.vram_gib, name))
+    assert found.step_seconds.total == pytest.approx(job.step_seconds)
+    assert (found.sigma, found.sigma_tail) == pytest.approx((job.sigma, job.sigma_tail))
+    assert found.tokens_per_second == pytest.approx(job.tokens_per_second, rel=1.01 / job.steps)
+
+
+def test_padding_counts_real_tokens() -> None:
+    """Padded batches are slower per real token than packed ones, and say what the GPUs work on besides."""
+    common: dict[str, Any] = {"weight_bits": 4, "micro_batch": 4, "sequence_length": 1024}
+    packed = told("mistral-7b", "RTX4090", **common)
+    padded = told("mistral-7b", "RTX4090", packing="padded", tokens_per_sample=300, **common)
+    assert packed.tokens_per_second == pytest.approx(0.97 * packed.processed_tokens_per_second)
+    assert padded.tokens_per_second < 0.8 * padded.processed_tokens_per_second
+    assert padded.tokens_per_second < packed.tokens_per_second
+
+
+def test_gaps_are_filled_with_what_the_card_can_do() -> None:
+    """A T4 has no bf16 and no flash attention: both are replaced, and said."""
+    found = told("tinyllama-1.1b", "T4", micro_batch=1)
+    assert (found.techniques.precision, found.techniques.attention) == ("fp16_mixed", "mem_efficient")
+    assert {"fp16_mixed", "mem_efficient attention"} <= set(found.assumed)
+
+
+def test_several_gpus_shard_as_little_as_fits() -> None:
+    """A small network is copied to each GPU, a large one is sharded."""
+    assert told("tinyllama-1.1b", "RTX4090", gpus=4, micro_batch=1).techniques.sharding == "ddp"
+    assert told("llama-2-70b", "A100-80GB", gpus=8, micro_batch=1).techniques.sharding == "zero3"
+
+
+def test_a_global_batch_is_divided() -> None:
+    """The largest micro-batch that divides the batch and fits is taken; the product is the batch."""
+    found = told("mistral-7b", "RTX4090", weight_bits=4, gpus=2, global_batch=96)
+    how = found.techniques
+    assert how.micro_batch * how.accumulation_steps * 2 == found.global_batch == 96
+    larger = [size for size in range(how.micro_batch + 1, 49) if 48 % size == 0]
+    same: dict[str, Any] = {"weight_bits": 4, "gpus": 2, "sharding": how.sharding}
+    tried = [
+        told("mistral-7b", "RTX4090", micro_batch=size, accumulation_steps=48 // size, **same) for size in larger
+    ]
+    assert tried and not any(one.vram_gib.fits for one in tried)
+
+
+def test_an_unprofiled_framework_is_said_and_is_less_sure() -> None:
+    """`unknown` reserves a larger margin, has a wider interval, and says so."""
+    known, unknown = (
+        told("mistral-7b", "A100-80GB", micro_batch=2, framework=name) for name in ("hf", "unknown")
+    )
+    assert known.profiled and not unknown.profiled
+    assert unknown.vram_gib.set_aside["margin"] > 2 * known.vram_gib.set_aside["margin"]
+    assert unknown.sigma > known.sigma
+    assert any("no measured memory profile" in note for note in unknown.notes)
+
+
+def test_images_are_counted_as_images() -> None:
+    """A diffusion network is asked for in pixels and answers in images per second; a larger image is slower."""
+    small, large = (told("stable-diffusion-1.5", "RTX4090", micro_batch=1, resolution=side) for side in (512, 768))
+    assert small.unit == "images" and small.resolution == 512
+    assert small.tokens_per_second > large.tokens_per_second
+    assert any("coarse" in note for note in small.notes)
+
+
+def test_more_room_can_be_asked_for() -> None:
+    """A headroom replaces the margin of the profile."""
+    plain, roomy = (told("mistral-7b", "RTX4090", micro_batch=1, vram_headroom=share) for share in (None, 0.5))
+    assert roomy.vram_gib.set_aside["margin"] == pytest.approx(0.5 * roomy.vram_gib.allocated)
+    assert roomy.vram_gib.peak > plain.vram_gib.peak
+
+
+REFUSED: list[tuple[dict[str, Any], str, str]] = [
+    ({"micro_batch": 0}, "micro_batch", "out of range"),
+    ({"method": "qlora"}, "method", "write method: lora with weight_bits: 4"),
+    ({"method": "full", "weight_bits": 4}, "method", "cannot train quantised weights"),
+    ({"weight_bits": 8, "quant": "nf4"}, "quant", "4-bit"),
+    ({"gpus": 3, "instances": 2}, "gpus", "do not spread evenly"),
+    ({"gpus": 4, "sharding": "none"}, "sharding", "not possible"),
+    ({"sharding": "ddp"}, "sharding", "needs several GPUs"),
+    ({"framework": "torchtune", "gpus": 2, "sharding": "zero2"}, "sharding", "zero3"),
+    ({"framework": "unsloth", "gpus": 2}, "gpus", "one GPU"),
+    ({"gpus": 2, "weight_bits": 8, "sharding": "zero3"}, "", "8-bit (LLM.int8) weights cannot be sharded"),
+    ({"framework": "torchtitan"}, "", "trains no LoRA adapters"),
+    ({"tensor_parallel": 2}, "tensor_parallel", "do not fit into a machine of 1"),
+    ({"gpus": 4, "pipeline_parallel": 3}, "gpus", "no multiple of 3"),
+    ({"global_batch": 30, "gpus": 4}, "global_batch", "no multiple"),
+    ({"global_batch": 8, "micro_batch": 2, "accumulation_steps": 2}, "global_batch", "such as 4"),
+    ({"packing": "padded"}, "packing", "tokens_per_sample"),
+    ({"resolution": 512}, "resolution", "trained on text"),
+    ({"interconnect": "nvlink", "gpus": 2}, "interconnect", "has no NVLink"),
+    ({"optimiser": "adamw"}, "optimiser", "did you mean optimizer?"),
+    ({"lora_targets": "w_q"}, "lora_targets", "no set of modules"),
+]
+
+
+@pytest.mark.parametrize(("wrong", "where", "said"), REFUSED, ids=lambda part: str(part)[:40])
+def test_what_cannot_be_is_refused_with_its_reason(wrong: dict[str, Any], where: str, said: str) -> None:
+    """One clear fault, at the setting it is about."""
+    with pytest.raises(ScenarioError) as refused:
+        told("mistral-7b", "RTX4090", **wrong)
+    (fault,) = refused.value.faults
+    assert fault.where == where and said in f"{fault.what}; {fault.fix}"
+
+
+def test_unknown_names_are_told_together() -> None:
+    """A misspelt network and a misspelt card, each with what may be meant."""
+    with pytest.raises(LibraryError) as refused:
+        estimate("llama-3-8", "RTX409")
+    assert len(refused.value.faults) == 2
+    assert all("did you mean" in fault.fix for fault in refused.value.faults)
+
+
+def test_the_longest_sequence_of_images_is_refused() -> None:
+    """Images have no sequence length."""
+    with pytest.raises(ScenarioError, match="no sequence length"):
+        told("stable-diffusion-1.5", "RTX4090", longest_sequence=True)
+
+
+def test_a_card_can_be_given_as_it_is() -> None:
+    """An architecture of one's own needs no file; an answer reads back from its own JSON."""
+    own = library().architecture("mistral-7b").model_copy(update={"name": "mine", "aliases": ()})
+    found = estimate(own, "RTX4090", weight_bits=4, micro_batch=1)
+    same = told("mistral-7b", "RTX4090", weight_bits=4, micro_batch=1)
+    assert found.architecture == "mine" and found.vram_gib == same.vram_gib
+    assert Estimate.model_validate_json(found.model_dump_json(by_alias=True)) == found
+
+
+def test_a_notebook_shows_a_table() -> None:
+    """Names are escaped, and the verdict is there."""
+    own = library().architecture("mistral-7b").model_copy(update={"name": "<b>mine", "aliases": ()})
+    shown = estimate(own, "RTX4090", weight_bits=4, micro_batch=1)._repr_html_()
+    assert "&lt;b&gt;mine" in shown and "<b>" not in shown and "of 23.6 GiB" in shown
