@@ -4,24 +4,20 @@ from __future__ import annotations
 
 import datetime
 import math
-from dataclasses import fields, replace
-
-import numpy as np
 
 from planner.candidates import JobCandidates, Market
 from planner.estimates.bill import rounded_hours
-from planner.estimates.fit import fit_probability
-from planner.estimates.memory import PHASES, MemoryCoefficients, estimate_memory
 from planner.estimates.uncertainty import display_factors
-from planner.grid import Machine, coefficients, grid_inputs
+from planner.grid import Machine
 from planner.library import Library
 from planner.plan import Assignment, BillItem, Hours, Spread, Techniques, Vram
-from planner.recipes import Recipe, framework_of
+from planner.recipes import Recipe
 from planner.remarks import age_in_days, remarks
 from planner.scenario import Limits, Offer
 from planner.table import ON_DEMAND, SPOT
 from planner.terms import UNKNOWN_FEE, disk_gb, link_of
-from planner.units import GIB, HOUR, MONTH_HOURS
+from planner.units import HOUR, MONTH_HOURS
+from planner.vram import MemoryProbe
 
 
 def assignment(
@@ -193,43 +189,12 @@ def _vram(
     candidates: JobCandidates, way: int, recipe: Recipe, machine: Machine, limits: Limits, library: Library
 ) -> Vram:
     """Memory by part of the one configuration, with the chance that it fits."""
-    job, ways, shape = candidates.job, candidates.physics.ways, candidates.physics.shape
-    inputs = grid_inputs(job, shape, [recipe], [machine], library)
-    stack = inputs.stack if limits.vram_headroom is None else replace(inputs.stack, margin=limits.vram_headroom)
-    layout = replace(
-        inputs.layout,
-        micro_batch=float(ways.micro_batch[way]),
-        accumulation=float(ways.accumulation[way]),
-        sequence=float(ways.sequence[way]),
-    )
-    usable = float(ways.usable_gib[way])
-    told = estimate_memory(
-        shape.network,
-        layout,
-        inputs.states,
-        inputs.activations,
-        stack,
-        MemoryCoefficients(**coefficients(library, "memory", MemoryCoefficients)),
-        usable * GIB,
-    )
-
-    def one(values: object) -> float:
-        return float(np.asarray(values).reshape(-1)[0])
-
-    # The context of the fit rule, not the larger one that a monitor shows.
-    context = one(stack.context_gib) + (one(stack.fit_nccl_gib) if machine.gpus > 1 else 0.0)
-    profiled = framework_of(library, job.framework)["profiled"]
-    sigma = library.calibrations["memory"].value("sigma_allocated" if profiled else "sigma_unknown")
-    chance = one(fit_probability(one(told.allocated), (usable - context) * GIB, sigma))
-    observed = not math.isnan(ways.observed_hours[way])
-    return Vram(
-        peak=float(ways.fit_gib[way]) if observed else one(told.need) / GIB,
-        allocated=one(told.allocated) / GIB,
-        usable=usable,
-        fit_probability=1.0 if observed else chance,  # it did run
-        phase=PHASES[int(one(told.phase))],
-        parts={part.name: one(getattr(told.breakdown, part.name)) / GIB for part in fields(told.breakdown)},
-    )
+    ways = candidates.physics.ways
+    probe = MemoryProbe.of(candidates.job, candidates.physics.shape, recipe, machine, limits.vram_headroom, library)
+    vram = probe.vram(probe.at(int(ways.micro_batch[way]), int(ways.accumulation[way])))
+    if math.isnan(ways.observed_hours[way]):
+        return vram
+    return vram.model_copy(update={"peak": float(ways.fit_gib[way]), "fit_probability": 1.0})  # it did run
 
 
 def deadline_probability(deadline: float | None, hours: float, late: float, confidence: float) -> float | None:

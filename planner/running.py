@@ -28,12 +28,13 @@ from planner.estimates.stages import (
     goodput_factor,
     load_seconds,
 )
-from planner.estimates.uncertainty import Spreads, class_of, late_factor, time_sigmas
-from planner.hardware import PCIE_BYTES_PER_SECOND, efficiency_of
+from planner.estimates.uncertainty import class_of, late_factor
+from planner.hardware import PCIE_BYTES_PER_SECOND
 from planner.library import Architecture, Library
 from planner.recipes import Recipe, framework_of
 from planner.scenario import Job
 from planner.setups import recipe_setup
+from planner.spreads import spreads
 from planner.table import Flags, Floats, Integers
 from planner.units import GB, HOUR
 
@@ -178,37 +179,9 @@ def export_gb(recipe: Recipe, trainable: float, adapter_bytes: float, architectu
 def sigmas(job: Job, architecture: Architecture, physics: Physics, library: Library) -> tuple[Floats, Floats]:
     """Spread of ln(time) of every way: for display, and for deadline and budget."""
     ways = physics.ways
-    values = values_of(library, "uncertainty")
-    framework = framework_of(library, job.framework)
-    profile = class_of(values, "unknown" if framework.get("unknown") else framework["kernels"])
-    cards = [library.gpu(m.gpu) for m in ways.machines]
-    card = [class_of(values, c.name) for c in cards]
-    prior = [not efficiency_of(c, library.calibrations["gpu_efficiency"])[1] for c in cards]
-    nodes = per_machine([m.instances for m in ways.machines])
-    columns = [
-        per_machine(values)[ways.machine]
-        for values in (
-            [c.display for c in card],
-            [c.tail for c in card],
-            [m.gpus for m in ways.machines],
-            nodes,
-            prior,
-            [m.network_gbps is None for m in ways.machines],
-        )
-    ]
-    found = time_sigmas(
-        Spreads.of(values),
-        profile,
-        type(profile)(columns[0], columns[1]),
-        columns[2],
-        columns[3],
-        ways.micro_batch * ways.sequence,
-        # A diffusion network is no stack of equal layers: its estimate is coarse, as unsure as a mixture of experts.
-        mixture=int(architecture.experts > 0 or architecture.kind == "diffusion"),
-        efficiency_is_prior=columns[4],
-        network_unknown=columns[5],
-    )
-    again = class_of(values, "observed")
+    tokens = ways.micro_batch * ways.sequence
+    found = spreads(job.framework, architecture, ways.machines, ways.machine, tokens, library)
+    again = class_of(values_of(library, "uncertainty"), "observed")
     observed = ~np.isnan(ways.observed_hours)
     return np.where(observed, again.display, found.display), np.where(observed, again.tail, found.tail)
 

@@ -88,7 +88,7 @@ def test_a_thousand_iterations_over_six_thousand_samples_take_about_an_hour() ->
 
 
 def checkpointing_of(method: str, tokens: int) -> tuple[float, float, float]:
-    """Share of memory that full checkpointing saves on one sequence, time it adds, time that the selective kind adds."""
+    """Of one sequence: memory that full checkpointing saves, time it adds, time that the selective kind adds (shares)."""
     how: dict[str, Any] = {
         "full": {"method": "full", "precision": "bf16"},
         "lora": {},
