@@ -242,11 +242,12 @@ class _Sweep:
 def convex_hull(hours: Floats, usd: Floats) -> list[int]:
     """Indices of the vertices of the lower convex hull of points sorted by hours, both ends included."""
     hull: list[int] = []
+    straight = TOLERANCE * float(np.ptp(hours) * np.ptp(usd)) if len(hours) else 0.0
     for i in range(len(hours)):
         while len(hull) > 1:
             a, b = hull[-2], hull[-1]
             turn = (hours[b] - hours[a]) * (usd[i] - usd[a]) - (usd[b] - usd[a]) * (hours[i] - hours[a])
-            if turn > 0:
+            if turn > straight:
                 break
             hull.pop()
         hull.append(i)
@@ -273,5 +274,5 @@ def knee_of(hours: Floats, usd: Floats) -> Knee | None:
         return None
     h, c = hours[hull], usd[hull]
     below = c[0] + (c[-1] - c[0]) * (h - h[0]) / (h[-1] - h[0]) - c
-    k = int(np.argmax(below))
+    k = 1 + int(np.argmax(below[1:-1]))
     return Knee(hull[k], float((c[0] - c[k]) / (h[k] - h[0])), float((c[k] - c[k + 1]) / (h[k + 1] - h[k])))
