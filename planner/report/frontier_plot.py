@@ -12,7 +12,7 @@ from planner.contrast import method_name
 from planner.frontiers import Curve, Frontier, Point, Segment, telling
 from planner.report import words
 from planner.report.frontier import figures, verdict
-from planner.report.plotting import ACCENT, COLORS, FAINT, INK, STYLES, canvas, write_picture
+from planner.report.plotting import ACCENT, COLORS, FAINT, INK, canvas, write_picture
 
 LABELS = 14
 """Breakpoints that get a label, where there is room."""
@@ -29,6 +29,10 @@ PLACES = (
 FAR = 16
 """Offset from which a thin line joins label and point."""
 
+Spot = tuple[float, float]
+Box = tuple[float, float, float, float]
+"""Left, bottom, right, top in pixels."""
+
 DOT = 4
 """Half the pixels that a breakpoint takes up."""
 
@@ -41,23 +45,32 @@ def draw_frontier(found: Frontier, path: str | Path, caption: Sequence[str] = ()
     curves = [one for one in found.curves if one.points]
     with canvas(9.0, 5.4) as (figure, axes):
         if curves:
-            for index, one in enumerate(curves):
-                _line(axes, one.segments, one.points, _style(index), _named(one))
-            axes.legend(frameon=False, fontsize=8, ncols=1 if len(curves) <= 8 else 2)
+            first = _leading(found, curves)
+            for one in curves:
+                if one not in first:
+                    _line(axes, one.segments, one.points, {"color": FAINT, "alpha": 0.5, "linewidth": 0.8}, "", 0)
+            for color, one in zip(COLORS, first, strict=False):
+                _line(axes, one.segments, one.points, {"color": color}, _named(one), 2.5)
+            if len(curves) > len(first):
+                axes.plot([], [], color=FAINT, alpha=0.5, linewidth=0.8, label=f"{len(curves) - len(first)} others")
+            axes.legend(frameon=False, fontsize=8)
         else:
-            _line(axes, found.segments, found.points, {"color": COLORS[0], "linestyle": "-"}, None)
+            _line(axes, found.segments, found.points, {"color": COLORS[0]}, "", 4)
         points = [point for one in curves for point in one.points] or list(found.points)
         _axes(axes, points, found)
         axes.set_title(verdict(found), color=INK)
         if curves:
-            _mark_knees(axes, curves)
+            _mark_knees(axes, first)
         else:
             _labels(figure, axes, found)
         write_picture(figure, path, caption)
 
 
-def _style(index: int) -> dict[str, Any]:
-    return {"color": COLORS[index % len(COLORS)], "linestyle": STYLES[index // len(COLORS) % len(STYLES)]}
+def _leading(found: Frontier, curves: Sequence[Curve]) -> list[Curve]:
+    """As many curves as there are colours: those that make up the frontier first, then the cheapest."""
+    legs = {getattr(leg, found.by or "method") for one in found.segments for leg in one.jobs}
+    chosen = sorted(curves, key=lambda one: (one.label not in legs, one.points[-1].cost_usd))[: len(COLORS)]
+    return [one for one in curves if one in chosen]
 
 
 def _named(curve: Curve) -> str:
@@ -65,7 +78,7 @@ def _named(curve: Curve) -> str:
 
 
 def _line(
-    axes: Any, segments: Sequence[Segment], points: Sequence[Point], style: dict[str, Any], name: str | None
+    axes: Any, segments: Sequence[Segment], points: Sequence[Point], style: dict[str, Any], name: str, dot: float
 ) -> None:
     """Slopes and levels in full, jumps dotted, a dot at each breakpoint."""
     runs = list(_runs(segments, points))
@@ -75,18 +88,20 @@ def _line(
             hours.append(x0)
             usd.append(usd[-1])
         if y0 < usd[-1] * (1 - 1e-9):
-            axes.plot([x0, x0], [usd[-1], y0], color=style["color"], linestyle=":", linewidth=1.0)
+            axes.plot(
+                [x0, x0], [usd[-1], y0], color=style["color"], linestyle=":", linewidth=1.0, alpha=style.get("alpha")
+            )
             hours.append(float("nan"))
             usd.append(float("nan"))
         hours += [x0, x1]
         usd += [y0, y1]
-    axes.plot(hours, usd, label=name, linewidth=1.6, **style)
+    axes.plot(hours, usd, label=name or None, **{"linewidth": 1.6, **style})
     axes.plot(
         [one.hours for one in points],
         [one.cost_usd for one in points],
         "o",
         color=style["color"],
-        markersize=4 if name is None else 2.5,
+        markersize=dot,
     )
 
 
@@ -151,10 +166,10 @@ def _labels(figure: Any, axes: Any, found: Frontier) -> None:
                 [point.hours], [point.cost_usd], "o", markersize=10, markerfacecolor="none", markeredgecolor=ACCENT
             )
             said, color = f"knee: {said}, {figures(point)}\n{textwrap.fill(point.knee, 46)}", ACCENT
-        _place(axes, point, said, color, taken, line)
+        _place(axes, point, said, color, taken, len(dots), line)
 
 
-def _pixels(axes: Any, spots: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+def _pixels(axes: Any, spots: Sequence[Spot]) -> list[Spot]:
     return [(float(x), float(y)) for x, y in axes.transData.transform(spots)]
 
 
@@ -166,26 +181,37 @@ def _short(point: Point) -> str:
     return words.shortened(words.plain(", ".join(f"{job.gpus:,} x {job.gpu}" for job in point.jobs)), 44)
 
 
-Box = tuple[float, float, float, float]
-"""Left, bottom, right, top in pixels."""
+def _place(axes: Any, point: Point, said: str, color: str, taken: list[Box], dots: int, line: Sequence[Spot]) -> None:
+    """The label at the first free place, joined to its point by a thin line where that is far.
 
-
-def _place(
-    axes: Any, point: Point, said: str, color: str, taken: list[Box], line: Sequence[tuple[float, float]]
-) -> None:
-    """The label at the first free place, joined to its point by a thin line where that is far."""
+    `taken` are the boxes of `dots` breakpoints, then those of labels and their lines; a free place is added.
+    """
     frame = _box_of(axes, 0.0)
     for dx, dy, side in PLACES:
         at: dict[str, Any] = {"xy": (point.hours, point.cost_usd), "xytext": (dx, dy), "textcoords": "offset points"}
         up = "bottom" if dy > 0 else "center"
         note = axes.annotate(said, ha=side, va=up, fontsize=7.5, color=color, **at)
         box = _box_of(note, 1.5)
-        if _inside(box, frame) and not any(_meet(box, one) for one in (*taken, *((*spot, *spot) for spot in line))):
-            taken.append(box)
-            if abs(dy) > FAR:
+        far = abs(dy) > FAR
+        leader = _leader(axes, point, note) if far else []
+        free = _inside(box, frame) and not any(_meet(box, one) for one in (*taken, *_spots(line)))
+        if free and not any(_meet(spot, one) for spot in _spots(leader) for one in taken[dots:]):
+            taken += [box, *_spots(leader)]
+            if far:
                 axes.annotate("", arrowprops={"arrowstyle": "-", "color": FAINT, "linewidth": 0.6}, **at)
             return
         note.remove()
+
+
+def _leader(axes: Any, point: Point, note: Any) -> list[Spot]:
+    """Spots along the line from a breakpoint to where its label is anchored."""
+    ((x0, y0),) = _pixels(axes, [(point.hours, point.cost_usd)])
+    x1, y1 = note.get_transform().transform(note.get_position())
+    return [(x0 + (x1 - x0) * k / 12, y0 + (y1 - y0) * k / 12) for k in range(12)]
+
+
+def _spots(spots: Sequence[Spot]) -> list[Box]:
+    return [(x, y, x, y) for x, y in spots]
 
 
 def _box_of(drawn: Any, margin: float) -> Box:
@@ -201,7 +227,7 @@ def _meet(one: Box, other: Box) -> bool:
     return one[0] <= other[2] and other[0] <= one[2] and one[1] <= other[3] and other[1] <= one[3]
 
 
-def _between(data: Any) -> list[tuple[float, float]]:
+def _between(data: Any) -> list[Spot]:
     """Spots along a drawn line, close enough that no label slips between them."""
     spots = []
     for (x0, y0), (x1, y1) in itertools.pairwise(data):
