@@ -12,7 +12,7 @@ from planner.report.plotting import ACCENT, COLORS, FAINT, canvas, write_picture
 from planner.units import GIB
 
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
-MOST_FRAMEWORKS = 8
+MOST_FRAMEWORKS = 7
 
 
 def write_pictures(predictions: Sequence[Prediction], folder: str | Path) -> list[Path]:

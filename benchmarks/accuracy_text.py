@@ -82,7 +82,7 @@ def _fit(fit: Mapping[str, Any]) -> str:
 
 def _order(speed: Mapping[str, Any]) -> str:
     regret = speed["regret"]
-    lines = ["Pairs whose measured speeds per GPU differ by more than 10 %, in the right order"]
+    lines = ["Pairs with speeds per GPU more than 10 % apart, in the right order"]
     lines += [
         f"  other {kind:<25} {percent(found['right']):>5} %  of {found['n']}" for kind, found in speed["pairs"].items()
     ]
@@ -90,7 +90,8 @@ def _order(speed: Mapping[str, Any]) -> str:
         lines.append(
             f"Picked as cheapest in each of {regret['n']} groups: costs {regret['median']:.3f} times the best in the\n"
             f"  median, {regret['p90']:.3f} at p90; speeds of the picked are off by "
-            f"{percent(regret['optimism'], signed=True)} % (mean ln of\n  measured over predicted: below 0 is too optimistic)"
+            f"{percent(regret['optimism'], signed=True)} % (mean ln of\n"
+            "  measured over predicted: below 0 is too optimistic)"
         )
     return "\n".join(lines)
 

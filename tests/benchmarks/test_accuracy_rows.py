@@ -1,0 +1,281 @@
+"""From the cells of a row to a prediction: what is read, what is assumed, what is refused."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import pytest
+
+from benchmarks import baselines
+from benchmarks.configurations import Configuration, configuration_of
+from benchmarks.measurements import Row
+from benchmarks.networks import Incomplete, NotExpressible, network_of_row
+from benchmarks.predictions import Prediction, Predictor
+from benchmarks.prices import usd_per_gpu_hour
+from planner.cards import read_library
+from planner.estimates import setup
+from planner.library import Library
+
+# Mistral-7B, LoRA r16 on q, k, v, o, one A100-80, 4 x 4096, full checkpointing: 24.87 GiB allocated and 3,324 tokens/s
+# (foundation-model-stack/fms-acceleration, scripts/benchmarks/refs/a100_80gb.csv).
+MISTRAL = {
+    "source": "fms", "model": "Mistral-7B", "method": "lora", "lora_rank": "16",
+    "lora_targets": "q_proj k_proj v_proj o_proj", "weight_quant": "none", "precision": "bf16 pure",
+    "weights_dtype": "bf16", "optimizer": "adamw", "framework": "hf", "loss_kernel": "hf", "gpu": "A100",
+    "gpu_mem_gb": "80.0", "num_gpus": "1.0", "sharding": "none", "act_ckpt": "full", "attention": "flash2",
+    "compile": "no", "micro_batch": "4", "grad_accum": "1", "seq_len": "4096", "packed": "yes", "status": "ok",
+    "peak_mem_gb_per_gpu": "24.87", "mem_unit": "GiB", "mem_kind": "max_memory_allocated",
+    "tokens_per_s_total": "3324", "quality": "A",
+}  # fmt: skip
+
+
+@cache
+def library() -> Library:
+    """The shipped library, read once."""
+    return read_library()
+
+
+@cache
+def predictor() -> Predictor:
+    """The shipped estimates."""
+    return Predictor(library())
+
+
+def row(**cells: str) -> Row:
+    """The row above with other cells; an empty one is unknown."""
+    return Row(2, {name: value for name, value in {**MISTRAL, **cells}.items() if value})
+
+
+def set_up(**cells: str) -> Configuration:
+    """Its configuration."""
+    return configuration_of(row(**cells), library())
+
+
+def predicted(**cells: str) -> Prediction:
+    """Its prediction."""
+    return predictor().one(row(**cells))
+
+
+def test_a_published_run_is_met() -> None:
+    """Memory within 3 % and speed within 10 % of what was measured."""
+    found = predicted()
+    assert found.peak is not None and abs(found.peak.error) < 0.03
+    assert found.speed is not None and abs(found.speed.error) < 0.10
+    assert found.fits
+
+
+def test_source_id_and_notes_mean_nothing() -> None:
+    """Tables to come have other sources: no figure may hang on the name of one."""
+    other = predicted(source="somebody else: elsewhere", id="x17", notes="fp32 weights, CPU offload, Liger")
+    mine = predicted()
+    assert (other.peak, other.speed, other.need_bytes) == (mine.peak, mine.speed, mine.need_bytes)
+
+
+def test_a_blank_framework_is_an_unknown_profile() -> None:
+    """It has the wide margin and is predicted all the same, as is a name that nobody knows."""
+    for name in ("", "somebody's trainer"):
+        found = predicted(framework=name)
+        assert found.configuration is not None and found.configuration.framework == "unknown"
+        assert not found.configuration.profiled
+        assert found.peak is not None and found.speed is not None
+        assert found.need_bytes is not None and found.need_bytes > (predicted().need_bytes or 0)
+
+
+def test_a_framework_can_be_forgotten() -> None:
+    """The split by unknown source treats a named framework like a blank one."""
+    assert predictor().one(row(), as_unknown=True).configuration == predictor().one(row(), True).configuration
+    forgotten = configuration_of(row(framework="litgpt"), library(), as_unknown=True)
+    assert (forgotten.framework, forgotten.profiled) == ("unknown", False)
+
+
+@pytest.mark.parametrize(
+    ("cells", "gap"),
+    [
+        ({"seq_len": ""}, "the sequence length"),
+        ({"micro_batch": ""}, "the micro-batch"),
+        ({"act_ckpt": ""}, "whether activations are checkpointed"),
+        ({"num_gpus": "8", "sharding": ""}, "how the network is spread"),
+        ({"num_gpus": "8", "sharding": "fsdp+tp"}, "the degree of tp"),
+        ({"num_gpus": "8", "sharding": "fsdp+ep"}, "the degree of expert parallelism"),
+        ({"num_gpus": "6", "sharding": "tp", "tp": "4"}, "degrees of parallelism that divide"),
+        ({"method": "adapter"}, "what is trained"),
+        ({"model": "no card", "params_b": ""}, "the network's dimensions"),
+    ],
+)
+def test_a_missing_column_is_named(cells: dict[str, str], gap: str) -> None:
+    """The row is incomplete, and the reason says which column."""
+    with pytest.raises(Incomplete, match=gap):
+        set_up(**cells)
+    assert [figure for figure, _ in predicted(**cells).missing] == ["memory", "throughput"]
+
+
+@pytest.mark.parametrize("cells", [{"cpu_offload": "optimizer"}, {"weight_quant": "fp6"}, {"lora_targets": "norms"}])
+def test_what_the_estimate_has_no_word_for_is_told_apart(cells: dict[str, str]) -> None:
+    """Such a row is complete: not predicting it is our gap, not the table's."""
+    with pytest.raises(NotExpressible):
+        set_up(**cells)
+    found = predicted(**cells)
+    assert found.inexpressible and not found.missing
+
+
+def test_defaults_are_those_of_the_framework() -> None:
+    """A blank cell means what its framework does without being told."""
+    assert set_up(framework="torchtitan", act_ckpt="").recipe.activation_checkpointing == "selective"
+    assert set_up(framework="litgpt", act_ckpt="").recipe.activation_checkpointing == "none"
+    sharded = set_up(framework="litgpt", act_ckpt="", num_gpus="4", sharding="fsdp")
+    assert sharded.recipe.activation_checkpointing == "full"
+    assert set_up(framework="hf", method="qlora", act_ckpt="").recipe.activation_checkpointing == "full"
+
+
+@pytest.mark.parametrize(
+    ("cells", "precision"),
+    [
+        ({"method": "full"}, "bf16"),
+        ({"method": "full", "weights_dtype": "fp32"}, "bf16_mixed"),
+        ({"method": "full", "weights_dtype": "", "precision": "fp16 mixed"}, "fp16_mixed"),
+        ({"method": "full", "weights_dtype": "", "precision": "fp32"}, "tf32"),
+        ({"method": "full", "weights_dtype": "", "precision": "fp32", "gpu": "V100", "gpu_mem_gb": "32"}, "fp32"),
+    ],
+)
+def test_the_weights_dtype_decides_the_bytes(cells: dict[str, str], precision: str) -> None:
+    """Pure 16 bit, mixed over fp32 weights, or fp32: three different things called bf16."""
+    assert set_up(**cells).recipe.precision == precision
+
+
+def test_the_batch_follows_from_the_global_batch() -> None:
+    """64 over 8 ranks of 2 sequences: 4 micro-steps; without any word on it, one."""
+    spread = {"num_gpus": "8", "sharding": "fsdp", "micro_batch": "2", "grad_accum": ""}
+    assert set_up(**spread, global_batch="64").layout.accumulation == 4
+    assert set_up(**spread).layout.accumulation == 1
+    assert set_up(**{**spread, "micro_batch": "", "grad_accum": "4"}, global_batch="64").layout.micro_batch == 2
+
+
+def test_partial_checkpointing_lies_between_none_and_full() -> None:
+    """Half of the layers checkpointed: half of the way in memory."""
+
+    def peak(value: str) -> float:
+        found = predicted(act_ckpt=value).peak
+        assert found is not None
+        return found.predicted
+
+    assert peak("partial (16 of 32 layers)") == pytest.approx((peak("none") + peak("full")) / 2)
+
+
+def test_the_loss_kernel_of_the_row_replaces_that_of_the_profile() -> None:
+    """Bytes per logit as the column says: 14, 8, 0.3, 4."""
+    sizes = [set_up(loss_kernel=name).activations[0][1].logit_bytes for name in ("hf", "fused", "liger", "fused-16bit")]
+    assert sizes == [14, 8, 0.3, 4]
+    assert set_up(framework="unsloth", loss_kernel="fused").activations[0][1].logit_bytes == 0.3
+
+
+def test_checkpointing_words_reach_their_codes() -> None:
+    """Kinds that a scenario cannot name are still told apart."""
+
+    def code(**cells: str) -> Any:
+        return set_up(**cells).activations[0][1].checkpointing
+
+    assert code(act_ckpt="selective (every 2nd layer)") == setup.CHECKPOINT_EVERY_2ND
+    assert code(act_ckpt="full + CPU offload") == setup.CHECKPOINT_OFFLOAD
+    assert code(act_ckpt="selective (per-op)") == setup.CHECKPOINT_SELECTIVE
+
+
+def test_the_parameter_count_tells_what_no_column_says() -> None:
+    """Gated or plain, tied or not, and a head size that is not hidden over heads (Gemma-7B: 256, not 192)."""
+    gemma = {"params_b": "8.538", "layers": "28", "hidden": "3072", "heads": "16", "ffn": "24576", "vocab": "256000"}
+    found = network_of_row(row(model="-", **gemma), library())
+    assert (found.gated, found.tied, found.head_dim) == (True, True, 256)
+    plain = {"params_b": "12.854", "layers": "40", "hidden": "5120", "heads": "40", "ffn": "20480", "vocab": "50368"}
+    found = network_of_row(row(model="-", **plain), library())
+    assert (found.gated, found.tied, found.head_dim) == (False, True, 128)
+
+
+def test_a_mixture_needs_its_experts_named() -> None:
+    """Dense dimensions that hold a seventh of the weights are those of one expert."""
+    cells = dict(params_b="46.7", layers="32", hidden="4096", heads="32", kv_heads="8", ffn="14336", vocab="32000")
+    with pytest.raises(Incomplete, match="the experts of a mixture"):
+        set_up(model="-", **cells)
+    assert set_up(model="Mixtral-8x7B", **cells).network.experts == 8
+
+
+def test_a_network_known_by_size_alone_is_guessed_and_said_to_be() -> None:
+    """h = 128 L and 12 L h^2 parameters: 34 layers of 4,352 for 7.5 billion."""
+    found = network_of_row(row(model="-", params_b="7.5"), library())
+    assert (found.layers, found.hidden, found.shape_known) == (34, 4352, False)
+
+
+def test_lengths_known_by_their_mean_are_padded_to_the_longest_of_a_batch() -> None:
+    """Four samples of 210 tokens on average are processed longer than 210, in buckets of like lengths not."""
+    lengths = "mean real length 210 tokens"
+    padded = predicted(packed=f"no; {lengths}", seq_len="768", samples_per_s="30")
+    buckets = predicted(packed=f"no; bucketed; {lengths}", seq_len="768", samples_per_s="30")
+    assert padded.speed is not None and buckets.speed is not None
+    assert padded.speed.measured == buckets.speed.measured == pytest.approx(30 * 205, rel=0.03)
+    assert buckets.speed.predicted > padded.speed.predicted
+    assert predicted(packed="no").speed is None
+
+
+def test_a_speed_with_too_many_unknowns_is_not_judged() -> None:
+    """Precision, checkpointing and attention: two of them may be blank, not three."""
+    vague = {"framework": "litgpt", "precision": "", "attention": "", "weights_dtype": ""}
+    assert predicted(**vague).speed is not None
+    found = predicted(**vague, act_ckpt="")
+    assert found.speed is None and found.peak is not None
+    assert found.missing == (("throughput", "precision, checkpointing and attention"),)
+
+
+def test_figures_that_cannot_be_judge_nobody() -> None:
+    """A full fine-tune in 4 bytes per parameter, and more FLOP per second than the card has."""
+    small = predicted(method="full", peak_mem_gb_per_gpu="29")
+    assert small.peak is None and small.contradictions[0][0] == "memory"
+    fast = predicted(tokens_per_s_total="30000")
+    assert fast.speed is None and fast.contradictions[0][0] == "throughput"
+    assert not predicted().contradictions
+
+
+def test_a_run_out_of_memory_judges_the_fit_alone() -> None:
+    """Its peak and speed are no measurements."""
+    found = predicted(status="oom", micro_batch="64")
+    assert (found.peak, found.speed, found.fits) == (None, None, False)
+
+
+def test_cards_are_found_by_name_and_memory() -> None:
+    """A100 of 40 and of 80 GB are two cards; the 500 W H100 is a slower H100."""
+    small, large = set_up(gpu="A100-SXM", gpu_mem_gb="40"), set_up()
+    assert small.host is not None and small.host.gpu.name == "A100-40GB"
+    assert large.host is not None and large.host.gpu.name == "A100-80GB"
+    slow, fast = set_up(gpu="H100-SXM-HBM2e-500W", gpu_mem_gb="96"), set_up(gpu="H100-SXM")
+    assert slow.host is not None and fast.host is not None
+    assert slow.host.hardware.efficiency < fast.host.hardware.efficiency
+    nameless = predicted(gpu="any GPU with 24 GB", gpu_mem_gb="24")
+    assert nameless.peak is not None and nameless.speed is None and nameless.need_bytes is None
+
+
+def test_fp8_raises_the_peak_of_linear_layers_only() -> None:
+    """Linear layers get a share of the fp8 sheet peak, everything else stays in 16 bit."""
+    plain = set_up(gpu="H100-SXM", method="full", weights_dtype="", precision="bf16 mixed").host
+    eight = set_up(gpu="H100-SXM", method="full", weights_dtype="", precision="fp8 mixed").host
+    assert plain is not None and eight is not None
+    assert eight.hardware.peak == plain.hardware.peak
+    assert eight.hardware.linear_peak == pytest.approx(0.68 * 1978.9e12)
+
+
+def test_baselines_are_those_of_their_names() -> None:
+    """Worked out by hand for Mistral-7B, 7.242e9 parameters, on one A100 of 312 TFLOPS."""
+    lora = set_up(params_b="7.242")
+    naive = baselines.MEMORY["16/2/0.5 bytes per parameter + 20 %"]
+    assert naive(lora) == pytest.approx(1.2 * 2 * 7.242e9)
+    assert naive(set_up(params_b="7.242", method="full")) == pytest.approx(1.2 * 16 * 7.242e9)
+    assert naive(set_up(params_b="7.242", method="qlora", weight_quant="nf4")) == pytest.approx(1.2 * 0.5 * 7.242e9)
+    sharded = set_up(params_b="7.242", method="full", num_gpus="4", sharding="fsdp")
+    assert baselines.MEMORY["16/2/0.5 bytes per parameter + 20 %, divided by shards"](sharded) == pytest.approx(
+        1.2 * 4 * 7.242e9
+    )
+    assert baselines.MEMORY["ZeRO-2 and ZeRO-3 formulas"](sharded) == pytest.approx((4 / 32 + 18 / 4) * 7.242e9)
+    assert baselines.THROUGHPUT["constant MFU 0.45"](lora) == pytest.approx(0.45 * 312e12 / (6 * 7.242e9))
+
+
+def test_prices_come_from_the_shipped_market() -> None:
+    """A card that is rented has a price per GPU, one that nobody rents has none."""
+    assert 0.1 < (usd_per_gpu_hour("A100-80GB", library()) or 0) < 10
+    assert usd_per_gpu_hour("K80", library()) is None

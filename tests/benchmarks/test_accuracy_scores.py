@@ -1,0 +1,145 @@
+"""Scores on figures small enough to work out by hand, and what must hold of any."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from benchmarks import scores
+from benchmarks.measurements import Row
+from benchmarks.scores import Speed
+
+
+def row(**cells: str) -> Row:
+    """A row of one source, network and length, with some cells."""
+    return Row(2, {"source": "s", "model": "m", "seq_len": "2048", "gpu": "A100", "micro_batch": "1", **cells})
+
+
+def speed(measured: float, predicted: float, usd: float | None = 1.0, **cells: str) -> Speed:
+    """A row with its speeds."""
+    return Speed(row(**cells), measured, predicted, usd)
+
+
+def test_errors_are_those_of_a_worked_example() -> None:
+    """+10 %, -20 %, +30 %, -40 %: mean 25 %, middle 25 %, nine tenths up 37 %, bias -5 %."""
+    found = scores.errors([0.1, -0.2, 0.3, -0.4])
+    assert found["n"] == 4
+    assert found["mape"] == pytest.approx(0.25)
+    assert found["median_ape"] == pytest.approx(0.25)
+    assert found["p90_ape"] == pytest.approx(0.37)
+    assert found["bias"] == pytest.approx(-0.05)
+
+
+def test_no_rows_have_no_errors() -> None:
+    """A figure without rows is unknown, not zero."""
+    assert scores.errors([]) == {"n": 0, "mape": None, "median_ape": None, "p90_ape": None, "bias": None}
+
+
+@pytest.mark.parametrize(("q", "value"), [(0.0, 1.0), (0.5, 2.5), (0.9, 3.7), (1.0, 4.0)])
+def test_quantiles_interpolate(q: float, value: float) -> None:
+    """Between order statistics the quantile is a straight line."""
+    assert scores.quantile([4.0, 1.0, 3.0, 2.0], q) == pytest.approx(value)
+
+
+@pytest.mark.parametrize(
+    ("good", "n", "low", "high"), [(0, 10, 0.0, 0.2775), (5, 10, 0.2366, 0.7634), (10, 10, 0.7225, 1.0)]
+)
+def test_wilson_is_that_of_the_textbook(good: int, n: int, low: float, high: float) -> None:
+    """Values of the published formula for ten trials."""
+    assert scores.wilson(good, n) == pytest.approx((low, high), abs=5e-5)
+
+
+@settings(derandomize=True, max_examples=60)
+@given(st.integers(1, 400).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))
+def test_wilson_holds_the_share(drawn: tuple[int, int]) -> None:
+    """The interval lies between 0 and 1 and holds the share itself."""
+    good, n = drawn
+    low, high = scores.wilson(good, n)
+    assert 0.0 <= low <= good / n + 1e-12
+    assert good / n - 1e-12 <= high <= 1.0
+
+
+def test_coverage_counts_both_intervals() -> None:
+    """0.1 lies in both, 0.3 only in the wide one (1.96 x 0.2), 0.5 in neither."""
+    found = scores.coverage([0.1, -0.3, 0.5], [0.2] * 3, [0.2] * 3)
+    assert found["interval_68"] == pytest.approx(1 / 3)
+    assert found["interval_95"] == pytest.approx(2 / 3)
+
+
+@pytest.mark.parametrize(
+    ("cells", "kind"),
+    [
+        ({"gpu": "H100"}, "gpu"),
+        ({"gpu_mem_gb": "40"}, "gpu"),
+        ({"act_ckpt": "full", "micro_batch": "4"}, "technique"),
+        ({"micro_batch": "4"}, "setting"),
+        ({"notes": "something else"}, None),
+    ],
+)
+def test_pairs_are_told_apart_by_what_differs(cells: dict[str, str], kind: str | None) -> None:
+    """GPU before technique before setting; notes never count."""
+    assert scores.pair_kind(row(), row(**cells)) == kind
+
+
+def test_pairs_in_order_are_counted_by_hand() -> None:
+    """100, 150 and 200 at micro-batches 1, 2, 4: two pairs right, one predicted equal, so 2.5 of 3."""
+    found = scores.pairs(
+        [speed(100, 90), speed(150, 120, micro_batch="2"), speed(200, 120, micro_batch="4")],
+    )
+    assert found["setting"] == {"right": pytest.approx(2.5 / 3), "n": 3}
+    assert found["gpu"] == {"right": None, "n": 0}
+
+
+def test_close_pairs_and_pairs_of_other_lengths_say_nothing() -> None:
+    """5 % apart is noise, and another length is another job."""
+    close = [speed(100, 90), speed(105, 80, micro_batch="2")]
+    other = speed(300, 10, seq_len="4096", micro_batch="2")
+    assert scores.pairs([*close, other])["setting"]["n"] == 0
+
+
+def test_regret_is_what_the_wrong_choice_costs() -> None:
+    """The prediction picks B at 2 $ per 100 tokens/s (0.02); the best, A, is 1 $ per 80 (0.0125): regret 1.6."""
+    found = scores.regret([speed(80, 50, usd=1.0), speed(100, 125, usd=2.0, gpu="H100")])
+    assert found["n"] == 1
+    assert found["median"] == pytest.approx(1.6)
+    assert found["optimism"] == pytest.approx(math.log(100 / 125))
+
+
+def test_rows_without_price_or_choice_have_no_regret() -> None:
+    """One configuration alone leaves nothing to choose; an unknown price cannot be compared."""
+    assert scores.regret([speed(80, 50), speed(80, 50)])["n"] == 0
+    assert scores.regret([speed(80, 50), speed(90, 50, usd=None, gpu="H100")])["n"] == 0
+
+
+@settings(derandomize=True, max_examples=60)
+@given(
+    st.lists(st.tuples(st.floats(1, 1e4), st.floats(1, 1e4), st.floats(0.1, 50)), min_size=2, max_size=6),
+)
+def test_no_choice_beats_the_best_and_perfect_foresight_is_it(drawn: list[tuple[float, float, float]]) -> None:
+    """Regret is at least 1, and exactly 1 where predictions are the measurements; then all pairs are in order."""
+    items = [speed(m, p, usd, micro_batch=str(i + 1)) for i, (m, p, usd) in enumerate(drawn)]
+    assert scores.regret(items)["median"] >= 1.0
+    perfect = [replace(item, predicted=item.measured) for item in items]
+    assert scores.regret(perfect)["p90"] == 1.0
+    assert scores.regret(perfect)["optimism"] == 0.0
+    assert scores.pairs(perfect)["setting"]["right"] in (None, 1.0)
+
+
+def test_fit_scores_count_both_ways_of_being_wrong() -> None:
+    """One of two that ran out was said to fit; one of four that ran was said not to."""
+    verdicts = [(True, True), (True, False), (False, True), (False, True), (False, True), (False, False)]
+    found = scores.fit_scores(verdicts)
+    assert (found["false_fit"], found["n_oom"]) == (0.5, 2)
+    assert (found["false_reject"], found["n_ok"]) == (0.25, 4)
+    assert found["false_fit_interval"] == list(scores.wilson(1, 2))
+
+
+def test_a_table_without_verdicts_has_no_rates() -> None:
+    """No runs that ran out: the share is unknown."""
+    found = scores.fit_scores([])
+    assert found["false_fit"] is None
+    assert found["n_oom"] == 0
