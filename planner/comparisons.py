@@ -10,6 +10,7 @@ from typing import Literal
 
 from planner.contrast import Change
 from planner.errors import NoPlanError
+from planner.htmltable import html_table
 from planner.plan import Part, Plan, Status
 
 
@@ -90,6 +91,26 @@ class WhatIf(Part):
             return False
         return abs(self.delta.cost_usd or 0.0) < 0.005 and abs(self.delta.hours or 0.0) < 0.01
 
+    def _repr_html_(self) -> str:
+        """How a notebook shows it: before and after, a line per job and figure."""
+        rows = [("cost", _usd(self.before), _usd(self.after)), ("hours", _took(self.before), _took(self.after))]
+        for job in self.jobs:
+            rows += [(f"{job.name}: {one.what}", one.before, one.after) for one in job.changes]
+            rows += [(f"{job.name}: {one.item}", _or(one.before_usd), _or(one.after_usd)) for one in job.bill]
+        return html_table(f"{self.scenario}: {', '.join(self.settings)}", ("", "before", "after"), rows)
+
+
+def _usd(plan: Plan) -> str:
+    return f"${plan.cost_usd.expected:,.2f}" if plan.cost_usd else plan.status
+
+
+def _took(plan: Plan) -> str:
+    return f"{plan.hours.expected:,.1f}" if plan.hours else ""
+
+
+def _or(usd: float | None) -> str:
+    return f"${usd:,.2f}" if usd is not None else ""
+
 
 class Axis(Part):
     """A place in the scenario and the values it takes, as typed; `numbers` without the unit, None for names."""
@@ -145,6 +166,20 @@ class Sweep(Part):
                 return one
         raise NoPlanError(f"the sweep has no cell at {', '.join(values)}")
 
+    def _repr_html_(self) -> str:
+        """How a notebook shows it: a row per cell."""
+        header = (*(axis.path for axis in self.axes), "cost", "hours", "what is rented")
+        rows = [
+            (
+                *one.values,
+                _or(one.cost_usd) or one.status,
+                f"{one.hours:,.1f}" if one.hours is not None else "",
+                "; ".join(f"{job.gpus} x {job.gpu} at {job.provider}, {job.method}" for job in one.jobs),
+            )
+            for one in self.cells
+        ]
+        return html_table(self.scenario, header, rows)
+
 
 class End(Part):
     """One end of a bar: the value tried, and what came of it."""
@@ -183,3 +218,18 @@ class Tornado(Part):
     by: float
     base: Plan
     bars: tuple[Bar, ...]
+
+    def _repr_html_(self) -> str:
+        """How a notebook shows it: a row per bar, what matters most first."""
+        header = ("what", "now", f"cost at -{self.by:.0%}", f"cost at +{self.by:.0%}", "effect")
+        rows = [
+            (
+                bar.what,
+                bar.base,
+                _or(bar.down.cost_usd) or bar.down.status,
+                _or(bar.up.cost_usd) or bar.up.status,
+                f"${bar.effect_usd:,.2f}",
+            )
+            for bar in self.bars
+        ]
+        return html_table(f"{self.scenario}: {_usd(self.base)}", header, rows)

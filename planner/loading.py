@@ -16,6 +16,7 @@ from planner.errors import Fault, InputError, ScenarioError
 from planner.inventories import read_offers, validate_offers
 from planner.offers import Offer
 from planner.overrides import override
+from planner.paths import renamed
 from planner.ranges import check_ranges
 from planner.references import (
     check_providers,
@@ -121,7 +122,9 @@ def _validated(
     try:
         question = ScenarioFile.model_validate(data)
     except ValidationError as error:
-        faults.extend(source.faults(complaints(error, ScenarioFile, data)))
+        found = complaints(error, ScenarioFile, data)
+        schema = ScenarioFile.model_json_schema(by_alias=True) if source.origins else {}
+        faults.extend(source.faults(renamed(found, source.origins, schema, data)))
     if faults or question is None:
         raise ScenarioError(list(dict.fromkeys(faults)))
     return Scenario.model_validate({**dict(question), "offers": offers, "offers_inline": inline})

@@ -12,6 +12,8 @@ from planner.wording import nearest
 
 NAMING_KEYS = ("name", "instance")
 """Keys by whose value an item of a list can be named."""
+NAMED = 3
+"""Items that are told where none is like the name that was given."""
 
 
 @dataclass(frozen=True)
@@ -89,6 +91,12 @@ def _longest(parts: list[str], known: Any) -> tuple[str, list[str]]:
     return parts[0], parts[1:]
 
 
+def _after(parts: list[str], name: str) -> list[str]:
+    """What follows the name; one with dots was typed with as many, if it was meant at all."""
+    length = name.count(".") + 1
+    return parts[length:] if nearest(".".join(parts[:length]), [name]) else parts[1:]
+
+
 def _item(items: list[Any], parts: list[str], path: Path_) -> tuple[int, list[str]]:
     names: dict[str, int] = {}
     for index, item in enumerate(items):
@@ -100,8 +108,10 @@ def _item(items: list[Any], parts: list[str], path: Path_) -> tuple[int, list[st
         return names[name], rest
     here = ".".join(map(str, path))
     if not name.isdecimal():
-        close = nearest(name, names)
-        fix = f"did you mean {close}?" if close else f"there are {', '.join(names) or 'none with a name'}"
+        alike = nearest(name, names)
+        close = alike.split(" or ") if alike else list(names)[:NAMED]
+        whole = [".".join((here, one, *_after(parts, one))) for one in close]
+        fix = f"did you mean {' or '.join(whole)}?" if whole else f"{here} has no items with a name"
         raise _Unknown(f"{here} has no item called {name}", fix)
     if len(name) > 9 or int(name) > len(items):
         raise _Unknown(f"{here} has {len(items)} items", f"at most {here}.{len(items)}, which appends one")

@@ -119,6 +119,8 @@ def _stepped(
     if not unit == unit_end == unit_step:
         shown = ", ".join(one or "none" for one in (unit, unit_end, unit_step))
         known = unit or unit_end or unit_step
+        if {unit, unit_end, unit_step} - {"", known}:
+            raise _wrong(text, f"the three units differ ({shown})", "give all three in one unit, such as 6h:48h:6h")
         fix = f"such as {_plain(start)}{known}:{_plain(end)}{known}:{_plain(width)}{known}"
         raise _wrong(text, f"the three units differ ({shown})", fix)
     if width == 0:
@@ -158,6 +160,6 @@ def _listed(text: str, path: str, written: str) -> Range:
 def _typed(value: Any) -> str:
     """A value as one would type it; JSON is YAML, and quotes go where nothing needs them."""
     text = json.dumps(value, ensure_ascii=False)
-    if isinstance(value, str) and re.fullmatch(r"[A-Za-z][\w. /-]*", value) and parse_value(value, "") == value:
+    if isinstance(value, str) and re.fullmatch(r"\w[\w. /-]*", value) and parse_value(value, "") == value:
         return value
     return text

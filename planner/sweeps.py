@@ -62,7 +62,14 @@ def _changed(scenario: Scenario, one: Range, setting: str) -> Scenario:
         return change_scenario(scenario, [setting])
     except ScenarioError as error:
         name = range_name(f"{one.path}={setting.partition('=')[2]}")
-        raise ScenarioError([Fault(name, 0, f.where, f.what, f.fix) for f in error.faults]) from None
+        raise ScenarioError([Fault(name, 0, f.where, f.what, _fix(f, one)) for f in error.faults]) from None
+
+
+def _fix(fault: Fault, one: Range) -> str:
+    """A unit that is missing is missing three times."""
+    if fault.what.endswith("has no unit") and one.numbers and not one.unit:
+        return f"such as {one.path}={one.values[0]}h:{one.values[-1]}h:STEPh"
+    return fault.fix
 
 
 def _cell(values: tuple[str, ...], prepared: Prepared, options: SolveOptions) -> Cell:

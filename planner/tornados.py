@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 from planner.comparisons import Bar, End, Tornado
 from planner.errors import Fault, ScenarioError
-from planner.fields import write_hours
 from planner.library import Library
 from planner.loading import change_scenario
 from planner.plan import Plan
@@ -172,8 +171,8 @@ def _hours(what: str, path: str, hours: float, by: float) -> Lever:
         what,
         path,
         f"{_short(hours)} h",
-        (f"{_short(low)} h", (f"{path}={write_hours(low)}",)),
-        (f"{_short(high)} h", (f"{path}={write_hours(high)}",)),
+        (f"{_short(low)} h", (f"{path}={low!r}h",)),
+        (f"{_short(high)} h", (f"{path}={high!r}h",)),
     )
 
 

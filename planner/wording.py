@@ -80,16 +80,16 @@ def nearest(word: str, known: Iterable[str], cutoff: float = 0.6) -> str:
 
 def keys_at(schema: dict[str, Any], path: Path_) -> list[str]:
     """The keys that a JSON Schema allows in the mapping at a place."""
-    nodes = _forms(schema, schema)
+    nodes = forms_of(schema, schema)
     for part in path:
         inside: list[dict[str, Any]] = []
         for node in nodes:
             if isinstance(part, int):
-                inside += _forms(node.get("items"), schema)
+                inside += forms_of(node.get("items"), schema)
             elif part in node.get("properties", {}):
-                inside += _forms(node["properties"][part], schema)
+                inside += forms_of(node["properties"][part], schema)
             else:
-                inside += _forms(node.get("additionalProperties"), schema)
+                inside += forms_of(node.get("additionalProperties"), schema)
         nodes = inside
     return [key for node in nodes for key in node.get("properties", {})]
 
@@ -112,14 +112,14 @@ def _place(loc: tuple[int | str, ...], data: Any) -> Path_:
     return tuple(path)
 
 
-def _forms(node: Any, schema: dict[str, Any]) -> list[dict[str, Any]]:
+def forms_of(node: Any, schema: dict[str, Any]) -> list[dict[str, Any]]:
     """The alternatives that a node stands for, references followed."""
     if not isinstance(node, dict):
         return []
     if "$ref" in node:
-        return _forms(schema["$defs"][node["$ref"].rsplit("/", 1)[-1]], schema)
+        return forms_of(schema["$defs"][node["$ref"].rsplit("/", 1)[-1]], schema)
     branches = [branch for key in ("anyOf", "oneOf", "allOf") for branch in node.get(key, ())]
-    return [node] + [form for branch in branches for form in _forms(branch, schema)]
+    return [node] + [form for branch in branches for form in forms_of(branch, schema)]
 
 
 def _known_keys(key: str, known: list[str]) -> str:

@@ -161,9 +161,9 @@ def test_settings_are_validated_like_the_file() -> None:
     )
     assert faults == [
         "--set jobs.a.deadline=12: jobs.0.deadline: 12 has no unit; write 90m, 36h, 2d or 1d12h",
-        "--set jobs.a.deadlines=1h: jobs.0.deadlines: unknown key; did you mean deadline?",
-        "--set jobs.z.x=1: jobs.z.x: jobs has no item called z; there are a",
-        "--set limit.budget_usd=100: limit: unknown key; did you mean limits?",
+        "--set jobs.a.deadlines=1h: jobs.0.deadlines: unknown key; did you mean jobs.a.deadline?",
+        "--set jobs.z.x=1: jobs.z.x: jobs has no item called z; did you mean jobs.a.x?",
+        "--set limit.budget_usd=100: limit: unknown key; did you mean limits.budget_usd?",
     ]
 
 

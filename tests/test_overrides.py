@@ -51,8 +51,8 @@ def test_a_setting_lands_at_its_path(setting: str, path: tuple[str | int, ...], 
 @pytest.mark.parametrize(
     ("setting", "what", "fix"),
     [
-        ("jobs.lama-3.1.deadline=1h", "jobs has no item called lama-3", "did you mean llama-3.1?"),
-        ("jobs.x.deadline=1h", "jobs has no item called x", "there are llama-3.1, b"),
+        ("jobs.lama-3.1.deadline=1h", "jobs has no item called lama-3", "did you mean jobs.llama-3.1.deadline?"),
+        ("jobs.x.deadline=1h", "jobs has no item called x", "did you mean jobs.llama-3.1.deadline or jobs.b.deadline?"),
         ("jobs.3.name=c", "jobs has 2 items", "jobs.2"),
         ("jobs.99999999999999999999.name=c", "jobs has 2 items", "jobs.2"),
         ("limits.budget_usd", "is not PATH=VALUE", "limits.budget_usd=100"),

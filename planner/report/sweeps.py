@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from planner.comparisons import Bar, Cell, End, Sweep, Tornado
 from planner.report import parts, words
+from planner.report.obstacles import obstacles
 
 BAR = 25
 """Columns of a tornado's bar, the middle included."""
@@ -101,12 +102,31 @@ def _grids(answer: Sweep) -> list[str]:
     def took(cell: Cell) -> str:
         return words.hours(cell.hours).removesuffix(" h") if cell.hours is not None else "-"
 
+    def begins(cell: Cell) -> str:
+        return f"{max(job.start_hours for job in cell.jobs) * MINUTES:,.0f}" if cell.jobs else "-"
+
     lines = [*_grid(answer, "cost", cost), "", *_grid(answer, "hours", took), ""]
+    if _start_tells(answer):
+        lines += [*_grid(answer, "minutes before the first step", begins), ""]
     return (
         lines
         + [words.shortened(f"  {letter:<3}{what}", words.WIDTH) for what, letter in list(letters.items())[:20]]
         + ([f"  and {len(letters) - 20} others: --json"] if len(letters) > 20 else [])
     )
+
+
+MINUTES = 60
+START_TELLS = 0.5
+"""Share of the spread of hours above which the start is shown: there it is what the ranges change."""
+
+
+def _start_tells(answer: Sweep) -> bool:
+    """Whether the hours differ mostly because the start does."""
+    starts = [max(job.start_hours for job in cell.jobs) for cell in answer.cells if cell.jobs]
+    took = [cell.hours for cell in answer.cells if cell.hours is not None]
+    if len(starts) < 2:
+        return False
+    return max(starts) - min(starts) > START_TELLS * (max(took) - min(took)) > 0
 
 
 def _letter(index: int) -> str:
@@ -141,7 +161,10 @@ def _mark(cell: Cell) -> str:
 
 def render_tornado(answer: Tornado) -> str:
     """The text of a tornado, without a final newline."""
-    base = answer.base.cost_usd.expected if answer.base.cost_usd else 0.0
+    if answer.base.cost_usd is None:
+        name = words.shortened(words.plain(answer.scenario), 32)
+        return "\n".join([f"{name}: there is no plan to move away from", "", *obstacles(answer.base)])
+    base = answer.base.cost_usd.expected
     share = f"{answer.by * 100:.3g} %"
     name = words.shortened(words.plain(answer.scenario), 32)
     telling = [bar for bar in answer.bars if bar.can_fail or bar.effect_usd >= 0.005]

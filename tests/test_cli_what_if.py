@@ -1,0 +1,149 @@
+"""`planner what-if` end to end: output, exit codes, pictures, and what is told of bad input."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from planner.cli import main
+
+AS_OF = ("--as-of", "2026-11-21")
+SCENARIO = """\
+name: small
+jobs:
+  - name: bot
+    architecture: tinyllama-1.1b
+    work: {tokens: 50e6}
+    deadline: 40h
+    techniques: {method: lora}
+offers:
+  - {provider: cheap, gpu: RTX3090, gpus: 1, usd_per_hour: 0.2, spot_usd_per_hour: 0.1}
+  - {provider: fast, gpu: A100-80GB, gpus: 1, usd_per_hour: 1.6}
+"""
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> str:
+    path = tmp_path / "small.yaml"
+    path.write_text(SCENARIO, encoding="utf-8")
+    return str(path)
+
+
+def run(*arguments: str, text: str | None = None) -> Result:
+    return CliRunner().invoke(main, ["what-if", *arguments, *AS_OF], input=text)
+
+
+def test_before_and_after_as_text_and_as_json(small: str) -> None:
+    """The JSON has both plans as `solve` writes them, and their difference."""
+    shown = run(small, "--set", "limits.gpus.forbid=[RTX3090]")
+    assert shown.exit_code == 0
+    assert shown.stdout.startswith("small: $")
+    assert "forbidding RTX3090 rules out" in shown.stdout
+    found = json.loads(run(small, "--set", "limits.gpus.forbid=[RTX3090]", "--json").stdout)
+    solved = json.loads(CliRunner().invoke(main, ["solve", small, "--json", *AS_OF]).stdout)
+    assert {**found["before"], "seconds": 0} == {**solved, "seconds": 0}
+    assert found["delta"]["cost_usd"] == pytest.approx(
+        found["after"]["cost_usd"]["expected"] - found["before"]["cost_usd"]["expected"]
+    )
+    assert set(found["delta"]) == {"cost_usd", "hours"}
+
+
+def test_exit_code_is_that_of_the_question_asked(small: str) -> None:
+    """3 where the change leaves no plan, told; 0 where it makes one possible."""
+    gone = run(small, "--set", "jobs.bot.deadline=1m")
+    assert gone.exit_code == 3
+    assert "infeasible after the change" in gone.stdout and "deadline" in gone.stdout
+    back = run("-", "--set", "jobs.bot.deadline=40h", text=SCENARIO.replace("40h", "1m"))
+    assert back.exit_code == 0
+    assert "possible after the change" in back.stdout
+
+
+def test_sweep_as_table_and_as_json(small: str) -> None:
+    """One range is a curve, two are a grid; no plan anywhere is infeasible."""
+    curve = run(small, "--vary", "jobs.bot.deadline=1h:9h:4h")
+    assert curve.exit_code == 0 and "what is rented" in curve.stdout
+    grid = run(small, "--vary", "jobs.bot.deadline=[5h, 40h]", "--vary", "jobs.bot.work.tokens=[10M, 50M]", "--json")
+    found = json.loads(grid.stdout)
+    assert [len(axis["values"]) for axis in found["axes"]] == [2, 2]
+    assert [cell["values"] for cell in found["cells"]][1] == ["5h", "50M"]
+    assert run(small, "--vary", "jobs.bot.deadline=1m:3m:1m").exit_code == 3
+
+
+def test_ranges_of_the_scenario_are_gone_through_where_nothing_is_asked(small: str, tmp_path: Path) -> None:
+    """`vary` in the file; without it the command says what it needs."""
+    bare = run(small)
+    assert bare.exit_code == 2 and "nothing to change" in bare.stderr
+    path = tmp_path / "varied.yaml"
+    path.write_text(SCENARIO + "vary: 'jobs.bot.deadline=[5h, 40h]'\n", encoding="utf-8")
+    assert "40h" in run(str(path)).stdout
+    assert "nothing changes" in run(str(path), "--set", "jobs.bot.deadline=40h").stdout
+
+
+def test_tornado_as_bars_and_as_json(small: str) -> None:
+    """What matters most is in the first line."""
+    shown = run(small, "--tornado")
+    assert shown.exit_code == 0 and "matters most, moved by 20 %" in shown.stdout.splitlines()[0]
+    found = json.loads(run(small, "--tornado", "--by", "0.1", "--json").stdout)
+    assert found["by"] == 0.1 and {"what", "down", "up", "effect_usd"} <= set(found["bars"][0])
+    infeasible = run(small, "--tornado", "--set", "jobs.bot.deadline=1m")
+    assert infeasible.exit_code == 3 and "infeasible" in infeasible.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("--set", "limit.budget=5"), "did you mean limits.budget_usd?"),
+        (("--set", "jobs.nobody.deadline=5h"), "did you mean jobs.bot.deadline?"),
+        (("--vary", "limit.budget=1:5:1"), "did you mean limits.budget_usd?"),
+        (("--vary", "jobs.bot.deadline=1h:5h:0h"), "a step of 0 leads nowhere"),
+        (("--vary", "jobs.bot.deadline=1:5:1"), "1 has no unit; such as jobs.bot.deadline=1h:5h:STEPh"),
+        (("--vary", "a=1:2:1", "--vary", "b=1:2:1", "--vary", "c=1:2:1"), "3 ranges cannot be shown"),
+        (("--vary", "jobs.bot.deadline=1h:5h:1h", "--tornado"), "two questions"),
+        (("--tornado", "--by", "2"), "no share to move by"),
+        (("--set", "limits.max_gpus=4", "--plot", "picture.gif"), "no kind of picture"),
+        (("--set", "limits.max_gpus=4", "--plot", "/no/such/folder/a.png"), "there is no folder"),
+        (("--set", "inventory=[other.yaml]"), "inventories cannot be exchanged here"),
+    ],
+)
+def test_bad_input_is_told_in_one_line_and_as_json(small: str, arguments: tuple[str, ...], says: str) -> None:
+    """Exit code 2, the message on standard error, or as JSON on standard output."""
+    plain = run(small, *arguments)
+    assert plain.exit_code == 2
+    assert says in plain.stderr and plain.stdout == ""
+    told = run(small, *arguments, "--json")
+    assert told.exit_code == 2
+    (error, *_) = json.loads(told.stdout)["errors"]
+    assert says in f"{error['what']}; {error['fix']}"
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        ("--set", "limits.gpus.forbid=[RTX3090]"),
+        ("--set", "jobs.bot.deadline=1m"),
+        ("--vary", "jobs.bot.deadline=1h:9h:4h"),
+        ("--vary", "limits.gpus.allow=[RTX3090, A100-80GB]", "--vary", "jobs.bot.deadline=[1m, 40h]"),
+        ("--tornado",),
+    ],
+)
+@pytest.mark.parametrize("suffix", [".png", ".svg"])
+def test_every_answer_has_a_picture(small: str, tmp_path: Path, question: tuple[str, ...], suffix: str) -> None:
+    """A whole file of the kind that was asked for, and the same file from the same question."""
+    pictures = []
+    for name in ("one", "two"):
+        path = tmp_path / f"{name}{suffix}"
+        assert run(small, *question, "--plot", str(path)).exit_code in (0, 3)
+        pictures.append(path.read_bytes())
+    assert pictures[0].startswith(b"\x89PNG" if suffix == ".png" else b"<?xml")
+    assert pictures[0] == pictures[1]
+
+
+def test_a_page_holds_the_picture_and_the_text(small: str, tmp_path: Path) -> None:
+    """Nothing comes from elsewhere."""
+    path = tmp_path / "page.html"
+    assert run(small, "--tornado", "--plot", str(path)).exit_code == 0
+    page = path.read_text(encoding="utf-8")
+    assert "<svg" in page and "matters most" in page and "src=" not in page
