@@ -5,16 +5,22 @@ What the rules refuse, and what does not divide, is an input error with its reas
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from planner.configuration import WHERE, Configuration
 from planner.errors import Fault, ScenarioError
-from planner.grid import JobShape, Machine, shape_of
+from planner.estimates.coefficients import TimeCoefficients
+from planner.estimates.throughput import StepTime, step_time
+from planner.estimates.work import processed_length
+from planner.grid import GridInputs, JobShape, Machine, coefficients, shape_of
 from planner.jobs import LoraSettings, Sharding
 from planner.library import Architecture, GpuSpec, Library
 from planner.recipes import CardClass, Recipe, best_attention, framework_of, refusal
 from planner.scenario import Job, Work
-from planner.vram import MemoryProbe
+from planner.vram import MemoryProbe, one
+
+STEPS_PER_STAGE = 8
+"""Micro-batches per further pipeline stage where nothing is said: the bubble then takes a ninth of the step."""
 
 GPUS_PER_MACHINE = 8
 """GPUs of one machine where the number of machines is not said."""
@@ -45,16 +51,18 @@ def setup_of(asked: Configuration, architecture: Architecture, card: GpuSpec, li
     recipes, assumed = _recipes(asked, card, machine, library)
     job = _job(asked, architecture)
     shape = shape_of(job, architecture)
-    probes = [MemoryProbe.of(job, shape, one, machine, asked.vram_headroom, library) for one in recipes]
+    probes = [MemoryProbe.of(job, shape, recipe, machine, asked.vram_headroom, library) for recipe in recipes]
     best = _first_that_fits(probes, asked)
     recipe, probe = recipes[best], probes[best]
     if asked.sharding is None and machine.gpus > 1:
         assumed.append(recipe.sharding)
     ranks = machine.gpus // (asked.tensor_parallel * asked.pipeline_parallel)
-    micro, accumulation = _batch(asked, probe, ranks)
+    time = TimeCoefficients(**coefficients(library, "time", TimeCoefficients))
+    micro, accumulation = _batch(asked, job, shape, probe, ranks, time)
     if asked.micro_batch is None:
-        fits = probe.fits(micro, accumulation)
-        assumed.append("the largest micro-batch that fits" if fits else "micro-batch 1")
+        assumed.append("the best micro-batch that fits" if probe.fits(micro, accumulation) else "micro-batch 1")
+    if asked.accumulation_steps is None and asked.global_batch is None and asked.pipeline_parallel > 1:
+        assumed.append(f"{accumulation} accumulation steps")
     if asked.sequence_length is None and shape.unit == "tokens":
         assumed.append(f"{shape.sequence:,} tokens per sequence")
     job = job.model_copy(update={"global_batch": micro * accumulation * ranks})
@@ -148,14 +156,15 @@ def _best_attention(card: CardClass, precision: str) -> str:
 
 
 def _what_was(recipe: Recipe) -> str:
-    said = (recipe.method, f"{recipe.weight_bits} bit", recipe.precision, recipe.attention, recipe.sharding)
+    weights = f"{recipe.weight_bits}-bit weights"
+    said = (recipe.method, weights, recipe.precision, f"{recipe.attention} attention", f"sharding {recipe.sharding}")
     return f"asked for or assumed: {', '.join(said)}, {recipe.optimizer}"
 
 
 def _shardings(asked: Configuration, machine: Machine, library: Library) -> list[Sharding]:
     """The sharding that was asked for, or those to try in turn."""
     allowed = framework_of(library, asked.framework)["allowed"]
-    several = [one for one in SHARDING_ORDER if one in allowed]
+    several = [name for name in SHARDING_ORDER if name in allowed]
     if machine.gpus == 1:
         if asked.sharding not in (None, "none"):
             raise _fault("sharding", f"{asked.sharding} needs several GPUs", "give gpus 2 or more, or none")
@@ -165,7 +174,7 @@ def _shardings(asked: Configuration, machine: Machine, library: Library) -> list
     if not several:
         raise _fault("gpus", f"framework {asked.framework} trains on one GPU", "give gpus 1, or another framework")
     if asked.sharding not in allowed or asked.sharding == "none":
-        fix = f"{asked.framework} has {', '.join(one for one in allowed if one != 'none')}"
+        fix = f"{asked.framework} has {', '.join(name for name in allowed if name != 'none')}"
         raise _fault("sharding", f"{asked.sharding} is not possible with {machine.gpus} GPUs here", fix)
     assert asked.sharding is not None
     return [asked.sharding]
@@ -199,20 +208,46 @@ def _first_that_fits(probes: list[MemoryProbe], asked: Configuration) -> int:
     return needs.index(min(needs))
 
 
-def _batch(asked: Configuration, probe: MemoryProbe, ranks: int) -> tuple[int, int]:
-    """Micro-batch and accumulation steps; of several possible the largest micro-batch that fits, else 1."""
+def _batch(
+    asked: Configuration, job: Job, shape: JobShape, probe: MemoryProbe, ranks: int, time: TimeCoefficients
+) -> tuple[int, int]:
+    """Micro-batch and accumulation steps; of several possible the best that fits, 1 where none does.
+
+    The best is the largest, except where batches are padded (larger ones pad more) or go through a pipeline
+    (few leave it empty): there it is the fastest.
+    """
     if asked.global_batch is None:
-        accumulation = asked.accumulation_steps or 1
+        accumulation = asked.accumulation_steps or (STEPS_PER_STAGE * asked.pipeline_parallel - STEPS_PER_STAGE + 1)
         return asked.micro_batch or max(1, probe.largest_micro_batch(accumulation)), accumulation
     local = asked.global_batch // ranks
     if asked.micro_batch is not None:
         return asked.micro_batch, local // asked.micro_batch
     if asked.accumulation_steps is not None:
         return local // asked.accumulation_steps, asked.accumulation_steps
-    for steps in range(1, local + 1):
-        if local % steps == 0 and probe.fits(local // steps, steps):
-            return local // steps, steps
-    return 1, local
+    sizes = [size for size in range(local, 0, -1) if local % size == 0 and probe.fits(size, local // size)]
+    if asked.packing == "padded" or asked.pipeline_parallel > 1:
+        sizes.sort(key=lambda size: one(timed(job, shape, probe.inputs, size, local // size, time).seconds))
+    return (sizes[0], local // sizes[0]) if sizes else (1, local)
+
+
+def processed(job: Job, shape: JobShape, micro_batch: int) -> float:
+    """Tokens per sequence that the GPUs work on, padding among them."""
+    return one(processed_length(job.packing, shape.sequence, shape.mean_length, job.length_cv, float(micro_batch)))
+
+
+def timed(
+    job: Job, shape: JobShape, inputs: GridInputs, micro_batch: int, accumulation: int, time: TimeCoefficients
+) -> StepTime:
+    """One optimizer step by cause."""
+    layout = replace(
+        inputs.layout,
+        micro_batch=float(micro_batch),
+        accumulation=float(accumulation),
+        sequence=processed(job, shape, micro_batch),
+    )
+    return step_time(
+        inputs.network, layout, inputs.states, inputs.activations, inputs.kernels, inputs.hardware, time
+    )
 
 
 def _fault(where: str, what: str, fix: str = "") -> ScenarioError:

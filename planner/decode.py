@@ -13,7 +13,7 @@ from planner.library import Library
 from planner.plan import Assignment, BillItem, Hours, Spread, Techniques, Vram
 from planner.recipes import Recipe
 from planner.remarks import age_in_days, remarks
-from planner.scenario import Limits, Offer
+from planner.scenario import Job, Limits, Offer
 from planner.table import ON_DEMAND, SPOT
 from planner.terms import UNKNOWN_FEE, disk_gb, link_of
 from planner.units import HOUR, MONTH_HOURS
@@ -68,7 +68,7 @@ def assignment(
         interconnect=link_of(offer, library.gpu(machine.gpu)),
         spot_share=share,
         switch_to_on_demand_at_hours=start + share * _spot_wall(candidates, row) if mixed else None,
-        techniques=_techniques(candidates, way, recipe),
+        techniques=techniques_of(recipe, job, int(ways.micro_batch[way]), int(ways.accumulation[way])),
         vram_gib=vram,
         tokens_per_second=rate,
         tokens_per_second_low=rate * low,
@@ -164,8 +164,8 @@ def _paid_hours(candidates: JobCandidates, row: int, offer: Offer) -> float:
     return float(run.paid)
 
 
-def _techniques(candidates: JobCandidates, way: int, recipe: Recipe) -> Techniques:
-    ways, lora = candidates.physics.ways, candidates.job.lora
+def techniques_of(recipe: Recipe, job: Job, micro_batch: int, accumulation: int) -> Techniques:
+    """A recipe and its batch as the answer says them."""
     adapts = recipe.method == "lora"
     return Techniques(
         method=recipe.method,
@@ -173,15 +173,15 @@ def _techniques(candidates: JobCandidates, way: int, recipe: Recipe) -> Techniqu
         quant=recipe.quant,
         precision=recipe.precision,
         activation_checkpointing=recipe.activation_checkpointing,
-        micro_batch=int(ways.micro_batch[way]),
-        accumulation_steps=int(ways.accumulation[way]),
+        micro_batch=micro_batch,
+        accumulation_steps=accumulation,
         sharding=recipe.sharding,
         attention=recipe.attention,
         optimizer=recipe.optimizer,
         tensor_parallel=recipe.tensor_parallel,
         pipeline_parallel=recipe.pipeline_parallel,
-        lora_rank=lora.rank if adapts else None,
-        lora_targets=lora.targets if adapts else None,
+        lora_rank=job.lora.rank if adapts else None,
+        lora_targets=job.lora.targets if adapts else None,
     )
 
 

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from planner.configuration import WHERE
-from planner.configuring import Setup, setup_of
+from planner.configuring import Setup, processed, setup_of, timed
+from planner.decode import techniques_of
 from planner.errors import Fault, ScenarioError
 from planner.estimates.coefficients import TimeCoefficients
 from planner.estimates.memory import MemoryEstimate
-from planner.estimates.throughput import StepTime, step_time
 from planner.estimates.uncertainty import display_factors
-from planner.estimates.work import PACKED_FILL, processed_length
+from planner.estimates.work import PACKED_FILL
 from planner.estimation import Capacity, Estimate, Remedy, StepSeconds
 from planner.grid import coefficients
 from planner.hardware import DEFAULT_NETWORK_BYTES_PER_SECOND, efficiency_of
 from planner.library import Architecture, Library
-from planner.plan import Techniques
 from planner.recipes import framework_of
 from planner.remarks import TIGHT
 from planner.remedies import remedies
@@ -66,7 +64,10 @@ def estimate(
             what = f"{network.name} is trained on images, which have no sequence length"
             raise ScenarioError([Fault(WHERE, 0, "longest_sequence", what, "vary resolution")])
         longest = setup.probe.longest_sequence(setup.micro_batch, setup.accumulation, MAX_TOKENS)
-        told = told.model_copy(update={"longest_sequence": longest})
+        notes = told.notes
+        if longest > network.max_sequence:
+            notes += (f"the longest sequence exceeds the network's context of {network.max_sequence:,} tokens",)
+        told = told.model_copy(update={"longest_sequence": longest, "notes": notes})
     if not told.vram_gib.fits:
         found = remedies(asked, setup, network, card, library)
         told = told.model_copy(update={"remedies": tuple(Remedy(change=what, peak=peak) for what, peak in found)})
@@ -78,44 +79,28 @@ def _told(setup: Setup, library: Library) -> Estimate:
     job, recipe, machine, shape = setup.job, setup.recipe, setup.machine, setup.shape
     memory = setup.probe.at(setup.micro_batch, setup.accumulation)
     capacity = _capacity(setup, memory, library.gpu(machine.gpu).vram_gib)
-    sequence, step = _timed(setup, library)
+    time = TimeCoefficients(**coefficients(library, "time", TimeCoefficients))
+    step = timed(job, shape, setup.probe.inputs, setup.micro_batch, setup.accumulation, time)
     seconds = one(step.seconds)
-    spread = spreads(
-        job.framework, setup.architecture, [machine], np.zeros(1, dtype=np.int64), setup.micro_batch * sequence, library
-    )
+    tokens = setup.micro_batch * processed(job, shape, setup.micro_batch)
+    first = np.zeros(1, dtype=np.int64)
+    spread = spreads(job.framework, setup.architecture, [machine], first, tokens, library)
     sigma, tail = one(spread.display), one(spread.tail)
     low, high = (float(factor) for factor in display_factors(sigma))
     filled = PACKED_FILL * shape.sequence if job.packing == "packed" else shape.mean_length
     each = 1.0 if shape.unit == "images" else filled
     rate = job.global_batch * each / seconds
-    states = setup.probe.inputs.states
-    adapts = recipe.method == "lora"
     return Estimate(
         architecture=setup.architecture.name,
         parameters=setup.architecture.parameters,
-        trainable_parameters=round(one(states.trainable)),
+        trainable_parameters=round(one(setup.probe.inputs.states.trainable)),
         gpu=machine.gpu,
         gpus=machine.gpus,
         gpus_per_instance=machine.gpus_per_instance,
         instances=machine.instances,
         interconnect=machine.link,
         network_gbps=machine.network_gbps,
-        techniques=Techniques(
-            method=recipe.method,
-            weight_bits=recipe.weight_bits,
-            quant=recipe.quant,
-            precision=recipe.precision,
-            activation_checkpointing=recipe.activation_checkpointing,
-            micro_batch=setup.micro_batch,
-            accumulation_steps=setup.accumulation,
-            sharding=recipe.sharding,
-            attention=recipe.attention,
-            optimizer=recipe.optimizer,
-            tensor_parallel=recipe.tensor_parallel,
-            pipeline_parallel=recipe.pipeline_parallel,
-            lora_rank=job.lora.rank if adapts else None,
-            lora_targets=job.lora.targets if adapts else None,
-        ),
+        techniques=techniques_of(recipe, job, setup.micro_batch, setup.accumulation),
         unit="images" if shape.unit == "images" else "tokens",
         sequence_length=shape.sequence,
         resolution=_resolution(setup),
@@ -159,24 +144,6 @@ def _capacity(setup: Setup, memory: MemoryEstimate, vram_gib: float) -> Capacity
     )
 
 
-def _timed(setup: Setup, library: Library) -> tuple[float, StepTime]:
-    """Tokens per sequence as processed, and the step."""
-    job, shape, inputs = setup.job, setup.shape, setup.probe.inputs
-    sequence = one(
-        processed_length(job.packing, shape.sequence, shape.mean_length, job.length_cv, float(setup.micro_batch))
-    )
-    layout = replace(
-        inputs.layout,
-        micro_batch=float(setup.micro_batch),
-        accumulation=float(setup.accumulation),
-        sequence=sequence,
-    )
-    time = TimeCoefficients(**coefficients(library, "time", TimeCoefficients))
-    return sequence, step_time(
-        inputs.network, layout, inputs.states, inputs.activations, inputs.kernels, inputs.hardware, time
-    )
-
-
 def _notes(setup: Setup, capacity: Capacity, library: Library) -> tuple[str, ...]:
     """What stands in for facts that nobody stated, and what stretches the estimate."""
     notes = []
@@ -194,6 +161,8 @@ def _notes(setup: Setup, capacity: Capacity, library: Library) -> tuple[str, ...
         notes.append(f"network between machines unknown: {assumed:g} GB/s assumed (--network-gbps)")
     if setup.recipe.tensor_parallel * setup.recipe.pipeline_parallel > 1 and not row["parallel"]:
         notes.append(f"framework {framework} splits no layers by itself: taken as if it could")
+    if setup.architecture.experts:
+        notes.append("mixtures of experts are predicted least well: looped and grouped kernels differ fourfold")
     if shape.unit == "images":
         notes.append("diffusion estimate is coarse: an image counts as equivalent tokens")
     elif shape.sequence > setup.architecture.max_sequence:

@@ -14,6 +14,12 @@ from planner.recipes import CardClass
 MOST = 4
 """Remedies that are told."""
 
+MOST_GPUS = 1024
+"""Where the search for a number of cards ends."""
+
+SAVING = "lora on a 4-bit base, full checkpointing, micro-batch 1"
+"""Everything that saves memory at once, in words."""
+
 SHORTEST_WORTH_TELLING = 128
 """Tokens; a shorter sequence is no remedy."""
 
@@ -25,9 +31,13 @@ def remedies(
     found = list(_smaller_work(setup))
     for change, settings in _single_changes(setup, card):
         found += _tried(change, settings, asked, setup, architecture, card, library)
+    saving = _all_that_saves(asked)
     if not found:
-        found += _combined(asked, setup, architecture, card, library)
-    return [*found[:MOST], *_more_gpus(asked, setup, architecture, card, library)]
+        found += _tried(SAVING, saving, asked, setup, architecture, card, library)
+    more = _more_gpus("", {}, asked, setup, architecture, card, library)
+    if not found:
+        found += _more_gpus(f", {SAVING}", saving, asked, setup, architecture, card, library)
+    return [*found[:MOST], *more]
 
 
 def _smaller_work(setup: Setup) -> Iterator[tuple[str, float]]:
@@ -63,34 +73,34 @@ def _single_changes(setup: Setup, card: GpuSpec) -> Iterator[tuple[str, dict[str
         yield "lora on a 4-bit base", {"method": "lora", "weight_bits": 4, "optimizer": "adamw"}
 
 
-def _combined(
-    asked: Configuration, setup: Setup, architecture: Architecture, card: GpuSpec, library: Library
-) -> list[tuple[str, float]]:
-    """Everything that saves memory at once."""
-    settings: dict[str, Any] = {
+def _all_that_saves(asked: Configuration) -> dict[str, Any]:
+    """The settings of `SAVING`."""
+    return {
         "method": "lora",
         "weight_bits": 4,
+        "quant": asked.quant,
         "optimizer": "adamw",
         "activation_checkpointing": "full",
         "attention": None,
         "micro_batch": 1,
-        "global_batch": None,
         "sharding": None,
     }
-    if asked.quant is not None:
-        settings["quant"] = asked.quant
-    change = "lora on a 4-bit base, full checkpointing, micro-batch 1"
-    return _tried(change, settings, asked, setup, architecture, card, library)
 
 
 def _more_gpus(
-    asked: Configuration, setup: Setup, architecture: Architecture, card: GpuSpec, library: Library
+    change: str,
+    settings: dict[str, Any],
+    asked: Configuration,
+    setup: Setup,
+    architecture: Architecture,
+    card: GpuSpec,
+    library: Library,
 ) -> list[tuple[str, float]]:
-    """The fewest of these cards that hold it as it is, doubling their number."""
+    """The fewest of these cards that hold it with a change, doubling their number; tensor and pipeline degrees stay."""
     count = setup.machine.gpus * 2
-    while count <= 1024:
-        settings = {"gpus": count, "instances": None, "sharding": None}
-        found = _tried(f"{count} x {card.name}", settings, asked, setup, architecture, card, library)
+    while count <= MOST_GPUS:
+        more = {**settings, "gpus": count, "instances": None, "sharding": None}
+        found = _tried(f"{count} x {card.name}{change}", more, asked, setup, architecture, card, library)
         if found:
             return found
         count *= 2

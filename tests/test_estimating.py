@@ -314,3 +314,34 @@ def test_a_notebook_shows_a_table() -> None:
     own = library().architecture("mistral-7b").model_copy(update={"name": "<b>mine", "aliases": ()})
     shown = estimate(own, "RTX4090", weight_bits=4, micro_batch=1)._repr_html_()
     assert "&lt;b&gt;mine" in shown and "<b>" not in shown and "of 23.6 GiB" in shown
+
+
+def test_a_pipeline_is_fed_many_micro_batches() -> None:
+    """Of the divisions of a batch the fastest is taken, not the one with the largest micro-batch."""
+    how: dict[str, Any] = {
+        "gpus": 64, "method": "full", "framework": "megatron", "tensor_parallel": 8, "pipeline_parallel": 8,
+    }  # fmt: skip
+    found = told("llama-3-70b", "H100-80GB", global_batch=64, **how)
+    assert found.vram_gib.fits and found.global_batch == 64
+    others = [
+        told("llama-3-70b", "H100-80GB", micro_batch=size, accumulation_steps=64 // size, **how)
+        for size in (1, 2, 4, 8, 16, 32, 64)
+    ]
+    assert found.step_seconds.total == min(one.step_seconds.total for one in others if one.vram_gib.fits)
+    open_batch = told("llama-3-70b", "H100-80GB", **how)
+    assert open_batch.step_seconds.parts["bubble"] < 0.15 * open_batch.step_seconds.total
+
+
+def test_a_network_too_large_for_one_card_is_told_both_ways_out() -> None:
+    """More cards with everything that saves memory, and more cards without."""
+    changes = [one.change for one in told("llama-3-70b", "RTX4090", micro_batch=1).remedies]
+    assert len(changes) == 2 and all(" x RTX4090" in change for change in changes)
+    assert "4-bit" in changes[0] and "4-bit" not in changes[1]
+
+
+def test_what_stretches_the_estimate_is_noted() -> None:
+    """Experts, an unknown network, a sequence beyond the context: each has its remark."""
+    experts = told("mixtral-8x7b", "H100-80GB", gpus=16, weight_bits=4, micro_batch=1)
+    assert any("experts" in note for note in experts.notes) and any("network" in note for note in experts.notes)
+    long = told("tinyllama-1.1b", "A100-80GB", micro_batch=1, longest_sequence=True)
+    assert (long.longest_sequence or 0) > 2048 and any("context of 2,048" in note for note in long.notes)

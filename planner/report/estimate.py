@@ -24,7 +24,7 @@ MEMORY_WORDS = {
     "dequantised": "dequantised matrix",
     "working_set": "one layer recomputed",
     "margin": "margin of the estimate",
-    "context": "CUDA context",
+    "context": "CUDA context, NCCL",
 }
 
 STEP_WORDS = {
@@ -73,12 +73,17 @@ def _verdict(told: Estimate) -> str:
 
 def _train(told: Estimate) -> list[str]:
     """Technique, batch, machines, and how much is trained."""
-    share = f"{words.significant(told.trainable_parameters / 1e6)} million trained weights"
+    share = f"{_count(told.trainable_parameters)} trained weights"
     if told.techniques.method == "lora":
         share += f", {words.percent(told.trainable_parameters / told.parameters)} of the network"
-    lines = [*words.wrapped(parts.techniques(told), ROOM, 2), words.shortened(parts.batch(told), ROOM)]
-    lines += [words.shortened(parts.machines(told), ROOM)] if told.gpus > 1 else []
-    return [*lines, share]
+    said = [parts.techniques(told), parts.batch(told), *([parts.machines(told)] if told.gpus > 1 else []), share]
+    return [line for text in said for line in words.wrapped(text, ROOM, 2)]
+
+
+def _count(weights: int) -> str:
+    """Such as `41.9 million` or `8.03 billion`."""
+    unit, name = (1e9, "billion") if weights >= 1e9 else (1e6, "million")
+    return f"{words.significant(weights / unit)} {name}"
 
 
 def _memory(told: Estimate) -> list[str]:
@@ -134,7 +139,7 @@ def _remedies(told: Estimate) -> list[str]:
 def _basis(told: Estimate) -> list[str]:
     """The profile, and how far off the speed may be."""
     memory = "profiled, measured peaks stand behind its memory" if told.profiled else "not profiled, memory is a guess"
-    return [f"framework {told.profile}: {memory}", f"speed: sigma of the logarithm {told.sigma:.2f}"]
+    return [f"framework {told.profile}: {memory}", f"speed: spread (sigma of its logarithm) {told.sigma:.2f}"]
 
 
 def _bars(sizes: Sequence[tuple[str, float]], scale: float, figure: Callable[[float], str]) -> list[str]:
