@@ -6,17 +6,18 @@ Best of several repetitions: what else the machine does only ever adds time.
 from __future__ import annotations
 
 import argparse
-import os
+import datetime
 import random
-import subprocess
 import sys
-import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from benchmarks.timing import Line, best_seconds, process_seconds
 
 if TYPE_CHECKING:
     from planner.library import Library
@@ -31,52 +32,6 @@ OFFERS, SEED = 5000, 20261121
 HELP = "from planner.cli import main; main(['--help'])"
 SOLVE = f"from planner.cli import main; main(['solve', 'quickstart', '--as-of', '{AS_OF}'])"
 IMPORTS = "import numpy, pydantic; from ortools.math_opt.python import mathopt"
-
-
-@dataclass(frozen=True)
-class Line:
-    """One measured figure with what it is to reach."""
-
-    what: str
-    value: float
-    unit: str
-    target: float
-    at_most: bool
-    basis: str
-
-    @property
-    def met(self) -> bool:
-        return self.value <= self.target if self.at_most else self.value >= self.target
-
-    def __str__(self) -> str:
-        relation = "at most" if self.at_most else "at least"
-        verdict = "met" if self.met else "MISSED"
-        return (
-            f"{self.what:<58} {self.value:>9.3g} {self.unit:<3} {relation} {self.target:g}: {verdict}"
-            f"\n    {self.basis}"
-        )
-
-
-def best_seconds(action: Callable[[], Any], repeat: int) -> float:
-    """Shortest wall time of `repeat` calls, after one call that warms caches."""
-    action()
-    times = []
-    for _ in range(repeat):
-        started = perf_counter()
-        action()
-        times.append(perf_counter() - started)
-    return min(times)
-
-
-def process_seconds(code: str, repeat: int) -> float:
-    """The same for a fresh Python that runs `code`, its imports compiled before, as pip leaves them."""
-    with tempfile.TemporaryDirectory() as compiled:
-        kept = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
-        environment = {**kept, "PYTHONPYCACHEPREFIX": compiled}
-        command = [sys.executable, "-c", code]
-        return best_seconds(
-            lambda: subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env=environment), repeat
-        )
 
 
 def against(what: str, ours: str, theirs: str, target: float, repeat: int) -> Line:
@@ -225,6 +180,38 @@ def market_lines(repeat: int) -> list[Line]:
     return [Line("one job on 5,000 offers, solve", seconds, "s", 0.3, True, basis)]
 
 
+CHANGES = {
+    "a deadline": "jobs.quickstart-any.deadline=8h",
+    "a budget": "limits.budget_usd=20",
+    "a price factor": "adjust=[{match: {gpu: A5000}, usd_per_hour_factor: 1.2}]",
+    "a forbidden card": "limits.gpus.forbid=[A5000]",
+}
+
+
+def what_if_lines(repeat: int) -> list[Line]:
+    """One job on 5,000 offers asked again with one value changed, in a running process: change, solve and audit."""
+    from planner.loading import change_scenario
+    from planner.preparing import prepare
+    from planner.scenario import SolveOptions
+    from planner.solving import solve, solve_prepared
+
+    scenario, library = _question("quickstart-any")
+    scenario = scenario.model_copy(update={"offers": _many(scenario.offers)})
+    options = SolveOptions(as_of=datetime.date.fromisoformat(AS_OF))
+    before = prepare(scenario, library)
+
+    def again(setting: str) -> None:
+        solve_prepared(prepare(change_scenario(scenario, [setting]), library, before), options)
+
+    lines = []
+    for name, setting in CHANGES.items():
+        seconds = best_seconds(partial(again, setting), repeat)
+        scratch = best_seconds(partial(solve, change_scenario(scenario, [setting]), options, library), repeat)
+        basis = f"{seconds / scratch:.2f} of the {scratch:.2f} s that it takes from scratch"
+        lines.append(Line(f"what-if on 5,000 offers, {name}", seconds, "s", 0.1, True, basis))
+    return lines
+
+
 def _many(offers: tuple[Offer, ...]) -> tuple[Offer, ...]:
     """5,000 offers: the shipped ones over and over, each price off by up to 20 %, no two alike."""
     chance = random.Random(SEED)
@@ -252,6 +239,7 @@ PARTS: dict[str, Callable[[int], list[Line]]] = {
     "solve": solve_lines,
     "candidates": candidates_lines,
     "market": market_lines,
+    "what-if": what_if_lines,
 }
 
 

@@ -1,0 +1,58 @@
+"""One measured figure, and the shortest time of several tries."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Line:
+    """One measured figure with what it is to reach."""
+
+    what: str
+    value: float
+    unit: str
+    target: float
+    at_most: bool
+    basis: str
+
+    @property
+    def met(self) -> bool:
+        return self.value <= self.target if self.at_most else self.value >= self.target
+
+    def __str__(self) -> str:
+        relation = "at most" if self.at_most else "at least"
+        verdict = "met" if self.met else "MISSED"
+        return (
+            f"{self.what:<58} {self.value:>9.3g} {self.unit:<3} {relation} {self.target:g}: {verdict}"
+            f"\n    {self.basis}"
+        )
+
+
+def best_seconds(action: Callable[[], Any], repeat: int) -> float:
+    """Shortest wall time of `repeat` calls, after one call that warms caches."""
+    action()
+    times = []
+    for _ in range(repeat):
+        started = perf_counter()
+        action()
+        times.append(perf_counter() - started)
+    return min(times)
+
+
+def process_seconds(code: str, repeat: int) -> float:
+    """The same for a fresh Python that runs `code`, its imports compiled before, as pip leaves them."""
+    with tempfile.TemporaryDirectory() as compiled:
+        kept = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
+        environment = {**kept, "PYTHONPYCACHEPREFIX": compiled}
+        command = [sys.executable, "-c", code]
+        return best_seconds(
+            lambda: subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env=environment), repeat
+        )
