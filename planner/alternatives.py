@@ -17,8 +17,6 @@ from planner.screening import Screened, screen
 from planner.table import CandidateTable, Flags, Floats
 
 RUNGS = ("QLoRA", "LoRA", "full")
-SAME_CARD_SIGMA, OTHER_CARD_SIGMA = 0.10, 0.14
-"""Spread of the difference of two estimates' log errors: same card, other card (time_model section 5)."""
 RUNNERS_UP = 2
 OUTLIER_SHARE = 0.5
 PEERS = 3
@@ -69,7 +67,7 @@ def ladder(candidates: JobCandidates, wide: CandidateTable, market: Market) -> t
 
 
 def runner_up(
-    candidates: JobCandidates, screened: Screened, chosen: int, made: Assignment, market: Market
+    candidates: JobCandidates, screened: Screened, chosen: int, made: Assignment, market: Market, library: Library
 ) -> tuple[Option, ...]:
     """The cheapest ways on another card or at another provider, and whether they are really dearer."""
     table = screened.table
@@ -84,7 +82,8 @@ def runner_up(
         if name in taken:
             continue
         taken.add(name)
-        note = _verdict(float(cost[row]), made, market.cards[int(table.offer[row])].name)
+        same_card = market.cards[int(table.offer[row])].name == made.gpu
+        note = verdict(float(cost[row]), made.cost_usd, difference_sigma(library, same_card), "cheaper, but slower")
         found.append(_option(name, table, int(row), float(share[row]), market, True, note))
         if len(found) == RUNNERS_UP:
             break
@@ -125,14 +124,19 @@ def outlier_note(screened: Screened, offer: int, share: float, market: Market) -
     return (f"the spot price is under half of what this instance costs elsewhere; without such prices: {without}",)
 
 
-def _verdict(cost: float, made: Assignment, gpu: str) -> str:
-    if cost <= 0 or made.cost_usd <= 0:
+def difference_sigma(library: Library, same_card: bool) -> float:
+    """Spread of the difference of two estimates' log errors, on one card or on two."""
+    return library.calibrations["uncertainty"].value(f"difference.{'same' if same_card else 'other'}_card")
+
+
+def verdict(value: float, against: float, sigma: float, less: str = "cheaper", more: str = "dearer") -> str:
+    """Whether two figures really differ: `63 % dearer`, or no real difference within the spread `sigma`."""
+    if value <= 0 or against <= 0:
         return ""
-    gap = math.log(cost / made.cost_usd)
-    sigma = SAME_CARD_SIGMA if gpu == made.gpu else OTHER_CARD_SIGMA
+    gap = math.log(value / against)
     if abs(gap) < sigma:
         return "no real difference"
-    return f"{abs(math.expm1(gap)):.0%} {'dearer' if gap > 0 else 'cheaper, but slower'}".replace("%", " %")
+    return f"{abs(math.expm1(gap)):,.0%} {more if gap > 0 else less}".replace("%", " %")
 
 
 def _option(

@@ -179,7 +179,7 @@ def _assignment(
     return made.model_copy(
         update={
             "ladder": ladder(candidates, _with_excluded_methods(candidates, screened.table, prepared), market),
-            "runner_up": runner_up(candidates, screened, uncut, made, market),
+            "runner_up": runner_up(candidates, screened, uncut, made, market, library),
             "notes": (*outlier_note(screened, int(candidates.table.offer[uncut]), share, market), *made.notes),
             "binding": binding_limits(candidates, screened, market, limits, library),
         }
