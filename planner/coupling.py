@@ -141,7 +141,7 @@ class Joint:
         between = most - len(chosen)
         tried: set[float] = set()
         for _ in range(between):
-            hours = _widest(known, tried)
+            hours = _widest(known, tried, broken)
             if hours is None:
                 break
             tried.add(hours)
@@ -211,14 +211,16 @@ def undercut(found: Sequence[Solved]) -> list[Solved]:
     return kept
 
 
-def _widest(known: Sequence[Solved], tried: set[float]) -> float | None:
-    """Hours in the middle of the largest step in dollars, by ratio; None where all steps are small or tried."""
+def _widest(known: Sequence[Solved], tried: set[float], broken: Sequence[float]) -> float | None:
+    """Hours in the middle of the largest step in dollars, by ratio; None where all steps are small, tried or sound."""
     if len(known) < 2:
         return None
     range_usd = known[0].usd - known[-1].usd
     steps = [
         (left.usd - right.usd, hours)
         for left, right in itertools.pairwise(known)
-        if (hours := math.sqrt(left.hours * right.hours)) not in tried and left.usd - right.usd > APART * range_usd
+        if (hours := math.sqrt(left.hours * right.hours)) not in tried
+        and left.usd - right.usd > APART * range_usd
+        and any(left.hours <= one <= right.hours for one in broken)
     ]
     return max(steps)[1] if steps else None

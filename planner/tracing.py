@@ -81,15 +81,16 @@ class Tracer:
             jobs = self.plans(screened, one.ways)
             before = self.plans(screened, one.before)
             earlier = before or (made[-1].jobs if made else ())
+            usd = math.fsum(job.cost_usd for job in jobs)
             made.append(
                 Point(
                     hours=one.hours,
                     expected_hours=max(job.hours.expected for job in jobs),
-                    cost_usd=math.fsum(job.cost_usd for job in jobs),
+                    cost_usd=usd,
                     jobs=jobs,
                     before=before,
                     change=_change(earlier, jobs),
-                    bound=one.bound,
+                    bound=min(one.bound, usd),  # the two differ by rounding where they are one
                     gap=one.gap,
                     separate_usd=one.separate_usd,
                     mostly_start_up=_starts_most(jobs),

@@ -1,0 +1,171 @@
+"""The text of a frontier: what to take from it first, 80 columns, nothing left out without saying so."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from plans import make_assignment, make_infeasible
+
+from planner.frontiers import Beyond, Curve, Frontier, Leg, Point, Segment
+from planner.plan import Counts
+from planner.report.frontier import ROWS, clock, render_frontier
+from planner.report.words import WIDTH
+
+KNEE = "each hour up to here saves $8.39 on average, each later one at most $0.57"
+WAYS: tuple[tuple[float, float, dict[str, Any], str], ...] = (
+    (0.61, 212.4, {"gpu": "H100-80GB", "gpus": 8, "provider": "lambda", "techniques": {"weight_bits": 16}}, ""),
+    (11.0, 148.9, {"gpu": "A100-80GB", "gpus": 8, "provider": "runpod-community"}, "4-bit, other card"),
+    (14.2, 97.5, {"gpu": "H100-80GB", "gpus": 4, "provider": "nebius", "spot_share": 0.4}, "other card, spot begins"),
+    (61.0, 70.81, {"gpu": "RTX4090", "gpus": 2, "provider": "vast"}, "2 GPUs instead of 4, other provider"),
+)
+
+GOLDEN = """\
+tokens: 0.61 h for $212.40 to 61.0 h for $70.81, knee 14.2 h for $97.50
+  knee: each hour up to here saves $8.39 on average, each later one at most
+    $0.57
+
+hours     cost  what                                    change
+ 0.61* $212.40  8 x H100-80GB, lambda, LoRA
+ 11.0  $148.90  8 x A100-80GB, runpod-community, QLoRA  4-bit, other card
+ 14.2   $97.50  4 x H100-80GB, nebius, QLoRA, spot 40 % knee: other card
+ 61.0   $70.81  2 x RTX4090, vast, QLoRA                2 GPUs instead of 4
+  * more than half of the hours go into starting the machines
+
+  hours hold in 90 of 100 cases; cost is expected dollars
+  ends at the 72 h deadline of tokens; beyond it as cheap as $60.00 in 99.0 h:
+    --set jobs.tokens.deadline=null
+exact: 4 segments of 2,954 priced ways; nothing cheaper or faster exists"""
+
+CURVES = """\
+tokens: 0.61 h for $212.40 to 61.0 h for $70.81, knee 14.2 h for $97.50
+
+method              fastest             knee                cheapest
+QLoRA               0.61 h $212.40      14.2 h $97.50       61.0 h $70.81
+not allowed here:
+full                11.0 h $148.90      -                   11.0 h $148.90
+  no way within the limits: LoRA
+
+  hours hold in 90 of 100 cases; cost is expected dollars
+exact: 4 segments of 2,954 priced ways; nothing cheaper or faster exists"""
+
+
+def make_point(hours: float, usd: float, way: dict[str, Any], change: str = "", **more: Any) -> Point:
+    job = make_assignment(**way)
+    given = {"expected_hours": hours * 0.9, "bound": usd, "gap": 0.0, "jobs": (job,), **more}
+    return Point(hours=hours, cost_usd=usd, change=change, **given)
+
+
+def make_frontier(**changes: Any) -> Frontier:
+    points = tuple(make_point(*way, knee=KNEE if i == 2 else "", mostly_start_up=i == 0) for i, way in enumerate(WAYS))
+    leg = Leg(
+        name="tokens", provider="vast", offer="a", gpu="A", gpus=1, method="LoRA", spot_share_from=0, spot_share_to=0
+    )
+    segments = tuple(
+        Segment(hours_from=p.hours, hours_to=p.hours, cost_from_usd=p.cost_usd, cost_to_usd=p.cost_usd, jobs=(leg,))
+        for p in points
+    )
+    data: dict[str, Any] = {
+        "scenario": "tokens",
+        "status": "optimal",
+        "exact": True,
+        "confidence": 0.9,
+        "points": points,
+        "segments": segments,
+        "knee": 2,
+        "candidates": Counts(made=2954, rejected=0, dominated=2950),
+        "solver": "envelope",
+        "seconds": 0.1,
+        "as_of": "2026-11-21",
+    }
+    return Frontier(**{**data, **changes})
+
+
+def test_a_frontier_of_one_job_reads_as_agreed() -> None:
+    """The whole layout, to the letter."""
+    beyond = Beyond(
+        limit="jobs.tokens.deadline", limit_hours=72, cost_usd=60, hours=99, setting="jobs.tokens.deadline=null"
+    )
+    assert render_frontier(make_frontier(beyond=(beyond,))) == GOLDEN
+
+
+def test_curves_read_as_agreed() -> None:
+    """Fastest, knee and cheapest of each; what is not allowed and what cannot be come last."""
+    found = make_frontier()
+    curves = (
+        Curve(label="QLoRA", points=found.points, knee=2),
+        Curve(label="LoRA"),
+        Curve(label="full", allowed=False, points=found.points[1:2]),
+    )
+    assert render_frontier(make_frontier(by="method", curves=curves)) == CURVES
+
+
+def test_without_a_way_the_reasons_are_told() -> None:
+    """The same explanation as of solve."""
+    explained = make_infeasible()
+    found = make_frontier(status="infeasible", points=(), segments=(), knee=None, infeasible=explained.infeasible)
+    assert render_frontier(found).startswith("infeasible: no way meets all limits. Smallest changes")
+
+
+def test_one_point_is_fastest_and_cheapest() -> None:
+    """No range, no knee."""
+    found = make_frontier(points=(make_point(*WAYS[1]),), knee=None)
+    first = render_frontier(found).splitlines()[0]
+    assert first == "tokens: the fastest way is the cheapest, 11.0 h for $148.90"
+
+
+def test_solved_points_tell_their_proof_and_notes() -> None:
+    """A gap is not passed over."""
+    note = "the 3 jobs get in each other's way: solved together at 2 of 5 breakpoints where they do"
+    told = render_frontier(make_frontier(exact=False, notes=(note,)))
+    assert "4 points, each proven, none dominated" in told
+    assert "solved together at 2 of 5 breakpoints" in told
+    loose = make_frontier(exact=False, points=(make_point(*WAYS[0], gap=0.02), make_point(*WAYS[3])), knee=None)
+    assert "each within 2.0 % of its bound" in render_frontier(loose)
+
+
+def test_breakpoints_without_room_are_counted_and_can_be_asked_for() -> None:
+    """At most 16 rows, the rest named as left out; --all shows every one."""
+    points = tuple(make_point(1.0 + i, 100.0 - i, {"gpus": i + 1}, "more") for i in range(40))
+    found = make_frontier(points=points, knee=None)
+    short, whole = render_frontier(found), render_frontier(found, every=True)
+    assert sum(" x RTX3090" in line for line in short.splitlines()) <= ROWS
+    assert "of little difference left out (--all shows every one)" in short
+    assert sum(" x RTX3090" in line for line in whole.splitlines()) == 40
+    assert "left out" not in whole
+
+
+@pytest.mark.parametrize(("hours", "told"), [(0.304, "0.30"), (1.04, "1.0"), (999.0, "999.0"), (1234.5, "1,234")])
+def test_hours_have_the_digits_that_tell_breakpoints_apart(hours: float, told: str) -> None:
+    """Below an hour two decimals, from a thousand on none."""
+    assert clock(hours) == told
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(
+    name=st.text(min_size=1, max_size=60),
+    provider=st.text(min_size=1, max_size=40),
+    change=st.text(max_size=60),
+    usd=st.floats(0.01, 1e7),
+    hours=st.floats(0.01, 1e5),
+    knee=st.booleans(),
+)
+def test_lines_keep_their_width_whatever_things_are_called(
+    name: str, provider: str, change: str, usd: float, hours: float, knee: bool
+) -> None:
+    """80 columns, no character that steers a terminal."""
+    points = (
+        make_point(hours, usd, {"provider": provider}),
+        make_point(hours * 2, usd / 2, {"provider": provider}, change, knee=KNEE if knee else ""),
+        make_point(hours * 4, usd / 3, {}, change),
+    )
+    curves = (Curve(label=provider, points=points, knee=1 if knee else None), Curve(label=name))
+    for by, some in ((None, ()), ("provider", curves)):
+        shown = render_frontier(
+            make_frontier(scenario=name, points=points, knee=1 if knee else None, by=by, curves=some)
+        )
+        for line in shown.split("\n"):
+            assert len(line) <= WIDTH
+            assert line == "" or line.isprintable()

@@ -1,0 +1,242 @@
+"""The frontier of real scenarios: what solve finds at its breakpoints, sound plans, and the sum of several jobs."""
+
+from __future__ import annotations
+
+import datetime
+import itertools
+from functools import cache
+
+import pytest
+
+from planner.audit import audit
+from planner.errors import NoPlanError
+from planner.frontiers import Frontier, telling
+from planner.library import Library
+from planner.loading import read_library, read_scenario
+from planner.pareto import frontier
+from planner.plan import Plan
+from planner.scenario import Scenario, SolveOptions
+from planner.solving import solve
+
+OPTIONS = SolveOptions(as_of=datetime.date(2026, 11, 21))
+ONE_JOB = ("quickstart", "seven-b-billion-tokens", "budget-bound")
+DOLLARS = "objective=cost"
+"""budget-bound asks for the soonest end; its frontier is the same for either objective."""
+
+
+@cache
+def library() -> Library:
+    return read_library()
+
+
+@cache
+def scenario_of(name: str, *changes: str) -> Scenario:
+    return read_scenario(name, changes)
+
+
+@cache
+def traced(name: str, *changes: str, by: str | None = None) -> Frontier:
+    return frontier(scenario_of(name, *changes), OPTIONS, library(), by=by)  # type: ignore[arg-type]
+
+
+def solved_by(scenario: Scenario, hours: float) -> Plan:
+    """What solve finds where every job must end by so many hours."""
+    jobs = tuple(
+        job.model_copy(update={"deadline_hours": min(hours, job.deadline_hours or hours) * (1 + 1e-9)})
+        for job in scenario.jobs
+    )
+    return solve(scenario.model_copy(update={"jobs": jobs, "objective": "cost"}), OPTIONS, library())
+
+
+def some(count: int, of: int) -> list[int]:
+    """So many indices, evenly, both ends among them."""
+    return sorted({round(i * (of - 1) / max(1, count - 1)) for i in range(count)})
+
+
+@pytest.mark.parametrize("name", ONE_JOB)
+def test_solve_with_a_breakpoint_as_deadline_costs_what_the_frontier_says(name: str) -> None:
+    """Two ways to one figure: the program with its passes, and the envelope."""
+    found, scenario = traced(name), scenario_of(name)
+    assert found.exact
+    assert len(found.points) > 2
+    for index in some(4, len(found.points)):
+        point = found.points[index]
+        plan = solved_by(scenario, point.hours)
+        assert plan.cost_usd is not None
+        assert plan.cost_usd.expected == pytest.approx(point.cost_usd, abs=0.006)
+
+
+@pytest.mark.parametrize("name", ONE_JOB)
+def test_just_before_a_breakpoint_nothing_is_as_cheap(name: str) -> None:
+    """A hair less time costs more: the breakpoint is where the frontier says."""
+    found, scenario = traced(name), scenario_of(name)
+    for index in some(3, len(found.points))[1:]:
+        plan = solved_by(scenario, found.points[index].hours * (1 - 1e-4))
+        assert plan.cost_usd is not None
+        assert plan.cost_usd.expected > found.points[index].cost_usd - 0.006
+        assert plan.cost_usd.expected <= found.points[index - 1].cost_usd + 0.006
+
+
+@pytest.mark.parametrize("name", [*ONE_JOB, "three-jobs-one-budget"])
+def test_points_are_sorted_and_none_is_dominated(name: str) -> None:
+    """More hours always buy less dollars, the bound is never above the cost, and every piece joins what it says."""
+    found = traced(name)
+    for left, right in itertools.pairwise(found.points):
+        assert left.hours < right.hours
+        assert left.cost_usd > right.cost_usd
+    for point in found.points:
+        assert point.bound <= point.cost_usd + 1e-9
+        assert point.hours == pytest.approx(max(job.hours.at_confidence for job in point.jobs), rel=1e-9)
+    for segment in found.segments:
+        assert segment.hours_from <= segment.hours_to
+        assert segment.cost_from_usd >= segment.cost_to_usd
+
+
+@pytest.mark.parametrize("name", ONE_JOB)
+def test_points_pass_the_audit_as_plans(name: str) -> None:
+    """What the frontier shows could be rented as it stands."""
+    found, scenario = traced(name, DOLLARS), scenario_of(name, DOLLARS)
+    for index in some(4, len(found.points)):
+        assert audit(found.plan(index), scenario, library()) == []
+    with pytest.raises(NoPlanError, match="there is no number 999"):
+        found.plan(999)
+
+
+def test_the_last_point_is_what_solve_finds() -> None:
+    """With all the time that the deadline gives, the cheapest plan of all."""
+    for name in ONE_JOB:
+        plan = solve(scenario_of(name, DOLLARS), OPTIONS, library())
+        assert plan.cost_usd is not None
+        assert traced(name).points[-1].cost_usd == pytest.approx(plan.cost_usd.expected, abs=0.006)
+
+
+def test_jobs_that_share_nothing_cost_the_sum_of_their_frontiers() -> None:
+    """Without budget, stock and a limit on GPUs each breakpoint is the sum of what each job costs alone."""
+    scenario = scenario_of("three-jobs-one-budget", "limits.budget_usd=null", "limits.max_gpus=null", DOLLARS)
+    offers = tuple(offer.model_copy(update={"stock": None}) for offer in scenario.offers)
+    scenario = scenario.model_copy(update={"offers": offers})
+    together = frontier(scenario, OPTIONS, library())
+    alone = [frontier(scenario.model_copy(update={"jobs": (job,)}), OPTIONS, library()).points for job in scenario.jobs]
+    assert together.exact
+    assert together.points[0].hours == pytest.approx(max(points[0].hours for points in alone))
+    for point in together.points:
+        # Between the breakpoints of another job its cost may still fall along a slope: never above the last one.
+        latest = [min(one.cost_usd for one in points if one.hours <= point.hours + 1e-9) for points in alone]
+        assert point.cost_usd <= sum(latest) + 1e-6
+        assert point.bound == pytest.approx(point.cost_usd)
+    assert together.points[-1].cost_usd == pytest.approx(sum(points[-1].cost_usd for points in alone))
+
+
+def test_jobs_that_share_a_budget_are_never_below_their_sum_and_as_solve_finds() -> None:
+    """Where the budget and the GPUs bind, each point is what solve finds at its hours."""
+    found, scenario = traced("three-jobs-one-budget"), scenario_of("three-jobs-one-budget")
+    assert not found.exact
+    assert any("get in each other's way" in note for note in found.notes)
+    assert any(point.separate_usd is not None and point.cost_usd > point.separate_usd + 0.01 for point in found.points)
+    for point in found.points:
+        assert point.separate_usd is None or point.cost_usd >= point.separate_usd - 1e-6
+        assert point.gap == 0
+        assert sum(job.gpus for job in point.jobs) <= 8
+        assert sum(job.cost_at_confidence for job in point.jobs) <= 25 + 1e-6
+    for index in some(3, len(found.points)):
+        plan = solved_by(scenario, found.points[index].hours)
+        assert plan.cost_usd is not None
+        assert plan.cost_usd.expected == pytest.approx(found.points[index].cost_usd, abs=0.012)
+
+
+def test_fewer_points_are_solved_where_fewer_are_asked_for() -> None:
+    """The number bounds the work, and the note says how many breakpoints there are."""
+    found = frontier(scenario_of("three-jobs-one-budget"), OPTIONS, library(), points=3)
+    assert any("at 3 of" in note for note in found.notes)
+    assert 2 <= len(found.points) < len(traced("three-jobs-one-budget").points)
+
+
+def test_one_curve_per_method_shows_what_is_not_allowed_too() -> None:
+    """quickstart asks for QLoRA: its curve is the frontier, the others are marked."""
+    found = traced("quickstart", by="method")
+    curves = {one.label: one for one in found.curves}
+    assert list(curves) == ["QLoRA", "LoRA 8-bit", "LoRA", "full"]
+    assert [one.label for one in found.curves if one.allowed] == ["QLoRA"]
+    assert curves["QLoRA"].points == found.points
+    assert all(job.techniques.method == "full" for one in curves["full"].points for job in one.jobs)
+
+
+@pytest.mark.parametrize("by", ["gpu", "provider"])
+def test_curves_lie_on_or_above_the_frontier_and_touch_it(by: str) -> None:
+    """The frontier is the least of its curves: every point of it lies on one."""
+    found = traced("seven-b-billion-tokens", by=by)
+    for curve in found.curves:
+        for point in curve.points:
+            assert {getattr(job, by) for job in point.jobs} == {curve.label}
+    for point in found.points:
+        at = [
+            min((one.cost_usd for one in curve.points if one.hours <= point.hours), default=float("inf"))
+            for curve in found.curves
+        ]
+        assert min(at) == pytest.approx(point.cost_usd, abs=1e-9)
+
+
+def test_a_deadline_that_hides_something_cheaper_says_what_and_how_to_see_it() -> None:
+    """The setting that is named shows just that."""
+    found = traced("seven-b-billion-tokens")
+    (beyond,) = found.beyond
+    assert beyond.setting == "jobs.seven-b-billion-tokens.deadline=null"
+    wider = traced("seven-b-billion-tokens", beyond.setting)
+    assert wider.points[-1].cost_usd == pytest.approx(beyond.cost_usd)
+    assert wider.points[-1].hours == pytest.approx(beyond.hours)
+    assert not any(one.limit.endswith("deadline") for one in wider.beyond)
+
+
+def test_a_longest_run_that_hides_something_cheaper_is_named_where_it_cuts_first() -> None:
+    """Under `max_hours` the deadline is not what stands in the way."""
+    found = traced("seven-b-billion-tokens", "limits.max_hours=20")
+    (beyond,) = found.beyond
+    assert beyond.limit == "limits.max_hours"
+    assert found.points[-1].hours <= 20
+    assert traced("seven-b-billion-tokens", "limits.max_hours=20", beyond.setting).points[-1].hours > 20
+
+
+def test_an_infeasible_scenario_is_explained_as_by_solve() -> None:
+    """No points, the same reasons."""
+    found = traced("infeasible")
+    plan = solve(scenario_of("infeasible"), OPTIONS, library())
+    assert (found.status, found.points) == ("infeasible", ())
+    assert found.infeasible == plan.infeasible
+    assert found.plan().infeasible == plan.infeasible
+
+
+def test_jobs_that_cannot_share_are_infeasible_together() -> None:
+    """Each would fit alone, three at a time on two GPUs would not."""
+    found = frontier(scenario_of("three-jobs-one-budget", "limits.max_gpus=2"), OPTIONS, library())
+    assert found.status == "infeasible"
+    assert found.infeasible is not None
+    assert found.infeasible.relax
+
+
+def test_what_the_objective_adds_to_dollars_is_left_out_and_said() -> None:
+    """Penalties and the value of time are no dollars paid."""
+    found = traced("value-of-time")
+    assert any("value of time is left out" in note for note in found.notes)
+    name = scenario_of("quickstart-any").jobs[0].name
+    priced = traced("quickstart-any", f"jobs.{name}.techniques.penalty_usd={{lora: 50}}")
+    assert [one.cost_usd for one in priced.points] == [one.cost_usd for one in traced("quickstart-any").points]
+    assert any("penalties are left out" in note for note in priced.notes)
+
+
+def test_telling_points_keep_both_ends_and_the_knee() -> None:
+    """However few there is room for."""
+    points = traced("quickstart-any").points
+    knee = traced("quickstart-any").knee
+    for most in (3, 5, 8):
+        kept = telling(points, most)
+        assert len(kept) <= most
+        assert {0, len(points) - 1, knee} <= set(kept)
+        assert kept == sorted(kept)
+
+
+def test_a_notebook_shows_a_line_per_breakpoint() -> None:
+    """An escaped table, no script."""
+    found = traced("quickstart")
+    shown = found._repr_html_()
+    assert shown.count("<tr>") == len(found.points) + 1
+    assert "<script" not in shown
