@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from benchmarks.timing import Line, best_seconds, process_seconds
+from benchmarks.speed_frontier import frontier_lines
+from benchmarks.timing import AS_OF, Line, best_seconds, process_seconds, question_of
 
 if TYPE_CHECKING:
     from planner.library import Library
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 LLM_ANALYSIS_PER_SECOND = 6257
 """Configurations per second of llm-analysis: a stated figure, from another machine, not measured here."""
 
-AS_OF = "2026-11-21"
 OFFERS, SEED = 5000, 20261121
 HELP = "from planner.cli import main; main(['--help'])"
 SOLVE = f"from planner.cli import main; main(['solve', 'quickstart', '--as-of', '{AS_OF}'])"
@@ -81,7 +81,7 @@ def _grid() -> tuple[_Estimate, list[Any], list[Any]]:
     from planner.grid import Machine
     from planner.recipes import CardClass, enumerate_recipes, open_parallel
 
-    scenario, library = _question("quickstart-any")
+    scenario, library = question_of("quickstart-any")
     job = scenario.jobs[0]
     like = CardClass.of(library.gpu("A100-80GB"))
     cards = [card for card in library.gpus.values() if CardClass.of(card) == like]
@@ -157,7 +157,7 @@ def market_lines(repeat: int) -> list[Line]:
     from planner.screening import screen
     from planner.solvers.base import run
 
-    scenario, library = _question("quickstart-any")
+    scenario, library = question_of("quickstart-any")
     scenario = scenario.model_copy(update={"offers": _many(scenario.offers)})
     job = scenario.jobs[0]
     architecture = library.architecture(job.architecture)
@@ -195,7 +195,7 @@ def what_if_lines(repeat: int) -> list[Line]:
     from planner.scenario import SolveOptions
     from planner.solving import solve, solve_prepared
 
-    scenario, library = _question("quickstart-any")
+    scenario, library = question_of("quickstart-any")
     scenario = scenario.model_copy(update={"offers": _many(scenario.offers)})
     options = SolveOptions(as_of=datetime.date.fromisoformat(AS_OF))
     before = prepare(scenario, library)
@@ -228,17 +228,12 @@ def _many(offers: tuple[Offer, ...]) -> tuple[Offer, ...]:
     return tuple(jittered(offer, copy) for copy in copies for offer in offers)[:OFFERS]
 
 
-def _question(name: str) -> tuple[Scenario, Library]:
-    from planner.loading import data_folder, read_library, read_scenario
-
-    return read_scenario(data_folder("scenarios") / f"{name}.yaml"), read_library()
-
-
 PARTS: dict[str, Callable[[int], list[Line]]] = {
     "help": help_lines,
     "solve": solve_lines,
     "candidates": candidates_lines,
     "market": market_lines,
+    "frontier": frontier_lines,
     "what-if": what_if_lines,
 }
 

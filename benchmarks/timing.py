@@ -1,4 +1,4 @@
-"""One measured figure, and the shortest time of several tries."""
+"""One measured figure, the shortest time of several tries, and the question that is asked."""
 
 from __future__ import annotations
 
@@ -9,7 +9,14 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from planner.library import Library
+    from planner.scenario import Scenario
+
+AS_OF = "2026-11-21"
+"""The day that ages of prices are counted to."""
 
 
 @dataclass(frozen=True)
@@ -56,3 +63,10 @@ def process_seconds(code: str, repeat: int) -> float:
         return best_seconds(
             lambda: subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env=environment), repeat
         )
+
+
+def question_of(name: str) -> tuple[Scenario, Library]:
+    """A shipped scenario and all cards."""
+    from planner.loading import data_folder, read_library, read_scenario
+
+    return read_scenario(data_folder("scenarios") / f"{name}.yaml"), read_library()
