@@ -23,7 +23,6 @@ from benchmarks.timing import AS_OF, Line, best_seconds, process_seconds, questi
 if TYPE_CHECKING:
     from planner.library import Library
     from planner.offers import Offer
-    from planner.scenario import Scenario
 
 LLM_ANALYSIS_PER_SECOND = 6257
 """Configurations per second of llm-analysis: a stated figure, from another machine, not measured here."""
