@@ -146,9 +146,9 @@ def skipped(predictions: Sequence[Prediction]) -> dict[str, int]:
     """Why figures have no prediction, and how many rows each reason costs, the largest first."""
     counts: Counter[str] = Counter()
     for p in predictions:
-        counts.update(f"{figure}: {what} not stated" for figure, what in p.missing)
-        counts.update(f"{figure}: {what} cannot be expressed" for figure, what in p.inexpressible)
-        counts.update(f"{figure}: contradicts itself ({what})" for figure, what in p.contradictions)
+        counts.update(f"{figure}, not stated: {what}" for figure, what in p.missing)
+        counts.update(f"{figure}, not expressible: {what}" for figure, what in p.inexpressible)
+        counts.update(f"{figure}, contradicts itself: {what}" for figure, what in p.contradictions)
     return dict(counts.most_common())
 
 

@@ -22,6 +22,8 @@ NEEDED_COLUMNS = ("source", "model", "method", "gpu", "num_gpus", "status", "fra
 HEADLINE_QUALITIES = ("A", "B")
 """A: complete configuration. B: one or two unknowns. C: doubtful, rounded or a bound: reported apart."""
 
+LARGEST_COUNT = 10**9
+
 _MEAN = re.compile(r"mean(?: real length)? ([\d.]+) tokens(?: \(std ([\d.]+)\))?")
 
 
@@ -55,9 +57,9 @@ class Row:
         return value if math.isfinite(value) else None
 
     def count(self, column: str) -> int | None:
-        """The cell as a positive whole number; None where it is none."""
+        """The cell as a positive whole number; None where it is none, or none that anybody counts to."""
         value = self.number(column)
-        return int(value) if value is not None and value >= 1 and value == int(value) else None
+        return int(value) if value is not None and 1 <= value <= LARGEST_COUNT and value == int(value) else None
 
     @property
     def source(self) -> str:
@@ -82,7 +84,7 @@ class Row:
         if not text:
             return None
         found = _MEAN.search(text)
-        mean = float(found[1]) if found else None
+        mean = (float(found[1]) or None) if found else None
         deviation = float(found[2]) if found and found[2] else None
         if text.startswith(("yes", "fixed")):
             return Lengths(full=True, varying=False)

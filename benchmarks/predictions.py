@@ -12,6 +12,7 @@ import numpy as np
 from benchmarks.configurations import Configuration, configuration_of
 from benchmarks.measurements import Row
 from benchmarks.networks import Incomplete, NotExpressible
+from benchmarks.recipes import checkpointing_known
 from planner.estimates.coefficients import TimeCoefficients
 from planner.estimates.device_time import stack_parameters
 from planner.estimates.memory import MemoryCoefficients, estimate_memory
@@ -99,7 +100,7 @@ class Predictor:
         try:
             prediction = replace(prediction, speed=self._speed(row, found))
         except Incomplete as gap:
-            prediction = replace(prediction, missing=(("throughput", str(gap)),))
+            prediction = replace(prediction, missing=(*prediction.missing, ("throughput", str(gap))))
         return without_contradictions(prediction)
 
     def _with_memory(self, prediction: Prediction) -> Prediction:
@@ -119,9 +120,12 @@ class Predictor:
             predicted = sum(share * float(getattr(estimate, name)) for share, estimate in estimates)
             sigma = self._memory_sigma(prediction.row, found)
             peak = Comparison(measured, predicted, sigma, sigma)
-        known = found.host is not None and prediction.row.text("status") in ("ok", "oom")
-        need = sum(share * float(estimate.need) for share, estimate in estimates)
-        return replace(prediction, peak=peak, need_bytes=need if known else None, usable_bytes=usable)
+        prediction = replace(prediction, peak=peak, usable_bytes=usable)
+        if found.host is None or prediction.row.text("status") not in ("ok", "oom"):
+            return prediction
+        if not checkpointing_known(prediction.row):
+            return replace(prediction, missing=(*prediction.missing, ("fit", "whether activations are checkpointed")))
+        return replace(prediction, need_bytes=sum(share * float(estimate.need) for share, estimate in estimates))
 
     def _memory_sigma(self, row: Row, found: Configuration) -> float:
         memory = self.library.calibrations["memory"]

@@ -24,6 +24,9 @@ CHECKPOINTING_BY_DEFAULT = {
 }
 """What a framework does where its user says nothing; where it is the user's choice a blank leaves it open."""
 
+RECIPE_DECIDES = ("nemo",)
+"""Frameworks whose published recipes each choose their checkpointing: a blank is too little to judge a fit by."""
+
 FP32_BY_DEFAULT = ("megatron", "megatron-deepspeed")
 """Frameworks that train in fp32 unless a flag says otherwise."""
 
@@ -90,10 +93,20 @@ def lora_targets(row: Row) -> str | tuple[str, ...]:
     return found
 
 
+def checkpointing_known(row: Row) -> bool:
+    """Whether a blank in the column leaves open what a fit hangs on."""
+    return bool(row.text("act_ckpt")) or row.text("framework") not in RECIPE_DECIDES
+
+
 def partial_share(row: Row) -> float | None:
     """Share of the layers that are checkpointed, where a row says how many of how many."""
     found = _PARTIAL.search(row.text("act_ckpt"))
-    return int(found[1]) / int(found[2]) if found else None
+    if found is None:
+        return None
+    some, all_of_them = int(found[1]), int(found[2])
+    if not 0 <= some <= all_of_them or all_of_them == 0:
+        raise Incomplete("which layers are checkpointed")
+    return some / all_of_them
 
 
 def _quant(row: Row) -> str:

@@ -239,6 +239,15 @@ def test_a_run_out_of_memory_judges_the_fit_alone() -> None:
     assert (found.peak, found.speed, found.fits) == (None, None, False)
 
 
+def test_a_fit_is_not_judged_where_a_recipe_may_have_checkpointed() -> None:
+    """The speed of such a row is predicted as if it had not; whether it fits stays open, and is counted so."""
+    vague = {"framework": "nemo", "method": "full", "act_ckpt": "", "gpu": "H100-SXM"}
+    found = predicted(**vague)
+    assert found.speed is not None and found.need_bytes is None
+    assert found.missing == (("fit", "whether activations are checkpointed"),)
+    assert predicted(**{**vague, "act_ckpt": "none"}).need_bytes is not None
+
+
 def test_cards_are_found_by_name_and_memory() -> None:
     """A100 of 40 and of 80 GB are two cards; the 500 W H100 is a slower H100."""
     small, large = set_up(gpu="A100-SXM", gpu_mem_gb="40"), set_up()
