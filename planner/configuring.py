@@ -186,6 +186,9 @@ def _job(asked: Configuration, architecture: Architecture) -> Job:
         raise _fault("resolution", f"{architecture.name} is trained on text", "give sequence_length")
     if asked.sequence_length is not None and image:
         raise _fault("sequence_length", f"{architecture.name} is trained on images", "give resolution")
+    if asked.lora_rank > architecture.hidden:
+        what = f"{asked.lora_rank:,} is more than the network is wide"
+        raise _fault("lora_rank", what, f"at most {architecture.hidden:,}; 8 to 256 are usual")
     return Job(
         name="estimate",
         architecture=architecture.name,

@@ -5,9 +5,9 @@ Memory is GiB per GPU, time is seconds of one optimizer step.
 
 from __future__ import annotations
 
-from html import escape
 from typing import Literal
 
+from planner.htmltable import html_table
 from planner.plan import Part, Techniques, Vram
 
 
@@ -89,22 +89,22 @@ class Estimate(Part):
         return max(0.0, self.vram_gib.peak - self.vram_gib.usable)
 
     def _repr_html_(self) -> str:
-        """A plain table for notebooks."""
-        vram, rate = self.vram_gib, self.tokens_per_second
-        rows = [
-            ("configuration", f"{self.architecture} on {self.gpus} x {self.gpu}"),
-            ("memory", f"{vram.peak:.1f} of {vram.usable:.1f} GiB"),
-            ("fits", f"{'yes' if vram.fits else 'no'}, chance {vram.fit_probability:.2f}"),
+        """How a notebook shows the estimate: the verdict, then memory and step by part."""
+        vram, step = self.vram_gib, self.step_seconds
+        verdict = f"{self.architecture} on {self.gpus} x {self.gpu}: {'fits' if vram.fits else 'does not fit'}"
+        low, high = self.tokens_per_second_low, self.tokens_per_second_high
+        rate = f"{self.tokens_per_second:,.3g} ({low:,.3g} to {high:,.3g})"
+        facts = [
+            ("GiB per GPU", f"{vram.peak:.1f} of {vram.usable:.1f}"),
+            ("chance to fit", f"{vram.fit_probability:.2f}"),
             ("limit", vram.phase),
-            *((f"memory: {name}".replace("_", " "), f"{size:.2f} GiB") for name, size in vram.parts.items() if size),
-            ("speed", f"{rate:,.3g} ({self.tokens_per_second_low:,.3g} to {self.tokens_per_second_high:,.3g})"),
-            ("step", f"{self.step_seconds.total:.3g} s"),
-            *(
-                (f"step: {name}".replace("_", " "), f"{seconds:.3g} s")
-                for name, seconds in self.step_seconds.parts.items()
-                if seconds
-            ),
+            (f"{self.unit} per second", rate),
+            ("seconds per step", f"{step.total:.3g}"),
             ("profile", f"{self.profile}, {'profiled' if self.profiled else 'not profiled'}"),
         ]
-        cells = "".join(f"<tr><th>{escape(name)}</th><td>{escape(value)}</td></tr>" for name, value in rows)
-        return f"<table>{cells}</table>"
+        memory = {**vram.parts, **vram.set_aside}
+        return (
+            html_table(verdict, ("", ""), facts)
+            + html_table("memory", ("part", "GiB"), [(name, f"{size:.2f}") for name, size in memory.items() if size])
+            + html_table("step", ("part", "seconds"), [(name, f"{s:.3g}") for name, s in step.parts.items() if s])
+        )

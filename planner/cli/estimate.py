@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from planner.cli.exits import write_json
-from planner.cli.plans import json_option
+from planner.cli.plans import json_option, wants_color
 from planner.errors import Fault, ScenarioError
 
 CHOICES = {
@@ -99,7 +99,7 @@ def estimate(as_json: bool, lora_targets: str | None, **settings: Any) -> None:
     else:
         from planner.report.estimate import render_estimate
 
-        click.echo(render_estimate(told))
+        click.echo(render_estimate(told, color=wants_color()))
 
 
 def _targets(text: str) -> str | list[str]:

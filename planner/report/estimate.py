@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from planner.estimation import Estimate
 from planner.report import parts, words
 from planner.report.parts import ROOM
+from planner.report.text import colored
 
 NAME, FIGURE = 22, 7
 """Columns of a bar's name and of its figure."""
@@ -41,21 +42,21 @@ STEP_WORDS = {
 }
 
 
-def render_estimate(told: Estimate) -> str:
-    """The text, without a final newline."""
+def render_estimate(told: Estimate, color: bool = False) -> str:
+    """The text, without a final newline; `color` marks the verdict and the labels."""
     lines = [
         _verdict(told),
         "",
         *words.section("Train", _train(told)),
         *words.section("Memory", _memory(told)),
-        *words.section("To fit", _remedies(told)),
+        *words.section("Remedies", _remedies(told)),
         *words.section("Limits", _limits(told)),
         *words.section("Step", _step(told)),
         *words.section("Basis", _basis(told)),
         *words.section("Assumed", words.wrapped(", ".join(told.assumed), ROOM, 3) if told.assumed else []),
         *words.section("Notes", [line for note in told.notes for line in words.wrapped(note, ROOM, 2)]),
     ]
-    return "\n".join(lines)
+    return "\n".join(colored(lines) if color else lines)
 
 
 def _verdict(told: Estimate) -> str:

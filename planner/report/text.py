@@ -23,7 +23,7 @@ def render(plan: Plan, color: bool = False) -> str:
         lines = _single(plan)
     else:
         lines = _joint(plan)
-    return "\n".join(_colored(lines) if color else lines)
+    return "\n".join(colored(lines) if color else lines)
 
 
 def _single(plan: Plan) -> list[str]:
@@ -155,7 +155,7 @@ def warnings(told: tuple[str, ...], room: int) -> list[str]:
     return lines
 
 
-def _colored(lines: list[str]) -> list[str]:
+def colored(lines: list[str]) -> list[str]:
     """The first line bold, the section labels in colour."""
     rest = [re.sub(r"^(  )([A-Z][a-z]+)", rf"\1{DIM}\2{PLAIN}", line) for line in lines[1:]]
     return [f"{BOLD}{lines[0]}{PLAIN}", *rest]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -64,7 +65,7 @@ def test_a_misfit_says_by_how_much_and_what_would_fit() -> None:
     told = estimated(30.0, remedies=(Remedy(change="micro-batch 1 instead of 2", peak=20.0),))
     text = render_estimate(told)
     assert text.splitlines()[0] == "mistral-7b on 1 x RTX4090: does not fit: 6.0 GiB short of 24.0 GiB"
-    assert "To fit   micro-batch 1 instead of 2: 20.0 GiB" in text
+    assert "Remedies micro-batch 1 instead of 2: 20.0 GiB" in text
     assert "nvidia-smi" not in text and "if it did fit" in text
 
 
@@ -105,6 +106,12 @@ def test_no_line_is_wider_than_80_columns(changes: dict[str, Any]) -> None:
     lines = render_estimate(estimated(**changes)).splitlines()
     assert max(map(len, lines)) <= 80
     assert "fits, 12.0 of 24.0 GiB" in lines[0]
+
+
+def test_colour_changes_no_word() -> None:
+    """Codes around the verdict and the labels, the text itself as without."""
+    plain, colored = (render_estimate(estimated(), color=color) for color in (False, True))
+    assert colored != plain and re.sub(r"\033\[\d+m", "", colored) == plain
 
 
 def test_limits_are_told_only_where_asked() -> None:
