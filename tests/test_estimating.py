@@ -153,39 +153,38 @@ def test_full_training_of_a_large_network_is_told_how_many_cards_it_takes() -> N
     assert not told("llama-3-8b", "RTX4090", method="full", micro_batch=1, gpus=count // 2).vram_gib.fits
 
 
-@pytest.fixture(scope="module")
-def planned() -> Any:
-    """The quickstart's scenario and plan."""
-    scenario = planner.read_scenario("quickstart")
-    return scenario, planner.solve(scenario)
-
-
-def test_estimate_agrees_with_the_plan(planned: Any) -> None:
+@pytest.mark.parametrize("name", ["quickstart", "padded-chat", "stable-diffusion-lora", "value-of-time"])
+def test_estimate_agrees_with_the_plan(name: str) -> None:
     """For the configuration that `solve` picked: the same memory, step, speed and spread.
 
+    One GPU or several, one machine or several, packed, padded and images.
     The plan counts whole steps, so its speed may differ by one step of the job.
     """
-    scenario, plan = planned
-    job, asked_for = plan.jobs[0], scenario.jobs[0]
-    keys = ("method", "weight_bits", "precision", "activation_checkpointing", "sharding", "attention", "optimizer")
-    how = {key: getattr(job.techniques, key) for key in keys}
-    how["quant"] = None if job.techniques.quant in ("none", "int8") else job.techniques.quant
-    found = estimate(
+    scenario = planner.read_scenario(name)
+    (asked_for,), (job,) = scenario.jobs, planner.solve(scenario).jobs
+    how = job.techniques.model_dump(exclude={"lora_rank", "lora_targets"})
+    if how["quant"] in ("none", "int8"):
+        del how["quant"]
+    if job.unit == "tokens":
+        how["sequence_length"] = job.sequence_length
+    networks = {offer.network_gbps for offer in scenario.offers if offer.instance == job.instance}
+    found = told(
         asked_for.architecture,
         job.gpu,
         gpus=job.gpus,
         instances=job.instances,
-        interconnect=job.interconnect if job.gpus > 1 else None,
-        micro_batch=job.techniques.micro_batch,
-        accumulation_steps=job.techniques.accumulation_steps,
-        sequence_length=job.sequence_length,
+        interconnect=job.interconnect if job.gpus_per_instance > 1 else None,
+        network_gbps=networks.pop() if len(networks) == 1 else None,
         packing=job.packing,
-        lora_rank=job.techniques.lora_rank or 16,
+        tokens_per_sample=asked_for.work.tokens_per_sample,
+        length_cv=asked_for.length_cv,
+        resolution=asked_for.work.resolution,
+        framework=asked_for.framework,
         **how,
     )
-    assert found.global_batch == job.global_batch
-    for name in ("peak", "allocated", "usable", "fit_probability", "phase", "parts"):
-        assert getattr(found.vram_gib, name) == pytest.approx(getattr(job.vram_gib, name))
+    assert found.global_batch == job.global_batch and found.unit == job.unit
+    for figure in ("peak", "allocated", "usable", "fit_probability", "phase", "parts"):
+        assert getattr(found.vram_gib, figure) == pytest.approx(getattr(job.vram_gib, figure))
     assert found.step_seconds.total == pytest.approx(job.step_seconds)
     assert (found.sigma, found.sigma_tail) == pytest.approx((job.sigma, job.sigma_tail))
     assert found.tokens_per_second == pytest.approx(job.tokens_per_second, rel=1.01 / job.steps)
