@@ -42,7 +42,7 @@ def gpu_of_row(row: Row, library: Library) -> GpuSpec:
     name = re.sub(r"\s*\(.*\)$", "", row.cells.get("gpu", "")).strip()
     if not name:
         raise Incomplete("the GPU")
-    memory = row.number("gpu_mem_gb")
+    memory = row.positive("gpu_mem_gb")
     plain = re.sub(r"-HBM2e-500W|-SXM\d?$|-OAM$", "", name)
     plain = plain.removesuffix("-SXM")
     stems = dict.fromkeys((name, plain, name.replace(" ", ""), plain.replace(" ", "")))

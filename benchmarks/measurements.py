@@ -56,6 +56,11 @@ class Row:
             return None
         return value if math.isfinite(value) else None
 
+    def positive(self, column: str) -> float | None:
+        """The cell as a number above zero; None where it is none."""
+        value = self.number(column)
+        return value if value is not None and value > 0 else None
+
     def count(self, column: str) -> int | None:
         """The cell as a positive whole number; None where it is none, or none that anybody counts to."""
         value = self.number(column)
@@ -94,10 +99,8 @@ class Row:
     @property
     def peak_bytes(self) -> float | None:
         """Measured peak of memory per GPU, bytes: GiB where the row says so, else GB of 10^9."""
-        value = self.number("peak_mem_gb_per_gpu")
-        if value is None or value <= 0:
-            return None
-        return value * (GIB if self.text("mem_unit") == "gib" else GB)
+        value = self.positive("peak_mem_gb_per_gpu")
+        return None if value is None else value * (GIB if self.text("mem_unit") == "gib" else GB)
 
     @property
     def peak_kind(self) -> str:

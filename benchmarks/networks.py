@@ -38,7 +38,7 @@ def network_of_row(row: Row, library: Library) -> Network:
     """
     card = _card(row, library)
     layers, hidden = row.count("layers"), row.count("hidden")
-    parameters = (row.number("params_b") or 0.0) * 1e9
+    parameters = (row.positive("params_b") or 0.0) * 1e9
     if card is not None and layers in (None, card.layers) and hidden in (None, card.hidden):
         dense = not card.experts and parameters and abs(parameters / card.parameters - 1) < 0.1
         return replace(card, parameters=parameters, active_parameters=parameters) if dense else card

@@ -208,7 +208,7 @@ def without_contradictions(prediction: Prediction) -> Prediction:
 
 def _has_speed(row: Row) -> bool:
     columns = ("tokens_per_s_total", "tokens_per_s_per_gpu", "samples_per_s", "step_time_s")
-    return any((row.number(name) or 0.0) > 0 for name in columns)
+    return any(row.positive(name) for name in columns)
 
 
 def _measured_speed(row: Row, real_length: float, tokens_per_step: float) -> float:
@@ -216,9 +216,9 @@ def _measured_speed(row: Row, real_length: float, tokens_per_step: float) -> flo
 
     Where samples differ in length, what a source calls a token is open, so samples per second come first.
     """
-    total, each = row.number("tokens_per_s_total"), row.number("tokens_per_s_per_gpu")
-    samples, step = row.number("samples_per_s"), row.number("step_time_s")
-    from_tokens = total or (each * (row.number("num_gpus") or 1) if each else None)
+    total, each = row.positive("tokens_per_s_total"), row.positive("tokens_per_s_per_gpu")
+    samples, step = row.positive("samples_per_s"), row.positive("step_time_s")
+    from_tokens = total or (each * (row.count("num_gpus") or 1) if each else None)
     from_samples = samples * real_length if samples else (tokens_per_step / step if step else None)
     full = row.lengths is not None and row.lengths.full
     found = (from_tokens or from_samples) if full else (from_samples or from_tokens)

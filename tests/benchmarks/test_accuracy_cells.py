@@ -53,4 +53,4 @@ def test_any_cells_give_a_figure_or_a_reason(cells: dict[str, str]) -> None:
     told = {figure for figure, _ in (*found.missing, *found.inexpressible, *found.contradictions)}
     if not row.out_of_memory:
         assert (found.peak is not None) or (row.peak_bytes is None) or ("memory" in told)
-        assert (found.speed is not None) or not row.number("tokens_per_s_total") or ("throughput" in told)
+        assert (found.speed is not None) or not row.positive("tokens_per_s_total") or ("throughput" in told)
