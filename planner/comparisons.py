@@ -13,6 +13,8 @@ from planner.errors import NoPlanError
 from planner.htmltable import html_table
 from planner.plan import Part, Plan, Status
 
+Better = Literal["cheaper", "sooner"]
+
 
 class Delta(Part):
     """After minus before; None where either has no plan."""
@@ -49,7 +51,7 @@ class JobDelta(Part):
 
 
 class Effect(Part):
-    """What one of several settings does.
+    """What one of several settings does; those of one rule under `adjust` are taken together.
 
     `alone` is the difference that it makes by itself, `last` the one that it makes where all others are in
     force already, and `share` the mean of the two: for two settings the shares add up to the whole difference.
@@ -70,7 +72,7 @@ class WhatIf(Part):
 
     scenario: str
     settings: tuple[str, ...]
-    better: Literal["cheaper", "sooner"]
+    better: Better
     """What the objective asks for, and what ways that were ruled out or opened are counted by."""
     before: Plan
     after: Plan

@@ -22,37 +22,36 @@ class PassedOver(NamedTuple):
     worse: int
 
 
-def passed_over(here: Prepared, mine: int, there: Prepared, theirs: int, chosen: Assignment) -> PassedOver:
+def passed_over(
+    here: Prepared, mine: int, there: Prepared, theirs: int, chosen: Assignment, by_time: bool
+) -> PassedOver:
     """Ways of job `mine` that are possible `here` and better than the plan `chosen` of the same job `there`.
 
-    A way is an offer, a number of machines and a recipe. Better is cheaper (expected dollars, penalties left
-    out), or with `objective: time` sooner done at the asked confidence.
+    A way is an offer, a number of machines and a recipe; it is possible where it keeps every limit of its job,
+    and the budget if it has that for itself. Better is cheaper (expected dollars, penalties left out), or
+    `by_time` sooner done at the asked confidence.
     """
-    by_time = here.scenario.objective_kind == "time"
     reached = chosen.hours.at_confidence if by_time else chosen.cost_usd
-    figures = _figures(here, mine, by_time)
-    better = figures < reached - HAIR * max(1.0, abs(reached))
-    if not better.any():
-        return PassedOver(0, 0)
-    codes, others = _codes(here, mine, there, theirs)
-    wanted = np.unique(codes[better])
-    possible = np.isin(wanted, others)
-    there_figures = _figures(there, theirs, by_time)
-    least = np.full(len(wanted), np.inf)
-    places = np.searchsorted(wanted, others)
-    inside = (places < len(wanted)) & (wanted[np.minimum(places, len(wanted) - 1)] == others)
-    np.minimum.at(least, places[inside], there_figures[inside])
-    return PassedOver(
-        int(np.sum(~possible)), int(np.sum(possible & (least >= reached - HAIR * max(1.0, abs(reached)))))
-    )
+    reached -= HAIR * max(1.0, abs(reached))
+    figures, other_figures = _figures(here, mine, by_time), _figures(there, theirs, by_time)
+    codes, other_codes = _codes(here, mine, there, theirs)
+    wanted = set(codes[figures < reached].tolist())
+    left = np.isfinite(other_figures)
+    possible = wanted & set(other_codes[left].tolist())
+    still_better = possible & set(other_codes[left & (other_figures < reached)].tolist())
+    return PassedOver(len(wanted) - len(possible), len(possible) - len(still_better))
 
 
 def _figures(prepared: Prepared, index: int, by_time: bool) -> Floats:
-    """Least hours at the confidence, or least dollars, of every row of the screened table."""
+    """Least hours at the confidence, or least dollars, of every row of the screened table; inf over the budget."""
     table = prepared.screened[index].table
-    if by_time:
-        return np.minimum(table.late_hours(table.share_low), table.late_hours(table.share_high))
-    return cheapest(table)[0] - table.penalty_usd
+    low, high = table.share_low, table.share_high
+    figures = np.minimum(table.late_hours(low), table.late_hours(high)) if by_time else cheapest(table)[0]
+    figures = figures if by_time else figures - table.penalty_usd
+    budget = prepared.scenario.limits.budget_usd
+    if budget is None or len(prepared.scenario.jobs) > 1:
+        return figures
+    return np.where(np.minimum(table.late_cost_usd(low), table.late_cost_usd(high)) <= budget, figures, np.inf)
 
 
 def _codes(here: Prepared, mine: int, there: Prepared, theirs: int) -> tuple[Integers, Integers]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from planner.comparisons import BillDelta, Delta, Effect, JobDelta, WhatIf
+from planner.comparisons import Better, BillDelta, Delta, Effect, JobDelta, WhatIf
 from planner.contrast import changes
 from planner.library import Library
 from planner.loading import change_scenario, read_library
@@ -37,11 +37,12 @@ def what_if(
     other = prepare(changed, library, base)
     before, after = solve_prepared(base, options), solve_prepared(other, options)
     delta = difference(before, after)
-    effects = _effects(base, before, after, settings, options)
+    better: Better = "sooner" if changed.objective_kind == "time" else "cheaper"
+    effects = _effects(base, before, after, settings, options, better)
     answer = WhatIf(
         scenario=scenario.name,
         settings=settings,
-        better="sooner" if changed.objective_kind == "time" else "cheaper",
+        better=better,
         before=before,
         after=after,
         delta=delta,
@@ -79,8 +80,9 @@ def _jobs(base: Prepared, other: Prepared, before: Plan, after: Plan) -> tuple[J
 
 def _job(base: Prepared, other: Prepared, old: tuple[int, Assignment], new: tuple[int, Assignment]) -> JobDelta:
     (was, before), (now, after) = old, new
-    lost = passed_over(base, was, other, now, after)
-    gained = passed_over(other, now, base, was, before)
+    by_time = other.scenario.objective_kind == "time"
+    lost = passed_over(base, was, other, now, after, by_time)
+    gained = passed_over(other, now, base, was, before, by_time)
     return JobDelta(
         name=before.name,
         changes=changes(before, after),
@@ -111,37 +113,52 @@ def _items(job: Assignment) -> dict[str, float]:
 
 
 def _effects(
-    base: Prepared, before: Plan, after: Plan, settings: tuple[str, ...], options: SolveOptions | None
+    base: Prepared,
+    before: Plan,
+    after: Plan,
+    settings: tuple[str, ...],
+    options: SolveOptions | None,
+    better: Better,
 ) -> tuple[Effect, ...]:
-    """Each of several settings alone, and as the last one; one setting has the whole effect and needs no entry."""
-    if len(settings) < 2:
+    """Each of several changes alone, and as the last one; a single one has the whole effect and needs no entry."""
+    groups = grouped(settings)
+    if len(groups) < 2:
         return ()
-    alone: list[Prepared] = []
-    for setting in settings:
-        alone.append(prepare(change_scenario(base.scenario, [setting]), base.library, base))
+
+    def changed(kept: list[tuple[str, ...]]) -> Prepared:
+        scenario = change_scenario(base.scenario, [setting for group in kept for setting in group])
+        return prepare(scenario, base.library, base)
+
+    alone = [changed([group]) for group in groups]
     plans = [solve_prepared(one, options) for one in alone]
-    if len(settings) == 2:
-        without = [plans[1], plans[0]]
-    else:
-        without = [
-            solve_prepared(
-                prepare(
-                    change_scenario(base.scenario, [*settings[:index], *settings[index + 1 :]]), base.library, base
-                ),
-                options,
-            )
-            for index in range(len(settings))
-        ]
+    without = plans[::-1]  # of two, all but one is the other
+    if len(groups) > 2:
+        rests = [[*groups[:index], *groups[index + 1 :]] for index in range(len(groups))]
+        without = [solve_prepared(changed(rest), options) for rest in rests]
     return tuple(
-        _effect(setting, base, one, (before, plan, rest, after))
-        for setting, one, plan, rest in zip(settings, alone, plans, without, strict=True)
+        _effect(", ".join(group), base, one, (before, plan, rest, after), better)
+        for group, one, plan, rest in zip(groups, alone, plans, without, strict=True)
     )
 
 
-def _effect(setting: str, base: Prepared, alone: Prepared, plans: tuple[Plan, Plan, Plan, Plan]) -> Effect:
+def grouped(settings: tuple[str, ...]) -> list[tuple[str, ...]]:
+    """Settings that can only be judged together: those of one rule under `adjust`; all others one by one."""
+    groups: dict[str, list[str]] = {}
+    for index, setting in enumerate(settings):
+        steps = setting.partition("=")[0].strip().split(".")
+        key = ".".join(steps[:2]) if steps[0] == "adjust" and len(steps) > 1 else str(index)
+        groups.setdefault(key, []).append(setting)
+    return [tuple(group) for group in groups.values()]
+
+
+def _effect(
+    setting: str, base: Prepared, alone: Prepared, plans: tuple[Plan, Plan, Plan, Plan], better: Better
+) -> Effect:
+    """`plans`: before, with this setting alone, with all but it, after."""
     before, plan, rest, after = plans
     first, last = difference(before, plan), difference(rest, after)
     names = [job.name for job in alone.scenario.jobs]
+    by_time = better == "sooner"
     lost = gained = 0
     for index, job in enumerate(base.scenario.jobs):
         if job.name not in names:
@@ -149,9 +166,9 @@ def _effect(setting: str, base: Prepared, alone: Prepared, plans: tuple[Plan, Pl
         now = names.index(job.name)
         if after.jobs:
             reached = next((one for one in after.jobs if one.name == job.name), None)
-            lost += passed_over(base, index, alone, now, reached).impossible if reached else 0
+            lost += passed_over(base, index, alone, now, reached, by_time).impossible if reached else 0
         if before.jobs:
-            gained += passed_over(alone, now, base, index, before.jobs[index]).impossible
+            gained += passed_over(alone, now, base, index, before.jobs[index], by_time).impossible
     return Effect(
         setting=setting,
         alone_status=plan.status,
@@ -197,9 +214,9 @@ def _threshold(path: str, plan: Plan) -> list[str]:
         return [_under("max_hours", longest.hours.at_confidence, longest)]
     if path == "limits.budget_usd" and plan.cost_at_confidence is not None:
         dollars = math.floor(plan.cost_at_confidence * 100) / 100
-        return [f"a budget under ${dollars:,.2f} would: that is the bill at the asked confidence"]
+        return [f"a budget under ${dollars:,.2f} would change it: that is the bill at the asked confidence"]
     if path == "limits.max_gpus":
-        return [f"max_gpus under {sum(job.gpus for job in plan.jobs)} would: so many does the plan rent"]
+        return [f"max_gpus under {sum(job.gpus for job in plan.jobs)} would change it: so many does the plan rent"]
     if path.startswith("limits.quota."):
         provider = path.removeprefix("limits.quota.")
         return [f"the plan rents {sum(j.gpus for j in plan.jobs if j.provider == provider)} GPUs at {provider}"]
@@ -211,7 +228,7 @@ def _threshold(path: str, plan: Plan) -> list[str]:
 def _under(limit: str, hours: float, job: Assignment) -> str:
     """Rounded down, so that what is said is true."""
     lower = math.floor(hours * 10) / 10
-    held = f"{limit} under {lower:,.1f} h would: {job.name} needs so long at the asked confidence"
+    held = f"{limit} under {lower:,.1f} h would change it: {job.name} needs so long at the asked confidence"
     free = not any(one.startswith("deadline") for one in job.binding)
     return f"{held}; a later one saves nothing" if free else held
 

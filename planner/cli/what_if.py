@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import sys
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -97,12 +98,18 @@ def _answer(
         if vary:
             from planner.sweeps import sweep
 
-            swept = sweep(question, vary, settings, options)
+            swept = sweep(question, vary, settings, options, tell=_tell)
             return swept, render_sweep(swept)
         from planner.sensitivity import what_if as ask
 
         answer = ask(question, settings, options)
         return answer, render_what_if(answer)
+
+
+def _tell(done: int, cells: int) -> None:
+    """How far a sweep is, on a terminal."""
+    if sys.stderr.isatty():
+        click.echo(f"\r\033[K{done:,} of {cells:,} solved", err=True, nl=False)
 
 
 def _code(answer: WhatIf | Sweep | Tornado) -> int:

@@ -232,8 +232,11 @@ def _why(answer: WhatIf) -> list[str]:
 
 
 def _single(answer: WhatIf) -> str:
-    subject = setting_words(answer.settings[0]) if len(answer.settings) == 1 else "the change"
-    return _ways(subject, answer.better, *_counts(answer))
+    subject = setting_words(answer.settings[0]) if answer.settings else "the change"
+    said = _ways(subject, answer.better, *_counts(answer))
+    if said or len(answer.jobs) < 2:
+        return said
+    return f"{subject} bears on what the jobs share: no way of one job alone is ruled out or opened"
 
 
 def _counts(answer: WhatIf) -> tuple[int, int, int, int]:

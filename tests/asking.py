@@ -1,0 +1,58 @@
+"""A small scenario that is quick to solve, and its plans solved from scratch."""
+
+from __future__ import annotations
+
+import datetime
+from functools import cache
+
+from hypothesis import settings
+
+from planner.library import Library
+from planner.loading import change_scenario, parse_scenario, read_library
+from planner.plan import Plan
+from planner.scenario import Scenario, SolveOptions
+from planner.solving import solve
+
+OPTIONS = SolveOptions(as_of=datetime.date(2026, 11, 21))
+LAWS = settings(derandomize=True, max_examples=12, deadline=None)
+
+SMALL = """\
+name: small
+jobs:
+  - name: bot
+    architecture: tinyllama-1.1b
+    work: {tokens: 50e6}
+    deadline: 40h
+    techniques: {method: lora}
+offers:
+  - {provider: cheap, gpu: RTX3090, gpus: 1, usd_per_hour: 0.2, spot_usd_per_hour: 0.1}
+  - {provider: cheap, gpu: RTX3090, gpus: 4, usd_per_hour: 0.9}
+  - {provider: fast, gpu: A100-80GB, gpus: 1, usd_per_hour: 1.6, spot_usd_per_hour: 0.9}
+  - {provider: fast, gpu: H100-80GB, gpus: 1, usd_per_hour: 3.1}
+  - {provider: fast, gpu: H100-80GB, gpus: 8, usd_per_hour: 26}
+limits: {budget_usd: 60, max_gpus: 8, spot_share: {max: 0.5}}
+"""
+
+TWO = SMALL.replace(
+    "offers:",
+    """\
+  - name: other
+    architecture: tinyllama-1.1b
+    work: {tokens: 20e6}
+    techniques: {method: lora}
+offers:""",
+)
+
+
+@cache
+def library() -> Library:
+    return read_library(["tinyllama-1.1b"])
+
+
+@cache
+def small(text: str = SMALL) -> Scenario:
+    return parse_scenario(text)
+
+
+def solved(*changes: str, text: str = SMALL) -> Plan:
+    return solve(change_scenario(small(text), changes), OPTIONS, library())

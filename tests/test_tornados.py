@@ -1,0 +1,75 @@
+"""The tornado: which levers there are, and that its ends are scenarios solved from scratch."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pytest
+from asking import OPTIONS, SMALL, TWO, library, small, solved
+
+from planner.comparisons import Tornado
+from planner.errors import ScenarioError
+from planner.loading import change_scenario
+from planner.tornados import tornado
+
+
+@cache
+def moved(text: str = SMALL, by: float = 0.2) -> Tornado:
+    return tornado(small(text), OPTIONS, library(), by)
+
+
+@pytest.mark.parametrize("text", [SMALL, TWO])
+def test_bars_are_bracketed_by_what_two_solves_give(text: str) -> None:
+    """Each end is the plan of the scenario with the settings of that end, and the effect the larger change."""
+    answer = moved(text)
+    base = answer.base.cost_usd.expected if answer.base.cost_usd else 0.0
+    assert answer.bars
+    for bar in answer.bars:
+        for end in (bar.down, bar.up):
+            plan = solved(*end.settings, text=text)
+            assert end.status == plan.status
+            assert end.cost_usd == (plan.cost_usd.expected if plan.cost_usd else None)
+        changes = [abs(end.cost_usd - base) for end in (bar.down, bar.up) if end.cost_usd is not None]
+        assert bar.effect_usd == max(changes, default=0.0)
+
+
+def test_tornado_moves_every_limit_that_is_set_and_every_price_that_matters() -> None:
+    """Limits that the scenario leaves out have no bar; whole numbers are rounded outwards."""
+    bars = {bar.what: bar for bar in moved().bars}
+    assert {"deadline", "budget", "max_gpus", "most spot share", "predicted speed", "work (tokens)"} <= set(bars)
+    assert {"all on demand prices", "all spot prices", "cheap on demand prices"} <= set(bars)
+    assert not {"max_hours", "least spot share", "vram_headroom"} & set(bars)
+    assert (bars["max_gpus"].down.value, bars["max_gpus"].up.value) == ("6", "10")
+    assert (bars["deadline"].base, bars["deadline"].down.value) == ("40 h", "32 h")
+    assert bars["work (tokens)"].effect_usd > 0
+
+
+def test_tornado_is_ranked_and_says_what_makes_the_scenario_infeasible() -> None:
+    """What can leave no plan comes first, then what changes the cost most."""
+    answer = moved()
+    effects = [bar.effect_usd for bar in answer.bars if not bar.can_fail]
+    assert effects == sorted(effects, reverse=True)
+    plan = solved()
+    tight = change_scenario(small(), [f"limits.budget_usd={(plan.cost_at_confidence or 0) + 0.001}"])
+    only = change_scenario(tight, [f"limits.gpus.allow=[{plan.jobs[0].gpu}]"])
+    failing = tornado(only, OPTIONS, library()).bars
+    assert failing[0].can_fail
+    assert "budget" in {bar.what for bar in failing if bar.down.status == "infeasible"}
+
+
+def test_all_prices_move_the_cost_by_no_more_than_their_share() -> None:
+    """A fifth more on every price costs at most a fifth more; a fifth less saves at least a fifth of what is rented."""
+    bars = {bar.what: bar for bar in moved().bars}
+    base = moved().base.cost_usd.expected  # type: ignore[union-attr]
+    bar = bars["all on demand prices"]
+    assert bar.down.cost_usd is not None and bar.up.cost_usd is not None
+    assert bar.down.cost_usd <= base + 0.005 and base - 0.005 <= bar.up.cost_usd <= base * 1.2 + 0.005
+
+
+def test_tornado_of_an_infeasible_scenario_has_no_bars_and_a_wrong_share_is_refused() -> None:
+    """There is nothing to move away from, and the plan says why; a share is between 0 and 1."""
+    answer = tornado(change_scenario(small(), ["jobs.bot.deadline=1m"]), OPTIONS, library())
+    assert answer.bars == () and answer.base.infeasible is not None
+    for by in (0.0, 1.0, -0.2):
+        with pytest.raises(ScenarioError, match="no share to move by"):
+            tornado(small(), OPTIONS, library(), by)
