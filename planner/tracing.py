@@ -166,7 +166,11 @@ def _with_knee(points: tuple[Point, ...]) -> tuple[tuple[Point, ...], int | None
     knee = knee_of(np.asarray([one.hours for one in points]), np.asarray([one.cost_usd for one in points]))
     if knee is None:
         return points, None
-    after = f"at most ${knee.saved_after:,.2f}" if knee.saved_after >= 0.01 else "less than a cent"
-    reason = f"each hour up to here saves ${knee.saved_before:,.2f} on average, each later one {after}"
+    # Within an hour of the fastest way a figure per hour would promise dollars that no hour brings.
+    near = points[knee.vertex].hours - points[0].hours < 1
+    unit, share = ("minute", 1 / 60) if near else ("hour", 1.0)
+    before, later = knee.saved_before * share, knee.saved_after * share
+    after = f"at most ${later:,.2f}" if later >= 0.01 else "less than a cent"
+    reason = f"each {unit} up to here saves ${before:,.2f} on average, each later one {after}"
     marked = points[knee.vertex].model_copy(update={"knee": reason})
     return (*points[: knee.vertex], marked, *points[knee.vertex + 1 :]), knee.vertex

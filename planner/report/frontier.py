@@ -9,8 +9,8 @@ from planner.report.obstacles import obstacles
 ROWS = 16
 """Breakpoints that the text shows unless asked for all."""
 
-CHANGE = 19
-"""Columns that what changes gets at least."""
+CHANGE = 17
+"""Columns that what changes may claim before what is rented is cut."""
 
 LABEL, END = 20, 20
 """Columns of a curve's name, and of its fastest, knee and cheapest point."""
@@ -56,35 +56,46 @@ def clock(hours: float) -> str:
     return f"{hours:.2f}" if hours < 1 else f"{hours:,.{0 if hours >= 1000 else 1}f}"
 
 
-def what(point: Point) -> str:
-    """What is rented: the way of one job, the cards of several in the order of the jobs."""
-    if len(point.jobs) == 1:
-        return words.plain(way_of(point.jobs[0]))
-    return ", ".join(f"{job.gpus:,} x {words.plain(job.gpu)}" for job in point.jobs)
+def what(point: Point, room: int = words.WIDTH) -> str:
+    """What is rented: the way of one job, the cards of several in the order of the jobs.
+
+    Where room is short the provider's name gives way first: machines and method are what a reader looks for.
+    """
+    if len(point.jobs) > 1:
+        return words.shortened(", ".join(f"{job.gpus:,} x {words.plain(job.gpu)}" for job in point.jobs), room)
+    job = point.jobs[0].model_copy(update={"provider": words.plain(point.jobs[0].provider)})
+    over = len(words.plain(way_of(job))) - room
+    if over > 0:
+        short = words.shortened(job.provider, max(6, len(job.provider) - over))
+        job = job.model_copy(update={"provider": short})
+    return words.shortened(words.plain(way_of(job)), room)
 
 
 def change(point: Point, room: int) -> str:
     """What differs from the point before: as many differences as there is room for, the knee in any case."""
     said = words.plain(point.change)
     first = said.partition(", ")[0]
-    if not point.knee:
-        return said if len(said) <= room else words.shortened(first, room)
-    fitting = [one for one in (f"knee: {said}", f"knee: {first}") if said and len(one) <= room]
-    return fitting[0] if fitting else "knee"
+    # How many GPUs there were stands in the row above.
+    forms = (said, first, first.partition(" instead of ")[0]) if said else ()
+    fitting = [one for form in forms if len(one := f"knee: {form}" if point.knee else form) <= room]
+    if fitting:
+        return fitting[0]
+    return "knee" if point.knee else words.shortened(first, room)
 
 
 def _table(found: Frontier, every: bool) -> list[str]:
     shown = list(range(len(found.points))) if every else telling(found.points, ROWS)
     points = [found.points[i] for i in shown]
-    rows = [(clock(one.hours), words.usd(one.cost_usd), what(one)) for one in points]
-    hours, cost, wide = (max(len(row[i]) for row in rows) for i in range(3))
-    hours, cost = max(hours, 5), max(cost, 4)
-    wide = min(wide, words.WIDTH - hours - cost - 5 - CHANGE)
-    room = words.WIDTH - hours - cost - 5 - wide
-    lines = [f"{'hours':>{hours}} {'cost':>{cost + 1}}  {'what':<{wide}} change"]
-    for one, (took, paid, said) in zip(points, rows, strict=True):
+    rows = [(clock(one.hours), clock(one.expected_hours), words.usd(one.cost_usd)) for one in points]
+    hours, mean, cost = (max(least, *(len(row[i]) for row in rows)) for i, least in enumerate((5, 6, 4)))
+    rest = words.WIDTH - hours - mean - cost - 6
+    needed = max(len("change"), *(len(change(one, CHANGE)) for one in points))
+    wide = min(rest - needed, max(len(what(one)) for one in points))
+    lines = [f"{'hours':>{hours}}  {'likely':>{mean}} {'cost':>{cost}}  {'what':<{wide}} change"]
+    for one, (took, usual, paid) in zip(points, rows, strict=True):
         mark = START_UP if one.mostly_start_up else " "
-        lines.append(f"{took:>{hours}}{mark} {paid:>{cost}}  {words.shortened(said, wide):<{wide}} {change(one, room)}")
+        said = f"{took:>{hours}}{mark} {usual:>{mean}} {paid:>{cost}}  {what(one, wide):<{wide}}"
+        lines.append(f"{said} {change(one, rest - wide)}")
     if left := len(found.points) - len(points):
         some = f"{left} breakpoint{'s' if left > 1 else ''}"
         lines.append(f"  {some} of little difference left out (--all shows every one)")
@@ -121,9 +132,9 @@ def _short(point: Point) -> str:
 
 def remarks(found: Frontier) -> list[str]:
     """What the axes are, what lies beyond a limit, and what else to know."""
-    hold = "the confidence of each job" if found.confidence is None else words.cases(found.confidence)
-    axes = f"hours hold in {hold}" if found.confidence is not None else f"hours hold at {hold}"
-    return [f"{axes}; cost is expected dollars", *(beyond(one) for one in found.beyond), *found.notes]
+    hold = "at the confidence of each job" if found.confidence is None else f"in {words.cases(found.confidence)}"
+    best = "cost is a best estimate" if found.by else "likely hours and cost are best estimates"
+    return [f"hours hold {hold}; {best}", *(beyond(one) for one in found.beyond), *found.notes]
 
 
 def beyond(one: Beyond) -> str:

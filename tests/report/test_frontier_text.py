@@ -27,14 +27,14 @@ tokens: 0.61 h for $212.40 to 61.0 h for $70.81, knee 14.2 h for $97.50
   knee: each hour up to here saves $8.39 on average, each later one at most
     $0.57
 
-hours     cost  what                                    change
- 0.61* $212.40  8 x H100-80GB, lambda, LoRA
- 11.0  $148.90  8 x A100-80GB, runpod-community, QLoRA  4-bit, other card
- 14.2   $97.50  4 x H100-80GB, nebius, QLoRA, spot 40 % knee: other card
- 61.0   $70.81  2 x RTX4090, vast, QLoRA                2 GPUs instead of 4
+hours  likely    cost  what                                    change
+ 0.61*   0.55 $212.40  8 x H100-80GB, lambda, LoRA
+ 11.0     9.9 $148.90  8 x A100-80GB, runpod-community, QLoRA  4-bit, other card
+ 14.2    12.8  $97.50  4 x H100-80GB, nebius, QLoRA, spot 40 % knee: other card
+ 61.0    54.9  $70.81  2 x RTX4090, vast, QLoRA                2 GPUs
   * more than half of the hours go into starting the machines
 
-  hours hold in 90 of 100 cases; cost is expected dollars
+  hours hold in 90 of 100 cases; likely hours and cost are best estimates
   ends at the 72 h deadline of tokens; beyond it as cheap as $60.00 in 99.0 h:
     --set jobs.tokens.deadline=null
 exact: 4 segments of 2,954 priced ways; nothing cheaper or faster exists"""
@@ -48,7 +48,7 @@ not allowed here:
 full                11.0 h $148.90      -                   11.0 h $148.90
   no way within the limits: LoRA
 
-  hours hold in 90 of 100 cases; cost is expected dollars
+  hours hold in 90 of 100 cases; cost is a best estimate
 exact: 4 segments of 2,954 priced ways; nothing cheaper or faster exists"""
 
 
