@@ -63,7 +63,7 @@ def _verdict(answer: Sweep) -> str:
     costs = [cell.cost_usd for cell in answer.cells if cell.cost_usd is not None]
     none = len(answer.cells) - len(costs)
     found = f"{words.usd(min(costs))} to {words.usd(max(costs)).replace('$', '')}" if costs else "no plan anywhere"
-    rest = f", {none} of {len(answer.cells)} without a plan" if none and costs else ""
+    rest = f", {none:,} of {len(answer.cells):,} without a plan" if none and costs else ""
     name = words.shortened(words.plain(answer.scenario), 32)
     return words.shortened(f"{name}: {found}{rest}", words.WIDTH)
 

@@ -111,9 +111,11 @@ def _heat_map(answer: Sweep, path: str | Path, caption: Sequence[str]) -> None:
     with canvas(8.0, max(3.2, min(8.0, 1.6 + 0.45 * rows))) as (figure, axes):
         axes.set_facecolor(FAINT)
         known = [cost for row in costs for cost in row if cost == cost]
-        image = axes.imshow(costs, cmap="YlGnBu", aspect="auto", vmin=0, vmax=max(known, default=1.0))
+        image = axes.imshow(
+            costs, cmap="YlGnBu", aspect="auto", vmin=min(known, default=0.0), vmax=max(known, default=1.0)
+        )
         if rows <= MOST_WRITTEN and columns <= MOST_WRITTEN:
-            _write_figures(axes, answer, costs, max(known, default=1.0))
+            _write_figures(axes, answer, costs, (min(known, default=0.0) + max(known, default=1.0)) / 2)
         for axis, set_ticks in ((0, axes.set_yticks), (1, axes.set_xticks)):
             names = axis_values(answer, axis)
             every = max(1, len(names) // MOST_WRITTEN)
@@ -125,7 +127,7 @@ def _heat_map(answer: Sweep, path: str | Path, caption: Sequence[str]) -> None:
         write_picture(figure, path, caption)
 
 
-def _write_figures(axes: Any, answer: Sweep, costs: list[list[float]], most: float) -> None:
+def _write_figures(axes: Any, answer: Sweep, costs: list[list[float]], middle: float) -> None:
     """Dollars in every cell, and where there is room the machines."""
     for row, line in enumerate(costs):
         for column, cost in enumerate(line):
@@ -133,7 +135,7 @@ def _write_figures(axes: Any, answer: Sweep, costs: list[list[float]], most: flo
             jobs = answer.cells[row * len(line) + column].jobs
             if len(line) <= ROOMY and len(jobs) == 1:
                 text += f"\n{words.gpus(jobs[0].gpus, jobs[0].gpu)}"
-            color = "white" if cost > 0.55 * most else INK
+            color = "white" if cost > middle else INK
             axes.text(column, row, text, ha="center", va="center", fontsize=8, color=color)
 
 
