@@ -216,7 +216,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if chosen.plot:
             from benchmarks.accuracy_plots import write_pictures
 
-            written = write_pictures(Predictor(library).predict(rows), chosen.plot)
+            predictions = Predictor(library).predict(rows)
+            memory, throughput = (
+                [(p, c) for p in predictions if headline(p, figure) and (c := compared(p, figure)) is not None]
+                for figure in FIGURES
+            )
+            written = write_pictures(memory, throughput, chosen.plot)
             print("\n".join(f"wrote {path}" for path in written), file=sys.stderr)
     except InputError as error:
         if chosen.json:

@@ -15,14 +15,18 @@ MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 MOST_FRAMEWORKS = 7
 
 
-def write_pictures(predictions: Sequence[Prediction], folder: str | Path) -> list[Path]:
-    """Four PNG files in `folder`, which is made where it is missing: their paths."""
+Points = Sequence[tuple[Prediction, Comparison]]
+
+
+def write_pictures(memory: Points, throughput: Points, folder: str | Path) -> list[Path]:
+    """Two PNG files per figure that has rows, in `folder`, which is made where it is missing: their paths."""
     target = Path(folder)
     target.mkdir(parents=True, exist_ok=True)
-    rows = [p for p in predictions if p.row.headline]
-    written = []
-    for figure, unit, scale in (("memory", "GiB per GPU", GIB), ("throughput", "tokens/s per GPU", 1.0)):
-        points = [(p, c) for p in rows if (c := p.peak if figure == "memory" else p.speed) is not None]
+    written: list[Path] = []
+    for figure, points, unit, scale in (
+        ("memory", memory, "GiB per GPU", GIB),
+        ("throughput", throughput, "tokens/s per GPU", 1.0),
+    ):
         if not points:
             continue
         with canvas(7.0, 6.4) as (drawing, axes):
@@ -36,7 +40,7 @@ def write_pictures(predictions: Sequence[Prediction], folder: str | Path) -> lis
     return written
 
 
-def _frameworks(points: Sequence[tuple[Prediction, Comparison]]) -> dict[str, list[tuple[Prediction, Comparison]]]:
+def _frameworks(points: Points) -> dict[str, list[tuple[Prediction, Comparison]]]:
     groups = grouped(points, lambda point: point[0].row.text("framework") or "not named")
     ordered = sorted(groups.items(), key=lambda item: -len(item[1]))
     kept = {str(name): members for name, members in ordered[:MOST_FRAMEWORKS]}
@@ -44,7 +48,7 @@ def _frameworks(points: Sequence[tuple[Prediction, Comparison]]) -> dict[str, li
     return {**kept, "others": rest} if rest else kept
 
 
-def _scatter(axes: Any, points: Sequence[tuple[Prediction, Comparison]], figure: str, unit: str, scale: float) -> None:
+def _scatter(axes: Any, points: Points, figure: str, unit: str, scale: float) -> None:
     low, high = float("inf"), 0.0
     for number, (name, members) in enumerate(_frameworks(points).items()):
         per_gpu = [1.0 if figure == "memory" else p.row.number("num_gpus") or 1.0 for p, _ in members]
@@ -63,7 +67,7 @@ def _scatter(axes: Any, points: Sequence[tuple[Prediction, Comparison]], figure:
     axes.legend(frameon=False, fontsize=8)
 
 
-def _strips(axes: Any, points: Sequence[tuple[Prediction, Comparison]], figure: str) -> None:
+def _strips(axes: Any, points: Points, figure: str) -> None:
     """Errors of every row, one line per framework; what lies beyond the edges is drawn on them."""
     edge = 1.0
     groups = _frameworks(points)
