@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from planner.errors import InputError, LibraryError, NoPlanError, PlannerError, ScenarioError, SolverError
     from planner.estimating import estimate
     from planner.estimation import Estimate
+    from planner.explaining import explain
+    from planner.explanations import Explanation
     from planner.frontiers import Frontier
     from planner.loading import read_scenario
     from planner.pareto import frontier
@@ -35,6 +37,8 @@ _HOME = {
     "Frontier": "planner.frontiers",
     "estimate": "planner.estimating",
     "Estimate": "planner.estimation",
+    "explain": "planner.explaining",
+    "Explanation": "planner.explanations",
     "what_if": "planner.sensitivity",
     "sweep": "planner.sweeps",
     "tornado": "planner.tornados",
@@ -54,6 +58,7 @@ _HOME = {
 
 __all__ = [
     "Estimate",
+    "Explanation",
     "Frontier",
     "InputError",
     "LibraryError",
@@ -70,6 +75,7 @@ __all__ = [
     "__version__",
     "audit",
     "estimate",
+    "explain",
     "frontier",
     "read_scenario",
     "solve",

@@ -22,7 +22,7 @@ import numpy as np
 from planner.formulation.columns import Columns
 from planner.formulation.constraints import assignment_rows, spot_cap_rows, spot_floor_rows
 from planner.formulation.objective import cost_objective
-from planner.formulation.program import INFINITY, Floats, Integers, Program, Rows, single_row, sparse_rows
+from planner.formulation.program import INFINITY, Flags, Floats, Integers, Program, Rows, single_row, sparse_rows
 from planner.formulation.question import Question
 from planner.scenario import SpotShare
 from planner.screening import DEFAULT_MAX_HOURS
@@ -234,7 +234,7 @@ def _soft_limits(wide: Wide, columns: Columns, stock: dict[str, int]) -> list[So
     scenario, table = wide.scenario, wide.table
     limits = scenario.limits
     late, gpus = columns.late_hours(), columns.vector(table.gpus.astype(float))
-    owner = [_only(columns, table.job == index) for index in range(len(scenario.jobs))]
+    owner = [only(columns, table.job == index) for index in range(len(scenario.jobs))]
     made = []
     longest = {}
     for index, job in enumerate(scenario.jobs):
@@ -252,13 +252,13 @@ def _soft_limits(wide: Wide, columns: Columns, stock: dict[str, int]) -> list[So
         made.append(Soft("limits.max_gpus", most, ((gpus, most),), most))
     for provider, quota in limits.quota.items():
         if provider in table.providers:
-            here = gpus * _only(columns, table.provider == table.providers.index(provider))
+            here = gpus * only(columns, table.provider == table.providers.index(provider))
             row = (here, float(quota))
             made.append(Soft(f"limits.quota.{provider}", quota, (row,), max(quota, 1.0)))
     for label, left in stock.items():
         members = table.offer == table.offers.index(label)
         if members.any():
-            here = columns.vector(table.instances.astype(float)) * _only(columns, members)
+            here = columns.vector(table.instances.astype(float)) * only(columns, members)
             made.append(Soft(STOCK + label, left, ((here, float(left)),), max(left, 1.0)))
     if limits.spot_share != SpotShare():
         share = columns.vector(columns.base_share, np.ones(len(columns.split)))
@@ -269,6 +269,6 @@ def _soft_limits(wide: Wide, columns: Columns, stock: dict[str, int]) -> list[So
     return made
 
 
-def _only(columns: Columns, members: Floats) -> Floats:
+def only(columns: Columns, members: Flags) -> Floats:
     """1 on the variables of some candidates (n,), 0 on the others."""
     return columns.vector(members.astype(float), members[columns.split].astype(float))

@@ -117,7 +117,7 @@ def _short(prepared: Prepared, index: int) -> Iterator[NearMiss]:
     fitting = {one.physics.ways.machines[m].gpu for m in np.unique(one.physics.ways.machine)}
     for card, miss in list(best.items())[:SHORT_OF_MEMORY]:
         asked = (one.job, one.physics.shape, miss.recipe, miss.machine, limits.vram_headroom, prepared.library)
-        probe = MemoryProbe.of(*asked)
+        probe = MemoryProbe.of(*asked, learned=one.physics.learned)
         yield NearMiss(
             job=one.job.name,
             what=f"{miss.machine.gpus:,} x {card}, {miss.recipe.method_label}",

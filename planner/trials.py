@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -10,16 +10,19 @@ import numpy as np
 
 from planner.candidates import JobCandidates, Market
 from planner.dominance import undominated
+from planner.errors import NoPlanError
 from planner.formulation.passes import solve_passes, within_reach
+from planner.formulation.program import Program
 from planner.loading import change_scenario
 from planner.preparing import Prepared, prepare, question_of
 from planner.recipes import Recipe
-from planner.scenario import Limits
-from planner.screening import Screened, screen
-from planner.solvers.base import run
-from planner.table import CandidateTable, Flags, concatenate
+from planner.scenario import Limits, SolveOptions
+from planner.screening import screen
+from planner.solvers.base import DEFAULT_GAP, SolveResult, Termination, run
+from planner.table import CandidateTable, concatenate
 
 TIME_LIMIT_SECONDS = 10.0
+NO_PLAN = (Termination.INFEASIBLE, Termination.INFEASIBLE_OR_UNBOUNDED)
 
 
 @dataclass(frozen=True)
@@ -31,6 +34,7 @@ class Trial:
     shares: tuple[float, ...]
     chosen: CandidateTable  # the rows as screened, one per job
     objective: float  # dollars with penalties and the value of time, or late hours of the last job
+    proven: bool
 
     @property
     def cost_usd(self) -> float:
@@ -81,11 +85,12 @@ def method_words(recipe: Recipe) -> str:
     return "full training" if recipe.method == "full" else recipe.method_label
 
 
-def attempt(prepared: Prepared, keep: Sequence[Flags | None] | None = None) -> Trial | None:
-    """The best plan, or None where there is none; `keep` masks the screened rows of some jobs."""
+def attempt(prepared: Prepared, options: SolveOptions | None = None) -> Trial | None:
+    """The best plan, or None where none was found in time.
+
+    With `options` a search that stops at a limit without a plan is an error (NoPlanError): nothing is known then.
+    """
     screened = prepared.screened
-    if keep is not None:
-        screened = tuple(one if mask is None else _masked(one, mask) for one, mask in zip(screened, keep, strict=True))
     if not all(len(one.table) for one in screened):
         return None
     table = concatenate([one.table for one in screened])
@@ -93,8 +98,10 @@ def attempt(prepared: Prepared, keep: Sequence[Flags | None] | None = None) -> T
     question = question_of(prepared.scenario, prepared.market)
     left = within_reach(table, question)
     left = left[undominated(table.rows(left), question)]
-    choice = solve_passes(table.rows(left), question, partial(run, time_limit_seconds=TIME_LIMIT_SECONDS))
+    choice = solve_passes(table.rows(left), question, _solver(options))
     if choice.chosen is None or choice.first.objective is None:
+        if options is not None and choice.first.termination not in NO_PLAN:
+            raise NoPlanError(f"{options.solver} stopped with '{choice.first.termination.value}' before it had a plan")
         return None
     rows = left[choice.rows]
     return Trial(
@@ -103,11 +110,15 @@ def attempt(prepared: Prepared, keep: Sequence[Flags | None] | None = None) -> T
         tuple(float(share) for share in choice.spot_share),
         table.rows(rows),
         choice.first.objective,
+        choice.first.is_proven,
     )
 
 
-def _masked(screened: Screened, mask: Flags) -> Screened:
-    return replace(screened, table=screened.table.rows(mask), rows=screened.rows[mask], rounded=screened.rounded[mask])
+def _solver(options: SolveOptions | None) -> Callable[[Program], SolveResult]:
+    if options is None:
+        return partial(run, time_limit_seconds=TIME_LIMIT_SECONDS)
+    gap = max(options.gap, DEFAULT_GAP)
+    return partial(run, solver=options.solver, time_limit_seconds=options.time_limit_seconds, relative_gap=gap)
 
 
 def changed(prepared: Prepared, settings: Sequence[str]) -> Prepared:

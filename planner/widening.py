@@ -7,7 +7,7 @@ program instead, so candidates are uncut here.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -68,8 +68,22 @@ def margin_of(job: Job, limits: Limits, library: Library) -> float:
     return library.calibrations["memory"].value("margin" if profiled else "margin_unknown")
 
 
-def widened(scenario: Scenario, market: Market, candidates: Sequence[JobCandidates], library: Library) -> Wide:
-    """The candidates of the scenario and beside them those that its filters would never have made."""
+def free_techniques(asked: Techniques) -> Techniques:
+    """Every technique that makes sense, with the same adapters, quantisation and penalties."""
+    return Techniques(quant=asked.quant, penalty_usd=asked.penalty_usd, lora=asked.lora_given)
+
+
+def widened(
+    scenario: Scenario,
+    market: Market,
+    candidates: Sequence[JobCandidates],
+    library: Library,
+    instead: Mapping[int, Sequence[JobCandidates]] | None = None,
+) -> Wide:
+    """The candidates of the scenario and beside them those that its filters would never have made.
+
+    `instead` gives some jobs (by index) other candidates than all of these.
+    """
     known: dict[Filter, int] = {}
     pieces: list[JobCandidates] = []
     tables: list[CandidateTable] = []
@@ -77,9 +91,9 @@ def widened(scenario: Scenario, market: Market, candidates: Sequence[JobCandidat
     row_of: list[Integers] = []
     broken: list[list[tuple[Flags, int]]] = []
     for index, one in enumerate(candidates):
-        for piece in _pieces(one, scenario.limits, market, library):
+        for piece in (instead or {}).get(index) or _pieces(one, scenario.limits, market, library):
             for table, rows in _uncut(piece, scenario.limits, market, library):
-                tight = piece is not one and piece.headroom == 0.0
+                tight = piece.headroom == 0.0 and scenario.limits.vram_headroom != 0.0
                 broken.append(_broken(piece, index, one.job, table, tight, scenario.limits, market, known))
                 tables.append(table)
                 row_of.append(rows)
@@ -108,7 +122,7 @@ def _pieces(one: JobCandidates, limits: Limits, market: Market, library: Library
     """As asked; with every technique that makes sense; and the same without any margin of memory."""
     yield one
     asked = one.job.techniques
-    free = Techniques(quant=asked.quant, penalty_usd=asked.penalty_usd, lora=asked.lora_given)
+    free = free_techniques(asked)
     job = one.job.model_copy(update={"techniques": free})
     names = one.table.jobs
 

@@ -8,6 +8,7 @@ import click
 
 from planner.cli.estimate import estimate
 from planner.cli.exits import Commands
+from planner.cli.explain import explain
 from planner.cli.frontier import frontier
 from planner.cli.known import architectures, gpus, schema
 from planner.cli.offers import offers
@@ -40,7 +41,18 @@ def main() -> None:
     """
 
 
-COMMANDS: tuple[click.Command, ...] = (solve, frontier, what_if, estimate, check, architectures, gpus, offers, schema)
+COMMANDS: tuple[click.Command, ...] = (
+    solve,
+    frontier,
+    what_if,
+    explain,
+    estimate,
+    check,
+    architectures,
+    gpus,
+    offers,
+    schema,
+)
 
 _add: Callable[[click.Command], None] = main.add_command
 for _command in COMMANDS:

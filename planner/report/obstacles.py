@@ -89,7 +89,9 @@ def near_misses(nearest: Sequence[NearMiss], several_jobs: bool = False) -> list
 def limit_name(path: str, scenario: str = "") -> str:
     """The key in words; `deadline of bot` for `jobs.bot.deadline`, unless the scenario has the job's name."""
     parts = path.split(".")
-    key = parts[-1].removesuffix("_usd").removesuffix("_hours").replace("_", " ")
+    key = parts[-1].removesuffix("_usd").replace("deadline_hours", "deadline").replace("_", " ")
+    if path == "limits.vram_headroom":
+        return "VRAM margin"
     if path.startswith("limits.quota."):
         return f"quota of {path.removeprefix('limits.quota.')}"
     if path.startswith("limits.spot_share."):
@@ -114,6 +116,8 @@ def limit_value(path: str, value: float | str | None) -> str:
     if isinstance(value, str):
         return value
     key = path.rpartition(".")[2]
+    if key == "vram_headroom":
+        return words.percent(value) if value else "none"
     if key.endswith("usd"):
         return words.usd(value)
     if key in ("deadline", "max_hours", "deadline_hours"):

@@ -1,0 +1,38 @@
+"""`explain`."""
+
+from __future__ import annotations
+
+import click
+
+from planner.cli.exits import write_json
+from planner.cli.plans import json_option, set_option, working
+
+
+@click.command()
+@click.argument("scenario")
+@set_option
+@click.option(
+    "--why-not",
+    metavar="KEY=VALUE,...",
+    help="Ask about one way, such as gpu=RTX4090,method=full.",
+)
+@json_option
+def explain(scenario: str, settings: tuple[str, ...], why_not: str | None, as_json: bool) -> None:
+    """Tell why the plan of SCENARIO is as it is, or why there is none.
+
+    What binds, what one more hour, dollar, GPU or GiB is worth, the best
+    alternatives; of an infeasible scenario the smallest limits to move.
+    """
+    from planner.loading import read_scenario
+
+    question = read_scenario(scenario, settings)
+    with working(f"explaining {question.name}"):
+        from planner.explaining import explain as find_reasons
+
+        told = find_reasons(question, why_not)
+    if as_json:
+        write_json(told.model_dump(mode="json", by_alias=True))
+    else:
+        from planner.report.explanation import render
+
+        click.echo(render(told))

@@ -1,0 +1,206 @@
+"""Why a wish cannot be at any limits: nobody rents it, nothing trains so, it does not fit; and what comes closest."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from planner.errors import ScenarioError
+from planner.explanations import Remedy
+from planner.grid import Machine
+from planner.plan import Vram
+from planner.preparing import Prepared
+from planner.recipes import CardClass, Recipe, enumerate_recipes, refusal
+from planner.scenario import Job, Offer
+from planner.trials import Trial, changed, method_words
+from planner.vram import MemoryProbe
+from planner.ways import Miss, enumerate_ways
+from planner.widening import free_techniques
+from planner.wishes import Wish
+
+MANY_STEPS = 64.0
+"""Accumulation steps beyond any pipeline degree: the memory of a micro-batch that is repeated."""
+STEP_TOKENS = 128
+MOST_REMEDIES = 3
+
+Answer = tuple[tuple[str, ...], Vram | None]
+Attempt = Callable[[Prepared, Wish], Trial | None]
+
+
+def recipe_fits(recipe: Recipe, wish: Wish) -> bool:
+    """Whether a recipe is as wished."""
+    if "quant" in wish.techniques and recipe.weight_bits != 4:
+        return False
+    return all(getattr(recipe, field) == value for field, value in wish.techniques.items())
+
+
+def pinned_job(prepared: Prepared, wish: Wish) -> Job:
+    """The wish's job with its techniques as wished and every other one free."""
+    job = prepared.scenario.jobs[wish.job]
+    update = {field: (value,) for field, value in wish.techniques.items()}
+    return job.model_copy(update={"techniques": free_techniques(job.techniques).model_copy(update=update)})
+
+
+def hindrance(prepared: Prepared, wish: Wish) -> Answer:
+    """What stands in the way whatever the limits are, with the memory by part where it is memory."""
+    offers = _offers(prepared, wish)
+    if not offers:
+        return _nobody(prepared, wish), None
+    machines = _machines(prepared, wish, offers)
+    if not machines:
+        counts = sorted({m.gpus for m in _machines(prepared, wish.without("gpus"), offers)})
+        said = ", ".join(f"{count:,}" for count in counts[:8])
+        return (f"nobody rents {wish.gpus:,} of them together; counts to be had: {said}",), None
+    refused = _refusal(prepared, wish, machines)
+    if refused:
+        return (refused,), None
+    misses = _misses(prepared, wish, machines)
+    if misses:
+        return _memory(prepared, wish, misses[0])
+    if wish.market == "spot" and not any(offer.has_spot for offer in offers):
+        return ("none of these offers is sold as spot for less than on demand",), None
+    if wish.market == "on_demand" and all(offer.usd_per_hour is None for offer in offers):
+        return ("these offers are sold as spot only",), None
+    batch = prepared.scenario.jobs[wish.job].global_batch
+    wanted = ", ".join(f"{count:,}" for count in sorted({m.gpus for m in machines})[:8])
+    return (f"the global batch of {batch:,} does not divide over {wanted} GPUs this way",), None
+
+
+def _offers(prepared: Prepared, wish: Wish) -> list[Offer]:
+    market = prepared.market
+    return [offer for offer, label in zip(market.offers, market.labels, strict=True) if wish.permits(offer, label)]
+
+
+def _machines(prepared: Prepared, wish: Wish, offers: list[Offer]) -> list[Machine]:
+    market = prepared.market
+    places = [i for i, offer in enumerate(market.offers) if offer in offers]
+    machines = dict.fromkeys(machine for i in places for machine in market.machines[i])
+    return [machine for machine in machines if wish.gpus in (None, machine.gpus)]
+
+
+def _nobody(prepared: Prepared, wish: Wish) -> tuple[str, ...]:
+    """Nobody rents it: who rents what is nearest."""
+    said = " ".join(f"{key} {value}" for key, value in wish.where.items())
+    reasons = [f"nobody in the inventory rents {said}"]
+    gpu, provider = wish.where.get("gpu"), wish.where.get("provider")
+    others = dict.fromkeys(o.provider for o in prepared.scenario.offers if gpu and o.gpu == gpu)
+    if others:
+        reasons.append(f"{gpu} is rented by {_few(list(others))}")
+    cards = dict.fromkeys(o.gpu for o in prepared.scenario.offers if provider and o.provider == provider)
+    if cards:
+        reasons.append(f"{provider} rents {_few(list(cards))}")
+    return tuple(reasons)
+
+
+def _few(names: list[str], most: int = 6) -> str:
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
+def _refusal(prepared: Prepared, wish: Wish, machines: list[Machine]) -> str:
+    """Why no recipe as wished works on any of the machines, the commonest reason; empty where one works."""
+    job, library = pinned_job(prepared, wish), prepared.library
+    if job.kind == "pretrain" and wish.techniques.get("method") == "lora":
+        return "pretraining trains every weight: its method is full"
+    reasons: Counter[str] = Counter()
+    for machine in machines:
+        card = CardClass.of(library.gpu(machine.gpu))
+        recipes = [r for r in enumerate_recipes(job, card, machine.gpus > 1, library) if recipe_fits(r, wish)]
+        found = [refusal(recipe, card, job.framework, library) for recipe in recipes]
+        if any(reason is None for reason in found):
+            return ""
+        reasons.update(reason for reason in found if reason)
+        if not recipes:
+            reasons[_no_recipe(wish, job, machine, card, library)] += 1
+    return reasons.most_common(1)[0][0]
+
+
+def _no_recipe(wish: Wish, job: Job, machine: Machine, card: CardClass, library: Any) -> str:
+    """No recipe is even made: techniques that exclude one another, or that the framework has not."""
+    bits = wish.techniques.get("weight_bits", 16)
+    if wish.techniques.get("method") == "full" and bits != 16:
+        plain = Recipe("full", bits, "nf4" if bits == 4 else "int8", "bf16_mixed", "none", "none", "flash", "adamw")
+        return refusal(plain, card, job.framework, library) or "quantised weights are not trained in full"
+    sharding = wish.techniques.get("sharding")
+    if sharding is not None and (machine.gpus > 1) == (sharding == "none"):
+        return f"sharding {sharding} needs {'one GPU' if sharding == 'none' else 'more than one GPU'}"
+    said = ", ".join(f"{field} {value}" for field, value in wish.techniques.items())
+    return f"framework {job.framework} does not combine {said}"
+
+
+def _misses(prepared: Prepared, wish: Wish, machines: list[Machine]) -> list[Miss]:
+    """Recipes as wished that did not fit, nearest first; empty where one fits on some machine."""
+    one, limits = prepared.candidates[wish.job], prepared.scenario.limits
+    physics = enumerate_ways(
+        pinned_job(prepared, wish), one.architecture, machines, prepared.library, limits.vram_headroom
+    )
+    return sorted((m for m in physics.misses if recipe_fits(m.recipe, wish)), key=lambda miss: miss.shortfall)
+
+
+def _probe(prepared: Prepared, wish: Wish, miss: Miss) -> MemoryProbe:
+    one = prepared.candidates[wish.job]
+    return MemoryProbe.of(
+        one.job, one.physics.shape, miss.recipe, miss.machine, prepared.scenario.limits.vram_headroom, prepared.library
+    )
+
+
+def _memory(prepared: Prepared, wish: Wish, miss: Miss) -> Answer:
+    probe = _probe(prepared, wish, miss)
+    vram = probe.vram(probe.at(1, MANY_STEPS))
+    what = method_words(miss.recipe)
+    how = [f"{miss.recipe.activation_checkpointing} checkpointing", miss.recipe.optimizer]
+    how += [miss.recipe.sharding] if miss.machine.gpus > 1 else []
+    return (
+        f"{what} on {miss.machine.gpus:,} x {miss.machine.gpu} needs {vram.peak:.1f} GiB per GPU at a micro-batch of 1"
+        f" ({', '.join(how)}); {vram.usable:.1f} are usable: {vram.peak - vram.usable:.1f} short",
+    ), vram
+
+
+def remedies(prepared: Prepared, wish: Wish, attempt: Attempt) -> tuple[Remedy, ...]:
+    """Changes under which it can be within all limits, cheapest first, each held to by solving."""
+    found = []
+    for change, setting, trial in _tried(prepared, wish, attempt):
+        if trial is not None:
+            found.append(
+                Remedy(change=change, setting=setting, plan=trial.words, cost_usd=trial.cost_usd, hours=trial.hours)
+            )
+    return tuple(sorted(found, key=lambda one: (not one.setting, one.cost_usd))[:MOST_REMEDIES])
+
+
+def _tried(prepared: Prepared, wish: Wish, attempt: Attempt) -> Iterator[tuple[str, str, Trial | None]]:
+    offers = _offers(prepared, wish)
+    misses = _misses(prepared, wish, machines) if (machines := _machines(prepared, wish, offers)) else []
+    for change, setting in _settings(prepared, wish, misses):
+        try:
+            yield change, setting, attempt(changed(prepared, [setting]), wish)
+        except ScenarioError:  # values that do not go together
+            continue
+    keys = [*(["gpus"] if wish.gpus else []), *(["market"] if wish.market else []), *wish.where]
+    for key in (*wish.techniques, *keys):
+        less = wish.without(key)
+        if less.where or less.techniques or less.gpus or less.market:
+            yield f"without {key}={_value(wish, key)}", "", attempt(prepared, less)
+
+
+def _value(wish: Wish, name: str) -> object:
+    return wish.techniques.get(name, wish.where.get(name, {"gpus": wish.gpus, "market": wish.market}.get(name)))
+
+
+def _settings(prepared: Prepared, wish: Wish, misses: list[Miss]) -> Iterator[tuple[str, str]]:
+    """Settings of the job that save memory: shorter sequences, pure bf16, a fused loss."""
+    if not misses:
+        return
+    job = prepared.scenario.jobs[wish.job]
+    shape = prepared.candidates[wish.job].physics.shape
+    if shape.unit == "tokens":
+        longest = max(int(_probe(prepared, wish, miss).longest_sequence(1, MANY_STEPS)) for miss in misses[:3])
+        longest = longest // STEP_TOKENS * STEP_TOKENS
+        if 0 < longest < shape.sequence:
+            yield (
+                f"sequence_length {longest:,} instead of {shape.sequence:,}",
+                f"jobs.{wish.job}.sequence_length={longest}",
+            )
+    if job.framework == "hf":
+        yield "framework hf-fused (the loss in one kernel)", f"jobs.{wish.job}.framework=hf-fused"
+    if any(miss.recipe.method == "full" for miss in misses) and "precision" not in wish.techniques:
+        yield "pure bf16 without fp32 master weights", f"jobs.{wish.job}.techniques.precision=bf16"

@@ -1,0 +1,137 @@
+"""The best way of every provider, GPU and method, and whether it really differs from the plan."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from planner.alternatives import difference_sigma, verdict
+from planner.explanations import Alternative
+from planner.nextsteps import Now
+from planner.recipes import allowed
+from planner.scenario import Limits
+from planner.screening import screen
+from planner.table import CandidateTable, Flags, Floats, Integers
+from planner.trials import method_words, recipe_of, way_words
+
+
+@dataclass(frozen=True)
+class _Standing:
+    """Rows of one job with the best admissible share of each, and what it scores."""
+
+    table: CandidateTable
+    rows: Integers  # of the uncut table
+    share: Floats
+    score: Floats  # the objective; infinite where no share is admissible
+
+
+def alternatives(now: Now) -> tuple[Alternative, ...]:
+    """Per job and per provider, GPU and method the best way within the limits, best first; other jobs stay as planned.
+
+    A method that the job excludes is priced too and marked. Of a row that may mix the markets both ends are looked at.
+    """
+    found: list[Alternative] = []
+    for job in range(len(now.prepared.candidates)):
+        found += _of_job(now, job)
+    return tuple(found)
+
+
+def _of_job(now: Now, job: int) -> Iterator[Alternative]:
+    prepared, market = now.prepared, now.prepared.market
+    one = prepared.candidates[job]
+    within = screen(one, market, prepared.scenario.limits, prepared.library, method_filter=False)
+    standing = _standing(now, job, within.table, within.rows)
+    recipes = one.physics.ways.recipes
+    may = np.asarray([allowed(recipe, one.job) for recipe in recipes], dtype=bool)[standing.table.recipe]
+    cards = np.asarray([card.name for card in market.cards])[standing.table.offer]
+    providers = np.asarray([offer.provider for offer in market.offers])[standing.table.offer]
+    methods = np.asarray([recipe.method_label for recipe in recipes])[standing.table.recipe]
+    for by, names, which in (("provider", providers, may), ("gpu", cards, may), ("method", methods, may | True)):
+        best = []
+        for name in np.unique(names[which]):
+            rows = np.flatnonzero((names == name) & which)
+            row = int(rows[np.lexsort((~may[rows], standing.score[rows]))[0]])
+            if math.isfinite(standing.score[row]):
+                best.append((float(standing.score[row]), str(name), row))
+        for _, name, row in sorted(best):
+            yield _alternative(now, job, by, name, standing, row, bool(may[row]))
+
+
+def _alternative(now: Now, job: int, by: str, name: str, standing: _Standing, row: int, may: bool) -> Alternative:
+    prepared, trial = now.prepared, now.trial
+    one = prepared.candidates[job]
+    uncut, share = int(standing.rows[row]), float(standing.share[row])
+    figures = standing.table.rows(np.asarray([row]))
+    mine = trial.chosen.rows(np.asarray([job]))
+    my_share = np.asarray([trial.shares[job]])
+    cost, hours = float(figures.cost_usd(share)[0]), float(figures.hours(share)[0])
+    if now.by_time:
+        value, against = float(figures.late_hours(share)[0]), float(mine.late_hours(my_share)[0])
+    else:
+        value, against = cost, float(mine.cost_usd(my_share)[0])
+    offer = prepared.market.offers[int(figures.offer[0])]
+    card = prepared.market.cards[int(figures.offer[0])].name
+    same = _traits(now, job, trial.rows[job]) == _traits(now, job, uncut)
+    same_card = card == prepared.market.cards[int(mine.offer[0])].name
+    words = ("faster", "slower") if now.by_time else ("cheaper", "dearer")
+    return Alternative(
+        by="provider" if by == "provider" else "gpu" if by == "gpu" else "method",
+        job=one.job.name,
+        name=name,
+        plan=way_words(one, uncut, share, prepared.market),
+        gpu=card,
+        gpus=int(figures.gpus[0]),
+        provider=offer.provider,
+        method=method_words(recipe_of(one, uncut)),
+        cost_usd=cost,
+        hours=hours,
+        difference=value / against - 1 if against > 0 else None,
+        verdict="the plan" if same else verdict(value, against, difference_sigma(prepared.library, same_card), *words),
+        chosen=same,
+        allowed=may,
+    )
+
+
+def _traits(now: Now, job: int, uncut: int) -> str:
+    """A way as a person tells it apart, market left out."""
+    return way_words(now.prepared.candidates[job], uncut, 0.0, now.prepared.market)
+
+
+def _standing(now: Now, job: int, table: CandidateTable, rows: Integers) -> _Standing:
+    """Scores at the better end of the shares that keep what the other jobs leave of the shared limits."""
+    worth = now.prepared.scenario.value_of_time_usd_per_hour
+    budget, counts = _left(now, job, table)
+    best = np.full(len(table), np.inf)
+    share = table.share_low.copy()
+    for end in (table.share_low, table.share_high):
+        value = (
+            table.late_hours(end) if now.by_time else table.cost_usd(end) + table.penalty_usd + worth * table.hours(end)
+        )
+        value = np.where(counts & (table.late_cost_usd(end) <= budget + 1e-9), value, np.inf)
+        share = np.where(value < best, end, share)
+        best = np.minimum(best, value)
+    return _Standing(table, rows, share, best)
+
+
+def _left(now: Now, job: int, table: CandidateTable) -> tuple[float, Flags]:
+    """Dollars that the other jobs leave of the budget, and the rows within GPUs, quota and stock that they leave."""
+    limits: Limits = now.prepared.scenario.limits
+    chosen, shares = now.trial.chosen, np.asarray(now.trial.shares)
+    others = np.arange(len(shares)) != job
+    budget = math.inf if limits.budget_usd is None else limits.budget_usd
+    spent = float(np.sum(chosen.late_cost_usd(shares)[others]))
+    most = math.inf if limits.max_gpus is None else limits.max_gpus - int(np.sum(chosen.gpus[others]))
+    fits = table.gpus <= most
+    for provider, quota in limits.quota.items():
+        if provider in table.providers:
+            here = table.providers.index(provider)
+            taken = int(np.sum(chosen.gpus[others & (chosen.provider == here)]))
+            fits &= (table.provider != here) | (table.gpus <= quota - taken)
+    for index, offer in enumerate(now.prepared.market.offers):
+        if offer.stock is not None and len(shares) > 1:
+            taken = int(np.sum(chosen.instances[others & (chosen.offer == index)]))
+            fits &= (table.offer != index) | (table.instances <= offer.stock - taken)
+    return budget - spent, np.asarray(fits, dtype=bool)
