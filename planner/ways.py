@@ -225,7 +225,7 @@ def _on_grid(
     )
     usable = np.broadcast_to(np.asarray(inputs.hardware.usable_bytes, dtype=float), fits.shape)
     need = _lines(inputs, np.maximum(accumulation, 1), memory).need(safe, usable)
-    misses = _misses(recipes, machines, possible & ~fits, lines, usable, rejected)
+    misses = _misses(recipes, machines, possible & ~fits, fits, lines, usable, rejected)
     rejected["the global batch does not divide over the GPUs"] += int(np.sum(~possible))
     r, h = np.nonzero(fits)
     ways = Ways(
@@ -253,11 +253,12 @@ def _misses(
     recipes: Sequence[Recipe],
     machines: Sequence[Machine],
     missing: Flags,
+    fits: Flags,
     lines: Sequence[MemoryLines],
     usable: Floats,
     rejected: Counter[str],
 ) -> list[Miss]:
-    """For each machine and rung of the ladder the recipe that came nearest at a micro-batch of one."""
+    """For each machine and rung of the ladder that does not fit the nearest recipe at a micro-batch of one."""
     if not missing.any():
         return []
     rejected["it does not fit in memory"] += int(np.sum(missing))
@@ -267,7 +268,7 @@ def _misses(
     for label in dict.fromkeys(labels):
         rows = np.flatnonzero(labels == label)
         nearest = rows[np.argmin(short[rows], axis=0)]
-        for h in map(int, np.flatnonzero(missing[rows].all(axis=0))):
+        for h in map(int, np.flatnonzero(missing[rows].any(axis=0) & ~fits[rows].any(axis=0))):
             found.append(
                 Miss(
                     recipes[int(nearest[h])],
