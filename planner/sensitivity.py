@@ -216,7 +216,7 @@ def _threshold(path: str, plan: Plan) -> list[str]:
         dollars = math.floor(plan.cost_at_confidence * 100) / 100
         return [f"a budget under ${dollars:,.2f} would change it: that is the bill at the asked confidence"]
     if path == "limits.max_gpus":
-        return [f"max_gpus under {sum(job.gpus for job in plan.jobs)} would change it: so many does the plan rent"]
+        return [f"max_gpus under {sum(job.gpus for job in plan.jobs)} would change it: the plan rents so many"]
     if path.startswith("limits.quota."):
         provider = path.removeprefix("limits.quota.")
         return [f"the plan rents {sum(j.gpus for j in plan.jobs if j.provider == provider)} GPUs at {provider}"]
