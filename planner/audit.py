@@ -17,6 +17,7 @@ from planner.audit_hours import (
     spot_end_is_told,
 )
 from planner.audit_money import bill_is_told, bill_of, cost_is_told
+from planner.audit_observations import observations_are_told
 from planner.audit_physics import (
     memory_fits,
     memory_is_told,
@@ -109,6 +110,7 @@ def _audit_figures(ground: Ground, tolerance: Tolerance) -> list[Violation]:
         *memory_fits(ground, physics, tolerance),
         *memory_is_told(ground, physics, tolerance),
         *speed_is_told(ground, work, physics, tolerance),
+        *observations_are_told(ground, physics.lesson, tolerance),
         *hours_are_told(ground, hours, physics, tolerance),
         *hours_hold(ground, hours, tolerance),
         *spot_end_is_told(ground, hours, tolerance),

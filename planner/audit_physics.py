@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, fields, replace
 
 from planner.audit_ground import Ground, Tolerance, Violation, apart, beyond, unequal
+from planner.audit_observations import Lesson, did_run, fit_spread_after, lesson_of, spread_after, with_lesson
 from planner.audit_recipe import link_of
 from planner.estimates.coefficients import TimeCoefficients
 from planner.estimates.fit import fit_probability
@@ -52,6 +53,7 @@ class Physics:
     sigma_tail: float
     trainable: float  # parameters
     pcie_bytes_per_second: float
+    lesson: Lesson  # of observed runs
 
 
 def workload_of(ground: Ground) -> Workload:
@@ -89,19 +91,22 @@ def physics_of(ground: Ground, work: Workload) -> Physics:
     coefficients = TimeCoefficients(**{one.name: speeds[one.name] for one in fields(TimeCoefficients)})
     run = ground.observed
     timed = step_time(ground.network, layout, setup.states, setup.activations, setup.kernels, hardware, coefficients)
-    seconds = run.hours * HOUR / work.steps if run and run.hours else float(timed.seconds)
-    spread = _spread(ground, float(layout.micro_batch * layout.sequence))
+    lesson = lesson_of(ground)
+    estimated = float(timed.seconds) / lesson.speed_factor
+    seconds = run.hours * HOUR / work.steps if run and run.hours else estimated
+    spread = _spread(ground, float(layout.micro_batch * layout.sequence), lesson)
     return Physics(
-        memory=_memory(ground, setup, layout),
+        memory=_memory(ground, with_lesson(setup, lesson, ground), layout, lesson),
         step_seconds=seconds,
         sigma=spread[0],
         sigma_tail=spread[1],
         trainable=float(setup.states.trainable),
         pcie_bytes_per_second=float(hardware.pcie),
+        lesson=lesson,
     )
 
 
-def _memory(ground: Ground, setup: RecipeSetup, layout: Layout) -> Memory:
+def _memory(ground: Ground, setup: RecipeSetup, layout: Layout, lesson: Lesson) -> Memory:
     values = ground.values("memory")
     stack = setup.stack
     if ground.limits.vram_headroom is not None:
@@ -119,7 +124,9 @@ def _memory(ground: Ground, setup: RecipeSetup, layout: Layout) -> Memory:
     context = float(stack.context_gib) + (float(stack.fit_nccl_gib) if ground.plan.gpus > 1 else 0.0)
     room = (ground.gpu.usable_gib - context) * GIB
     spread = values["sigma_allocated" if ground.framework["profiled"] else "sigma_unknown"]
+    spread = fit_spread_after(spread, lesson, ground)
     parts, need, run = told.breakdown, float(told.need) / GIB, ground.observed
+    certain = run is not None or did_run(lesson, ground, float(layout.longest_sequence))
     if run:  # it did fit: what was seen, else at most the card
         need = run.peak_vram_gib or min(need, ground.gpu.usable_gib)
     return Memory(
@@ -128,7 +135,7 @@ def _memory(ground: Ground, setup: RecipeSetup, layout: Layout) -> Memory:
         phase=PHASES[int(told.phase)],
         parts_gib={one.name: float(getattr(parts, one.name)) / GIB for one in fields(parts)},
         usable_gib=ground.gpu.usable_gib,
-        fit_probability=1.0 if run else float(fit_probability(told.allocated, room, spread)),
+        fit_probability=1.0 if certain else float(fit_probability(told.allocated, room, spread)),
     )
 
 
@@ -150,7 +157,7 @@ def _layout(ground: Ground, work: Workload) -> Layout:
     )
 
 
-def _spread(ground: Ground, tokens_per_micro_batch: float) -> tuple[float, float]:
+def _spread(ground: Ground, tokens_per_micro_batch: float, lesson: Lesson) -> tuple[float, float]:
     """sigma and sigma_tail of the speed: profile, card, size, mixture, few tokens, what is not known."""
     values = ground.values("uncertainty")
     if ground.observed:
@@ -170,7 +177,7 @@ def _spread(ground: Ground, tokens_per_micro_batch: float) -> tuple[float, float
         efficiency_is_prior=int(card.basis != "measured"),
         network_unknown=int(ground.offer.network_gbps is None),
     )
-    return float(sigmas.display), float(sigmas.tail)
+    return spread_after((float(sigmas.display), float(sigmas.tail)), lesson, ground)
 
 
 def memory_fits(ground: Ground, physics: Physics, tolerance: Tolerance) -> list[Violation]:

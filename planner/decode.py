@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import datetime
 import math
+from typing import Any
 
 from planner.candidates import JobCandidates, Market
 from planner.estimates.bill import rounded_hours
 from planner.estimates.uncertainty import display_factors
 from planner.grid import Machine
 from planner.library import Library
-from planner.plan import Assignment, BillItem, Hours, Spread, Techniques, Vram
+from planner.peaks import setting_of
+from planner.plan import Assignment, BillItem, Hours, ObservedRun, Spread, Techniques, Vram
 from planner.recipes import Recipe
 from planner.remarks import age_in_days, remarks
 from planner.scenario import Job, Limits, Offer
@@ -85,6 +87,7 @@ def assignment(
         start_hours=start,
         training_hours=hours - start,
         observed_hours=observed,
+        **_learned(candidates, recipe, machine, library),
         deadline_hours=job.deadline_hours,
         deadline_probability=deadline_probability(job.deadline_hours, hours, late, job.confidence),
         cost=Spread(
@@ -190,11 +193,38 @@ def _vram(
 ) -> Vram:
     """Memory by part of the one configuration, with the chance that it fits."""
     ways = candidates.physics.ways
-    probe = MemoryProbe.of(candidates.job, candidates.physics.shape, recipe, machine, limits.vram_headroom, library)
-    vram = probe.vram(probe.at(int(ways.micro_batch[way]), int(ways.accumulation[way])))
+    physics, headroom = candidates.physics, limits.vram_headroom
+    probe = MemoryProbe.of(candidates.job, physics.shape, recipe, machine, headroom, library, physics.learned)
+    micro, accumulation = int(ways.micro_batch[way]), int(ways.accumulation[way])
+    vram = probe.vram(probe.at(micro, accumulation))
     if math.isnan(ways.observed_hours[way]):
-        return vram
+        seen = physics.learned.did_run(recipe, machine, micro, accumulation, physics.shape.sequence)
+        return vram.model_copy(update={"fit_probability": 1.0}) if seen else vram
     return vram.model_copy(update={"peak": float(ways.fit_gib[way]), "fit_probability": 1.0})  # it did run
+
+
+def _learned(candidates: JobCandidates, recipe: Recipe, machine: Machine, library: Library) -> dict[str, Any]:
+    """The observed runs, and the factors that follow from them."""
+    learned, job = candidates.physics.learned, candidates.job
+    probed = learned.probed.get(setting_of(recipe, machine.gpus))
+    return {
+        "speed_factor": learned.speed_factor(library),
+        "memory_factor": probed.scale if probed else 1.0,
+        "observed_runs": tuple(
+            ObservedRun(
+                gpu=seen.run.gpu,
+                gpus=seen.run.gpus,
+                techniques=techniques_of(seen.recipe, job, seen.micro_batch, seen.accumulation),
+                assumed=seen.assumed,
+                tokens_per_second=seen.run.tokens_per_second,
+                predicted_tokens_per_second=seen.predicted,
+                peak_vram_gib=seen.run.peak_vram_gib,
+                predicted_peak_vram_gib=seen.peak.predicted_gib if seen.peak else None,
+                peak_kind=(seen.run.peak_kind or "allocated") if seen.peak else None,
+            )
+            for seen in learned.runs
+        ),
+    }
 
 
 def deadline_probability(deadline: float | None, hours: float, late: float, confidence: float) -> float | None:

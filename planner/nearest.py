@@ -19,6 +19,8 @@ from planner.ways import Miss
 
 STEP_TOKENS = 128
 """Sequence lengths are proposed in multiples of it, as kernels like them."""
+NEAR = 0.5
+"""Shortfall over the card's memory beyond which a way is not near, unless nothing is nearer."""
 SHORT_OF_MEMORY = 2
 """Cards that are told as short of memory, per job."""
 MANY_STEPS = 64.0
@@ -64,7 +66,7 @@ def _late(prepared: Prepared, index: int) -> Iterator[NearMiss]:
 
 
 def _dear(prepared: Prepared) -> Iterator[NearMiss]:
-    """The plan of least dollars that meets all other limits, where it exceeds the budget."""
+    """The plan of least dollars at the confidence that meets all other limits, where it exceeds the budget."""
     scenario, limits = prepared.scenario, prepared.scenario.limits
     if limits.budget_usd is None:
         return
@@ -78,8 +80,16 @@ def _dear(prepared: Prepared) -> Iterator[NearMiss]:
         reason="exceeds the budget at the asked confidence",
         shortfall=cheapest.late_usd - limits.budget_usd,
         unit="usd",
-        fix=f"${cheapest.cost_usd:,.2f} expected",
     )
+
+
+def _at_late_dollars(prepared: Prepared) -> Prepared:
+    """The same question with the dollars at the confidence as the price: what a budget is compared with."""
+    priced = tuple(
+        replace(one, table=replace(one.table, run_usd=one.table.late_usd, penalty_usd=np.zeros(len(one.table))))
+        for one in prepared.screened
+    )
+    return replace(prepared, screened=priced)
 
 
 def _too_many(prepared: Prepared, index: int) -> Iterator[NearMiss]:
@@ -115,7 +125,10 @@ def _short(prepared: Prepared, index: int) -> Iterator[NearMiss]:
         if few and miss.machine.gpu in rented and allowed(miss.recipe, one.job):
             best.setdefault(miss.machine.gpu, miss)
     fitting = {one.physics.ways.machines[m].gpu for m in np.unique(one.physics.ways.machine)}
-    for card, miss in list(best.items())[:SHORT_OF_MEMORY]:
+    near = [
+        (card, miss) for card, miss in best.items() if miss.shortfall <= NEAR * prepared.library.gpu(card).usable_gib
+    ]
+    for card, miss in (near or list(best.items())[:1])[:SHORT_OF_MEMORY]:
         asked = (one.job, one.physics.shape, miss.recipe, miss.machine, limits.vram_headroom, prepared.library)
         probe = MemoryProbe.of(*asked, learned=one.physics.learned)
         yield NearMiss(

@@ -90,6 +90,21 @@ class Option(Part):
     note: str = ""
 
 
+class ObservedRun(Part):
+    """A run of the job that was observed, beside what was predicted for the same configuration."""
+
+    gpu: str
+    gpus: int
+    techniques: Techniques
+    assumed: tuple[str, ...]
+    """Settings that the run does not say: the fastest that the job allows are taken."""
+    tokens_per_second: float | None
+    predicted_tokens_per_second: float
+    peak_vram_gib: float | None
+    predicted_peak_vram_gib: float | None
+    peak_kind: str | None
+
+
 class Assignment(Part):
     """How one job is run."""
 
@@ -124,6 +139,12 @@ class Assignment(Part):
     training_hours: float
     observed_hours: float | None = None
     """Hours of the whole job, start included, as seen on this hardware; None where all hours are estimated."""
+    observed_runs: tuple[ObservedRun, ...] = ()
+    """Observed speeds and peaks that the estimates follow."""
+    speed_factor: float = 1.0
+    """On the speed of every way of the job, from `observed_runs`."""
+    memory_factor: float = 1.0
+    """On the bytes that grow with the batch, from the peaks that were observed at the same setting."""
     deadline_hours: float | None
     deadline_probability: float | None
     cost: Spread

@@ -17,6 +17,8 @@ MIXED_PRECISIONS = ("bf16_mixed", "fp16_mixed", "bf16")
 DEFAULT_METHODS = ("full", "lora")
 DEFAULT_BITS = (16, 8, 4)
 DEFAULT_CHECKPOINTING = ("none", "selective", "full")
+TENSOR_DEGREES = (1, 2, 4, 8)
+PIPELINE_DEGREES = (1, 2, 4, 8, 16)
 HYBRID_ABOVE_GPUS = 16
 """Hybrid sharding is offered where a plain group would span more GPUs than this: across nodes gathering is dear."""
 
@@ -147,6 +149,20 @@ def allowed(recipe: Recipe, job: Job) -> bool:
 def open_parallel(recipe: Recipe, tensor: int, pipeline: int) -> Recipe:
     """The recipe with tensor and pipeline parallel degrees opened."""
     return replace(recipe, tensor_parallel=tensor, pipeline_parallel=pipeline)
+
+
+def opened_recipes(job: Job, recipes: Sequence[Recipe], library: Library) -> list[Recipe]:
+    """The recipes at every degree of both parallelisms; none where degrees are asked for or the framework has none."""
+    asked = job.techniques.tensor_parallel or job.techniques.pipeline_parallel
+    if asked or not framework_of(library, job.framework)["parallel"]:
+        return []
+    return [
+        open_parallel(recipe, tensor, pipeline)
+        for recipe in recipes
+        for tensor in TENSOR_DEGREES
+        for pipeline in PIPELINE_DEGREES
+        if tensor * pipeline > 1 and recipe.sharding != "hsdp"
+    ]
 
 
 def _shardings(

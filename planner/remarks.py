@@ -9,6 +9,7 @@ import numpy as np
 from planner.candidates import JobCandidates
 from planner.hardware import DEFAULT_NETWORK_BYTES_PER_SECOND, efficiency_of
 from planner.library import Library
+from planner.peaks import setting_of
 from planner.plan import Vram
 from planner.recipes import framework_of
 from planner.scenario import Limits, Offer
@@ -33,7 +34,7 @@ def remarks(
 ) -> tuple[str, ...]:
     """The notes of one job's plan: what was observed, then memory, speed, market, work and limits."""
     return (
-        *_on_observations(candidates, way, share),
+        *_on_observations(candidates, way, share, library),
         *_on_memory(candidates, way, vram, limits, library),
         *_on_speed(candidates, way, library),
         *_on_market(share, rounded, offer, library, as_of),
@@ -49,7 +50,7 @@ def age_in_days(offer: Offer, as_of: datetime.date) -> int | None:
     return (as_of - date).days
 
 
-def _on_observations(candidates: JobCandidates, way: int, share: float) -> list[str]:
+def _on_observations(candidates: JobCandidates, way: int, share: float, library: Library) -> list[str]:
     """Which hours are observed, and which observations are of no use here."""
     notes = []
     job, ways = candidates.job, candidates.physics.ways
@@ -67,8 +68,32 @@ def _on_observations(candidates: JobCandidates, way: int, share: float) -> list[
             rented = any((run.gpu, run.gpus) == (m.gpu, m.gpus) for m in candidates.physics.machines)
             why = "no way that the job allows runs there" if rented else "no offer rents that"
             notes.append(f"the run observed on {run.gpus} x {run.gpu} is not used: {why}")
-    if any(run.tokens_per_second is not None for run in job.measured):
-        notes.append("tokens_per_second under `measured` are not used yet: such figures are estimates")
+    return notes + _on_learning(candidates, way, library)
+
+
+def _on_learning(candidates: JobCandidates, way: int, library: Library) -> list[str]:
+    """What observed speeds and peaks have changed, and which of them could not be used."""
+    ways, learned = candidates.physics.ways, candidates.physics.learned
+    notes = []
+    if learned.timed:
+        runs = f"{len(learned.timed)} observed run{'s' if len(learned.timed) > 1 else ''}"
+        notes.append(f"speed x {learned.speed_factor(library):.2f} from {runs}, all ways of the job alike")
+    probed = learned.probed.get(setting_of(ways.recipes[ways.recipe[way]], ways.machines[ways.machine[way]].gpus))
+    if probed is not None:
+        beside = f", {probed.context_gib:.1f} GiB beside" if probed.context_gib else ""
+        runs = f"{probed.runs} observed peak{'s' if probed.runs > 1 else ''}"
+        notes.append(f"memory that grows with the batch x {probed.scale:.2f}{beside} from {runs}")
+    elif learned.probed:
+        notes.append("the observed peak is of another setting: this plan's memory is estimated without it")
+    if any(seen.peak is not None and seen.run.peak_kind is None for seen in learned.runs):
+        notes.append("observed peak taken as allocated bytes: say peak_kind where it is reserved or device")
+    for seen in learned.runs:
+        if seen.assumed:
+            what = f"{seen.recipe.method_label}, micro-batch {seen.micro_batch}"
+            run = f"the run observed on {seen.run.gpus} x {seen.run.gpu}"
+            notes.append(f"{run} does not say {' and '.join(seen.assumed[:2])}: taken as {what}")
+    for unused, why in learned.unused:
+        notes.append(f"the run observed on {unused.gpus} x {unused.gpu} is not used: {why}")
     return notes
 
 

@@ -181,6 +181,12 @@ def sigmas(job: Job, architecture: Architecture, physics: Physics, library: Libr
     ways = physics.ways
     tokens = ways.micro_batch * ways.sequence
     found = spreads(job.framework, architecture, ways.machines, ways.machine, tokens, library)
+    cards = [m.gpu for m in ways.machines]
+    several = np.asarray([m.instances > 1 for m in ways.machines], dtype=bool)[ways.machine]
+    methods = [r.method for r in ways.recipes]
+    found = physics.learned.spread(
+        found, [cards[i] for i in ways.machine], [methods[i] for i in ways.recipe], several, library
+    )
     again = class_of(values_of(library, "uncertainty"), "observed")
     observed = ~np.isnan(ways.observed_hours)
     return np.where(observed, again.display, found.display), np.where(observed, again.tail, found.tail)

@@ -12,6 +12,7 @@ from planner.estimates.memory_states import MemoryCoefficients
 from planner.estimates.setup import Layout
 from planner.grid import GridInputs, JobShape, Machine, coefficients, grid_inputs
 from planner.library import Library
+from planner.observations import NOTHING, Learned
 from planner.plan import Vram
 from planner.recipes import Recipe, framework_of
 from planner.scenario import Job
@@ -30,19 +31,27 @@ class MemoryProbe:
 
     @classmethod
     def of(
-        cls, job: Job, shape: JobShape, recipe: Recipe, machine: Machine, headroom: float | None, library: Library
+        cls,
+        job: Job,
+        shape: JobShape,
+        recipe: Recipe,
+        machine: Machine,
+        headroom: float | None,
+        library: Library,
+        learned: Learned = NOTHING,
     ) -> MemoryProbe:
-        """The probe; `headroom` (a share) replaces the margin of the fit rule."""
-        inputs = grid_inputs(job, shape, [recipe], [machine], library)
+        """The probe; `headroom` (a share) replaces the margin of the fit rule, `learned` is from observed peaks."""
+        inputs = learned.on_memory(grid_inputs(job, shape, [recipe], [machine], library), [recipe], [machine], library)
         if headroom is not None:
             inputs = replace(inputs, stack=replace(inputs.stack, margin=headroom))
         profiled = framework_of(library, job.framework)["profiled"]
+        sigma = library.calibrations["memory"].value("sigma_allocated" if profiled else "sigma_unknown")
         return cls(
             inputs,
             MemoryCoefficients(**coefficients(library, "memory", MemoryCoefficients)),
             one(inputs.hardware.usable_bytes) / GIB,
             machine.gpus > 1,
-            library.calibrations["memory"].value("sigma_allocated" if profiled else "sigma_unknown"),
+            learned.fit_sigma(sigma, recipe, machine.gpus, library),
         )
 
     def at(self, micro_batch: float, accumulation: float, sequence: float | None = None) -> MemoryEstimate:

@@ -2,7 +2,8 @@
 
 A machine is a card, a number of them per instance, a number of instances and the links between.
 For each recipe and machine the largest micro-batch that fits and divides the batch exactly is kept.
-Where the whole job was observed on a machine, its ways have the observed hours (`planner/observed.py`).
+Where the whole job was observed on a machine, its ways have the observed hours (`planner/observed.py`);
+observed speed and memory draw the estimates of all ways towards them (`planner/observations.py`).
 """
 
 from __future__ import annotations
@@ -22,14 +23,13 @@ from planner.estimates.throughput import step_seconds
 from planner.estimates.work import processed_length
 from planner.grid import GridInputs, JobShape, Machine, coefficients, grid_inputs, shape_of
 from planner.library import Architecture, Library
+from planner.observations import NOTHING, Learned, learn
 from planner.observed import as_observed, observed_run
-from planner.recipes import CardClass, Recipe, allowed, enumerate_recipes, framework_of, open_parallel, refusal
+from planner.recipes import CardClass, Recipe, allowed, enumerate_recipes, opened_recipes, refusal
 from planner.scenario import Job
 from planner.table import Flags, Floats, Integers
 from planner.units import GIB
 
-TENSOR_DEGREES = (1, 2, 4, 8)
-PIPELINE_DEGREES = (1, 2, 4, 8, 16)
 MANY_STEPS = 64
 """Accumulation steps beyond any pipeline degree."""
 
@@ -92,6 +92,7 @@ class Physics:
     ways: Ways
     misses: tuple[Miss, ...]  # the nearest of each machine and method
     rejected: Counter[str]
+    learned: Learned = NOTHING  # from observed runs; step seconds and memory follow it already
 
 
 def enumerate_ways(
@@ -106,20 +107,20 @@ def enumerate_ways(
     `headroom` (a share) replaces the margin of the fit rule.
     Shapes: recipes and machines of one class of card form a grid (R, 1) x (H,); the result is its fitting cells.
     """
-    shape = shape_of(job, architecture)
+    shape, learned = shape_of(job, architecture), learn(job, architecture, library)
     pieces: list[Ways] = []
     misses: list[Miss] = []
     rejected: Counter[str] = Counter()
     for group in _groups(machines, library):
         card = CardClass.of(library.gpu(group[0].gpu))
         recipes = _working_recipes(job, card, group, library, rejected)
-        found = _on_grid(job, shape, recipes, group, library, rejected, headroom)
+        found = _on_grid(job, shape, recipes, group, library, rejected, headroom, learned=learned)
         several, missing = [found.ways], found.misses
         opened = _opened(job, recipes, group, found, library)
         if opened:
             # Where nothing fits, tensor and pipeline parallelism are tried: the smallest degrees that fit win by time.
             left = [m for m in group if m not in {found.ways.machines[i] for i in set(found.ways.machine.tolist())}]
-            more = _on_grid(job, shape, opened, left, library, rejected, headroom)
+            more = _on_grid(job, shape, opened, left, library, rejected, headroom, learned=learned)
             several.append(more.ways)
             missing = missing if not len(more.ways) else [miss for miss in missing if miss.machine not in left]
         seen = [machine for machine in group if observed_run(job, machine)]
@@ -128,7 +129,9 @@ def enumerate_ways(
             missing = [miss for miss in missing if miss.machine not in seen]
         pieces += several
         misses += missing
-    return Physics(shape, tuple(machines), as_observed(_joined(pieces), job, shape), tuple(misses), rejected)
+    ways = _joined(pieces)
+    ways = replace(ways, step_seconds=ways.step_seconds / learned.speed_factor(library))
+    return Physics(shape, tuple(machines), as_observed(ways, job, shape), tuple(misses), rejected, learned)
 
 
 def _nearest(
@@ -167,16 +170,8 @@ def _working_recipes(
 def _opened(
     job: Job, recipes: Sequence[Recipe], group: Sequence[Machine], found: _Grid, library: Library
 ) -> list[Recipe]:
-    asked = job.techniques.tensor_parallel or job.techniques.pipeline_parallel
-    if asked or not framework_of(library, job.framework)["parallel"] or len(set(found.ways.machine)) == len(group):
-        return []
-    return [
-        open_parallel(recipe, tensor, pipeline)
-        for recipe in recipes
-        for tensor in TENSOR_DEGREES
-        for pipeline in PIPELINE_DEGREES
-        if tensor * pipeline > 1 and recipe.sharding != "hsdp"
-    ]
+    everywhere = len(set(found.ways.machine)) == len(group)
+    return [] if everywhere else opened_recipes(job, recipes, library)
 
 
 @dataclass(frozen=True)
@@ -194,10 +189,11 @@ def _on_grid(
     rejected: Counter[str],
     headroom: float | None,
     batched: Batching = batches,
+    learned: Learned = NOTHING,
 ) -> _Grid:
     if not recipes or not machines:
         return _Grid(_joined([]), [])
-    inputs = grid_inputs(job, shape, recipes, machines, library)
+    inputs = learned.on_memory(grid_inputs(job, shape, recipes, machines, library), recipes, machines, library)
     if headroom is not None:
         inputs = replace(inputs, stack=replace(inputs.stack, margin=headroom))
     memory = MemoryCoefficients(**coefficients(library, "memory", MemoryCoefficients))

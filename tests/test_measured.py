@@ -190,11 +190,10 @@ def test_an_observed_run_is_surer_than_an_estimate() -> None:
     [
         ("{gpu: A40, gpus: 3, hours: 9}", "the run observed on 3 x A40 is not used: no offer rents that"),
         ("{gpu: A100-80GB, gpus: 4, hours: 400}", "no run on 1 x RTX3060 was observed: its hours are estimated"),
-        ("{gpu: RTX3060, gpus: 1, tokens_per_second: 900}", "tokens_per_second under `measured` are not used yet"),
     ],
 )
 def test_observations_that_the_plan_does_not_rest_on_are_told(seen: str, note: str) -> None:
-    """An observation for other hardware or in tokens per second changes no hour of this plan, and it says so."""
+    """An observation of the whole job on other hardware changes no hour of this plan, and it says so."""
     _, plain = solved("limits.max_gpus=1")
     _, job = solved("limits.max_gpus=1", f"jobs.seen.measured=[{seen}]")
     assert any(one.startswith(note) for one in job.notes)

@@ -84,7 +84,10 @@ def activation_terms(
         + k.f_log * cached_logits * logits_held
         + (k.f_var * varying) * (logits + working + full * stored_last)
     )
-    return ActivationTerms(stored_first, stored_last, working, logits, fragments)
+    terms = (stored_first, stored_last, working, logits, fragments)
+    if np.ndim(activations.scale) == 0 and activations.scale == 1:
+        return ActivationTerms(*terms)
+    return ActivationTerms(*(np.multiply(activations.scale, term) for term in terms))
 
 
 def _layer(

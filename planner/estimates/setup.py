@@ -131,6 +131,7 @@ class Activations:
     compiled: Numbers = 0
     megatron_kernels: Numbers = 0  # 1: k_mws in place of k_ws
     working_factor: Numbers = 0.0  # >0 overrides k_ws (Unsloth 1.1)
+    scale: Numbers = 1.0  # factor on all bytes that grow with the batch, learned from an observed peak
 
 
 @dataclass(frozen=True)
