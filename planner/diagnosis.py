@@ -21,6 +21,8 @@ WAYS = 3
 """Ways out that are told at most."""
 MOST_LIMITS = 4
 """Limits that a way out may move; beyond it the answer is another question."""
+MORE = 1
+"""Limits that a later way out may move beyond those of the first: another is no help."""
 SHARED = 0.5
 """Part of the only single change that a way moving two limits may ask of the same limit."""
 
@@ -62,6 +64,8 @@ def _plans(wide: Wide) -> Iterator[tuple[Elastic, Found]]:
         elastic = Elastic.of(wide, len(wide.filters))
     known: list[Found] = []
     for size in range(1, MOST_LIMITS + 1):
+        if known and size > len(known[0].paths) + MORE:
+            break
         taken = {next(iter(one.paths)) for one in known if len(one.paths) == 1}
         left = [path for path in elastic.levers if path not in taken]
         if elastic.solve(left) is None:

@@ -71,7 +71,7 @@ def _dear(prepared: Prepared) -> Iterator[NearMiss]:
     if limits.budget_usd is None:
         return
     asked = scenario.model_copy(update={"limits": limits.model_copy(update={"budget_usd": None}), "objective": "cost"})
-    cheapest = attempt(replace(prepared, scenario=asked))
+    cheapest = attempt(_at_late_dollars(replace(prepared, scenario=asked)))
     if cheapest is None or cheapest.late_usd <= limits.budget_usd:
         return
     yield NearMiss(

@@ -117,7 +117,7 @@ def limit_value(path: str, value: float | str | None) -> str:
         return value
     key = path.rpartition(".")[2]
     if key == "vram_headroom":
-        return words.percent(value) if value else "none"
+        return f"{typed(value * 100)} %"
     if key.endswith("usd"):
         return words.usd(value)
     if key in ("deadline", "max_hours", "deadline_hours"):
@@ -141,8 +141,12 @@ def near_miss(miss: NearMiss) -> str:
     elif miss.unit == "GPUs":
         said = f"{miss.what}: {miss.reason} ({words.bare(miss.shortfall)} too many)"
     else:
-        said = f"{miss.what}: {miss.reason} ({words.bare(miss.shortfall)} {miss.unit} short)"
+        said = f"{miss.what}: {miss.reason} ({_short(miss.shortfall)} {miss.unit} short)"
     return f"{said}; {miss.fix}" if miss.fix else said
+
+
+def _short(amount: float) -> str:
+    return words.bare(amount) if amount >= 0.05 else "under 0.1"
 
 
 def _stopped(plan: Plan) -> list[str]:
