@@ -12,7 +12,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from planner.audit import audit
     from planner.comparisons import Sweep, Tornado, WhatIf
     from planner.errors import InputError, LibraryError, NoPlanError, PlannerError, ScenarioError, SolverError
     from planner.estimating import estimate
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
 _HOME = {
     "read_scenario": "planner.loading",
     "solve": "planner.solving",
-    "audit": "planner.audit",
     "frontier": "planner.pareto",
     "Frontier": "planner.frontiers",
     "estimate": "planner.estimating",
@@ -73,7 +71,6 @@ __all__ = [
     "Tornado",
     "WhatIf",
     "__version__",
-    "audit",
     "estimate",
     "explain",
     "frontier",
