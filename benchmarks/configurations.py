@@ -74,6 +74,8 @@ def configuration_of(row: Row, library: Library, as_unknown: bool = False) -> Co
     profile = framework_of(library, framework)
     job = _job(row, framework)
     setup = recipe_setup(recipe, job, network, library)
+    if profile.get("compiled") and row.text("compile") == "no":
+        setup = replace(setup, kernels=recipe_setup(recipe, _job(row, "eager"), network, library).kernels)
     layout = _layout(row, recipe, framework, network)
     states = _states(row, recipe, setup.states)
     activations = _activations(row, setup.activations, states, library)

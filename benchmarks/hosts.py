@@ -22,8 +22,16 @@ NETWORK_GB_S = {"Ampere": 200.0, "Hopper": 400.0, "Blackwell": 400.0}
 No table names the network; other machines take the estimate's default for an unknown one.
 """
 
-HBM2E_H100 = {"bandwidth": 2400 * GB, "efficiency": 0.62, "usable_bytes": 95 * GIB}
-"""H100 with 96 GB of HBM2e under 500 W (torchtitan docs/performance.md): 2.4 TB/s, its own fitted share of the peak."""
+NETWORK_OF_FRAMEWORK_GB_S = {("megatron-deepspeed", "Ampere"): 50.0, ("internevo", "Ampere"): 50.0}
+"""GB/s per node where those who publish a framework's runs name their cluster: four links of 100 Gb/s in both.
+
+BLOOM model card: Omni-Path; InternEvo performance page: RoCE.
+"""
+
+HBM2E_H100 = {"bandwidth": 2400 * GB, "usable_bytes": 95 * GIB}
+"""H100 with 96 GB of HBM2e under 500 W (torchtitan docs/performance.md): 2.4 TB/s."""
+HBM2E_H100_EFFICIENCY = "H100-PCIe-80GB"
+"""The card whose share of the peak it takes: the same chip under the nearest power limit."""
 
 
 @dataclass(frozen=True)
@@ -62,10 +70,12 @@ def host_of_row(row: Row, library: Library, precision: str) -> Host:
     gpu = gpu_of_row(row, library)
     together = GPUS_PER_NODE.get(gpu.name, USUAL_GPUS_PER_NODE)
     usual = NETWORK_GB_S.get(gpu.generation) if gpu.nvlink_by_default else None
+    usual = NETWORK_OF_FRAMEWORK_GB_S.get((row.text("framework"), gpu.generation), usual)
     link = "nvlink" if gpu.nvlink_by_default else "pcie"
     hardware = hardware_numbers(gpu, link, usual * 8 if usual else None, precision, library)
     if "hbm2e" in row.text("gpu"):
-        hardware = replace(hardware, **HBM2E_H100)
+        share = efficiency_of(library.gpu(HBM2E_H100_EFFICIENCY), library.calibrations["gpu_efficiency"])[0]
+        hardware = replace(hardware, **HBM2E_H100, efficiency=share)
     hardware = replace(hardware, linear_peak=_linear_peak(row, gpu, hardware, library))
     measured = efficiency_of(gpu, library.calibrations["gpu_efficiency"])[1]
     return Host(gpu, together, hardware, not measured, usual is not None)

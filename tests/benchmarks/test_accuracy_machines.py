@@ -1,0 +1,49 @@
+"""The machine that a row is taken to have run on: network, kernels, attention."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import pytest
+
+from benchmarks.configurations import configuration_of
+from benchmarks.measurements import Row
+from planner.cards import read_library
+from planner.library import Library
+
+BLANK = {
+    "source": "s", "model": "Llama-3.1-8B", "method": "pretrain", "precision": "bf16 mixed", "gpu": "A100-SXM",
+    "gpu_mem_gb": "80", "num_gpus": "64", "sharding": "zero1", "act_ckpt": "none", "attention": "flash",
+    "micro_batch": "1", "grad_accum": "1", "seq_len": "2048", "packed": "yes", "status": "ok", "quality": "A",
+}  # fmt: skip
+
+
+@cache
+def library() -> Library:
+    """The shipped library, read once."""
+    return read_library()
+
+
+def set_up(**cells: str) -> Any:
+    """The configuration of the row above with other cells; an empty one is unknown."""
+    return configuration_of(Row(2, {k: v for k, v in {**BLANK, **cells}.items() if v}), library())
+
+
+@pytest.mark.parametrize(
+    ("framework", "gigabytes"), [("internevo", 50), ("megatron-deepspeed", 50), ("hf", 200), ("", 200)]
+)
+def test_a_cluster_that_is_published_gives_its_network(framework: str, gigabytes: float) -> None:
+    """Runs of InternEvo and BigScience had four links of 100 Gb/s per node; others have what such nodes ship with."""
+    host = set_up(framework=framework).host
+    assert host.hardware.network == pytest.approx(gigabytes * 1e9)
+    assert host.network_known
+
+
+def test_torchtitan_without_compile_runs_plain_kernels() -> None:
+    """A row that says it was not compiled moves more bytes and launches more kernels than one that was."""
+    compiled = set_up(framework="torchtitan", sharding="fsdp", compile="yes").kernels
+    plain = set_up(framework="torchtitan", sharding="fsdp", compile="no").kernels
+    assert plain.element_traffic > compiled.element_traffic
+    assert plain.launch_seconds > compiled.launch_seconds
+    assert plain.overlap == compiled.overlap
