@@ -79,7 +79,10 @@ def static_terms(
     whole_weights = (per_layer * layers * states.weight_bytes + embedding * states.embedding_bytes) / tensor
     # The reducer of plain data parallelism keeps a second copy of the gradients in its buckets.
     buckets = np.where(~ones & np.greater(layout.data_parallel, 1), 2.0, 1.0)
-    keeps_full = gathers & accumulates & np.not_equal(states.no_sync_full_gradients, 0)
+    # Between the micro-batches of a pipeline, FSDP neither gathers again nor reduces (PyTorch's pipelining stages
+    # switch both off until the last backward): the stage's weights and gradients stay whole.
+    unsynced = np.not_equal(states.no_sync_full_gradients, 0) | np.greater(layout.pipeline, 1)
+    keeps_full = gathers & accumulates & unsynced
     gradient_bytes = states.gradient_bytes + states.extra_gradient_bytes
     gradients = trained * gradient_bytes * buckets / np.where(keeps_full, 1.0, over_2)
     early = accumulates | np.not_equal(states.gradients_in_forward, 0)
