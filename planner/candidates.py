@@ -54,7 +54,8 @@ class Market:
     labels: tuple[str, ...]
     merged: tuple[int, ...]  # how many offers each stands for
     cards: tuple[GpuSpec, ...]
-    machines: tuple[tuple[Machine, ...], ...]
+    machines: tuple[tuple[Machine, ...], ...]  # per offer
+    distinct: tuple[Machine, ...]
 
     @property
     def providers(self) -> tuple[str, ...]:
@@ -90,6 +91,7 @@ def market_of(scenario: Scenario, library: Library) -> Market:
         tuple(len(group) for _, group in groups),
         cards,
         tuple(machines),
+        tuple(dict.fromkeys(machine for several in made.values() for machine in several)),
     )
 
 
@@ -122,7 +124,7 @@ def enumerate_candidates(
     `jobs` are the names of all jobs of the scenario, so that the tables of several jobs can be joined.
     `headroom` replaces the margin of the fit rule. Physics that `before` shares with this job are taken from it.
     """
-    machines = tuple(dict.fromkeys(machine for several in market.machines for machine in several))
+    machines = market.distinct
     if before is not None and before.headroom == headroom and _same_physics(before, job, architecture, machines):
         physics = before.physics
         running = before.running if _same_running(before.job, job) else None
@@ -172,14 +174,18 @@ def _same_running(before: Job, job: Job) -> bool:
 
 def _join(ways: Ways, market: Market) -> tuple[Integers, Integers]:
     """Index pairs (way, offer) of every offer that rents the machine of a way."""
-    offers_by_machine: dict[Machine, list[int]] = {}
+    # Offers of one kind share their tuple of machines, so that few are looked up by what they are.
+    kinds: dict[int, list[int]] = {}
     for index, several in enumerate(market.machines):
-        for machine in several:
-            offers_by_machine.setdefault(machine, []).append(index)
+        kinds.setdefault(id(several), []).append(index)
+    offers_by_machine: dict[Machine, list[int]] = {}
+    for alike in kinds.values():
+        for machine in market.machines[alike[0]]:
+            offers_by_machine.setdefault(machine, []).extend(alike)
     pairs = []
     for position, machine in enumerate(ways.machines):
         here = np.flatnonzero(ways.machine == position)
-        offers = np.asarray(offers_by_machine[machine], dtype=np.int64)
+        offers = np.sort(np.asarray(offers_by_machine[machine], dtype=np.int64))
         if len(here):
             pairs.append((np.repeat(here, len(offers)), np.tile(offers, len(here))))
     if not pairs:
@@ -237,17 +243,18 @@ def _priced(
         else way * 0.0
     )
     fixed = columns.transfer_in_usd[offer] * nodes + columns.egress_usd_per_gb[offer] * export
-    uses = np.asarray([recipe.uses(False) for recipe in ways.recipes], dtype=bool).reshape(-1, len(TECHNIQUES))[
-        ways.recipe[way]
-    ]
-    uses[:, TECHNIQUES.index("gradient_accumulation")] = ways.accumulation[way] > 1
+    # What hangs on the way alone is looked up there, and taken once per row.
+    by_recipe = np.asarray([recipe.uses(False) for recipe in ways.recipes], dtype=bool).reshape(-1, len(TECHNIQUES))
+    uses = by_recipe[ways.recipe]
+    uses[:, TECHNIQUES.index("gradient_accumulation")] = ways.accumulation > 1
     penalties: dict[str, float] = {str(name): usd for name, usd in job.techniques.penalty_usd.items()}
-    penalty = np.asarray([penalties.get(name, 0.0) for name in TECHNIQUES])
-    providers = {name: index for index, name in enumerate(market.providers)}
+    penalty = uses @ np.asarray([penalties.get(name, 0.0) for name in TECHNIQUES])
+    names = market.providers
+    providers = {name: index for index, name in enumerate(names)}
     return CandidateTable(
         jobs=tuple(jobs),
         offers=market.labels,
-        providers=market.providers,
+        providers=names,
         job=np.full(len(way), list(jobs).index(job.name), dtype=np.int64),
         offer=offer,
         provider=np.asarray([providers[o.provider] for o in market.offers], dtype=np.int64)[offer],
@@ -263,8 +270,8 @@ def _priced(
         late_usd=late_usd,
         share_low=np.where(has_od, 0.0, 1.0),
         share_high=np.where(np.isnan(spot_price), 0.0, 1.0),
-        uses=uses,
-        penalty_usd=uses @ penalty,
+        uses=uses.take(way, axis=0),
+        penalty_usd=penalty[way],
         fit_gib=ways.fit_gib[way],
         usable_gib=ways.usable_gib[way],
     )
