@@ -1,0 +1,139 @@
+"""A robust fit of many coefficients with weak priors, on predictions of all rows for many calibrations at once.
+
+Minimised is the sum over rows of w * 2 (sqrt(1 + z^2) - 1), z = ln(measured / predicted) / SCALE (soft L1), and the
+sum over coefficients of ((x - prior) / sd)^2, x being ln(value), or logit(value) of shares.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.traced import key_of
+from planner.documents import read_document
+
+Floats = NDArray[np.float64]
+Predict = Callable[[Mapping[str, Floats], int], Floats]
+
+SCALE = 0.1
+"""Log error up to which a row counts by its square; beyond it counts by its size, so oddities do not decide."""
+SOURCE_ROWS = 20.0
+"""A source of so many rows counts as many rows as it has; larger ones by the square root of their size."""
+_STEP = 1e-5
+
+
+@dataclass(frozen=True)
+class Free:
+    """A coefficient that may move; `parent` gives the prior of one that has none of its own."""
+
+    key: str
+    sd: float
+    low: float
+    high: float
+    prior: float = 1.0
+    parent: str | None = None
+    ratio: float = 1.0
+    share: bool = False
+
+    def value(self, x: Any, parent: Any) -> Any:
+        """The coefficient at x standard deviations from its prior; arrays broadcast."""
+        centre = self.prior if parent is None else np.clip(parent * self.ratio, self.low, self.high)
+        if self.share:
+            odds = centre / (1.0 - centre) * np.exp(x * self.sd)
+            found = odds / (1.0 + odds)
+        else:
+            found = centre * np.exp(x * self.sd)
+        return np.clip(found, self.low, self.high)
+
+
+@dataclass(frozen=True)
+class Fit:
+    """What a fit found: x per free coefficient, and all values, those that may not move among them."""
+
+    x: Floats
+    values: dict[str, float]
+
+
+def read_free(names: Sequence[str]) -> tuple[Free, ...]:
+    """The free coefficients of these calibration files, from benchmarks/coefficients.yaml."""
+    table = read_document(Path(__file__).with_name("coefficients.yaml")).data
+    found = []
+    for name in names:
+        for entry, facts in table[name].items():
+            parent = key_of(name, facts["as"]) if "as" in facts else None
+            found.append(Free(
+                key_of(name, entry), facts["sd"], facts["low"], facts["high"], facts.get("prior", 1.0), parent,
+                facts.get("ratio", 1.0), facts.get("share", False),
+            ))  # fmt: skip
+    return tuple(found)
+
+
+def values_at(free: Sequence[Free], x: Floats, fixed: Mapping[str, float]) -> dict[str, Floats]:
+    """All coefficients for the K rows of x, each (K, 1) or, where it may not move, (1, 1)."""
+    values = {key: np.full((1, 1), value) for key, value in fixed.items()}
+    for index, one in enumerate(free):
+        parent = values[one.parent] if one.parent is not None else None
+        values[one.key] = one.value(x[:, index : index + 1], parent)
+    return values
+
+
+def source_weights(sources: Sequence[Hashable]) -> Floats:
+    """Weight of each row: 1 up to SOURCE_ROWS rows of its source, then falling as 1/sqrt(rows)."""
+    counts = Counter(sources)
+    return np.array([min(1.0, math.sqrt(SOURCE_ROWS / counts[source])) for source in sources])
+
+
+def fitted(
+    predict: Predict,
+    measured: Floats,
+    weights: Floats,
+    free: Sequence[Free],
+    fixed: Mapping[str, float],
+    start: Floats | None = None,
+) -> Fit:
+    """The coefficients that meet `measured` best; scipy is needed (extra `calibrate`)."""
+    from scipy.optimize import least_squares  # type: ignore[import-untyped]
+
+    moving = np.array([one.sd > 0 for one in free])
+    count = int(moving.sum())
+    root = np.sqrt(weights)
+
+    def spread(moved: Floats) -> Floats:
+        x = np.zeros((moved.shape[0], len(free)))
+        x[:, moving] = moved
+        return x
+
+    def errors(moved: Floats) -> Floats:
+        found = predict(values_at(free, spread(moved), fixed), moved.shape[0])
+        return np.asarray(np.log(measured / found) / SCALE)
+
+    def residuals(x: Floats) -> Floats:
+        return np.concatenate([root * _soft(errors(x[None])[0]), x])
+
+    def jacobian(x: Floats) -> Floats:
+        z = errors(np.vstack([x, x + _STEP * np.eye(count)]))
+        slopes = (z[1:] - z[0]).T / _STEP
+        return np.vstack([(root * _soft_slope(z[0]))[:, None] * slopes, np.eye(count)])
+
+    first = np.zeros(count) if start is None else start[moving]
+    answer = least_squares(residuals, first, jacobian, method="trf", x_scale=1.0, ftol=1e-7, xtol=1e-5, max_nfev=60)
+    x = spread(answer.x[None])
+    return Fit(x[0], {key: float(value.flat[0]) for key, value in values_at(free, x, fixed).items()})
+
+
+def _soft(z: Floats) -> Floats:
+    """Square root of the soft L1 loss, with the sign of z."""
+    return np.asarray(np.sign(z) * np.sqrt(2.0 * (np.sqrt(1.0 + z * z) - 1.0)))
+
+
+def _soft_slope(z: Floats) -> Floats:
+    """Its derivative; 1 at 0."""
+    root = np.sqrt(1.0 + z * z)
+    return np.asarray(np.sqrt((1.0 + root) / 2.0) / root)
