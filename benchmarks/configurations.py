@@ -13,9 +13,11 @@ from benchmarks.recipes import (
     degree,
     framework_of_row,
     lora_targets,
+    loss_stays_16bit,
     optimizer_bytes,
     partial_share,
     recipe_of_row,
+    weights_dtype,
 )
 from planner.estimates.setup import (
     CHECKPOINT_EVERY_2ND,
@@ -78,7 +80,7 @@ def configuration_of(row: Row, library: Library, as_unknown: bool = False) -> Co
         setup = replace(setup, kernels=recipe_setup(recipe, _job(row, "eager"), network, library).kernels)
     layout = _layout(row, recipe, framework, network)
     states = _states(row, recipe, setup.states)
-    activations = _activations(row, setup.activations, states, library)
+    activations = _activations(row, network, setup.activations, states, library)
     host = host_of_row(row, library, recipe.precision) if card else None
     nodes = host.gpus_per_node if host else 8
     return Configuration(
@@ -162,25 +164,33 @@ def _batches(row: Row, ranks: int) -> tuple[int, int]:
 
 
 def _states(row: Row, recipe: Recipe, states: States) -> States:
-    weights = row.text("weights_dtype")
+    weights = weights_dtype(row)
     changes: dict[str, Any] = optimizer_bytes(row)
     if recipe.quant in ("nf4", "nf4_dq") and weights in ("bf16", "fp16"):
         # A base loaded in 16 bit without the k-bit preparation; plugins that load it so quantise the scales too.
         changes |= {"weight_bytes": 0.5159, "embedding_bytes": 2.0, "gathered_bytes": 0.5159}
     if recipe.method == "lora" and recipe.quant == "none" and weights == "fp32":
         changes |= {"weight_bytes": 4.0, "embedding_bytes": 4.0}
+        if recipe.activation_checkpointing == "none" and "mixed" in row.text("precision"):
+            # Autocast hands the backward pass a 16-bit copy of every frozen weight, which nothing frees before.
+            changes |= {"cast_bytes": 2.0}
+    if recipe.quant == "int8" and "gptq" in row.text("weight_quant"):
+        # PEFT's k-bit preparation leaves GPTQ networks as they are; a scale and a zero per group of 128.
+        changes |= {"weight_bytes": 1.02, "embedding_bytes": 2.0, "gathered_bytes": 1.02}
     return replace(states, **changes)
 
 
-def _activations(row: Row, activations: Activations, states: States, library: Library) -> Activations:
+def _activations(
+    row: Row, network: Network, activations: Activations, states: States, library: Library
+) -> Activations:
     changes: dict[str, Any] = {}
     kernel = row.text("loss_kernel")
     losses = library.tables["bytes"]["loss"]
     prepared = states.quantised and states.embedding_bytes == 4.0
     if row.text("framework") == "unsloth":
         kernel = "liger"
-    if kernel == "hf" and prepared:
-        kernel = "hf-prepared"
+    if kernel == "hf":
+        kernel = "hf-prepared" if prepared else "hf-16bit" if loss_stays_16bit(row, network) else kernel
     if LOSS_ROWS.get(kernel, kernel) in losses:
         loss = losses[LOSS_ROWS.get(kernel, kernel)]
         changes = {"logit_bytes": float(loss["bytes"]), "logits_materialised": int(loss["materialised"])}

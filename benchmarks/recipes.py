@@ -7,6 +7,7 @@ from typing import Any
 
 from benchmarks.measurements import Row
 from benchmarks.networks import Incomplete, NotExpressible
+from planner.estimates.setup import Network
 from planner.library import Library
 from planner.recipes import CardClass, Recipe, best_attention
 
@@ -109,6 +110,15 @@ def partial_share(row: Row) -> float | None:
     return some / all_of_them
 
 
+def loss_stays_16bit(row: Row, network: Network) -> bool:
+    """Whether a Transformers class evaluated its loss on 16-bit logits, as far as the dimensions tell.
+
+    Up to 4.45 the classes with gated feed-forwards (Llama, Mistral, Gemma, Qwen2, Phi-3 ...) and none of the plain ones
+    (GPT-2, GPTBigCode, GPT-NeoX, OPT, BLOOM, Falcon) cast logits to fp32; autocast does it for all.
+    """
+    return not network.gated and "pure" in row.text("precision")
+
+
 def _quant(row: Row) -> str:
     text = row.text("weight_quant")
     for word, name in (("gptq", "gptq"), ("awq", "gptq"), ("int8", "int8"), ("dq", "nf4_dq"), ("nf4", "nf4")):
@@ -120,7 +130,7 @@ def _quant(row: Row) -> str:
 
 
 def _precision(row: Row, card: CardClass | None, lora: bool) -> str:
-    text, weights = row.text("precision"), row.text("weights_dtype")
+    text, weights = row.text("precision"), weights_dtype(row)
     if text.startswith("fp32") or (not text and row.text("framework") in FP32_BY_DEFAULT):
         return "tf32" if card is not None and card.bf16 else "fp32"
     half = "fp16_mixed" if ("fp16" in text and "bf16" not in text) or (card and not card.bf16) else "bf16_mixed"
@@ -185,6 +195,12 @@ def _attention(row: Row, card: CardClass | None, framework: str) -> str:
     if text.startswith("eager") or (not text and framework == "megatron-deepspeed"):
         return "eager"
     return "mem_efficient" if best == "flash" and "memory-efficient" in text else best
+
+
+def weights_dtype(row: Row) -> str:
+    """In which type the weights lie; where it is blank, mixed precision of litgpt means fp32 (Lightning's autocast)."""
+    mixed = row.text("framework") == "litgpt" and "mixed" in row.text("precision")
+    return row.text("weights_dtype") or ("fp32" if mixed else "")
 
 
 def optimizer_bytes(row: Row) -> dict[str, Any]:

@@ -1,0 +1,66 @@
+"""What the class of a network and the words of a row mean for types: loss, weights, k-bit preparation."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import pytest
+
+from benchmarks.configurations import configuration_of
+from benchmarks.measurements import Row
+from planner.cards import read_library
+from planner.estimates.setup import Activations, States
+from planner.library import Library
+
+# SantaCoder-1.1B (GPT-2's lineage: plain feed-forward, learned positions) in pure bf16 on one A100-80.
+SANTACODER = {
+    "source": "fms", "model": "SantaCoder-1.1B", "params_b": "1.124", "layers": "24", "hidden": "2048", "heads": "16",
+    "kv_heads": "1", "ffn": "8192", "vocab": "49280", "method": "full", "precision": "bf16 pure",
+    "weights_dtype": "bf16", "framework": "hf", "loss_kernel": "hf", "gpu": "A100", "gpu_mem_gb": "80",
+    "num_gpus": "1", "sharding": "none", "act_ckpt": "full", "attention": "flash2", "micro_batch": "4",
+    "grad_accum": "1", "seq_len": "2048", "packed": "yes", "status": "ok", "quality": "A",
+}  # fmt: skip
+
+
+@cache
+def library() -> Library:
+    """The shipped library, read once."""
+    return read_library()
+
+
+def set_up(**cells: str) -> tuple[States, Activations]:
+    """States and activations of the row above with other cells; an empty one is unknown."""
+    found: Any = configuration_of(Row(2, {k: v for k, v in {**SANTACODER, **cells}.items() if v}), library())
+    return found.states, found.activations[0][1]
+
+
+@pytest.mark.parametrize(
+    ("cells", "logit_bytes"),
+    [
+        ({}, 8),
+        ({"precision": "bf16 autocast"}, 14),
+        ({"loss_kernel": "liger"}, 0.3),
+        ({"model": "Mistral-7B", "params_b": "", "layers": "", "hidden": "", "vocab": ""}, 14),
+    ],
+)
+def test_plain_classes_in_pure_16_bit_keep_their_loss_there(cells: dict[str, str], logit_bytes: float) -> None:
+    """Four copies of two bytes where neither the class nor autocast casts the logits to fp32."""
+    assert set_up(**cells)[1].logit_bytes == logit_bytes
+
+
+def test_mixed_precision_of_litgpt_keeps_frozen_weights_in_fp32_with_16_bit_copies() -> None:
+    """Lightning's autocast over fp32 weights: four bytes, and two more that the backward pass waits for."""
+    adapters = {"method": "lora", "lora_rank": "8", "framework": "litgpt", "loss_kernel": "", "act_ckpt": "none"}
+    mixed = set_up(**adapters, precision="bf16 mixed", weights_dtype="")[0]
+    pure = set_up(**adapters, precision="bf16 pure", weights_dtype="")[0]
+    assert (mixed.weight_bytes, mixed.cast_bytes) == (4.0, 2.0)
+    assert (pure.weight_bytes, pure.cast_bytes) == (2.0, 0.0)
+
+
+def test_an_8_bit_gptq_base_is_not_prepared_as_bitsandbytes_is() -> None:
+    """Embedding, head and residual stream stay in 16 bit, and so the loss casts once."""
+    quantised = {"method": "qlora", "lora_rank": "8", "precision": "bf16", "weights_dtype": ""}
+    gptq, int8 = (set_up(**quantised, weight_quant=name) for name in ("int8-gptq", "int8"))
+    assert (gptq[0].embedding_bytes, gptq[1].residual_bytes, gptq[1].logit_bytes) == (2.0, 2.0, 14)
+    assert (int8[0].embedding_bytes, int8[1].residual_bytes, int8[1].logit_bytes) == (4.0, 4.0, 16)
