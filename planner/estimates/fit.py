@@ -140,6 +140,7 @@ def lines_of(
     """Phases as lines, from the terms of which they are sums."""
     base = static.weights + static.adapters + static.optimizer
     busy = base + static.cast_weights + static.gathered_weights
+    after_forward = base + static.cast_weights + static.gathered_root
     backward = busy + static.gathered_gradients
     stored = np.maximum(moving.stored_first, moving.stored_last)
     held = base + static.gradients
@@ -147,7 +148,7 @@ def lines_of(
     context_gib = stack.context_gib + np.where(several, stack.fit_nccl_gib, 0.0)
     return MemoryLines(
         fixed=(
-            busy + static.early_gradients,
+            after_forward + static.early_gradients,
             backward + static.dequantised + static.early_gradients,
             backward + static.gradients,
             held + static.step_temporary,

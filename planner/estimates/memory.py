@@ -193,6 +193,7 @@ def _breakdown(
     differentiating = backward | backward_end
     stored = np.maximum(moving.stored_first, moving.stored_last)
     gradients = np.where(forward | backward, static.early_gradients, static.gradients)
+    gathered = np.where(forward, static.gathered_root, static.gathered_weights)
     stored_here = np.where(forward, moving.stored_last, np.where(backward, stored, 0.0))
     return MemoryBreakdown(
         weights=np.where(load, static.load, static.weights),
@@ -201,7 +202,7 @@ def _breakdown(
         gradients=np.where(load, 0.0, gradients),
         step_temporary=np.where(step, static.step_temporary, 0.0),
         cast_weights=np.where(computing, static.cast_weights, 0.0),
-        gathered_weights=np.where(computing, static.gathered_weights, 0.0),
+        gathered_weights=np.where(computing, gathered, 0.0),
         gathered_gradients=np.where(differentiating, static.gathered_gradients, 0.0),
         dequantised=np.where(backward, static.dequantised, 0.0),
         stored_activations=stored_here * micro_batch,

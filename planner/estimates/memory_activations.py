@@ -76,7 +76,9 @@ def activation_terms(
     working = np.where(none, _WORKING_SHARE_WITHOUT_CHECKPOINTS, 1.0) * working
 
     logits_held = tokens * network.vocab / layout.tensor
-    logits = k.k_log * activations.logit_bytes * logits_held
+    adapted_shards = np.not_equal(states.frozen, 0) & np.greater_equal(layout.zero_stage, 3)
+    held = k.k_log * np.where(adapted_shards, k.k_log_fsdp, 1.0)
+    logits = held * activations.logit_bytes * logits_held
     cached_logits = np.not_equal(activations.logits_materialised, 0) & ~none
     varying = np.not_equal(layout.variable_length, 0)
     fragments = (

@@ -18,6 +18,7 @@ class MemoryCoefficients:
     """Fitted factors of the memory estimate; values, ranges and sources: `models/calibration/memory.yaml`."""
 
     k_log: float  # logit bytes, scale
+    k_log_fsdp: float  # the same under stage 3 with adapters, on top of k_log
     k_ws: float  # working set of one layer, share of its activations
     k_act: float  # stored activations without checkpointing, all weights trained
     k_frz: float  # the same over a frozen base
@@ -47,6 +48,7 @@ class StaticTerms:
     step_temporary: Numbers  # Tm
     cast_weights: Numbers  # AMP
     gathered_weights: Numbers  # U
+    gathered_root: Numbers  # of U, what is still gathered when the last layer's forward pass is over
     gathered_gradients: Numbers  # Ug
     dequantised: Numbers  # D
     load: Numbers  # weights of a loader that materialises them whole on every rank, else 0
@@ -87,7 +89,9 @@ def static_terms(
     gradients = trained * gradient_bytes * buckets / np.where(keeps_full, 1.0, over_2)
     early = accumulates | np.not_equal(states.gradients_in_forward, 0)
     # Stage 3 gathers layers one by one, but the root unit (embedding and head) stays gathered.
-    by_layer = coefficients.n_uns * per_layer * states.gathered_bytes + 2.0 * embedding
+    root = 2.0 * embedding
+    by_layer = coefficients.n_uns * per_layer * states.gathered_bytes + root
+    whole = 2.0 * in_stage
     return StaticTerms(
         weights=whole_weights / over_3,
         adapters=np.where(frozen, trained * states.adapter_bytes, 0.0) / over_3,
@@ -96,7 +100,9 @@ def static_terms(
         optimizer=trained * (states.optimizer_bytes + states.extra_sharded_bytes) / over_1,
         step_temporary=trained * states.step_bytes / over_1,
         cast_weights=np.where(ones, 0.0, states.cast_bytes) * in_stage / tensor,
-        gathered_weights=gathers * np.where(keeps_full, 2.0 * in_stage, by_layer) / tensor,
+        gathered_weights=gathers * np.where(keeps_full, whole, by_layer) / tensor,
+        # FSDP frees a layer's weights once its forward pass is over; what is left at the loss is the root unit.
+        gathered_root=gathers * np.where(keeps_full, whole, root) / tensor,
         gathered_gradients=(gathers & ~frozen) * (2.0 * per_layer / tensor),
         dequantised=np.not_equal(states.quantised, 0) * (2.0 * network.hidden * network.ffn),
         load=np.not_equal(states.load_whole, 0) * whole_weights * (1.0 + 1.0 / over_3),

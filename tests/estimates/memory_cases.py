@@ -13,6 +13,7 @@ from planner.estimates.setup import CHECKPOINT_FULL, Activations, Layout, Networ
 # Round figures near the fitted ones: laws must hold whatever was fitted.
 PLAIN = MemoryCoefficients(
     k_log=1.0,
+    k_log_fsdp=1.0,
     k_ws=1.0,
     k_act=1.0,
     k_frz=0.8,

@@ -1,4 +1,4 @@
-"""What stage 3 and sequence parallelism mean for a pipeline's memory."""
+"""What stage 3 and pipelines mean for memory: what is gathered, kept whole, freed, and when."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from memory_cases import HF, PLAIN, TINY, Case, full_states, layout, network
 
 from planner.estimates.memory import estimate_memory
+from planner.estimates.memory_activations import activation_terms
 from planner.estimates.memory_states import static_terms
 from planner.estimates.setup import Stack
 
@@ -59,3 +60,28 @@ def test_accumulating_in_a_sharded_pipeline_never_takes_less_than_one_micro_batc
         return float(estimate_memory(**Case(network(), plan, full_states(), HF, Stack()).arguments()).allocated)
 
     assert allocated(accumulation) >= allocated(1)
+
+
+def test_only_the_root_unit_is_gathered_at_the_loss() -> None:
+    """Stage 3 frees each layer after its forward pass: embedding and head stay, 2 bytes of 200,000 weights."""
+    terms = static_terms(TINY, layout(gpus=4, zero_stage=3), full_states(), PLAIN)
+    assert terms.gathered_root == pytest.approx(400_000)
+    assert terms.gathered_weights == pytest.approx(400_000 + 2 * 2 * 50_000)
+
+
+def test_a_loss_that_sets_the_peak_does_not_count_gathered_layers() -> None:
+    """Where the phase is the end of forward, the breakdown shows the root unit alone among gathered weights."""
+    plan = layout(gpus=8, zero_stage=3, micro_batch=4, sequence=4096)
+    found = estimate_memory(**Case(network(), plan, full_states(), HF, Stack()).arguments())
+    assert int(found.phase) == 0
+    assert float(found.breakdown.gathered_weights) == pytest.approx(2 * 2 * 128_256 * 4096)
+    assert float(found.breakdown.total()) == pytest.approx(float(found.allocated))
+
+
+@pytest.mark.parametrize(("zero_stage", "frozen", "share"), [(3, 1, 0.5), (3, 0, 1), (2, 1, 1), (0, 1, 1)])
+def test_the_loss_of_sharded_adapters_has_its_own_scale(zero_stage: int, frozen: int, share: float) -> None:
+    """One coefficient scales the logits of adapters under stage 3 and of nothing else: 14 B x 10 tokens x 1,000."""
+    states = full_states(frozen=frozen, trainable=1000)
+    halved = replace(PLAIN, k_log_fsdp=0.5)
+    terms = activation_terms(TINY, layout(gpus=2, zero_stage=zero_stage, sequence=10), states, HF, halved)
+    assert float(terms.logits) == pytest.approx(share * 140_000)
