@@ -1,15 +1,26 @@
-"""Why there is no plan: what is proposed suffices, and a little less does not."""
+"""Why there is no plan: what is proposed suffices, a little less does not, and near misses say what would fit."""
 
 from __future__ import annotations
 
 import datetime
+import functools
+import json
+from itertools import groupby
+from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from planner.loading import parse_scenario
-from planner.plan import Plan
-from planner.scenario import SolveOptions
+from planner.library import Library
+from planner.loading import change_scenario, parse_scenario, read_library
+from planner.plan import Plan, Relaxation
+from planner.scenario import Scenario, SolveOptions
 from planner.solving import solve
+
+OPTIONS = SolveOptions(as_of=datetime.date(2026, 11, 21))
+TINY = "tinyllama-1.1b"
+few = settings(max_examples=15, derandomize=True, deadline=None, database=None)
 
 SCENARIO = """
 name: t
@@ -21,9 +32,22 @@ jobs:
   - {name: t, architecture: llama-3.2-1b, work: {tokens: 5e8}}
 """
 
+STEPS = {"deadline": 0.02, "budget_usd": 0.02, "max_gpus": 1.0, "max_hours": 0.02, "a": 1.0, "b": 1.0, "min": 0.02}
+"""More than a proposal is rounded by; after it, what is tried is under the limit that suffices."""
+
+
+@functools.cache
+def library(name: str = TINY) -> Library:
+    return read_library([name])
+
 
 def plan_of(*settings: str) -> Plan:
-    return solve(parse_scenario(SCENARIO, set_=settings), SolveOptions(as_of=datetime.date(2026, 11, 21)))
+    return solve(parse_scenario(SCENARIO, set_=settings), OPTIONS)
+
+
+def ways(plan: Plan) -> list[list[Relaxation]]:
+    assert plan.status == "infeasible" and plan.infeasible is not None
+    return [list(entries) for _, entries in groupby(plan.infeasible.relax, key=lambda one: one.way)]
 
 
 @pytest.mark.parametrize(
@@ -49,8 +73,126 @@ def test_the_proposed_change_suffices_and_a_smaller_one_does_not(
 def test_where_no_single_change_is_enough_they_are_named_together() -> None:
     """Too short and too poor at once: deadline and budget move as one way out, and its settings make a plan."""
     settings = ("jobs.0.deadline=12m", "limits.budget_usd=0.1")
-    plan = plan_of(*settings)
-    assert plan.infeasible is not None
-    first = [one for one in plan.infeasible.relax if one.way == 1]
+    first = ways(plan_of(*settings))[0]
     assert {one.limit for one in first} == {"jobs.t.deadline", "limits.budget_usd"}
     assert plan_of(*settings, *(one.setting for one in first)).status == "optimal"
+
+
+@st.composite
+def hopeless(draw: st.DrawFn) -> Scenario:
+    """One or two small jobs on a small market under limits that are often too tight; billed by the second."""
+    market = [
+        {"provider": "a", "gpu": "RTX4090", "gpus": 1, "usd_per_hour": 0.4, "spot_usd_per_hour": 0.21},
+        {"provider": "a", "gpu": "A100-PCIe-80GB", "gpus": 2, "usd_per_hour": 2.2},
+        {"provider": "b", "gpu": "RTX3090", "gpus": 1, "usd_per_hour": 0.25},
+        {"provider": "b", "gpu": "H100-80GB", "gpus": 4, "usd_per_hour": 9.0, "spot_usd_per_hour": 5.0},
+    ]
+    limits: dict[str, Any] = {}
+    if draw(st.booleans()):
+        limits["budget_usd"] = round(draw(st.floats(0.02, 0.6)), 2)
+    if draw(st.booleans()):
+        limits["max_gpus"] = draw(st.integers(1, 4))
+    if draw(st.booleans()):
+        limits["gpus"] = draw(st.sampled_from([{"allow": ["RTX3090"]}, {"forbid": ["H100-80GB", "RTX4090"]}]))
+    if draw(st.booleans()):
+        limits["quota"] = {draw(st.sampled_from("ab")): draw(st.integers(0, 2))}
+    if draw(st.booleans()):
+        limits["spot_share"] = {"min": draw(st.sampled_from([0.3, 0.9]))}
+    techniques = draw(st.sampled_from([{}, {"method": "full"}, {"weight_bits": 4}]))
+    hours = round(draw(st.floats(0.05, 2.0)), 2)
+    jobs = [
+        {"name": name, "architecture": TINY, "work": {"tokens": 3e7}, "deadline": f"{hours}h", "techniques": techniques}
+        for name in ("one", "two")[: draw(st.integers(1, 2))]
+    ]
+    return parse_scenario(json.dumps({"name": "law", "offers": market, "jobs": jobs, "limits": limits}))
+
+
+@few
+@given(hopeless())
+def test_every_way_out_makes_a_plan_and_its_figures_hold(scenario: Scenario) -> None:
+    """The settings of a way, typed together, are solved to the cost that was told; a way always exists here."""
+    plan = solve(scenario, OPTIONS, library())
+    if plan.status != "infeasible":
+        return
+    found = ways(plan)
+    assert found
+    for way in found:
+        after = solve(change_scenario(scenario, [one.setting for one in way]), OPTIONS, library())
+        assert after.status == "optimal" and after.cost_usd is not None
+        assert way[0].cost_usd == pytest.approx(after.cost_usd.expected, abs=0.02)
+
+
+@few
+@given(hopeless())
+def test_a_little_less_than_a_single_change_is_not_enough(scenario: Scenario) -> None:
+    """Of a way that moves one numeric limit, a value short of the proposal by more than its rounding leaves no plan."""
+    plan = solve(scenario, OPTIONS, library())
+    if plan.status != "infeasible":
+        return
+    for way in ways(plan):
+        key = way[0].limit.rpartition(".")[2]
+        if len(way) > 1 or key not in STEPS or not isinstance(way[0].change_to, float):
+            continue
+        path, _, _ = way[0].setting.partition("=")
+        less = way[0].change_to + STEPS[key] if key == "min" else way[0].change_to - STEPS[key]
+        if key == "min" and less >= float(way[0].change_from or 0):
+            continue
+        value = f"{less:.6f}h" if key == "deadline" else f"{less:.0f}" if STEPS[key] == 1.0 else f"{less:.6f}"
+        assert solve(change_scenario(scenario, [f"{path}={value}"]), OPTIONS, library()).status == "infeasible"
+
+
+@few
+@given(hopeless())
+def test_no_way_out_holds_another_unless_it_shares_its_burden(scenario: Scenario) -> None:
+    """A later way moves other limits, or the only one that must move by less."""
+    plan = solve(scenario, OPTIONS, library())
+    if plan.status != "infeasible":
+        return
+    found = [{one.limit: one for one in way} for way in ways(plan)]
+    for index, later in enumerate(found):
+        for earlier in found[:index]:
+            if earlier.keys() <= later.keys():
+                ((limit, before),) = earlier.items()
+                moved = [abs(float(one.change_to) - float(one.change_from)) for one in (before, later[limit])]  # type: ignore[arg-type]
+                assert moved[1] < moved[0]
+
+
+def test_a_list_is_opened_for_what_is_needed_and_no_more() -> None:
+    """Where only the card is barred, the card is named and the setting adds it to the list."""
+    plan = plan_of("limits.gpus.allow=[RTX4090]", "jobs.0.deadline=1h")
+    opened = next(way[0] for way in ways(plan) if way[0].limit == "limits.gpus")
+    assert opened.change_to == "allow also H100-80GB" and opened.setting == "limits.gpus.allow=[RTX4090,H100-80GB]"
+
+
+def test_the_margin_of_memory_gives_no_more_than_it_must() -> None:
+    """A margin that leaves no room is lowered to the largest whole percent that does."""
+    settings = ("limits.vram_headroom=0.95", "jobs.0.techniques={method: full}", "limits.gpus.allow=[RTX4090]")
+    plan = plan_of(*settings)
+    margin = next(way[0] for way in ways(plan) if way[0].limit == "limits.vram_headroom")
+    assert isinstance(margin.change_to, float) and 0 < margin.change_to < 0.95
+    assert plan_of(*settings, margin.setting).status == "optimal"
+    assert plan_of(*settings, f"limits.vram_headroom={margin.change_to + 0.01:.2f}").status == "infeasible"
+
+
+def test_a_card_short_of_memory_says_which_sequence_would_fit() -> None:
+    """The proposed length fits, the next multiple of 128 does not."""
+    scenario = """
+name: t
+offers: [{provider: a, gpu: RTX3060, gpus: 1, usd_per_hour: 0.1}]
+jobs:
+  - {name: t, architecture: llama-3.2-1b, work: {tokens: 1e6}, sequence_length: 32768, techniques: {method: lora}}
+"""
+    plan = solve(parse_scenario(scenario), OPTIONS)
+    assert plan.infeasible is not None
+    miss = next(one for one in plan.infeasible.nearest if one.unit == "GiB")
+    longest = int(miss.fix.split()[1].replace(",", ""))
+    assert longest % 128 == 0
+    assert solve(parse_scenario(scenario, set_=[f"jobs.0.sequence_length={longest}"]), OPTIONS).status == "optimal"
+
+
+def test_a_late_way_tells_its_chance() -> None:
+    """A deadline that is missed at the confidence may still be met now and then."""
+    plan = plan_of("jobs.0.deadline=30m")
+    assert plan.infeasible is not None
+    miss = next(one for one in plan.infeasible.nearest if one.unit == "h")
+    assert miss.shortfall > 0 and "of 100 cases" in miss.fix
