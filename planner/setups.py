@@ -235,4 +235,5 @@ def _kernels(recipe: Recipe, framework: Mapping[str, Any], kernels: Calibration,
         naive_experts=int(of("naive_experts")),
         fused=int(profile == "fused"),
         attention_factor=of("attention_factor"),
+        overlaps_reduction=int(not framework.get("reduces_at_end")),
     )

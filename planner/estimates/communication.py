@@ -125,7 +125,9 @@ def pipeline_seconds(network: Network, layout: Layout, reached: Links) -> Any:
     return np.greater(layout.pipeline, 1) * micro_batch_tokens(layout) * network.hidden / reached.across
 
 
-def reduction_seconds(layout: Layout, states: States, coefficients: TimeCoefficients, reached: Links) -> Any:
+def reduction_seconds(
+    layout: Layout, states: States, kernels: Kernels, coefficients: TimeCoefficients, reached: Links
+) -> Any:
     """Visible part of the gradient reduction of one optimizer step without stage 3 (t_dp).
 
     DDP and stage 1 accumulate on the GPU and reduce once.
@@ -134,7 +136,8 @@ def reduction_seconds(layout: Layout, states: States, coefficients: TimeCoeffici
     replicas = np.asarray(layout.data_parallel, dtype=float)
     payload = 2.0 * states.reduced_bytes * states.trainable / (layout.tensor * layout.pipeline)
     times = np.where(np.equal(layout.zero_stage, 2), layout.accumulation, 1.0)
-    visible = (1.0 - coefficients.data_parallel_overlap) * np.less(layout.zero_stage, 3)
+    hidden = coefficients.data_parallel_overlap * np.not_equal(kernels.overlaps_reduction, 0)
+    visible = (1.0 - hidden) * np.less(layout.zero_stage, 3)
     return (visible * times * payload) * (1.0 - 1.0 / replicas) / reached.group
 
 

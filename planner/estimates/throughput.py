@@ -136,7 +136,7 @@ def _micro_batch(
         expert=communication.expert_seconds(network, layout, activations, coefficients, reached),
         sharding=communication.sharding_seconds(network, layout, states, reached),
         handover=communication.pipeline_seconds(network, layout, reached),
-        reduction=communication.reduction_seconds(layout, states, coefficients, reached),
+        reduction=communication.reduction_seconds(layout, states, kernels, coefficients, reached),
         optimizer=_optimizer_seconds(layout, states, hardware, coefficients),
     )
 
