@@ -92,8 +92,11 @@ def grouped(items: Iterable[T], key: Callable[[T], Hashable]) -> dict[Hashable, 
 
 
 def comparable(row: Row) -> tuple[str, ...]:
-    """Rows that one choice is made among: same source, network and sequence length."""
-    return row.source, row.text("model"), row.text("seq_len")
+    """Rows that one choice is made among: same source, network and sequence length.
+
+    Networks of one name and other dimensions are other networks: nobody chooses between them by speed.
+    """
+    return row.source, *(row.text(name) for name in ("model", "layers", "hidden", "heads", "seq_len"))
 
 
 def pair_kind(one: Row, other: Row) -> str | None:

@@ -101,6 +101,13 @@ def test_close_pairs_and_pairs_of_other_lengths_say_nothing() -> None:
     assert scores.pairs([*close, other])["setting"]["n"] == 0
 
 
+@pytest.mark.parametrize("dimension", ["layers", "hidden", "heads"])
+def test_networks_of_one_name_and_other_dimensions_are_not_compared(dimension: str) -> None:
+    """A sweep over head counts publishes other networks under one name: no setting tells those apart."""
+    found = scores.pairs([speed(100, 90), speed(200, 80, micro_batch="2", **{dimension: "64"})])
+    assert all(kind["n"] == 0 for kind in found.values())
+
+
 def test_regret_is_what_the_wrong_choice_costs() -> None:
     """The prediction picks B at 2 $ per 100 tokens/s (0.02); the best, A, is 1 $ per 80 (0.0125): regret 1.6."""
     found = scores.regret([speed(80, 50, usd=1.0), speed(100, 125, usd=2.0, gpu="H100")])
