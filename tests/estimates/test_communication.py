@@ -58,14 +58,6 @@ def test_a_reduction_after_the_last_micro_batch_hides_under_nothing() -> None:
     assert float(late.time().seconds) > float(case.time().seconds)
 
 
-def test_a_reduction_after_the_last_micro_batch_hides_under_nothing() -> None:
-    """All of it is visible, twice the half that overlaps otherwise."""
-    case = case_of(GOLDEN["m0868"])
-    late = replace(case, kernels=replace(case.kernels, overlaps_reduction=0))
-    assert float(late.time().parts.data_parallel) == pytest.approx(2 * float(case.time().parts.data_parallel))
-    assert float(late.time().seconds) > float(case.time().seconds)
-
-
 def test_sharding_by_hand() -> None:
     """Full stage 3 on 8 GPUs moves weights twice and gradients once, 7/8 of them, per micro-batch."""
     moved = (2 * 2 + 4) * 1.3139e9 * 7 / 8

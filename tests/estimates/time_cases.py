@@ -81,12 +81,15 @@ def time_coefficients() -> TimeCoefficients:
 def kernels_of(profile: str, quant: str | None = None, flash_1: bool = False) -> Kernels:
     """The shipped kernel coefficients of a profile."""
     values = calibration("kernels")
-    names = {field.name for field in fields(Kernels)} - {"quantised_bytes", "fused"}
+    names = {field.name for field in fields(Kernels)} - {"quantised_bytes", "fused", "overlaps_reduction"}
     chosen = {name: values[f"{profile}.{name}"] for name in names}
     if flash_1:
         chosen["attention_factor"] = values["flash_1.attention_factor"]
     quantised = values[f"quantised_bytes.{quant}"] if quant else 0.0
-    return Kernels(**chosen, quantised_bytes=quantised, fused=int(profile == "fused"))
+    late = profile == "megatron"
+    return Kernels(
+        **chosen, quantised_bytes=quantised, fused=int(profile == "fused"), overlaps_reduction=int(not late)
+    )
 
 
 def network_of(entry: dict[str, Any], **changes: Any) -> Network:
