@@ -222,8 +222,11 @@ def _kernels(recipe: Recipe, framework: Mapping[str, Any], kernels: Calibration,
     def of(key: str) -> float:
         return kernels.value(f"{profile}.{key}")
 
+    # Classes with plain feed-forwards have one kernel per norm and none for rotation, where the profile tells them apart.
+    plain = f"{profile}.plain_element_traffic"
+    traffic = plain if not network.gated and plain in kernels.coefficients else f"{profile}.element_traffic"
     return Kernels(
-        element_traffic=of("element_traffic"),
+        element_traffic=kernels.value(traffic),
         launch_seconds=of("launch_seconds"),
         logit_traffic_bytes=of("logit_traffic_bytes"),
         matmul_factor=of("matmul_factor"),

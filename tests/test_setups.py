@@ -1,0 +1,53 @@
+"""From a recipe and an architecture to the numbers of the estimates."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+
+import pytest
+
+from planner.cards import read_library
+from planner.jobs import Job, Work
+from planner.library import Library
+from planner.recipes import Recipe
+from planner.setups import RecipeSetup, network_of, recipe_setup
+
+PLAIN = Recipe("full", 16, "none", "bf16", "full", "none", "flash", "adamw")
+
+
+@cache
+def library() -> Library:
+    """The shipped library with two architectures, read once."""
+    return read_library(["llama-3.1-8b", "opt-6.7b"])
+
+
+def set_up(architecture: str, framework: str = "hf", **changes: object) -> RecipeSetup:
+    """The setup of a recipe under a framework."""
+    job = Job.model_validate(
+        {"name": "job", "architecture": architecture, "work": Work(steps=1), "framework": framework}
+    )
+    recipe = replace(PLAIN, **changes)  # type: ignore[arg-type]
+    return recipe_setup(recipe, job, network_of(library().architecture(architecture)), library())
+
+
+def test_plain_classes_of_transformers_move_fewer_bytes() -> None:
+    """LayerNorm and GELU are one kernel each; fp32 norms, rotation and gate are many: counted 36/44 against 145/54."""
+    gated, plain = (set_up(name).kernels.element_traffic for name in ("llama-3.1-8b", "opt-6.7b"))
+    assert plain < gated
+    assert plain / gated == pytest.approx((36 / 44) / (145 / 54), rel=0.25)
+
+
+@pytest.mark.parametrize("framework", ["llm-foundry", "megatron", "torchtitan"])
+def test_profiles_without_the_distinction_have_one_figure(framework: str) -> None:
+    """Fused kernels cost the same whatever they fuse."""
+    gated, plain = (set_up(name, framework).kernels.element_traffic for name in ("llama-3.1-8b", "opt-6.7b"))
+    assert plain == gated
+
+
+@pytest.mark.parametrize(
+    ("framework", "hides"), [("megatron", 0), ("megatron-deepspeed", 0), ("nemo", 1), ("internevo", 1), ("hf", 1)]
+)
+def test_classic_megatron_reduces_at_the_end(framework: str, hides: int) -> None:
+    """Gradients are reduced after the last backward pass where the framework's schedule says so."""
+    assert set_up("llama-3.1-8b", framework).kernels.overlaps_reduction == hides
