@@ -85,6 +85,25 @@ def test_inventory_shown_can_be_read(tmp_path: Path) -> None:
     assert "my-cloud" in result.stdout
 
 
+def test_python_shown_runs_and_prints_nothing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The lines for Python users run as they stand, and each result shows itself in a notebook."""
+    monkeypatch.chdir(ROOT)
+    names: dict[str, object] = {}
+    exec(compile(blocks("python")[0], "README.md", "exec"), names)
+    assert capsys.readouterr() == ("", "")
+    for name in ("plan", "tradeoff", "changed", "curve", "ranked", "reasons", "one"):
+        assert names[name]._repr_html_().startswith("<table")  # type: ignore[attr-defined]
+
+
+def test_picture_shows_the_frontier_that_is_printed() -> None:
+    """The picture's title is the first line of the output above it."""
+    shown = next(output for command, output in sessions() if command.startswith("planner frontier "))
+    picture = (ROOT / "docs" / "frontier.svg").read_text(encoding="utf-8")
+    assert shown.splitlines()[0] in picture
+
+
 def test_equations_are_the_first_lines_of_the_docstrings() -> None:
     """Every family and objective has its row, and every row its function, with the same equation."""
     rows = re.findall(r"^\| [a-z ]+ \| `([^`]+)` \| `(\w+)` \|$", README, re.MULTILINE)
