@@ -196,6 +196,9 @@ def _activations(
         changes = {"logit_bytes": float(loss["bytes"]), "logits_materialised": int(loss["materialised"])}
     if states.quantised and not prepared and activations.residual_bytes == 4.0 and row.count("num_gpus") == 1:
         changes["residual_bytes"] = 2.0
+    words = row.text("precision")
+    if prepared and "compute" in words and "autocast" not in words and "mixed" not in words:
+        changes["fp32_paths"] = 1  # only the type in which the quantised linears compute is said
     text = row.text("act_ckpt")
     if "every 2nd" in text or text == "selective (layer)":
         changes["checkpointing"] = CHECKPOINT_EVERY_2ND

@@ -32,6 +32,7 @@ def hardware_numbers(
         attention_efficiency=_attention_efficiency(gpu, speeds),
         host_factor=_factor(speeds, f"host.{gpu.name}"),
         dequant_factor=_factor(speeds, f"dequant.{gpu.name}"),
+        fp32_peak=gpu.fp32_tflops * TERA,
         usable_bytes=gpu.usable_gib * GIB,
     )
 

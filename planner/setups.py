@@ -222,7 +222,7 @@ def _kernels(recipe: Recipe, framework: Mapping[str, Any], kernels: Calibration,
     def of(key: str) -> float:
         return kernels.value(f"{profile}.{key}")
 
-    # Classes with plain feed-forwards have one kernel per norm and none for rotation, where the profile tells them apart.
+    # Classes with plain feed-forwards have one kernel per norm and none for rotation, if the profile tells them apart.
     plain = f"{profile}.plain_element_traffic"
     traffic = plain if not network.gated and plain in kernels.coefficients else f"{profile}.element_traffic"
     return Kernels(

@@ -16,6 +16,7 @@ class TimeCoefficients:
     width_half_saturation: float  # h0, hidden units at which matmuls reach half of their best
     misaligned_factor: float  # matmul speed where h/tp is no multiple of 64 or the head size none of 8
     eager_attention_factor: float  # matmul speed inside unfused attention, share of E
+    fp32_path_efficiency: float  # share of the plain fp32 peak in attention and head that fell back to it
     adapter_traffic: float  # k_ad, multiples of the minimal traffic of an adapter
     offload_factor: float  # device time with activations parked in host memory
     frozen_launch_factor: float  # launch time of a layer whose base is frozen

@@ -130,12 +130,14 @@ def device_time(
     stages = 1.0 / layout.pipeline
     share = (stages + coefficients.head_imbalance * (1.0 - stages)) * offload
     entries = share * tokens * network.vocab / layout.tensor
-    head_speed = hardware.peak * hardware.efficiency
+    fp32 = np.not_equal(activations.fp32_paths, 0)
+    head_speed = _at_most_fp32(hardware.peak * hardware.efficiency, fp32, hardware, coefficients)
     head = (entries * 2.0 * network.hidden * passes) * slowdown * (1.0 / head_speed)
     head = head + (entries * kernels.logit_traffic_bytes) * seconds_per_byte
 
     adapters = states.frozen * 2.0 * coefficients.adapter_traffic * states.adapted_linears * network.hidden
     traffic = kernels.element_traffic * _element_units(network, layout, stack) + adapters
+    traffic = traffic * np.where(fp32, 2.0, 1.0)  # elements of four bytes
     traffic = traffic * (2.0 * offload * (1.0 + again.matmul / 3.0)) * tokens * layers
 
     weights = stored_stack_parameters(network) / (layout.tensor * layout.pipeline)
@@ -214,14 +216,20 @@ def _attention(
         flash = np.equal(activations.attention, ATTENTION_FLASH)
         met = np.where(flash, attended_tokens(network, sequence), sequence)
     fused_flop = (~eager * 0.5) * flop * met * (3.5 + again) / kernels.attention_factor
-    seconds = fused_flop * (1.0 / (hardware.peak * hardware.attention_efficiency))
+    fp32 = np.not_equal(activations.fp32_paths, 0)
+    speed = _at_most_fp32(hardware.peak * hardware.attention_efficiency, fp32, hardware, coefficients)
+    seconds = fused_flop * (1.0 / speed)
     if not np.any(eager):
         return seconds
     share = coefficients.eager_attention_factor
     eager_flop = eager * flop * sequence * (3.0 + again)
     scores = eager * (2.0 * network.heads) * rows * sequence * (1.0 + again / 3.0) * kernels.eager_traffic
-    return (
-        seconds
-        + eager_flop * (1.0 / (share * hardware.peak * hardware.efficiency))
-        + scores * (1.0 / hardware.bandwidth)
-    )
+    plain = _at_most_fp32(share * hardware.peak * hardware.efficiency, fp32, hardware, coefficients)
+    return seconds + eager_flop * (1.0 / plain) + np.where(fp32, 2.0, 1.0) * scores * (1.0 / hardware.bandwidth)
+
+
+def _at_most_fp32(speed: Any, fp32: Any, hardware: Hardware, coefficients: TimeCoefficients) -> Any:
+    """FLOP/s of work that runs in plain fp32 where `fp32` is set: no faster than in 16 bit."""
+    if not np.any(fp32):
+        return speed
+    return np.where(fp32, np.minimum(speed, hardware.fp32_peak * coefficients.fp32_path_efficiency), speed)

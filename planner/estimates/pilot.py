@@ -30,16 +30,17 @@ def log_speed_correction(log_ratios: Sequence[float], half: float) -> float:
     return median(log_ratios) * believed_share(len(log_ratios), half) if log_ratios else 0.0
 
 
-def log_memory_scale(log_scales: Sequence[float], half: float) -> float:
-    """ln of the factor on bytes that grow with the batch, from the factor that explains each observed peak.
+def memory_half(before: float, probed: float) -> float:
+    """Peaks at which half of what they say is believed: the ratio of two variances.
 
-    The largest, whole where it is above one: no estimate falls below what was observed at the same setting.
-    Where all are below one it is shrunk. 0 without runs.
+    `before` is the spread of ln(measured / predicted) without a probe, `probed` what remains with any number of them.
     """
-    if not log_scales:
-        return 0.0
-    largest = max(log_scales)
-    return largest if largest > 0 else largest * believed_share(len(log_scales), half)
+    return (probed / before) ** 2
+
+
+def log_memory_scale(log_scales: Sequence[float], half: float) -> float:
+    """ln of the factor on bytes that grow with the batch, from the factor that explains each observed peak."""
+    return median(log_scales) * believed_share(len(log_scales), half) if log_scales else 0.0
 
 
 def sigmas_after(
@@ -59,6 +60,7 @@ def sigmas_after(
     return Sigmas(after(before.display, 1.0), after(before.tail, tail))
 
 
-def fit_sigma_after(before: float, probed: float, runs: int, half: float) -> float:
+def fit_sigma_after(before: float, probed: float, runs: int) -> float:
     """Spread of ln(measured / predicted) of memory at a setting whose peak was observed; never wider than `before`."""
-    return min(before, math.hypot(probed, before * (1.0 - believed_share(runs, half))))
+    rest = 1.0 - believed_share(runs, memory_half(before, probed))
+    return min(before, math.hypot(probed, before * rest))

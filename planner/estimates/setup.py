@@ -131,6 +131,7 @@ class Activations:
     compiled: Numbers = 0
     megatron_kernels: Numbers = 0  # 1: k_mws in place of k_ws
     working_factor: Numbers = 0.0  # >0 overrides k_ws (Unsloth 1.1)
+    fp32_paths: Numbers = 0  # 1: no autocast over a k-bit prepared base, whose fp32 spreads to all but its linears
     scale: Numbers = 1.0  # factor on all bytes that grow with the batch, learned from an observed peak
 
 
@@ -179,4 +180,5 @@ class Hardware:
     attention_efficiency: Numbers  # e_att
     host_factor: Numbers = 1.0  # 2.1 on T4 machines
     dequant_factor: Numbers = 1.0  # 2.2 on T4
+    fp32_peak: Numbers = np.inf  # FLOP/s of plain fp32; counts where work falls back to it
     usable_bytes: Numbers = 0.0

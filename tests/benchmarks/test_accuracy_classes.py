@@ -64,3 +64,12 @@ def test_an_8_bit_gptq_base_is_not_prepared_as_bitsandbytes_is() -> None:
     gptq, int8 = (set_up(**quantised, weight_quant=name) for name in ("int8-gptq", "int8"))
     assert (gptq[0].embedding_bytes, gptq[1].residual_bytes, gptq[1].logit_bytes) == (2.0, 2.0, 14)
     assert (int8[0].embedding_bytes, int8[1].residual_bytes, int8[1].logit_bytes) == (4.0, 4.0, 16)
+
+
+@pytest.mark.parametrize(
+    ("precision", "fp32"), [("fp16 compute, fp32 adapter", 1), ("fp16 mixed", 0), ("bf16 autocast, bf16 compute", 0)]
+)
+def test_a_prepared_base_without_autocast_spreads_its_fp32(precision: str, fp32: int) -> None:
+    """Where a source names only the type that the quantised linears compute in, all else follows the prepared base."""
+    quantised = {"method": "qlora", "lora_rank": "8", "weight_quant": "nf4", "weights_dtype": "", "gpu": "T4"}
+    assert set_up(**quantised, gpu_mem_gb="16", precision=precision)[1].fp32_paths == fp32
