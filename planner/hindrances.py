@@ -52,16 +52,16 @@ def hindrance(prepared: Prepared, wish: Wish) -> Answer:
         counts = sorted({m.gpus for m in _machines(prepared, wish.without("gpus"), offers)})
         said = ", ".join(f"{count:,}" for count in counts[:8])
         return (f"nobody rents {wish.gpus:,} of them together; counts to be had: {said}",), None
+    if wish.market == "spot" and not any(offer.has_spot for offer in offers):
+        return ("none of these offers is sold as spot for less than on demand",), None
+    if wish.market == "on_demand" and all(offer.usd_per_hour is None for offer in offers):
+        return ("these offers are sold as spot only",), None
     refused = _refusal(prepared, wish, machines)
     if refused:
         return (refused,), None
     misses = _misses(prepared, wish, machines)
     if misses:
         return _memory(prepared, wish, misses[0])
-    if wish.market == "spot" and not any(offer.has_spot for offer in offers):
-        return ("none of these offers is sold as spot for less than on demand",), None
-    if wish.market == "on_demand" and all(offer.usd_per_hour is None for offer in offers):
-        return ("these offers are sold as spot only",), None
     batch = prepared.scenario.jobs[wish.job].global_batch
     wanted = ", ".join(f"{count:,}" for count in sorted({m.gpus for m in machines})[:8])
     return (f"the global batch of {batch:,} does not divide over {wanted} GPUs this way",), None

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from planner.explanations import Alternative, Binding, Explanation, NextStep, WhyNot
 from planner.report import words
-from planner.report.obstacles import limit_name, limit_value, near_misses, way_out, ways_out
+from planner.report.obstacles import limit_name, limit_value, near_misses, settings, way_out, ways_out
 from planner.report.parts import ROOM
 
 ROWS, ROWS_OF_SEVERAL = 6, 3
@@ -145,7 +145,7 @@ def _more_for_less(step: NextStep) -> str:
 
 def _instead(mine: Sequence[Alternative], job: str, most: int) -> list[str]:
     """Tables by provider, GPU and method: the best way of each, and whether it really differs."""
-    lines = [f"  Instead{f' of {words.plain(job)}' if job else ''}"]
+    lines = [words.shortened(f"  Instead{f' of {words.plain(job)}' if job else ''}", words.WIDTH)]
     for by, title in TABLES.items():
         rows = [one for one in mine if one.by == by]
         if not rows:
@@ -195,8 +195,9 @@ def why_not(told: Explanation, found: WhyNot) -> list[str]:
         lines.append("It could be, checked by solving:")
         for number, one in enumerate(found.remedies, 1):
             took = f", {words.usd(one.cost_usd)}, {words.hours(one.hours)}" if one.cost_usd and one.hours else ""
-            lines += [f"  {line}" for line in words.wrapped(f"{number}. {one.change}: {one.plan}{took}", 78, 2)]
-            lines += [words.shortened(f"     --set {one.setting}", words.WIDTH)] if one.setting else []
+            first, *rest = words.wrapped(f"{one.change}: {one.plan}{took}", words.WIDTH - 5, 2)
+            lines += [f"  {number}. {first}", *(f"     {line}" for line in rest)]
+            lines += settings([one.setting]) if one.setting else []
     return lines
 
 

@@ -1,0 +1,212 @@
+"""The text of an explanation: laid out as agreed, never wider than a screen."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from planner.explanations import Explanation
+from planner.report.explanation import render
+from planner.report.words import WIDTH
+
+PLAN: dict[str, Any] = {
+    "scenario": "small",
+    "status": "optimal",
+    "plan": "2 x A5000 at runpod, QLoRA",
+    "cost_usd": 3.08,
+    "hours": 9.5,
+    "binding": [{"limit": "limits.max_gpus", "current": 2, "saving_usd": 0.4, "saving_hours": 3.0}],
+    "next_steps": [
+        {"worth": "hour", "limit": "jobs.small.deadline", "from": 36.0, "note": "nothing at any value"},
+        {
+            "worth": "gpu", "limit": "limits.max_gpus", "from": 2.0, "to": 4.0, "plan": "4 x A5000 at runpod, QLoRA",
+            "cost_usd": 2.68, "hours": 5.0, "delta_usd": -0.4, "delta_hours": -4.5, "setting": "limits.max_gpus=4",
+        },
+        {
+            "worth": "dollar", "limit": "jobs.small.deadline", "direction": "tighter", "from": 36.0, "to": 12.88,
+            "plan": "1 x H200 at nebius, LoRA", "cost_usd": 4.08, "hours": 4.5, "delta_usd": 1.0, "delta_hours": -5.0,
+            "note": "the present plan ends at 12.89 h",
+        },
+        {
+            "worth": "gib", "limit": "memory of A5000", "from": 23.6, "to": 26.5, "plan": "1 x A5000 at runpod, LoRA",
+            "cost_usd": 2.78, "hours": 12.5, "delta_usd": -0.3, "delta_hours": 3.0, "note": "2.9 GiB more per GPU",
+        },
+    ],
+    "alternatives": [
+        {
+            "by": "provider", "job": "small", "name": "runpod", "plan": "", "gpu": "A5000", "gpus": 2, "chosen": True,
+            "provider": "runpod", "method": "QLoRA", "cost_usd": 3.08, "hours": 9.5, "verdict": "the plan",
+        },
+        {
+            "by": "provider", "job": "small", "name": "vast", "plan": "", "gpu": "RTX3090", "gpus": 1,
+            "provider": "vast", "method": "QLoRA", "cost_usd": 3.2, "hours": 19.1, "verdict": "no real difference",
+        },
+        {
+            "by": "method", "job": "small", "name": "full", "plan": "", "gpu": "H200", "gpus": 1, "allowed": False,
+            "provider": "nebius", "method": "full training", "cost_usd": 4.81, "hours": 5.8, "verdict": "56 % dearer",
+        },
+    ],
+}  # fmt: skip
+
+PLAN_TEXT = """\
+small: 2 x A5000 at runpod, QLoRA, 9.5 h, $3.08; 1 limit binds
+
+  Binds    max gpus 2: without it $0.40 less
+  Next     max gpus 2 -> 4: $0.40 less, 4.5 h sooner
+             4 x A5000 at runpod, QLoRA, 5.0 h, $2.68
+           $1.00 more buys 5.0 h: under a deadline of 12.89 h the plan becomes
+             1 x H200 at nebius, LoRA, 4.5 h, $4.08
+           2.9 GiB more per GPU on A5000 (23.6 to 26.5): $0.30 less, 3.0 h later
+             1 x A5000 at runpod, LoRA, 12.5 h, $2.78
+           nothing to gain by relaxing: deadline
+
+  Instead
+    Provider                                     hours      cost
+    runpod            2 x A5000, QLoRA             9.5      3.08  the plan
+    vast              1 x RTX3090, QLoRA          19.1      3.20  no difference
+    Method                                       hours      cost
+    full              1 x H200 at nebius           5.8      4.81  not allowed"""
+
+WHY: dict[str, Any] = {
+    "asked": "gpu=RTX4090,method=full", "status": "possible", "plan": "8 x RTX4090 at vast, full training",
+    "cost_usd": 23.77, "hours": 7.9, "times": 7.7, "reasons": ["an hour costs $2.99 against $0.33 (9.2 x)"],
+}  # fmt: skip
+
+WHY_TEXT = """\
+gpu=RTX4090,method=full: could be: $23.77, 7.9 h against $3.08, 9.5 h: 7.7 x as
+dear
+  As       8 x RTX4090 at vast, full training
+  Because  an hour costs $2.99 against $0.33 (9.2 x)"""
+
+IMPOSSIBLE_TEXT = """\
+gpu=RTX3060: cannot be: LoRA needs 16.9 GiB per GPU; 11.8 are usable
+  Memory   weights 13.5  logits 0.9  limit: end of forward (logits)
+It could be, checked by solving:
+  1. sequence_length 1,408 instead of 2,048: 1 x RTX3060 at vast, LoRA, $3.06,
+     9.4 h
+     --set jobs.0.sequence_length=1408"""
+
+
+def told(**changes: Any) -> str:
+    return render(Explanation.model_validate({**PLAN, **changes}))
+
+
+def test_a_plan_is_explained_as_agreed() -> None:
+    """The whole layout, to the letter."""
+    assert told() == PLAN_TEXT
+
+
+def test_a_possible_wish_is_priced_against_the_plan() -> None:
+    """Both figures and the factor stand in the first sentence."""
+    assert told(why_not=WHY) == WHY_TEXT
+
+
+def test_an_impossible_wish_has_its_memory_and_its_remedies() -> None:
+    """Reason, parts, and the setting that helps."""
+    memory = {
+        "peak": 16.9, "allocated": 15.0, "usable": 11.8, "fit_probability": 0.0, "phase": "end of forward (logits)",
+        "parts": {"weights": 13.5, "logits": 0.9, "adapters": 0.01},
+    }  # fmt: skip
+    why = {
+        "asked": "gpu=RTX3060", "status": "impossible", "memory": memory,
+        "reasons": ["LoRA needs 16.9 GiB per GPU; 11.8 are usable"],
+        "remedies": [{
+            "change": "sequence_length 1,408 instead of 2,048", "setting": "jobs.0.sequence_length=1408",
+            "plan": "1 x RTX3060 at vast, LoRA", "cost_usd": 3.06, "hours": 9.4,
+        }],
+    }  # fmt: skip
+    assert told(why_not=why) == IMPOSSIBLE_TEXT
+
+
+def test_the_plan_itself_is_said_to_be() -> None:
+    """Asked about what was chosen, one sentence is enough."""
+    why = {"asked": "gpu=A5000", "status": "chosen", "plan": "2 x A5000 at runpod", "cost_usd": 3.08, "hours": 9.5}
+    assert told(why_not=why) == "gpu=A5000: that is the plan: 2 x A5000 at runpod, $3.08, 9.5 h"
+
+
+def test_a_limit_in_the_way_comes_with_its_setting() -> None:
+    """What to move, what that gives, and what to paste."""
+    relax = {
+        "limit": "limits.max_gpus",
+        "from": 2,
+        "to": 8,
+        "then": "8 x T4 at aws, LoRA, $9.00",
+        "setting": "limits.max_gpus=8",
+    }
+    why = {
+        "asked": "gpu=T4", "status": "beyond", "reasons": ["it needs 8 GPUs; at most 2 may be used"],
+        "cost_usd": 9.0, "hours": 9.5, "relax": [relax],
+    }  # fmt: skip
+    lines = told(why_not=why).splitlines()
+    assert lines[0] == "gpu=T4: not within the limits: it needs 8 GPUs; at most 2 may be used"
+    assert "  1. max gpus 2 -> 8                      then 8 x T4 at aws, LoRA, $9.00" in lines
+    assert "     --set limits.max_gpus=8" in lines
+    assert lines[-1] == "     that is $9.00, 9.5 h against $3.08, 9.5 h: 2.9 x as dear"
+
+
+def test_where_time_counts_hours_are_compared() -> None:
+    """Under the objective time, X is slower or faster, not dearer."""
+    text = " ".join(told(why_not=WHY, objective="time").split())
+    assert "x as dear" not in text and "17 % faster" in text
+
+
+def test_the_way_out_of_several_limits_is_one_entry() -> None:
+    """Limits that must move together share a number, and their settings can be pasted together."""
+    both = [
+        {"limit": "jobs.small.deadline", "from": 2.0, "to": 8.08, "then": "8 x H200, $34.12", "way": 2,
+         "setting": "jobs.small.deadline=8.08h"},
+        {"limit": "limits.gpus", "from": "allow T4", "to": "allow also H200", "then": "8 x H200, $34.12", "way": 2,
+         "setting": "limits.gpus.allow=[T4,H200]"},
+    ]  # fmt: skip
+    first = {
+        "limit": "limits.budget_usd",
+        "from": 10.0,
+        "to": 86.57,
+        "then": "8 x B200, $69.99",
+        "setting": "limits.budget_usd=86.57",
+    }
+    lines = told(status="infeasible", relax=[first, *both]).splitlines()
+    assert lines[0] == "infeasible: no way meets all limits. Smallest changes, each checked by solving:"
+    assert "  2. deadline 2 h -> 8.08 h and gpus: allow also H200" in lines
+    assert "     --set jobs.small.deadline=8.08h --set 'limits.gpus.allow=[T4,H200]'" in lines
+
+
+WORDS = st.text(max_size=90)
+MONEY = st.floats(0, 1e7)
+ALTERNATIVE = st.fixed_dictionaries(
+    {
+        "by": st.sampled_from(["provider", "gpu", "method"]), "job": st.sampled_from(["a", "b" * 70]),
+        "name": WORDS, "plan": WORDS,
+        "gpu": WORDS, "gpus": st.integers(1, 9999), "provider": WORDS, "method": WORDS,
+        "cost_usd": MONEY, "hours": MONEY, "verdict": WORDS, "allowed": st.booleans(),
+    }
+)  # fmt: skip
+STEP = st.fixed_dictionaries(
+    {
+        "worth": st.sampled_from(["hour", "dollar", "gpu", "gib", "choice"]), "limit": WORDS,
+        "direction": st.sampled_from(["looser", "tighter"]), "from": MONEY | WORDS | st.none(),
+        "to": MONEY | WORDS | st.none(),
+        "plan": WORDS, "cost_usd": MONEY, "hours": MONEY, "delta_usd": MONEY, "delta_hours": MONEY, "note": WORDS,
+    }
+)  # fmt: skip
+ANSWER = st.fixed_dictionaries(
+    {
+        "asked": WORDS, "status": st.sampled_from(["chosen", "possible", "beyond", "impossible"]), "plan": WORDS,
+        "cost_usd": MONEY, "hours": MONEY, "reasons": st.lists(WORDS, max_size=3),
+        "remedies": st.lists(st.fixed_dictionaries({"change": WORDS, "setting": WORDS, "plan": WORDS}), max_size=2),
+    }
+)  # fmt: skip
+
+
+@settings(derandomize=True, max_examples=120, deadline=None)
+@given(
+    name=WORDS, alternatives=st.lists(ALTERNATIVE, max_size=6), steps=st.lists(STEP, max_size=5), why=st.none() | ANSWER
+)
+def test_no_line_is_wider_than_80(
+    name: str, alternatives: list[dict[str, Any]], steps: list[dict[str, Any]], why: dict[str, Any] | None
+) -> None:
+    """Whatever names and figures there are: long ones wrap or end in dots."""
+    text = told(scenario=name or "x", alternatives=alternatives, next_steps=steps, why_not=why)
+    assert max(map(len, text.split("\n"))) <= WIDTH

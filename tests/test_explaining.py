@@ -1,0 +1,243 @@
+"""What binds and what comes next: every step is exact, and what it promises is what solving finds."""
+
+from __future__ import annotations
+
+import datetime
+import functools
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from planner.explaining import explain
+from planner.explanations import Explanation, NextStep
+from planner.library import Library
+from planner.loading import change_scenario, parse_scenario, read_library, read_scenario
+from planner.plan import Plan
+from planner.scenario import Scenario, SolveOptions
+from planner.solving import solve
+
+OPTIONS = SolveOptions(as_of=datetime.date(2026, 11, 21))
+TINY = "tinyllama-1.1b"
+few = settings(max_examples=10, derandomize=True, deadline=None, database=None)
+Data = dict[str, Any]
+
+MARKET = [
+    {"provider": "a", "gpu": "RTX4090", "gpus": 1, "usd_per_hour": 0.4, "spot_usd_per_hour": 0.2},
+    {"provider": "a", "gpu": "A100-PCIe-80GB", "gpus": 2, "usd_per_hour": 2.2},
+    {"provider": "b", "gpu": "RTX3090", "gpus": 1, "usd_per_hour": 0.15, "stock": 1},
+    {"provider": "b", "gpu": "H100-80GB", "gpus": 4, "usd_per_hour": 9.0, "spot_usd_per_hour": 5.0},
+    {"provider": "c", "gpu": "RTX3060", "gpus": 1, "usd_per_hour": 0.05},
+]
+
+
+@functools.cache
+def library() -> Library:
+    return read_library([TINY])
+
+
+def scenario_of(jobs: int = 1, job: Data | None = None, objective: str = "cost", **limits: Any) -> Scenario:
+    base = {"architecture": TINY, "work": {"tokens": 3e7}, **(job or {})}
+    data = {
+        "name": "t",
+        "offers": MARKET,
+        "jobs": [{"name": f"job{index}", **base} for index in range(jobs)],
+        "limits": limits,
+        "objective": objective,
+    }
+    return parse_scenario(json.dumps(data))
+
+
+def solved(scenario: Scenario, *settings: str) -> Plan:
+    return solve(change_scenario(scenario, settings) if settings else scenario, OPTIONS, library())
+
+
+def cost(plan: Plan) -> float:
+    """Dollars of the optimum; the plan itself may cost half a cent more for the sake of hours."""
+    return float("inf") if plan.objective is None else plan.objective
+
+
+def step(told: Explanation, limit: str, direction: str = "looser") -> NextStep:
+    return next(one for one in told.next_steps if one.limit == limit and one.direction == direction)
+
+
+@few
+@given(st.floats(0.4, 4.0).map(lambda hours: round(hours, 2)))
+def test_the_next_hour_is_the_first_that_makes_it_cheaper(hours: float) -> None:
+    """At the told deadline the plan costs what was told and saves a cent; a moment earlier it does not save one."""
+    scenario = scenario_of(job={"deadline": f"{hours}h"})
+    now = solved(scenario)
+    told = explain(scenario, library=library())
+    if now.status == "infeasible":
+        assert told.status == "infeasible" and told.relax
+        return
+    later = step(told, "jobs.job0.deadline")
+    if later.change_to is None:
+        assert cost(solved(scenario, "jobs.job0.deadline=700h")) > cost(now) - 0.01 - 0.001 * cost(now)
+        return
+    assert isinstance(later.change_to, float)
+    after = solved(scenario, later.setting)
+    assert cost(after) == pytest.approx(later.cost_usd, abs=0.006)
+    gain = max(0.01, 0.001 * cost(now))
+    assert cost(after) <= cost(now) - gain + 1e-6
+    assert cost(solved(scenario, f"jobs.job0.deadline={later.change_to - 0.02:.4f}h")) > cost(now) - gain - 0.001
+
+
+@few
+@given(st.floats(0.6, 6.0).map(lambda hours: round(hours, 2)))
+def test_the_present_plan_ends_where_it_is_said_to(hours: float) -> None:
+    """At the told deadline another way is cheapest, a hundredth of an hour above it the present one still is."""
+    scenario = scenario_of(job={"deadline": f"{hours}h"})
+    now = solved(scenario)
+    if now.status == "infeasible":
+        return
+    end = step(explain(scenario, library=library()), "jobs.job0.deadline", "tighter")
+    (present,) = now.jobs
+    if end.change_to is None:
+        assert "nothing within the limits" in end.note
+        ends = float(end.note.split("before ")[1].split(" h")[0])
+        assert solved(scenario, f"jobs.job0.deadline={ends - 0.02:.4f}h").status == "infeasible"
+        return
+    assert isinstance(end.change_to, float)
+    (other,) = solved(scenario, end.setting).jobs
+    assert other.cost_usd == pytest.approx(end.cost_usd, abs=0.006)
+
+    def way(one: Any) -> tuple[Any, ...]:
+        how = one.techniques
+        return one.gpu, one.gpus, one.provider, how.method, how.weight_bits, one.spot_share >= 0.5
+
+    assert way(other) != way(present)
+    (still,) = solved(scenario, f"jobs.job0.deadline={end.change_to + 0.01:.4f}h").jobs
+    assert way(still) == way(present)
+
+
+def test_lifting_a_binding_limit_saves_what_is_told() -> None:
+    """Each binding limit, lifted alone, is worth the difference of two solves; what does not bind is not listed."""
+    scenario = scenario_of(job={"deadline": "2h"}, providers={"forbid": ["b", "c"]}, max_gpus=8)
+    told = explain(scenario, library=library())
+    saved = {one.limit: one.saving_usd for one in told.binding}
+    lifting = {
+        "limits.providers": "limits.providers={}",
+        "jobs.job0.deadline": "jobs.0.deadline=700h",
+        "limits.max_gpus": "limits.max_gpus=1000",
+    }
+    now = cost(solved(scenario))
+    expected = {limit: now - cost(solved(scenario, setting)) for limit, setting in lifting.items()}
+    assert saved == pytest.approx({limit: usd for limit, usd in expected.items() if usd >= 0.01}, abs=0.011)
+    assert "limits.max_gpus" not in saved and len(saved) == 2
+
+
+def test_the_best_value_of_a_list_is_named() -> None:
+    """Of two barred providers the one that saves more is let in, and the setting does it."""
+    scenario = scenario_of(job={"deadline": "5h"}, providers={"allow": ["a"]})
+    let_in = step(explain(scenario, library=library()), "limits.providers")
+    assert let_in.setting.startswith("limits.providers.allow=[a,")
+    ours = cost(solved(scenario, let_in.setting))
+    assert ours == pytest.approx(let_in.cost_usd, abs=0.006)
+    others = [cost(solved(scenario, f"limits.providers.allow=[a,{name}]")) for name in "bc"]
+    assert ours == pytest.approx(min(others), abs=0.006)
+
+
+def test_the_next_gpu_of_several_jobs_is_the_fewest_that_helps() -> None:
+    """Two jobs under a cap: at the told cap they are faster or cheaper, one GPU fewer does not help."""
+    scenario = scenario_of(2, {"deadline": "90m"}, max_gpus=4)
+    told = explain(scenario, library=library())
+    now = cost(solved(scenario))
+    more = next((one for one in told.next_steps if one.limit == "limits.max_gpus"), None)
+    assert more is not None
+    if more.change_to is None:
+        assert cost(solved(scenario, "limits.max_gpus=64")) > now - 0.01 - 0.001 * now
+    else:
+        assert cost(solved(scenario, f"limits.max_gpus={more.change_to:.0f}")) <= now - 0.01
+        assert cost(solved(scenario, f"limits.max_gpus={float(more.change_to) - 1:.0f}")) > now - 0.01 - 0.001 * now
+
+
+def test_machines_that_are_not_in_stock_are_told_of() -> None:
+    """Two jobs want the one cheap machine: what a second one would save is said, and no setting is proposed."""
+    told = explain(
+        scenario_of(2, {"deadline": "30h"}, gpus={"allow": ["RTX3090", "A100-PCIe-80GB"]}), library=library()
+    )
+    stock = next(one for one in told.next_steps if one.limit.startswith("stock of b/"))
+    assert (stock.change_from, stock.change_to, stock.setting) == (1.0, 2.0, "")
+    assert stock.delta_usd is not None and stock.delta_usd < 0
+
+
+def test_more_memory_is_worth_what_solving_with_it_finds() -> None:
+    """With the told GiB on the card the plan is cheaper; with 0.2 GiB less it is not."""
+    dear = scenario_of(
+        job={"techniques": {"method": "full"}, "deadline": "30h"}, gpus={"allow": ["RTX3060", "RTX4090"]}
+    )
+    scenario = change_scenario(dear, ["adjust.0={match: {gpu: RTX3060}, usd_per_hour_factor: 0.1}"])
+    told = explain(scenario, library=library())
+    gib = next(one for one in told.next_steps if one.worth == "gib" and one.limit.startswith("memory"))
+    assert isinstance(gib.change_to, float) and isinstance(gib.change_from, float)
+    card = gib.limit.removeprefix("memory of ")
+
+    def with_memory(usable: float) -> float:
+        known = library()
+        cards = {
+            name: one.model_copy(update={"usable_gib": one.usable_gib + usable - gib.change_from, "vram_gib": 999.0})
+            for name, one in known.gpus.items()
+        }
+        return cost(solve(scenario, OPTIONS, known.model_copy(update={"gpus": cards})))
+
+    assert card in ("RTX3060", "RTX4090")
+    assert with_memory(gib.change_to) == pytest.approx(gib.cost_usd, abs=0.006)
+    now = cost(solved(scenario))
+    assert with_memory(gib.change_to) < now * 0.981 < with_memory(gib.change_to - 0.2)
+
+
+@few
+@given(st.sampled_from(["1h", "2h", "20h"]), st.sampled_from(["cost", "time"]))
+def test_each_alternative_is_what_solving_for_it_finds(deadline: str, objective: str) -> None:
+    """The best of a provider, card or method scores what a solve restricted to it does; the plan leads its tables."""
+    scenario = scenario_of(job={"deadline": deadline}, objective=objective)
+    if solved(scenario).status == "infeasible":
+        return
+    told = explain(scenario, library=library())
+    for by in ("provider", "gpu", "method"):
+        rows = [one for one in told.alternatives if one.by == by]
+        assert rows and rows[0].chosen and rows[0].verdict == "the plan"
+        for one in rows:
+            setting = f"limits.{by}s.allow=[{one.name}]"
+            if by == "method":
+                bits = {"QLoRA": 4, "LoRA 8-bit": 8}.get(one.name, 16)
+                method = "full" if one.name == "full" else "lora"
+                setting = f"jobs.0.techniques={{method: {method}, weight_bits: {bits}}}"
+            alone = solved(scenario, setting)
+            if objective == "cost":
+                assert one.cost_usd == pytest.approx(cost(alone), abs=0.006)
+            else:
+                assert alone.hours is not None and one.hours == pytest.approx(alone.hours.expected, rel=0.02)
+
+
+def test_an_alternative_within_the_spread_is_no_real_difference() -> None:
+    """Two offers of one card at nearly one price cannot be told apart; a dear one can."""
+    offers = [
+        {"provider": name, "gpu": "RTX4090", "gpus": 1, "usd_per_hour": price}
+        for name, price in (("a", 0.40), ("b", 0.42), ("c", 0.80))
+    ]
+    data = {"name": "t", "offers": offers, "jobs": [{"name": "t", "architecture": TINY, "work": {"tokens": 3e7}}]}
+    told = explain(parse_scenario(json.dumps(data)), library=library())
+    verdicts = {one.name: one.verdict for one in told.alternatives if one.by == "provider"}
+    assert verdicts["a"] == "the plan" and verdicts["b"] == "no real difference"
+    assert verdicts["c"] == "100 % dearer"
+
+
+def test_an_infeasible_scenario_says_what_solve_says() -> None:
+    """One diagnosis, whichever command asks."""
+    scenario = read_scenario("infeasible")
+    told, plan = explain(scenario), solve(scenario, OPTIONS)
+    assert plan.infeasible is not None
+    assert told.status == "infeasible" and told.relax == plan.infeasible.relax
+    assert told.nearest == plan.infeasible.nearest and not told.next_steps
+
+
+def test_an_explanation_survives_json_and_shows_as_a_table() -> None:
+    """The document validates as what it was; a notebook gets one escaped table."""
+    told = explain(scenario_of(job={"deadline": "2h"}), library=library())
+    assert Explanation.model_validate_json(told.model_dump_json(by_alias=True)) == told
+    named = told.model_copy(update={"scenario": "<b>"})
+    assert "<table>" in named._repr_html_() and "<b>" not in named._repr_html_()

@@ -1,0 +1,199 @@
+"""Why not X: a price that solving confirms, or a reason with its numbers and a change that works."""
+
+from __future__ import annotations
+
+import datetime
+import functools
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from planner.errors import ScenarioError
+from planner.explaining import explain
+from planner.explanations import WhyNot
+from planner.library import Library
+from planner.loading import change_scenario, parse_scenario, read_library
+from planner.scenario import Scenario, SolveOptions
+from planner.solving import solve
+
+OPTIONS = SolveOptions(as_of=datetime.date(2026, 11, 21))
+BASE = "llama-3.2-1b"
+few = settings(max_examples=12, derandomize=True, deadline=None, database=None)
+
+MARKET = [
+    {"provider": "a", "region": "east", "gpu": "RTX4090", "gpus": 1, "usd_per_hour": 0.4, "spot_usd_per_hour": 0.2},
+    {"provider": "a", "region": "west", "gpu": "RTX4090", "gpus": 1, "usd_per_hour": 0.4, "spot_usd_per_hour": 0.2},
+    {"provider": "a", "region": "west", "gpu": "A100-PCIe-80GB", "gpus": 2, "usd_per_hour": 2.2},
+    {"provider": "b", "region": "east", "gpu": "RTX3060", "gpus": 1, "usd_per_hour": 0.05},
+    {"provider": "b", "region": "east", "gpu": "V100-16GB", "gpus": 1, "usd_per_hour": 0.3},
+]
+
+
+@functools.cache
+def library() -> Library:
+    return read_library([BASE])
+
+
+def scenario_of(**job: Any) -> Scenario:
+    limits = job.pop("limits", {})
+    base = {"name": "t", "architecture": BASE, "work": {"tokens": 2e7}, "deadline": "10h", **job}
+    return parse_scenario(json.dumps({"name": "t", "offers": MARKET, "jobs": [base], "limits": limits}))
+
+
+def answer(wish: str, scenario: Scenario | None = None) -> WhyNot:
+    found = explain(scenario or scenario_of(), wish, library=library()).why_not
+    assert found is not None
+    return found
+
+
+def cost(scenario: Scenario, *settings: str) -> float:
+    plan = solve(change_scenario(scenario, settings), OPTIONS, library())
+    return float("inf") if plan.cost_usd is None else plan.cost_usd.expected
+
+
+def test_the_plan_itself_is_recognised() -> None:
+    """Asked about what was chosen, whatever of it is named, the answer is that it was."""
+    scenario = scenario_of()
+    (job,) = solve(scenario, OPTIONS, library()).jobs
+    how = job.techniques
+    for wish in (f"gpu={job.gpu}", f"provider={job.provider},gpus={job.gpus}",
+                 f"method={how.method},sharding={how.sharding}", f"region={job.region}"):  # fmt: skip
+        assert answer(wish, scenario).status == "chosen"
+
+
+@few
+@given(st.sampled_from([
+    ("gpu=RTX3060", ["limits.gpus.allow=[RTX3060]"]),
+    ("gpu=a100-pcie-80gb", ["limits.gpus.allow=[A100-PCIe-80GB]"]),
+    ("provider=b", ["limits.providers.allow=[b]"]),
+    ("method=full", ["jobs.0.techniques.method=full"]),
+    ("method=qlora", ["jobs.0.techniques={method: lora, weight_bits: 4}"]),
+    ("checkpointing=full", ["jobs.0.techniques.activation_checkpointing=full"]),
+    ("optimizer=adamw_8bit,method=lora", ["jobs.0.techniques={method: lora, optimizer: adamw_8bit}"]),
+    ("market=on_demand", ["limits.spot_share.max=0"]),
+    ("market=spot", ["limits.spot_share.min=1"]),
+    ("gpu=RTX4090,region=east", ["limits.gpus.allow=[RTX4090]", "limits.regions.allow=[east]"]),
+]))  # fmt: skip
+def test_what_can_be_costs_what_solving_with_it_finds(case: tuple[str, list[str]]) -> None:
+    """The price of X is that of the scenario in which only X is allowed."""
+    wish, settings_ = case
+    scenario = scenario_of()
+    found = answer(wish, scenario)
+    assert found.status in ("possible", "chosen")
+    assert found.cost_usd == pytest.approx(cost(scenario, *settings_), abs=0.006)
+
+
+def test_the_largest_factor_of_the_difference_comes_first() -> None:
+    """Two A100s cost more an hour and take fewer hours; both are told with their factors."""
+    first, second = answer("gpu=A100-PCIe-80GB").reasons[:2]
+    assert first.startswith("an hour costs $2.2") and " x)" in first
+    assert second.startswith("it takes ") and "less)" in second
+
+
+@pytest.mark.parametrize(
+    ("wish", "changes", "limit"),
+    [
+        ("gpu=RTX3060", {"deadline": "90m"}, "jobs.t.deadline"),
+        ("gpu=A100-PCIe-80GB", {"limits": {"budget_usd": 0.5}}, "limits.budget_usd"),
+        ("gpu=A100-PCIe-80GB", {"limits": {"max_gpus": 1}}, "limits.max_gpus"),
+        ("gpu=A100-PCIe-80GB", {"limits": {"quota": {"a": 1}}}, "limits.quota.a"),
+        ("gpu=RTX3060", {"limits": {"gpus": {"forbid": ["RTX3060"]}}}, "limits.gpus"),
+        ("provider=b", {"limits": {"providers": {"allow": ["a"]}}}, "limits.providers"),
+        ("method=full", {"techniques": {"method": "lora"}}, "jobs.t.techniques.method"),
+        ("method=qlora", {"techniques": {"weight_bits": 16}}, "jobs.t.techniques.weight_bits"),
+        ("market=spot", {"limits": {"spot_share": {"max": 0.5}}}, "limits.spot_share.max"),
+        ("market=on_demand", {"limits": {"spot_share": {"min": 0.5}}}, "limits.spot_share.min"),
+    ],
+)
+def test_a_limit_in_the_way_is_named_and_moving_it_lets_x_in(wish: str, changes: dict[str, Any], limit: str) -> None:
+    """One limit bars X: it is the reason, and with its setting X is possible at the told price."""
+    scenario = scenario_of(**changes)
+    found = answer(wish, scenario)
+    assert found.status == "beyond"
+    assert [one.limit for one in found.relax] == [limit] and len(found.reasons) == 1
+    after = answer(wish, change_scenario(scenario, [one.setting for one in found.relax]))
+    assert after.status in ("possible", "chosen")
+    assert after.cost_usd == pytest.approx(found.cost_usd, abs=0.006)
+
+
+def test_what_does_not_fit_tells_its_memory_by_part_and_a_sequence_that_fits() -> None:
+    """Need, usable and parts are there; the proposed sequence length makes it possible."""
+    scenario = scenario_of(sequence_length=16384)
+    found = answer("gpu=RTX3060,method=lora,weight_bits=16", scenario)
+    assert found.status == "impossible" and found.memory is not None
+    assert found.memory.peak > found.memory.usable and found.memory.parts
+    assert f"{found.memory.peak:.1f} GiB per GPU" in found.reasons[0]
+    shorter = next(one for one in found.remedies if "sequence_length" in one.change)
+    assert (
+        answer("gpu=RTX3060,method=lora,weight_bits=16", change_scenario(scenario, [shorter.setting])).status
+        != "impossible"
+    )
+
+
+@pytest.mark.parametrize(
+    ("wish", "said"),
+    [
+        ("gpu=RTX3080", "nobody in the inventory rents gpu RTX3080"),
+        ("gpu=RTX4090,provider=b", "RTX4090 is rented by a"),
+        ("gpu=RTX4090,gpus=3", "counts to be had: 1"),
+        ("method=full,weight_bits=4", "quantised weights cannot be trained in full"),
+        ("gpu=V100-16GB,precision=bf16_mixed", "the card has no bf16"),
+        ("gpu=RTX3060,market=spot", "sold as spot"),
+        ("gpu=RTX4090,sharding=zero3", "needs more than one GPU"),
+    ],
+)
+def test_what_cannot_be_has_its_reason(wish: str, said: str) -> None:
+    """No limit is to blame: nobody rents it, or it does not work, and the rule is quoted."""
+    found = answer(wish)
+    assert found.status == "impossible" and any(said in reason for reason in found.reasons)
+
+
+def test_pretraining_knows_no_adapters() -> None:
+    """A method that the kind of job excludes is a reason, not an error."""
+    found = answer("method=lora", scenario_of(kind="pretrain"))
+    assert found.status == "impossible" and "pretraining" in found.reasons[0]
+
+
+def test_remedies_hold() -> None:
+    """Leaving out what is told to be left out gives the told price."""
+    found = answer("gpu=V100-16GB,precision=bf16_mixed")
+    assert found.remedies
+    for one in found.remedies:
+        key = one.change.removeprefix("without ").partition("=")[0]
+        kept = {"gpu": "precision=bf16_mixed", "precision": "gpu=V100-16GB"}[key]
+        assert answer(kept).cost_usd == pytest.approx(one.cost_usd, abs=0.006)
+
+
+@pytest.mark.parametrize(
+    ("wish", "said"),
+    [
+        ("gpi=RTX4090", "did you mean gpu"),
+        ("gpu=RTX409", "did you mean RTX4090"),
+        ("provider=zebra", "known are a, b"),
+        ("method=lorra", "did you mean lora"),
+        ("gpus=two", "a whole number"),
+        ("gpu", "is not KEY=VALUE"),
+        ("gpu=RTX4090,gpu=RTX3060", "is given twice"),
+        ("method=qlora,weight_bits=8", "QLoRA has 4-bit weights"),
+        ("job=u", "there is no 'u'"),
+    ],
+)
+def test_a_wish_that_makes_no_sense_is_told_with_what_would(wish: str, said: str) -> None:
+    """Unknown keys and values are input errors, each with the nearest name."""
+    with pytest.raises(ScenarioError) as caught:
+        answer(wish)
+    assert any(said in str(fault) for fault in caught.value.faults)
+
+
+def test_of_several_jobs_one_must_be_named() -> None:
+    """The fault lists the jobs; named, the other jobs are planned around X."""
+    one = {"architecture": BASE, "work": {"tokens": 2e7}, "deadline": "10h"}
+    data = {"name": "t", "offers": MARKET, "jobs": [{"name": "x", **one}, {"name": "y", **one}]}
+    scenario = parse_scenario(json.dumps(data))
+    with pytest.raises(ScenarioError, match="job=x"):
+        answer("gpu=RTX3060", scenario)
+    found = answer("job=y,gpu=A100-PCIe-80GB", scenario)
+    assert found.status == "possible" and "y: 2 x A100-PCIe-80GB" in found.plan
