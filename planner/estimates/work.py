@@ -64,6 +64,15 @@ def padded_length(mean_length: Numbers, cv: Numbers, micro_batch: Numbers, seque
     Lengths are log-normal with mean `mean_length` and coefficient of variation `cv`; 0 means all equal.
     Grows with the micro-batch: padding makes large micro-batches dearer per real token.
     """
+    if np.size(micro_batch) > 1 and all(np.ndim(value) == 0 for value in (mean_length, cv, sequence)):
+        # A grid of thousands of cells holds a dozen micro-batches.
+        several, place = np.unique(np.asarray(micro_batch, dtype=float), return_inverse=True)
+        lengths = _padded_length(mean_length, cv, several, sequence)
+        return lengths[place].reshape(np.shape(micro_batch))
+    return _padded_length(mean_length, cv, micro_batch, sequence)
+
+
+def _padded_length(mean_length: Numbers, cv: Numbers, micro_batch: Numbers, sequence: Numbers) -> Any:
     mean, spread, draws, cap = np.broadcast_arrays(
         *(np.asarray(value, dtype=float)[..., None] for value in (mean_length, cv, micro_batch, sequence))
     )
