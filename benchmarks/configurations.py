@@ -12,6 +12,7 @@ from benchmarks.networks import Incomplete, network_of_row
 from benchmarks.recipes import (
     degree,
     framework_of_row,
+    in_host_memory,
     lora_targets,
     loss_stays_16bit,
     optimizer_bytes,
@@ -165,7 +166,7 @@ def _batches(row: Row, ranks: int) -> tuple[int, int]:
 
 def _states(row: Row, recipe: Recipe, states: States) -> States:
     weights = weights_dtype(row)
-    changes: dict[str, Any] = optimizer_bytes(row)
+    changes: dict[str, Any] = optimizer_bytes(row) | in_host_memory(row, recipe.zero_stage)
     if recipe.quant in ("nf4", "nf4_dq") and weights in ("bf16", "fp16"):
         # A base loaded in 16 bit without the k-bit preparation; plugins that load it so quantise the scales too.
         changes |= {"weight_bytes": 0.5159, "embedding_bytes": 2.0, "gathered_bytes": 0.5159}

@@ -170,7 +170,8 @@ class Predictor:
             found.layout.gpus,
             nodes,
             found.layout.micro_batch * found.layout.sequence,
-            mixture=int(found.network.experts > 0),
+            # What lies in host memory is as uncertain as a mixture of experts.
+            mixture=int(found.network.experts > 0 or bool(found.states.host_optimizer)),
             efficiency_is_prior=int(found.host.efficiency_is_prior),
             network_unknown=int(not found.host.network_known),
             shape_unknown=int(not found.network.shape_known),

@@ -46,8 +46,6 @@ def framework_of_row(row: Row, library: Library) -> str:
 
 def recipe_of_row(row: Row, card: CardClass | None, framework: str) -> Recipe:
     """The recipe; Incomplete or NotExpressible say why there is none."""
-    if row.text("cpu_offload") not in ("", "no") or "offload" in row.text("sharding"):
-        raise NotExpressible("weights or optimizer in host memory")
     method = row.text("method")
     if method == "adapter":
         raise Incomplete("what is trained (an adapter of unnamed kind)")
@@ -201,6 +199,21 @@ def weights_dtype(row: Row) -> str:
     """In which type the weights lie; where it is blank, mixed precision of litgpt means fp32 (Lightning's autocast)."""
     mixed = row.text("framework") == "litgpt" and "mixed" in row.text("precision")
     return row.text("weights_dtype") or ("fp32" if mixed else "")
+
+
+def in_host_memory(row: Row, zero_stage: int) -> dict[str, Any]:
+    """What a row keeps in host memory, as changes of `States`."""
+    text = row.text("cpu_offload")
+    if text in ("", "no"):
+        if "offload" in row.text("sharding"):
+            raise Incomplete("what lies in host memory")
+        return {}
+    weights, optimizer = "param" in text, "optimizer" in text
+    if not weights and not optimizer:
+        raise Incomplete("what lies in host memory")
+    if weights and zero_stage < 3:
+        raise NotExpressible("weights that are not sharded in host memory")
+    return {"host_weights": int(weights), "host_optimizer": int(weights or optimizer)}
 
 
 def optimizer_bytes(row: Row) -> dict[str, Any]:

@@ -112,6 +112,20 @@ def sharding_seconds(network: Network, layout: Layout, states: States, reached: 
     return stage_3 * seconds / once
 
 
+def host_seconds(
+    layout: Layout, states: States, hardware: Hardware, coefficients: TimeCoefficients, weights: Any
+) -> Any:
+    """Copies of sharded weights from host memory, twice per micro-batch: for the forward and the backward pass.
+
+    `weights` counts the parameters of the whole network; each GPU copies its own shard over its own slot.
+    """
+    hosted = np.not_equal(states.host_weights, 0) & np.equal(layout.zero_stage, 3)
+    if not np.any(hosted):
+        return 0.0
+    copied = 2.0 * states.gathered_bytes * weights / np.asarray(layout.gpus, dtype=float)
+    return hosted * copied / (coefficients.host_copy_utilisation * hardware.pcie)
+
+
 def hybrid_group(layout: Layout) -> Any:
     """Data-parallel ranks inside one node: they share one copy of the states under hybrid sharding."""
     inside = np.asarray(layout.gpus_per_node) / (layout.tensor * layout.context)

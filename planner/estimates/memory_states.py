@@ -34,6 +34,7 @@ class MemoryCoefficients:
     f_log: float  # extra cached bytes per logit
     f_var: float  # fragmentation of batches of varying length
     k_mws: float  # k_ws of Megatron kernels
+    host_resident: float  # share of states in host memory that stays on the GPU (buffers of the copies)
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,12 @@ def static_terms(
     over_1 = np.where(ones, shards, 1.0)
     over_2 = np.where(twos, shards, 1.0)
     over_3 = np.where(threes, shards, 1.0)
-    gathers = threes & np.greater(shards, 1)
+    hosted = np.not_equal(states.host_weights, 0) & threes
+    weights_here = np.where(hosted, coefficients.host_resident, 1.0)
+    optimizer_here = np.where(
+        hosted | np.not_equal(states.host_optimizer, 0), coefficients.host_resident, 1.0
+    )
+    gathers = threes & (np.greater(shards, 1) | hosted)
     accumulates = np.greater(layout.accumulation, 1)
 
     whole_weights = (per_layer * layers * states.weight_bytes + embedding * states.embedding_bytes) / tensor
@@ -87,18 +93,19 @@ def static_terms(
     keeps_full = gathers & accumulates & unsynced
     gradient_bytes = states.gradient_bytes + states.extra_gradient_bytes
     gradients = trained * gradient_bytes * buckets / np.where(keeps_full, 1.0, over_2)
+    gradients = np.where(keeps_full, 1.0, weights_here) * gradients
     early = accumulates | np.not_equal(states.gradients_in_forward, 0)
     # Stage 3 gathers layers one by one, but the root unit (embedding and head) stays gathered.
     root = 2.0 * embedding
     by_layer = coefficients.n_uns * per_layer * states.gathered_bytes + root
     whole = 2.0 * in_stage
     return StaticTerms(
-        weights=whole_weights / over_3,
-        adapters=np.where(frozen, trained * states.adapter_bytes, 0.0) / over_3,
+        weights=weights_here * whole_weights / over_3,
+        adapters=weights_here * np.where(frozen, trained * states.adapter_bytes, 0.0) / over_3,
         gradients=gradients,
         early_gradients=early * gradients,
-        optimizer=trained * (states.optimizer_bytes + states.extra_sharded_bytes) / over_1,
-        step_temporary=trained * states.step_bytes / over_1,
+        optimizer=optimizer_here * trained * (states.optimizer_bytes + states.extra_sharded_bytes) / over_1,
+        step_temporary=optimizer_here * trained * states.step_bytes / over_1,
         cast_weights=np.where(ones, 0.0, states.cast_bytes) * in_stage / tensor,
         gathered_weights=gathers * np.where(keeps_full, whole, by_layer) / tensor,
         # FSDP frees a layer's weights once its forward pass is over; what is left at the loss is the root unit.

@@ -108,6 +108,9 @@ class States:
     no_sync_full_gradients: Numbers = 0  # 1: accumulation under FSDP keeps full gradients and weights
     gradients_in_forward: Numbers = 0  # 1: G is alive in forward as well (ga > 1 counts by itself)
     load_whole: Numbers = 0  # 1: the loader materialises all weights on each rank first
+    # 1: lies in host memory and is copied over PCIe; weights in host memory imply the optimizer (FSDP, ZeRO-Infinity).
+    host_weights: Numbers = 0  # under stage 3 only: sharded weights, gradients and optimizer
+    host_optimizer: Numbers = 0
     # Extra bytes per parameter of odd frameworks (Megatron-DeepSpeed, InternEvo); usually 0.
     extra_gradient_bytes: Numbers = 0
     extra_sharded_bytes: Numbers = 0

@@ -17,6 +17,8 @@ from planner.estimates.coefficients import TimeCoefficients
 from planner.estimates.device_time import DeviceTime, device_time, launch_seconds
 from planner.estimates.setup import Activations, Hardware, Kernels, Layout, Network, States
 
+_HOST_STEP_BYTES = 4.0  # per parameter updated in host memory: a 16-bit gradient down, a 16-bit weight up
+
 
 @dataclass(frozen=True)
 class StepParts:
@@ -134,7 +136,8 @@ def _micro_batch(
         launch=launch_seconds(network, layout, states, activations, kernels, hardware, coefficients),
         tensor=communication.tensor_seconds(network, layout, activations, kernels, coefficients, reached),
         expert=communication.expert_seconds(network, layout, activations, coefficients, reached),
-        sharding=communication.sharding_seconds(network, layout, states, reached),
+        sharding=communication.sharding_seconds(network, layout, states, reached)
+        + communication.host_seconds(layout, states, hardware, coefficients, network.parameters),
         handover=communication.pipeline_seconds(network, layout, reached),
         reduction=communication.reduction_seconds(layout, states, kernels, coefficients, reached),
         optimizer=_optimizer_seconds(layout, states, hardware, coefficients),
@@ -221,14 +224,23 @@ def _assembled(
 def _optimizer_seconds(
     layout: Layout, states: States, hardware: Hardware, coefficients: TimeCoefficients
 ) -> Any:
-    """Memory traffic of the optimizer over the parameters that one GPU updates (t_opt)."""
+    """Memory traffic of the optimizer over the parameters that one GPU updates (t_opt), or their update by the host."""
     shards = layout.tensor * layout.pipeline
     copies = np.where(
         np.equal(layout.hybrid, 1), communication.hybrid_group(layout) * shards * layout.context, layout.gpus
     )
     updated = states.trainable / np.where(np.greater(layout.zero_stage, 0), copies, shards)
     traffic = states.optimizer_traffic_bytes * updated * coefficients.optimizer_factor
-    return traffic * (1.0 / hardware.bandwidth)
+    seconds = traffic * (1.0 / hardware.bandwidth)
+    hosted = np.not_equal(states.host_optimizer, 0) | (
+        np.not_equal(states.host_weights, 0) & np.equal(layout.zero_stage, 3)
+    )
+    if not np.any(hosted):
+        return seconds
+    # Gradients go down and weights come back in 16 bit, and the GPUs of a node share its CPUs.
+    copies_seconds = _HOST_STEP_BYTES * updated / (coefficients.host_copy_utilisation * hardware.pcie)
+    updating = updated * layout.gpus_per_node / coefficients.host_optimizer_rate
+    return np.where(hosted, copies_seconds + updating, seconds)
 
 
 def _cube(values: Any) -> Any:

@@ -73,3 +73,12 @@ def test_a_prepared_base_without_autocast_spreads_its_fp32(precision: str, fp32:
     """Where a source names only the type that the quantised linears compute in, all else follows the prepared base."""
     quantised = {"method": "qlora", "lora_rank": "8", "weight_quant": "nf4", "weights_dtype": "", "gpu": "T4"}
     assert set_up(**quantised, gpu_mem_gb="16", precision=precision)[1].fp32_paths == fp32
+
+
+@pytest.mark.parametrize(
+    ("words", "held"), [("yes (params)", (1, 1)), ("optimizer+params", (1, 1)), ("optimizer", (0, 1)), ("no", (0, 0))]
+)
+def test_what_lies_in_host_memory_is_read_from_its_words(words: str, held: tuple[int, int]) -> None:
+    """Weights in host memory take the optimizer with them."""
+    states = set_up(num_gpus="2", sharding="fsdp", cpu_offload=words)[0]
+    assert (states.host_weights, states.host_optimizer) == held

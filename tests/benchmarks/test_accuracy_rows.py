@@ -99,6 +99,8 @@ def test_a_framework_can_be_forgotten() -> None:
         ({"num_gpus": "8", "sharding": "fsdp+tp"}, "the degree of tp"),
         ({"num_gpus": "8", "sharding": "fsdp+ep"}, "the degree of expert parallelism"),
         ({"num_gpus": "6", "sharding": "tp", "tp": "4"}, "degrees of parallelism that divide"),
+        ({"cpu_offload": "yes"}, "what lies in host memory"),
+        ({"sharding": "zero (offload)", "num_gpus": "2"}, "a known way of sharding"),
         ({"method": "adapter"}, "what is trained"),
         ({"model": "no card", "params_b": ""}, "the network's dimensions"),
     ],
@@ -110,7 +112,7 @@ def test_a_missing_column_is_named(cells: dict[str, str], gap: str) -> None:
     assert [figure for figure, _ in predicted(**cells).missing] == ["memory", "throughput"]
 
 
-@pytest.mark.parametrize("cells", [{"cpu_offload": "optimizer"}, {"weight_quant": "fp6"}, {"lora_targets": "norms"}])
+@pytest.mark.parametrize("cells", [{"cpu_offload": "params"}, {"weight_quant": "fp6"}, {"lora_targets": "norms"}])
 def test_what_the_estimate_has_no_word_for_is_told_apart(cells: dict[str, str]) -> None:
     """Such a row is complete: not predicting it is our gap, not the table's."""
     with pytest.raises(NotExpressible):

@@ -29,6 +29,7 @@ PLAIN = MemoryCoefficients(
     f_log=1.0,
     f_var=1.0,
     k_mws=1.0,
+    host_resident=0.02,
 )
 
 # Small enough to be worked out by hand.

@@ -1,4 +1,4 @@
-"""A k-bit prepared base without autocast: attention, head and elementwise work in fp32 while its linears stay in 16 bit."""
+"""A k-bit prepared base without autocast: all but its linears works in fp32, attention and head among them."""
 
 from __future__ import annotations
 
