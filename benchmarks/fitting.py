@@ -1,7 +1,9 @@
 """A robust fit of many coefficients with weak priors, on predictions of all rows for many calibrations at once.
 
-Minimised is the sum over rows of w * 2 (sqrt(1 + z^2) - 1), z = ln(measured / predicted) / SCALE (soft L1), and the
-sum over coefficients of ((x - prior) / sd)^2, x being ln(value), or logit(value) of shares.
+Minimised is the sum over rows of w * 2 (sqrt(1 + z^2) - 1), z = (ln(measured / predicted) - u) / scale (soft L1), the
+sum over coefficients of ((x - prior) / sd)^2, x being ln(value), or logit(value) of shares, and the sum of
+(u / SOURCE_SPREAD)^2. The offset u of each source is what its runs share (how it counts tokens, its cluster, its
+version); it is fitted beside and then forgotten, so that no coefficient has to explain the habits of one source.
 """
 
 from __future__ import annotations
@@ -22,10 +24,10 @@ from planner.documents import read_document
 Floats = NDArray[np.float64]
 Predict = Callable[[Mapping[str, Floats], int], Floats]
 
-SCALE = 0.1
-"""Log error up to which a row counts by its square; beyond it counts by its size, so oddities do not decide."""
 SOURCE_ROWS = 20.0
 """A source of so many rows counts as many rows as it has; larger ones by the square root of their size."""
+SOURCE_SPREAD = 0.1
+"""Spread of the offsets of sources, in ln."""
 _STEP = 1e-5
 
 
@@ -93,38 +95,45 @@ def source_weights(sources: Sequence[Hashable]) -> Floats:
 def fitted(
     predict: Predict,
     measured: Floats,
-    weights: Floats,
+    sources: Sequence[Hashable],
     free: Sequence[Free],
     fixed: Mapping[str, float],
-    start: Floats | None = None,
+    scale: float,
 ) -> Fit:
-    """The coefficients that meet `measured` best; scipy is needed (extra `calibrate`)."""
+    """The coefficients that meet `measured` best; `sources` names the source of each row.
+
+    `scale` is the log error up to which a row counts by its square; beyond it counts by its size, so that oddities do
+    not decide. It is also what the priors are weighed against. Needs scipy (extra `calibrate`).
+    """
     from scipy.optimize import least_squares  # type: ignore[import-untyped]
 
     moving = np.array([one.sd > 0 for one in free])
     count = int(moving.sum())
-    root = np.sqrt(weights)
+    root = np.sqrt(source_weights(sources))
+    names = list(dict.fromkeys(sources))
+    offsets = (SOURCE_SPREAD / scale) * np.array([[float(one == name) for name in names] for one in sources])
 
     def spread(moved: Floats) -> Floats:
         x = np.zeros((moved.shape[0], len(free)))
         x[:, moving] = moved
         return x
 
-    def errors(moved: Floats) -> Floats:
-        found = predict(values_at(free, spread(moved), fixed), moved.shape[0])
-        return np.asarray(np.log(measured / found) / SCALE)
+    def errors(x: Floats) -> Floats:
+        found = predict(values_at(free, spread(x[:, :count]), fixed), x.shape[0])
+        return np.asarray(np.log(measured / found) / scale - x[:, count:] @ offsets.T)
 
     def residuals(x: Floats) -> Floats:
         return np.concatenate([root * _soft(errors(x[None])[0]), x])
 
     def jacobian(x: Floats) -> Floats:
-        z = errors(np.vstack([x, x + _STEP * np.eye(count)]))
-        slopes = (z[1:] - z[0]).T / _STEP
-        return np.vstack([(root * _soft_slope(z[0]))[:, None] * slopes, np.eye(count)])
+        steps = np.eye(count, x.size) * _STEP  # offsets are linear: no steps needed
+        z = errors(np.vstack([x, x + steps]))
+        slopes = np.hstack([(z[1:] - z[0]).T / _STEP, -offsets])
+        return np.vstack([(root * _soft_slope(z[0]))[:, None] * slopes, np.eye(x.size)])
 
-    first = np.zeros(count) if start is None else start[moving]
-    answer = least_squares(residuals, first, jacobian, method="trf", x_scale=1.0, ftol=1e-7, xtol=1e-5, max_nfev=60)
-    x = spread(answer.x[None])
+    first = np.zeros(count + len(names))
+    answer = least_squares(residuals, first, jacobian, method="trf", x_scale=1.0, ftol=1e-6, xtol=1e-4, max_nfev=60)
+    x = spread(answer.x[None, :count])
     return Fit(x[0], {key: float(value.flat[0]) for key, value in values_at(free, x, fixed).items()})
 
 

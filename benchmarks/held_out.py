@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.accuracy import compared, headline, lengths_known
-from benchmarks.fitting import Fit, Free, fitted, read_free, source_weights
+from benchmarks.fitting import Fit, Free, fitted, read_free
 from benchmarks.measurements import Row
 from benchmarks.predictions import Comparison, Prediction, Predictor
 from benchmarks.splits import SPLITS, family, side
@@ -22,6 +22,8 @@ Floats = NDArray[np.float64]
 
 MEMORY_FILES = ("memory", "bytes")
 TIME_FILES = ("time", "kernels", "gpu_efficiency")
+SCALES = {MEMORY_FILES: 0.05, TIME_FILES: 0.2}
+"""Log errors at which the loss turns from squares to sizes: chosen by fits within the training sides alone."""
 
 
 @dataclass(frozen=True)
@@ -53,15 +55,14 @@ class Table:
             ("throughput", TIME_FILES, SpeedRows),
         ):
             counted = [p for p in train if headline(p, figure) and compared(p, figure) is not None]
-            found = _fit_rows(kind.of(counted, self.library), self.free[files], self.fixed)
+            found = _fit_rows(kind.of(counted, self.library), self.free[files], self.fixed, SCALES[files])
             values |= {one.key: found.values[one.key] for one in self.free[files]}
             moved |= {one.key: float(x) for one, x in zip(self.free[files], found.x, strict=True)}
         return Calibrated(values, moved)
 
 
-def _fit_rows(rows: MemoryRows | SpeedRows, free: Sequence[Free], fixed: Mapping[str, float]) -> Fit:
-    weights = source_weights([family(p.row) for p in rows.predictions])
-    return fitted(rows.predicted, rows.measured, weights, free, fixed)
+def _fit_rows(rows: MemoryRows | SpeedRows, free: Sequence[Free], fixed: Mapping[str, float], scale: float) -> Fit:
+    return fitted(rows.predicted, rows.measured, [family(p.row) for p in rows.predictions], free, fixed, scale)
 
 
 def judged(predictions: Sequence[Prediction], values: Mapping[str, float], library: Library) -> list[Prediction]:
