@@ -30,10 +30,10 @@ def test_attention_in_fp32_by_hand() -> None:
     assert float(on_t4(0).time().parts.attention) == pytest.approx(flop / (0.1 * 65e12))
 
 
-def test_elements_of_four_bytes_move_twice_the_bytes() -> None:
-    """Norms, rotations and gates take twice the traffic; quantised linears are the same work."""
+def test_elements_of_four_bytes_move_more_bytes() -> None:
+    """Rotations and gates take twice the traffic, norms less than before: 212 for 150 bytes per hidden unit."""
     wide, narrow = on_t4(1).time().parts, on_t4(0).time().parts
-    assert float(wide.elementwise) == pytest.approx(2 * float(narrow.elementwise))
+    assert float(wide.elementwise) == pytest.approx(212 / 150 * float(narrow.elementwise))
     assert float(wide.matmul) == float(narrow.matmul)
     assert float(wide.dequantisation) == float(narrow.dequantisation)
 
