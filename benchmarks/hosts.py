@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from benchmarks.measurements import Row
 from benchmarks.networks import Incomplete
 from planner.estimates.setup import Hardware
-from planner.hardware import efficiency_of, hardware_numbers
+from planner.hardware import PCIE_BYTES_PER_SECOND, efficiency_of, hardware_numbers
 from planner.library import GpuSpec, Library
 from planner.units import GB, GIB, TERA
 
@@ -27,6 +27,9 @@ NETWORK_OF_FRAMEWORK_GB_S = {("megatron-deepspeed", "Ampere"): 50.0, ("internevo
 
 BLOOM model card: Omni-Path; InternEvo performance page: RoCE.
 """
+
+PCIE_GENERATION = {"RTX3090": 3}
+"""Slots of the host where they are older than the card: desktop boards of its year mostly gave generation 3."""
 
 HBM2E_H100 = {"bandwidth": 2400 * GB, "usable_bytes": 95 * GIB}
 """H100 with 96 GB of HBM2e under 500 W (torchtitan docs/performance.md): 2.4 TB/s."""
@@ -73,6 +76,8 @@ def host_of_row(row: Row, library: Library, precision: str) -> Host:
     usual = NETWORK_OF_FRAMEWORK_GB_S.get((row.text("framework"), gpu.generation), usual)
     link = "nvlink" if gpu.nvlink_by_default else "pcie"
     hardware = hardware_numbers(gpu, link, usual * 8 if usual else None, precision, library)
+    if gpu.name in PCIE_GENERATION:
+        hardware = replace(hardware, pcie=PCIE_BYTES_PER_SECOND[PCIE_GENERATION[gpu.name]])
     if "hbm2e" in row.text("gpu"):
         share = efficiency_of(library.gpu(HBM2E_H100_EFFICIENCY), library.calibrations["gpu_efficiency"])[0]
         hardware = replace(hardware, **HBM2E_H100, efficiency=share)

@@ -47,3 +47,9 @@ def test_torchtitan_without_compile_runs_plain_kernels() -> None:
     assert plain.element_traffic > compiled.element_traffic
     assert plain.launch_seconds > compiled.launch_seconds
     assert plain.overlap == compiled.overlap
+
+
+def test_slots_older_than_the_card_are_those_of_its_host() -> None:
+    """RTX 3090 are taken to sit in PCIe 3 slots, 12 GB/s; RTX 4090 in those of their own generation."""
+    hosts = [set_up(gpu=f"RTX {name}", gpu_mem_gb="24", framework="hf").host for name in ("3090", "4090")]
+    assert [host.hardware.pcie for host in hosts] == [12e9, 24e9]
