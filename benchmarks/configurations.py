@@ -31,9 +31,9 @@ from planner.estimates.setup import (
     Stack,
     States,
 )
-from planner.jobs import Job, LoraSettings, Work
 from planner.library import Library
 from planner.recipes import CardClass, Recipe, framework_of
+from planner.scenario import Job, LoraSettings, Work
 from planner.setups import recipe_setup
 
 LOSS_ROWS = {"fused-16bit": "chunked"}

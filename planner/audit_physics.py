@@ -127,6 +127,7 @@ def _memory(ground: Ground, setup: RecipeSetup, layout: Layout, lesson: Lesson) 
     spread = fit_spread_after(spread, lesson, ground)
     parts, need, run = told.breakdown, float(told.need) / GIB, ground.observed
     certain = run is not None or did_run(lesson, ground, float(layout.longest_sequence))
+    need = max(need, lesson.floor_gib)
     if run:  # it did fit: what was seen, else at most the card
         need = run.peak_vram_gib or min(need, ground.gpu.usable_gib)
     return Memory(

@@ -199,7 +199,8 @@ def _vram(
     vram = probe.vram(probe.at(micro, accumulation))
     if math.isnan(ways.observed_hours[way]):
         seen = physics.learned.did_run(recipe, machine, micro, accumulation, physics.shape.sequence)
-        return vram.model_copy(update={"fit_probability": 1.0}) if seen else vram
+        taken = {"peak": max(vram.peak, float(ways.fit_gib[way]))}
+        return vram.model_copy(update={**taken, "fit_probability": 1.0} if seen else taken)
     return vram.model_copy(update={"peak": float(ways.fit_gib[way]), "fit_probability": 1.0})  # it did run
 
 
@@ -219,8 +220,8 @@ def _learned(candidates: JobCandidates, recipe: Recipe, machine: Machine, librar
                 tokens_per_second=seen.run.tokens_per_second,
                 predicted_tokens_per_second=seen.predicted,
                 peak_vram_gib=seen.run.peak_vram_gib,
-                predicted_peak_vram_gib=seen.peak.predicted_gib if seen.peak else None,
-                peak_kind=(seen.run.peak_kind or "allocated") if seen.peak else None,
+                predicted_peak_vram_gib=seen.peak.predicted_gib(library) if seen.peak else None,
+                peak_kind=seen.peak.kind if seen.peak else None,
             )
             for seen in learned.runs
         ),

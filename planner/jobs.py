@@ -6,7 +6,8 @@ from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, model_validator
 
-from planner.fields import Count, Hours, Many, NotNegative, Positive, Rows, Strict, Text, Whole, complaint
+from planner.amounts import Work
+from planner.fields import Hours, Many, NotNegative, Positive, Rows, Strict, Text, Whole, complaint
 
 Method = Literal["full", "lora"]
 WeightBits = Literal[16, 8, 4]
@@ -49,39 +50,6 @@ FRAMEWORKS: tuple[str, ...] = get_args(Framework)
 
 MAX_CONFIDENCE = 0.975
 """The errors of the estimates were measured on too few runs to say anything about rarer ones."""
-
-
-class Work(Strict):
-    """How much is to be computed, said in one of four ways.
-
-    `samples` (times `tokens_per_sample` times `epochs`), `tokens` in all, optimizer `steps`,
-    or `images` (times `epochs`, squares of `resolution` pixels).
-    """
-
-    samples: Count | None = None
-    tokens_per_sample: Positive | None = None  # mean
-    epochs: Positive = 1.0
-    tokens: Count | None = None
-    steps: Count | None = None
-    images: Count | None = None
-    resolution: Whole | None = None  # pixels per side
-
-    @model_validator(mode="after")
-    def _is_said_once(self) -> Self:
-        ways = [way for way in ("samples", "tokens", "steps", "images") if getattr(self, way) is not None]
-        if not ways:
-            raise complaint("does not say how much work", "give samples, tokens, steps or images")
-        if len(ways) > 1:
-            raise complaint(f"{' and '.join(ways)} contradict each other", "keep one", ways[1])
-        way = ways[0]
-        if self.epochs != 1 and way in ("tokens", "steps"):
-            fix = f"{way} counts all epochs: multiply it and leave epochs out"
-            raise complaint(f"epochs does not go with {way}", fix, "epochs")
-        if self.tokens_per_sample is not None and way == "images":
-            raise complaint("images have no tokens_per_sample", "leave it out", "tokens_per_sample")
-        if self.resolution is not None and way in ("samples", "tokens"):
-            raise complaint(f"resolution does not go with {way}", "it belongs to images", "resolution")
-        return self
 
 
 TargetSet = Literal["all-linear", "attention", "qv"]
@@ -201,7 +169,7 @@ class Measured(Strict):
             fix = "give one of the two; hours are those of the whole job"
             raise complaint("needs either tokens_per_second or hours", fix)
         if self.tokens_per_second is None and self.hours is None and self.peak_vram_gib is None:
-            fix = "give tokens_per_second, peak_vram_gib, or the hours of the whole job"
+            fix = "give tokens_per_second or hours (of the whole job), or peak_vram_gib"
             raise complaint("does not say what was observed", fix)
         if self.hours is not None and self.settings:
             said = next(iter(self.settings))

@@ -6,14 +6,15 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from planner.estimates.fit import memory_lines
 from planner.estimates.memory import estimate_memory
 from planner.estimates.memory_states import MemoryCoefficients
-from planner.estimates.pilot import log_memory_scale
+from planner.estimates.pilot import log_memory_scale, memory_half
 from planner.grid import GridInputs, coefficients
 from planner.library import Library
 from planner.recipes import Recipe
-from planner.scenario import Measured
 from planner.units import GIB
 
 STEPS = 60
@@ -43,22 +44,45 @@ def setting_of(recipe: Recipe, gpus: int) -> Setting:
 
 
 @dataclass(frozen=True)
-class PeakScale:
-    """What makes the estimate of a run equal to its observed peak."""
-
-    predicted_gib: float  # of the same kind, before
-    scale: float  # on all bytes that grow with the batch
-    context_gib: float  # beside the network, where no plausible factor explains a high peak
-
-
-@dataclass(frozen=True)
 class Peak:
     """An observed peak with the run that it was observed in."""
 
     gpu: str
     inputs: GridInputs  # of one recipe on one machine
     batch: tuple[int, int]  # micro-batch and accumulation steps
-    found: PeakScale
+    observed_gib: float
+    kind: str
+
+    def predicted_gib(self, library: Library, scale: float = 1.0) -> float:
+        """The estimate of the same kind, what grows with the batch scaled."""
+        inputs = self.inputs
+        told = estimate_memory(
+            inputs.network,
+            replace(inputs.layout, micro_batch=float(self.batch[0]), accumulation=float(self.batch[1])),
+            inputs.states,
+            replace(inputs.activations, scale=scale),
+            inputs.stack,
+            MemoryCoefficients(**coefficients(library, "memory", MemoryCoefficients)),
+        )
+        return float(getattr(told, KINDS[self.kind]).reshape(-1)[0]) / GIB
+
+    @property
+    def taken_gib(self) -> float:
+        """The peak with the context that its kind leaves out; at most the card, because it did run."""
+        inputs, usable = self.inputs, self.inputs.hardware.usable_bytes / GIB
+        several = np.greater(inputs.layout.gpus, 1)
+        context = inputs.stack.context_gib + np.where(several, inputs.stack.fit_nccl_gib, 0.0)
+        beside = 0.0 if self.kind == "device" else context
+        return float(np.minimum(self.observed_gib + beside, usable).reshape(-1)[0])
+
+    def scale(self, library: Library) -> float:
+        """The factor that explains the peak, between its bounds; by halving, as no peak falls while it grows."""
+        pilot = library.calibrations["pilot"]
+        low, high = pilot.value("memory_scale_low"), pilot.value("memory_scale_high")
+        for _ in range(STEPS):
+            middle = math.sqrt(low * high)
+            low, high = (middle, high) if self.predicted_gib(library, middle) < self.observed_gib else (low, middle)
+        return high
 
 
 @dataclass(frozen=True)
@@ -66,50 +90,34 @@ class Probed:
     """What the peaks of one setting say of its other batches and lengths."""
 
     scale: float
-    context_gib: float  # added
     phi: float
     margin: float
     margins: Mapping[str, float]  # by card: lower, where a run that the fit rule would reject did fit
+    floors: tuple[tuple[int, float, float], ...]  # micro-batch, tokens of the longest sequence, GiB that it took
     runs: int
+
+    def floor_gib(self, micro_batch: float, longest: float) -> float:
+        """What a run at most as large was seen to take, in terms of the fit rule; 0 where none was."""
+        return max(
+            (gib for batch, tokens, gib in self.floors if batch <= micro_batch and tokens <= longest), default=0.0
+        )
 
     def margin_on(self, gpu: str) -> float:
         """Margin of the fit rule on a card."""
         return self.margins.get(gpu, self.margin)
 
 
-def scale_of_peak(run: Measured, inputs: GridInputs, batch: tuple[int, int], library: Library) -> PeakScale:
-    """The factor, by halving: no peak falls as it grows. `inputs` are of one recipe on one machine."""
-    layout = replace(inputs.layout, micro_batch=float(batch[0]), accumulation=float(batch[1]))
-    memory = MemoryCoefficients(**coefficients(library, "memory", MemoryCoefficients))
-
-    def peak(scale: float) -> float:
-        activations = replace(inputs.activations, scale=scale)
-        told = estimate_memory(inputs.network, layout, inputs.states, activations, inputs.stack, memory)
-        return float(getattr(told, KINDS[run.peak_kind or "allocated"]).reshape(-1)[0]) / GIB
-
-    pilot = library.calibrations["pilot"]
-    low, high = pilot.value("memory_scale_low"), pilot.value("memory_scale_high")
-    observed, predicted = run.peak_vram_gib or 0.0, peak(1.0)
-    if peak(low) >= observed:
-        return PeakScale(predicted, low, 0.0)
-    if peak(high) <= observed:
-        return PeakScale(predicted, high, observed - peak(high))
-    for _ in range(STEPS):
-        middle = math.sqrt(low * high)
-        low, high = (middle, high) if peak(middle) < observed else (low, middle)
-    return PeakScale(predicted, high, 0.0)
-
-
-def probed_by(peaks: Sequence[Peak], library: Library) -> Probed:
-    """What the peaks of one setting say together."""
+def probed_by(peaks: Sequence[Peak], sigma: float, library: Library) -> Probed:
+    """What the peaks of one setting say together; `sigma` is the spread of the memory estimate without them."""
     pilot, memory = library.calibrations["pilot"], library.calibrations["memory"]
-    logs = [math.log(peak.found.scale) for peak in peaks]
+    half = memory_half(sigma, pilot.value("sigma_probed"))
+    scale = math.exp(log_memory_scale([math.log(peak.scale(library)) for peak in peaks], half))
     probed = Probed(
-        scale=math.exp(log_memory_scale(logs, pilot.value("memory_half"))),
-        context_gib=max(peak.found.context_gib for peak in peaks),
+        scale=scale,
         phi=memory.value("phi_probed"),
         margin=memory.value("margin_probed"),
         margins={},
+        floors=tuple((peak.batch[0], float(peak.inputs.layout.longest_sequence), peak.taken_gib) for peak in peaks),
         runs=len(peaks),
     )
     margins: dict[str, float] = {}
@@ -121,12 +129,7 @@ def probed_by(peaks: Sequence[Peak], library: Library) -> Probed:
 def _margin_that_fits(peak: Peak, probed: Probed, library: Library) -> float:
     """The margin at which the batch that ran passes the fit rule on its card."""
     inputs = peak.inputs
-    stack = replace(
-        inputs.stack,
-        context_gib=inputs.stack.context_gib + probed.context_gib,
-        margin=probed.margin,
-        phi=probed.phi,
-    )
+    stack = replace(inputs.stack, margin=probed.margin, phi=probed.phi)
     activations = replace(inputs.activations, scale=probed.scale)
     layout = replace(inputs.layout, accumulation=float(peak.batch[1]))
     coefficients_ = MemoryCoefficients(**coefficients(library, "memory", MemoryCoefficients))

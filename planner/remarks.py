@@ -17,6 +17,8 @@ from planner.screening import deadline_hours
 from planner.terms import spot_market
 from planner.units import GB, HOUR
 
+FAR_OFF = 5.0
+"""Factor between observed and predicted speed from which unit and settings are worth a second look."""
 TIGHT = 0.9
 """Chance to fit below which the plan says how to ask for more room."""
 
@@ -80,13 +82,17 @@ def _on_learning(candidates: JobCandidates, way: int, library: Library) -> list[
         notes.append(f"speed x {learned.speed_factor(library):.2f} from {runs}, all ways of the job alike")
     probed = learned.probed.get(setting_of(ways.recipes[ways.recipe[way]], ways.machines[ways.machine[way]].gpus))
     if probed is not None:
-        beside = f", {probed.context_gib:.1f} GiB beside" if probed.context_gib else ""
         runs = f"{probed.runs} observed peak{'s' if probed.runs > 1 else ''}"
-        notes.append(f"memory that grows with the batch x {probed.scale:.2f}{beside} from {runs}")
+        notes.append(f"memory that grows with the batch x {probed.scale:.2f} from {runs}")
     elif learned.probed:
         notes.append("the observed peak is of another setting: this plan's memory is estimated without it")
     if any(seen.peak is not None and seen.run.peak_kind is None for seen in learned.runs):
         notes.append("observed peak taken as allocated bytes: say peak_kind where it is reserved or device")
+    for seen in learned.timed:
+        times = (seen.run.tokens_per_second or seen.predicted) / seen.predicted
+        if not 1 / FAR_OFF < times < FAR_OFF:
+            where = f"{seen.run.gpus} x {seen.run.gpu}"
+            notes.append(f"observed speed on {where} is {times:.2g} times the estimate: are unit and settings right?")
     for seen in learned.runs:
         if seen.assumed:
             what = f"{seen.recipe.method_label}, micro-batch {seen.micro_batch}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from pydantic import ValidationError
@@ -9,6 +10,7 @@ from pydantic import ValidationError
 from planner.cards import CardNames, read_library
 from planner.configuration import WHERE, Configuration
 from planner.errors import Fault, LibraryError, ScenarioError
+from planner.jobs import Measured
 from planner.library import Architecture, GpuSpec, Library
 from planner.sources import Source
 from planner.wording import complaints
@@ -21,6 +23,15 @@ def read_configuration(architecture: str, gpu: str, settings: dict[str, Any]) ->
         return Configuration.model_validate(data)
     except ValidationError as error:
         raise ScenarioError(Source(WHERE).faults(complaints(error, Configuration, data))) from None
+
+
+def read_run(entry: Mapping[str, Any], where: str) -> Measured:
+    """An observed run, or `ScenarioError` with every fault of its settings, told of `where`."""
+    data = dict(entry)
+    try:
+        return Measured.model_validate(data)
+    except ValidationError as error:
+        raise ScenarioError(Source(where).faults(complaints(error, Measured, data))) from None
 
 
 def cards_of(

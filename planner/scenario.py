@@ -9,8 +9,9 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, model_validator
 
+from planner.amounts import Work
 from planner.fields import NotNegative, Positive, Rows, Several, Share, Strict, Text, Whole, complaint, shown
-from planner.jobs import FRAMEWORKS, Job, LoraSettings, Measured, Techniques, Work
+from planner.jobs import FRAMEWORKS, Job, LoraSettings, Measured, Techniques
 from planner.offers import Billing, Fees, Offer, SpotStatistics, Terms, offer_labels
 
 __all__ = [

@@ -12,9 +12,9 @@ from planner.estimates.memory_states import MemoryCoefficients
 from planner.estimates.setup import Layout
 from planner.grid import GridInputs, JobShape, Machine, coefficients, grid_inputs
 from planner.library import Library
-from planner.observations import NOTHING, Learned
+from planner.observations import NOTHING, Learned, memory_sigma
 from planner.plan import Vram
-from planner.recipes import Recipe, framework_of
+from planner.recipes import Recipe
 from planner.scenario import Job
 from planner.units import GIB
 
@@ -44,14 +44,12 @@ class MemoryProbe:
         inputs = learned.on_memory(grid_inputs(job, shape, [recipe], [machine], library), [recipe], [machine], library)
         if headroom is not None:
             inputs = replace(inputs, stack=replace(inputs.stack, margin=headroom))
-        profiled = framework_of(library, job.framework)["profiled"]
-        sigma = library.calibrations["memory"].value("sigma_allocated" if profiled else "sigma_unknown")
         return cls(
             inputs,
             MemoryCoefficients(**coefficients(library, "memory", MemoryCoefficients)),
             one(inputs.hardware.usable_bytes) / GIB,
             machine.gpus > 1,
-            learned.fit_sigma(sigma, recipe, machine.gpus, library),
+            learned.fit_sigma(memory_sigma(job.framework, library), recipe, machine.gpus, library),
         )
 
     def at(self, micro_batch: float, accumulation: float, sequence: float | None = None) -> MemoryEstimate:

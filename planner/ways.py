@@ -222,6 +222,9 @@ def _on_grid(
     usable = np.broadcast_to(np.asarray(inputs.hardware.usable_bytes, dtype=float), fits.shape)
     need = _lines(inputs, np.maximum(accumulation, 1), memory).need(safe, usable)
     misses = _misses(recipes, machines, possible & ~fits, fits, lines, usable, rejected)
+    if learned.probed:  # no estimate lies below what a run at most as large was seen to take
+        floors = learned.floors(recipes, machines, micro, shape.longest)
+        need, fits = np.maximum(need, floors), fits & (floors <= usable)
     rejected["the global batch does not divide over the GPUs"] += int(np.sum(~possible))
     r, h = np.nonzero(fits)
     ways = Ways(

@@ -8,9 +8,9 @@ from functools import cache
 import pytest
 
 from planner.cards import read_library
-from planner.jobs import Job, Work
 from planner.library import Library
 from planner.recipes import Recipe
+from planner.scenario import Job, Work
 from planner.setups import RecipeSetup, network_of, recipe_setup
 
 PLAIN = Recipe("full", 16, "none", "bf16", "full", "none", "flash", "adamw")

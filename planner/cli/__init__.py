@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import click
 
+from planner.cli.calibrate import calibrate
 from planner.cli.estimate import estimate
 from planner.cli.exits import Commands
 from planner.cli.explain import explain
@@ -47,6 +48,7 @@ COMMANDS: tuple[click.Command, ...] = (
     what_if,
     explain,
     estimate,
+    calibrate,
     check,
     architectures,
     gpus,

@@ -1,0 +1,1 @@
+"""What training runs write down: one file per foreign format, each to a `RunLog`."""

@@ -1,0 +1,95 @@
+"""What a log says of a run, whatever its format; and the median of its steps, the warm-up left out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from planner.errors import Fault, InputError
+
+LEAST_STEPS = 5
+"""Timed steps (or intervals of several steps) below which a median says nothing."""
+SLOWEST_STEP_SECONDS, FASTEST_STEP_SECONDS = 6 * 3600.0, 1e-4
+"""Beyond these no optimizer step of a language model was ever meant: another unit is."""
+NORMAL_PER_MAD = 1.4826
+"""Standard deviation of a normal distribution over its median absolute deviation."""
+WARM_UP_DEVIATIONS, WARM_UP_SHARE = 3.0, 0.05
+"""A first step belongs to the warm-up where it is slower than later ones by both."""
+
+
+@dataclass(frozen=True)
+class RunLog:
+    """One log; None is what it does not say."""
+
+    file: str
+    kind: str  # the format, as a person would call it
+    step_seconds: tuple[float, ...] = ()  # of single steps, or means of intervals, in order
+    whole: tuple[int, float] | None = None  # steps and seconds of the run, warm-up and pauses in it
+    tokens_per_step: float | None = None  # as the log counts: padding usually included
+    micro_batch: int | None = None
+    global_batch: int | None = None
+    peak_gib: float | None = None
+    peak_kind: str | None = None  # allocated, reserved or device
+
+
+@dataclass(frozen=True)
+class Pace:
+    """Seconds per optimizer step."""
+
+    seconds: float  # median; mean where only the whole run was timed
+    spread: float | None  # relative: normal-equivalent median deviation over the median; None for a whole run
+    steps: int  # that the figure rests on; intervals where steps were timed together
+    dropped: int  # of the warm-up
+
+
+def pace_of(log: RunLog) -> Pace | None:
+    """The pace of a log, None where it times nothing; `InputError` where it is too short or of another unit."""
+    if log.step_seconds:
+        pace = _of_steps(log)
+    elif log.whole is not None:
+        pace = _of_whole(log, *log.whole)
+    else:
+        return None
+    if not FASTEST_STEP_SECONDS <= pace.seconds <= SLOWEST_STEP_SECONDS:
+        what = f"{pace.seconds:.3g} seconds per optimizer step"
+        raise fault(log.file, 0, what, "give seconds; name a column step_time_ms where it counts milliseconds")
+    return pace
+
+
+def _of_steps(log: RunLog) -> Pace:
+    warm = warm_up(log.step_seconds)
+    kept = log.step_seconds[warm:]
+    if len(kept) < LEAST_STEPS:
+        what = f"only {len(kept)} timed steps" + (f" after {warm} of warm-up" if warm else "")
+        raise fault(log.file, 0, what, f"at least {LEAST_STEPS} are needed: let the run go on for longer")
+    middle = median(kept)
+    deviation = NORMAL_PER_MAD * median(abs(one - middle) for one in kept)
+    return Pace(middle, deviation / middle if middle > 0 else math.inf, len(kept), warm)
+
+
+def _of_whole(log: RunLog, steps: int, seconds: float) -> Pace:
+    if steps < LEAST_STEPS:
+        raise fault(log.file, 0, f"only {steps} steps in all", f"at least {LEAST_STEPS} are needed")
+    return Pace(seconds / steps, None, steps, 0)
+
+
+def warm_up(seconds: Sequence[float]) -> int:
+    """How many first steps are slower than the second half of the run; at most half of all.
+
+    Compilation, allocation and full caches take some steps; later pauses are left to the median.
+    """
+    later = seconds[len(seconds) // 2 :]
+    usual = median(later)
+    deviation = NORMAL_PER_MAD * median(abs(one - usual) for one in later)
+    bound = usual + max(WARM_UP_DEVIATIONS * deviation, WARM_UP_SHARE * usual)
+    count = 0
+    while count < len(seconds) // 2 and seconds[count] > bound:
+        count += 1
+    return count
+
+
+def fault(file: str, line: int, what: str, fix: str = "", where: str = "") -> InputError:
+    """One fault of a log."""
+    return InputError([Fault(file, line, where, what, fix)])

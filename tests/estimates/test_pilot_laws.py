@@ -1,0 +1,84 @@
+"""What observed runs teach: shrunk medians, and spreads that only ever narrow."""
+
+from __future__ import annotations
+
+import math
+from statistics import median
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from planner.estimates.pilot import (
+    fit_sigma_after,
+    log_memory_scale,
+    log_speed_correction,
+    memory_half,
+    sigmas_after,
+)
+from planner.estimates.uncertainty import Sigmas
+
+LOGS = st.lists(st.floats(-2, 2), min_size=1, max_size=9)
+SPREAD = st.floats(0.02, 0.8)
+
+
+def test_one_run_is_believed_to_two_thirds_and_five_to_ten_elevenths() -> None:
+    """k / (k + 0.5) of the median, as published runs had it."""
+    assert log_speed_correction([0.3], 0.5) == pytest.approx(0.2)
+    assert log_speed_correction([0.1, 0.3, 0.2, 0.9, 0.0], 0.5) == pytest.approx(0.2 * 5 / 5.5)
+
+
+def test_without_runs_nothing_is_corrected() -> None:
+    """The factor is one, on speed and on memory."""
+    assert log_speed_correction([], 0.5) == log_memory_scale([], 1.0) == 0.0
+
+
+@settings(derandomize=True, max_examples=60, deadline=None)
+@given(logs=LOGS, half=st.floats(0.05, 4))
+def test_a_correction_goes_towards_the_median_and_never_past_it(logs: list[float], half: float) -> None:
+    """Estimates are drawn to what was observed, not beyond."""
+    middle = median(logs)
+    for found in (log_speed_correction(logs, half), log_memory_scale(logs, half)):
+        assert abs(found) <= abs(middle) and found * middle >= 0
+
+
+@settings(derandomize=True, max_examples=60, deadline=None)
+@given(display=SPREAD, tail=SPREAD, runs=st.integers(1, 20))
+def test_spread_never_widens_and_a_nearer_run_narrows_it_more(display: float, tail: float, runs: int) -> None:
+    """Same card before other card before other source, and more runs before fewer."""
+    before = Sigmas(display, tail)
+
+    def after(difference: float, count: int = runs) -> Sigmas:
+        return sigmas_after(before, difference, 0.23, 1.8, count, 0.5)
+
+    same, other, far, more = after(0.10), after(0.14), after(0.23), after(0.10, runs + 1)
+    for nearer, wider in ((same, other), (other, far), (far, before), (more, same)):
+        assert 0 < float(nearer.display) <= float(wider.display)
+        assert 0 < float(nearer.tail) <= float(wider.tail)
+
+
+def test_the_usual_spread_after_one_run_on_the_same_card() -> None:
+    """hf: 0.20 before; 0.10 is not shared, a third of 0.20 is not yet believed: 0.12."""
+    found = sigmas_after(Sigmas(0.20, 0.20), 0.10, 0.23, 1.8, 1, 0.5)
+    assert float(found.display) == pytest.approx(math.hypot(0.10, 0.20 / 3))
+    assert float(found.tail) == pytest.approx(math.hypot(0.18, 0.20 / 3))
+
+
+def test_an_erratic_class_keeps_its_part() -> None:
+    """What is 0.5 wide, such as mixtures of experts, is not 0.1 wide for one run."""
+    assert float(sigmas_after(Sigmas(0.5, 0.53), 0.10, 0.23, 1.8, 100, 0.5).display) > 0.2
+
+
+@settings(derandomize=True, max_examples=40, deadline=None)
+@given(before=st.floats(0.05, 0.5), probed=st.floats(0.03, 0.2), runs=st.integers(1, 20))
+def test_memory_is_never_less_sure_for_a_probe(before: float, probed: float, runs: int) -> None:
+    """Narrower or equal, and with many probes no wider than what remains with any number."""
+    found = fit_sigma_after(before, probed, runs)
+    assert 0 < found <= before
+    assert fit_sigma_after(before, probed, 10_000) == pytest.approx(min(before, probed), rel=0.01)
+
+
+def test_a_framework_without_a_memory_profile_learns_more_from_a_probe() -> None:
+    """Its estimate is worth less, so the probe is worth more."""
+    unknown, profiled = memory_half(0.30, 0.075), memory_half(0.08, 0.075)
+    assert log_memory_scale([0.4], unknown) > log_memory_scale([0.4], profiled) > 0
