@@ -26,7 +26,7 @@ Predict = Callable[[Mapping[str, Floats], int], Floats]
 
 SOURCE_ROWS = 20.0
 """A source of so many rows counts as many rows as it has; larger ones by the square root of their size."""
-SOURCE_SPREAD = 0.1
+SOURCE_SPREAD = 0.08
 """Spread of the offsets of sources, in ln."""
 _STEP = 1e-5
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.accuracy import compared, headline, lengths_known
+from benchmarks.accuracy import FIGURES, compared, headline, lengths_known
 from benchmarks.fitting import Fit, Free, fitted, read_free
+from benchmarks.intervals import Timed, memory_sigma, memory_spreads, time_spreads
 from benchmarks.measurements import Row
 from benchmarks.predictions import Comparison, Prediction, Predictor
-from benchmarks.splits import SPLITS, family, side
+from benchmarks.splits import SPLITS, family, inner_side, side
 from benchmarks.stacking import MemoryRows, SpeedRows
 from benchmarks.traced import shipped_values, traced_library
 from planner.library import Library
@@ -28,7 +28,7 @@ SCALES = {MEMORY_FILES: 0.05, TIME_FILES: 0.2}
 
 @dataclass(frozen=True)
 class Calibrated:
-    """All calibrated numbers after a fit, by key, and how far each moved from its prior."""
+    """The free coefficients after a fit, by key, and how many of its own deviations each moved from its prior."""
 
     values: dict[str, float]
     moved: dict[str, float]
@@ -46,10 +46,10 @@ class Table:
         self.fixed = shipped_values(library)
         self.free = {files: read_free(files) for files in (MEMORY_FILES, TIME_FILES)}
 
-    def fit(self, chosen: Sequence[bool]) -> Calibrated:
-        """Coefficients fitted on the chosen headline rows, by index."""
+    def fit(self, chosen: NDArray[np.bool_]) -> Calibrated:
+        """Free coefficients fitted on the chosen rows of the headline."""
         train = [p for p, there in zip(self.known, chosen, strict=True) if there]
-        values, moved = dict(self.fixed), dict[str, float]()
+        values, moved = dict[str, float](), dict[str, float]()
         for figure, files, kind in (
             ("memory", MEMORY_FILES, MemoryRows),
             ("throughput", TIME_FILES, SpeedRows),
@@ -92,20 +92,69 @@ def _again(comparison: Comparison | None, predicted: float) -> Comparison:
     return replace(comparison, predicted=predicted)
 
 
+def with_spreads(predictions: Sequence[Prediction], values: Mapping[str, float], library: Library) -> list[Prediction]:
+    """The predictions with the spreads that these values state."""
+    bare = {key.partition(":")[2]: value for key, value in values.items() if key.startswith("uncertainty:")}
+    timed = [p for p in predictions if p.speed is not None]
+    sigmas = Timed.of(timed, library).sigmas(bare) if timed else None
+    found, place = [], 0
+    for p in predictions:
+        if p.speed is not None and sigmas is not None:
+            display, tail = float(sigmas.display[place]), float(sigmas.tail[place])
+            p, place = replace(p, speed=replace(p.speed, sigma=display, sigma_tail=tail)), place + 1
+        if p.peak is not None:
+            display, tail = memory_sigma(p, values)
+            p = replace(p, peak=replace(p.peak, sigma=display, sigma_tail=tail))
+        found.append(p)
+    return found
+
+
+def folds(table: Table, chosen: NDArray[np.bool_], split: str) -> list[NDArray[np.bool_]]:
+    """Parts of the chosen rows, each of which the others can judge as the split judges its sides."""
+    name_of = inner_side if split == "configuration" else family
+    parts = [str(name_of(row)) for row in table.rows]
+    names = dict.fromkeys(part for part, there in zip(parts, chosen, strict=True) if there)
+    return [chosen & np.array([part == name for part in parts]) for name in names]
+
+
+def spreads(table: Table, chosen: NDArray[np.bool_], split: str) -> dict[str, float]:
+    """Spreads from the chosen rows alone: each part of them judged by a fit on the other parts."""
+    known: dict[str, list[Prediction]] = {figure: [] for figure in FIGURES}
+    unknown: dict[str, list[Prediction]] = {figure: [] for figure in FIGURES}
+    for part in folds(table, chosen, split):
+        if not any(_counts(table.known[i]) for i in np.flatnonzero(part)):
+            continue
+        values = {**table.fixed, **table.fit(chosen & ~part).values}
+        for source, into in ((table.known, known), (table.unknown, unknown)):
+            for p in judged([source[i] for i in np.flatnonzero(part)], values, table.library):
+                for figure in FIGURES:
+                    if headline(p, figure) and compared(p, figure) is not None:
+                        into[figure].append(p)
+    return {
+        **time_spreads(known["throughput"], unknown["throughput"], table.fixed, table.library),
+        **memory_spreads(known["memory"], unknown["memory"]),
+    }
+
+
+def _counts(prediction: Prediction) -> bool:
+    return any(headline(prediction, figure) and compared(prediction, figure) is not None for figure in FIGURES)
+
+
 def split_predictions(table: Table) -> dict[str, list[Prediction]]:
-    """Per split the predictions of all rows, each by the fit on the side that it is not on."""
+    """Per split the predictions of all rows, each by the fit and the spreads of the side that it is not on."""
     answer: dict[str, list[Prediction]] = {}
-    fits: dict[Any, Calibrated] = {}
+    made: dict[tuple[bytes, bool], dict[str, float]] = {}
     for split in SPLITS:
         sides = np.array([side(row, split) for row in table.rows])
         judges = table.unknown if split == "source_unknown" else table.known
-        found: list[Prediction | None] = [None] * len(table.rows)
+        found: dict[int, Prediction] = {}
         for half in (0, 1):
-            key = (half, sides.tobytes())
-            if key not in fits:
-                fits[key] = table.fit((sides == 1 - half).tolist())
-            chosen = [i for i in range(len(table.rows)) if sides[i] == half]
-            for i, p in zip(chosen, judged([judges[i] for i in chosen], fits[key].values, table.library), strict=True):
-                found[i] = p
-        answer[split] = [p for p in found if p is not None]
+            train = sides == 1 - half
+            key = (train.tobytes(), split == "configuration")  # both source splits share their fits
+            if key not in made:
+                made[key] = {**table.fixed, **spreads(table, train, split), **table.fit(train).values}
+            chosen = np.flatnonzero(~train)
+            again = judged([judges[i] for i in chosen], made[key], table.library)
+            found |= dict(zip(chosen.tolist(), with_spreads(again, made[key], table.library), strict=True))
+        answer[split] = [found[i] for i in range(len(table.rows))]
     return answer

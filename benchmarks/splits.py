@@ -28,6 +28,11 @@ def side(row: Row, split: str) -> int:
     return _parity([family(row)] if split != "configuration" else [_cell(row, name) for name in CONFIGURATION_COLUMNS])
 
 
+def inner_side(row: Row) -> int:
+    """0 or 1 by configuration, whatever `side` says: for fits within one side of the configuration split."""
+    return _parity([_cell(row, name) for name in CONFIGURATION_COLUMNS], byte=1)
+
+
 def family(row: Row) -> str:
     """Where a row comes from as a whole: the text of `source` up to its first colon, else its first two words.
 
@@ -42,6 +47,6 @@ def _cell(row: Row, column: str) -> str:
     return row.text(column) if number is None else f"{number:g}"
 
 
-def _parity(parts: Sequence[str]) -> int:
+def _parity(parts: Sequence[str], byte: int = 0) -> int:
     # The separator cannot occur in a cell, so no two lists of cells hash alike by running together.
-    return hashlib.sha256("\x1f".join(parts).encode("utf-8")).digest()[0] & 1
+    return hashlib.sha256("\x1f".join(parts).encode("utf-8")).digest()[byte] & 1

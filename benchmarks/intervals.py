@@ -1,0 +1,208 @@
+"""How far off estimates are on rows that no fit has seen, turned into the spreads that the estimates state.
+
+Each class of rows (a profile, a card, a size) gets the 68th and 95th percentile of its |ln(measured / predicted)|,
+drawn towards those of all rows as if EXTRA_ROWS of them belonged to it. Since an estimate takes the largest class that
+applies, all classes are then scaled by one factor, so that the ranges hold COVERED of the rows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.predictions import Prediction
+from benchmarks.scores import quantile
+from benchmarks.splits import family
+from benchmarks.traced import key_of
+from planner.estimates.uncertainty import Sigmas, Spreads, class_of, time_sigmas
+from planner.library import Library
+from planner.recipes import framework_of
+
+Floats = NDArray[np.float64]
+
+COVERED = (0.68, 0.96)
+"""Shares of rows in the 68 % and the 95 % range: in the middle of what is asked for."""
+TAIL_REACH = 1.96
+EXTRA_ROWS = 25
+FEW_TOKENS = 2000
+_CARDS = {"T4": ("T4",), "V100-16GB": ("V100-16GB", "V100-32GB")}
+"""Cards with a class of their own, and where its numbers are written."""
+_FILE = "uncertainty"
+
+
+@dataclass(frozen=True)
+class Timed:
+    """Rows with a speed: their log errors, and what decides their spread, each of shape (n,)."""
+
+    errors: Floats  # ln(measured / predicted)
+    profiles: tuple[str, ...]  # class of uncertainty
+    cards: tuple[str, ...]
+    gpus: Floats
+    nodes: Floats
+    tokens: Floats  # per micro-batch
+    mixture: Floats
+    efficiency_is_prior: Floats
+    network_unknown: Floats
+    shape_unknown: Floats
+
+    @classmethod
+    def of(cls, predictions: Sequence[Prediction], library: Library) -> Timed:
+        """From predictions that have a speed."""
+        found: dict[str, list[Any]] = {name: [] for name in cls.__dataclass_fields__}
+        for p in predictions:
+            setup = p.configuration
+            assert setup is not None and setup.host is not None and p.speed is not None
+            profile = framework_of(library, setup.framework)
+            found["errors"].append(p.speed.log_error)
+            found["profiles"].append("unknown" if profile.get("unknown") else profile["kernels"])
+            found["cards"].append(setup.host.gpu.name)
+            found["gpus"].append(setup.layout.gpus)
+            found["nodes"].append(math.ceil(setup.layout.gpus / setup.layout.gpus_per_node))
+            found["tokens"].append(setup.layout.micro_batch * setup.layout.sequence)
+            found["mixture"].append(setup.network.experts > 0 or bool(setup.states.host_optimizer))
+            found["efficiency_is_prior"].append(setup.host.efficiency_is_prior)
+            found["network_unknown"].append(not setup.host.network_known)
+            found["shape_unknown"].append(not setup.network.shape_known)
+        profiles, cards = tuple(found.pop("profiles")), tuple(found.pop("cards"))
+        numbers = {name: np.array(values, dtype=float) for name, values in found.items()}
+        return cls(profiles=profiles, cards=cards, **numbers)
+
+    def sigmas(self, values: Mapping[str, float]) -> Sigmas:
+        """The spreads that the estimate states with these numbers of uncertainty.yaml (bare keys)."""
+
+        def column(names: Sequence[str]) -> Sigmas:
+            classes = [class_of(values, name) for name in names]
+            return Sigmas(*(np.array([one[i] for one in classes]) for i in (0, 1)))
+
+        found = time_sigmas(
+            Spreads.of(values), column(self.profiles), column(self.cards), self.gpus, self.nodes, self.tokens,
+            self.mixture, self.efficiency_is_prior, self.network_unknown, self.shape_unknown,
+        )  # fmt: skip
+        return Sigmas(*(np.broadcast_to(one, self.errors.shape) for one in found))
+
+    def classes(self) -> dict[str, NDArray[np.bool_]]:
+        """Which rows belong to each class, by the name of its numbers."""
+        profiles, cards = np.array(self.profiles), np.array(self.cards)
+        found = {name: profiles == name for name in dict.fromkeys(self.profiles)}
+        found |= {name: np.isin(cards, several) for name, several in _CARDS.items()}
+        found["one_node"] = (self.gpus > 1) & (self.nodes == 1)
+        found["several_nodes"] = self.nodes > 1
+        found["mixture"] = self.mixture > 0
+        found["few_tokens"] = self.tokens < FEW_TOKENS
+        return found
+
+
+def time_spreads(
+    known: Sequence[Prediction], unknown: Sequence[Prediction], fixed: Mapping[str, float], library: Library
+) -> dict[str, float]:
+    """Numbers of uncertainty.yaml by full key, from rows judged by fits that have not seen them.
+
+    `unknown` are the same rows with their framework forgotten; `fixed` holds what is not estimated.
+    """
+    prefix = key_of(_FILE, "")
+    values = {key.removeprefix(prefix): value for key, value in fixed.items() if key.startswith(prefix)}
+    rows = Timed.of(known, library)
+    size = np.abs(rows.errors)
+    for which, (suffix, share, reach) in enumerate(_measures()):
+        everything = _quantile(size, share) / reach
+        for name, members in rows.classes().items():
+            n = int(members.sum())
+            own = _quantile(size[members], share) / reach if n else everything
+            for written in _CARDS.get(name, (name,)):
+                values[f"{written}.{suffix}"] = (n * own + EXTRA_ROWS * everything) / (n + EXTRA_ROWS)
+        scaled = [f"{name}.{suffix}" for names in rows.classes() for name in _CARDS.get(names, (names,))]
+        _scale(values, scaled, rows, which, share, reach)
+        forgotten = Timed.of(unknown, library)
+        values[f"unknown.{suffix}"] = _quantile(np.abs(forgotten.errors), share) / reach
+        _scale(values, [f"unknown.{suffix}"], forgotten, which, share, reach)
+    values |= _differences(known)
+    return {prefix + key: value for key, value in values.items()}
+
+
+def _measures() -> tuple[tuple[str, float, float], ...]:
+    return (("sigma", COVERED[0], 1.0), ("sigma_tail", COVERED[1], TAIL_REACH))
+
+
+def _quantile(values: Floats, share: float) -> float:
+    return quantile(values.tolist(), share) if values.size else 0.0
+
+
+def _scale(values: dict[str, float], keys: Sequence[str], rows: Timed, which: int, share: float, reach: float) -> None:
+    """Multiplies these keys by the factor with which the range holds `share` of the rows (bisection on it)."""
+    before = {key: values[key] for key in keys}
+
+    def covered(factor: float) -> float:
+        values.update({key: value * factor for key, value in before.items()})
+        return float(np.mean(np.abs(rows.errors) <= reach * rows.sigmas(values)[which]))
+
+    _bisect(covered, share)
+
+
+def _bisect(covered: Callable[[float], float], share: float, low: float = 0.2, high: float = 5.0) -> None:
+    """Leaves `covered` at the smallest factor in (low, high) that reaches `share`."""
+    for _ in range(30):
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if covered(middle) >= share else (middle, high)
+    covered(high)
+
+
+def _differences(known: Sequence[Prediction]) -> dict[str, float]:
+    """Spread of the difference of two log errors: within a source on one card and on two, and across sources.
+
+    Each source counts alike: the median over sources of the 68th percentile of its pairs.
+    """
+    groups: dict[str, list[tuple[str, float]]] = {}
+    for p in known:
+        assert p.configuration is not None and p.configuration.host is not None and p.speed is not None
+        groups.setdefault(family(p.row), []).append((p.configuration.host.gpu.name, p.speed.log_error))
+    found: dict[str, list[float]] = {"same_card": [], "other_card": []}
+    for rows in groups.values():
+        pairs = [(one[0] == other[0], abs(one[1] - other[1])) for one, other in combinations(rows, 2)]
+        for name, same in (("same_card", True), ("other_card", False)):
+            gaps = [gap for alike, gap in pairs if alike is same]
+            if len(gaps) >= 10:
+                found[name].append(quantile(gaps, 0.68))
+    across = [
+        abs(one - other)
+        for mine, others in combinations(groups.values(), 2)
+        for one in _spread_out([e for _, e in mine])
+        for other in _spread_out([e for _, e in others])
+    ]
+    result = {f"difference.{name}": quantile(gaps, 0.5) for name, gaps in found.items() if gaps}
+    return result | ({"difference.other_source": quantile(across, 0.68)} if across else {})
+
+
+def _spread_out(errors: Sequence[float], most: int = 20) -> list[float]:
+    """At most `most` order statistics of the errors, evenly placed, so that large sources do not decide."""
+    return [quantile(errors, (i + 0.5) / most) for i in range(most)] if len(errors) > most else list(errors)
+
+
+def memory_spreads(known: Sequence[Prediction], unknown: Sequence[Prediction]) -> dict[str, float]:
+    """Spreads of memory.yaml by full key, from rows judged by fits that have not seen them."""
+    groups: dict[str, list[float]] = {"allocated": [], "reserved": []}
+    for p in known:
+        assert p.configuration is not None and p.peak is not None
+        if p.configuration.profiled:
+            groups["allocated" if p.row.peak_kind == "allocated" else "reserved"].append(abs(p.peak.log_error))
+    groups["unknown"] = [abs(p.peak.log_error) for p in unknown if p.peak is not None]
+    values = {}
+    for name, errors in groups.items():
+        if errors:
+            values[key_of("memory", f"sigma_{name}")] = quantile(errors, COVERED[0])
+            values[key_of("memory", f"sigma_tail_{name}")] = quantile(errors, COVERED[1]) / TAIL_REACH
+    return values
+
+
+def memory_sigma(prediction: Prediction, values: Mapping[str, float]) -> tuple[float, float]:
+    """Display and tail spread of a row's memory."""
+    assert prediction.configuration is not None
+    kind = "allocated" if prediction.row.peak_kind == "allocated" else "reserved"
+    name = kind if prediction.configuration.profiled else "unknown"
+    display = values[key_of("memory", f"sigma_{name}")]
+    return display, values.get(key_of("memory", f"sigma_tail_{name}"), display)
