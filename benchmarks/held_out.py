@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from benchmarks.accuracy import FIGURES, compared, headline, lengths_known
 from benchmarks.fitting import Fit, Free, fitted, read_free
-from benchmarks.intervals import Timed, memory_sigma, memory_spreads, time_spreads
+from benchmarks.intervals import Timed, alike, by_source, memory_sigma, memory_spreads, time_spreads
 from benchmarks.measurements import Row
 from benchmarks.predictions import Comparison, Prediction, Predictor
 from benchmarks.splits import SPLITS, family, inner_side, side
@@ -130,9 +130,10 @@ def spreads(table: Table, chosen: NDArray[np.bool_], split: str) -> dict[str, fl
                 for figure in FIGURES:
                     if headline(p, figure) and compared(p, figure) is not None:
                         into[figure].append(p)
+    weigh = alike if split == "configuration" else by_source
     return {
-        **time_spreads(known["throughput"], unknown["throughput"], table.fixed, table.library),
-        **memory_spreads(known["memory"], unknown["memory"]),
+        **time_spreads(known["throughput"], unknown["throughput"], table.fixed, table.library, weigh),
+        **memory_spreads(known["memory"], unknown["memory"], weigh),
     }
 
 

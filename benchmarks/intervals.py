@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.fitting import source_weights
 from benchmarks.predictions import Prediction
 from benchmarks.scores import quantile
 from benchmarks.splits import family
@@ -25,6 +26,7 @@ from planner.library import Library
 from planner.recipes import framework_of
 
 Floats = NDArray[np.float64]
+Weigh = Callable[[Sequence[Prediction]], Floats]
 
 COVERED = (0.68, 0.96)
 """Shares of rows in the 68 % and the 95 % range: in the middle of what is asked for."""
@@ -99,7 +101,11 @@ class Timed:
 
 
 def time_spreads(
-    known: Sequence[Prediction], unknown: Sequence[Prediction], fixed: Mapping[str, float], library: Library
+    known: Sequence[Prediction],
+    unknown: Sequence[Prediction],
+    fixed: Mapping[str, float],
+    library: Library,
+    weigh: Weigh,
 ) -> dict[str, float]:
     """Numbers of uncertainty.yaml by full key, from rows judged by fits that have not seen them.
 
@@ -108,19 +114,20 @@ def time_spreads(
     prefix = key_of(_FILE, "")
     values = {key.removeprefix(prefix): value for key, value in fixed.items() if key.startswith(prefix)}
     rows = Timed.of(known, library)
-    size = np.abs(rows.errors)
+    size, weights = np.abs(rows.errors), weigh(known)
     for which, (suffix, share, reach) in enumerate(_measures()):
-        everything = _quantile(size, share) / reach
+        everything = _quantile(size, share, weights) / reach
         for name, members in rows.classes().items():
             n = int(members.sum())
-            own = _quantile(size[members], share) / reach if n else everything
+            own = _quantile(size[members], share, weights[members]) / reach if n else everything
             for written in _CARDS.get(name, (name,)):
                 values[f"{written}.{suffix}"] = (n * own + EXTRA_ROWS * everything) / (n + EXTRA_ROWS)
         scaled = [f"{name}.{suffix}" for names in rows.classes() for name in _CARDS.get(names, (names,))]
-        _scale(values, scaled, rows, which, share, reach)
+        _scale(values, scaled, rows, weights, which, share, reach)
         forgotten = Timed.of(unknown, library)
-        values[f"unknown.{suffix}"] = _quantile(np.abs(forgotten.errors), share) / reach
-        _scale(values, [f"unknown.{suffix}"], forgotten, which, share, reach)
+        its_weights = weigh(unknown)
+        values[f"unknown.{suffix}"] = _quantile(np.abs(forgotten.errors), share, its_weights) / reach
+        _scale(values, [f"unknown.{suffix}"], forgotten, its_weights, which, share, reach)
     values |= _differences(known)
     return {prefix + key: value for key, value in values.items()}
 
@@ -129,17 +136,41 @@ def _measures() -> tuple[tuple[str, float, float], ...]:
     return (("sigma", COVERED[0], 1.0), ("sigma_tail", COVERED[1], TAIL_REACH))
 
 
-def _quantile(values: Floats, share: float) -> float:
-    return quantile(values.tolist(), share) if values.size else 0.0
+def alike(predictions: Sequence[Prediction]) -> Floats:
+    """Every row counts alike: for rows of the same sources."""
+    return np.ones(len(predictions))
 
 
-def _scale(values: dict[str, float], keys: Sequence[str], rows: Timed, which: int, share: float, reach: float) -> None:
+def by_source(predictions: Sequence[Prediction]) -> Floats:
+    """Large sources count less per row: for rows of sources yet unseen."""
+    return source_weights([family(p.row) for p in predictions])
+
+
+def _quantile(values: Floats, share: float, weights: Floats) -> float:
+    """The smallest value that at least `share` of the weight does not exceed; 0 where there is none."""
+    if not values.size:
+        return 0.0
+    order = np.argsort(values, kind="stable")
+    reached = np.cumsum(weights[order])
+    return float(values[order][np.searchsorted(reached, share * reached[-1] * (1.0 - 1e-12))])
+
+
+def _scale(
+    values: dict[str, float],
+    keys: Sequence[str],
+    rows: Timed,
+    weights: Floats,
+    which: int,
+    share: float,
+    reach: float,
+) -> None:
     """Multiplies these keys by the factor with which the range holds `share` of the rows (bisection on it)."""
     before = {key: values[key] for key in keys}
 
     def covered(factor: float) -> float:
         values.update({key: value * factor for key, value in before.items()})
-        return float(np.mean(np.abs(rows.errors) <= reach * rows.sigmas(values)[which]))
+        within = np.abs(rows.errors) <= reach * rows.sigmas(values)[which]
+        return float(np.average(within, weights=weights))
 
     _bisect(covered, share)
 
@@ -183,19 +214,21 @@ def _spread_out(errors: Sequence[float], most: int = 20) -> list[float]:
     return [quantile(errors, (i + 0.5) / most) for i in range(most)] if len(errors) > most else list(errors)
 
 
-def memory_spreads(known: Sequence[Prediction], unknown: Sequence[Prediction]) -> dict[str, float]:
+def memory_spreads(known: Sequence[Prediction], unknown: Sequence[Prediction], weigh: Weigh) -> dict[str, float]:
     """Spreads of memory.yaml by full key, from rows judged by fits that have not seen them."""
-    groups: dict[str, list[float]] = {"allocated": [], "reserved": []}
-    for p in known:
-        assert p.configuration is not None and p.peak is not None
-        if p.configuration.profiled:
-            groups["allocated" if p.row.peak_kind == "allocated" else "reserved"].append(abs(p.peak.log_error))
-    groups["unknown"] = [abs(p.peak.log_error) for p in unknown if p.peak is not None]
+    profiled = [p for p in known if p.configuration is not None and p.configuration.profiled]
+    groups = {
+        "allocated": [p for p in profiled if p.row.peak_kind == "allocated"],
+        "reserved": [p for p in profiled if p.row.peak_kind != "allocated"],
+        "unknown": list(unknown),
+    }
     values = {}
-    for name, errors in groups.items():
-        if errors:
-            values[key_of("memory", f"sigma_{name}")] = quantile(errors, COVERED[0])
-            values[key_of("memory", f"sigma_tail_{name}")] = quantile(errors, COVERED[1]) / TAIL_REACH
+    for name, rows in groups.items():
+        size = np.array([abs(p.peak.log_error) for p in rows if p.peak is not None])
+        weights = weigh(rows)
+        for suffix, share, reach in _measures():
+            if rows:
+                values[key_of("memory", f"{suffix}_{name}")] = _quantile(size, share, weights) / reach
     return values
 
 
