@@ -20,7 +20,7 @@ from planner.widening import Wide, widened
 WAYS = 3
 """Ways out that are told at most."""
 MOST_LIMITS = 4
-"""Limits that a way out may move; beyond it the answer is another question."""
+"""Limits that a way out may move; more only where otherwise there would be none."""
 MORE = 1
 """Limits that a later way out may move beyond those of the first: another is no help."""
 SHARED = 0.5
@@ -81,6 +81,8 @@ def _plans(wide: Wide) -> Iterator[tuple[Elastic, Found]]:
             if not any(one.paths <= plan.paths for one in known):
                 known.append(plan)
                 yield elastic, plan
+    if not known and (last := elastic.solve(elastic.levers)) is not None and last.paths:
+        yield elastic, last  # many limits at once: still better than no way out
     if len(known) == 1 and len(known[0].paths) == 1:
         yield from ((elastic, plan) for plan in _shared_burden(elastic, known[0]))
 

@@ -59,7 +59,7 @@ class Alternative(Part):
     cost_usd: float | None = None
     hours: float | None = None
     difference: float | None = None
-    """Dollars (or hours, where time is the objective) against the plan's: 0.63 is 63 % more."""
+    """The objective against the plan's (dollars with penalties and the value of time, or hours): 0.63 is 63 % more."""
     verdict: str = ""
     chosen: bool = False
     allowed: bool = True

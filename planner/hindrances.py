@@ -15,7 +15,7 @@ from planner.recipes import CardClass, Recipe, enumerate_recipes, refusal
 from planner.scenario import Job, Offer
 from planner.trials import Trial, changed, method_words
 from planner.vram import MemoryProbe
-from planner.ways import Miss, enumerate_ways
+from planner.ways import Miss, Physics, enumerate_ways
 from planner.widening import free_techniques
 from planner.wishes import Wish
 
@@ -62,6 +62,8 @@ def hindrance(prepared: Prepared, wish: Wish) -> Answer:
     misses = _misses(prepared, wish, machines)
     if misses:
         return _memory(prepared, wish, misses[0])
+    if _fits_somewhere(prepared, wish, machines):
+        return ("no set of limits that can be moved lets it in",), None
     batch = prepared.scenario.jobs[wish.job].global_batch
     wanted = ", ".join(f"{count:,}" for count in sorted({m.gpus for m in machines})[:8])
     return (f"the global batch of {batch:,} does not divide over {wanted} GPUs this way",), None
@@ -128,13 +130,21 @@ def _no_recipe(wish: Wish, job: Job, machine: Machine, card: CardClass, library:
     return f"framework {job.framework} does not combine {said}"
 
 
-def _misses(prepared: Prepared, wish: Wish, machines: list[Machine]) -> list[Miss]:
-    """Recipes as wished that did not fit, nearest first; empty where one fits on some machine."""
+def _physics(prepared: Prepared, wish: Wish, machines: list[Machine]) -> Physics:
     one, limits = prepared.candidates[wish.job], prepared.scenario.limits
-    physics = enumerate_ways(
-        pinned_job(prepared, wish), one.architecture, machines, prepared.library, limits.vram_headroom
-    )
-    return sorted((m for m in physics.misses if recipe_fits(m.recipe, wish)), key=lambda miss: miss.shortfall)
+    job = pinned_job(prepared, wish)
+    return enumerate_ways(job, one.architecture, machines, prepared.library, limits.vram_headroom)
+
+
+def _misses(prepared: Prepared, wish: Wish, machines: list[Machine]) -> list[Miss]:
+    """Recipes as wished that did not fit, nearest first."""
+    misses = _physics(prepared, wish, machines).misses
+    return sorted((one for one in misses if recipe_fits(one.recipe, wish)), key=lambda miss: miss.shortfall)
+
+
+def _fits_somewhere(prepared: Prepared, wish: Wish, machines: list[Machine]) -> bool:
+    ways = _physics(prepared, wish, machines).ways
+    return any(recipe_fits(ways.recipes[int(index)], wish) for index in set(ways.recipe.tolist()))
 
 
 def _probe(prepared: Prepared, wish: Wish, miss: Miss) -> MemoryProbe:

@@ -66,17 +66,14 @@ def _alternative(now: Now, job: int, by: str, name: str, standing: _Standing, ro
     uncut, share = int(standing.rows[row]), float(standing.share[row])
     figures = standing.table.rows(np.asarray([row]))
     mine = trial.chosen.rows(np.asarray([job]))
-    my_share = np.asarray([trial.shares[job]])
     cost, hours = float(figures.cost_usd(share)[0]), float(figures.hours(share)[0])
-    if now.by_time:
-        value, against = float(figures.late_hours(share)[0]), float(mine.late_hours(my_share)[0])
-    else:
-        value, against = cost, float(mine.cost_usd(my_share)[0])
+    value, against = float(standing.score[row]), _reached(now, job)
     offer = prepared.market.offers[int(figures.offer[0])]
     card = prepared.market.cards[int(figures.offer[0])].name
     same = _traits(now, job, trial.rows[job]) == _traits(now, job, uncut)
     same_card = card == prepared.market.cards[int(mine.offer[0])].name
     words = ("faster", "slower") if now.by_time else ("cheaper", "dearer")
+    penalty = 0.0 if now.by_time else float(figures.penalty_usd[0] - mine.penalty_usd[0])
     return Alternative(
         by="provider" if by == "provider" else "gpu" if by == "gpu" else "method",
         job=one.job.name,
@@ -89,10 +86,23 @@ def _alternative(now: Now, job: int, by: str, name: str, standing: _Standing, ro
         cost_usd=cost,
         hours=hours,
         difference=value / against - 1 if against > 0 else None,
-        verdict="the plan" if same else verdict(value, against, difference_sigma(prepared.library, same_card), *words),
+        verdict="the plan"
+        if same
+        else f"penalty ${penalty:,.0f}"
+        if penalty >= 1
+        else verdict(value, against, difference_sigma(prepared.library, same_card), *words),
         chosen=same,
         allowed=may,
     )
+
+
+def _reached(now: Now, job: int) -> float:
+    """What the job's present way scores."""
+    mine, share = now.trial.chosen.rows(np.asarray([job])), np.asarray([now.trial.shares[job]])
+    if now.by_time:
+        return float(mine.late_hours(share)[0])
+    worth = now.prepared.scenario.value_of_time_usd_per_hour
+    return float((mine.cost_usd(share) + mine.penalty_usd + worth * mine.hours(share))[0])
 
 
 def _traits(now: Now, job: int, uncut: int) -> str:

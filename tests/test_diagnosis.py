@@ -20,7 +20,7 @@ from planner.solving import solve
 
 OPTIONS = SolveOptions(as_of=datetime.date(2026, 11, 21))
 TINY = "tinyllama-1.1b"
-few = settings(max_examples=15, derandomize=True, deadline=None, database=None)
+few = settings(max_examples=10, derandomize=True, deadline=None, database=None)
 
 SCENARIO = """
 name: t
@@ -196,3 +196,18 @@ def test_a_late_way_tells_its_chance() -> None:
     assert plan.infeasible is not None
     miss = next(one for one in plan.infeasible.nearest if one.unit == "h")
     assert miss.shortfall > 0 and "of 100 cases" in miss.fix
+
+
+def test_many_limits_at_once_still_leave_a_way_out() -> None:
+    """Five limits of two oddly named jobs all bar the only plan: they are moved together, by settings that work."""
+    job = {"architecture": TINY, "work": {"tokens": 3e7}, "deadline": "10m"}
+    data = {
+        "name": "odd",
+        "offers": [{"provider": "a.b c", "gpu": "RTX4090", "gpus": 1, "usd_per_hour": 0.4}],
+        "jobs": [{"name": "odd.name=x", **job}, {"name": "2", **job}],
+        "limits": {"providers": {"forbid": ["a.b c"]}, "max_gpus": 1, "quota": {"a.b c": 0}, "budget_usd": 0.01},
+    }
+    scenario = parse_scenario(json.dumps(data))
+    (way,) = ways(solve(scenario, OPTIONS, library()))
+    assert len(way) == 6
+    assert solve(change_scenario(scenario, [one.setting for one in way]), OPTIONS, library()).status == "optimal"

@@ -19,7 +19,7 @@ from planner.preparing import prepare
 from planner.widening import Filter, Wide, promising, widened
 
 TINY = "tinyllama-1.1b"
-few = settings(max_examples=15, derandomize=True, deadline=None, database=None)
+few = settings(max_examples=10, derandomize=True, deadline=None, database=None)
 Data = dict[str, Any]
 
 MARKET = [

@@ -241,3 +241,11 @@ def test_an_explanation_survives_json_and_shows_as_a_table() -> None:
     assert Explanation.model_validate_json(told.model_dump_json(by_alias=True)) == told
     named = told.model_copy(update={"scenario": "<b>"})
     assert "<table>" in named._repr_html_() and "<b>" not in named._repr_html_()
+
+
+def test_a_cheaper_method_that_is_penalised_says_so() -> None:
+    """LoRA costs less than full training but carries a penalty: the verdict names it instead of calling it cheaper."""
+    told = explain(scenario_of(job={"deadline": "20h", "techniques": {"penalty_usd": {"lora": 30}}}), library=library())
+    lora = next(one for one in told.alternatives if one.by == "method" and one.name == "LoRA")
+    assert lora.verdict == "penalty $30" and lora.difference is not None and lora.difference > 1
+    assert told.cost_usd is not None and lora.cost_usd is not None and lora.cost_usd < told.cost_usd
