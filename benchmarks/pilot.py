@@ -39,6 +39,8 @@ DRAWS = 5
 SETTING = ("model", "method", "weight_quant", "act_ckpt", "sharding", "num_gpus", "framework")
 """What is the same in rows of one setting."""
 GPUS_PER_NODE = 8
+HALVINGS = 16
+"""Of the search for a factor between 1/2 and 2: to five digits."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -132,7 +134,7 @@ def _scale(one: Prediction, coefficients: MemoryCoefficients, library: Library) 
     pilot = library.calibrations["pilot"]
     low, high = pilot.value("memory_scale_low"), pilot.value("memory_scale_high")
     assert one.peak is not None
-    for _ in range(40):
+    for _ in range(HALVINGS):
         middle = math.sqrt(low * high)
         low, high = (middle, high) if _peak(one, middle, coefficients) < one.peak.measured else (low, middle)
     return high
