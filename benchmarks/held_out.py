@@ -133,7 +133,7 @@ def spreads(table: Table, chosen: NDArray[np.bool_], split: str) -> dict[str, fl
     weigh = alike if split == "configuration" else by_source
     return {
         **time_spreads(known["throughput"], unknown["throughput"], table.fixed, table.library, weigh),
-        **memory_spreads(known["memory"], unknown["memory"], weigh),
+        **memory_spreads(known["memory"], unknown["memory"], table.library, weigh),
     }
 
 

@@ -117,12 +117,13 @@ def time_spreads(
     size, weights = np.abs(rows.errors), weigh(known)
     for which, (suffix, share, reach) in enumerate(_measures()):
         everything = _quantile(size, share, weights) / reach
-        for name, members in rows.classes().items():
+        groups = {name: np.zeros(size.shape, dtype=bool) for name in profile_classes(library)} | rows.classes()
+        for name, members in groups.items():
             n = int(members.sum())
             own = _quantile(size[members], share, weights[members]) / reach if n else everything
             for written in _CARDS.get(name, (name,)):
                 values[f"{written}.{suffix}"] = (n * own + EXTRA_ROWS * everything) / (n + EXTRA_ROWS)
-        scaled = [f"{name}.{suffix}" for names in rows.classes() for name in _CARDS.get(names, (names,))]
+        scaled = [f"{name}.{suffix}" for names in groups for name in _CARDS.get(names, (names,))]
         _scale(values, scaled, rows, weights, which, share, reach)
         forgotten = Timed.of(unknown, library)
         its_weights = weigh(unknown)
@@ -130,6 +131,12 @@ def time_spreads(
         _scale(values, [f"unknown.{suffix}"], forgotten, its_weights, which, share, reach)
     values |= _differences(known)
     return {prefix + key: value for key, value in values.items()}
+
+
+def profile_classes(library: Library) -> list[str]:
+    """Classes of uncertainty of all framework profiles but the unknown one."""
+    table = library.tables["frameworks"]["frameworks"]
+    return list(dict.fromkeys(facts["kernels"] for facts in table.values() if not facts.get("unknown")))
 
 
 def _measures() -> tuple[tuple[str, float, float], ...]:
@@ -214,28 +221,61 @@ def _spread_out(errors: Sequence[float], most: int = 20) -> list[float]:
     return [quantile(errors, (i + 0.5) / most) for i in range(most)] if len(errors) > most else list(errors)
 
 
-def memory_spreads(known: Sequence[Prediction], unknown: Sequence[Prediction], weigh: Weigh) -> dict[str, float]:
-    """Spreads of memory.yaml by full key, from rows judged by fits that have not seen them."""
+def memory_spreads(
+    known: Sequence[Prediction], unknown: Sequence[Prediction], library: Library, weigh: Weigh
+) -> dict[str, float]:
+    """Spreads of memory.yaml by full key, from rows judged by fits that have not seen them.
+
+    The byte accounting of Transformers is known best, so its frameworks are told apart by what was measured; each
+    other profiled framework has a spread of its own, drawn towards that of all others.
+    """
     profiled = [p for p in known if p.configuration is not None and p.configuration.profiled]
+    usual = [p for p in profiled if _framework(p) in USUAL_FRAMEWORKS]
+    others = [p for p in profiled if _framework(p) not in USUAL_FRAMEWORKS]
     groups = {
-        "allocated": [p for p in profiled if p.row.peak_kind == "allocated"],
-        "reserved": [p for p in profiled if p.row.peak_kind != "allocated"],
+        "allocated": [p for p in usual if p.row.peak_kind == "allocated"],
+        "reserved": [p for p in usual if p.row.peak_kind != "allocated"],
         "unknown": list(unknown),
     }
     values = {}
-    for name, rows in groups.items():
-        size = np.array([abs(p.peak.log_error) for p in rows if p.peak is not None])
-        weights = weigh(rows)
-        for suffix, share, reach in _measures():
+    for suffix, share, reach in _measures():
+        for name, rows in groups.items():
             if rows:
-                values[key_of("memory", f"{suffix}_{name}")] = _quantile(size, share, weights) / reach
+                values[key_of("memory", f"{suffix}_{name}")] = _memory_quantile(rows, share, weigh) / reach
+        everything = _memory_quantile(others or usual, share, weigh)
+        for name in own_memory_classes(library):
+            rows = [p for p in others if _framework(p) == name]
+            mixed = (len(rows) * _memory_quantile(rows, share, weigh) + EXTRA_ROWS * everything) / (
+                len(rows) + EXTRA_ROWS
+            )
+            values[key_of("memory", f"{suffix}_{name}")] = mixed / reach
     return values
+
+
+USUAL_FRAMEWORKS = ("hf", "hf-fused")
+
+
+def own_memory_classes(library: Library) -> list[str]:
+    """Profiled frameworks with a memory spread of their own."""
+    table = library.tables["frameworks"]["frameworks"]
+    return [name for name, facts in table.items() if facts["profiled"] and name not in USUAL_FRAMEWORKS]
+
+
+def _framework(prediction: Prediction) -> str:
+    assert prediction.configuration is not None
+    return prediction.configuration.framework
+
+
+def _memory_quantile(rows: Sequence[Prediction], share: float, weigh: Weigh) -> float:
+    size = np.array([abs(p.peak.log_error) for p in rows if p.peak is not None])
+    return _quantile(size, share, weigh(rows))
 
 
 def memory_sigma(prediction: Prediction, values: Mapping[str, float]) -> tuple[float, float]:
     """Display and tail spread of a row's memory."""
     assert prediction.configuration is not None
     kind = "allocated" if prediction.row.peak_kind == "allocated" else "reserved"
-    name = kind if prediction.configuration.profiled else "unknown"
+    own = _framework(prediction) if key_of("memory", f"sigma_{_framework(prediction)}") in values else kind
+    name = own if prediction.configuration.profiled else "unknown"
     display = values[key_of("memory", f"sigma_{name}")]
     return display, values.get(key_of("memory", f"sigma_tail_{name}"), display)
