@@ -117,6 +117,7 @@ def _states(
         adapter_inputs=float(count.inputs_per_layer),
         adapter_copies=float(adapters["copies"]),
         adapted_linears=float(count.linears_per_layer),
+        adapter_pass_bytes=float(adapters["pass"]),
         gathered_bytes=weight if quantised else 2.0,
         reduced_bytes=float(adapters["reduced"]),
         optimizer_traffic_bytes=float(adapters["traffic"]),

@@ -15,9 +15,10 @@ class TimeCoefficients:
     token_half_saturation: float  # c_M, in tokens per (FLOP per byte) of the card
     width_half_saturation: float  # h0, hidden units at which matmuls reach half of their best
     misaligned_factor: float  # matmul speed where h/tp is no multiple of 64 or the head size none of 8
+    weight_gradient_factor: float  # speed of products for weight gradients over that of the others
     eager_attention_factor: float  # matmul speed inside unfused attention, share of E
     fp32_path_efficiency: float  # share of the plain fp32 peak in attention and head that fell back to it
-    adapter_traffic: float  # k_ad, multiples of the minimal traffic of an adapter
+    adapter_traffic: float  # k_ad, share of the counted traffic of adapters
     offload_factor: float  # device time with activations parked in host memory
     frozen_launch_factor: float  # launch time of a layer whose base is frozen
     adapter_launch_seconds: float  # t_lo, per adapted linear

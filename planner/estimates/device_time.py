@@ -31,6 +31,8 @@ _RECOMPUTED_MATMUL = np.array([0.0, 0.5, 0.4, 1.0, 1.0, 0.0])
 _RECOMPUTED_ATTENTION = np.array([0.0, 0.5, 0.0, 1.0, 1.0, 1.0])
 _LINEARS_PER_QUANTISED_LAYER = 7  # q k v o gate up down
 _MOE_TOKEN_SHARE = 0.25  # experts see fewer tokens per weight read than dense layers
+_PASSES = 3.0  # forward and twice as much backward
+_ELEMENT_BYTES = 2.0
 
 # In fp32 elements take four bytes for two, but norms and softmax, which cast up and down in 16 bit, save their casts.
 # Bytes of a forward pass as Transformers' Llama runs it unfused, per hidden unit: norms 56 for 72, rotation 62 for 31,
@@ -129,7 +131,9 @@ def device_time(
     slowdown = 1.0 + knee / filled  # 1/sat
 
     stack = stack_parameters(network)
-    work = (2.0 * offload) * tokens * stack * (passes + again.matmul) / (layout.pipeline * layout.tensor)
+    # Weight gradients reduce over the tokens: products of another shape, with an efficiency of their own.
+    weighted = 2.0 + (1.0 - states.frozen) / coefficients.weight_gradient_factor
+    work = (2.0 * offload) * tokens * stack * (weighted + again.matmul) / (layout.pipeline * layout.tensor)
     work = work / _matmul_factor(network, layout, kernels, coefficients)
     matmul = (work * slowdown) * (1.0 / (hardware.linear_peak * hardware.efficiency))
 
@@ -141,10 +145,12 @@ def device_time(
     head = (entries * 2.0 * network.hidden * passes) * slowdown * (1.0 / head_speed)
     head = head + (entries * kernels.logit_traffic_bytes) * seconds_per_byte
 
-    adapters = states.frozen * 2.0 * coefficients.adapter_traffic * states.adapted_linears * network.hidden
+    # A backward pass moves twice the bytes of a forward pass; in elements of two bytes.
+    moved = 0.5 * _PASSES * states.adapter_pass_bytes * states.adapted_linears * network.hidden
+    adapters = states.frozen * coefficients.adapter_traffic * moved
     traffic = kernels.element_traffic * _element_units(network, layout, stack) + adapters
     traffic = traffic * np.where(fp32, _FP32_TRAFFIC, 1.0)
-    traffic = traffic * (2.0 * offload * (1.0 + again.matmul / 3.0)) * tokens * layers
+    traffic = traffic * (_ELEMENT_BYTES * offload * (1.0 + again.matmul / _PASSES)) * tokens * layers
 
     weights = stored_stack_parameters(network) / (layout.tensor * layout.pipeline)
     dequantised = states.quantised * (2.0 + again.matmul) * offload * kernels.quantised_bytes * weights

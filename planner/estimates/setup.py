@@ -102,6 +102,7 @@ class States:
     adapter_inputs: Numbers = 0  # sum of d_in over the adapted linears of one layer
     adapter_copies: Numbers = 0  # 4: fp32 cast + dropout copy, 2: 16-bit adapters, 0: fused LoRA kernels
     adapted_linears: Numbers = 0  # n_t, per layer
+    adapter_pass_bytes: Numbers = 26  # per adapted linear and unit of width, moved by a forward pass; 26: fp32 adapters
     gathered_bytes: Numbers = 2  # per weight gathered under z=3 (w16, B_w)
     reduced_bytes: Numbers = 4  # per gradient reduced (B_g)
     optimizer_traffic_bytes: Numbers = 30  # b of t_opt, per trained parameter
