@@ -82,10 +82,12 @@ def _llama_like(config: Config, *, tied: bool = False, **extra: Any) -> dict[str
     }
 
 
-def _window(config: Config, share: float) -> dict[str, Any]:
-    """Files say null, or `use_sliding_window: false`, where a window is not used."""
-    window = config.get("sliding_window")
-    if not window or not config.get("use_sliding_window", True):
+def _window(config: Config, share: float, used: bool = True) -> dict[str, Any]:
+    """Files say null or `use_sliding_window: false` for none; newer ones list every layer's kind, else `share` slide."""
+    window, kinds = config.get("sliding_window"), config.get("layer_types")
+    if kinds:
+        share = sum(kind == "sliding_attention" for kind in kinds) / len(kinds)
+    if not window or not share or not config.get("use_sliding_window", used):
         return {}
     return {"sliding_window": window, "sliding_layer_share": share}
 
@@ -106,13 +108,15 @@ def _mixtral(config: Config) -> dict[str, Any]:
 
 
 def _qwen2(config: Config) -> dict[str, Any]:
-    # The window starts at layer `max_window_layers`, in released files the last one: full attention.
-    return _llama_like(config, qkv_bias=True)
+    # The window starts at layer `max_window_layers`, in released files the last one, and is off unless they say so.
+    layers = config["num_hidden_layers"]
+    sliding = max(layers - int(config.get("max_window_layers", 28)), 0) / layers if isinstance(layers, int) else 0.0
+    return _llama_like(config, qkv_bias=True, **_window(config, sliding, used=False))
 
 
 def _qwen3(config: Config) -> dict[str, Any]:
-    attention_bias = bool(config.get("attention_bias", False))
-    return _llama_like(config, qk_norm=True, qkv_bias=attention_bias, output_bias=attention_bias)
+    bias = bool(config.get("attention_bias", False))
+    return _llama_like(config, qk_norm=True, qkv_bias=bias, output_bias=bias)
 
 
 def _qwen3_moe(config: Config) -> dict[str, Any]:
@@ -126,6 +130,19 @@ def _qwen3_moe(config: Config) -> dict[str, Any]:
 def _gemma2(config: Config) -> dict[str, Any]:
     # Gemma ties its embeddings; every second layer slides.
     return _llama_like(config, tied=True, norms_per_layer=4, **_window(config, 0.5))
+
+
+def _gemma3(config: Config) -> dict[str, Any]:
+    # Multimodal releases leave out what their configuration class defaults to. Five layers slide for one that does not.
+    usual = {
+        "hidden_size": 2304, "intermediate_size": 9216, "num_hidden_layers": 26, "num_attention_heads": 8,
+        "num_key_value_heads": 4, "head_dim": 256, "vocab_size": 262208, "max_position_embeddings": 131072,
+        "sliding_window": 4096,
+    }  # fmt: skip
+    config = {**usual, **config}
+    layers, every = config["num_hidden_layers"], int(config.get("sliding_window_pattern") or 6)
+    sliding = 1 - layers // every / layers if isinstance(layers, int) and layers else 0.0
+    return _llama_like(config, tied=True, norms_per_layer=4, qk_norm=True, **_window(config, sliding))
 
 
 def _phi3(config: Config) -> dict[str, Any]:
@@ -271,6 +288,7 @@ _READERS: dict[str, Callable[[Config], dict[str, Any]]] = {
     "qwen3": _qwen3,
     "qwen3_moe": _qwen3_moe,
     "gemma2": _gemma2,
+    "gemma3_text": _gemma3,
     "phi3": _phi3,
     "gpt2": _gpt2,
     "gpt_neox": _gpt_neox,

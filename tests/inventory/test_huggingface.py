@@ -201,6 +201,31 @@ def test_nested_text_config_is_read() -> None:
     assert architecture_from_config(nested, "x")["parameters"] == 8_030_261_248
 
 
+def test_gemma_3_slides_in_five_of_six_layers() -> None:
+    """The 4B release names few keys of its text part: 29 of 34 layers slide, 3.88e9 weights, tied."""
+    text = {"model_type": "gemma3_text", "hidden_size": 2560, "intermediate_size": 10240, "num_hidden_layers": 34}
+    card = architecture_from_config({"model_type": "gemma3", "text_config": {**text, "sliding_window": 1024}}, "x")
+    assert (card["sliding_window"], card["sliding_layer_share"]) == (1024, pytest.approx(29 / 34))
+    assert card["parameters"] == pytest.approx(3.88e9, rel=0.001)
+    assert Architecture.model_validate(card).tied_embeddings
+
+
+@pytest.mark.parametrize(
+    ("said", "share"),
+    [
+        ({"use_sliding_window": True, "max_window_layers": 14}, 0.5),
+        ({"use_sliding_window": True, "max_window_layers": 28}, 0.0),
+        ({"max_window_layers": 14}, 0.0),
+        ({"use_sliding_window": True, "layer_types": ["full_attention", "sliding_attention"] * 14}, 0.5),
+    ],
+)
+def test_the_layers_that_slide_are_counted(said: dict[str, Any], share: float) -> None:
+    """Qwen2 slides from a layer on where it is switched on; newer files list every layer's kind."""
+    config = {**CONFIGS["qwen2.5-0.5b"], "sliding_window": 4096, "num_hidden_layers": 28}
+    config.pop("use_sliding_window")
+    assert architecture_from_config({**config, **said}, "x").get("sliding_layer_share", 0.0) == share
+
+
 def test_null_head_dim_means_hidden_by_heads() -> None:
     """Files write `head_dim: null`, or leave out the number of key-value heads."""
     config = {key: value for key, value in LLAMA.items() if key != "num_key_value_heads"}
