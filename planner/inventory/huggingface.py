@@ -83,7 +83,7 @@ def _llama_like(config: Config, *, tied: bool = False, **extra: Any) -> dict[str
 
 
 def _window(config: Config, share: float, used: bool = True) -> dict[str, Any]:
-    """Files say null or `use_sliding_window: false` for none; newer ones list every layer's kind, else `share` slide."""
+    """Files say null or `use_sliding_window: false` for none; newer ones list each layer, else `share` slide."""
     window, kinds = config.get("sliding_window"), config.get("layer_types")
     if kinds:
         share = sum(kind == "sliding_attention" for kind in kinds) / len(kinds)
