@@ -28,6 +28,8 @@ SOURCE_ROWS = 20.0
 """A source of so many rows counts as many rows as it has; larger ones by the square root of their size."""
 SOURCE_SPREAD = 0.08
 """Spread of the offsets of sources, in ln."""
+NOTICED = 0.005
+"""A row depends on a coefficient that moves its estimate by so much, in ln, within the deviation of its prior."""
 _STEP = 1e-5
 
 
@@ -57,10 +59,11 @@ class Free:
 
 @dataclass(frozen=True)
 class Fit:
-    """What a fit found: x per free coefficient, and all values, those that may not move among them."""
+    """What a fit found, by key of the free coefficients."""
 
-    x: Floats
     values: dict[str, float]
+    known: dict[str, float]  # share of the prior's variance that the rows took away, 0 to 1
+    rows: dict[str, int]  # rows that the coefficient moves by 0.5 % or more within its prior's deviation
 
 
 def read_free(names: Sequence[str]) -> tuple[Free, ...]:
@@ -133,8 +136,28 @@ def fitted(
 
     first = np.zeros(count + len(names))
     answer = least_squares(residuals, first, jacobian, method="trf", x_scale=1.0, ftol=1e-6, xtol=1e-4, max_nfev=60)
-    x = spread(answer.x[None, :count])
-    return Fit(x[0], {key: float(value.flat[0]) for key, value in values_at(free, x, fixed).items()})
+    values = values_at(free, spread(answer.x[None, :count]), fixed)
+    covariance = np.linalg.inv(answer.jac.T @ answer.jac)[:count, :count]
+    chains = _chains(free)[:, moving]
+    before, after = (chains**2).sum(axis=1), np.einsum("ij,jk,ik->i", chains, covariance, chains)
+    z = errors(np.vstack([answer.x, answer.x + np.eye(count, answer.x.size)]))
+    felt = np.zeros(len(free), dtype=int)
+    felt[moving] = (np.abs(z[1:] - z[0]) * scale > NOTICED).sum(axis=1)
+    return Fit(
+        values={one.key: float(values[one.key].flat[0]) for one in free},
+        known={one.key: 1.0 - float(a / b) if b else 0.0 for one, a, b in zip(free, after, before, strict=True)},
+        rows={one.key: int(n) for one, n in zip(free, felt, strict=True)},
+    )
+
+
+def _chains(free: Sequence[Free]) -> Floats:
+    """Row i: by how much ln(value) of coefficient i moves with each x, parents included."""
+    chains = np.diag([one.sd for one in free])
+    place = {one.key: index for index, one in enumerate(free)}
+    for index, one in enumerate(free):
+        if one.parent in place:
+            chains[index] += chains[place[one.parent]]
+    return chains
 
 
 def _soft(z: Floats) -> Floats:

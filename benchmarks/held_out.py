@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.accuracy import FIGURES, compared, headline, lengths_known
-from benchmarks.fitting import Fit, Free, fitted, read_free
+from benchmarks.fitting import Fit, fitted, read_free
 from benchmarks.intervals import Timed, alike, by_source, memory_sigma, memory_spreads, time_spreads
 from benchmarks.measurements import Row
 from benchmarks.predictions import Comparison, Prediction, Predictor
@@ -26,14 +26,6 @@ SCALES = {MEMORY_FILES: 0.05, TIME_FILES: 0.2}
 """Log errors at which the loss turns from squares to sizes: chosen by fits within the training sides alone."""
 
 
-@dataclass(frozen=True)
-class Calibrated:
-    """The free coefficients after a fit, by key, and how many of its own deviations each moved from its prior."""
-
-    values: dict[str, float]
-    moved: dict[str, float]
-
-
 class Table:
     """The rows of a table, made into setups once and for all."""
 
@@ -45,24 +37,28 @@ class Table:
         self.unknown = tuple(predictor.predict(rows, as_unknown=True))
         self.fixed = shipped_values(library)
         self.free = {files: read_free(files) for files in (MEMORY_FILES, TIME_FILES)}
+        self._fits: dict[bytes, Fit] = {}
 
-    def fit(self, chosen: NDArray[np.bool_]) -> Calibrated:
-        """Free coefficients fitted on the chosen rows of the headline."""
-        train = [p for p, there in zip(self.known, chosen, strict=True) if there]
-        values, moved = dict[str, float](), dict[str, float]()
-        for figure, files, kind in (
-            ("memory", MEMORY_FILES, MemoryRows),
-            ("throughput", TIME_FILES, SpeedRows),
-        ):
-            counted = [p for p in train if headline(p, figure) and compared(p, figure) is not None]
-            found = _fit_rows(kind.of(counted, self.library), self.free[files], self.fixed, SCALES[files])
-            values |= {one.key: found.values[one.key] for one in self.free[files]}
-            moved |= {one.key: float(x) for one, x in zip(self.free[files], found.x, strict=True)}
-        return Calibrated(values, moved)
+    def fit(self, chosen: NDArray[np.bool_]) -> Fit:
+        """Free coefficients of both estimates, fitted on the chosen rows of the headline."""
+        key = chosen.tobytes()
+        if key not in self._fits:
+            one, other = (self._fit_figure(chosen, figure) for figure in FIGURES)
+            self._fits[key] = Fit(one.values | other.values, one.known | other.known, one.rows | other.rows)
+        return self._fits[key]
+
+    def _fit_figure(self, chosen: NDArray[np.bool_], figure: str) -> Fit:
+        files = MEMORY_FILES if figure == "memory" else TIME_FILES
+        counted = [self.known[i] for i in np.flatnonzero(chosen) if counts(self.known[i], figure)]
+        stack = MemoryRows.of if figure == "memory" else SpeedRows.of
+        rows = stack(counted, self.library)
+        sources = [family(p.row) for p in counted]
+        return fitted(rows.predicted, rows.measured, sources, self.free[files], self.fixed, SCALES[files])
 
 
-def _fit_rows(rows: MemoryRows | SpeedRows, free: Sequence[Free], fixed: Mapping[str, float], scale: float) -> Fit:
-    return fitted(rows.predicted, rows.measured, [family(p.row) for p in rows.predictions], free, fixed, scale)
+def counts(prediction: Prediction, figure: str) -> bool:
+    """Whether a row is fitted and judged: of the headline, and measured."""
+    return headline(prediction, figure) and compared(prediction, figure) is not None
 
 
 def judged(predictions: Sequence[Prediction], values: Mapping[str, float], library: Library) -> list[Prediction]:
@@ -122,23 +118,19 @@ def spreads(table: Table, chosen: NDArray[np.bool_], split: str) -> dict[str, fl
     known: dict[str, list[Prediction]] = {figure: [] for figure in FIGURES}
     unknown: dict[str, list[Prediction]] = {figure: [] for figure in FIGURES}
     for part in folds(table, chosen, split):
-        if not any(_counts(table.known[i]) for i in np.flatnonzero(part)):
+        if not any(counts(table.known[i], figure) for i in np.flatnonzero(part) for figure in FIGURES):
             continue
         values = {**table.fixed, **table.fit(chosen & ~part).values}
         for source, into in ((table.known, known), (table.unknown, unknown)):
             for p in judged([source[i] for i in np.flatnonzero(part)], values, table.library):
                 for figure in FIGURES:
-                    if headline(p, figure) and compared(p, figure) is not None:
+                    if counts(p, figure):
                         into[figure].append(p)
     weigh = alike if split == "configuration" else by_source
     return {
         **time_spreads(known["throughput"], unknown["throughput"], table.fixed, table.library, weigh),
         **memory_spreads(known["memory"], unknown["memory"], table.library, weigh),
     }
-
-
-def _counts(prediction: Prediction) -> bool:
-    return any(headline(prediction, figure) and compared(prediction, figure) is not None for figure in FIGURES)
 
 
 def split_predictions(table: Table) -> dict[str, list[Prediction]]:
