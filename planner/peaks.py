@@ -24,23 +24,12 @@ KINDS = {"allocated": "allocated", "reserved": "reserved_uncapped", "device": "d
 ROUNDING = 1e-9
 """Share by which the margin is lowered further, so that rounding rejects no batch that ran."""
 
-Setting = tuple[object, ...]
+Setting = tuple[Recipe, int]
 
 
 def setting_of(recipe: Recipe, gpus: int) -> Setting:
     """Of a way, all that its memory depends on beside batch and lengths, which the estimate follows well."""
-    return (
-        recipe.method,
-        recipe.weight_bits,
-        recipe.precision,
-        recipe.activation_checkpointing,
-        recipe.sharding,
-        recipe.attention,
-        recipe.optimizer,
-        recipe.tensor_parallel,
-        recipe.pipeline_parallel,
-        gpus,
-    )
+    return recipe, gpus
 
 
 @dataclass(frozen=True)
