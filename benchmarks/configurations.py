@@ -8,7 +8,7 @@ from typing import Any
 
 from benchmarks.hosts import Host, gpu_of_row, host_of_row
 from benchmarks.measurements import Row
-from benchmarks.networks import Incomplete, network_of_row
+from benchmarks.networks import Incomplete, as_framework_builds, network_of_row
 from benchmarks.recipes import (
     degree,
     framework_of_row,
@@ -70,7 +70,7 @@ def configuration_of(row: Row, library: Library, as_unknown: bool = False) -> Co
 
     Raises Incomplete (a column is blank) or NotExpressible (the estimate has no word for it).
     """
-    network = network_of_row(row, library)
+    network = as_framework_builds(network_of_row(row, library), row.text("framework"))
     framework = "unknown" if as_unknown else framework_of_row(row, library)
     card = _card_class(row, library)
     recipe = recipe_of_row(row, card, framework)

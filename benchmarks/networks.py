@@ -51,6 +51,19 @@ def network_of_row(row: Row, library: Library) -> Network:
     return _from_dimensions(row, layers, hidden, parameters)
 
 
+def as_framework_builds(network: Network, framework: str) -> Network:
+    """The network as its framework holds it: litgpt has a head of its own where the release ties it."""
+    if framework != "litgpt" or not network.tied:
+        return network
+    head = float(network.vocab * network.hidden)
+    return replace(
+        network,
+        tied=False,
+        parameters=network.parameters + head,
+        active_parameters=network.active_parameters + head,
+    )
+
+
 def _card(row: Row, library: Library) -> Network | None:
     name = row.text("model")
     for wanted in (name, _SUFFIX.sub("", name)):
