@@ -22,6 +22,9 @@ NETWORK_GB_S = {"Ampere": 200.0, "Hopper": 400.0, "Blackwell": 400.0}
 No table names the network; other machines take the estimate's default for an unknown one.
 """
 
+NETWORK_OF_RACK_GB_S = {"GB200": 72 * 50.0, "GB300": 72 * 100.0}
+"""GB/s per rack of 72 GPUs: one link of 400 Gb/s (GB200) or 800 Gb/s (GB300) for each (NVIDIA's DGX data sheets)."""
+
 NETWORK_OF_FRAMEWORK_GB_S = {("megatron-deepspeed", "Ampere"): 50.0, ("internevo", "Ampere"): 50.0}
 """GB/s per node where those who publish a framework's runs name their cluster: four links of 100 Gb/s in both.
 
@@ -73,6 +76,7 @@ def host_of_row(row: Row, library: Library, precision: str) -> Host:
     gpu = gpu_of_row(row, library)
     together = GPUS_PER_NODE.get(gpu.name, USUAL_GPUS_PER_NODE)
     usual = NETWORK_GB_S.get(gpu.generation) if gpu.nvlink_by_default else None
+    usual = NETWORK_OF_RACK_GB_S.get(gpu.name, usual)
     usual = NETWORK_OF_FRAMEWORK_GB_S.get((row.text("framework"), gpu.generation), usual)
     link = "nvlink" if gpu.nvlink_by_default else "pcie"
     hardware = hardware_numbers(gpu, link, usual * 8 if usual else None, precision, library)

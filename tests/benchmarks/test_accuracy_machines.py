@@ -53,3 +53,11 @@ def test_slots_older_than_the_card_are_those_of_its_host() -> None:
     """RTX 3090 are taken to sit in PCIe 3 slots, 12 GB/s; RTX 4090 in those of their own generation."""
     hosts = [set_up(gpu=f"RTX {name}", gpu_mem_gb="24", framework="hf").host for name in ("3090", "4090")]
     assert [host.hardware.pcie for host in hosts] == [12e9, 24e9]
+
+
+@pytest.mark.parametrize(("gpu", "gigabytes"), [("GB200", 3600), ("GB300", 7200), ("H100-SXM", 400)])
+def test_a_rack_has_a_link_for_each_of_its_gpus(gpu: str, gigabytes: float) -> None:
+    """72 links of 400 or 800 Gb/s leave a rack, eight of 400 Gb/s a node of H100."""
+    host = set_up(gpu=gpu, gpu_mem_gb="", framework="nemo", num_gpus="144").host
+    assert host.hardware.network == pytest.approx(gigabytes * 1e9)
+    assert host.gpus_per_node == (72 if gpu.startswith("GB") else 8)
