@@ -115,8 +115,9 @@ def _least_late_hours(table: CandidateTable, low: Floats, high: Floats) -> Float
 def _billed_in_steps(
     table: CandidateTable, run: Floats, columns: OfferColumns
 ) -> tuple[CandidateTable, Integers, Flags]:
-    """Rows whose billing step is coarse become points, at share floor and share cut, with rounded dollars.
+    """Rows whose billing step is coarse become points with rounded dollars: share floor, share cut, whole steps.
 
+    Between two points of `whole_step_shares` a larger share is later and no cheaper, so that no share is missed.
     `run` are the hours of all the work on demand. Returns the table, and for each of
     its rows the row that it came from and whether it is rounded.
     """
@@ -128,10 +129,18 @@ def _billed_in_steps(
     if not coarse.any():
         return table, everything, coarse
     smooth, points = np.flatnonzero(~coarse), np.flatnonzero(coarse)
+    between = [
+        (row, share)
+        for row in points
+        for share in whole_step_shares(table, int(row), float(step[row]), float(least[row]))
+    ]
     two = points[table.share_high[points] > table.share_low[points]]
-    origin = np.concatenate([smooth, points, two])
-    share = np.concatenate([table.share_low[points], table.share_high[two]])
-    made = table.rows(np.concatenate([points, two]))
+    inside = np.asarray([row for row, _ in between], dtype=np.int64)
+    origin = np.concatenate([smooth, points, inside, two])
+    share = np.concatenate(
+        [table.share_low[points], np.asarray([share for _, share in between], dtype=float), table.share_high[two]]
+    )
+    made = table.rows(np.concatenate([points, inside, two]))
     storage = columns.storage_usd_per_hour[made.offer] * made.instances
     usd, late_usd = (
         _rounded_usd(made, share, dollars, hours, start, storage, columns)
@@ -142,6 +151,22 @@ def _billed_in_steps(
     )
     made = replace(made, run_usd=usd, late_usd=late_usd, share_low=share, share_high=share)
     return concatenate([table.rows(smooth), made]), origin, np.arange(len(origin)) >= len(smooth)
+
+
+def whole_step_shares(table: CandidateTable, row: int, step: float, least: float) -> Floats:
+    """Spot shares of a row, between its floor and cut, at which the hours on demand are billed to the last minute.
+
+    On demand (1 - x) * run + start hours are billed in whole steps of `step` h, at least `least` h: a share just
+    above such an x pays the same on demand, no less on spot, and ends later. Coarse steps are few in a run.
+    """
+    low, high = float(table.share_low[row]), float(table.share_high[row])
+    start, run = float(table.start_h[row]), float(table.run_h[row, ON_DEMAND])
+    if high <= low or np.isnan(run) or run <= 0:
+        return np.zeros(0)
+    fewest, most = max(start + (1 - high) * run, least), start + (1 - low) * run
+    whole = np.append(np.arange(np.ceil(fewest / step), np.floor(most / step) + 1) * step, least)
+    shares = (start + run - whole) / run
+    return np.asarray(shares[(shares > low) & (shares < high)])
 
 
 def _rounded_usd(

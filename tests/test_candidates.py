@@ -223,18 +223,44 @@ def test_whole_hours_are_billed_on_demand() -> None:
 
 
 def test_whole_hours_are_billed_in_each_market() -> None:
-    """With spot at 0.5 $/h there are two points: all on demand, and all on spot with a switch of whole hours."""
+    """With spot at 0.5 $/h all on demand, all on spot with a switch of whole hours, and whole hours between."""
     found = prepared({"work": {"tokens": 2.4e7}}, [{**HOURLY, "spot_usd_per_hour": 0.5}])
     screened, (candidates,) = found.screened[0], found.candidates
     table = screened.table
     uncut = candidates.table.rows(screened.rows)
-    spot = table.share_low == 1
-    assert len(table) == 2 * len(set(screened.rows.tolist()))
-    assert np.array_equal(table.share_low, table.share_high) and np.sum(spot) == np.sum(table.share_low == 0)
+    spot, demand = table.share_low == 1, table.share_low == 0
+    assert np.array_equal(table.share_low, table.share_high)
+    assert np.sum(spot) == np.sum(demand) == len(set(screened.rows.tolist()))
+    between = ~spot & ~demand
+    assert between.any()
+    hours = uncut.start_h + (1 - table.share_low) * uncut.run_h[:, ON_DEMAND]
+    np.testing.assert_allclose(hours[between], np.round(hours[between]), rtol=1e-9)
     # Uncut spot dollars are 0.5 * (start + paid) + 1.0 * switch, where the switch is one more start.
     paid = (uncut.run_usd[spot, SPOT] - uncut.start_h[spot]) / 0.5
     by_hand = 0.5 * np.maximum(np.ceil(paid), 1) + 1.0 * np.maximum(np.ceil(uncut.start_h[spot]), 1)
     np.testing.assert_allclose(table.cost_usd(table.share_low)[spot], by_hand, rtol=1e-12)
+
+
+def test_no_share_between_the_points_is_cheaper_and_no_later() -> None:
+    """Each share of a fine grid, billed in whole hours by hand, is matched by a point that ends no later."""
+    found = prepared({"work": {"tokens": 2.4e7}}, [{**HOURLY, "spot_usd_per_hour": 0.5}])
+    screened, (candidates,) = found.screened[0], found.candidates
+    points = screened.table
+    for row in sorted(set(screened.rows.tolist())):
+        mine, one = points.rows(screened.rows == row), candidates.table.rows(np.asarray([row]))
+        start, run = float(one.start_h[0]), float(one.run_h[0, ON_DEMAND])
+        paid = (float(one.run_usd[0, SPOT]) - start) / 0.5
+        for share in np.linspace(0.01, 0.99, 50):
+            demand, spot = np.ceil(start + (1 - share) * run), max(1.0, np.ceil(share * paid))
+            no_later = mine.late_hours(mine.share_low) <= one.late_hours(float(share))[0] + 1e-9
+            assert np.min(mine.cost_usd(mine.share_low)[no_later]) <= max(1.0, demand) + 0.5 * spot + 1e-9
+
+
+def test_a_minimum_longer_than_the_run_makes_no_points_between() -> None:
+    """Where every share pays the minimum there is nothing to choose, however fine the billing step."""
+    billing = {"step_seconds": 1, "minimum_hours": 100}
+    found = prepared({"work": {"tokens": 2.4e7}}, [{**HOURLY, "billing": billing, "spot_usd_per_hour": 0.5}])
+    assert set(found.screened[0].table.share_low.tolist()) == {0.0, 1.0}
 
 
 def test_a_long_run_is_not_rounded() -> None:

@@ -115,7 +115,7 @@ def test_one_job_costs_the_cheapest_end_of_any_candidate(name: str) -> None:
 
 
 @few
-@given(questions(hourly=False), st.floats(1.0, 30.0))
+@given(questions(), st.floats(1.0, 30.0))
 def test_a_later_deadline_never_costs_more(data: Data, later: float) -> None:
     """Every plan that ends in time also ends in time when there is more of it."""
     hours = float(data["jobs"][0]["deadline"][:-1])
