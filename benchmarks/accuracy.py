@@ -207,6 +207,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.accuracy", description=__doc__)
     parser.add_argument("table", metavar="TABLE.csv")
     parser.add_argument("--json", action="store_true", help="one JSON document in place of text")
+    parser.add_argument("--brief", action="store_true", help="the headlines alone")
     parser.add_argument("--plot", metavar="DIR", help="write pictures into this folder")
     chosen = parser.parse_args(arguments)
     try:
@@ -228,7 +229,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(json.dumps({"status": "error", "errors": [vars(fault) for fault in error.faults]}))
         print(error, file=sys.stderr)
         return 2
-    print(json.dumps(answer, indent=2) if chosen.json else text_of(answer, chosen.table))
+    print(json.dumps(answer, indent=2) if chosen.json else text_of(answer, chosen.table, chosen.brief))
     return 0
 
 
