@@ -15,7 +15,7 @@ def text_of(answer: Mapping[str, Any], table: str, brief: bool = False) -> str:
     """The whole report, or its headlines; `answer` is what `benchmarks.accuracy.report` returns."""
     parts = [_verdict(answer, table), _errors(answer), _fit(answer["fit"]), _order(answer["throughput"])]
     if brief:
-        return "\n\n".join((*parts, _baselines(answer["baselines"])))
+        return "\n\n".join((*parts, _baselines(answer)))
     parts += [_groups(answer, figure) for figure in ("memory", "throughput")]
     parts += [_worst(answer), _apart(answer["apart"]), _baselines(answer), _splits(answer["splits"])]
     parts.append(_skipped(answer["skipped"]))

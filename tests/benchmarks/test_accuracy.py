@@ -127,3 +127,13 @@ def test_a_bad_table_ends_with_2_and_one_message(tmp_path: Path, capsys: pytest.
     out = capsys.readouterr()
     assert json.loads(out.out)["errors"][0]["what"].startswith("cannot be read")
     assert "none.csv" in out.err
+
+
+def test_brief_is_the_beginning_and_the_baselines(capsys: pytest.CaptureFixture[str]) -> None:
+    """The headlines read the same in both; groups and skipped rows are left to the whole report."""
+    assert accuracy.main([str(TABLE)]) == 0
+    whole = capsys.readouterr().out
+    assert accuracy.main([str(TABLE), "--brief"]) == 0
+    brief = capsys.readouterr().out
+    assert all(part in whole for part in brief.strip().split("\n\n"))
+    assert "not stated" not in brief and len(brief) < len(whole) / 2
