@@ -45,6 +45,7 @@ class Free:
     parent: str | None = None
     ratio: float = 1.0
     share: bool = False
+    why: str = ""
 
     def value(self, x: Any, parent: Any) -> Any:
         """The coefficient at x standard deviations from its prior; arrays broadcast."""
@@ -63,6 +64,7 @@ class Fit:
 
     values: dict[str, float]
     known: dict[str, float]  # share of the prior's variance that the rows took away, 0 to 1
+    spread: dict[str, float]  # standard deviation of ln(value) that is left
     rows: dict[str, int]  # rows that the coefficient moves by 0.5 % or more within its prior's deviation
 
 
@@ -75,7 +77,7 @@ def read_free(names: Sequence[str]) -> tuple[Free, ...]:
             parent = key_of(name, facts["as"]) if "as" in facts else None
             found.append(Free(
                 key_of(name, entry), facts["sd"], facts["low"], facts["high"], facts.get("prior", 1.0), parent,
-                facts.get("ratio", 1.0), facts.get("share", False),
+                facts.get("ratio", 1.0), facts.get("share", False), facts["why"],
             ))  # fmt: skip
     return tuple(found)
 
@@ -146,6 +148,10 @@ def fitted(
     return Fit(
         values={one.key: float(values[one.key].flat[0]) for one in free},
         known={one.key: 1.0 - float(a / b) if b else 0.0 for one, a, b in zip(free, after, before, strict=True)},
+        spread={
+            one.key: math.sqrt(a) * (1.0 - values[one.key].flat[0] if one.share else 1.0)
+            for one, a in zip(free, after, strict=True)
+        },
         rows={one.key: int(n) for one, n in zip(free, felt, strict=True)},
     )
 

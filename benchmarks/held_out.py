@@ -9,9 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.accuracy import FIGURES, compared, headline, lengths_known
+from benchmarks.evidence import Evidence
 from benchmarks.fitting import Fit, fitted, read_free
-from benchmarks.intervals import Timed, alike, by_source, memory_sigma, memory_spreads, time_spreads
+from benchmarks.intervals import Timed, time_spreads
 from benchmarks.measurements import Row
+from benchmarks.memory_intervals import memory_sigma, memory_spreads
 from benchmarks.predictions import Comparison, Prediction, Predictor
 from benchmarks.splits import SPLITS, family, inner_side, side
 from benchmarks.stacking import MemoryRows, SpeedRows
@@ -44,7 +46,7 @@ class Table:
         key = chosen.tobytes()
         if key not in self._fits:
             one, other = (self._fit_figure(chosen, figure) for figure in FIGURES)
-            self._fits[key] = Fit(one.values | other.values, one.known | other.known, one.rows | other.rows)
+            self._fits[key] = Fit(*(vars(one)[name] | vars(other)[name] for name in vars(one)))
         return self._fits[key]
 
     def _fit_figure(self, chosen: NDArray[np.bool_], figure: str) -> Fit:
@@ -126,10 +128,10 @@ def spreads(table: Table, chosen: NDArray[np.bool_], split: str) -> dict[str, fl
                 for figure in FIGURES:
                     if counts(p, figure):
                         into[figure].append(p)
-    weigh = alike if split == "configuration" else by_source
+    evidence = Evidence(of_sources=split != "configuration")
     return {
-        **time_spreads(known["throughput"], unknown["throughput"], table.fixed, table.library, weigh),
-        **memory_spreads(known["memory"], unknown["memory"], table.library, weigh),
+        **time_spreads(known["throughput"], unknown["throughput"], table.fixed, table.library, evidence),
+        **memory_spreads(known["memory"], unknown["memory"], table.library, evidence),
     }
 
 
