@@ -19,6 +19,7 @@ from benchmarks.recipes import (
     partial_share,
     recipe_of_row,
     weights_dtype,
+    zero_group,
 )
 from planner.estimates.setup import (
     CHECKPOINT_EVERY_2ND,
@@ -147,7 +148,7 @@ def _layout(row: Row, recipe: Recipe, framework: str, network: Network) -> Layou
         interleave=interleave,
         context=context,
         zero_stage=recipe.zero_stage,
-        hybrid=int(recipe.sharding == "hsdp"),
+        hybrid=int(recipe.sharding == "hsdp" or (zero_group(row) or ranks) < ranks),
         variable_length=int(bool(row.lengths and row.lengths.varying)),
     )
 

@@ -201,6 +201,12 @@ def weights_dtype(row: Row) -> str:
     return row.text("weights_dtype") or ("fp32" if mixed else "")
 
 
+def zero_group(row: Row) -> int | None:
+    """Ranks over which a row cuts its states, where it says so; they share a node."""
+    found = re.search(r"\(group (\d+)\)", row.text("sharding"))
+    return int(found[1]) if found else None
+
+
 def in_host_memory(row: Row, zero_stage: int) -> dict[str, Any]:
     """What a row keeps in host memory, as changes of `States`."""
     text = row.text("cpu_offload")

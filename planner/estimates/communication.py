@@ -148,11 +148,20 @@ def reduction_seconds(
     Stage 2 holds no full gradient and reduces after every micro-batch.
     """
     replicas = np.asarray(layout.data_parallel, dtype=float)
-    payload = 2.0 * states.reduced_bytes * states.trainable / (layout.tensor * layout.pipeline)
+    trained = states.trainable / (layout.tensor * layout.pipeline)
     times = np.where(np.equal(layout.zero_stage, 2), layout.accumulation, 1.0)
     hidden = coefficients.data_parallel_overlap * np.not_equal(kernels.overlaps_reduction, 0)
-    visible = (1.0 - hidden) * np.less(layout.zero_stage, 3)
-    return (visible * times * payload) * (1.0 - 1.0 / replicas) / reached.group
+    visible = (1.0 - hidden) * np.less(layout.zero_stage, 3) * times
+    reduced = 2.0 * states.reduced_bytes * trained
+    seconds = reduced * (1.0 - 1.0 / replicas) / reached.group
+    hybrid = np.equal(layout.hybrid, 1) & np.greater(layout.zero_stage, 0)
+    if np.any(hybrid):
+        # Scattered and gathered inside the node; across nodes each GPU reduces its own shard.
+        group = np.asarray(hybrid_group(layout), dtype=float)
+        inside = reduced * (1.0 - 1.0 / group) / reached.inside
+        across = reduced * (1.0 - group / replicas) / (reached.across * layout.gpus_per_node)
+        seconds = np.where(hybrid, inside + across, seconds)
+    return visible * seconds
 
 
 def _outside_experts(network: Network, layout: Layout) -> Any:

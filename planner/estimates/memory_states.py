@@ -104,8 +104,8 @@ def static_terms(
         adapters=weights_here * np.where(frozen, trained * states.adapter_bytes, 0.0) / over_3,
         gradients=gradients,
         early_gradients=early * gradients,
-        optimizer=optimizer_here * trained * (states.optimizer_bytes + states.extra_sharded_bytes) / over_1,
-        step_temporary=optimizer_here * trained * states.step_bytes / over_1,
+        optimizer=optimizer_here * trained * states.optimizer_bytes / over_1,
+        step_temporary=optimizer_here * trained * (states.step_bytes + states.extra_sharded_bytes) / over_1,
         cast_weights=np.where(ones, 0.0, states.cast_bytes) * in_stage / tensor,
         gathered_weights=gathers * np.where(keeps_full, whole, by_layer) / tensor,
         # FSDP frees a layer's weights once its forward pass is over; what is left at the loss is the root unit.
@@ -133,8 +133,7 @@ def _stage(network: Network, pipeline: Numbers) -> tuple[float, Numbers, Numbers
 
 
 def _shards(layout: Layout) -> Numbers:
-    """GPUs over which the states are cut: all replicas, or those of one node under hybrid sharding."""
+    """GPUs over which the states are cut: all replicas, or those of one node under hybrid sharding of any stage."""
     everywhere = layout.data_parallel * layout.context
     in_node = np.maximum(np.minimum(everywhere, np.divide(layout.gpus_per_node, layout.tensor)), 1.0)
-    hybrid = np.not_equal(layout.hybrid, 0) & np.greater_equal(layout.zero_stage, 3)
-    return np.where(hybrid, in_node, everywhere)
+    return np.where(np.not_equal(layout.hybrid, 0), in_node, everywhere)

@@ -77,7 +77,7 @@ class Layout:
     context: Numbers = 1
     expert: Numbers = 1
     zero_stage: Numbers = 0  # 0 none or ddp, 1, 2, 3 (= FSDP)
-    hybrid: Numbers = 0  # 1: stage 3 inside each node, replicas across nodes (HSDP)
+    hybrid: Numbers = 0  # 1: sharded inside each node, replicas across nodes (HSDP; ZeRO groups of one node)
     variable_length: Numbers = 0  # 1: batches of differing length (padded)
 
     @property
@@ -114,7 +114,7 @@ class States:
     host_optimizer: Numbers = 0
     # Extra bytes per parameter of odd frameworks (Megatron-DeepSpeed, InternEvo); usually 0.
     extra_gradient_bytes: Numbers = 0
-    extra_sharded_bytes: Numbers = 0
+    extra_sharded_bytes: Numbers = 0  # while stepping: fp32 copies of the gradient shard and of what is updated
 
 
 @dataclass(frozen=True)

@@ -61,3 +61,9 @@ def test_a_rack_has_a_link_for_each_of_its_gpus(gpu: str, gigabytes: float) -> N
     host = set_up(gpu=gpu, gpu_mem_gb="", framework="nemo", num_gpus="144").host
     assert host.hardware.network == pytest.approx(gigabytes * 1e9)
     assert host.gpus_per_node == (72 if gpu.startswith("GB") else 8)
+
+
+@pytest.mark.parametrize(("sharding", "hybrid"), [("zero1 (group 8)", 1), ("zero1 (group all)", 0), ("zero1", 0)])
+def test_a_zero_group_smaller_than_the_run_is_hybrid(sharding: str, hybrid: int) -> None:
+    """States cut over one node of eight, or over all 64 GPUs."""
+    assert set_up(framework="internevo", sharding=sharding).layout.hybrid == hybrid

@@ -58,6 +58,18 @@ def test_a_reduction_after_the_last_micro_batch_hides_under_nothing() -> None:
     assert float(late.time().seconds) > float(case.time().seconds)
 
 
+def test_groups_of_one_node_reduce_their_shards_across_nodes() -> None:
+    """Stage 1 on 8 nodes: 7/8 of gradients and weights over NVLink, 7/8 of a shard over the node's network."""
+    case = slow_network(case_of(GOLDEN["m0252"]))
+    plan = replace(case.layout, zero_stage=1, hybrid=1)
+    grouped = replace(case, layout=plan).time().parts
+    moved = 2 * case.states.reduced_bytes * case.states.trainable
+    seconds = moved * (7 / 8) / NVLINK + moved * (1 - 8 / 64) / (0.74 * 12.5e9)
+    assert float(grouped.data_parallel) == pytest.approx(0.5 * seconds)
+    whole = replace(case, layout=replace(plan, hybrid=0)).time().parts
+    assert float(grouped.data_parallel) < float(whole.data_parallel)
+
+
 def test_sharding_by_hand() -> None:
     """Full stage 3 on 8 GPUs moves weights twice and gradients once, 7/8 of them, per micro-batch."""
     moved = (2 * 2 + 4) * 1.3139e9 * 7 / 8

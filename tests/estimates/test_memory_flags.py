@@ -85,11 +85,11 @@ def test_stage_of_a_pipeline_holds_one_matrix() -> None:
     assert (untied.weights, tied.weights) == pytest.approx((300_000, 300_000))
 
 
-def test_unexplained_sharded_bytes_follow_the_optimizer() -> None:
-    """The extra bytes of an odd framework are cut over the same shards as the optimizer."""
-    states = full_states(extra_sharded_bytes=12)
-    terms = static_terms(TINY, layout(gpus=4, zero_stage=1), states, PLAIN)
-    assert terms.optimizer == pytest.approx(300_000 * (4 + 12) / 4)
+def test_extra_sharded_bytes_are_alive_in_the_step() -> None:
+    """The extra bytes of an odd framework are cut over the shards of the optimizer, beside its step's own 2 bytes."""
+    terms = static_terms(TINY, layout(gpus=4, zero_stage=1), full_states(extra_sharded_bytes=12), PLAIN)
+    assert terms.optimizer == pytest.approx(300_000 * 4 / 4)
+    assert terms.step_temporary == pytest.approx(300_000 * (2 + 12) / 4)
 
 
 def test_load_limits_the_micro_batch() -> None:

@@ -85,3 +85,11 @@ def test_the_loss_of_sharded_adapters_has_its_own_scale(zero_stage: int, frozen:
     halved = replace(PLAIN, k_log_fsdp=0.5)
     terms = activation_terms(TINY, layout(gpus=2, zero_stage=zero_stage, sequence=10), states, HF, halved)
     assert float(terms.logits) == pytest.approx(share * 140_000)
+
+
+def test_zero_groups_cut_states_over_one_node() -> None:
+    """Stage 1 in groups of eight on 64 GPUs holds an eighth of the moments, not a sixty-fourth."""
+    plan = layout(gpus=64, gpus_per_node=8, zero_stage=1)
+    grouped = static_terms(TINY, replace(plan, hybrid=1), full_states(), PLAIN)
+    assert grouped.optimizer == pytest.approx(300_000 * 4 / 8)
+    assert static_terms(TINY, plan, full_states(), PLAIN).optimizer == pytest.approx(300_000 * 4 / 64)
