@@ -49,14 +49,18 @@ def _of_job(now: Now, job: int) -> Iterator[Alternative]:
     cards = np.asarray([card.name for card in market.cards])[standing.table.offer]
     providers = np.asarray([offer.provider for offer in market.offers])[standing.table.offer]
     methods = np.asarray([recipe.method_label for recipe in recipes])[standing.table.recipe]
+    taken = np.flatnonzero(standing.rows == now.trial.rows[job])
     for by, names, which in (("provider", providers, may), ("gpu", cards, may), ("method", methods, may | True)):
         best = []
         for name in np.unique(names[which]):
             rows = np.flatnonzero((names == name) & which)
+            if len(here := np.intersect1d(taken, rows)):  # the plan itself, not one that is as good within half a cent
+                best.append((_reached(now, job), str(name), int(here[0])))
+                continue
             row = int(rows[np.lexsort((~may[rows], standing.score[rows]))[0]])
             if math.isfinite(standing.score[row]):
                 best.append((float(standing.score[row]), str(name), row))
-        for _, name, row in sorted(best):
+        for _, name, row in sorted(best, key=lambda entry: (entry[2] not in taken, *entry)):
             yield _alternative(now, job, by, name, standing, row, bool(may[row]))
 
 
@@ -66,11 +70,13 @@ def _alternative(now: Now, job: int, by: str, name: str, standing: _Standing, ro
     uncut, share = int(standing.rows[row]), float(standing.share[row])
     figures = standing.table.rows(np.asarray([row]))
     mine = trial.chosen.rows(np.asarray([job]))
-    cost, hours = float(figures.cost_usd(share)[0]), float(figures.hours(share)[0])
     value, against = float(standing.score[row]), _reached(now, job)
+    same = uncut == trial.rows[job]
+    if same:
+        share, figures, value = trial.shares[job], mine, against
+    cost, hours = float(figures.cost_usd(share)[0]), float(figures.hours(share)[0])
     offer = prepared.market.offers[int(figures.offer[0])]
     card = prepared.market.cards[int(figures.offer[0])].name
-    same = _traits(now, job, trial.rows[job]) == _traits(now, job, uncut)
     same_card = card == prepared.market.cards[int(mine.offer[0])].name
     words = ("faster", "slower") if now.by_time else ("cheaper", "dearer")
     penalty = 0.0 if now.by_time else float(figures.penalty_usd[0] - mine.penalty_usd[0])
@@ -103,11 +109,6 @@ def _reached(now: Now, job: int) -> float:
         return float(mine.late_hours(share)[0])
     worth = now.prepared.scenario.value_of_time_usd_per_hour
     return float((mine.cost_usd(share) + mine.penalty_usd + worth * mine.hours(share))[0])
-
-
-def _traits(now: Now, job: int, uncut: int) -> str:
-    """A way as a person tells it apart, market left out."""
-    return way_words(now.prepared.candidates[job], uncut, 0.0, now.prepared.market)
 
 
 def _standing(now: Now, job: int, table: CandidateTable, rows: Integers) -> _Standing:

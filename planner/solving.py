@@ -5,8 +5,6 @@ from __future__ import annotations
 import datetime
 import math
 from collections import Counter
-from dataclasses import dataclass
-from functools import partial
 from time import perf_counter
 
 import numpy as np
@@ -14,38 +12,21 @@ import numpy as np
 from planner.alternatives import binding_limits, ladder, outlier_note, runner_up
 from planner.audit import audit
 from planner.candidates import JobCandidates
+from planner.choosing import Solved, optimise
 from planner.decode import assignment
 from planner.diagnosis import diagnose
-from planner.dominance import undominated
 from planner.errors import PlannerError
-from planner.formulation.passes import Choice, solve_passes, within_reach
 from planner.library import Library
 from planner.plan import Assignment, Counts, Hours, Plan, Spread, Status
-from planner.preparing import Prepared, prepare, question_of
+from planner.preparing import Prepared, prepare
 from planner.recipes import allowed
 from planner.scenario import Scenario, SolveOptions
 from planner.screening import screen
-from planner.solvers.base import DEFAULT_GAP, Termination, run
-from planner.table import CandidateTable, Integers, concatenate
-
-SLIVER = 0.01
-"""Share of the work below which a second market is not worth a machine."""
-SLIVER_USD = 0.01
-
+from planner.solvers.base import Termination
+from planner.table import CandidateTable, concatenate
 
 class AuditError(PlannerError):
     """Our own fault: a plan that the independent audit does not confirm."""
-
-
-@dataclass(frozen=True)
-class Solved:
-    """The choice of the program, and for each job the row of its screened table."""
-
-    choice: Choice
-    rows: tuple[int, ...]  # rows of the joined table
-    table: CandidateTable
-    owner: Integers  # row of the joined table -> row of its job's screened table
-    dominated: int
 
 
 def solve(scenario: Scenario, options: SolveOptions | None = None, library: Library | None = None) -> Plan:
@@ -74,41 +55,15 @@ def solve_prepared(prepared: Prepared, options: SolveOptions | None = None, star
     return plan
 
 
-def optimise(prepared: Prepared, options: SolveOptions) -> Solved:
-    """Bound and dominance, program, passes."""
-    table = concatenate([one.table for one in prepared.screened])
-    owner = np.concatenate([np.arange(len(one.table)) for one in prepared.screened])
-    question = question_of(prepared.scenario, prepared.market)
-    keep = within_reach(table, question)
-    keep = keep[undominated(table.rows(keep), question)]
-    solver = partial(
-        run,
-        solver=options.solver,
-        time_limit_seconds=options.time_limit_seconds,
-        relative_gap=max(options.gap, DEFAULT_GAP),
-    )
-    choice = solve_passes(table.rows(keep), question, solver)
-    rows = tuple(int(keep[row]) for row in choice.rows) if choice.chosen is not None else ()
-    return Solved(choice, rows, table, owner, len(table) - len(keep))
-
-
 def _plan(prepared: Prepared, solved: Solved, options: SolveOptions, as_of: datetime.date, seconds: float) -> Plan:
     first = solved.choice.first
     if solved.choice.chosen is None:
         impossible = first.termination in (Termination.INFEASIBLE, Termination.INFEASIBLE_OR_UNBOUNDED)
         return _without(prepared, "infeasible" if impossible else "no_plan", options, as_of, seconds, solved.dominated)
     scenario = prepared.scenario
-    shares = _whole_shares(scenario, solved)
     jobs = tuple(
-        _assignment(
-            prepared,
-            solved,
-            index,
-            solved.rows[index],
-            shares[index],
-            as_of,
-        )
-        for index in range(len(scenario.jobs))
+        _assignment(prepared, solved, index, row, share, as_of)
+        for index, (row, share) in enumerate(zip(solved.rows, solved.shares, strict=True))
     )
     # A solver whose verdict holds only on its own grid proves nothing here, and the status says so.
     status: Status = "optimal" if first.is_proven and first.gap is not None else "feasible"
@@ -137,35 +92,6 @@ def _plan(prepared: Prepared, solved: Solved, options: SolveOptions, as_of: date
         jobs=jobs,
         warnings=_warnings(jobs),
     )
-
-
-def _whole_shares(scenario: Scenario, solved: Solved) -> list[float]:
-    """Spot share of each job, moved to its floor or cap where it is a hair away, no later and hardly dearer.
-
-    A pass may spend a cent on a sliver of the other market to win seconds; nobody rents a sliver.
-    Where cost is the objective it must not get dearer, and the budget holds in any case.
-    """
-    shares = [float(share) for share in solved.choice.spot_share]
-    slack = SLIVER_USD if scenario.objective_kind == "time" else 0.0
-    for index, row in enumerate(solved.rows):
-        one = solved.table.rows(np.asarray([row]))
-        now = shares[index]
-        for end in (float(one.share_low[0]), float(one.share_high[0])):
-            trial = [*shares[:index], end, *shares[index + 1 :]]
-            no_dearer = one.cost_usd(end)[0] <= one.cost_usd(now)[0] + slack
-            no_later = scenario.objective_kind != "time" or one.late_hours(end)[0] <= one.late_hours(now)[0] + 1e-9
-            if abs(now - end) < SLIVER and no_dearer and no_later and _within_budget(scenario, solved, trial):
-                shares = trial
-                break
-    return shares
-
-
-def _within_budget(scenario: Scenario, solved: Solved, shares: list[float]) -> bool:
-    budget = scenario.limits.budget_usd
-    if budget is None:
-        return True
-    chosen = solved.table.rows(np.asarray(solved.rows))
-    return float(np.sum(chosen.late_cost_usd(np.asarray(shares)))) <= budget
 
 
 def _assignment(
@@ -238,4 +164,4 @@ def _warnings(jobs: tuple[Assignment, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(note for job in jobs for note in job.notes))
 
 
-__all__ = ["AuditError", "Prepared", "Solved", "optimise", "prepare", "question_of", "solve", "solve_prepared"]
+__all__ = ["AuditError", "Prepared", "prepare", "solve", "solve_prepared"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import product
 
+from planner.choosing import optimise
 from planner.comparisons import Axis, Cell, CellJob, Sweep
 from planner.contrast import method_name
 from planner.errors import Fault, ScenarioError
@@ -16,7 +17,7 @@ from planner.ranges import Range, parse_ranges, range_name
 from planner.scenario import Scenario, SolveOptions
 from planner.sensitivity import library_of
 from planner.solvers.base import Termination
-from planner.solving import optimise, solve_prepared
+from planner.solving import solve_prepared
 
 
 def sweep(

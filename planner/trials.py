@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
 import numpy as np
 
 from planner.candidates import JobCandidates, Market
-from planner.dominance import undominated
+from planner.choosing import optimise
 from planner.errors import NoPlanError
-from planner.formulation.passes import solve_passes, within_reach
-from planner.formulation.program import Program
 from planner.loading import change_scenario
-from planner.preparing import Prepared, prepare, question_of
+from planner.preparing import Prepared, prepare
 from planner.recipes import Recipe
 from planner.scenario import Limits, SolveOptions
 from planner.screening import screen
-from planner.solvers.base import DEFAULT_GAP, SolveResult, Termination, run
-from planner.table import CandidateTable, concatenate
+from planner.solvers.base import Termination
+from planner.table import CandidateTable
 
 TIME_LIMIT_SECONDS = 10.0
 NO_PLAN = (Termination.INFEASIBLE, Termination.INFEASIBLE_OR_UNBOUNDED)
@@ -86,39 +83,27 @@ def method_words(recipe: Recipe) -> str:
 
 
 def attempt(prepared: Prepared, options: SolveOptions | None = None) -> Trial | None:
-    """The best plan, or None where none was found in time.
+    """The best plan, the very one that `solve` gives, or None where none was found in time.
 
     With `options` a search that stops at a limit without a plan is an error (NoPlanError): nothing is known then.
     """
     screened = prepared.screened
     if not all(len(one.table) for one in screened):
         return None
-    table = concatenate([one.table for one in screened])
-    owner = np.concatenate([one.rows for one in screened])
-    question = question_of(prepared.scenario, prepared.market)
-    left = within_reach(table, question)
-    left = left[undominated(table.rows(left), question)]
-    choice = solve_passes(table.rows(left), question, _solver(options))
-    if choice.chosen is None or choice.first.objective is None:
-        if options is not None and choice.first.termination not in NO_PLAN:
-            raise NoPlanError(f"{options.solver} stopped with '{choice.first.termination.value}' before it had a plan")
+    solved = optimise(prepared, options or SolveOptions(time_limit_seconds=TIME_LIMIT_SECONDS))
+    first = solved.choice.first
+    if not solved.rows or first.objective is None:
+        if options is not None and first.termination not in NO_PLAN:
+            raise NoPlanError(f"{options.solver} stopped with '{first.termination.value}' before it had a plan")
         return None
-    rows = left[choice.rows]
     return Trial(
         prepared,
-        tuple(int(owner[row]) for row in rows),
-        tuple(float(share) for share in choice.spot_share),
-        table.rows(rows),
-        choice.first.objective,
-        choice.first.is_proven,
+        tuple(int(one.rows[solved.owner[row]]) for one, row in zip(screened, solved.rows, strict=True)),
+        solved.shares,
+        solved.table.rows(np.asarray(solved.rows)),
+        first.objective,
+        first.is_proven and first.gap is not None,
     )
-
-
-def _solver(options: SolveOptions | None) -> Callable[[Program], SolveResult]:
-    if options is None:
-        return partial(run, time_limit_seconds=TIME_LIMIT_SECONDS)
-    gap = max(options.gap, DEFAULT_GAP)
-    return partial(run, solver=options.solver, time_limit_seconds=options.time_limit_seconds, relative_gap=gap)
 
 
 def changed(prepared: Prepared, settings: Sequence[str]) -> Prepared:

@@ -113,6 +113,22 @@ def test_the_present_plan_ends_where_it_is_said_to(hours: float) -> None:
     assert way(still) == way(present)
 
 
+@few
+@given(st.floats(0.6, 6.0).map(lambda hours: round(hours, 2)), st.sampled_from(["cost", "time"]))
+def test_the_explained_plan_is_the_solved_one(hours: float, objective: str) -> None:
+    """Dollars and hours of the head and of the row of the plan are those of `solve`, to the last digit shown."""
+    scenario = scenario_of(job={"deadline": f"{hours}h"}, objective=objective, budget_usd=3)
+    plan = solved(scenario)
+    if plan.cost_usd is None or plan.hours is None:
+        return
+    told = explain(scenario, library=library())
+    figures = pytest.approx((plan.cost_usd.expected, plan.hours.expected), rel=1e-9)
+    assert (told.cost_usd, told.hours) == figures
+    rows = [one for one in told.alternatives if one.chosen]
+    assert [one.by for one in rows] == ["provider", "gpu", "method"]
+    assert all((one.cost_usd, one.hours) == figures for one in rows)
+
+
 def test_lifting_a_binding_limit_saves_what_is_told() -> None:
     """Each binding limit, lifted alone, is worth the difference of two solves; what does not bind is not listed."""
     scenario = scenario_of(job={"deadline": "2h"}, providers={"forbid": ["b", "c"]}, max_gpus=8)

@@ -50,6 +50,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "audit": ("audit", "audit_*"),
     "uses": (
         "solving",
+        "choosing",
         "alternatives",
         "diagnosis",
         "elastic",
