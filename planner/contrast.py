@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from planner.plan import Assignment, Part, Techniques
 
@@ -63,12 +63,23 @@ def changes(before: Assignment, after: Assignment) -> tuple[Change, ...]:
     )
 
 
-def change_words(found: tuple[Change, ...]) -> str:
-    """The most telling two differences in a few words, such as `4-bit, other card`; empty where there is none."""
+def change_words(found: tuple[Change, ...], most: int = TELLING) -> str:
+    """The most telling differences in a few words, such as `4-bit, other card`; empty where there is none."""
     differs = {one.what for one in found}
     # What only follows from a difference that is named already tells nothing new.
     telling = [one for one in found if not differs & set(FOLLOWS_FROM.get(one.what, ()))]
-    return ", ".join(_worded(one) for one in telling[:TELLING])
+    return ", ".join(_worded(one) for one in telling[:most])
+
+
+def jobs_change_words(before: Sequence[Assignment], after: Sequence[Assignment]) -> str:
+    """What differs, in words; of several jobs each one's most telling difference: `chat, code: other card`."""
+    if len(after) == 1:
+        return change_words(changes(before[0], after[0])) if before else ""
+    told: dict[str, list[str]] = {}
+    for old, job in zip(before, after, strict=False):
+        if words := change_words(changes(old, job), 1):
+            told.setdefault(words, []).append(job.name)
+    return "; ".join(f"{', '.join(names)}: {words}" for words, names in told.items())
 
 
 def method_name(how: Techniques) -> str:

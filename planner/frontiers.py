@@ -16,6 +16,8 @@ from planner.errors import NoPlanError
 from planner.htmltable import html_table
 from planner.plan import Assignment, Counts, Hours, Infeasible, Part, Plan, Spread, Status
 
+SPOT_ONLY = " (spot only: nothing is guaranteed)"
+
 By = Literal["method", "gpu", "provider"]
 
 
@@ -35,6 +37,8 @@ class Leg(Part):
 class Segment(Part):
     """A stretch along which waiting longer pays at a constant rate; both ends are equal for a single point.
 
+    `saved_per_hour` is that rate in dollars, 0 for a point.
+
     An end that is not included costs no less than another point of the frontier that is reached no later.
     """
 
@@ -45,6 +49,12 @@ class Segment(Part):
     from_included: bool = True
     to_included: bool = True
     jobs: tuple[Leg, ...]
+
+    @property
+    def saved_per_hour(self) -> float:
+        """Dollars that each hour of waiting saves along the stretch; 0 for a point."""
+        hours = self.hours_to - self.hours_from
+        return (self.cost_from_usd - self.cost_to_usd) / hours if hours > 0 else 0.0
 
 
 class Point(Part):
@@ -67,6 +77,8 @@ class Point(Part):
     knee: str = ""
     mostly_start_up: bool = False
     """Whether more than half of the expected hours of the job that ends last go into starting."""
+    spot_only: bool = False
+    """Whether some job runs on an offer that has no price on demand to fall back on: nothing is guaranteed then."""
 
 
 class Curve(Part):
@@ -121,7 +133,7 @@ class Frontier(Part):
                 f"{one.hours:.1f}",
                 f"{one.expected_hours:.1f}",
                 f"${one.cost_usd:,.2f}",
-                "; ".join(way_of(job) for job in one.jobs),
+                "; ".join(way_of(job) for job in one.jobs) + (SPOT_ONLY if one.spot_only else ""),
                 one.change,
                 one.knee,
             )

@@ -9,12 +9,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.contrast import change_words, changes
+from planner.contrast import jobs_change_words
 from planner.coupling import Joint, Solved, Stopped, proven, standing
 from planner.decode import assignment
 from planner.envelope import knee_of, lower_envelope, segments_of
 from planner.envelope_sum import Stretch, Way, summed
 from planner.frontiers import Leg, Point, Segment
+from planner.offers import Offer
 from planner.plan import Assignment, Status
 from planner.preparing import Prepared, question_of
 from planner.scenario import SolveOptions
@@ -89,14 +90,21 @@ class Tracer:
                     cost_usd=usd,
                     jobs=jobs,
                     before=before,
-                    change=_change(earlier, jobs),
+                    change=jobs_change_words(earlier, jobs),
                     bound=min(one.bound, usd),  # the two differ by rounding where they are one
                     gap=one.gap,
                     separate_usd=one.separate_usd,
                     mostly_start_up=_starts_most(jobs),
+                    spot_only=any(
+                        way.share > 0 and self._offer(table, way).usd_per_hour is None
+                        for table, way in zip(screened, one.ways, strict=True)
+                    ),
                 )
             )
         return tuple(made)
+
+    def _offer(self, screened: Screened, way: Way) -> Offer:
+        return self.prepared.market.offers[int(screened.table.offer[way.row])]
 
     def plans(self, screened: Sequence[Screened], ways: Sequence[Way]) -> tuple[Assignment, ...]:
         """The plan of each job in full, without the alternatives that `solve` adds."""
@@ -141,19 +149,6 @@ class Tracer:
             spot_share_from=old.share,
             spot_share_to=new.share,
         )
-
-
-def _change(before: Sequence[Assignment], after: Sequence[Assignment]) -> str:
-    """What differs, in words; with several jobs, of the first that differs, and how many more do."""
-    told = [
-        (job.name, words) for old, job in zip(before, after, strict=False) if (words := change_words(changes(old, job)))
-    ]
-    if not told:
-        return ""
-    if len(after) == 1:
-        return told[0][1]
-    more = f" (and {len(told) - 1} more)" if len(told) > 1 else ""
-    return f"{told[0][0]}: {told[0][1]}{more}"
 
 
 def _starts_most(jobs: Sequence[Assignment]) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from plans import make_assignment
 
-from planner.contrast import FEATURES, Change, change_words, changes, spot_percent
+from planner.contrast import FEATURES, Change, change_words, changes, jobs_change_words, spot_percent
 
 PLAIN = make_assignment()
 
@@ -43,6 +43,16 @@ def test_the_same_way_has_no_changes() -> None:
 def test_each_difference_has_its_words(other: dict[str, Any], words: str) -> None:
     """One changed field is told in a few words that need no table."""
     assert told(**other) == words
+
+
+def test_of_several_jobs_each_is_named_with_its_most_telling_difference() -> None:
+    """Jobs that differ alike are told together; those that stay the same are not."""
+    before = [make_assignment(name=name) for name in "abcd"]
+    other = [{"gpu": "A6000", "gpus": 4}, {"gpu": "H200"}, {}, {"spot_share": 0.4}]
+    after = [make_assignment(name=one.name, **way) for one, way in zip(before, other, strict=True)]
+    assert jobs_change_words(before, after) == "a, b: other card; d: spot begins"
+    assert jobs_change_words(before[:1], after[:1]) == "other card, 4 GPUs instead of 1"
+    assert jobs_change_words((), after[:1]) == jobs_change_words(before, before) == ""
 
 
 def test_methods_away_from_full_training_are_named() -> None:

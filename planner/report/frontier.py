@@ -1,21 +1,28 @@
-"""A frontier as text: what to take from it first, then a line per breakpoint, at most 80 columns wide."""
+"""A frontier as text: what to take from it first, then a row per breakpoint, at most 80 columns wide."""
 
 from __future__ import annotations
 
-from planner.frontiers import Beyond, Curve, Frontier, Point, telling, way_of
+from itertools import zip_longest
+
+from planner.contrast import jobs_change_words
+from planner.frontiers import Beyond, Curve, Frontier, Point, Segment, telling, way_of
 from planner.report import words
 from planner.report.obstacles import obstacles
 
 ROWS = 16
 """Breakpoints that the text shows unless asked for all."""
 
-CHANGE = 17
-"""Columns that what changes may claim before what is rented is cut."""
+CHANGE, CHANGES = 17, 26
+"""Columns that what changes of one job, or of several, may claim before what is rented is cut."""
+
+MOST = 4
+"""Lines of one row: what changes is told in full, or nearly so."""
 
 LABEL, END = 20, 20
 """Columns of a curve's name, and of its fastest, knee and cheapest point."""
 
-START_UP = "*"
+START_UP, SPOT_ONLY = "*", "~"
+"""Marks beside the hours."""
 
 
 def render_frontier(found: Frontier, every: bool = False) -> str:
@@ -23,8 +30,8 @@ def render_frontier(found: Frontier, every: bool = False) -> str:
     if not found.points and not found.curves:
         return "\n".join(obstacles(found.plan()))
     lines = [verdict(found)]
-    if found.knee is not None and not found.by:
-        lines += hung(f"knee: {found.points[found.knee].knee}")
+    if found.knee is not None:
+        lines += hung(f"{knee(found)}: {found.points[found.knee].knee}")
     lines.append("")
     lines += _curves(found) if found.by else _table(found, every)
     lines += [line for said in remarks(found) for line in hung(said)]
@@ -32,18 +39,25 @@ def render_frontier(found: Frontier, every: bool = False) -> str:
 
 
 def verdict(found: Frontier) -> str:
-    """The range and the knee in one line."""
-    name = words.shortened(words.plain(found.scenario), 24)
+    """The range in one line."""
     if not found.points:
-        return f"{name}: no way within the limits as they stand"
+        return words.headed(found.scenario, "no way within the limits as they stand")
     first, last = found.points[0], found.points[-1]
     if len(found.points) == 1:
-        return words.shortened(f"{name}: the fastest way is the cheapest, {figures(first)}", words.WIDTH)
-    said = f"{figures(first)} to {figures(last)}"
-    knee = f", knee {figures(found.points[found.knee])}" if found.knee is not None else ""
-    if len(name) + 2 + len(said) + len(knee) > words.WIDTH:
-        said, knee = said.replace(" for", ""), knee.replace(" for", "")
-    return f"{name}: {said}{knee}"
+        return words.headed(found.scenario, f"the fastest way is the cheapest, {figures(first)}{_unsure(first)}")
+    return words.headed(found.scenario, f"{figures(first)}{_unsure(first)} down to {figures(last)}{_unsure(last)}")
+
+
+def knee(found: Frontier) -> str:
+    """Where the knee is; empty where there is none."""
+    if found.knee is None:
+        return ""
+    point = found.points[found.knee]
+    return f"knee at {clock(point.hours)} h, {words.usd(point.cost_usd)}{_unsure(point)}"
+
+
+def _unsure(point: Point) -> str:
+    return " (spot only)" if point.spot_only else ""
 
 
 def figures(point: Point) -> str:
@@ -56,52 +70,92 @@ def clock(hours: float) -> str:
     return f"{hours:.2f}" if hours < 1 else f"{hours:,.{0 if hours >= 1000 else 1}f}"
 
 
-def what(point: Point, room: int = words.WIDTH) -> str:
-    """What is rented: the way of one job, the cards of several in the order of the jobs.
+def what(point: Point, room: int = words.WIDTH) -> list[str]:
+    """What is rented: the way of one job on a line, the cards of several, in the order of the jobs, on up to three.
 
     Where room is short the provider's name gives way first: machines and method are what a reader looks for.
     """
     if len(point.jobs) > 1:
-        return words.shortened(", ".join(f"{job.gpus:,} x {words.plain(job.gpu)}" for job in point.jobs), room)
+        *cards, last = (f"{job.gpus:,} x {words.plain(job.gpu)}" for job in point.jobs)
+        return words.joined([*(f"{card}," for card in cards), last], " ", room, 3)
     job = point.jobs[0].model_copy(update={"provider": words.plain(point.jobs[0].provider)})
     over = len(words.plain(way_of(job))) - room
     if over > 0:
         short = words.shortened(job.provider, max(6, len(job.provider) - over))
         job = job.model_copy(update={"provider": short})
-    return words.shortened(words.plain(way_of(job)), room)
+    return [words.shortened(words.plain(way_of(job)), room)]
 
 
-def change(point: Point, room: int) -> str:
-    """What differs from the point before: as many differences as there is room for, the knee in any case."""
-    said = words.plain(point.change)
-    first = said.partition(", ")[0]
-    # How many GPUs there were stands in the row above.
-    forms = (said, first, first.partition(" instead of ")[0]) if said else ()
-    fitting = [one for form in forms if len(one := f"knee: {form}" if point.knee else form) <= room]
-    if fitting:
-        return fitting[0]
-    return "knee" if point.knee else words.shortened(first, room)
+def change(found: Frontier, above: int | None, here: int) -> str:
+    """What differs from the row above, which need not be the breakpoint before, and how the cost fell up to here."""
+    text, point = "", found.points[here]
+    if above is not None:
+        text = words.plain(jobs_change_words(found.points[above].jobs, point.jobs))
+        along = _slope_to(found, point)
+        if along is not None:
+            falls = _falls(along, found.points[above])
+            # A slope of the way before ends where another way takes over.
+            ends = point.before or not along.to_included
+            text = ", ".join(one for one in ((falls, f"then {text}") if ends and text else (text, falls)) if one)
+    return text if not point.knee else f"knee: {text}" if text else "knee"
+
+
+def _slope_to(found: Frontier, point: Point) -> Segment | None:
+    """The stretch on which the cost falls up to a breakpoint; None where it is level and drops."""
+    return next((one for one in found.segments if one.hours_to == point.hours and one.saved_per_hour > 0), None)
+
+
+def _falls(along: Segment, above: Point) -> str:
+    rate = words.usd(along.saved_per_hour)
+    begins = "" if clock(along.hours_from) == clock(above.hours) else f" from {clock(along.hours_from)} h on"
+    return f"{SLOPE} {'under $0.01' if rate == '$0.00' else rate}/h{begins}"
+
+
+SLOPE = "falls"
 
 
 def _table(found: Frontier, every: bool) -> list[str]:
     shown = list(range(len(found.points))) if every else telling(found.points, ROWS)
     points = [found.points[i] for i in shown]
-    rows = [(clock(one.hours), clock(one.expected_hours), words.usd(one.cost_usd)) for one in points]
-    hours, mean, cost = (max(least, *(len(row[i]) for row in rows)) for i, least in enumerate((5, 6, 4)))
-    rest = words.WIDTH - hours - mean - cost - 6
-    needed = max(len("change"), *(len(change(one, CHANGE)) for one in points))
-    wide = min(rest - needed, max(len(what(one)) for one in points))
-    lines = [f"{'hours':>{hours}}  {'likely':>{mean}} {'cost':>{cost}}  {'what':<{wide}} change"]
-    for one, (took, usual, paid) in zip(points, rows, strict=True):
-        mark = START_UP if one.mostly_start_up else " "
-        said = f"{took:>{hours}}{mark} {usual:>{mean}} {paid:>{cost}}  {what(one, wide):<{wide}}"
-        lines.append(f"{said} {change(one, rest - wide)}")
-    if left := len(found.points) - len(points):
-        some = f"{left} breakpoint{'s' if left > 1 else ''}"
+    told = [change(found, above, here) for above, here in zip([None, *shown], shown, strict=False)]
+    marks = [f"{START_UP * one.mostly_start_up}{SPOT_ONLY * one.spot_only}" for one in points]
+    columns = [
+        _column("hours", [clock(one.hours) for one in points], marks),
+        _column("likely", [clock(one.expected_hours) for one in points]),
+        _column("cost", [words.usd(one.cost_usd) for one in points]),
+    ]
+    figures_ = [" ".join(cells) for cells in zip(*columns, strict=True)]
+    left = len(figures_[0]) + 2
+    needed = min(CHANGES if len(points[0].jobs) > 1 else CHANGE, max(len("change"), *(len(one) for one in told)))
+    wide = min(words.WIDTH - left - 1 - needed, max(len(line) for one in points for line in what(one)))
+    lines = [f"{figures_[0]}  {'what':<{wide}} change"]
+    for start, point, said in zip(figures_[1:], points, told, strict=True):
+        lines += _row(start, what(point, wide), words.wrapped(said, words.WIDTH - left - 1 - wide, MOST), wide)
+    if hidden := len(found.points) - len(points):
+        some = f"{hidden} breakpoint{'s' if hidden > 1 else ''}"
         lines.append(f"  {some} of little difference left out (--all shows every one)")
+    if any(SLOPE in one for one in told):
+        lines.append(f"  {SLOPE} $/h: the cost falls evenly on the way to this row, elsewhere in one step")
     if any(one.mostly_start_up for one in points):
         lines.append(f"  {START_UP} more than half of the hours go into starting the machines")
     return [*lines, ""]
+
+
+def _column(head: str, cells: list[str], marks: list[str] | None = None) -> list[str]:
+    """Head and cells to the right, and marks behind them."""
+    width, marked = max(len(one) for one in (head, *cells)), max(map(len, marks or [""]))
+    return [
+        f"{one:>{width}}{mark:<{marked}}"
+        for one, mark in zip([head, *cells], ["", *(marks or [""] * len(cells))], strict=True)
+    ]
+
+
+def _row(start: str, left: list[str], right: list[str], wide: int) -> list[str]:
+    """The figures, and beside them what is rented and what changes, each as long as it is."""
+    return [
+        f"{'' if i else start:<{len(start)}}  {one:<{wide}} {other}"
+        for i, (one, other) in enumerate(zip_longest(left, right, fillvalue=""))
+    ]
 
 
 def _curves(found: Frontier) -> list[str]:
@@ -127,13 +181,15 @@ def _ends(curve: Curve) -> str:
 
 
 def _short(point: Point) -> str:
-    return f"{clock(point.hours)} h {words.usd(point.cost_usd)}"
+    return f"{clock(point.hours)} h {words.usd(point.cost_usd)}{SPOT_ONLY * point.spot_only}"
 
 
 def remarks(found: Frontier) -> list[str]:
     """What the axes are, what lies beyond a limit, and what else to know."""
     hold = "at the confidence of each job" if found.confidence is None else f"in {words.cases(found.confidence)}"
     best = "cost is a best estimate" if found.by else "likely hours and cost are best estimates"
+    if any(one.spot_only for points in (found.points, *(one.points for one in found.curves)) for one in points):
+        hold += f", but where marked {SPOT_ONLY}: spot only, no fallback on demand, so nothing is guaranteed"
     return [f"hours hold {hold}; {best}", *(beyond(one) for one in found.beyond), *found.notes]
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from planner.contrast import method_name
 from planner.frontiers import Curve, Frontier, Point, Segment, telling
 from planner.report import words
-from planner.report.frontier import figures, verdict
+from planner.report.frontier import figures, knee, verdict
 from planner.report.plotting import ACCENT, COLORS, FAINT, INK, canvas, write_picture
 
 LABELS = 14
@@ -58,7 +58,7 @@ def draw_frontier(found: Frontier, path: str | Path, caption: Sequence[str] = ()
             _line(axes, found.segments, found.points, {"color": COLORS[0]}, "", 4)
         points = [point for one in curves for point in one.points] or list(found.points)
         _axes(axes, points, found)
-        axes.set_title(verdict(found), color=INK)
+        axes.set_title("; ".join(one for one in (verdict(found), knee(found)) if one), color=INK)
         if curves:
             _mark_knees(axes, first)
         else:

@@ -12,6 +12,9 @@ WIDTH = 80
 LABEL = 11
 """Columns of the margin that holds the section labels."""
 
+GLUE = "\x1f"
+"""Stands for a space where no line may break; no text that is shown holds it."""
+
 BAR = 20
 """Characters of the memory bar."""
 
@@ -110,9 +113,18 @@ def shortened(text: str, width: int) -> str:
     return text if len(text) <= width else f"{text[: max(0, width - 3)].rstrip()}..."
 
 
+def headed(name: str, said: str, width: int = WIDTH) -> str:
+    """`name: said`; a name gives way only where the line would be too long, and keeps some letters at least."""
+    name, said = plain(name), plain(said)
+    return shortened(f"{shortened(name, max(12, width - len(said) - 2))}: {said}", width)
+
+
 def wrapped(text: str, width: int, most: int) -> list[str]:
     """The text in at most `most` lines; what is left out is marked by three dots."""
-    lines = textwrap.wrap(plain(text), width, break_long_words=True, break_on_hyphens=False) or [""]
+    # A figure and its per cent belong on one line.
+    glued = plain(text).replace(" %", f"{GLUE}%")
+    lines = textwrap.wrap(glued, width, break_long_words=True, break_on_hyphens=False) or [""]
+    lines = [line.replace(GLUE, " ") for line in lines]
     if len(lines) <= most:
         return lines
     return [*lines[: most - 1], shortened(" ".join(lines[most - 1 :]), width)]

@@ -23,15 +23,18 @@ WAYS: tuple[tuple[float, float, dict[str, Any], str], ...] = (
 )
 
 GOLDEN = """\
-tokens: 0.61 h for $212.40 to 61.0 h for $70.81, knee 14.2 h for $97.50
-  knee: each hour up to here saves $8.39 on average, each later one at most
-    $0.57
+tokens: 0.61 h for $212.40 down to 61.0 h for $70.81
+  knee at 14.2 h, $97.50: each hour up to here saves $8.39 on average, each
+    later one at most $0.57
 
 hours  likely    cost  what                                    change
  0.61*   0.55 $212.40  8 x H100-80GB, lambda, LoRA
  11.0     9.9 $148.90  8 x A100-80GB, runpod-community, QLoRA  4-bit, other card
- 14.2    12.8  $97.50  4 x H100-80GB, nebius, QLoRA, spot 40 % knee: other card
- 61.0    54.9  $70.81  2 x RTX4090, vast, QLoRA                2 GPUs
+ 14.2    12.8  $97.50  4 x H100-80GB, nebius, QLoRA, spot 40 % knee: other card,
+                                                               4 GPUs instead of
+                                                               8
+ 61.0    54.9  $70.81  2 x RTX4090, vast, QLoRA                other card, 2
+                                                               GPUs instead of 4
   * more than half of the hours go into starting the machines
 
   hours hold in 90 of 100 cases; likely hours and cost are best estimates
@@ -40,7 +43,9 @@ hours  likely    cost  what                                    change
 exact: 4 segments of 2,954 priced ways; nothing cheaper or faster exists"""
 
 CURVES = """\
-tokens: 0.61 h for $212.40 to 61.0 h for $70.81, knee 14.2 h for $97.50
+tokens: 0.61 h for $212.40 down to 61.0 h for $70.81
+  knee at 14.2 h, $97.50: each hour up to here saves $8.39 on average, each
+    later one at most $0.57
 
 method              fastest             knee                cheapest
 QLoRA               0.61 h $212.40      14.2 h $97.50       61.0 h $70.81
@@ -89,6 +94,77 @@ def test_a_frontier_of_one_job_reads_as_agreed() -> None:
         limit="jobs.tokens.deadline", limit_hours=72, cost_usd=60, hours=99, setting="jobs.tokens.deadline=null"
     )
     assert render_frontier(make_frontier(beyond=(beyond,))) == GOLDEN
+
+
+def row_of(found: Frontier, hours: str, every: bool = False) -> str:
+    """A row of the table, all lines of it joined, the columns parted by one space."""
+    lines = render_frontier(found, every).splitlines()
+    first = next(i for i, line in enumerate(lines) if line.split()[:1] in ([hours], [f"{hours}~"]))
+    last = next((i for i in range(first + 1, len(lines)) if not lines[i].startswith(" " * 12)), len(lines))
+    return " ".join(" ".join(lines[first:last]).split())
+
+
+def slope(begin: tuple[float, float], end: tuple[float, float], to_included: bool = True) -> Segment:
+    (hours_from, usd_from), (hours_to, usd_to) = begin, end
+    return Segment(
+        hours_from=hours_from,
+        hours_to=hours_to,
+        cost_from_usd=usd_from,
+        cost_to_usd=usd_to,
+        to_included=to_included,
+        jobs=(),
+    )
+
+
+def test_what_changes_is_told_against_the_row_above_not_against_a_hidden_one() -> None:
+    """Of 40 breakpoints 16 are shown: every change begins from what the row above it rents."""
+    points = tuple(make_point(1.0 + i, 100.0 - i, {"gpus": i + 1}, f"{i + 1} GPUs instead of {i}") for i in range(40))
+    shown = render_frontier(make_frontier(points=points, segments=(), knee=None))
+    rows = [line for line in shown.splitlines() if " x RTX3090" in line]
+    counts = [int(row[: row.index(" x RTX3090")].split()[-1]) for row in rows]
+    assert len(counts) == ROWS and counts[1] - counts[0] > 1
+    for above, here, row in zip(counts, counts[1:], rows[1:], strict=False):
+        assert row.endswith(f"{here} GPUs instead of {above}")
+    whole = render_frontier(make_frontier(points=points, segments=(), knee=None), every=True)
+    assert "40 GPUs instead of 39" in whole
+
+
+def test_the_knee_says_what_changes_and_how_the_cost_falls() -> None:
+    """Between 2.9 h and 5.2 h spot takes over bit by bit; neither the knee nor the width swallows that."""
+    card = {"gpu": "H100-80GB", "gpus": 8, "provider": "nebius", "techniques": {"method": "full"}}
+    points = (
+        make_point(2.9, 38.5, {**card, "spot_share": 0.2}),
+        make_point(5.2, 26.4, {**card, "spot_share": 0.8}, "spot 20 % to 80 %", knee=KNEE),
+        make_point(34.6, 23.1, {**card, "gpus": 1, "spot_share": 0.8}, "1 GPU instead of 8"),
+    )
+    found = make_frontier(points=points, segments=(slope((2.9, 38.5), (5.2, 26.4)),), knee=1)
+    assert row_of(found, "5.2").endswith("spot 80 % knee: spot 20 % to 80 %, falls $5.26/h")
+    assert row_of(found, "34.6").endswith("1 GPU instead of 8")
+    assert "the cost falls evenly on the way to this row, elsewhere in one step" in render_frontier(found)
+    assert "evenly" not in render_frontier(make_frontier())
+
+
+def test_a_slope_that_begins_late_or_ends_in_a_drop_is_told_so() -> None:
+    """Level first, then falling; and falling until another way takes over."""
+    late = make_frontier(segments=(slope((8.0, 212.4), (11.0, 148.9)),))
+    assert row_of(late, "11.0").endswith("4-bit, other card, falls $21.17/h from 8.0 h on")
+    drop = make_frontier(segments=(slope((0.61, 212.4), (11.0, 160.0), to_included=False),))
+    assert row_of(drop, "11.0").endswith("falls $5.04/h, then 4-bit, other card")
+
+
+def test_spot_only_points_are_marked_and_their_hours_are_not_promised() -> None:
+    """What solve calls not guaranteed does not hold in 90 of 100 cases; curves mark it, too."""
+    points = (make_point(*WAYS[1]), make_point(*WAYS[3], spot_only=True))
+    found = make_frontier(points=points, segments=(), knee=None)
+    shown = render_frontier(found)
+    assert shown.splitlines()[0].endswith("61.0 h for $70.81 (spot only)")
+    assert "\n 61.0~ " in shown and "11.0~" not in shown
+    assert "hold in 90 of 100 cases, but where marked ~: spot only, no fallback on" in shown
+    assert "nothing is guaranteed" in shown and "nothing is guaranteed" not in render_frontier(make_frontier())
+    assert "61.0 h $70.81~" in render_frontier(
+        make_frontier(points=points, knee=None, by="gpu", curves=(Curve(label="RTX4090", points=points),))
+    )
+    assert "(spot only: nothing is guaranteed)" in found._repr_html_()
 
 
 def test_curves_read_as_agreed() -> None:
