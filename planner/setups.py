@@ -223,9 +223,11 @@ def _kernels(recipe: Recipe, framework: Mapping[str, Any], kernels: Calibration,
     def of(key: str) -> float:
         return kernels.value(f"{profile}.{key}")
 
-    # Classes with plain feed-forwards have one kernel per norm and none for rotation, if the profile tells them apart.
+    # Decoder classes with plain feed-forwards have one kernel per norm and none for rotation, if the profile tells them
+    # apart; the U-Net of an image network is none of them.
     plain = f"{profile}.plain_element_traffic"
-    traffic = plain if not network.gated and plain in kernels.coefficients else f"{profile}.element_traffic"
+    told_apart = not network.gated and not network.frozen_parameters and plain in kernels.coefficients
+    traffic = plain if told_apart else f"{profile}.element_traffic"
     return Kernels(
         element_traffic=kernels.value(traffic),
         launch_seconds=of("launch_seconds"),

@@ -51,3 +51,13 @@ def test_profiles_without_the_distinction_have_one_figure(framework: str) -> Non
 def test_classic_megatron_reduces_at_the_end(framework: str, hides: int) -> None:
     """Gradients are reduced after the last backward pass where the framework's schedule says so."""
     assert set_up("llama-3.1-8b", framework).kernels.overlaps_reduction == hides
+
+
+def test_an_image_network_is_no_plain_decoder() -> None:
+    """A U-Net has plain feed-forwards too, but none of the counted decoder layers."""
+    images = Job.model_validate(
+        {"name": "job", "architecture": "sd", "work": Work(images=100, epochs=1), "global_batch": 1}
+    )
+    unet = network_of(read_library(["stable-diffusion-1.5"]).architecture("stable-diffusion-1.5"))
+    kernels = recipe_setup(PLAIN, images, unet, library()).kernels
+    assert kernels.element_traffic == set_up("llama-3.1-8b").kernels.element_traffic
