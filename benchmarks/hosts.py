@@ -84,7 +84,9 @@ def host_of_row(row: Row, library: Library, precision: str) -> Host:
         hardware = replace(hardware, pcie=PCIE_BYTES_PER_SECOND[PCIE_GENERATION[gpu.name]])
     if "hbm2e" in row.text("gpu"):
         share = efficiency_of(library.gpu(HBM2E_H100_EFFICIENCY), library.calibrations["gpu_efficiency"])[0]
-        hardware = replace(hardware, **HBM2E_H100, efficiency=share)
+        # The power limit slows attention as it slows products.
+        attention = hardware.attention_efficiency * (share / hardware.efficiency)
+        hardware = replace(hardware, **HBM2E_H100, efficiency=share, attention_efficiency=attention)
     hardware = replace(hardware, linear_peak=_linear_peak(row, gpu, hardware, library))
     measured = efficiency_of(gpu, library.calibrations["gpu_efficiency"])[1]
     return Host(gpu, together, hardware, not measured, usual is not None)

@@ -67,3 +67,13 @@ def test_a_rack_has_a_link_for_each_of_its_gpus(gpu: str, gigabytes: float) -> N
 def test_a_zero_group_smaller_than_the_run_is_hybrid(sharding: str, hybrid: int) -> None:
     """States cut over one node of eight, or over all 64 GPUs."""
     assert set_up(framework="internevo", sharding=sharding).layout.hybrid == hybrid
+
+
+def test_a_power_limit_slows_attention_as_it_slows_products() -> None:
+    """The H100 of 500 W reaches the same share less of its peak in both."""
+    row = {"framework": "torchtitan", "sharding": "fsdp", "gpu_mem_gb": ""}
+    limited, full = (set_up(**row, gpu=name).host.hardware for name in ("H100-SXM-HBM2e-500W", "H100-SXM"))
+    assert limited.efficiency < full.efficiency
+    assert limited.attention_efficiency / full.attention_efficiency == pytest.approx(
+        limited.efficiency / full.efficiency
+    )
