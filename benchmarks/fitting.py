@@ -2,7 +2,7 @@
 
 Minimised is the sum over rows of w * 2 (sqrt(1 + z^2) - 1), z = (ln(measured / predicted) - u) / scale (soft L1), the
 sum over coefficients of ((x - prior) / sd)^2, x being ln(value), or logit(value) of shares, and the sum of
-(u / SOURCE_SPREAD)^2. The offset u of each source is what its runs share (how it counts tokens, its cluster, its
+(u / source_spread)^2. The offset u of each source is what its runs share (how it counts tokens, its cluster, its
 version); it is fitted beside and then forgotten, so that no coefficient has to explain the habits of one source.
 """
 
@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,8 +26,6 @@ Predict = Callable[[Mapping[str, Floats], int], Floats]
 
 SOURCE_ROWS = 20.0
 """A source of so many rows counts as many rows as it has; larger ones by the square root of their size."""
-SOURCE_SPREAD = 0.08
-"""Spread of the offsets of sources, in ln."""
 NOTICED = 0.005
 """A row depends on a coefficient that moves its estimate by so much, in ln, within the deviation of its prior."""
 _STEP = 1e-5
@@ -56,6 +54,13 @@ class Free:
         else:
             found = centre * np.exp(x * self.sd)
         return np.clip(found, self.low, self.high)
+
+
+class Loss(NamedTuple):
+    """What the errors of rows are measured by, in ln."""
+
+    scale: float  # up to it a row counts by its square, beyond by its size; also what priors are weighed against
+    source_spread: float  # of the offsets of sources
 
 
 @dataclass(frozen=True)
@@ -103,20 +108,20 @@ def fitted(
     sources: Sequence[Hashable],
     free: Sequence[Free],
     fixed: Mapping[str, float],
-    scale: float,
+    loss: Loss,
 ) -> Fit:
     """The coefficients that meet `measured` best; `sources` names the source of each row.
 
-    `scale` is the log error up to which a row counts by its square; beyond it counts by its size, so that oddities do
-    not decide. It is also what the priors are weighed against. Needs scipy (extra `calibrate`).
+    Needs scipy (extra `calibrate`).
     """
     from scipy.optimize import least_squares  # type: ignore[import-untyped]
 
+    scale = loss.scale
     moving = np.array([one.sd > 0 for one in free])
     count = int(moving.sum())
     root = np.sqrt(source_weights(sources))
     names = list(dict.fromkeys(sources))
-    offsets = (SOURCE_SPREAD / scale) * np.array([[float(one == name) for name in names] for one in sources])
+    offsets = (loss.source_spread / scale) * np.array([[float(one == name) for name in names] for one in sources])
 
     def spread(moved: Floats) -> Floats:
         x = np.zeros((moved.shape[0], len(free)))
