@@ -53,7 +53,7 @@ def _rest(found: Mapping[str, Found]) -> str:
     priors = sum(facts.basis != "measured" for facts in found.values())
     lines = [f"{'Spreads, in ln':<{_NAME}}{'value':>12}"]
     lines += [f"{key:<{_NAME}}{plain(facts.value):>12}" for key, facts in spreads]
-    lines.append(f"{priors} further coefficients follow others or keep their prior: too few rows depend on them.")
+    lines.append(f"{priors} further coefficients follow others or keep their prior: no rows inform them.")
     return "\n".join(lines)
 
 

@@ -223,7 +223,7 @@ def _shares(row: Row, activations: Activations) -> tuple[tuple[float, Activation
 def _kernels(row: Row, recipe: Recipe, framework: str, kernels: Kernels, library: Library) -> Kernels:
     values = library.calibrations["kernels"]
     if row.text("sharding") == "yafsdp":
-        exposed = values.value("yafsdp.exposed_share") * (1.0 - float(kernels.overlap))
+        exposed = values.value("yafsdp.exposed_share") * (1.0 - kernels.overlap)
         kernels = replace(kernels, overlap=1.0 - exposed)
     if framework == "llm-foundry" and row.text("attention") == "flash":
         kernels = replace(kernels, attention_factor=values.value("flash_1.attention_factor"))

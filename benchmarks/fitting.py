@@ -121,7 +121,8 @@ def fitted(
     count = int(moving.sum())
     root = np.sqrt(source_weights(sources))
     names = list(dict.fromkeys(sources))
-    offsets = (loss.source_spread / scale) * np.array([[float(one == name) for name in names] for one in sources])
+    belongs = np.array([[float(one == name) for name in names] for one in sources]).reshape(len(sources), len(names))
+    offsets = (loss.source_spread / scale) * belongs
 
     def spread(moved: Floats) -> Floats:
         x = np.zeros((moved.shape[0], len(free)))

@@ -114,10 +114,13 @@ def time_spreads(
 ) -> dict[str, float]:
     """Numbers of uncertainty.yaml by full key, from rows judged by fits that have not seen them.
 
-    `unknown` are the same rows with their framework forgotten; `fixed` holds what is not estimated.
+    `unknown` are the same rows with their framework forgotten; `fixed` holds what is not estimated, and all of it
+    where there are no rows.
     """
     prefix = key_of(_FILE, "")
     values = {key.removeprefix(prefix): value for key, value in fixed.items() if key.startswith(prefix)}
+    if not known or not unknown:
+        return {prefix + key: value for key, value in values.items()}
     rows = Timed.of(known, library)
     size, weights = np.abs(rows.errors), evidence.weights(known)
     none = np.zeros(size.shape, dtype=bool)

@@ -20,9 +20,11 @@ def memory_spreads(
 ) -> dict[str, float]:
     """Spreads by full key: by kind of figure for Transformers, by name for each other profiled framework.
 
-    `unknown` are the same rows with their framework forgotten.
+    `unknown` are the same rows with their framework forgotten. Nothing where there are no rows.
     """
     profiled = [p for p in known if p.configuration is not None and p.configuration.profiled]
+    if not profiled or not unknown:
+        return {}
     usual = [p for p in profiled if _framework(p) in USUAL_FRAMEWORKS]
     others = [p for p in profiled if _framework(p) not in USUAL_FRAMEWORKS]
     allocated = [p for p in usual if p.row.peak_kind == "allocated"]
@@ -49,7 +51,8 @@ def memory_sigma(prediction: Prediction, values: Mapping[str, float]) -> tuple[f
     """Display and tail spread of a row's memory."""
     assert prediction.configuration is not None
     kind = "allocated" if prediction.row.peak_kind == "allocated" else "reserved"
-    name = kind if _framework(prediction) in USUAL_FRAMEWORKS else _framework(prediction)
+    own = _framework(prediction)
+    name = own if key_of("memory", f"sigma_{own}") in values else kind
     name = name if prediction.configuration.profiled else "unknown"
     display = values[key_of("memory", f"sigma_{name}")]
     return display, values.get(key_of("memory", f"sigma_tail_{name}"), display)

@@ -25,12 +25,17 @@ def side(row: Row, split: str) -> int:
     """
     if split not in SPLITS:
         raise ValueError(f"no split {split!r}; there are {', '.join(SPLITS)}")
-    return _parity([family(row)] if split != "configuration" else [_cell(row, name) for name in CONFIGURATION_COLUMNS])
+    return _parity(configuration_cells(row) if split == "configuration" else [family(row)])
 
 
 def inner_side(row: Row) -> int:
     """0 or 1 by configuration, whatever `side` says: for fits within one side of the configuration split."""
-    return _parity([_cell(row, name) for name in CONFIGURATION_COLUMNS], byte=1)
+    return _parity(configuration_cells(row), byte=1)
+
+
+def configuration_cells(row: Row) -> tuple[str, ...]:
+    """What was run, whoever ran it: equal for equal configurations."""
+    return tuple(_cell(row, name) for name in CONFIGURATION_COLUMNS)
 
 
 def family(row: Row) -> str:
