@@ -77,20 +77,27 @@ def proper_divisors(number: int) -> Integers:
     return np.asarray([d for d in range(1, number // 2 + 1) if number % d == 0], dtype=np.int64)
 
 
-def fastest_padded(
+def fastest_division(
     job: Job,
     shape: JobShape,
     inputs: GridInputs,
     time: TimeCoefficients,
+    lines: Sequence[MemoryLines],
     micro: Floats,
     accumulation: Floats,
     per_rank: Floats,
 ) -> tuple[Floats, Floats]:
-    """Of all divisors up to the largest that fits, the fastest: a larger padded batch pads more."""
+    """Of all divisors up to the largest that fits, the fastest: (R, H).
+
+    A larger padded batch pads more, and a pipeline of few large micro-batches idles at both ends.
+    """
     local = np.broadcast_to(per_rank, micro.shape)
+    usable = inputs.hardware.usable_bytes
     best, best_seconds, best_steps = micro, np.full(micro.shape, np.inf), accumulation
     for candidate in sorted({int(d) for b in np.unique(local[micro > 0]) for d in (*proper_divisors(int(b)), int(b))}):
-        usable_here = (candidate <= micro) & (local % candidate == 0)
+        # The whole batch at once may fit where a part of it does not: only accumulating keeps gradients.
+        fits = (candidate == micro) | (lines[1].need(float(candidate), usable) <= usable)
+        usable_here = (candidate <= micro) & (local % candidate == 0) & fits
         if not usable_here.any():
             continue
         layout = replace(

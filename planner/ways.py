@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from planner.batches import Batching, batches, fastest_padded, nearest_cells, possible_cells
+from planner.batches import Batching, batches, fastest_division, nearest_cells, possible_cells
 from planner.estimates.coefficients import TimeCoefficients
 from planner.estimates.fit import MemoryLines, memory_lines
 from planner.estimates.memory_states import MemoryCoefficients
@@ -205,9 +205,8 @@ def _on_grid(
     lines = [_lines(inputs, steps, memory) for steps in (1, MANY_STEPS)]
     micro, accumulation = batched(job, inputs, lines, per_rank, possible)
     fits = micro > 0
-    if job.packing == "padded":
-        best = fastest_padded(job, shape, inputs, time, micro, accumulation, per_rank)
-        micro, accumulation = best
+    if job.packing == "padded" or any(recipe.pipeline_parallel > 1 for recipe in recipes):
+        micro, accumulation = fastest_division(job, shape, inputs, time, lines, micro, accumulation, per_rank)
     safe = np.maximum(micro, 1)
     chosen = replace(
         layout,

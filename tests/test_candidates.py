@@ -134,9 +134,16 @@ def test_the_micro_batch_fits_and_no_larger_one_does(job: Data) -> None:
     assert limited > 10
 
 
-def test_padded_batches_are_as_large_as_is_fastest() -> None:
-    """A larger padded micro-batch pads more: of all that fit the fastest is taken, and it is not always the largest."""
-    (candidates,) = prepared(PADDED).candidates
+PIPELINED: Data = {
+    "framework": "megatron", "global_batch": 64, "work": {"tokens": 1e8},
+    "techniques": {"method": "full", "pipeline_parallel": [2, 4]},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("job", [PADDED, PIPELINED], ids=["padded", "pipelined"])
+def test_batches_are_as_large_as_is_fastest(job: Data) -> None:
+    """A larger padded micro-batch pads more, and a pipeline of few idles: the fastest that fits, not the largest."""
+    (candidates,) = prepared(job).candidates
     ways = candidates.physics.ways
     smaller = 0
     for way in range(len(ways)):
