@@ -27,7 +27,7 @@ from benchmarks.splits import family
 from planner.errors import InputError
 from planner.estimates.memory import MemoryCoefficients, estimate_memory
 from planner.estimates.pilot import log_memory_scale, log_speed_correction, memory_half, sigmas_after
-from planner.estimates.uncertainty import Sigmas
+from planner.estimates.uncertainty import Sigmas, memory_tail
 from planner.library import Library
 from planner.loading import read_library
 from planner.units import GIB
@@ -125,8 +125,8 @@ def _memory(predictions: Sequence[Prediction], k: int, library: Library) -> dict
 def _sigma(one: Prediction, library: Library) -> float:
     """Spread of the memory estimate as the planner has it, whatever kind of peak the row tells."""
     assert one.configuration is not None
-    memory = library.calibrations["memory"]
-    return memory.value("sigma_allocated" if one.configuration.profiled else "sigma_unknown")
+    values = {key: entry.value for key, entry in library.calibrations["memory"].coefficients.items()}
+    return memory_tail(values, one.configuration.framework, one.configuration.profiled)
 
 
 def _scale(one: Prediction, coefficients: MemoryCoefficients, library: Library) -> float:

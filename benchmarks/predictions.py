@@ -118,8 +118,7 @@ class Predictor:
         if measured is not None and not prediction.row.out_of_memory:
             name = {"device": "device_used"}.get(prediction.row.peak_kind, prediction.row.peak_kind)
             predicted = sum(share * float(getattr(estimate, name)) for share, estimate in estimates)
-            sigma = self._memory_sigma(prediction.row, found)
-            peak = Comparison(measured, predicted, sigma, sigma)
+            peak = Comparison(measured, predicted, *self._memory_sigmas(prediction.row, found))
         prediction = replace(prediction, peak=peak, usable_bytes=usable)
         if found.host is None or prediction.row.text("status") not in ("ok", "oom"):
             return prediction
@@ -127,11 +126,14 @@ class Predictor:
             return replace(prediction, missing=(*prediction.missing, ("fit", "whether activations are checkpointed")))
         return replace(prediction, need_bytes=sum(share * float(estimate.need) for share, estimate in estimates))
 
-    def _memory_sigma(self, row: Row, found: Configuration) -> float:
+    def _memory_sigmas(self, row: Row, found: Configuration) -> tuple[float, float]:
+        """Display and tail: of the framework where it has its own, else by the kind of figure."""
         memory = self.library.calibrations["memory"]
-        if not found.profiled:
-            return memory.value("sigma_unknown")
-        return memory.value("sigma_allocated" if row.peak_kind == "allocated" else "sigma_reserved")
+        name = "allocated" if row.peak_kind == "allocated" else "reserved"
+        if f"sigma_{found.framework}" in memory.coefficients:
+            name = found.framework
+        name = name if found.profiled else "unknown"
+        return memory.value(f"sigma_{name}"), memory.value(f"sigma_tail_{name}")
 
     def _speed(self, row: Row, found: Configuration) -> Comparison | None:
         if not _has_speed(row) or row.out_of_memory:

@@ -15,7 +15,7 @@ from planner.estimates.pilot import (
     memory_half,
     sigmas_after,
 )
-from planner.estimates.uncertainty import Sigmas
+from planner.estimates.uncertainty import Sigmas, memory_tail
 from planner.plan import ObservedRun
 from planner.recipes import Recipe
 from planner.setups import RecipeSetup
@@ -79,7 +79,7 @@ def _taken_gib(one: Compared) -> float:
 
 
 def _sigma(ground: Ground) -> float:
-    return ground.values("memory")["sigma_allocated" if ground.framework["profiled"] else "sigma_unknown"]
+    return memory_tail(ground.values("memory"), ground.job.framework, bool(ground.framework["profiled"]))
 
 
 def with_lesson(setup: RecipeSetup, lesson: Lesson, ground: Ground) -> RecipeSetup:

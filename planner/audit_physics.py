@@ -13,7 +13,7 @@ from planner.estimates.fit import fit_probability
 from planner.estimates.memory import PHASES, MemoryCoefficients, estimate_memory
 from planner.estimates.setup import Layout
 from planner.estimates.throughput import step_time
-from planner.estimates.uncertainty import Spreads, class_of, time_sigmas
+from planner.estimates.uncertainty import Spreads, class_of, memory_tail, time_sigmas
 from planner.estimates.work import PACKED_FILL, processed_length, step_count
 from planner.hardware import hardware_numbers
 from planner.setups import RecipeSetup, recipe_setup
@@ -123,7 +123,7 @@ def _memory(ground: Ground, setup: RecipeSetup, layout: Layout, lesson: Lesson) 
     # What the fit rule sets aside, not the larger context that a monitor shows.
     context = float(stack.context_gib) + (float(stack.fit_nccl_gib) if ground.plan.gpus > 1 else 0.0)
     room = (ground.gpu.usable_gib - context) * GIB
-    spread = values["sigma_allocated" if ground.framework["profiled"] else "sigma_unknown"]
+    spread = memory_tail(values, ground.job.framework, bool(ground.framework["profiled"]))
     spread = fit_spread_after(spread, lesson, ground)
     parts, need, run = told.breakdown, float(told.need) / GIB, ground.observed
     certain = run is not None or did_run(lesson, ground, float(layout.longest_sequence))

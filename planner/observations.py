@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from planner.estimates.pilot import fit_sigma_after, log_speed_correction, sigmas_after
-from planner.estimates.uncertainty import Sigmas
+from planner.estimates.uncertainty import Sigmas, memory_tail
 from planner.grid import GridInputs, Machine
 from planner.library import Architecture, Library
 from planner.peaks import Peak, Probed, Setting, probed_by, setting_of
@@ -152,5 +152,5 @@ def _probed(job: Job, runs: Sequence[Seen], library: Library) -> dict[Setting, P
 
 def memory_sigma(framework: str, library: Library) -> float:
     """Spread of ln(measured / predicted) of allocated bytes, nothing observed."""
-    profiled = framework_of(library, framework)["profiled"]
-    return library.calibrations["memory"].value("sigma_allocated" if profiled else "sigma_unknown")
+    values = {key: entry.value for key, entry in library.calibrations["memory"].coefficients.items()}
+    return memory_tail(values, framework, bool(framework_of(library, framework)["profiled"]))

@@ -70,6 +70,17 @@ def class_of(values: Mapping[str, float], name: str) -> Sigmas:
     return Sigmas(values.get(f"{name}.sigma", 0.0), values.get(f"{name}.sigma_tail", 0.0))
 
 
+def memory_tail(values: Mapping[str, float], framework: str, profiled: bool) -> float:
+    """Spread of ln(measured / predicted) of allocated bytes, for the chance of fitting.
+
+    `values` of `models/calibration/memory.yaml` by key: the framework's own where it has one, else that of
+    Transformers; unprofiled frameworks share that of an unknown one.
+    """
+    if not profiled:
+        return values["sigma_tail_unknown"]
+    return values.get(f"sigma_tail_{framework}", values["sigma_tail_allocated"])
+
+
 def time_sigmas(
     spreads: Spreads,
     profile: Sigmas,

@@ -16,6 +16,7 @@ from planner.estimates.uncertainty import (
     class_of,
     display_factors,
     late_factor,
+    memory_tail,
     probability_faster,
     student_2_quantile,
     time_sigmas,
@@ -120,3 +121,11 @@ def test_two_plans_share_part_of_their_error() -> None:
     chance = probability_faster(math.log(1.1), VALUES["difference.other_card"])
     assert float(chance) == pytest.approx(0.752, abs=0.002)
     assert probability_faster(math.log(1.1), VALUES["difference.same_card"]) > chance
+
+
+def test_memory_of_a_framework_is_as_sure_as_its_own_runs_say() -> None:
+    """A class of its own comes first, then that of Transformers; what is not profiled shares the unknown one."""
+    values = {"sigma_tail_allocated": 0.08, "sigma_tail_unknown": 0.3, "sigma_tail_litgpt": 0.15}
+    assert memory_tail(values, "litgpt", True) == 0.15
+    assert memory_tail(values, "hf", True) == 0.08
+    assert memory_tail(values, "litgpt", False) == memory_tail(values, "unknown", False) == 0.3
