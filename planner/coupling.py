@@ -29,13 +29,19 @@ ROUNDING_USD = 1e-3
 SLIVER = 0.01
 """Share of the work below which a second market is not worth a machine."""
 
-APART = 0.01
-"""Part of the range in dollars below which two solved points need none between them."""
+JUST_BEFORE = 1e-6
+"""Part of the hours by which a deadline just before a point differs from it: nobody rents in such slices."""
+
+SLIDING = 0.01
+"""Part of a step's width: a plan that ends so close before the next point lies on a slope, not on a step."""
 
 
 @dataclass(frozen=True)
 class Solved:
-    """A point of the frontier with its proof; `separate_usd` is the sum of the separate optima, where it differs."""
+    """A point of the frontier with its proof; `separate_usd` is the sum of the separate optima, where it differs.
+
+    Nothing that is done before the next point costs less than `floor_usd`; None where that was not looked into.
+    """
 
     hours: float
     usd: float
@@ -44,6 +50,7 @@ class Solved:
     gap: float
     separate_usd: float | None = None
     before: tuple[Way, ...] = ()
+    floor_usd: float | None = None
 
 
 class Stopped(Exception):
@@ -102,6 +109,8 @@ class Joint:
         # A way that another one beats at every share is beaten under every deadline too.
         kept = np.flatnonzero(undominated(joined, self.question))
         self.table, self.owner = joined.rows(kept), self.owner[kept]
+        self.bounds: list[tuple[float, float]] = []
+        """Proven of every deadline solved: nothing that is done by it costs less than so many dollars."""
         self.solver = partial(
             run,
             solver=options.solver,
@@ -121,35 +130,76 @@ class Joint:
         return float(np.max(self.table.rows(rows).late_hours(shares)))
 
     def filled(
-        self, stops: Sequence[float], found: Sequence[Solved], most: int
+        self, stops: Sequence[float], found: Sequence[Solved], slopes: Sequence[Stretch], most: int
     ) -> tuple[list[Solved], tuple[str, ...]]:
-        """The points that stand, and at most so many solved ones where the others fall; a note tells which.
+        """The points that stand, and those of at most so many deadlines where the others fall; a note tells it.
 
-        Solved are the hours of the stops that break a shared limit, the fastest and the latest end; what is left
-        of `most` goes between the points that are farthest apart in dollars. No points where nothing keeps the
-        limits. Raises Stopped.
+        Half of the deadlines are the hours of stops that break a shared limit, the fastest and the latest end among
+        them. Each of the others lies where most dollars may still be hidden between two points. No points where
+        nothing keeps the limits. `slopes` are stretches that stand. Raises Stopped.
         """
+        # Where a slope begins at the cost of a way that falls, it is the first to stand.
+        found = [*found, *(Solved(one.hours_from, one.usd_from, one.ways_from, one.usd_from, 0.0) for one in slopes)]
         sound = {one.hours for one in found}
         first = stops[0] if stops[0] in sound else self.fastest()
         if first is None:
             return [], ()
         last = stops[-1] if stops[-1] in sound else self.latest()
         broken = sorted({first, last, *(hours for hours in stops if first < hours < last)} - sound)
-        chosen = spread(broken, most)
+        chosen = spread(broken, max(2, most // 2))
         solved = [point for hours in chosen if (point := self.at(hours)) is not None]
         known = undercut([*found, *solved])
-        between = most - len(chosen)
-        tried: set[float] = set()
-        for _ in range(between):
-            hours = _widest(known, tried, broken)
-            if hours is None:
-                break
-            tried.add(hours)
-            point = self.at(hours)
-            known = known if point is None else undercut([*known, point])
-        note = f"solved together at {len(chosen)} of {len(broken)} breakpoints where they do"
-        note += f", and at {len(tried)} hours between" if tried else ""
-        return known, (f"the {len(self.tables)} jobs get in each other's way: {note}",)
+        sliding: set[float] = set()
+        more = 0
+        while more < most - len(chosen) and (step := self._widest(known, slopes)) is not None:
+            left, right = step
+            point = self.at(self._within(left, right, right.hours in sliding))
+            more += 1
+            if point is None:
+                continue
+            if right.hours not in sliding and point.hours > right.hours - SLIDING * (right.hours - left.hours):
+                sliding.add(right.hours)
+                continue
+            known = undercut([*known, point])
+        note = f"solved together for {len(chosen) + more} deadlines"
+        return self._with_floors(known), (f"the {len(self.tables)} jobs get in each other's way: {note}",)
+
+    def floor(self, hours: float) -> float:
+        """What nothing that is done before `hours` costs less than: the separate optima, and all that is proven."""
+        earlier = hours * (1 - JUST_BEFORE)
+        separate = sum(least_usd(envelope, earlier) for envelope in self.envelopes)
+        return max([separate, *(bound for by, bound in self.bounds if by >= earlier)])
+
+    def _widest(self, known: Sequence[Solved], slopes: Sequence[Stretch]) -> tuple[Solved, Solved] | None:
+        """The neighbours between which most dollars may be hidden; None where there are none, or none to speak of."""
+        steps = [
+            (left.usd - self.floor(right.hours), -left.hours, left, right)
+            for left, right in itertools.pairwise(known)
+            if not any(one.hours_from <= left.hours and right.hours <= one.hours_to for one in slopes)
+            and right.hours - self._level_until(left, right) > SLIDING * JUST_BEFORE * right.hours
+        ]
+        widest = max(steps, key=lambda step: step[:2], default=None)
+        return widest[2:] if widest and widest[0] > TIE_USD + ROUNDING_USD else None
+
+    def _within(self, left: Solved, right: Solved, slides: bool) -> float:
+        """The next deadline to try: just before the right end, which proves a step; on a slope, its middle."""
+        if not slides:
+            return right.hours * (1 - JUST_BEFORE)
+        return math.sqrt(self._level_until(left, right) * right.hours)
+
+    def _level_until(self, left: Solved, right: Solved) -> float:
+        """The latest deadline before the right end for which the left one is proven to be the cheapest."""
+        same = left.usd - TIE_USD - ROUNDING_USD
+        return max([left.hours, *(by for by, bound in self.bounds if by < right.hours and bound >= same)])
+
+    def _with_floors(self, known: Sequence[Solved]) -> list[Solved]:
+        told = []
+        for left, right in itertools.zip_longest(known, known[1:]):
+            floor = left.bound if right is None else self.floor(right.hours)
+            # What passes may give up for ties is no step that is left open.
+            level = floor > left.usd - TIE_USD - ROUNDING_USD
+            told.append(replace(left, floor_usd=left.usd if level else floor))
+        return told
 
     def latest(self) -> float:
         """The latest end of any way: what comes after changes nothing."""
@@ -171,6 +221,7 @@ class Joint:
         separate = sum(least_usd(envelope, hours) for envelope in self.envelopes)
         bound = separate if bound is None else max(bound, separate)
         ways = tuple(Way(int(self.owner[rows[row]]), float(share)) for row, share in zip(chosen, shares, strict=True))
+        self.bounds.append((hours, bound))
         bound = min(bound, usd)
         gap = (usd - bound) / usd if usd - bound > TIE_USD + ROUNDING_USD else 0.0
         return Solved(float(np.max(plan.late_hours(shares))), usd, ways, bound, gap, separate)
@@ -209,18 +260,3 @@ def undercut(found: Sequence[Solved]) -> list[Solved]:
         if not kept or one.usd < kept[-1].usd - TIE_USD:
             kept.append(one)
     return kept
-
-
-def _widest(known: Sequence[Solved], tried: set[float], broken: Sequence[float]) -> float | None:
-    """Hours in the middle of the largest step in dollars, by ratio; None where all steps are small, tried or sound."""
-    if len(known) < 2:
-        return None
-    range_usd = known[0].usd - known[-1].usd
-    steps = [
-        (left.usd - right.usd, hours)
-        for left, right in itertools.pairwise(known)
-        if (hours := math.sqrt(left.hours * right.hours)) not in tried
-        and left.usd - right.usd > APART * range_usd
-        and any(left.hours <= one <= right.hours for one in broken)
-    ]
-    return max(steps)[1] if steps else None

@@ -72,6 +72,8 @@ class Point(Part):
     change: str = ""
     bound: float
     gap: float
+    floor_usd: float | None = None
+    """Where jobs get in each other's way: nothing done before the next point costs less; None where all is exact."""
     separate_usd: float | None = None
     """Where jobs get in each other's way: what each alone would cost, in all; None where they do not."""
     knee: str = ""
@@ -116,6 +118,8 @@ class Frontier(Part):
     segments: tuple[Segment, ...] = ()
     knee: int | None = None
     by: By | None = None
+    separate: tuple[Segment, ...] = ()
+    """Where not exact: the lower bound for every time, what the jobs would cost without each other (without legs)."""
     curves: tuple[Curve, ...] = ()
     beyond: tuple[Beyond, ...] = ()
     candidates: Counts
@@ -140,6 +144,23 @@ class Frontier(Part):
             for one in self.points
         ]
         return html_table(f"{self.scenario}: {self.status}, {'exact' if self.exact else 'solved'}", header, rows)
+
+    @property
+    def hidden_usd(self) -> float:
+        """The most dollars that a plan between two points, which was not looked for, could save; 0 if exact.
+
+        Along a slope nothing is hidden: its line is the frontier.
+        """
+        slopes = [one for one in self.segments if one.saved_per_hour > 0]
+        return max(
+            (
+                left.cost_usd - left.floor_usd
+                for left, right in itertools.pairwise(self.points)
+                if left.floor_usd is not None
+                and not any(one.hours_from <= left.hours and right.hours <= one.hours_to for one in slopes)
+            ),
+            default=0.0,
+        )
 
     def plan(self, index: int = 0) -> Plan:
         """A point as the plan that `solve` gives for its hours as deadline; without points, a Plan without jobs.

@@ -75,6 +75,7 @@ def frontier_prepared(
         points=main.points,
         segments=main.segments,
         knee=main.knee,
+        separate=main.separate,
         by=by,
         curves=curves,
         beyond=_beyond(prepared) if main.points else (),

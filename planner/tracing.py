@@ -32,6 +32,8 @@ class Traced:
     knee: int | None
     status: Status
     notes: tuple[str, ...] = ()
+    separate: tuple[Segment, ...] = ()
+    """Where not exact: what the jobs would cost without each other, which nothing undercuts."""
     used: int = 0
     """Ways that some segment runs along."""
 
@@ -59,7 +61,7 @@ class Tracer:
         if not exact:
             try:
                 joint = Joint(tables, envelopes, self.question, self.options)
-                found, notes = joint.filled([stop.hours for stop in stops], found, points)
+                found, notes = joint.filled([stop.hours for stop in stops], found, straight, points)
             except Stopped:
                 return Traced((), (), False, None, "no_plan")
             if not found:
@@ -73,6 +75,7 @@ class Tracer:
             knee,
             "optimal" if all(point.gap == 0 for point in told) else "feasible",
             notes,
+            () if exact else tuple(self._segment((), one) for one in stretches),
             len(used),
         )
 
@@ -94,6 +97,7 @@ class Tracer:
                     bound=min(one.bound, usd),  # the two differ by rounding where they are one
                     gap=one.gap,
                     separate_usd=one.separate_usd,
+                    floor_usd=None if one.floor_usd is None else min(one.floor_usd, usd),
                     mostly_start_up=_starts_most(jobs),
                     spot_only=any(
                         way.share > 0 and self._offer(table, way).usd_per_hour is None
@@ -131,8 +135,8 @@ class Tracer:
             from_included=one.from_included,
             to_included=one.to_included,
             jobs=tuple(
-                self._leg(index, screened[index], old, new)
-                for index, (old, new) in enumerate(zip(one.ways_from, one.ways_to, strict=True))
+                self._leg(index, table, old, new)
+                for index, (table, old, new) in enumerate(zip(screened, one.ways_from, one.ways_to, strict=False))
             ),
         )
 

@@ -17,6 +17,17 @@ SPOT = """\
 """
 
 
+TWINS = GOOD.replace("gpus: 1,", "gpus: 1, stock: 1,").replace(
+    "offers:",
+    """\
+  - name: b
+    architecture: mistral-7b
+    work: {samples: 50000, tokens_per_sample: 600, epochs: 3}
+offers:""",
+)
+"""Two jobs, and one of the machines that both would like best."""
+
+
 @pytest.fixture
 def scenario(tmp_path: Path) -> str:
     """One job, four offers, in a folder of its own."""
@@ -154,3 +165,27 @@ def test_bad_input_is_told_with_exit_code_2(scenario: str) -> None:
     result = ask(scenario, "--set", "limits.bugdet_usd=3")
     assert result.exit_code == 2
     assert "budget_usd" in result.stderr
+
+
+def test_curves_lie_on_the_thick_line_of_the_frontier_and_only_its_knee_is_marked(
+    scenario: str, tmp_path: Path
+) -> None:
+    """Where every curve had its own knee, their circles would stand on one another."""
+    path = tmp_path / "f.svg"
+    ask(scenario, "--by", "gpu", "--plot", str(path))
+    picture = path.read_text(encoding="utf-8")
+    assert "the frontier, of all allowed" in picture
+    assert picture.count('id="knee"') == 1
+
+
+def test_the_picture_of_jobs_in_each_others_way_has_their_lower_bound(tmp_path: Path) -> None:
+    """A thin line of what they would cost without each other; an exact frontier needs none."""
+    path = tmp_path / "s.yaml"
+    path.write_text(TWINS, encoding="utf-8")
+    picture = tmp_path / "f.svg"
+    result = ask(str(path), "--plot", str(picture))
+    assert result.exit_code == 0 and "get in each other's way" in result.output
+    assert "lower bound: the jobs without each other" in picture.read_text(encoding="utf-8")
+    path.write_text(GOOD, encoding="utf-8")
+    ask(str(path), "--plot", str(picture))
+    assert "lower bound" not in picture.read_text(encoding="utf-8")

@@ -144,10 +144,46 @@ def test_jobs_that_share_a_budget_are_never_below_their_sum_and_as_solve_finds()
         assert plan.cost_usd.expected == pytest.approx(found.points[index].cost_usd, abs=0.012)
 
 
+def test_between_two_points_nothing_is_below_the_bound_that_is_shown() -> None:
+    """Solving just before each point costs no less than the floor; where the floor is the cost, the step is proven."""
+    found, scenario = traced("three-jobs-one-budget"), scenario_of("three-jobs-one-budget")
+    proven = 0
+    for left, right in itertools.pairwise(found.points):
+        assert left.floor_usd is not None and right.cost_usd - 0.01 <= left.floor_usd <= left.cost_usd
+        proven += left.floor_usd == left.cost_usd
+    assert proven > 3
+    steps = list(itertools.pairwise(found.points))
+    for index in some(5, len(steps)):
+        left, right = steps[index]
+        plan = solved_by(scenario, right.hours * (1 - 2e-6))
+        assert plan.cost_usd is not None and left.floor_usd is not None
+        assert left.floor_usd - 0.012 <= plan.cost_usd.expected <= left.cost_usd + 0.012
+    assert frontier(scenario, OPTIONS, library(), points=3).hidden_usd > found.hidden_usd
+
+
+def test_the_lower_bound_of_jobs_in_each_others_way_is_the_sum_of_their_frontiers() -> None:
+    """It stands beside the points where they are not exact, and nowhere else."""
+    found = traced("three-jobs-one-budget")
+    assert found.separate and not traced("quickstart").separate
+
+    def least(hours: float) -> float:
+        reached = [one for one in found.separate if one.hours_from <= hours]
+        return min(
+            one.cost_from_usd - one.saved_per_hour * (min(hours, one.hours_to) - one.hours_from) for one in reached
+        )
+
+    assert any(least(point.hours) < point.cost_usd - 0.01 for point in found.points)
+    for point in found.points:
+        assert least(point.hours) <= point.bound + 1e-6
+        if point.separate_usd is not None:
+            # It was asked for at the deadline that was solved, which may lie later than the plan's own end.
+            assert point.separate_usd <= least(point.hours) + 1e-6
+
+
 def test_fewer_points_are_solved_where_fewer_are_asked_for() -> None:
-    """The number bounds the work, and the note says how many breakpoints there are."""
+    """The number bounds the work, and the note tells it."""
     found = frontier(scenario_of("three-jobs-one-budget"), OPTIONS, library(), points=3)
-    assert any("at 3 of" in note for note in found.notes)
+    assert any("solved together for 3 deadlines" in note for note in found.notes)
     assert 2 <= len(found.points) < len(traced("three-jobs-one-budget").points)
 
 

@@ -124,6 +124,11 @@ def _table(found: Frontier, every: bool) -> list[str]:
         _column("likely", [clock(one.expected_hours) for one in points]),
         _column("cost", [words.usd(one.cost_usd) for one in points]),
     ]
+    if not found.exact:
+        # What holds up to the next row that is shown was proven of the last breakpoint before it.
+        ends = [found.points[i - 1] for i in shown[1:]] + points[-1:]
+        floors = [one.cost_usd if one.floor_usd is None else one.floor_usd for one in ends]
+        columns.append(_column("bound", [words.usd(usd) for usd in floors]))
     figures_ = [" ".join(cells) for cells in zip(*columns, strict=True)]
     left = len(figures_[0]) + 2
     needed = min(CHANGES if len(points[0].jobs) > 1 else CHANGE, max(len("change"), *(len(one) for one in told)))
@@ -136,6 +141,8 @@ def _table(found: Frontier, every: bool) -> list[str]:
         lines.append(f"  {some} of little difference left out (--all shows every one)")
     if any(SLOPE in one for one in told):
         lines.append(f"  {SLOPE} $/h: the cost falls evenly on the way to this row, elsewhere in one step")
+    if not found.exact:
+        lines.append("  bound: nothing done before the next row costs less")
     if any(one.mostly_start_up for one in points):
         lines.append(f"  {START_UP} more than half of the hours go into starting the machines")
     return [*lines, ""]
@@ -209,7 +216,9 @@ def proof(found: Frontier) -> str:
         return f"exact: {pieces} of {found.candidates.made:,} priced ways; nothing cheaper or faster exists"
     worst = max((one.gap for one in found.points), default=0.0)
     sure = "each proven" if worst == 0 else f"each within {words.percent(worst)} of its bound"
-    return f"{len(found.points)} points, {sure}, none dominated; between two the cost is at most that of the earlier"
+    hidden = found.hidden_usd
+    between = "each step between them, too" if hidden == 0 else f"between two at most {words.usd(hidden)} can be saved"
+    return f"{len(found.points)} points, {sure}, none dominated; {between}"
 
 
 def hung(text: str) -> list[str]:

@@ -33,6 +33,9 @@ Spot = tuple[float, float]
 Box = tuple[float, float, float, float]
 """Left, bottom, right, top in pixels."""
 
+BENDS = 16
+"""Straight strokes that a slope is drawn with."""
+
 DOT = 4
 """Half the pixels that a breakpoint takes up."""
 
@@ -43,9 +46,11 @@ def draw_frontier(found: Frontier, path: str | Path, caption: Sequence[str] = ()
     Raises ScenarioError for a file name that is no picture, OSError where the file cannot be written.
     """
     curves = [one for one in found.curves if one.points]
+    whole = {"color": INK, "alpha": 0.15, "linewidth": 6}
     with canvas(9.0, 5.4) as (figure, axes):
         if curves:
             first = _leading(found, curves)
+            _line(axes, found.segments, found.points, whole, "the frontier, of all allowed", 0)
             for one in curves:
                 if one not in first:
                     _line(axes, one.segments, one.points, {"color": FAINT, "alpha": 0.5, "linewidth": 0.8}, "", 0)
@@ -55,12 +60,16 @@ def draw_frontier(found: Frontier, path: str | Path, caption: Sequence[str] = ()
                 axes.plot([], [], color=FAINT, alpha=0.5, linewidth=0.8, label=f"{len(curves) - len(first)} others")
             axes.legend(frameon=False, fontsize=8)
         else:
+            if found.separate:
+                style = {"color": FAINT, "linewidth": 0.8}
+                _line(axes, found.separate, (), style, "lower bound: the jobs without each other", 0)
+                axes.legend(frameon=False, fontsize=8)
             _line(axes, found.segments, found.points, {"color": COLORS[0]}, "", 4)
         points = [point for one in curves for point in one.points] or list(found.points)
         _axes(axes, points, found)
         axes.set_title("; ".join(one for one in (verdict(found), knee(found)) if one), color=INK)
         if curves:
-            _mark_knees(axes, first)
+            _mark_knee(axes, found)
         else:
             _labels(figure, axes, found)
         write_picture(figure, path, caption)
@@ -93,16 +102,15 @@ def _line(
             )
             hours.append(float("nan"))
             usd.append(float("nan"))
-        hours += [x0, x1]
-        usd += [y0, y1]
+        # A straight line of dollars over hours is a curve where an axis is logarithmic.
+        parts = BENDS if x1 > x0 else 1
+        hours += [x0 + (x1 - x0) * k / parts for k in range(parts + 1)]
+        usd += [y0 + (y1 - y0) * k / parts for k in range(parts + 1)]
     axes.plot(hours, usd, label=name or None, **{"linewidth": 1.6, **style})
-    axes.plot(
-        [one.hours for one in points],
-        [one.cost_usd for one in points],
-        "o",
-        color=style["color"],
-        markersize=dot,
-    )
+    for spot_only, fill in ((False, style["color"]), (True, "white")):
+        some = [one for one in points if one.spot_only is spot_only and dot]
+        at = [one.hours for one in some], [one.cost_usd for one in some]
+        axes.plot(*at, "o", color=style["color"], markerfacecolor=fill, markersize=dot)
 
 
 def _runs(segments: Sequence[Segment], points: Sequence[Point]) -> Iterator[tuple[float, float, float, float]]:
@@ -116,7 +124,8 @@ def _runs(segments: Sequence[Segment], points: Sequence[Point]) -> Iterator[tupl
 def _axes(axes: Any, points: Sequence[Point], found: Frontier) -> None:
     """Logarithmic where the range asks for it, with round figures on the ticks."""
     sure = f" ({words.cases(found.confidence)})" if found.confidence is not None else ""
-    axes.set_xlabel(f"hours until done{sure}")
+    hollow = "; hollow: spot only, nothing is guaranteed" if any(one.spot_only for one in points) else ""
+    axes.set_xlabel(f"hours until done{sure}{hollow}")
     axes.set_ylabel("expected dollars")
     for values, axis, scale, limit in (
         ([one.hours for one in points], axes.xaxis, axes.set_xscale, axes.set_xlim),
@@ -141,12 +150,11 @@ def _round_figures(low: float, high: float) -> list[float]:
     return [value for value in figures_ if low <= value <= high]
 
 
-def _mark_knees(axes: Any, curves: Sequence[Curve]) -> None:
-    knees = [one.points[one.knee] for one in curves if one.knee is not None]
-    axes.plot(
-        [one.hours for one in knees], [one.cost_usd for one in knees], "o", markersize=8,
-        markerfacecolor="none", markeredgecolor=ACCENT,
-    )  # fmt: skip
+def _mark_knee(axes: Any, found: Frontier) -> None:
+    """That of the frontier alone: those of the curves would stand on one another."""
+    if found.knee is not None:
+        at = [found.points[found.knee].hours], [found.points[found.knee].cost_usd]
+        axes.plot(*at, "o", markersize=10, markerfacecolor="none", markeredgecolor=ACCENT, gid="knee")
 
 
 def _labels(figure: Any, axes: Any, found: Frontier) -> None:
@@ -162,9 +170,7 @@ def _labels(figure: Any, axes: Any, found: Frontier) -> None:
         point = found.points[index]
         said, color = _short(point), INK
         if index == found.knee:
-            axes.plot(
-                [point.hours], [point.cost_usd], "o", markersize=10, markerfacecolor="none", markeredgecolor=ACCENT
-            )
+            _mark_knee(axes, found)
             said, color = f"knee: {said}, {figures(point)}\n{textwrap.fill(point.knee, 46)}", ACCENT
         _place(axes, point, said, color, taken, len(dots), line)
 

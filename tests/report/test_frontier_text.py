@@ -202,6 +202,26 @@ def test_solved_points_tell_their_proof_and_notes() -> None:
     assert "each within 2.0 % of its bound" in render_frontier(loose)
 
 
+def test_where_not_exact_each_row_tells_what_nothing_before_the_next_one_undercuts() -> None:
+    """A column of bounds, the end telling the most that is left open; an exact frontier needs neither."""
+    points = (make_point(*WAYS[0], floor_usd=150.25), make_point(*WAYS[1], floor_usd=148.9), make_point(*WAYS[2]))
+    shown = render_frontier(make_frontier(exact=False, points=points, segments=(), knee=None))
+    assert " ".join(shown.splitlines()[2].split()) == "hours likely cost bound what change"
+    assert "$212.40 $150.25  8 x H100" in shown and "$148.90 $148.90  8 x A100" in shown
+    assert "bound: nothing done before the next row costs less" in shown
+    assert "3 points, each proven, none dominated; between two at most $62.15 can be" in shown
+    assert "bound" not in render_frontier(make_frontier())
+
+
+def test_the_bound_of_a_row_holds_up_to_the_next_row_that_is_shown() -> None:
+    """Of breakpoints left out between the two it is the last one's."""
+    points = tuple(make_point(1.0 + i, 100.0 - i, {"gpus": i + 1}, floor_usd=99.5 - i) for i in range(40))
+    shown = render_frontier(make_frontier(exact=False, points=points, segments=(), knee=None))
+    rows = [line.split() for line in shown.splitlines() if " x RTX3090" in line]
+    for row, after in zip(rows, rows[1:], strict=False):
+        assert float(row[3].strip("$")) == float(after[2].strip("$")) + 0.5
+
+
 def test_breakpoints_without_room_are_counted_and_can_be_asked_for() -> None:
     """At most 16 rows, the rest named as left out; --all shows every one."""
     points = tuple(make_point(1.0 + i, 100.0 - i, {"gpus": i + 1}, "more") for i in range(40))
