@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
 
 from planner.candidates import JobCandidates, Market
 from planner.library import Library
-from planner.plan import Assignment, Option
+from planner.measure import Measure
+from planner.plan import Option
 from planner.recipes import allowed
-from planner.scenario import AllowForbid, Limits, SpotShare
-from planner.screening import Screened, screen
+from planner.scenario import Limits
+from planner.screening import DEFAULT_MAX_HOURS, Screened, screen
 from planner.table import CandidateTable, Flags, Floats
+from planner.widening import FOREVER_HOURS
 
 RUNGS = ("QLoRA", "LoRA", "full")
 RUNNERS_UP = 2
 OUTLIER_SHARE = 0.5
+MANY_TIMES = 10.0
+"""Ratio from which on a difference is told as one: 41,043 % says less than 411 x."""
+NO_DIFFERENCE = "no real difference"
 PEERS = 3
 """A spot price under this share of the median ratio of the same instance, known at so many places, is an outlier."""
 
@@ -31,24 +36,21 @@ def cheapest(table: CandidateTable) -> tuple[Floats, Floats]:
     return np.where(better, high, low) + table.penalty_usd, np.where(better, table.share_high, table.share_low)
 
 
-def least_usd(table: CandidateTable) -> float:
-    """Least dollars (penalties in) of any row at any share; infinite where there is none."""
-    return float(np.min(cheapest(table)[0])) if len(table) else math.inf
-
-
-def ladder(candidates: JobCandidates, wide: CandidateTable, market: Market) -> tuple[Option, ...]:
-    """The cheapest way of each method under all other limits; a method that the job excludes says so."""
+def ladder(
+    candidates: JobCandidates, wide: CandidateTable, market: Market, measure: Measure
+) -> tuple[Option, ...]:
+    """The best way of each method under all other limits; a method that the job excludes says so."""
     if candidates.job.kind == "pretrain":
         return ()
     recipes = candidates.physics.ways.recipes
     labels = np.asarray([recipe.method_label for recipe in recipes])
-    cost, share = cheapest(wide)
+    value, share = measure.best(wide)
     rungs = []
     for rung in RUNGS:
         permitted = any(allowed(recipe, candidates.job) for recipe in recipes if recipe.method_label == rung)
-        rows = np.flatnonzero(labels[wide.recipe] == rung) if len(labels) else np.zeros(0, dtype=int)
+        rows = np.flatnonzero((labels[wide.recipe] == rung) & np.isfinite(value)) if len(labels) else np.zeros(0, int)
         if len(rows):
-            best = rows[np.argmin(cost[rows])]
+            best = rows[np.argmin(value[rows])]
             rungs.append(_option(rung, wide, int(best), float(share[best]), market, permitted))
         else:
             rungs.append(
@@ -67,24 +69,32 @@ def ladder(candidates: JobCandidates, wide: CandidateTable, market: Market) -> t
 
 
 def runner_up(
-    candidates: JobCandidates, screened: Screened, chosen: int, made: Assignment, market: Market, library: Library
+    screened: Screened, chosen: int, share: float, market: Market, library: Library, measure: Measure
 ) -> tuple[Option, ...]:
-    """The cheapest ways on another card or at another provider, and whether they are really dearer."""
+    """The best ways on another card or at another provider, and whether they are really worse.
+
+    `chosen` is the row of the screened table that the plan takes, at the spot share `share`.
+    """
     table = screened.table
-    cost, share = cheapest(table)
+    value, shares = measure.best(table)
+    reached = float(measure.values(table.rows(np.asarray([chosen])), share)[0])
     names = np.asarray(
         [f"{offer.provider} {card.name}" for offer, card in zip(market.offers, market.cards, strict=True)]
     )
-    taken = {names[candidates.table.offer[chosen]]}
+    taken = {names[table.offer[chosen]]}
+    gpu = market.cards[int(table.offer[chosen])].name
+    less, more, much = measure.comparatives
+    if less == "cheaper":
+        less = "cheaper, but slower"  # within the half cent that a plan gives for its hours
     found: list[Option] = []
-    for row in np.argsort(cost, kind="stable"):
+    for row in np.argsort(value, kind="stable"):
         name = str(names[table.offer[row]])
-        if name in taken:
+        if name in taken or not math.isfinite(value[row]):
             continue
         taken.add(name)
-        same_card = market.cards[int(table.offer[row])].name == made.gpu
-        note = verdict(float(cost[row]), made.cost_usd, difference_sigma(library, same_card), "cheaper, but slower")
-        found.append(_option(name, table, int(row), float(share[row]), market, True, note))
+        same_card = market.cards[int(table.offer[row])].name == gpu
+        note = verdict(float(value[row]), reached, difference_sigma(library, same_card), less, more, much)
+        found.append(_option(name, table, int(row), float(shares[row]), market, True, note))
         if len(found) == RUNNERS_UP:
             break
     return tuple(found)
@@ -111,16 +121,20 @@ def spot_outliers(market: Market) -> Flags:
     return np.asarray(own < OUTLIER_SHARE * usual)
 
 
-def outlier_note(screened: Screened, offer: int, share: float, market: Market) -> tuple[str, ...]:
+def outlier_note(
+    screened: Screened, offer: int, share: float, market: Market, measure: Measure
+) -> tuple[str, ...]:
     """A warning where the plan rests on a spot price that is out of line, with the best plan without such prices."""
     if share == 0:
         return ()
     flagged = spot_outliers(market)
     if not flagged[offer]:
         return ()
-    rest = ~flagged[screened.table.offer]
-    cost = cheapest(screened.table.rows(rest))[0]
-    without = f"${np.min(cost):,.2f}" if len(cost) else "no plan"
+    rest = screened.table.rows(~flagged[screened.table.offer])
+    value, shares = measure.best(rest)
+    without = "no plan"
+    if np.isfinite(value).any():
+        without = f"${rest.cost_usd(shares)[np.argmin(value)]:,.2f}"
     return (f"the spot price is under half of what this instance costs elsewhere; without such prices: {without}",)
 
 
@@ -129,13 +143,17 @@ def difference_sigma(library: Library, same_card: bool) -> float:
     return library.calibrations["uncertainty"].value(f"difference.{'same' if same_card else 'other'}_card")
 
 
-def verdict(value: float, against: float, sigma: float, less: str = "cheaper", more: str = "dearer") -> str:
-    """Whether two figures really differ: `63 % dearer`, or no real difference within the spread `sigma`."""
+def verdict(
+    value: float, against: float, sigma: float, less: str = "cheaper", more: str = "dearer", much: str = "dear"
+) -> str:
+    """Whether two figures really differ: `63 % dearer`, `12 x as dear`, or no real difference within `sigma`."""
     if value <= 0 or against <= 0:
         return ""
     gap = math.log(value / against)
     if abs(gap) < sigma:
-        return "no real difference"
+        return NO_DIFFERENCE
+    if value >= MANY_TIMES * against:
+        return f"{value / against:,.0f} x as {much}"
     return f"{abs(math.expm1(gap)):,.0%} {more if gap > 0 else less}".replace("%", " %")
 
 
@@ -157,51 +175,41 @@ def _option(
 
 
 def binding_limits(
-    candidates: JobCandidates, screened: Screened, market: Market, limits: Limits, library: Library
+    candidates: JobCandidates, screened: Screened, market: Market, limits: Limits, library: Library, measure: Measure
 ) -> tuple[str, ...]:
-    """Limits without which this job would be cheaper, and by how much; each lifted alone, all else kept."""
-    job = candidates.job
-    now = least_usd(screened.table)
-    # Limits only cut shares and billing steps only add: a row that is no cheaper without either changes nothing.
-    cheaper = np.flatnonzero(cheapest(candidates.table)[0] < now - 0.005)
-    if not len(cheaper):
+    """Limits without which this job would do better, and by how much; each lifted alone, all else kept."""
+    now = float(np.min(measure.best(screened.table)[0], initial=np.inf))
+    if not math.isfinite(now):
         return ()
-    promising = candidates.rows(cheaper)
-
-    def least(lifted: Limits, method_filter: bool = True, deadline: bool = True) -> float:
-        free = promising.job.model_copy(update={"deadline_hours": None})
-        asked = promising if deadline else replace(promising, job=free)
-        return min(now, least_usd(screen(asked, market, lifted, library, method_filter).table))
-
-    trials: list[tuple[str, bool, Callable[[], float]]] = [
-        ("deadline", job.deadline_hours is not None, lambda: least(limits, deadline=False)),
-        (
-            "techniques",
-            job.techniques.method is not None or job.techniques.weight_bits is not None,
-            lambda: least(limits, False),
-        ),
-        (
-            "max_gpus",
-            limits.max_gpus is not None,
-            lambda: least(limits.model_copy(update={"max_gpus": None})),
-        ),
-        ("quota", bool(limits.quota), lambda: least(limits.model_copy(update={"quota": {}}))),
-        (
-            "spot_share",
-            limits.spot_share != SpotShare(),
-            lambda: least(limits.model_copy(update={"spot_share": SpotShare()})),
-        ),
-        *(
-            (
-                name,
-                getattr(limits, name) != AllowForbid(),
-                lambda name=name: least(limits.model_copy(update={name: AllowForbid()})),
-            )
-            for name in ("providers", "gpus", "regions")
-        ),
-    ]
+    # Limits only cut shares and billing steps only add: a row that is no better without either changes nothing.
+    unspent = replace(measure, budget_usd=math.inf)
+    better = np.flatnonzero(unspent.best(candidates.table)[0] < now - measure.gain(now))
+    if not len(better):
+        return ()
+    promising = candidates.rows(better)
     found = []
-    for name, given, without in trials:
-        if given and (saved := now - without()) > 0.005:
-            found.append(f"{name} (without it ${saved:,.2f} less)")
+    for name, default, lifted in _lifted(promising, limits):
+        by = unspent if name == "budget" else measure
+        value = by.best(screen(lifted[0], market, lifted[1], library, name != "techniques").table)[0]
+        saved = now - float(np.min(value, initial=np.inf))
+        if saved > measure.gain(now):
+            found.append(f"{name} ({default}without it {measure.saved(saved)})")
     return tuple(found)
+
+
+def _lifted(asked: JobCandidates, limits: Limits) -> Iterator[tuple[str, str, tuple[JobCandidates, Limits]]]:
+    """Every limit on the job by its name, whether it is the default, and the candidates and limits without it."""
+    job = asked.job
+    if job.deadline_hours is not None:
+        yield "deadline", "", (replace(asked, job=job.model_copy(update={"deadline_hours": None})), limits)
+    longest = DEFAULT_MAX_HOURS[job.kind] if limits.max_hours is None else limits.max_hours
+    if job.deadline_hours is None or job.deadline_hours > longest:
+        default = f"default {longest:,.0f} h; " if limits.max_hours is None else ""
+        yield "max_hours", default, (asked, limits.model_copy(update={"max_hours": FOREVER_HOURS}))
+    if job.techniques.method is not None or job.techniques.weight_bits is not None:
+        yield "techniques", "", (asked, limits)
+    plain = Limits()
+    for name in ("budget_usd", "max_gpus", "quota", "spot_share", "providers", "gpus", "regions"):
+        if getattr(limits, name) != getattr(plain, name):
+            free = limits.model_copy(update={name: getattr(plain, name)})
+            yield name.removesuffix("_usd"), "", (asked, free)

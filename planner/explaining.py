@@ -7,8 +7,10 @@ from time import perf_counter
 from planner.diagnosis import ways_out
 from planner.explanations import Explanation
 from planner.library import Library
+from planner.measure import Measure
 from planner.nearest import nearest
-from planner.nextsteps import Now, bindings, next_steps
+from planner.nextsteps import bindings, next_steps
+from planner.now import Now
 from planner.preparing import Prepared, prepare
 from planner.ranking import alternatives
 from planner.roomier import memory_step
@@ -49,6 +51,7 @@ def _head(prepared: Prepared, trial: Trial | None) -> Explanation:
     if trial is None:
         return Explanation(scenario=scenario.name, status="infeasible", objective=scenario.objective_kind)
     return Explanation(
+        compared_by=Measure.of(scenario).terms,
         scenario=scenario.name,
         status="optimal" if trial.proven else "feasible",
         objective=scenario.objective_kind,

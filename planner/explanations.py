@@ -19,6 +19,8 @@ class Binding(Part):
 
     limit: str
     current: float | str
+    saving: float = 0.0
+    """Of the objective: dollars with penalties and the value of time (`compared_by`), or late hours."""
     saving_usd: float
     saving_hours: float
 
@@ -41,6 +43,14 @@ class NextStep(Part):
     hours: float | None = None
     delta_usd: float | None = None
     delta_hours: float | None = None
+    gain: float | None = None
+    """Of the objective, as `saving` of a binding limit."""
+    slope: bool = False
+    """The same machines all the way, with another spot share at every value; the figures are those at its end."""
+    usd_per_hour: float | None = None
+    """On a slope of hours: dollars for each hour at the asked confidence."""
+    below: float | None = None
+    """Of a tighter deadline: the hours under which it holds."""
     setting: str = ""
     note: str = ""
 
@@ -102,6 +112,8 @@ class Explanation(Part):
     scenario: str
     status: Status
     objective: Literal["cost", "time"] = "cost"
+    compared_by: str = ""
+    """Such as `cost + $0.50 per hour + penalties`; empty where plans are compared by plain dollars or hours."""
     plan: str = ""
     cost_usd: float | None = None
     hours: float | None = None

@@ -1,65 +1,19 @@
-"""What moving one limit is worth: the exact next point at which another plan is better, or the present one ends."""
+"""What moving one limit is worth: the exact next point at which another plan is better."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import cached_property
 
-import numpy as np
-
-from planner.elastic import STOCK, Elastic, Found, only
+from planner.elastic import STOCK, Elastic, Found
 from planner.explanations import Binding, NextStep
-from planner.formulation.objective import cost_objective
-from planner.formulation.program import Floats
-from planner.loosening import HOURS_STEP, Change, changes_of, loosened, setting_path
-from planner.preparing import Prepared, prepare
+from planner.loosening import changes_of, loosened
+from planner.now import Now, step_of, worth_of
+from planner.preparing import prepare
 from planner.scenario import Limits, Scenario
-from planner.trials import Trial, attempt, way_words, with_deadline
-from planner.widening import HEADROOM, Wide, free_techniques
-
-CENT, SHARE_OF_COST = 0.01, 0.001
-"""A plan is cheaper where it saves a cent and a thousandth of the cost: less is not worth a decision."""
-SOONER_HOURS = 0.05
-"""A plan is faster where it saves what reads as a tenth of an hour."""
-
-
-@dataclass(frozen=True)
-class Now:
-    """The question with its plan, and the same question with limits that give."""
-
-    prepared: Prepared
-    trial: Trial
-    wide: Wide
-
-    @cached_property
-    def elastic(self) -> Elastic:
-        return Elastic.of(self.wide)
-
-    @property
-    def by_time(self) -> bool:
-        return self.prepared.scenario.objective_kind == "time"
-
-    @property
-    def goal(self) -> float:
-        """The objective from which on another plan is better."""
-        gain = max(SOONER_HOURS if self.by_time else CENT, SHARE_OF_COST * abs(self.trial.objective))
-        return self.trial.objective - gain
-
-    @property
-    def caps(self) -> list[tuple[Floats, float]]:
-        """The goal as rows of the elastic program."""
-        columns = self.elastic.columns
-        if not self.by_time:
-            return [(cost_objective(columns), self.goal)]
-        late, jobs = columns.late_hours(), range(len(self.prepared.candidates))
-        return [(late * only(columns, columns.table.job == job), self.goal) for job in jobs]
-
-    def better(self, prepared: Prepared) -> Trial | None:
-        """The plan of a changed question where it reaches the goal."""
-        trial = attempt(prepared)
-        return trial if trial is not None and trial.objective <= self.goal * (1 + 1e-9) + 1e-9 else None
+from planner.screening import DEFAULT_MAX_HOURS
+from planner.slopes import slope, tighter
+from planner.trials import attempt, way_words
+from planner.widening import FOREVER_HOURS, HEADROOM, free_techniques
 
 
 def bindings(now: Now) -> tuple[Binding, ...]:
@@ -73,6 +27,7 @@ def bindings(now: Now) -> tuple[Binding, ...]:
             Binding(
                 limit=limit,
                 current=current,
+                saving=now.trial.objective - free.objective,
                 saving_usd=now.trial.cost_usd - free.cost_usd,
                 saving_hours=now.trial.hours - free.hours,
             )
@@ -93,14 +48,25 @@ def _lifted(scenario: Scenario) -> Iterator[tuple[str, float | str, Scenario]]:
                 jobs = list(scenario.jobs)
                 jobs[index] = job.model_copy(update=update)
                 yield f"jobs.{job.name}.{limit}", given, scenario.model_copy(update={"jobs": tuple(jobs)})
+    yield "limits.max_hours", _longest(scenario), _without(scenario, "max_hours", FOREVER_HOURS)
     plain = Limits()
     for name in type(limits).model_fields:
         given, none = getattr(limits, name), getattr(plain, name)
-        if given == none:
-            continue
-        value = given if isinstance(given, (int, float)) else "as given"
-        free = limits.model_copy(update={name: none})
-        yield f"limits.{name}", value, scenario.model_copy(update={"limits": free})
+        if given != none and name != "max_hours":
+            value = given if isinstance(given, (int, float)) else "as given"
+            yield f"limits.{name}", value, _without(scenario, name, none)
+
+
+def _without(scenario: Scenario, limit: str, free: object) -> Scenario:
+    return scenario.model_copy(update={"limits": scenario.limits.model_copy(update={limit: free})})
+
+
+def _longest(scenario: Scenario) -> float | str:
+    """The longest run, also where nobody has set it: then it is called the default."""
+    if scenario.limits.max_hours is not None:
+        return scenario.limits.max_hours
+    kinds = dict.fromkeys(job.kind for job in scenario.jobs)
+    return f"default {' and '.join(f'{DEFAULT_MAX_HOURS[kind]:,.0f}' for kind in kinds)} h"
 
 
 def next_steps(now: Now, binding: tuple[Binding, ...]) -> tuple[NextStep, ...]:
@@ -108,17 +74,18 @@ def next_steps(now: Now, binding: tuple[Binding, ...]) -> tuple[NextStep, ...]:
     scenario = now.prepared.scenario
     bound = {one.limit for one in binding}
     steps: list[NextStep] = []
-    for path in _set_by_user(now.elastic, scenario):
+    for path in _set_by_user(now.elastic, scenario, bound):
         gains = path == HEADROOM or any(path == limit or path.startswith(f"{limit}.") for limit in bound)
         steps.append(_looser(now, path) if gains else _nothing(path, scenario))
     steps += _stock(now)
     if not now.by_time:
-        steps += [_tighter(now, job) for job in range(len(scenario.jobs))]
+        steps += [step for job in range(len(scenario.jobs)) for step in tighter(now, job)]
     return tuple(steps)
 
 
-def _set_by_user(elastic: Elastic, scenario: Scenario) -> list[str]:
-    unset = set() if scenario.limits.max_hours is not None else {"limits.max_hours"}
+def _set_by_user(elastic: Elastic, scenario: Scenario, bound: set[str]) -> list[str]:
+    """The limits that can be moved; the longest run that nobody has set only where it binds."""
+    unset = set() if scenario.limits.max_hours is not None else {"limits.max_hours"} - bound
     return [path for path in elastic.levers if path not in unset]
 
 
@@ -131,7 +98,7 @@ def _looser(now: Now, path: str) -> NextStep:
     if held is None:
         return _nothing(path, now.prepared.scenario)
     trial, changes = held
-    return _step(now, trial, changes[0])
+    return slope(now, trial, changes[0]) or step_of(now, trial, changes[0])
 
 
 def _nothing(path: str, scenario: Scenario) -> NextStep:
@@ -139,33 +106,7 @@ def _nothing(path: str, scenario: Scenario) -> NextStep:
     current = next((given for limit, given, _ in _lifted(scenario) if limit == path), None)
     if path.startswith("limits.quota."):
         current = limits.quota.get(path.removeprefix("limits.quota."))
-    return NextStep(worth=_worth(path), limit=path, change_from=current, note="nothing at any value")
-
-
-def _step(now: Now, trial: Trial, change: Change, direction: str = "looser") -> NextStep:
-    return NextStep(
-        worth=_worth(change.limit),
-        limit=change.limit,
-        direction="looser" if direction == "looser" else "tighter",
-        change_from=change.old,
-        change_to=change.new,
-        plan=trial.words,
-        cost_usd=trial.cost_usd,
-        hours=trial.hours,
-        delta_usd=trial.cost_usd - now.trial.cost_usd,
-        delta_hours=trial.hours - now.trial.hours,
-        setting=change.setting,
-    )
-
-
-def _worth(path: str) -> str:
-    if path.endswith(".deadline") or path == "limits.max_hours":
-        return "hour"
-    if path == "limits.budget_usd":
-        return "dollar"
-    if path == "limits.max_gpus" or path.startswith(("limits.quota", STOCK)):
-        return "gpu"
-    return "gib" if path == HEADROOM else "choice"
+    return NextStep(worth=worth_of(path), limit=path, change_from=current, note="nothing at any value")
 
 
 def _stock(now: Now) -> Iterator[NextStep]:
@@ -196,62 +137,3 @@ def _words(elastic: Elastic, found: Found) -> str:
         for row, share in zip(found.rows, found.shares, strict=True)
     ]
     return "; ".join(said)
-
-
-def _tighter(now: Now, job: int) -> NextStep:
-    """The deadline under which the job's present way is not the best any more, and what comes then."""
-    one = now.prepared.scenario.jobs[job]
-    path = f"jobs.{one.name}.deadline"
-    low, after = _end_of(now, job)
-    ends = round((low + 1) * HOURS_STEP, 2)
-    if after is None:
-        return NextStep(
-            worth="dollar",
-            limit=path,
-            direction="tighter",
-            change_from=one.deadline_hours,
-            note=f"nothing within the limits ends before {ends:g} h at {one.confidence * 100:.3g} % confidence",
-        )
-    hours = round(low * HOURS_STEP, 2)
-    change = Change(
-        path, one.deadline_hours or "none", hours, f"{setting_path(path, now.prepared.scenario)}={hours:g}h"
-    )
-    step = _step(now, after, change, "tighter")
-    return step.model_copy(update={"worth": "dollar", "note": f"the present plan ends at {ends:g} h"})
-
-
-def _label(trial: Trial, job: int) -> tuple[str, bool]:
-    """What a person would call another way: machine, place, method, and which market does most of the work."""
-    candidates, row = trial.prepared.candidates[job], trial.rows[job]
-    return way_words(candidates, row, 0.0, trial.prepared.market), trial.shares[job] >= 0.5
-
-
-def _end_of(now: Now, job: int) -> tuple[int, Trial | None]:
-    """The longest deadline (in steps) at which the job is run another way, and the plan there; by bisection."""
-    mine = _label(now.trial, job)
-    high = math.ceil(now.trial.late_hours[job] / HOURS_STEP - 1e-6)  # the present way is best here
-    low = min(high - 1, math.ceil(_least_hours(now, job) / HOURS_STEP - 1e-6) - 1)  # and impossible here
-
-    def at(steps: int) -> Trial | None:
-        return attempt(with_deadline(now.prepared, job, steps * HOURS_STEP)) if steps > 0 else None
-
-    after = at(low)
-    while high - low > 1:
-        middle = (low + high) // 2
-        tried = at(middle)
-        if tried is None or _label(tried, job) != mine:
-            low, after = middle, tried
-        else:
-            high = middle
-    return low, after
-
-
-def _least_hours(now: Now, job: int) -> float:
-    """Least late hours of any row on the machines of the job's present way."""
-    one, trial = now.prepared.candidates[job], now.trial
-    table, row = one.table, trial.rows[job]
-    alike = (table.provider == table.provider[row]) & (table.gpus == table.gpus[row])
-    mine = table.rows(alike)
-    hours = np.where(mine.share_low <= 0, mine.late_hours(0.0), np.inf)
-    hours = np.minimum(hours, np.where(mine.share_high >= 1, mine.late_hours(1.0), np.inf))
-    return min(float(np.min(hours)), trial.late_hours[job])

@@ -156,6 +156,8 @@ class Assignment(Part):
     price_source: str
     ladder: tuple[Option, ...] = ()
     runner_up: tuple[Option, ...] = ()
+    compared_by: str = ""
+    """What ladder, runners-up and binding limits are measured in, where it is not plain dollars or hours."""
     binding: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from planner.alternatives import difference_sigma, verdict
+from planner.alternatives import NO_DIFFERENCE, difference_sigma, verdict
 from planner.explanations import Alternative
-from planner.nextsteps import Now
+from planner.now import Now
 from planner.recipes import allowed
 from planner.scenario import Limits
 from planner.screening import screen
 from planner.table import CandidateTable, Flags, Floats, Integers
 from planner.trials import method_words, recipe_of, way_words
+
+TELLING = 0.25
+"""Share by which hours must differ to be told of a way that costs the same."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +34,7 @@ class _Standing:
 def alternatives(now: Now) -> tuple[Alternative, ...]:
     """Per job and per provider, GPU and method the best way within the limits, best first; other jobs stay as planned.
 
-    A method that the job excludes is priced too and marked. Of a row that may mix the markets both ends are looked at.
+    A method that the job excludes is priced too and marked.
     """
     found: list[Alternative] = []
     for job in range(len(now.prepared.candidates)):
@@ -78,8 +81,6 @@ def _alternative(now: Now, job: int, by: str, name: str, standing: _Standing, ro
     offer = prepared.market.offers[int(figures.offer[0])]
     card = prepared.market.cards[int(figures.offer[0])].name
     same_card = card == prepared.market.cards[int(mine.offer[0])].name
-    words = ("faster", "slower") if now.by_time else ("cheaper", "dearer")
-    penalty = 0.0 if now.by_time else float(figures.penalty_usd[0] - mine.penalty_usd[0])
     return Alternative(
         by="provider" if by == "provider" else "gpu" if by == "gpu" else "method",
         job=one.job.name,
@@ -92,39 +93,44 @@ def _alternative(now: Now, job: int, by: str, name: str, standing: _Standing, ro
         cost_usd=cost,
         hours=hours,
         difference=value / against - 1 if against > 0 else None,
-        verdict="the plan"
-        if same
-        else f"penalty ${penalty:,.0f}"
-        if penalty >= 1
-        else verdict(value, against, difference_sigma(prepared.library, same_card), *words),
+        verdict="the plan" if same else _verdict(now, value / against, figures, share, mine, job, same_card),
         chosen=same,
         allowed=may,
     )
 
 
+def _verdict(
+    now: Now, times: float, figures: CandidateTable, share: float, mine: CandidateTable, job: int, same_card: bool
+) -> str:
+    """How much worse; of what is no real difference, what differs besides; and a penalty that the plan has not."""
+    said = verdict(times, 1.0, difference_sigma(now.prepared.library, same_card), *now.measure.comparatives)
+    at = np.asarray([now.trial.shares[job]])
+    if said == NO_DIFFERENCE:
+        hours, dollars = float(figures.hours(share)[0]), float(figures.cost_usd(share)[0])
+        own_hours, own_dollars = float(mine.hours(at)[0]), float(mine.cost_usd(at)[0])
+        if now.by_time and _differs(dollars, own_dollars):
+            said += f", ${abs(dollars - own_dollars):,.2f} {'more' if dollars > own_dollars else 'less'}"
+        elif not now.by_time and _differs(hours, own_hours):
+            said += f", {abs(hours - own_hours):,.1f} h {'later' if hours > own_hours else 'sooner'}"
+    penalty = 0.0 if now.by_time else float(figures.penalty_usd[0] - mine.penalty_usd[0])
+    return f"{said}, penalty ${penalty:,.0f}" if penalty >= 1 else said
+
+
+def _differs(one: float, other: float) -> bool:
+    return abs(one - other) >= TELLING * max(one, other)
+
+
 def _reached(now: Now, job: int) -> float:
     """What the job's present way scores."""
     mine, share = now.trial.chosen.rows(np.asarray([job])), np.asarray([now.trial.shares[job]])
-    if now.by_time:
-        return float(mine.late_hours(share)[0])
-    worth = now.prepared.scenario.value_of_time_usd_per_hour
-    return float((mine.cost_usd(share) + mine.penalty_usd + worth * mine.hours(share))[0])
+    return float(now.measure.values(mine, share)[0])
 
 
 def _standing(now: Now, job: int, table: CandidateTable, rows: Integers) -> _Standing:
-    """Scores at the better end of the shares that keep what the other jobs leave of the shared limits."""
-    worth = now.prepared.scenario.value_of_time_usd_per_hour
+    """Scores at the best of the shares that keep what the other jobs leave of the shared limits."""
     budget, counts = _left(now, job, table)
-    best = np.full(len(table), np.inf)
-    share = table.share_low.copy()
-    for end in (table.share_low, table.share_high):
-        value = (
-            table.late_hours(end) if now.by_time else table.cost_usd(end) + table.penalty_usd + worth * table.hours(end)
-        )
-        value = np.where(counts & (table.late_cost_usd(end) <= budget + 1e-9), value, np.inf)
-        share = np.where(value < best, end, share)
-        best = np.minimum(best, value)
-    return _Standing(table, rows, share, best)
+    value, share = replace(now.measure, budget_usd=budget).best(table)
+    return _Standing(table, rows, share, np.where(counts, value, np.inf))
 
 
 def _left(now: Now, job: int, table: CandidateTable) -> tuple[float, Flags]:

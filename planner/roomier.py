@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from planner.alternatives import cheapest
 from planner.explanations import NextStep
 from planner.library import Library
-from planner.nextsteps import Now
+from planner.now import Now
 from planner.preparing import Prepared, prepare
 from planner.scenario import Scenario
 from planner.trials import Trial, attempt
@@ -58,6 +57,7 @@ def _step(now: Now, trial: Trial, more: float) -> NextStep:
         hours=trial.hours,
         delta_usd=trial.cost_usd - now.trial.cost_usd,
         delta_hours=trial.hours - now.trial.hours,
+        gain=now.trial.objective - trial.objective,
         note=f"{more:.1f} GiB more per GPU",
     )
 
@@ -85,14 +85,8 @@ def _promising_cards(now: Now, vast: Prepared) -> set[str]:
     for job, one in enumerate(vast.screened):
         mine = now.trial.chosen.rows(np.asarray([job]))
         share = np.asarray([now.trial.shares[job]])
-        if now.by_time:
-            reached = float(mine.late_hours(share)[0])
-            values = np.minimum(one.table.late_hours(one.table.share_low), one.table.late_hours(one.table.share_high))
-        else:
-            worth = now.prepared.scenario.value_of_time_usd_per_hour
-            hours = np.minimum(one.table.hours(one.table.share_low), one.table.hours(one.table.share_high))
-            reached = float((mine.cost_usd(share) + mine.penalty_usd + worth * mine.hours(share))[0])
-            values = cheapest(one.table)[0] + worth * hours
+        reached = float(now.measure.values(mine, share)[0])
+        values = now.measure.best(one.table)[0]
         found |= {vast.market.cards[int(offer)].name for offer in np.unique(one.table.offer[values < reached])}
     return found
 

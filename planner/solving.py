@@ -17,6 +17,7 @@ from planner.decode import assignment
 from planner.diagnosis import diagnose
 from planner.errors import PlannerError
 from planner.library import Library
+from planner.measure import Measure
 from planner.plan import Assignment, Counts, Hours, Plan, Spread, Status
 from planner.preparing import Prepared, prepare
 from planner.recipes import allowed
@@ -24,6 +25,7 @@ from planner.scenario import Scenario, SolveOptions
 from planner.screening import screen
 from planner.solvers.base import Termination
 from planner.table import CandidateTable, concatenate
+
 
 class AuditError(PlannerError):
     """Our own fault: a plan that the independent audit does not confirm."""
@@ -99,15 +101,17 @@ def _assignment(
 ) -> Assignment:
     candidates, screened, market = prepared.candidates[index], prepared.screened[index], prepared.market
     limits, library = prepared.scenario.limits, prepared.library
+    measure = Measure.of(prepared.scenario)
     mine = int(solved.owner[row])
     uncut = int(screened.rows[mine])
     made = assignment(candidates, uncut, share, bool(screened.rounded[mine]), market, limits, library, as_of)
     return made.model_copy(
         update={
-            "ladder": ladder(candidates, _with_excluded_methods(candidates, screened.table, prepared), market),
-            "runner_up": runner_up(candidates, screened, uncut, made, market, library),
-            "notes": (*outlier_note(screened, int(candidates.table.offer[uncut]), share, market), *made.notes),
-            "binding": binding_limits(candidates, screened, market, limits, library),
+            "ladder": ladder(candidates, _with_excluded_methods(candidates, screened.table, prepared), market, measure),
+            "runner_up": runner_up(screened, mine, share, market, library, measure),
+            "compared_by": measure.terms,
+            "notes": (*outlier_note(screened, int(candidates.table.offer[uncut]), share, market, measure), *made.notes),
+            "binding": binding_limits(candidates, screened, market, limits, library, measure),
         }
     )
 

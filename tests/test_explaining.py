@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from planner.alternatives import verdict
 from planner.explaining import explain
 from planner.explanations import Explanation, NextStep
 from planner.library import Library
@@ -38,7 +39,7 @@ def library() -> Library:
     return read_library([TINY])
 
 
-def scenario_of(jobs: int = 1, job: Data | None = None, objective: str = "cost", **limits: Any) -> Scenario:
+def scenario_of(jobs: int = 1, job: Data | None = None, objective: Any = "cost", **limits: Any) -> Scenario:
     base = {"architecture": TINY, "work": {"tokens": 3e7}, **(job or {})}
     data = {
         "name": "t",
@@ -80,6 +81,12 @@ def test_the_next_hour_is_the_first_that_makes_it_cheaper(hours: float) -> None:
     assert isinstance(later.change_to, float)
     after = solved(scenario, later.setting)
     assert cost(after) == pytest.approx(later.cost_usd, abs=0.006)
+    if later.slope:
+        assert later.usd_per_hour is not None and now.hours is not None and after.hours is not None
+        middle = (now.hours.at_confidence + after.hours.at_confidence) / 2
+        half = cost(solved(scenario, f"jobs.job0.deadline={middle:.6f}h"))
+        assert half == pytest.approx((cost(now) + cost(after)) / 2, abs=0.006)
+        return
     gain = max(0.01, 0.001 * cost(now))
     assert cost(after) <= cost(now) - gain + 1e-6
     assert cost(solved(scenario, f"jobs.job0.deadline={later.change_to - 0.02:.4f}h")) > cost(now) - gain - 0.001
@@ -93,8 +100,17 @@ def test_the_present_plan_ends_where_it_is_said_to(hours: float) -> None:
     now = solved(scenario)
     if now.status == "infeasible":
         return
-    end = step(explain(scenario, library=library()), "jobs.job0.deadline", "tighter")
-    (present,) = now.jobs
+    told = explain(scenario, library=library())
+    ends = [one for one in told.next_steps if one.direction == "tighter"]
+    (present,), end = now.jobs, ends[-1]
+    sloped = len(ends) == 2
+    if sloped:
+        slope = ends[0]
+        assert slope.slope and slope.below == pytest.approx(present.hours.at_confidence)
+        assert isinstance(slope.change_to, float) and slope.usd_per_hour is not None and slope.below is not None
+        middle = (slope.below + slope.change_to) / 2
+        between = cost(solved(scenario, f"jobs.job0.deadline={middle:.6f}h"))
+        assert between == pytest.approx(cost(now) + slope.usd_per_hour * (slope.below - middle), abs=0.006)
     if end.change_to is None:
         assert "nothing within the limits" in end.note
         ends = float(end.note.split("before ")[1].split(" h")[0])
@@ -106,7 +122,7 @@ def test_the_present_plan_ends_where_it_is_said_to(hours: float) -> None:
 
     def way(one: Any) -> tuple[Any, ...]:
         how = one.techniques
-        return one.gpu, one.gpus, one.provider, how.method, how.weight_bits, one.spot_share >= 0.5
+        return one.gpu, one.gpus, one.provider, how.method, how.weight_bits, sloped or one.spot_share >= 0.5
 
     assert way(other) != way(present)
     (still,) = solved(scenario, f"jobs.job0.deadline={end.change_to + 0.01:.4f}h").jobs
@@ -263,5 +279,74 @@ def test_a_cheaper_method_that_is_penalised_says_so() -> None:
     """LoRA costs less than full training but carries a penalty: the verdict names it instead of calling it cheaper."""
     told = explain(scenario_of(job={"deadline": "20h", "techniques": {"penalty_usd": {"lora": 30}}}), library=library())
     lora = next(one for one in told.alternatives if one.by == "method" and one.name == "LoRA")
-    assert lora.verdict == "penalty $30" and lora.difference is not None and lora.difference > 1
+    assert lora.verdict.endswith(", penalty $30") and lora.difference is not None and lora.difference > 1
     assert told.cost_usd is not None and lora.cost_usd is not None and lora.cost_usd < told.cost_usd
+
+
+def test_the_longest_run_binds_like_any_other_limit() -> None:
+    """Where it bars a cheaper plan, given or by default, `solve` and `explain` name it, and what more hours save."""
+    slow = {"work": {"tokens": 3e10}}
+    for given in ({}, {"max_hours": 400.0}):
+        scenario = scenario_of(job=slow, **given)
+        told, plan = explain(scenario, library=library()), solved(scenario)
+        saved = cost(plan) - cost(solved(scenario, "limits.max_hours=100000"))
+        assert saved > 1
+        bind = next(one for one in told.binding if one.limit == "limits.max_hours")
+        assert bind.saving == pytest.approx(saved, abs=0.02)
+        assert bind.current == (given.get("max_hours") or "default 720 h")
+        (limit,) = plan.jobs[0].binding
+        assert limit.startswith("max_hours (without" if given else "max_hours (default 720 h; without")
+        longer = step(told, "limits.max_hours")
+        assert cost(solved(scenario, longer.setting)) == pytest.approx(longer.cost_usd, abs=0.02)
+
+
+VALUED = {"value_of_time_usd_per_hour": 2.0}
+
+
+def test_every_comparison_measures_the_objective() -> None:
+    """With a value of time and penalties: what binds saves of that sum, in `solve` and `explain` alike."""
+    job = {"techniques": {"penalty_usd": {"lora": 0.5}}}
+    scenario = scenario_of(job=job, objective=VALUED, gpus={"forbid": ["H100-80GB", "RTX3060"]})
+    told, plan = explain(scenario, library=library()), solved(scenario)
+    assert told.compared_by == plan.jobs[0].compared_by == "cost + $2.00 per hour + penalties"
+    saved = cost(plan) - cost(solved(scenario, "limits.gpus={}"))
+    (bind,) = [one for one in told.binding if one.limit == "limits.gpus"]
+    assert bind.saving == pytest.approx(saved, abs=0.011) and saved >= 0.01
+    assert f"gpus (without it ${saved:,.2f} better)" in plan.jobs[0].binding
+    first = plan.jobs[0].runner_up[0]
+    alone = solved(scenario, f"limits.gpus.allow=[{first.gpu}]", f"limits.providers.allow=[{first.provider}]")
+    assert first.cost_usd == pytest.approx(alone.jobs[0].cost_usd, abs=0.006)
+    factor = cost(alone) / cost(plan)
+    assert first.note in (f"{(factor - 1) * 100:.0f} % worse", "no real difference")
+
+
+def test_a_share_that_may_grow_is_a_slope_to_its_end() -> None:
+    """A cap on spot is worth what lies at the end of the slope, not the first hundredth."""
+    job, only = {"work": {"tokens": 3e9}}, {"allow": ["H100-80GB"]}
+    told = explain(scenario_of(job=job, gpus=only, spot_share={"max": 0.5}), library=library())
+    more = step(told, "limits.spot_share.max")
+    assert more.slope and more.change_to == 1.0
+    whole = solved(scenario_of(job=job, gpus=only))
+    assert more.cost_usd == pytest.approx(cost(whole), abs=0.006)
+
+
+def test_a_way_that_costs_the_same_and_takes_twice_as_long_says_so() -> None:
+    """The verdict is about dollars within the spread: hours that differ are told beside it."""
+    offers = [
+        {"provider": "a", "gpu": "RTX4090", "gpus": 1, "usd_per_hour": 0.40},
+        {"provider": "b", "gpu": "RTX3090", "gpus": 1, "usd_per_hour": 0.25},
+    ]
+    data = {"name": "t", "offers": offers, "jobs": [{"name": "t", "architecture": TINY, "work": {"tokens": 3e7}}]}
+    told = explain(parse_scenario(json.dumps(data)), library=library())
+    rows = [one for one in told.alternatives if one.by == "gpu"]
+    other = next(one for one in rows if not one.chosen)
+    plan = next(one for one in rows if one.chosen)
+    assert other.hours is not None and plan.hours is not None
+    later = other.hours - plan.hours
+    assert other.verdict == f"no real difference, {abs(later):.1f} h {'later' if later > 0 else 'sooner'}"
+
+
+def test_many_times_as_dear_is_told_as_a_factor() -> None:
+    """41,043 % says less than 411 x."""
+    assert verdict(411.4, 1.0, 0.1) == "411 x as dear"
+    assert verdict(9.9, 1.0, 0.1) == "890 % dearer"

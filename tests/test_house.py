@@ -51,6 +51,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "uses": (
         "solving",
         "choosing",
+        "measure",
         "alternatives",
         "diagnosis",
         "elastic",
@@ -59,6 +60,8 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "trials",
         "nearest",
         "nextsteps",
+        "now",
+        "slopes",
         "roomier",
         "ranking",
         "hindrances",

@@ -11,6 +11,10 @@ from planner.report.parts import ROOM
 
 ROWS, ROWS_OF_SEVERAL = 6, 3
 """Rows of a table of alternatives, for one job and for each of several."""
+CENT_SHOWN, MINUTE = 0.005, 1 / 60
+"""What reads as nothing: dollars, hours."""
+HOW, VERDICT = 25, 14
+"""Columns of machines and of a verdict in a table."""
 TABLES = {"provider": "Provider", "gpu": "GPU", "method": "Method"}
 
 
@@ -31,7 +35,10 @@ def render(told: Explanation) -> str:
 
 def plan(told: Explanation) -> list[str]:
     """Why the plan is as it is."""
-    lines = [_verdict(told), ""]
+    lines = [_verdict(told)]
+    if told.compared_by:
+        lines.append(words.shortened(f"  compared by {told.compared_by}", words.WIDTH))
+    lines.append("")
     lines += words.section("Binds", _binds(told))
     lines += words.section("Next", _next(told)) if told.next_steps else []
     jobs = dict.fromkeys(one.job for one in told.alternatives)
@@ -53,6 +60,8 @@ def _verdict(told: Explanation) -> str:
     room = words.WIDTH - len(name) - len(figures) - 4
     while len(what) > room and ", " in what:
         what = what.rpartition(", ")[0]
+    if len(what) > room:
+        what = what.partition(" at ")[0]  # better no place than half of one
     return f"{name}: {words.shortened(what, room)}, {figures}"
 
 
@@ -63,12 +72,30 @@ def _binds(told: Explanation) -> list[str]:
 
 
 def _bind(one: Binding, told: Explanation) -> str:
-    name = limit_name(one.limit, told.scenario)
+    name = limit_name(one.limit, scope(told))
     current = "" if isinstance(one.current, str) else f" {limit_value(one.limit, one.current)}"
+    if isinstance(one.current, str) and one.current.startswith("default"):
+        current = f" ({one.current})"
+    gains = gain(told, one.saving, -one.saving_usd, -one.saving_hours)
+    return f"{name}{current}: without it {', '.join(gains)}"
+
+
+def gain(told: Explanation, better: float | None, usd: float, hours: float) -> list[str]:
+    """What another plan changes, first that by which plans are compared: `$0.40 less`, `3.0 h later`."""
+    money = f"{words.usd(abs(usd))} {'more' if usd > 0 else 'less'}" if abs(usd) >= CENT_SHOWN else ""
+    took = f"{words.hours(abs(hours))} {'later' if hours > 0 else 'sooner'}" if abs(hours) >= MINUTE else ""
     if told.objective == "time":
-        cost = f", {words.usd(abs(one.saving_usd))} {'less' if one.saving_usd >= 0 else 'more'}"
-        return f"{name}{current}: without it {words.hours(max(one.saving_hours, 0.0))} sooner{cost}"
-    return f"{name}{current}: without it {words.usd(one.saving_usd)} less"
+        if better is not None and hours > -MINUTE and better >= MINUTE:
+            took = f"{words.hours(better)} sooner at the asked confidence"
+        return [one for one in (took, money or "the same cost") if one]
+    sums = [f"{words.usd(better)} better"] if told.compared_by and better is not None and better > 0 else []
+    return [*sums, *(one for one in (money or "the same cost", took) if one)]
+
+
+def scope(told: Explanation) -> str:
+    """The name that limits of a job are told without: that of the only job."""
+    jobs = list(dict.fromkeys(one.job for one in told.alternatives))
+    return jobs[0] if len(jobs) == 1 else told.scenario
 
 
 def _next(told: Explanation) -> list[str]:
@@ -76,20 +103,21 @@ def _next(told: Explanation) -> list[str]:
     lines: list[str] = []
     for step in told.next_steps:
         if step.change_to is not None:
-            lines += step_lines(step, told.scenario)
+            lines += step_lines(step, told)
         elif step.direction == "tighter":
-            lines += words.wrapped(f"{_of_job(step, told)}{step.note}", ROOM, 2)
+            lines += words.wrapped(f"{_of_job(step, told, '', ': ')}{step.note}", ROOM, 2)
     idle = [
-        _idle(step, told.scenario) for step in told.next_steps if step.change_to is None and step.direction == "looser"
+        _idle(step, scope(told)) for step in told.next_steps if step.change_to is None and step.direction == "looser"
     ]
     if idle:
         lines += words.wrapped(f"nothing to gain by relaxing: {', '.join(idle)}", ROOM, 3)
     return lines
 
 
-def _of_job(step: NextStep, told: Explanation) -> str:
-    job = limit_name(step.limit, told.scenario).removeprefix("deadline").removeprefix(" of ")
-    return f"{job}: " if job else ""
+def _of_job(step: NextStep, told: Explanation, before: str, after: str = "") -> str:
+    """The job that a deadline is of, between two texts; nothing where there is but one."""
+    job = limit_name(step.limit, scope(told)).removeprefix("deadline").removeprefix(" of ")
+    return f"{before}{job}{after}" if job else ""
 
 
 def _idle(step: NextStep, scenario: str) -> str:
@@ -99,23 +127,33 @@ def _idle(step: NextStep, scenario: str) -> str:
     return name
 
 
-def step_lines(step: NextStep, scenario: str) -> list[str]:
+def step_lines(step: NextStep, told: Explanation) -> list[str]:
     """What moves, and the plan and the price that it gives."""
-    gain = _delta(step)
-    if step.direction == "tighter":
-        ends = step.note.removeprefix("the present plan ends at ")
-        name = limit_name(step.limit, scenario).removeprefix("deadline")
-        head = f"{_more_for_less(step)}: under a deadline{name} of {ends} the plan becomes"
-        return [*words.wrapped(head, ROOM, 2), *_indented(f"{step.plan}, {_figures(step)}")]
+    head = _tighter(step, told) if step.direction == "tighter" else _looser(step, told)
+    return [*words.wrapped(head, ROOM, 2), *_indented(f"{step.plan}, {_figures(step)}")]
+
+
+def _tighter(step: NextStep, told: Explanation) -> str:
+    below, whose = words.hours_typed(step.below or 0.0), _of_job(step, told, " for ")
+    if step.slope and step.usd_per_hour is not None:
+        each = f"{words.rate(step.usd_per_hour)} for each hour"
+        return f"deadline{whose} from {below} down: {each}, to {limit_value(step.limit, step.change_to)}:"
+    return f"{_more_for_less(step)}: under a deadline of {below}{whose} the plan becomes"
+
+
+def _looser(step: NextStep, told: Explanation) -> str:
+    gains = ", ".join(gain(told, step.gain, step.delta_usd or 0.0, step.delta_hours or 0.0))
+    name = limit_name(step.limit, scope(told))
     if step.worth == "gib" and step.limit.startswith("memory"):
         sizes = f"{limit_value('', step.change_from)} to {limit_value('', step.change_to)}"
-        head = f"{step.note} on {step.limit.removeprefix('memory of ')} ({sizes}): {gain}"
-    elif isinstance(step.change_to, str):
-        head = f"{limit_name(step.limit, scenario)}: {step.change_to}: {gain}"
-    else:
-        old = limit_value(step.limit, step.change_from)
-        head = f"{limit_name(step.limit, scenario)} {old} -> {limit_value(step.limit, step.change_to)}: {gain}"
-    return [*words.wrapped(head, ROOM, 2), *_indented(f"{step.plan}, {_figures(step)}")]
+        return f"{step.note} on {step.limit.removeprefix('memory of ')} ({sizes}): {gains}"
+    if isinstance(step.change_to, str):
+        return f"{name}: {step.change_to}: {gains}"
+    old, new = limit_value(step.limit, step.change_from), limit_value(step.limit, step.change_to)
+    if step.slope:
+        each = f", {words.rate(step.usd_per_hour)} for each hour" if step.usd_per_hour else ""
+        return f"{name} from {old} gradually to {new}: {gains}{each}"
+    return f"{name} {old} -> {new}: {gains}"
 
 
 def _indented(text: str) -> list[str]:
@@ -125,15 +163,6 @@ def _indented(text: str) -> list[str]:
 def _figures(step: NextStep) -> str:
     hours = f"{words.hours(step.hours)}, " if step.hours is not None else ""
     return f"{hours}{words.usd(step.cost_usd or 0.0)}"
-
-
-def _delta(step: NextStep) -> str:
-    money = "the same cost"
-    if step.delta_usd is not None and abs(step.delta_usd) >= 0.005:
-        money = f"{words.usd(abs(step.delta_usd))} {'more' if step.delta_usd > 0 else 'less'}"
-    if step.delta_hours is None or abs(step.delta_hours) < 0.05:
-        return money
-    return f"{money}, {words.hours(abs(step.delta_hours))} {'later' if step.delta_hours > 0 else 'sooner'}"
 
 
 def _more_for_less(step: NextStep) -> str:
@@ -150,25 +179,31 @@ def _instead(mine: Sequence[Alternative], job: str, most: int) -> list[str]:
         rows = [one for one in mine if one.by == by]
         if not rows:
             continue
-        lines.append(f"    {title:<18}{'':<26}{'hours':>6}{'cost':>10}")
-        lines += [_row(one) for one in rows[:most]]
+        lines.append(f"    {title:<18}{'':<{HOW + 1}}{'hours':>6}{'cost':>10}")
+        lines += [line for one in rows[:most] for line in _row(one)]
         if len(rows) > most:
             lines.append(f"    {len(rows) - most} more: --json")
     return lines
 
 
-def _row(one: Alternative) -> str:
+def _row(one: Alternative) -> list[str]:
+    """One way; in a second line the rest of what is said of it."""
     name = words.shortened(words.plain(one.name), 17)
+    machines = words.gpus(one.gpus, one.gpu)
     how = {
-        "provider": f"{words.gpus(one.gpus, one.gpu)}, {one.method}",
+        "provider": f"{machines}, {one.method}",
         "gpu": f"{one.gpus:,} at {one.provider}",
-        "method": f"{words.gpus(one.gpus, one.gpu)} at {one.provider}",
+        "method": f"{machines} at {one.provider}",
     }[one.by]
+    if len(how) > HOW and one.by != "gpu":
+        how = machines  # better no method or place than half of one
     hours = words.hours(one.hours).removesuffix(" h") if one.hours is not None else ""
     cost = words.usd(one.cost_usd).replace("$", "") if one.cost_usd is not None else ""
     said = one.verdict.replace("no real difference", "no difference") if one.allowed else "not allowed"
-    row = f"    {name:<18}{words.shortened(words.plain(how), 25):<26}{hours:>6}{cost:>10}  {said}"
-    return words.shortened(row.rstrip(), words.WIDTH)
+    row = f"    {name:<18}{words.shortened(words.plain(how), HOW):<{HOW + 1}}{hours:>6}{cost:>10}  "
+    first, *rest = words.wrapped(said, VERDICT, 2)
+    lines = [f"{row}{first}".rstrip(), *(f"{'':<{len(row)}}{line}" for line in rest)]
+    return [words.shortened(line, words.WIDTH) for line in lines]
 
 
 def why_not(told: Explanation, found: WhyNot) -> list[str]:

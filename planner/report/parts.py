@@ -220,8 +220,8 @@ def methods_brief(job: Assignment) -> str:
 
 
 def next_best(job: Assignment) -> list[str]:
-    """The best alternatives, at most two."""
-    lines = []
+    """The best alternatives, at most two; what they are compared by, where that is more than dollars."""
+    lines = [words.shortened(f"compared by {job.compared_by}:", ROOM)] if job.compared_by and job.runner_up else []
     for option in job.runner_up[:2]:
         what = f"{words.gpus(option.gpus, option.gpu)} at {option.provider}"
         cost = f" {words.usd(option.cost_usd)}" if option.cost_usd is not None else ""

@@ -27,7 +27,7 @@ PLAN: dict[str, Any] = {
         {
             "worth": "dollar", "limit": "jobs.small.deadline", "direction": "tighter", "from": 36.0, "to": 12.88,
             "plan": "1 x H200 at nebius, LoRA", "cost_usd": 4.08, "hours": 4.5, "delta_usd": 1.0, "delta_hours": -5.0,
-            "note": "the present plan ends at 12.89 h",
+            "below": 12.89, "note": "the present plan ends at 12.89 h",
         },
         {
             "worth": "gib", "limit": "memory of A5000", "from": 23.6, "to": 26.5, "plan": "1 x A5000 at runpod, LoRA",
@@ -53,7 +53,7 @@ PLAN: dict[str, Any] = {
 PLAN_TEXT = """\
 small: 2 x A5000 at runpod, QLoRA, 9.5 h, $3.08; 1 limit binds
 
-  Binds    max gpus 2: without it $0.40 less
+  Binds    max gpus 2: without it $0.40 less, 3.0 h sooner
   Next     max gpus 2 -> 4: $0.40 less, 4.5 h sooner
              4 x A5000 at runpod, QLoRA, 5.0 h, $2.68
            $1.00 more buys 5.0 h: under a deadline of 12.89 h the plan becomes
@@ -171,6 +171,57 @@ def test_the_way_out_of_several_limits_is_one_entry() -> None:
     assert lines[0] == "infeasible: no way meets all limits. Smallest changes, each checked by solving:"
     assert "  2. deadline 2 h -> 8.08 h and gpus: allow also H200" in lines
     assert "     --set jobs.small.deadline=8.08h --set 'limits.gpus.allow=[T4,H200]'" in lines
+
+
+def test_time_comes_first_where_it_counts() -> None:
+    """Under the objective time, an item says what it gains before what it costs, even where that is minutes."""
+    step = {
+        "worth": "gpu", "limit": "limits.max_gpus", "from": 4.0, "to": 8.0, "plan": "8 x H200", "cost_usd": 5.86,
+        "hours": 0.3, "delta_usd": -1.09, "delta_hours": -0.048, "gain": 0.06,
+    }  # fmt: skip
+    assert "max gpus 4 -> 8: 3 min sooner, $1.09 less" in told(objective="time", next_steps=[step])
+    dearer = {**step, "delta_usd": 1.0, "delta_hours": 0.0}
+    assert "4 min sooner at the asked confidence, $1.00 more" in told(objective="time", next_steps=[dearer])
+
+
+def test_what_plans_are_compared_by_is_said_and_leads() -> None:
+    """With a value of time a better plan may cost more: that is never called a negative saving."""
+    bind = {"limit": "limits.gpus", "current": "as given", "saving": 0.7, "saving_usd": -5.4, "saving_hours": 4.2}
+    text = told(compared_by="cost + $0.50 per hour + penalties", binding=[bind])
+    assert text.splitlines()[1] == "  compared by cost + $0.50 per hour + penalties"
+    assert "gpus: without it $0.70 better, $5.40 more, 4.2 h sooner" in text
+
+
+def test_a_slope_is_told_as_a_rate_with_both_ends() -> None:
+    """Not as a step of a cent: where it starts, what an hour costs, where it ends."""
+    down = {
+        "worth": "dollar", "limit": "jobs.one.deadline", "direction": "tighter", "from": 48.0, "to": 21.62,
+        "plan": "1 x H100, spot 78 %", "cost_usd": 7.39, "hours": 11.6, "delta_usd": 0.77, "delta_hours": -1.4,
+        "slope": True, "usd_per_hour": 0.22, "below": 1025.128,
+    }  # fmt: skip
+    up = {
+        "worth": "choice", "limit": "limits.spot_share.max", "from": 0.8, "to": 1.0, "plan": "1 x H100, spot",
+        "cost_usd": 6.0, "hours": 14.0, "delta_usd": -4.1, "delta_hours": 2.4, "slope": True,
+    }  # fmt: skip
+    text = " ".join(told(next_steps=[down, up]).split())
+    assert "deadline for one from 1,025.13 h down: $0.22 for each hour, to 21.62 h:" in text
+    assert "max of spot share from 0.8 gradually to 1: $4.10 less, 2.4 h later" in text
+
+
+def test_a_long_place_is_left_out_and_not_cut() -> None:
+    """Half a provider's name tells nothing: the machines stand alone."""
+    long = {**PLAN["alternatives"][2], "provider": "the machine of an article", "allowed": True, "verdict": "x"}
+    text = told(scenario="article-70b-measured", plan="16 x RTX3090 at the machine of an article", alternatives=[long])
+    assert text.splitlines()[0].startswith("article-70b-measured: 16 x RTX3090, 9.5 h")
+    assert "at th" not in text
+
+
+def test_a_verdict_that_says_more_takes_a_second_line() -> None:
+    """Hours that differ and penalties stand under the verdict, in its column."""
+    other = {**PLAN["alternatives"][1], "verdict": "no real difference, 9.6 h later"}
+    lines = told(alternatives=[other]).splitlines()
+    first = next(line for line in lines if line.endswith("no difference,"))
+    assert lines[lines.index(first) + 1] == " " * (len(first) - 14) + "9.6 h later"
 
 
 WORDS = st.text(max_size=90)
