@@ -194,7 +194,7 @@ class End(Part):
 
 
 class Bar(Part):
-    """What one limit, price or estimate does to the cost, moved down and up; `effect_usd` is the larger change."""
+    """What one limit, price or estimate does to cost and hours, moved down and up; the effects are the larger changes."""
 
     what: str
     path: str
@@ -202,6 +202,7 @@ class Bar(Part):
     down: End
     up: End
     effect_usd: float
+    effect_hours: float = 0.0
 
     @property
     def can_fail(self) -> bool:
@@ -209,9 +210,24 @@ class Bar(Part):
         return "infeasible" in (self.down.status, self.up.status)
 
 
+PRICES = " prices"
+"""How the names of bars that move a price end."""
+
+
+def _together(names: list[str]) -> str:
+    """`A5000, vast on demand prices` of `A5000 on demand prices` and `vast on demand prices`."""
+    market = " on demand prices" if names[0].endswith(" on demand prices") else " spot prices"
+    return names[0] if len(names) == 1 else ", ".join(name.removesuffix(market) for name in names) + market
+
+
+def _round(value: float | None) -> float | None:
+    return None if value is None else round(value, 6)
+
+
 class Tornado(Part):
     """Every limit, price and estimate moved by the share `by`, what matters most first.
 
+    What matters is what the objective asks for: `better` is cheaper (dollars) or sooner (hours).
     A bar with an end that leaves no plan comes before all others; `base` is the plan that is moved away from.
     """
 
@@ -220,18 +236,35 @@ class Tornado(Part):
     by: float
     base: Plan
     bars: tuple[Bar, ...]
+    better: Better = "cheaper"
+
+    @property
+    def lines(self) -> tuple[tuple[str, Bar], ...]:
+        """The bars with their names; prices that do the same, such as those of a card and of its only provider, as one."""
+        alike: dict[object, list[Bar]] = {}
+        for bar in self.bars:
+            ends = tuple((end.status, _round(end.cost_usd), _round(end.hours)) for end in (bar.down, bar.up))
+            key = (bar.path, ends) if bar.what.endswith(PRICES) else bar.what
+            alike.setdefault(key, []).append(bar)
+        return tuple((_together([bar.what for bar in bars]), bars[0]) for bars in alike.values())
+
+    def effect(self, bar: Bar) -> float:
+        """The larger change of what the objective asks for, in dollars or hours."""
+        return bar.effect_hours if self.better == "sooner" else bar.effect_usd
 
     def _repr_html_(self) -> str:
         """How a notebook shows it: a row per bar, what matters most first."""
-        header = ("what", "now", f"cost at -{self.by:.0%}", f"cost at +{self.by:.0%}", "effect")
+        sides = [f"{what} at {sign}{self.by:.0%}" for what in ("cost", "hours") for sign in "-+"]
+        header = ("what", "now", *sides, "effect")
         rows = [
             (
-                bar.what,
+                name,
                 bar.base,
                 _or(bar.down.cost_usd) or bar.down.status,
                 _or(bar.up.cost_usd) or bar.up.status,
-                f"${bar.effect_usd:,.2f}",
+                *("" if end.hours is None else f"{end.hours:,.1f}" for end in (bar.down, bar.up)),
+                f"{bar.effect_hours:,.1f} h" if self.better == "sooner" else f"${bar.effect_usd:,.2f}",
             )
-            for bar in self.bars
+            for name, bar in self.lines
         ]
         return html_table(f"{self.scenario}: {_usd(self.base)}", header, rows)

@@ -1,4 +1,4 @@
-"""The tornado: every limit, price and estimate moved down and up by the same share, ranked by effect on cost."""
+"""The tornado: every limit, price and estimate moved down and up by the same share, ranked by effect on what is asked for."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from planner.comparisons import Bar, End, Tornado
+from planner.comparisons import PRICES, Bar, Better, End, Tornado
 from planner.errors import Fault, ScenarioError
 from planner.library import Library
 from planner.loading import change_scenario
@@ -50,8 +50,18 @@ def tornado(
     base = prepare(scenario, library or library_of([scenario]))
     plan = solve_prepared(base, options)
     bars = [_bar(lever, base, plan, options) for lever in levers(scenario, plan, by)] if plan.jobs else []
-    bars.sort(key=lambda bar: (not bar.can_fail, -round(bar.effect_usd, 6)))
-    return Tornado(scenario=scenario.name, settings=tuple(settings), by=by, base=plan, bars=tuple(bars))
+    better: Better = "sooner" if scenario.objective_kind == "time" else "cheaper"
+    bars.sort(key=lambda bar: _rank(bar, plan, better))
+    return Tornado(scenario=scenario.name, settings=tuple(settings), by=by, base=plan, bars=tuple(bars), better=better)
+
+
+def _rank(bar: Bar, plan: Plan, better: Better) -> tuple[bool, float, float, float]:
+    """What can fail first, then the larger effect, then the wider span, as far as two decimals tell them apart."""
+    usd = [plan.cost_usd.expected if plan.cost_usd else 0.0, bar.down.cost_usd, bar.up.cost_usd]
+    hours = [plan.hours.expected if plan.hours else 0.0, bar.down.hours, bar.up.hours]
+    known = [value for value in (hours if better == "sooner" else usd) if value is not None]
+    effect = bar.effect_hours if better == "sooner" else bar.effect_usd
+    return not bar.can_fail, -round(effect, 2), -round(max(known) - min(known), 2), -round(bar.effect_usd, 2)
 
 
 def levers(scenario: Scenario, plan: Plan, by: float) -> tuple[Lever, ...]:
@@ -67,7 +77,17 @@ def _bar(lever: Lever, base: Prepared, plan: Plan, options: SolveOptions | None)
     down, up = (_end(value, settings, base, options) for value, settings in (lever.down, lever.up))
     now = plan.cost_usd.expected if plan.cost_usd else 0.0
     moved = [abs(end.cost_usd - now) for end in (down, up) if end.cost_usd is not None]
-    return Bar(what=lever.what, path=lever.path, base=lever.base, down=down, up=up, effect_usd=max(moved, default=0.0))
+    took = plan.hours.expected if plan.hours else 0.0
+    waited = [abs(end.hours - took) for end in (down, up) if end.hours is not None]
+    return Bar(
+        what=lever.what,
+        path=lever.path,
+        base=lever.base,
+        down=down,
+        up=up,
+        effect_usd=max(moved, default=0.0),
+        effect_hours=max(waited, default=0.0),
+    )
 
 
 def _end(value: str, settings: tuple[str, ...], base: Prepared, options: SolveOptions | None) -> End:
@@ -136,7 +156,7 @@ def _prices(scenario: Scenario, plan: Plan, by: float) -> list[Lever]:
                 if all(getattr(offer, field) == value for field, value in match.items())
             ]
             if any(price is not None for price in prices):
-                found.append(_price(scenario, f"{name} {market} prices", match, f"{key}_factor", by))
+                found.append(_price(scenario, f"{name} {market}{PRICES}", match, f"{key}_factor", by))
     return found
 
 

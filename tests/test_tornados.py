@@ -31,6 +31,9 @@ def test_bars_are_bracketed_by_what_two_solves_give(text: str) -> None:
             assert end.cost_usd == (plan.cost_usd.expected if plan.cost_usd else None)
         changes = [abs(end.cost_usd - base) for end in (bar.down, bar.up) if end.cost_usd is not None]
         assert bar.effect_usd == max(changes, default=0.0)
+        took = answer.base.hours.expected if answer.base.hours else 0.0
+        waits = [abs(end.hours - took) for end in (bar.down, bar.up) if end.hours is not None]
+        assert bar.effect_hours == max(waits, default=0.0)
 
 
 def test_tornado_moves_every_limit_that_is_set_and_every_price_that_matters() -> None:
@@ -47,7 +50,7 @@ def test_tornado_moves_every_limit_that_is_set_and_every_price_that_matters() ->
 def test_tornado_is_ranked_and_says_what_makes_the_scenario_infeasible() -> None:
     """What can leave no plan comes first, then what changes the cost most."""
     answer = moved()
-    effects = [bar.effect_usd for bar in answer.bars if not bar.can_fail]
+    effects = [round(bar.effect_usd, 2) for bar in answer.bars if not bar.can_fail]
     assert effects == sorted(effects, reverse=True)
     plan = solved()
     tight = change_scenario(small(), [f"limits.budget_usd={(plan.cost_at_confidence or 0) + 0.001}"])
@@ -55,6 +58,36 @@ def test_tornado_is_ranked_and_says_what_makes_the_scenario_infeasible() -> None
     failing = tornado(only, OPTIONS, library()).bars
     assert failing[0].can_fail
     assert "budget" in {bar.what for bar in failing if bar.down.status == "infeasible"}
+
+
+def test_who_asks_for_the_soonest_end_gets_a_ranking_by_hours() -> None:
+    """Moving a budget saves dollars in either direction there: it says nothing of what was asked for."""
+    answer = moved(SMALL + "objective: time\n")
+    assert answer.better == "sooner" and moved().better == "cheaper"
+    waits = [round(bar.effect_hours, 2) for bar in answer.bars if not bar.can_fail]
+    assert waits == sorted(waits, reverse=True) and waits[0] > 0
+    assert waits != [round(bar.effect_hours, 2) for bar in sorted(answer.bars, key=lambda bar: -bar.effect_usd)]
+
+
+def test_of_equal_effects_the_wider_span_comes_first() -> None:
+    """Cheaper by 0.60 and dearer by 0.51 is more than cheaper by 0.60 and dearer by 0.28."""
+    bars = [bar for bar in moved().bars if not bar.can_fail]
+    base = moved().base.cost_usd.expected  # type: ignore[union-attr]
+    spans = []
+    for bar in bars:
+        known = [base, *(end.cost_usd for end in (bar.down, bar.up) if end.cost_usd is not None)]
+        spans.append((round(bar.effect_usd, 2), round(max(known) - min(known), 2)))
+    assert spans == sorted(spans, reverse=True)
+
+
+def test_prices_that_do_the_same_are_one_line() -> None:
+    """The card's only provider and the card: one line that names both; what differs keeps its own."""
+    answer = tornado(change_scenario(small(), ["limits.gpus.allow=[H100-80GB]"]), OPTIONS, library())
+    names = [name for name, _ in answer.lines]
+    assert "H100-80GB, fast, all on demand prices" in names
+    assert len(answer.bars) > len(names) == len(set(names))
+    other = {name for name, _ in moved().lines}
+    assert {"predicted speed", "budget", "deadline"} <= other
 
 
 def test_all_prices_move_the_cost_by_no_more_than_their_share() -> None:

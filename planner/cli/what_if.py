@@ -86,7 +86,8 @@ def _answer(
     options: SolveOptions,
 ) -> tuple[WhatIf | Sweep | Tornado, str]:
     """The answer that was asked for, and its text."""
-    from planner.report.sweeps import render_sweep, render_tornado
+    from planner.report.sweeps import render_sweep
+    from planner.report.tornados import render_tornado
     from planner.report.what_if import render_what_if
 
     with working(f"solving {question.name}"):

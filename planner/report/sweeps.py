@@ -1,15 +1,11 @@
-"""Sweeps and tornados as text of 80 columns: a curve as rows, a heat map as a grid, bars of plus and minus."""
+"""Sweeps as text of 80 columns: a curve as rows, a heat map as a grid."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from planner.comparisons import Bar, Cell, End, Sweep, Tornado
+from planner.comparisons import Cell, Sweep
 from planner.report import parts, words
-from planner.report.obstacles import obstacles
-
-BAR = 25
-"""Columns of a tornado's bar, the middle included."""
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
@@ -157,61 +153,3 @@ def _grid(answer: Sweep, name: str, said: Callable[[Cell], str]) -> list[str]:
 
 def _mark(cell: Cell) -> str:
     return "no way" if cell.status == "infeasible" else "stopped"
-
-
-def render_tornado(answer: Tornado) -> str:
-    """The text of a tornado, without a final newline."""
-    if answer.base.cost_usd is None:
-        name = words.shortened(words.plain(answer.scenario), 32)
-        return "\n".join([f"{name}: there is no plan to move away from", "", *obstacles(answer.base)])
-    base = answer.base.cost_usd.expected
-    share = f"{answer.by * 100:.3g} %"
-    name = words.shortened(words.plain(answer.scenario), 32)
-    telling = [bar for bar in answer.bars if bar.can_fail or bar.effect_usd >= 0.005]
-    first = words.plain(telling[0].what) if telling else "nothing"
-    lines = [words.shortened(f"{name}: {words.usd(base)}; {first} matters most, moved by {share}", words.WIDTH), ""]
-    if telling:
-        lines.append(f"{'':<{LABEL}}{'-' + share:>9}{'+' + share:>9}  {'cheaper':<{BAR // 2}} {'dearer':>{BAR // 2}}")
-    widest = max((bar.effect_usd for bar in telling), default=0.0)
-    for bar in telling:
-        what = words.shortened(words.plain(f"{bar.what}{_base(bar)}"), LABEL - 1)
-        ends = "".join(f"{_end(end, base):>9}" for end in (bar.down, bar.up))
-        lines.append(f"{what:<{LABEL}}{ends}  {_drawn(bar, base, widest)}")
-    if telling:
-        lines += ["", "  - moved down, + moved up; dollars against the plan's cost"]
-    rest = [f"{words.plain(bar.what)}{_base(bar)}" for bar in answer.bars if bar not in telling]
-    if rest:
-        lines += [f"  {line}" for line in words.wrapped(f"no effect: {', '.join(rest)}", words.WIDTH - 2, 4)]
-    return "\n".join(line.rstrip() for line in lines)
-
-
-LABEL = 35
-
-
-def _base(bar: Bar) -> str:
-    """The value now, where the name does not say it."""
-    return "" if bar.base == "x 1" else f" {bar.base}"
-
-
-def _end(end: End, base: float) -> str:
-    if end.cost_usd is None:
-        return "no way" if end.status == "infeasible" else "stopped"
-    change = end.cost_usd - base
-    return "0.00" if abs(change) < 0.005 else f"{change:+,.2f}"
-
-
-def _drawn(bar: Bar, base: float, widest: float) -> str:
-    """`-` for what moving down does, `+` for moving up, left of the middle where it gets cheaper."""
-    half = BAR // 2
-    cells = [" "] * half + ["|"] + [" "] * half
-    ends = [(end, sign) for end, sign in ((bar.down, "-"), (bar.up, "+"))]
-    # The longer one first, so that the shorter one on the same side stays visible.
-    for end, sign in sorted(ends, key=lambda pair: -abs((pair[0].cost_usd or base) - base)):
-        if end.cost_usd is None:
-            cells[-1] = "!"
-            continue
-        length = round(abs(end.cost_usd - base) / widest * half) if widest else 0
-        side = 1 if end.cost_usd > base else -1
-        for step in range(1, length + 1):
-            cells[half + side * step] = sign
-    return "".join(cells)

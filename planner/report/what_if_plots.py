@@ -11,6 +11,7 @@ from planner.plan import Plan
 from planner.report import words
 from planner.report.plotting import ACCENT, COLORS, FAINT, INK, canvas, write_picture
 from planner.report.sweeps import axis_name, axis_values, rented
+from planner.report.tornados import moved, tells
 
 MOST_WRITTEN = 12
 """Rows or columns up to which a cell of a heat map can hold its figure."""
@@ -145,28 +146,32 @@ def _cost(answer: Sweep, index: int) -> float:
 
 
 def _tornado(answer: Tornado, path: str | Path, caption: Sequence[str]) -> None:
-    """One bar per lever that matters, the dearest end to the right; a cross where an end leaves no plan."""
-    base = answer.base.cost_usd.expected if answer.base.cost_usd else 0.0
-    bars = [bar for bar in answer.bars if bar.can_fail or bar.effect_usd >= 0.005][::-1]
-    with canvas(8.0, 1.6 + 0.32 * max(1, len(bars))) as (figure, axes):
-        for place, bar in enumerate(bars):
-            ends = sorted(
-                ((bar.down, COLORS[0]), (bar.up, COLORS[1])), key=lambda pair: -_moved(pair[0].cost_usd, base)
-            )
-            for end, color in ends:
-                if end.cost_usd is not None:
-                    axes.barh(place, end.cost_usd - base, left=base, color=color, height=0.6)
+    """One bar per line that matters, the worse end to the right; a cross where an end leaves no plan."""
+    by_time = answer.better == "sooner"
+    lines = [(name, bar) for name, bar in answer.lines if tells(answer, bar)][::-1]
+    with canvas(8.0, 1.6 + 0.32 * max(1, len(lines))) as (figure, axes):
+        base = _figure(answer.base, by_time)
+        for place, (_, bar) in enumerate(lines):
+            ends = [
+                (moved(end, answer.base, by_time), color) for end, color in ((bar.down, COLORS[0]), (bar.up, COLORS[1]))
+            ]
+            for change, color in sorted(ends, key=lambda pair: -abs(pair[0] or 0.0)):
+                if change is not None:
+                    axes.barh(place, change, left=base, color=color, height=0.6)
                 else:
                     axes.plot(
                         [1.0], [place], marker="x", color=color, transform=axes.get_yaxis_transform(), clip_on=False
                     )
         axes.axvline(base, color=INK, linewidth=1)
-        axes.set_yticks(range(len(bars)), [bar.what for bar in bars])
+        axes.set_yticks(range(len(lines)), [name for name, _ in lines])
         share = f"{answer.by * 100:.3g} %"
-        axes.set_xlabel(f"expected US dollars; blue: {share} less, red: {share} more, x: no plan")
+        what = "hours" if by_time else "US dollars"
+        axes.set_xlabel(f"expected {what}; blue: {share} less, red: {share} more, x: no plan")
         axes.set_title(caption[0] if caption else answer.scenario)
         write_picture(figure, path, caption)
 
 
-def _moved(cost: float | None, base: float) -> float:
-    return abs(cost - base) if cost is not None else 0.0
+def _figure(plan: Plan, by_time: bool) -> float:
+    if by_time:
+        return plan.hours.expected if plan.hours else 0.0
+    return plan.cost_usd.expected if plan.cost_usd else 0.0

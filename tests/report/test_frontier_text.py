@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import pytest
@@ -218,7 +219,7 @@ def test_the_bound_of_a_row_holds_up_to_the_next_row_that_is_shown() -> None:
     points = tuple(make_point(1.0 + i, 100.0 - i, {"gpus": i + 1}, floor_usd=99.5 - i) for i in range(40))
     shown = render_frontier(make_frontier(exact=False, points=points, segments=(), knee=None))
     rows = [line.split() for line in shown.splitlines() if " x RTX3090" in line]
-    for row, after in zip(rows, rows[1:], strict=False):
+    for row, after in itertools.pairwise(rows):
         assert float(row[3].strip("$")) == float(after[2].strip("$")) + 0.5
 
 

@@ -24,7 +24,8 @@ from planner.comparisons import (
 )
 from planner.contrast import changes
 from planner.plan import Plan
-from planner.report.sweeps import render_sweep, render_tornado, value_words
+from planner.report.sweeps import render_sweep, value_words
+from planner.report.tornados import render_tornado
 from planner.report.what_if import amount, hours_amount, render_what_if, setting_words
 
 NONE = Delta(cost_usd=None, hours=None)
@@ -257,6 +258,26 @@ def test_a_tornado_is_bars_of_minus_and_plus() -> None:
     assert re.match(r"budget 4 +no way +0\.00 +\| +!$", lines[3])
     assert re.match(r"predicted speed +\+1\.00 +-0\.50 +\+{6}\|-{12}$", lines[4])
     assert lines[-1] == "  no effect: max_gpus 8"
+
+
+def test_a_tornado_of_hours_has_bars_of_hours_and_dollars_beside_them() -> None:
+    """Who asks for the soonest end reads hours first."""
+    moves = {"down": End(value="3", settings=(), status="optimal", cost_usd=2.0, hours=23.4)}
+    still = End(value="5", settings=(), status="optimal", cost_usd=2.82, hours=21.42)
+    bar = Bar(what="budget", path="b", base="4", up=still, effect_usd=0.82, effect_hours=1.98, **moves)
+    lines = fits(render_tornado(Tornado(scenario="s", settings=(), by=0.2, base=BEFORE, bars=(bar,), better="sooner")))
+    assert lines[0] == "s: 21.4 h, $2.82; budget matters most, moved by 20 %"
+    assert lines[2].split() == ["h", "-20", "%", "h", "+20", "%", "$", "-20", "%", "$", "+20", "%", "sooner", "later"]
+    assert re.match(r"budget 4 +\+1\.98 +0\.00 +-0\.82 +0\.00 +\|-{8}$", lines[3])
+
+
+def test_prices_matter_and_a_price_matters() -> None:
+    """The verb goes with the noun."""
+    bar = Bar(what="A5000 spot prices", path="p", base="x 1", down=end("a", 2.0), up=end("b", 3.0), effect_usd=0.82)
+    said = fits(render_tornado(Tornado(scenario="s", settings=(), by=0.2, base=BEFORE, bars=(bar,))))[0]
+    assert said == "s: $2.82; A5000 spot prices matter most, moved by 20 %"
+    nothing = render_tornado(Tornado(scenario="s", settings=(), by=0.2, base=BEFORE, bars=()))
+    assert nothing.startswith("s: $2.82; nothing matters")
 
 
 def test_answers_show_themselves_in_a_notebook() -> None:
