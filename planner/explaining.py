@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from time import perf_counter
 
+import numpy as np
+
 from planner.diagnosis import ways_out
 from planner.explanations import Explanation
 from planner.library import Library
@@ -15,6 +17,7 @@ from planner.preparing import Prepared, prepare
 from planner.ranking import alternatives
 from planner.roomier import memory_step
 from planner.scenario import Scenario, SolveOptions
+from planner.table import ON_DEMAND
 from planner.trials import Trial, attempt
 from planner.whynot import why_not as answer_to
 from planner.widening import widened
@@ -58,7 +61,17 @@ def _head(prepared: Prepared, trial: Trial | None) -> Explanation:
         plan=trial.words,
         cost_usd=trial.cost_usd,
         hours=trial.hours,
+        notes=_notes(trial),
     )
+
+
+def _notes(trial: Trial) -> tuple[str, ...]:
+    """Jobs that run on spot alone: there no hours are certain."""
+    names = trial.chosen.jobs
+    alone = [names[row] for row in np.flatnonzero(np.isnan(trial.chosen.run_h[:, ON_DEMAND]))]
+    whose = f" for {', '.join(alone)}" if alone and len(names) > 1 else ""
+    said = f"spot only{whose}, without fallback on demand: hours and deadlines are expectations"
+    return (said,) if alone else ()
 
 
 def _no_plan(prepared: Prepared) -> dict[str, object]:

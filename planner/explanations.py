@@ -117,6 +117,8 @@ class Explanation(Part):
     plan: str = ""
     cost_usd: float | None = None
     hours: float | None = None
+    notes: tuple[str, ...] = ()
+    """What the figures of the plan leave open."""
     binding: tuple[Binding, ...] = ()
     next_steps: tuple[NextStep, ...] = ()
     alternatives: tuple[Alternative, ...] = ()

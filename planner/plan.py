@@ -161,6 +161,11 @@ class Assignment(Part):
     binding: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
+    @property
+    def has_fallback(self) -> bool:
+        """Whether the same machines can be had on demand where spot fails to deliver."""
+        return self.spot_share < 1 or any(line.item == "gpu on demand" for line in self.bill)
+
 
 class Relaxation(Part):
     """One limit to move; all entries of one `way` together make a plan possible, all other limits kept.

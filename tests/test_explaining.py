@@ -17,6 +17,7 @@ from planner.explanations import Explanation, NextStep
 from planner.library import Library
 from planner.loading import change_scenario, parse_scenario, read_library, read_scenario
 from planner.plan import Plan
+from planner.report.text import render
 from planner.scenario import Scenario, SolveOptions
 from planner.solving import solve
 
@@ -286,16 +287,16 @@ def test_a_cheaper_method_that_is_penalised_says_so() -> None:
 def test_the_longest_run_binds_like_any_other_limit() -> None:
     """Where it bars a cheaper plan, given or by default, `solve` and `explain` name it, and what more hours save."""
     slow = {"work": {"tokens": 3e10}}
-    for given in ({}, {"max_hours": 400.0}):
-        scenario = scenario_of(job=slow, **given)
+    for asked in ({}, {"max_hours": 400.0}):
+        scenario = scenario_of(job=slow, **asked)
         told, plan = explain(scenario, library=library()), solved(scenario)
         saved = cost(plan) - cost(solved(scenario, "limits.max_hours=100000"))
         assert saved > 1
         bind = next(one for one in told.binding if one.limit == "limits.max_hours")
         assert bind.saving == pytest.approx(saved, abs=0.02)
-        assert bind.current == (given.get("max_hours") or "default 720 h")
+        assert bind.current == (asked.get("max_hours") or "default 720 h")
         (limit,) = plan.jobs[0].binding
-        assert limit.startswith("max_hours (without" if given else "max_hours (default 720 h; without")
+        assert limit.startswith("max_hours (without" if asked else "max_hours (default 720 h; without")
         longer = step(told, "limits.max_hours")
         assert cost(solved(scenario, longer.setting)) == pytest.approx(longer.cost_usd, abs=0.02)
 
@@ -350,3 +351,17 @@ def test_many_times_as_dear_is_told_as_a_factor() -> None:
     """41,043 % says less than 411 x."""
     assert verdict(411.4, 1.0, 0.1) == "411 x as dear"
     assert verdict(9.9, 1.0, 0.1) == "890 % dearer"
+
+
+def test_a_plan_on_spot_alone_says_that_nothing_is_certain() -> None:
+    """Without a price on demand there is no fallback: the head says so; with one it does not."""
+    job, only = {"deadline": "40h", "work": {"tokens": 3e9}}, {"allow": ["H100-80GB"]}
+    scenario = scenario_of(job=job, gpus=only)
+    assert explain(scenario, library=library()).notes == ()
+    unsold = tuple(o.model_copy(update={"usd_per_hour": None}) if o.has_spot else o for o in scenario.offers)
+    alone = scenario.model_copy(update={"offers": unsold})
+    (note,) = explain(alone, library=library()).notes
+    assert note == "spot only, without fallback on demand: hours and deadlines are expectations"
+    plan = solve(alone, OPTIONS, library())
+    assert not plan.jobs[0].has_fallback and solved(scenario).jobs[0].has_fallback
+    assert "deadline 40 h: expected in " in render(plan) and "cases, without fallback" in render(plan)

@@ -38,6 +38,7 @@ def plan(told: Explanation) -> list[str]:
     lines = [_verdict(told)]
     if told.compared_by:
         lines.append(words.shortened(f"  compared by {told.compared_by}", words.WIDTH))
+    lines += [f"  {line}" for note in told.notes for line in words.wrapped(note, words.WIDTH - 2, 2)]
     lines.append("")
     lines += words.section("Binds", _binds(told))
     lines += words.section("Next", _next(told)) if told.next_steps else []

@@ -135,15 +135,17 @@ def time(job: Assignment) -> list[str]:
         again = f"{seen} for the whole job, as observed {interval}"
         lines = [again if job.spot_share <= 0 else f"{seen} as observed, on spot {whole}"]
     if job.deadline_hours is not None and job.deadline_probability is not None:
-        lines.append(deadline(job.deadline_hours, job.deadline_probability))
+        lines.append(deadline(job.deadline_hours, job.deadline_probability, job.has_fallback))
     if job.spot_share > 0 and job.switch_to_on_demand_at_hours is not None:
         switch = words.bare(job.switch_to_on_demand_at_hours)
         lines.append(f"on demand from hour {switch}, if not done on spot")
     return [words.shortened(line, ROOM) for line in lines]
 
 
-def deadline(limit_hours: float, probability: float) -> str:
-    """How sure the deadline is."""
+def deadline(limit_hours: float, probability: float, fallback: bool = True) -> str:
+    """How sure the deadline is; on spot alone it is an expectation of the market, which nothing holds up."""
+    if not fallback:
+        return f"deadline {words.bare(limit_hours)} h: expected in {words.cases(probability)}, without fallback"
     return f"the {words.bare(limit_hours)} h deadline holds in {words.cases(probability)}"
 
 
