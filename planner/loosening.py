@@ -17,7 +17,7 @@ from planner.scenario import Scenario
 from planner.trials import Trial, attempt, changed
 from planner.widening import HEADROOM, Filter, margin_of
 
-HOURS_STEP, USD_STEP, SHARE_STEP, MARGIN_STEP = 0.01, 0.01, 0.01, 0.01
+HOURS_STEP, USD_STEP, SHARE_STEP, MARGIN_STEP = 0.01, 0.01, 0.01, 0.001
 """Proposals are rounded away from the old limit to these, so that they can be typed and still suffice."""
 PLAIN_NAME = re.compile(r"[A-Za-z][\w-]*")
 

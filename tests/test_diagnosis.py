@@ -171,7 +171,7 @@ def test_the_margin_of_memory_gives_no_more_than_it_must() -> None:
     margin = next(way[0] for way in ways(plan) if way[0].limit == "limits.vram_headroom")
     assert isinstance(margin.change_to, float) and 0 < margin.change_to < 0.95
     assert plan_of(*settings, margin.setting).status == "optimal"
-    assert plan_of(*settings, f"limits.vram_headroom={margin.change_to + 0.01:.2f}").status == "infeasible"
+    assert plan_of(*settings, f"limits.vram_headroom={margin.change_to + 0.001:.3f}").status == "infeasible"
 
 
 def test_a_card_short_of_memory_says_which_sequence_would_fit() -> None:

@@ -105,7 +105,8 @@ def _outwards(change: Relaxation) -> tuple[float | str | None, float | str | Non
     old, new = change.change_from, change.change_to
     if isinstance(old, (int, float)) and isinstance(new, (int, float)):
         away = math.ceil if new > old else math.floor
-        new = away(round(new * 100, 6)) / 100
+        parts = 1000 if change.limit.endswith("vram_headroom") else 100  # a share is told in tenths of a per cent
+        new = away(round(new * parts, 6)) / parts
     return old, new
 
 

@@ -261,3 +261,9 @@ def test_no_line_is_wider_than_80(
     """Whatever names and figures there are: long ones wrap or end in dots."""
     text = told(scenario=name or "x", alternatives=alternatives, next_steps=steps, why_not=why)
     assert max(map(len, text.split("\n"))) <= WIDTH
+
+
+def test_a_memory_margin_is_told_to_a_tenth_of_a_per_cent() -> None:
+    """Rounded away from the old value, so that what is read suffices."""
+    relax = {"limit": "limits.vram_headroom", "from": 0.06, "to": 0.0129, "then": "1 x T4", "setting": "x=0.012"}
+    assert "  1. VRAM margin 6 % -> 1.2 %" in told(status="infeasible", relax=[relax])
