@@ -62,10 +62,15 @@ def ladder(
                     cost_usd=None,
                     hours=None,
                     allowed=permitted,
-                    note="no way within the limits",
+                    note="not observed there" if _all_observed(candidates) else "no way within the limits",
                 )
             )
     return tuple(rungs)
+
+
+def _all_observed(candidates: JobCandidates) -> bool:
+    """Whether every way is a whole run that was observed: others are not ruled out, nobody has seen them."""
+    return bool(np.isfinite(candidates.physics.ways.observed_hours).all())
 
 
 def runner_up(

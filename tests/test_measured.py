@@ -235,3 +235,12 @@ def test_an_observed_plan_does_not_pass_for_one_of_a_scenario_without_the_observ
     """Hours that nobody saw are an estimate, and this is another one."""
     plan, _ = solved(SEEN)
     assert audit(plan, asked(), read_library(["llama-2-7b"]))
+
+
+def test_a_method_that_nobody_observed_there_is_not_called_beyond_the_limits() -> None:
+    """The article saw whole runs with LoRA only: of QLoRA and full training nothing is known."""
+    (job,) = solve(read_scenario("article-70b-measured")).jobs
+    assert {rung.label: rung.note for rung in job.ladder if rung.cost_usd is None} == {
+        "QLoRA": "not observed there",
+        "full": "not observed there",
+    }
