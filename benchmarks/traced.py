@@ -21,7 +21,7 @@ BYTES = (
 
 
 class Traced(float):
-    """A number read from a calibration, or sums and products of such: `at` gives it for other values.
+    """A number read from a calibration, or sums, products and quotients of such: `at` gives it for other values.
 
     It is a float of the shipped value, so every estimate takes it; `name` tells equal expressions apart.
     """
@@ -63,6 +63,12 @@ class Traced(float):
 
     def __mul__(self, other: Any) -> Any:
         return self._joined(other, "*", lambda a, b: a * b)
+
+    def __truediv__(self, other: Any) -> Any:
+        return self._joined(other, "/", lambda a, b: a / b)
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return self._joined(other, "/", lambda a, b: a / b, swapped=True)
 
     def __rmul__(self, other: Any) -> Any:
         return self._joined(other, "*", lambda a, b: a * b, swapped=True)
