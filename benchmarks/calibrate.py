@@ -26,11 +26,6 @@ from benchmarks.targets import beaten
 from planner.cards import data_folder, read_library
 from planner.errors import InputError
 
-INFORMED_ROWS, INFORMED_SHARE = 3, 0.1
-"""A coefficient is measured where so many rows depend on it and take so much of its prior's variance away."""
-SAME_CHIP = 0.05
-"""A coefficient believed this close to another one is as well measured as that."""
-
 
 def judgement(table: Table) -> tuple[dict[str, Any], dict[str, Any]]:
     """Figures of each split on rows that the fit has not seen, and the groups that are furthest off."""
@@ -63,14 +58,12 @@ def calibration(table: Table) -> dict[str, Found]:
     everything = np.ones(len(table.rows), dtype=bool)
     fit = table.fit(everything)
     again = refits(table)
-    measured: dict[str, bool] = {}
+    free = (*table.free[MEMORY_FILES], *table.free[TIME_FILES])
+    measured = fit.measured(free)
     found = {}
-    for one in (*table.free[MEMORY_FILES], *table.free[TIME_FILES]):
-        follows = one.parent is not None and 0.0 < one.sd <= SAME_CHIP and measured.get(one.parent, False)
-        informed = fit.rows[one.key] >= INFORMED_ROWS and fit.known[one.key] >= INFORMED_SHARE
-        measured[one.key] = informed or follows
+    for one in free:
         value, left = fit.values[one.key], math.exp(fit.spread[one.key])
-        if informed or follows:
+        if one.key in measured:
             reached = [value / left, value * left, *(values[one.key] for values in again)]
             source = f"fitted, {fit.rows[one.key]} published runs depend on it; prior: {one.why}"
             found[one.key] = Found(value, min(reached), max(reached), "measured", source)

@@ -28,6 +28,10 @@ SOURCE_ROWS = 20.0
 """A source of so many rows counts as many rows as it has; larger ones by the square root of their size."""
 NOTICED = 0.005
 """A row depends on a coefficient that moves its estimate by so much, in ln, within the deviation of its prior."""
+INFORMED_ROWS, INFORMED_SHARE = 3, 0.1
+"""A coefficient is measured where so many rows depend on it and take so much of its prior's variance away."""
+SAME_CHIP = 0.05
+"""A coefficient believed this close to another one is as well measured as that."""
 _STEP = 1e-5
 
 
@@ -71,6 +75,15 @@ class Fit:
     known: dict[str, float]  # share of the prior's variance that the rows took away, 0 to 1
     spread: dict[str, float]  # standard deviation of ln(value) that is left
     rows: dict[str, int]  # rows that the coefficient moves by 0.5 % or more within its prior's deviation
+
+    def measured(self, free: Sequence[Free]) -> frozenset[str]:
+        """Keys that the rows inform, or that are believed as good as equal to one that they do."""
+        found: set[str] = set()
+        for one in free:
+            informed = self.rows[one.key] >= INFORMED_ROWS and self.known[one.key] >= INFORMED_SHARE
+            if informed or (one.parent in found and 0.0 < one.sd <= SAME_CHIP):
+                found.add(one.key)
+        return frozenset(found)
 
 
 def read_free(names: Sequence[str]) -> tuple[Free, ...]:

@@ -17,7 +17,7 @@ from benchmarks.memory_intervals import memory_sigma, memory_spreads
 from benchmarks.predictions import Comparison, Prediction, Predictor
 from benchmarks.splits import SPLITS, family, inner_side, side
 from benchmarks.stacking import MemoryRows, SpeedRows
-from benchmarks.traced import shipped_values, traced_library
+from benchmarks.traced import key_of, shipped_values, traced_library
 from planner.library import Library
 
 Floats = NDArray[np.float64]
@@ -63,8 +63,13 @@ def counts(prediction: Prediction, figure: str) -> bool:
     return headline(prediction, figure) and compared(prediction, figure) is not None
 
 
-def judged(predictions: Sequence[Prediction], values: Mapping[str, float], library: Library) -> list[Prediction]:
-    """The predictions made again with these values; rows of derived lengths keep no speed."""
+def judged(table: Table, fit: Fit, predictions: Sequence[Prediction]) -> list[Prediction]:
+    """The predictions made again with what a fit found; rows of derived lengths keep no speed.
+
+    Whether the efficiency of a card is measured is for the rows of the fit to say, too.
+    """
+    values, library = {**table.fixed, **fit.values}, table.library
+    measured = fit.measured(table.free[TIME_FILES])
     columns = {key: np.full((1, 1), value) for key, value in values.items()}
     found = list(predictions)
     sized = [i for i, p in enumerate(found) if p.peak is not None or p.need_bytes is not None]
@@ -82,7 +87,15 @@ def judged(predictions: Sequence[Prediction], values: Mapping[str, float], libra
         speeds = SpeedRows.of([found[i] for i in timed], library).predicted(columns, 1)[0]
         for i, speed in zip(timed, speeds, strict=True):
             found[i] = replace(found[i], speed=_again(found[i].speed, float(speed)))
-    return [p if lengths_known(p) else replace(p, speed=None) for p in found]
+    return [_informed(p, measured) if lengths_known(p) else replace(p, speed=None) for p in found]
+
+
+def _informed(prediction: Prediction, measured: frozenset[str]) -> Prediction:
+    setup = prediction.configuration
+    if setup is None or setup.host is None:
+        return prediction
+    prior = key_of("gpu_efficiency", setup.host.gpu.name) not in measured
+    return replace(prediction, configuration=replace(setup, host=replace(setup.host, efficiency_is_prior=prior)))
 
 
 def _again(comparison: Comparison | None, predicted: float) -> Comparison:
@@ -122,9 +135,9 @@ def spreads(table: Table, chosen: NDArray[np.bool_], split: str) -> dict[str, fl
     for part in folds(table, chosen, split):
         if not any(counts(table.known[i], figure) for i in np.flatnonzero(part) for figure in FIGURES):
             continue
-        values = {**table.fixed, **table.fit(chosen & ~part).values}
+        fit = table.fit(chosen & ~part)
         for source, into in ((table.known, known), (table.unknown, unknown)):
-            for p in judged([source[i] for i in np.flatnonzero(part)], values, table.library):
+            for p in judged(table, fit, [source[i] for i in np.flatnonzero(part)]):
                 for figure in FIGURES:
                     if counts(p, figure):
                         into[figure].append(p)
@@ -149,7 +162,7 @@ def split_predictions(table: Table) -> dict[str, list[Prediction]]:
             if key not in made:
                 made[key] = {**table.fixed, **spreads(table, train, split), **table.fit(train).values}
             chosen = np.flatnonzero(~train)
-            again = judged([judges[i] for i in chosen], made[key], table.library)
+            again = judged(table, table.fit(train), [judges[i] for i in chosen])
             found |= dict(zip(chosen.tolist(), with_spreads(again, made[key], table.library), strict=True))
         answer[split] = [found[i] for i in range(len(table.rows))]
     return answer

@@ -16,7 +16,7 @@ pytest.importorskip("scipy")
 from benchmarks import calibrate
 from benchmarks.calibration_files import Found, plain, rewritten, write_calibration
 from benchmarks.evidence import Evidence, weighted_quantile
-from benchmarks.fitting import Free, Loss, fitted, read_free, source_weights, values_at
+from benchmarks.fitting import Fit, Free, Loss, fitted, read_free, source_weights, values_at
 from benchmarks.held_out import MEMORY_FILES, TIME_FILES, Table, counts, folds, judged
 from benchmarks.intervals import Timed, profile_classes
 from benchmarks.measurements import read_measurements
@@ -219,20 +219,22 @@ def test_the_side_that_judges_does_not_reach_the_fit() -> None:
 def test_a_fit_is_better_than_its_priors_on_rows_it_has_not_seen() -> None:
     """Memory and speed of one half of the configurations, judged by a fit on the other."""
     train = np.array([side(row, "configuration") == 0 for row in table().rows])
-    priors = {key: float(v.flat[0]) for key, v in _at_priors().items()}
     test = [p for p, there in zip(table().known, train, strict=True) if not there]
-    values = {**table().fixed, **table().fit(train).values}
+    fits = (table().fit(train), _prior())
     for of, figure in (("peak", "memory"), ("speed", "throughput")):
         errors = [
-            np.median([abs(getattr(p, of).error) for p in judged(test, some, table().library) if counts(p, figure)])
-            for some in (values, priors)
+            np.median([abs(getattr(p, of).error) for p in judged(table(), fit, test) if counts(p, figure)])
+            for fit in fits
         ]
         assert errors[0] < errors[1]
 
 
-def _at_priors() -> dict[str, Any]:
+def _prior() -> Fit:
+    """What a fit without rows finds."""
     free = (*read_free(MEMORY_FILES), *read_free(TIME_FILES))
-    return values_at(free, np.zeros((1, len(free))), table().fixed)
+    values = values_at(free, np.zeros((1, len(free))), table().fixed)
+    none = dict.fromkeys((one.key for one in free), 0)
+    return Fit({one.key: float(values[one.key].flat[0]) for one in free}, none, none, none)
 
 
 # Spreads
