@@ -43,6 +43,8 @@ class JobDelta(Part):
     name: str
     changes: tuple[Change, ...] = ()
     bill: tuple[BillDelta, ...] = ()
+    bill_unchanged: BillDelta | None = None
+    """All lines that did not change, in one; None where there are none that cost anything."""
     delta: Delta
     ruled_out: int = 0
     dearer: int = 0
@@ -155,6 +157,10 @@ class Sweep(Part):
     settings: tuple[str, ...]
     axes: tuple[Axis, ...]
     cells: tuple[Cell, ...]
+    loosest: tuple[str, ...] | None = None
+    """Where no cell has a plan: the values of the cell that asks for least."""
+    unsolved: Plan | None = None
+    """What `solve` says of that cell: why there is no plan, and what would have to give."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -194,7 +200,7 @@ class End(Part):
 
 
 class Bar(Part):
-    """What one limit, price or estimate does to cost and hours, moved down and up; the effects are the larger changes."""
+    """What one limit, price or estimate does to cost and hours, moved down and up; effects are the larger changes."""
 
     what: str
     path: str
@@ -240,7 +246,7 @@ class Tornado(Part):
 
     @property
     def lines(self) -> tuple[tuple[str, Bar], ...]:
-        """The bars with their names; prices that do the same, such as those of a card and of its only provider, as one."""
+        """The bars with their names; prices that do the same, as of a card and of its only provider, as one."""
         alike: dict[object, list[Bar]] = {}
         for bar in self.bars:
             ends = tuple((end.status, _round(end.cost_usd), _round(end.hours)) for end in (bar.down, bar.up))

@@ -87,6 +87,7 @@ def _job(base: Prepared, other: Prepared, old: tuple[int, Assignment], new: tupl
         name=before.name,
         changes=changes(before, after),
         bill=_bill(before, after),
+        bill_unchanged=_bill_unchanged(before, after),
         delta=Delta(cost_usd=after.cost_usd - before.cost_usd, hours=after.hours.expected - before.hours.expected),
         ruled_out=lost.impossible,
         dearer=lost.worse,
@@ -96,13 +97,26 @@ def _job(base: Prepared, other: Prepared, old: tuple[int, Assignment], new: tupl
 
 
 def _bill(before: Assignment, after: Assignment) -> tuple[BillDelta, ...]:
-    """The lines that differ by a cent or more, in the order of the bill before; new ones last."""
+    """The lines that differ by a cent or more: what is rented first, then in the order of the bill before."""
+    return tuple(one for one in _lines(before, after) if _moved(one) >= CENT)
+
+
+def _bill_unchanged(before: Assignment, after: Assignment) -> BillDelta | None:
+    """The other lines as one, so that all of them add up to the cost."""
+    rest = [one for one in _lines(before, after) if _moved(one) < CENT]
+    old, new = math.fsum(one.before_usd or 0.0 for one in rest), math.fsum(one.after_usd or 0.0 for one in rest)
+    return BillDelta(item="unchanged", before_usd=old, after_usd=new) if max(old, new) >= CENT else None
+
+
+def _lines(before: Assignment, after: Assignment) -> list[BillDelta]:
+    """Every line of either bill; GPUs on demand and on spot stand together, whichever plan has them."""
     old, new = _items(before), _items(after)
-    return tuple(
-        BillDelta(item=item, before_usd=old.get(item), after_usd=new.get(item))
-        for item in dict.fromkeys((*old, *new))
-        if abs(old.get(item, 0.0) - new.get(item, 0.0)) >= CENT
-    )
+    items = sorted(dict.fromkeys((*old, *new)), key=lambda item: not item.startswith("gpu"))
+    return [BillDelta(item=item, before_usd=old.get(item), after_usd=new.get(item)) for item in items]
+
+
+def _moved(line: BillDelta) -> float:
+    return abs((line.before_usd or 0.0) - (line.after_usd or 0.0))
 
 
 def _items(job: Assignment) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""The tornado: every limit, price and estimate moved down and up by the same share, ranked by effect on what is asked for."""
+"""The tornado: every limit, price and estimate moved down and up by the same share, ranked by effect."""
 
 from __future__ import annotations
 

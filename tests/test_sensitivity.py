@@ -193,3 +193,16 @@ def test_settings_of_one_price_rule_are_one_change() -> None:
     rule = ("adjust.0.match.gpu=RTX3090", "adjust.0.usd_per_hour_factor=3")
     assert asked(*rule).effects == ()
     assert [one.setting for one in asked(*rule, "limits.max_gpus=4").effects] == [", ".join(rule), "limits.max_gpus=4"]
+
+
+def test_lines_of_the_bill_add_up_and_gpus_stand_first() -> None:
+    """What changed and what did not make up the cost of either side, whichever market is left."""
+    answer = asked("limits.spot_share.max=0", "jobs.bot.data_gb=40")
+    (job,) = answer.jobs
+    before, after = answer.before.jobs[0], answer.after.jobs[0]
+    rest = [job.bill_unchanged] if job.bill_unchanged else []
+    for side, cost in (("before_usd", before.cost_usd), ("after_usd", after.cost_usd)):
+        assert sum(getattr(line, side) or 0.0 for line in (*job.bill, *rest)) == pytest.approx(cost, abs=0.005)
+    rented = [line.item.startswith("gpu") for line in job.bill]
+    assert sum(rented) == 2 and rented == sorted(rented, reverse=True)
+    assert asked().jobs[0].bill_unchanged is not None

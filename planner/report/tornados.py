@@ -29,10 +29,9 @@ def render_tornado(answer: Tornado) -> str:
     most = "nothing matters"
     if telling:
         most = f"{words.plain(telling[0][0])} {_matter(telling[0][0])} most"
-        moved_by = f", moved by {share}"
-        fits = len(words.plain(answer.scenario)) + len(f": {figures}; {most}{moved_by}") <= words.WIDTH
-        most += moved_by if fits else ""  # the columns say it, too
-    lines = [words.headed(answer.scenario, f"{figures}; {most}"), ""]
+    # The columns say by how much, too.
+    forms = [f"{figures}; {most}, moved by {share}", f"{figures}; {most}"] if telling else [f"{figures}; {most}"]
+    lines = [words.headed(answer.scenario, *forms), ""]
     if telling:
         lines += _bars(answer, telling, share)
         unit = (

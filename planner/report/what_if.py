@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from itertools import zip_longest
 
-from planner.comparisons import BillDelta, Delta, Effect, JobDelta, WhatIf
+from planner.comparisons import BillDelta, Effect, JobDelta, WhatIf
 from planner.contrast import change_words
 from planner.plan import Assignment, Hours, Plan
 from planner.report import parts, words
+from planner.report.differences import amount, hours_amount, hours_rounded, rounded, setting_words
 from planner.report.obstacles import obstacles
 
 LABEL, BEFORE, AFTER = 14, 31, 35
@@ -25,43 +26,12 @@ def render_what_if(answer: WhatIf) -> str:
     elif answer.unchanged:
         lines = _unchanged(answer)
     else:
-        lines = [_verdict(answer, _told(answer)), "", *_sides(answer), *_why(answer)]
+        lines = [_verdict(answer, *_told(answer)), "", *_sides(answer), *_why(answer)]
     return "\n".join(line.rstrip() for line in lines)
 
 
-def amount(value: float) -> str:
-    """A difference of dollars with its sign, such as `+$1.15`; nothing reads as `$0.00`."""
-    text = words.usd(abs(value))
-    return text if text == "$0.00" else f"{'-' if value < 0 else '+'}{text}"
-
-
-def hours_amount(value: float) -> str:
-    """A difference of hours with its sign."""
-    text = words.hours(abs(value))
-    return text if abs(value) < 0.005 else f"{'-' if value < 0 else '+'}{text}"
-
-
-def setting_words(setting: str) -> str:
-    """A setting as the subject of a sentence, such as `the deadline of 8h` or `forbidding H100-80GB`."""
-    path, _, value = words.plain(setting).partition("=")
-    path, value = path.strip(), value.strip().strip("[]")
-    steps = path.split(".")
-    key = steps[-1]
-    if key == "forbid":
-        return f"forbidding {value}"
-    if key == "allow":
-        return f"allowing only {value}"
-    if key == "deadline":
-        return f"the deadline of {value}" if value not in ("null", "~", "") else "lifting the deadline"
-    if path == "limits.budget_usd":
-        return f"the budget of ${value}" if value not in ("null", "~", "") else "lifting the budget"
-    if steps[0] == "adjust":
-        return "the changed price"
-    return f"{'.'.join(steps[2:]) if steps[0] == 'jobs' and len(steps) > 2 else path} = {value}"
-
-
-def _verdict(answer: WhatIf, said: str) -> str:
-    return words.shortened(f"{words.shortened(words.plain(answer.scenario), 24)}: {said}", words.WIDTH)
+def _verdict(answer: WhatIf, *said: str) -> str:
+    return words.headed(answer.scenario, *said)
 
 
 def _figures(plan: Plan) -> str:
@@ -75,9 +45,18 @@ def _figures(plan: Plan) -> str:
     return ", ".join((what, took, cost, parts.proof(plan)))
 
 
-def _told(answer: WhatIf) -> str:
-    """Dearer or cheaper, sooner or later, and the most telling differences."""
-    cost, took = answer.delta.cost_usd or 0.0, answer.delta.hours or 0.0
+def _differences(answer: WhatIf) -> tuple[float, float]:
+    """Dollars and hours after less before, both as they are shown; 0 where a plan is missing."""
+    before, after = answer.before, answer.after
+    return (
+        rounded(before.cost_usd.expected, after.cost_usd.expected) if before.cost_usd and after.cost_usd else 0.0,
+        hours_rounded(before.hours.expected, after.hours.expected) if before.hours and after.hours else 0.0,
+    )
+
+
+def _told(answer: WhatIf) -> list[str]:
+    """Dearer or cheaper, sooner or later, and the most telling differences: in full, and the first alone."""
+    cost, took = _differences(answer)
     money = "the same cost" if abs(cost) < 0.005 else f"{words.usd(abs(cost))} {'dearer' if cost > 0 else 'cheaper'}"
     time = "the same hours" if abs(took) < 0.05 else f"{words.hours(abs(took))} {'later' if took > 0 else 'sooner'}"
     changed = [job for job in answer.jobs if job.changes]
@@ -87,7 +66,8 @@ def _told(answer: WhatIf) -> str:
         what = change_words(changed[0].changes)
     else:
         what = f"{len(changed)} of {len(answer.jobs)} jobs are run otherwise"
-    return f"{money}, {time}; {what}"
+    forms = (what, change_words(changed[0].changes, 1)) if len(answer.jobs) == 1 and changed else (what,)
+    return [f"{money}, {time}; {form}" for form in forms]
 
 
 def _unchanged(answer: WhatIf) -> list[str]:
@@ -124,7 +104,7 @@ def _sides(answer: WhatIf) -> list[str]:
         old = before.jobs[0] if before.jobs else None
         delta = next((one for one in answer.jobs), None)
         return lines + _block(old, new, delta)
-    lines += _totals(before, after, answer.delta)
+    lines += _totals(before, after)
     later = {job.name: job for job in after.jobs}
     earlier = {job.name: job for job in before.jobs}
     same = []
@@ -153,21 +133,32 @@ def _block(old: Assignment | None, new: Assignment, delta: JobDelta | None) -> l
     lines += _row("techniques", parts.techniques(old, brief=True) if old else "", parts.techniques(new, brief=True))
     for line in delta.bill if delta else ():
         lines += _bill(line)
-    difference = delta.delta if delta else Delta(cost_usd=None, hours=None)
-    lines += _row("cost", words.usd(old.cost_usd) if old else NONE, _with(words.usd(new.cost_usd), _money(difference)))
+    if delta and delta.bill_unchanged:
+        lines += _bill(delta.bill_unchanged)
+    lines += _row(
+        "cost",
+        words.usd(old.cost_usd) if old else NONE,
+        _with(words.usd(new.cost_usd), _money(old.cost_usd if old else None, new.cost_usd)),
+    )
     return [
         *lines,
-        *_row("hours", _hours_of(old) if old else "", _with(_hours_of(new), _time(difference))),
+        *_row(
+            "hours", _hours_of(old) if old else "", _with(_hours_of(new), _time(old.hours if old else None, new.hours))
+        ),
         *(_row("in time", _in_time(old), _in_time(new)) if _in_time(new) != _in_time(old) else ()),
     ]
 
 
-def _totals(before: Plan, after: Plan, delta: Delta) -> list[str]:
+def _totals(before: Plan, after: Plan) -> list[str]:
     cost = [words.usd(plan.cost_usd.expected) if plan.cost_usd else NONE for plan in (before, after)]
     took = [_hours_text(plan.hours) if plan.hours else "" for plan in (before, after)]
     return [
-        *_row("cost", cost[0], _with(cost[1], _money(delta))),
-        *_row("hours", took[0], _with(took[1], _time(delta))),
+        *_row(
+            "cost",
+            cost[0],
+            _with(cost[1], _money(*(plan.cost_usd.expected if plan.cost_usd else None for plan in (before, after)))),
+        ),
+        *_row("hours", took[0], _with(took[1], _time(before.hours, after.hours))),
     ]
 
 
@@ -176,8 +167,8 @@ def _bill(line: BillDelta) -> list[str]:
         words.usd(usd).replace("$", "") if usd is not None else "-" for usd in (line.before_usd, line.after_usd)
     )
     label = words.shortened(line.item.replace("gpu ", "GPU "), LABEL - 1)
-    change = amount((line.after_usd or 0.0) - (line.before_usd or 0.0)).replace("$", "")
-    return _row(label, f" {old}", f" {_with(new, change)}")
+    change = amount(rounded(line.before_usd or 0.0, line.after_usd or 0.0)).replace("$", "")
+    return _row(label, f" {old}", f" {_with(new, '' if line.item == 'unchanged' else change)}")
 
 
 def _machines(job: Assignment | None) -> str:
@@ -198,12 +189,12 @@ def _in_time(job: Assignment | None) -> str:
     return f"{words.bare(job.deadline_hours)} h in {words.cases(job.deadline_probability)}"
 
 
-def _money(delta: Delta) -> str:
-    return "" if delta.cost_usd is None else amount(delta.cost_usd)
+def _money(before: float | None, after: float | None) -> str:
+    return "" if before is None or after is None else amount(rounded(before, after))
 
 
-def _time(delta: Delta) -> str:
-    return "" if delta.hours is None else hours_amount(delta.hours)
+def _time(before: Hours | None, after: Hours | None) -> str:
+    return "" if before is None or after is None else hours_amount(hours_rounded(before.expected, after.expected))
 
 
 def _with(value: str, difference: str) -> str:
@@ -269,7 +260,8 @@ def _shares(answer: WhatIf) -> list[str]:
     if whole is None:
         return [_ways(setting_words(one.setting), answer.better, one.ruled_out, one.opened) for one in answer.effects]
     shown = amount if by_cost else hours_amount
-    said = [_share(one, by_cost, shown(whole), answer.better) for one in answer.effects]
+    total = shown(_differences(answer)[0 if by_cost else 1])
+    said = [_share(one, by_cost, total, answer.better) for one in answer.effects]
     left = answer.together.cost_usd if by_cost else answer.together.hours
     if left is not None and abs(left) >= 0.005:
         said.append(f"only together: {shown(left)}")

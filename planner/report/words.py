@@ -119,10 +119,13 @@ def shortened(text: str, width: int) -> str:
     return text if len(text) <= width else f"{text[: max(0, width - 3)].rstrip()}..."
 
 
-def headed(name: str, said: str, width: int = WIDTH) -> str:
-    """`name: said`; a name gives way only where the line would be too long, and keeps some letters at least."""
-    name, said = plain(name), plain(said)
-    return shortened(f"{shortened(name, max(12, width - len(said) - 2))}: {said}", width)
+def headed(name: str, *said: str, width: int = WIDTH) -> str:
+    """`name: said` in the first form that fits; where none does, the name gives way to the last one."""
+    name, forms = plain(name), [plain(form) for form in said]
+    for form in forms:
+        if len(name) + 2 + len(form) <= width:
+            return f"{name}: {form}"
+    return shortened(f"{shortened(name, max(12, width - len(forms[-1]) - 2))}: {forms[-1]}", width)
 
 
 def wrapped(text: str, width: int, most: int) -> list[str]:

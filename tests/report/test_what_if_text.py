@@ -24,9 +24,10 @@ from planner.comparisons import (
 )
 from planner.contrast import changes
 from planner.plan import Plan
+from planner.report.differences import amount, hours_amount, hours_rounded, rounded, setting_words
 from planner.report.sweeps import render_sweep, value_words
 from planner.report.tornados import render_tornado
-from planner.report.what_if import amount, hours_amount, render_what_if, setting_words
+from planner.report.what_if import render_what_if
 
 NONE = Delta(cost_usd=None, hours=None)
 BEFORE = make_plan()
@@ -44,6 +45,10 @@ AFTER = make_plan(
     hours={"expected": 6.2, "low": 5.0, "high": 7.7, "at_confidence": 7.9},
 )
 SETTINGS = ("jobs.quickstart.deadline=8h", "limits.gpus.forbid=[H100-80GB]")
+
+
+def spread(expected: float) -> dict[str, float]:
+    return {"expected": expected, "low": expected, "high": expected}
 
 
 def made(before: Plan = BEFORE, after: Plan = AFTER, **fields: Any) -> WhatIf:
@@ -102,6 +107,33 @@ def test_before_and_after_stand_side_by_side() -> None:
     assert "the mean of what each does alone and as the last" in text
 
 
+def test_the_lines_of_the_bill_add_up_to_the_cost() -> None:
+    """What did not change is one line, without a difference."""
+    (job,) = made().jobs
+    rest = BillDelta(item="unchanged", before_usd=0.1, after_usd=0.07)
+    lines = fits(render_what_if(made(jobs=(job.model_copy(update={"bill_unchanged": rest}),))))
+    (row,) = (line for line in lines if line.startswith("unchanged"))
+    assert row.split() == ["unchanged", "0.10", "0.07"]
+    assert lines[lines.index(row) + 1].startswith("cost ")
+
+
+def test_a_difference_is_that_of_the_figures_shown() -> None:
+    """From $3.08 to $3.10 is $0.02, whatever the third decimals are; in the verdict, too."""
+    after = make_plan(make_assignment(cost_usd=3.1049, gpu="A6000"), cost_usd=spread(3.1049))
+    before = make_plan(make_assignment(cost_usd=3.0751), cost_usd=spread(3.0751))
+    text = render_what_if(made(before, after, effects=(), delta=Delta(cost_usd=0.0298, hours=0.0)))
+    assert re.search(r"^cost +\$3\.08 +\$3\.10 +\(\+\$0\.02\)$", text, re.M)
+    assert text.startswith("quickstart: $0.02 dearer")
+    assert (rounded(3.0751, 3.1049), hours_rounded(1.24, 2.26), hours_rounded(0.0, 0.06)) == (0.02, 1.1, 0.06)
+
+
+def test_a_long_name_is_not_cut_where_fewer_words_will_do() -> None:
+    """The second difference stands in the table anyway."""
+    name = "thirteen-b-with-a-tight-deadline-for-all"
+    first = fits(render_what_if(made(scenario=name)))[0]
+    assert first == f"{name}: $1.15 dearer, 15.2 h sooner; 16-bit"
+
+
 def test_one_setting_has_no_shares() -> None:
     """All of the difference is its own; what it ruled out is still told."""
     text = render_what_if(made(settings=SETTINGS[:1], effects=()))
@@ -137,7 +169,7 @@ def test_of_several_jobs_those_that_changed_have_a_block() -> None:
     """The others are one line."""
     jobs = [make_assignment(name=name) for name in ("a", "b", "c")]
     changed = make_assignment(name="b", gpu="H100-80GB", cost_usd=9.0)
-    before, after = make_plan(*jobs), make_plan(jobs[0], changed, jobs[2])
+    before, after = make_plan(*jobs), make_plan(jobs[0], changed, jobs[2], cost_usd=spread(9.0))
     quiet = Delta(cost_usd=0, hours=0)
     deltas = (
         JobDelta(name="a", delta=quiet),
