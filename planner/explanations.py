@@ -80,6 +80,8 @@ class Remedy(Part):
 
     change: str
     setting: str = ""
+    also: tuple[str, ...] = ()
+    """Settings that go with it: what the job's techniques must let in for X."""
     plan: str = ""
     cost_usd: float | None = None
     hours: float | None = None

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
+from planner.closest import nearest_cards
 from planner.errors import ScenarioError
 from planner.explanations import Remedy
 from planner.grid import Machine
@@ -23,6 +25,8 @@ MANY_STEPS = 64.0
 """Accumulation steps beyond any pipeline degree: the memory of a micro-batch that is repeated."""
 STEP_TOKENS = 128
 MOST_REMEDIES = 3
+MORE_MACHINES = (2, 4, 8, 16)
+"""Times as many machines as are rented together, tried only to say that they would do."""
 
 Answer = tuple[tuple[str, ...], Vram | None]
 Attempt = Callable[[Prepared, Wish], Trial | None]
@@ -87,6 +91,9 @@ def _nobody(prepared: Prepared, wish: Wish) -> tuple[str, ...]:
     reasons = [f"nobody in the inventory rents {said}"]
     gpu, provider = wish.where.get("gpu"), wish.where.get("provider")
     others = dict.fromkeys(o.provider for o in prepared.scenario.offers if gpu and o.gpu == gpu)
+    if gpu and not others:
+        near = nearest_cards(gpu, prepared.scenario.offers, prepared.library)
+        reasons.append(f"of the cards that are rented, nearest are {_few(near)}")
     if others:
         reasons.append(f"{gpu} is rented by {_few(list(others))}")
     cards = dict.fromkeys(o.gpu for o in prepared.scenario.offers if provider and o.provider == provider)
@@ -163,33 +170,77 @@ def _memory(prepared: Prepared, wish: Wish, miss: Miss) -> Answer:
     return (
         f"{what} on {miss.machine.gpus:,} x {miss.machine.gpu} needs {vram.peak:.1f} GiB per GPU at a micro-batch of 1"
         f" ({', '.join(how)}); {vram.usable:.1f} are usable: {vram.peak - vram.usable:.1f} short",
+        *_more_gpus(prepared, wish, miss),
     ), vram
 
 
+def _more_gpus(prepared: Prepared, wish: Wish, miss: Miss) -> tuple[str, ...]:
+    """What was tried beside: the other settings, and the machines that would hold it but that nobody rents together."""
+    fields = {"activation_checkpointing": "checkpointing", "optimizer": "optimizer", "sharding": "sharding"}
+    free = [word for field, word in fields.items() if field not in wish.techniques]
+    reasons = [f"no other {' or '.join(free)} needs less"] if free else []
+    sharded = {"sharding": "zero3", "optimizer": "adamw"}
+    if miss.recipe.sharding == "none" and all(wish.techniques.get(key, to) == to for key, to in sharded.items()):
+        miss = replace(miss, recipe=replace(miss.recipe, sharding="zero3", optimizer="adamw"))
+    for times in MORE_MACHINES:
+        more = replace(miss.machine, instances=miss.machine.instances * times)
+        probe = _probe(prepared, wish, replace(miss, machine=more))
+        if wish.gpus is None and probe.need_gib(1, MANY_STEPS) <= probe.usable_gib:
+            reasons.append(f"{more.gpus:,} of them would hold it, but so many are not rented together")
+            break
+    return tuple(reasons)
+
+
 def remedies(prepared: Prepared, wish: Wish, attempt: Attempt) -> tuple[Remedy, ...]:
-    """Changes under which it can be within all limits, cheapest first, each held to by solving."""
+    """Changes under which it can be within all limits, cheapest first, each held to by solving.
+
+    Where the job's techniques do not let the wish in, each remedy says what must be let in as well.
+    """
     found = []
-    for change, setting, trial in _tried(prepared, wish, attempt):
+    for change, setting, also, trial in _tried(prepared, wish, attempt):
         if trial is not None:
-            found.append(
-                Remedy(change=change, setting=setting, plan=trial.words, cost_usd=trial.cost_usd, hours=trial.hours)
-            )
+            figures = {"plan": trial.words, "cost_usd": trial.cost_usd, "hours": trial.hours}
+            found.append(Remedy(change=change, setting=setting, also=also, **figures))
     return tuple(sorted(found, key=lambda one: (not one.setting, one.cost_usd))[:MOST_REMEDIES])
 
 
-def _tried(prepared: Prepared, wish: Wish, attempt: Attempt) -> Iterator[tuple[str, str, Trial | None]]:
+def _tried(
+    prepared: Prepared, wish: Wish, attempt: Attempt
+) -> Iterator[tuple[str, str, tuple[str, ...], Trial | None]]:
+    """Change, its setting, the settings that go with it, and the plan."""
     offers = _offers(prepared, wish)
     misses = _misses(prepared, wish, machines) if (machines := _machines(prepared, wish, offers)) else []
-    for change, setting in _settings(prepared, wish, misses):
+
+    def tried(asked: Wish, *settings: str) -> tuple[tuple[str, ...], Trial | None]:
+        also = opening(prepared, asked)
         try:
-            yield change, setting, attempt(changed(prepared, [setting]), wish)
+            return also, attempt(changed(prepared, [*settings, *also]), asked)
         except ScenarioError:  # values that do not go together
-            continue
+            return also, None
+
+    for change, setting in _settings(prepared, wish, misses):
+        yield change, setting, *tried(wish, setting)
+    gpu = wish.where.get("gpu")
+    if gpu and not offers and not any(offer.gpu == gpu for offer in prepared.market.offers):
+        for name in nearest_cards(gpu, prepared.scenario.offers, prepared.library):
+            yield f"gpu={name} instead", "", *tried(replace(wish, where={**wish.where, "gpu": name}))
     keys = [*(["gpus"] if wish.gpus else []), *(["market"] if wish.market else []), *wish.where]
     for key in (*wish.techniques, *keys):
         less = wish.without(key)
         if less.where or less.techniques or less.gpus or less.market:
-            yield f"without {key}={_value(wish, key)}", "", attempt(prepared, less)
+            yield f"without {key}={_value(wish, key)}", "", *tried(less)
+
+
+def opening(prepared: Prepared, wish: Wish) -> tuple[str, ...]:
+    """The settings that let the techniques of a wish into the lists of the job."""
+    techniques = prepared.scenario.jobs[wish.job].techniques
+    made = []
+    for field, value in wish.techniques.items():
+        given = getattr(techniques, field)
+        of_adapters = field == "weight_bits" and wish.techniques.get("method") == "full"
+        if isinstance(given, tuple) and value not in given and not of_adapters:
+            made.append(f"jobs.{wish.job}.techniques.{field}=[{','.join(map(str, (*given, value)))}]")
+    return tuple(made)
 
 
 def _value(wish: Wish, name: str) -> object:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
+from planner.closest import nearest_offers
 from planner.errors import Fault, ScenarioError
 from planner.jobs import Attention, Checkpointing, Optimizer, Precision, Quantisation, Sharding
 from planner.library import Library
@@ -122,6 +123,8 @@ def _read(text: str, given: dict[str, str], scenario: Scenario, library: Library
         exact = _known(value, known[key])
         if exact is None:
             close = nearest(value, known[key])
+            if key == "offer":  # names of parts that mean something: the likeness of letters tells nothing
+                close = " or ".join(nearest_offers(value, scenario.offers))
             few = list(dict.fromkeys(known[key]))
             fix = (
                 f"did you mean {close}?"

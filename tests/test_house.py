@@ -21,7 +21,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "wording": ("wording", "sources", "paths"),
     "scenario": ("scenario", "jobs", "amounts", "offers", "configuration"),
     "library": ("library",),
-    "loading": ("loading", "cards", "inventories", "references", "requests", "wishes"),
+    "loading": ("loading", "cards", "inventories", "references", "requests", "wishes", "closest"),
     "inventory": ("inventory",),
     "logs": ("logs",),
     "estimates": ("estimates",),

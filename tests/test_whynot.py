@@ -197,3 +197,40 @@ def test_of_several_jobs_one_must_be_named() -> None:
         answer("gpu=RTX3060", scenario)
     found = answer("job=y,gpu=A100-PCIe-80GB", scenario)
     assert found.status == "possible" and "y: 2 x A100-PCIe-80GB" in found.plan
+
+
+def test_a_card_that_nobody_rents_has_its_nearest_ones() -> None:
+    """The most alike of the rented cards are named, and what they would cost is what solving finds."""
+    found = answer("gpu=RTX3080")
+    (near,) = [reason for reason in found.reasons if "nearest are " in reason]
+    assert near.removeprefix("of the cards that are rented, nearest are ").split(", ")[0] in ("RTX3060", "V100-16GB")
+    assert found.remedies
+    for one in found.remedies:
+        assert one.change.endswith(" instead") and one.change.split()[0].removeprefix("gpu=") in near
+        assert answer(one.change.split()[0]).cost_usd == pytest.approx(one.cost_usd, abs=0.006)
+
+
+def test_an_unknown_offer_has_those_of_the_same_provider_and_card() -> None:
+    """Parts of the name count, not the likeness of letters."""
+    with pytest.raises(ScenarioError) as caught:
+        answer("offer=b/RTX3060/spot")
+    (fault,) = caught.value.faults
+    assert fault.fix.startswith("did you mean b/east/") and "a/" not in fault.fix.removeprefix("did you mean b/")
+
+
+def test_what_does_not_fit_says_what_else_was_tried_and_works() -> None:
+    """Neither another optimizer nor checkpointing helps; more cards would; so does what the job must let in."""
+    market = [
+        {"provider": "v", "gpu": "V100-16GB", "gpus": 1, "usd_per_hour": 0.3},
+        {"provider": "v", "gpu": "H100-80GB", "gpus": 1, "usd_per_hour": 3.0},
+    ]
+    job = {"name": "t", "architecture": BASE, "work": {"tokens": 2e7}, "techniques": {"method": "lora"}}
+    scenario = parse_scenario(json.dumps({"name": "t", "offers": market, "jobs": [job]}))
+    found = answer("gpu=V100-16GB,method=full,precision=fp32", scenario)
+    assert found.status == "impossible"
+    assert "no other checkpointing or optimizer or sharding needs less" in found.reasons
+    assert any("of them would hold it, but so many are not rented together" in reason for reason in found.reasons)
+    shorter = next(one for one in found.remedies if one.change.startswith("sequence_length"))
+    assert shorter.also == ("jobs.0.techniques.method=[lora,full]",)
+    opened = change_scenario(scenario, [shorter.setting, *shorter.also])
+    assert answer(found.asked, opened).cost_usd == pytest.approx(shorter.cost_usd, abs=0.006)

@@ -233,7 +233,7 @@ def why_not(told: Explanation, found: WhyNot) -> list[str]:
             took = f", {words.usd(one.cost_usd)}, {words.hours(one.hours)}" if one.cost_usd and one.hours else ""
             first, *rest = words.wrapped(f"{one.change}: {one.plan}{took}", words.WIDTH - 5, 2)
             lines += [f"  {number}. {first}", *(f"     {line}" for line in rest)]
-            lines += settings([one.setting]) if one.setting else []
+            lines += settings([pair for pair in (one.setting, *one.also) if pair])
     return lines
 
 

@@ -10,9 +10,6 @@ from itertools import groupby
 from planner.plan import NearMiss, Plan, Relaxation
 from planner.report import words
 
-CHANGE = 42
-"""Columns of a change, before what it leads to."""
-
 
 def obstacles(plan: Plan) -> list[str]:
     """The text of a question without an answer."""
@@ -46,12 +43,10 @@ def ways_out(relax: Sequence[Relaxation], scenario: str) -> list[str]:
 
 
 def way_out(number: int, changes: Sequence[Relaxation], scenario: str) -> list[str]:
-    """`1. deadline 2 h -> 2.6 h     then ...`, on more lines where it is long."""
+    """`1. deadline 2 h -> 2.6 h`, in the lines below what plan that gives and what to type."""
     what = f"  {number}. {words.plain(' and '.join(_change(one, scenario) for one in changes))}"
     then = next((f"then {words.plain(one.then).removeprefix('then ')}" for one in changes if one.then), "")
     paste = settings([one.setting for one in changes if one.setting])
-    if then and len(what) < CHANGE and CHANGE + len(then) <= words.WIDTH:
-        return [f"{what:<{CHANGE}}{then}", *paste]
     head = _hung_at(what, 5, 3)
     return [*head, *(_hung_at(f"     {then}", 5, 3) if then else []), *paste]
 

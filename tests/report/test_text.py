@@ -38,7 +38,8 @@ quickstart: 1 x RTX3090 at vast (Quebec), on demand, 21.4 h, $2.82, proven
 
 INFEASIBLE = """\
 infeasible: no way meets all limits. Smallest changes, each checked by solving:
-  1. deadline 2 h -> 2.63 h               then 8 x H100-80GB at lambda, $71.30
+  1. deadline 2 h -> 2.63 h
+     then 8 x H100-80GB at lambda, $71.30
   2. budget $10.00 -> $1,044.80
 nearest misses
   RTX4090: does not fit in 23.6 GiB (1.3 GiB short)
