@@ -124,6 +124,14 @@ class Axis(Part):
     numbers: tuple[float, ...] | None
     unit: str
 
+    @property
+    def loosens(self) -> Literal["up", "down", ""]:
+        """Which way a limit leaves more room; empty for what is no limit, or has no numbers."""
+        limit = self.path.startswith("limits.") or self.path.endswith(".deadline")
+        if self.numbers is None or not limit:
+            return ""
+        return "down" if self.path in ("limits.spot_share.min", "limits.vram_headroom") else "up"
+
 
 class CellJob(Part):
     """How one job is run in a cell."""

@@ -54,7 +54,22 @@ def sweep(
         if tell:
             tell(len(cells), total)
     axes = tuple(Axis(path=one.path, values=one.values, numbers=one.numbers, unit=one.unit) for one in ranges)
-    return Sweep(scenario=scenario.name, settings=tuple(settings), axes=axes, cells=tuple(cells))
+    answer = Sweep(scenario=scenario.name, settings=tuple(settings), axes=axes, cells=tuple(cells))
+    if any(cell.jobs for cell in cells):
+        return answer
+    ends = [_loosest(axis) for axis in axes]
+    question = change_scenario(base, [one.settings[place] for one, place in zip(ranges, ends, strict=True)])
+    values = tuple(one.values[place] for one, place in zip(ranges, ends, strict=True))
+    unsolved = solve_prepared(prepare(question, library, before), options)
+    return answer.model_copy(update={"loosest": values, "unsolved": unsolved})
+
+
+def _loosest(axis: Axis) -> int:
+    """The place of the value that asks for least: the highest limit, the least work; of names the last."""
+    if axis.numbers is None:
+        return len(axis.values) - 1
+    ease = 1 if axis.loosens == "up" or axis.path.endswith(".efficiency") else -1
+    return max(range(len(axis.numbers)), key=[ease * number for number in axis.numbers].__getitem__)
 
 
 def _changed(scenario: Scenario, one: Range, setting: str) -> Scenario:

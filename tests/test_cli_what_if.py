@@ -69,7 +69,9 @@ def test_sweep_as_table_and_as_json(small: str) -> None:
     found = json.loads(grid.stdout)
     assert [len(axis["values"]) for axis in found["axes"]] == [2, 2]
     assert [cell["values"] for cell in found["cells"]][1] == ["5h", "50M"]
-    assert run(small, "--vary", "jobs.bot.deadline=1m:3m:1m").exit_code == 3
+    nowhere = run(small, "--vary", "jobs.bot.deadline=1m:3m:1m")
+    assert nowhere.exit_code == 3
+    assert "with deadline = 3 m, which asks for least:" in nowhere.stdout and "--set " in nowhere.stdout
 
 
 def test_ranges_of_the_scenario_are_gone_through_where_nothing_is_asked(small: str, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from asking import LAWS, OPTIONS, SMALL, TWO, library, small, solved
 from hypothesis import given
 from hypothesis import strategies as st
 
+from planner.comparisons import Axis
 from planner.errors import NoPlanError, ScenarioError
 from planner.loading import read_scenario
 from planner.sweeps import sweep
@@ -126,3 +127,34 @@ def test_loading_time_is_inverse_to_bandwidth_times_load_efficiency() -> None:
             starts[products[-1]] + slope * (1 / product - 1 / products[-1]), rel=1e-6
         )
     assert cells["0.1", "0.2"][0] > 4 * cells["2", "1"][0]
+
+
+def test_where_no_cell_has_a_plan_the_loosest_is_explained_as_by_solve() -> None:
+    """The highest limit with the least work, in whatever order the values were given."""
+    vary = ["limits.budget_usd=0.03:0.01:-0.01", "jobs.bot.work.tokens=30e6:50e6:10e6"]
+    answer = sweep(small(), vary, (), OPTIONS, library())
+    assert {cell.status for cell in answer.cells} == {"infeasible"}
+    assert answer.loosest == (answer.axes[0].values[0], answer.axes[1].values[0])
+    assert answer.unsolved is not None and answer.unsolved.infeasible is not None
+    plan = solved("limits.budget_usd=0.03", f"jobs.bot.work.tokens={answer.axes[1].values[0]}")
+    assert answer.unsolved.infeasible == plan.infeasible
+    found = sweep(small(), ["limits.budget_usd=[0.01, 60]"], (), OPTIONS, library())
+    assert found.loosest is None and found.unsolved is None
+
+
+@pytest.mark.parametrize(
+    ("path", "way"),
+    [
+        ("limits.budget_usd", "up"),
+        ("limits.quota.vast", "up"),
+        ("jobs.bot.deadline", "up"),
+        ("limits.spot_share.min", "down"),
+        ("limits.vram_headroom", "down"),
+        ("jobs.bot.work.tokens", ""),
+        ("adjust.0.usd_per_hour_factor", ""),
+    ],
+)
+def test_an_axis_knows_which_way_it_leaves_more_room(path: str, way: str) -> None:
+    """Only along a limit does the plan of a tighter value stand at a looser one; names have no order."""
+    assert Axis(path=path, values=("1", "2"), numbers=(1.0, 2.0), unit="").loosens == way
+    assert Axis(path=path, values=("1", "2"), numbers=None, unit="").loosens == ""

@@ -12,7 +12,7 @@ from planner.contrast import method_name
 from planner.frontiers import Curve, Frontier, Point, Segment, telling
 from planner.report import words
 from planner.report.frontier import figures, knee, verdict
-from planner.report.plotting import ACCENT, COLORS, FAINT, INK, canvas, write_picture
+from planner.report.plotting import ACCENT, COLORS, FAINT, INK, canvas, headline, write_picture
 
 LABELS = 14
 """Breakpoints that get a label, where there is room."""
@@ -67,7 +67,7 @@ def draw_frontier(found: Frontier, path: str | Path, caption: Sequence[str] = ()
             _line(axes, found.segments, found.points, {"color": COLORS[0]}, "", 4)
         points = [point for one in curves for point in one.points] or list(found.points)
         _axes(axes, points, found)
-        axes.set_title("; ".join(one for one in (verdict(found), knee(found)) if one), color=INK)
+        headline(figure, "; ".join(one for one in (verdict(found), knee(found)) if one))
         if curves:
             _mark_knee(axes, found)
         else:

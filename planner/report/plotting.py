@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import io
+import textwrap
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +17,9 @@ SUFFIXES = (".png", ".svg", ".html")
 INK, FAINT, ACCENT = "#222222", "#9a9a9a", "#b3401f"
 COLORS = ("#2f5d8a", "#b3401f", "#4a7d3c", "#8a6d2f", "#6b4a8a", "#2f8a83", "#8a2f5d", "#5d5d5d")
 """Dark enough for white paper, told apart in grey by the line styles of `STYLES`."""
+LETTERS_PER_INCH = 11
+"""What a line of a title holds."""
+
 STYLES = ("-", "--", "-.", ":")
 STYLE: dict[Any, Any] = {
     "font.size": 10,
@@ -51,6 +55,12 @@ def canvas(width: float = 8.0, height: float = 4.8, rows: int = 1) -> Iterator[t
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(width, height), layout="constrained")
         yield figure, figure.subplots(rows)
+
+
+def headline(figure: Any, text: str) -> None:
+    """The title of a picture, from its left edge on, on as many lines as its width asks for."""
+    letters = int(figure.get_figwidth() * LETTERS_PER_INCH)
+    figure.suptitle(textwrap.fill(text, letters), x=0.01, ha="left", fontsize=11, color=INK)
 
 
 def write_picture(figure: Any, path: str | Path, caption: Sequence[str] = ()) -> None:

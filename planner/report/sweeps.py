@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from planner.comparisons import Cell, Sweep
 from planner.report import parts, words
+from planner.report.obstacles import obstacles
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
@@ -17,7 +18,18 @@ def render_sweep(answer: Sweep) -> str:
         lines += _curve(answer)
     else:
         lines += _grids(answer)
+    if answer.unsolved is not None:
+        lines += ["", *words.wrapped(f"with {_loosest(answer)}, which asks for least:", words.WIDTH, 2)]
+        lines += obstacles(answer.unsolved)
     return "\n".join(line.rstrip() for line in lines)
+
+
+def _loosest(answer: Sweep) -> str:
+    """Such as `budget_usd = 4`."""
+    said = []
+    for index, (axis, value) in enumerate(zip(answer.axes, answer.loosest or (), strict=True)):
+        said.append(f"{axis_name(axis.path)} = {axis_values(answer, index)[axis.values.index(value)]}")
+    return ", ".join(said)
 
 
 def value_words(value: str, number: float | None, unit: str) -> str:
@@ -60,8 +72,7 @@ def _verdict(answer: Sweep) -> str:
     none = len(answer.cells) - len(costs)
     found = f"{words.usd(min(costs))} to {words.usd(max(costs)).replace('$', '')}" if costs else "no plan anywhere"
     rest = f", {none:,} of {len(answer.cells):,} without a plan" if none and costs else ""
-    name = words.shortened(words.plain(answer.scenario), 32)
-    return words.shortened(f"{name}: {found}{rest}", words.WIDTH)
+    return words.headed(answer.scenario, f"{found}{rest}")
 
 
 def _curve(answer: Sweep) -> list[str]:
@@ -78,9 +89,10 @@ def _curve(answer: Sweep) -> list[str]:
             last = ""
             continue
         what = rented(cell)
-        shown = "the same" if what == last else words.shortened(what, room)
+        shown, *more = ["the same"] if what == last else _whole(what, room)
         took = words.hours(cell.hours).removesuffix(" h")
         lines.append(f"{start}  {words.usd(cell.cost_usd):>10}  {took:>7}  {shown}")
+        lines += [" " * (words.WIDTH - room) + line for line in more]
         last = what
     return lines
 
@@ -106,10 +118,31 @@ def _grids(answer: Sweep) -> list[str]:
         lines += [*_grid(answer, "minutes before the first step", begins), ""]
     return (
         lines
-        + [words.shortened(f"  {letter:<3}{what}", words.WIDTH) for what, letter in list(letters.items())[:20]]
+        + [line for what, letter in list(letters.items())[:20] for line in _legend(letter, what)]
         + ([f"  and {len(letters) - 20} others: --json"] if len(letters) > 20 else [])
     )
 
+
+def _legend(letter: str, what: str) -> list[str]:
+    """A letter and all that it stands for."""
+    first, *more = _whole(what, words.WIDTH - 5)
+    return [f"  {letter:<3}{first}", *(f"     {line}" for line in more)]
+
+
+def _whole(what: str, room: int) -> list[str]:
+    """What is rented, job by job on as many lines as it takes, but for what only --json has room for."""
+    *jobs, last = what.split("; ")
+    lines = words.joined([*(f"{job};" for job in jobs), last], " ", room, MOST)
+    cut = " (--json)"
+    return (
+        [*lines[:-1], words.shortened(lines[-1], room - len(cut)).rstrip() + cut]
+        if lines[-1].endswith("...")
+        else lines
+    )
+
+
+MOST = 6
+"""Lines that what is rented may take."""
 
 MINUTES = 60
 START_TELLS = 0.5

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from planner.comparisons import Sweep, Tornado, WhatIf
+from planner.comparisons import Axis, Sweep, Tornado, WhatIf
 from planner.plan import Plan
 from planner.report import words
-from planner.report.plotting import ACCENT, COLORS, FAINT, INK, canvas, write_picture
+from planner.report.plotting import ACCENT, COLORS, FAINT, INK, canvas, headline, write_picture
 from planner.report.sweeps import axis_name, axis_values, rented
 from planner.report.tornados import moved, tells
 
@@ -49,7 +50,7 @@ def _bills(answer: WhatIf, path: str | Path, caption: Sequence[str]) -> None:
         axes.set_yticks([1, 0], [name for name, _ in plans])
         axes.set_xlim(0, max(*left, 0.01) * 1.35)
         axes.set_xlabel("expected US dollars")
-        axes.set_title(caption[0] if caption else answer.scenario)
+        headline(figure, caption[0] if caption else answer.scenario)
         if shown:
             axes.legend(frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.28), ncols=min(4, len(shown)))
         write_picture(figure, path, caption)
@@ -76,7 +77,7 @@ def _curve(answer: Sweep, path: str | Path, caption: Sequence[str]) -> None:
         for axes, name, color in ((above, "cost_usd", COLORS[0]), (below, "hours", COLORS[2])):
             values = [getattr(cell, name) for cell in answer.cells]
             numbers = [float("nan") if value is None else value for value in values]
-            axes.plot(places, numbers, color=color, marker="o", markersize=4)
+            axes.plot(places, numbers, color=color, marker="o", markersize=4, drawstyle=stepping(answer.axes[0]))
             axes.margins(y=0.12)
             axes.set_ylim(bottom=0)
             last = ""
@@ -93,8 +94,16 @@ def _curve(answer: Sweep, path: str | Path, caption: Sequence[str]) -> None:
         below.set_ylabel("expected hours")
         unit = f", {answer.axes[0].unit}" if answer.axes[0].unit else ""
         below.set_xlabel(f"{axis_name(answer.axes[0].path)}{'' if ticks else unit}; circle: other machines, x: no plan")
-        above.set_title(caption[0] if caption else answer.scenario)
+        headline(figure, caption[0] if caption else answer.scenario)
         write_picture(figure, path, caption)
+
+
+def stepping(axis: Axis) -> str:
+    """How values are joined: up to the next looser value of a limit the plan of the tighter one stands."""
+    numbers = axis.numbers or ()
+    if not axis.loosens or len(numbers) < 2:
+        return "default"
+    return "steps-post" if (axis.loosens == "up") == (numbers[1] > numbers[0]) else "steps-pre"
 
 
 def _places(answer: Sweep, axis: int) -> tuple[list[float], list[str]]:
@@ -123,7 +132,7 @@ def _heat_map(answer: Sweep, path: str | Path, caption: Sequence[str]) -> None:
             set_ticks(range(0, len(names), every), names[::every])
         axes.set_ylabel(axis_name(answer.axes[0].path))
         axes.set_xlabel(axis_name(answer.axes[1].path))
-        axes.set_title(caption[0] if caption else answer.scenario)
+        headline(figure, caption[0] if caption else answer.scenario)
         figure.colorbar(image, label="expected US dollars; grey: no plan")
         write_picture(figure, path, caption)
 
@@ -163,11 +172,11 @@ def _tornado(answer: Tornado, path: str | Path, caption: Sequence[str]) -> None:
                         [1.0], [place], marker="x", color=color, transform=axes.get_yaxis_transform(), clip_on=False
                     )
         axes.axvline(base, color=INK, linewidth=1)
-        axes.set_yticks(range(len(lines)), [name for name, _ in lines])
+        axes.set_yticks(range(len(lines)), [textwrap.fill(name, 28) for name, _ in lines])
         share = f"{answer.by * 100:.3g} %"
         what = "hours" if by_time else "US dollars"
         axes.set_xlabel(f"expected {what}; blue: {share} less, red: {share} more, x: no plan")
-        axes.set_title(caption[0] if caption else answer.scenario)
+        headline(figure, caption[0] if caption else answer.scenario)
         write_picture(figure, path, caption)
 
 

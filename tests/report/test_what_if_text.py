@@ -28,6 +28,7 @@ from planner.report.differences import amount, hours_amount, hours_rounded, roun
 from planner.report.sweeps import render_sweep, value_words
 from planner.report.tornados import render_tornado
 from planner.report.what_if import render_what_if
+from planner.report.what_if_plots import stepping
 
 NONE = Delta(cost_usd=None, hours=None)
 BEFORE = make_plan()
@@ -254,6 +255,51 @@ def test_a_heat_map_is_a_grid_with_letters_for_what_is_rented() -> None:
     assert text.count("no way") == 1
     assert "  a  2 x G0 at vast, LoRA" in lines
     assert "  and 10 others: --json" in lines
+
+
+@pytest.mark.parametrize(
+    ("path", "numbers", "style"),
+    [
+        ("jobs.x.deadline", (2.0, 4.0), "steps-post"),
+        ("jobs.x.deadline", (4.0, 2.0), "steps-pre"),
+        ("limits.vram_headroom", (0.1, 0.2), "steps-pre"),
+        ("limits.vram_headroom", (0.2, 0.1), "steps-post"),
+        ("jobs.x.efficiency", (0.5, 1.0), "default"),
+        ("limits.max_gpus", (4.0,), "default"),
+    ],
+)
+def test_between_two_values_of_a_limit_the_tighter_ones_plan_stands(
+    path: str, numbers: tuple[float, ...], style: str
+) -> None:
+    """A slanting line would promise plans that nobody solved for."""
+    assert stepping(Axis(path=path, values=tuple(map(str, numbers)), numbers=numbers, unit="")) == style
+
+
+def test_a_sweep_without_any_plan_says_what_stands_in_the_way() -> None:
+    """The cell that asks for least is explained as by solve."""
+    cells = tuple(cell(value, cost=None) for value in HOURS.values)
+    answer = Sweep(scenario="s", settings=(), axes=(HOURS,), cells=cells, loosest=("6h",), unsolved=make_infeasible())
+    lines = fits(render_sweep(answer))
+    assert lines[0] == "s: no plan anywhere"
+    at = lines.index("with deadline = 6 h, which asks for least:")
+    assert lines[at + 1].startswith("infeasible: no way meets all limits")
+    assert "nearest misses" in lines
+
+
+def test_several_jobs_of_a_cell_are_told_in_full_or_say_where_the_rest_is() -> None:
+    """A legend breaks between jobs; what no room is left for is in the JSON."""
+
+    def crowd(value: str, jobs: int) -> Cell:
+        (one,) = cell(value).jobs
+        return cell(value).model_copy(update={"jobs": (one.model_copy(update={"gpu": "RTXPRO6000-96GB"}),) * jobs})
+
+    columns = Axis(path="limits.max_gpus", values=("1",), numbers=(1,), unit="")
+    for jobs, told in ((5, True), (40, False)):
+        cells = tuple(crowd(value, jobs) for value in HOURS.values)
+        for axes in ((HOURS,), (HOURS, columns)):
+            text = "\n".join(fits(render_sweep(Sweep(scenario="s", settings=(), axes=axes, cells=cells))))
+            assert (text.count("2 x RTXPRO6000-96GB at vast, LoRA") == 5) == told
+            assert ("--json" not in text) == told and ("..." not in text) == told
 
 
 @pytest.mark.parametrize(
