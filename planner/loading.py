@@ -110,6 +110,7 @@ def _validated(
     inline: tuple[Offer, ...] = ()
     written = data.get("offers")
     if isinstance(written, list):
+        written = _without_unmade(written, bool(from_files), source, faults)
         inline = validate_offers(resolve_offer_gpus(written, gpus, source, faults), source, faults)
         data = {**data, "offers": []}  # validated a moment ago
     offers = from_files + inline
@@ -128,6 +129,21 @@ def _validated(
     if faults or question is None:
         raise ScenarioError(list(dict.fromkeys(faults)))
     return Scenario.model_validate({**dict(question), "offers": offers, "offers_inline": inline})
+
+
+def _without_unmade(written: list[Any], has_files: bool, source: Source, faults: list[Fault]) -> list[Any]:
+    """The offers without those that settings alone made in part: they meant an offer of an inventory file."""
+    kept = []
+    for index, offer in enumerate(written):
+        set_ = {place[2] for place in source.origins if place[:2] == ("offers", index) and len(place) > 2}
+        only_set = isinstance(offer, dict) and bool(set_) and set(offer) <= set_
+        if has_files and only_set and not {"gpu", "provider"} & set_:
+            what = "is not written in the scenario; what inventory files offer is changed by adjust"
+            fix = "such as adjust.0={match: {gpu: H100-80GB}, usd_per_hour_factor: 1.2}"
+            faults.append(source.fault(("offers", index), what, fix))
+        else:
+            kept.append(offer)
+    return kept
 
 
 def _inventories(named: Any, folder: Path, source: Source, faults: list[Fault]) -> tuple[Offer, ...]:

@@ -18,6 +18,7 @@ ALIKE = 0.7
 """Likeness from which the last parts of two paths are taken to mean the same."""
 SKIPPED = ("offers", "measured")
 """Lists whose items are seldom set one by one; what leads into them is told as far as their own key."""
+OFTEN_SET = (".deadline", "limits.budget_usd", "limits.max_gpus")
 ENDS_ALIKE = 0.95
 """Weight of a path of which only the end is alike: `deadline=3h` means that of the job."""
 
@@ -30,8 +31,9 @@ def renamed(found: list[Complaint], origins: Mapping[Path_, str], schema: dict[s
         setting = next((text for place, text in origins.items() if place[: len(path)] == path), None)
         if what == UNKNOWN_KEY and setting is not None:
             known = known or list(known_paths(schema, data))
-            close = nearest_paths(setting.partition("=")[0].strip(), known)
-            fix = f"did you mean {' or '.join(close)}?" if close else fix
+            typed = setting.partition("=")[0].strip()
+            close = nearest_paths(typed, known)
+            fix = f"did you mean {' or '.join(close)}?" if close else f"{fix}; paths are such as {_examples(known)}"
         told.append((path, what, fix))
     return told
 
@@ -50,6 +52,11 @@ def nearest_paths(path: str, known: list[str]) -> list[str]:
     best, first = scored[0]
     near = [one for score, one in scored if score >= max(CUTOFF, best - CLOSE) and not first.startswith(f"{one}.")]
     return near[:MOST]
+
+
+def _examples(known: list[str]) -> str:
+    """Paths that are often set, for one that is like none."""
+    return ", ".join(one for one in known if one.endswith(OFTEN_SET))
 
 
 def _likeness(path: str, other: str) -> float:

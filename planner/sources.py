@@ -30,13 +30,23 @@ class Source:
         where = ".".join(map(str, path))
         for length in range(len(path), 0, -1):
             if path[:length] in self.origins:
-                return Fault(setting_name(self.origins[path[:length]]), 0, where, what, fix)
+                setting = self.origins[path[:length]]
+                return Fault(setting_name(setting), 0, ".".join((_typed(setting), *map(str, path[length:]))), what, fix)
         # A setting may also have made the mapping that is at fault: `limit.x=1` makes an unknown `limit`.
-        inside = [setting for place, setting in self.origins.items() if place[: len(path)] == path]
+        inside = [(place, setting) for place, setting in self.origins.items() if place[: len(path)] == path]
         if inside and (self.document is None or self.document.line(path) == self.document.line(path[:-1])):
-            return Fault(setting_name(inside[-1]), 0, where, what, fix)
+            place, setting = inside[-1]
+            rest = "." + ".".join(map(str, place[len(path) :]))
+            typed = _typed(setting)
+            shown = typed.removesuffix(rest) if typed.endswith(rest) else where
+            return Fault(setting_name(setting), 0, shown, what, fix)
         return Fault(self.file, self.document.line(path) if self.document else 0, where, what, fix)
 
     def faults(self, found: Iterable[Complaint]) -> list[Fault]:
         """The faults of many complaints."""
         return [self.fault(*complaint) for complaint in found]
+
+
+def _typed(setting: str) -> str:
+    """The path as it was typed: a job by its name, where that was given."""
+    return setting.partition("=")[0].strip()

@@ -160,8 +160,8 @@ def test_settings_are_validated_like_the_file() -> None:
         GOOD, ".", ("jobs.a.deadline=12", "limit.budget_usd=100", "jobs.a.deadlines=1h", "jobs.z.x=1")
     )
     assert faults == [
-        "--set jobs.a.deadline=12: jobs.0.deadline: 12 has no unit; write 90m, 36h, 2d or 1d12h",
-        "--set jobs.a.deadlines=1h: jobs.0.deadlines: unknown key; did you mean jobs.a.deadline?",
+        "--set jobs.a.deadline=12: jobs.a.deadline: 12 has no unit; write 90m, 36h, 2d or 1d12h",
+        "--set jobs.a.deadlines=1h: jobs.a.deadlines: unknown key; did you mean jobs.a.deadline?",
         "--set jobs.z.x=1: jobs.z.x: jobs has no item called z; did you mean jobs.a.x?",
         "--set limit.budget_usd=100: limit: unknown key; did you mean limits.budget_usd?",
     ]
@@ -227,3 +227,20 @@ def test_a_plan_file_is_read_or_refused(tmp_path: Path) -> None:
         path.write_text(wrong, encoding="utf-8")
         with pytest.raises(InputError):
             read_plan(path)
+
+
+def test_a_setting_on_an_offer_of_an_inventory_points_to_adjust() -> None:
+    """Offers of files have no path of their own: one fault says so, not three about an offer that nobody meant."""
+    with pytest.raises(ScenarioError) as caught:
+        read_scenario("quickstart", ("offers.0.usd_per_hour=1",))
+    (fault,) = caught.value.faults
+    assert fault.where == "offers.0" and "adjust.0={match: {gpu: H100-80GB}" in fault.fix
+    made = "offers.0={provider: me, gpu: T4, gpus: 1, usd_per_hour: 0.1}"
+    assert read_scenario("quickstart", (made, "offers.0.usd_per_hour=1")).offers_inline[0].usd_per_hour == 1.0
+
+
+def test_a_path_like_none_is_told_with_paths_that_are_often_set() -> None:
+    """Keys alone do not say how a path is written."""
+    with pytest.raises(ScenarioError) as caught:
+        read_scenario("quickstart", ("foo.bar=1",))
+    assert "paths are such as jobs.quickstart.deadline, limits." in caught.value.faults[0].fix
