@@ -36,7 +36,8 @@ def test_what_native_code_writes_while_solving_is_kept_from_the_document() -> No
     """The line that HiGHS has been seen to write, put into every solve: the document is the same."""
     noisy = (
         "import os; from ortools.math_opt.python import mathopt; real = mathopt.solve;"
-        "mathopt.solve = lambda *a, **k: (os.write(1, b'HighsMipSolverData: a line for developers\\n'), real(*a, **k))[1];"
+        "line = b'HighsMipSolverData: a line for developers\\n';"
+        "mathopt.solve = lambda *a, **k: (os.write(1, line), real(*a, **k))[1];"
     )
     arguments = ["what-if", "three-jobs-one-budget", "--set", "limits.max_gpus=6", "--json", "--as-of", "2026-11-21"]
     done = subprocess.run([sys.executable, "-c", noisy + RUN, *arguments], capture_output=True, text=True, check=False)
