@@ -11,6 +11,7 @@ from click.testing import CliRunner, Result
 from questions import GOOD
 
 from planner.cli import main
+from planner.report.plotting import tick
 
 SPOT = """\
   - {provider: lambda, gpu: A100-80GB, gpus: 4, usd_per_hour: 6, spot_usd_per_hour: 2}
@@ -189,3 +190,8 @@ def test_the_picture_of_jobs_in_each_others_way_has_their_lower_bound(tmp_path: 
     path.write_text(GOOD, encoding="utf-8")
     ask(str(path), "--plot", str(picture))
     assert "lower bound" not in picture.read_text(encoding="utf-8")
+
+
+def test_large_figures_have_no_exponent_at_an_axis() -> None:
+    """Millions of dollars are written out; small hours keep their digits."""
+    assert [tick(value) for value in (0.0, 0.25, 950.5, 4e6)] == ["0", "0.25", "950.5", "4,000,000"]

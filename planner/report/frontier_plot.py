@@ -12,7 +12,7 @@ from planner.contrast import method_name
 from planner.frontiers import Curve, Frontier, Point, Segment, telling
 from planner.report import words
 from planner.report.frontier import figures, knee, verdict
-from planner.report.plotting import ACCENT, COLORS, FAINT, INK, canvas, headline, write_picture
+from planner.report.plotting import ACCENT, COLORS, FAINT, INK, canvas, headline, tick, write_picture
 
 LABELS = 14
 """Breakpoints that get a label, where there is room."""
@@ -140,7 +140,7 @@ def _axes(axes: Any, points: Sequence[Point], found: Frontier) -> None:
         else:
             # Dollars from zero tell proportions; hours need no zero.
             limit(0 if axis is axes.yaxis else None, high * 1.15 if high > 0 else 1)
-        axis.set_major_formatter(lambda value, _: f"{value:,.6g}")
+        axis.set_major_formatter(tick)
     axes.grid(True, color=FAINT, alpha=0.2, linewidth=0.6)
 
 

@@ -57,6 +57,11 @@ def canvas(width: float = 8.0, height: float = 4.8, rows: int = 1) -> Iterator[t
         yield figure, figure.subplots(rows)
 
 
+def tick(value: float, _: Any = None) -> str:
+    """A figure at an axis, never with an exponent."""
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:,.6g}"
+
+
 def headline(figure: Any, text: str) -> None:
     """The title of a picture, from its left edge on, on as many lines as its width asks for."""
     letters = int(figure.get_figwidth() * LETTERS_PER_INCH)

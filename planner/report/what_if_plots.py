@@ -10,7 +10,7 @@ from typing import Any
 from planner.comparisons import Axis, Sweep, Tornado, WhatIf
 from planner.plan import Plan
 from planner.report import words
-from planner.report.plotting import ACCENT, COLORS, FAINT, INK, canvas, headline, write_picture
+from planner.report.plotting import ACCENT, COLORS, FAINT, INK, canvas, headline, tick, write_picture
 from planner.report.sweeps import axis_name, axis_values, rented
 from planner.report.tornados import moved, tells
 
@@ -43,12 +43,13 @@ def _bills(answer: WhatIf, path: str | Path, caption: Sequence[str]) -> None:
         left = [0.0, 0.0]
         for index, item in enumerate(shown):
             widths = [bill.get(item, 0.0) for bill in bills]
-            axes.barh([1, 0], widths, left=left, color=COLORS[index % len(COLORS)], label=item, height=0.55)
+            axes.barh([1, 0], widths, left=left, color=COLORS[index % len(COLORS)], label=item.replace("gpu ", "GPU "), height=0.55)
             left = [start + width for start, width in zip(left, widths, strict=True)]
         for place, end, (_, plan) in zip((1, 0), left, plans, strict=True):
             axes.text(end, place, f" {_ending(plan)}", va="center", color=INK)
         axes.set_yticks([1, 0], [name for name, _ in plans])
         axes.set_xlim(0, max(*left, 0.01) * 1.35)
+        axes.xaxis.set_major_formatter(tick)
         axes.set_xlabel("expected US dollars")
         headline(figure, caption[0] if caption else answer.scenario)
         if shown:
@@ -88,6 +89,7 @@ def _curve(answer: Sweep, path: str | Path, caption: Sequence[str]) -> None:
                 elif value is None:
                     axes.plot([place], [0], marker="x", color=ACCENT, clip_on=False)
                 last = what
+            axes.yaxis.set_major_formatter(tick)
             if ticks:
                 axes.set_xticks(places, ticks if axes is below else [""] * len(ticks), rotation=30, ha="right")
         above.set_ylabel("expected dollars")
@@ -133,7 +135,7 @@ def _heat_map(answer: Sweep, path: str | Path, caption: Sequence[str]) -> None:
         axes.set_ylabel(axis_name(answer.axes[0].path))
         axes.set_xlabel(axis_name(answer.axes[1].path))
         headline(figure, caption[0] if caption else answer.scenario)
-        figure.colorbar(image, label="expected US dollars; grey: no plan")
+        figure.colorbar(image, format=tick, label="expected US dollars; grey: no plan")
         write_picture(figure, path, caption)
 
 
@@ -172,6 +174,7 @@ def _tornado(answer: Tornado, path: str | Path, caption: Sequence[str]) -> None:
                         [1.0], [place], marker="x", color=color, transform=axes.get_yaxis_transform(), clip_on=False
                     )
         axes.axvline(base, color=INK, linewidth=1)
+        axes.xaxis.set_major_formatter(tick)
         axes.set_yticks(range(len(lines)), [textwrap.fill(name, 28) for name, _ in lines])
         share = f"{answer.by * 100:.3g} %"
         what = "hours" if by_time else "US dollars"
