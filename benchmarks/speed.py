@@ -149,10 +149,11 @@ class _Estimate:
 
 def market_lines(repeat: int) -> list[Line]:
     """One job on a market of 5,000 offers: the solve alone, once its candidates are made."""
-    from planner.candidates import enumerate_candidates, market_of
+    from planner.candidates import enumerate_candidates
     from planner.dominance import undominated
     from planner.formulation.passes import solve_passes
     from planner.formulation.question import Question
+    from planner.markets import market_of
     from planner.screening import screen
     from planner.solvers.base import run
 

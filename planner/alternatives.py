@@ -8,8 +8,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from planner.candidates import JobCandidates, Market
+from planner.candidates import JobCandidates
 from planner.library import Library
+from planner.markets import Market
 from planner.measure import Measure
 from planner.plan import Option
 from planner.recipes import allowed

@@ -41,7 +41,7 @@ class Tolerance:
     hours: float = 1e-6
     gib: float = 1e-6
     usd: float = 0.005
-    gap: float = 1e-5  # relative: what feasibility tolerances of solvers (1e-6 of a share) make of an objective; or as asked
+    gap: float = 1e-5  # relative: what a solver's feasibility tolerance makes of an objective; a larger one if asked
 
 
 @dataclass(frozen=True)

@@ -18,11 +18,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from planner.grid import Machine
-from planner.library import Architecture, GpuSpec, Library
+from planner.library import Architecture, Library
+from planner.markets import Market
 from planner.running import Running, running_hours
-from planner.scenario import AllowForbid, Job, Offer, Scenario, adjusted_offers, offer_labels
+from planner.scenario import Job
 from planner.table import TECHNIQUES, CandidateTable, Flags, Floats, Integers
-from planner.terms import SpotMarket, disk_gb, machines_of, spot_markets
+from planner.terms import SpotMarket, disk_gb, spot_markets
 from planner.units import HOUR, MONTH_HOURS
 from planner.ways import Miss, Physics, Ways, enumerate_ways
 
@@ -44,70 +45,6 @@ class JobCandidates:
     def rows(self, which: Integers | Flags) -> JobCandidates:
         """The same job with only the rows that a mask or an index array names."""
         return replace(self, table=self.table.rows(which), way=self.way[which])
-
-
-@dataclass(frozen=True)
-class Market:
-    """The offers of a scenario as the candidates see them: equal ones merged, cards resolved."""
-
-    offers: tuple[Offer, ...]
-    labels: tuple[str, ...]
-    merged: tuple[int, ...]  # how many offers each stands for
-    cards: tuple[GpuSpec, ...]
-    machines: tuple[tuple[Machine, ...], ...]  # per offer
-    distinct: tuple[Machine, ...]
-
-    @property
-    def providers(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(offer.provider for offer in self.offers))
-
-
-def market_of(scenario: Scenario, library: Library) -> Market:
-    """Offers at the prices of the what-if; those that differ in region alone become one ("any of 17")."""
-    # A limit on regions makes the region matter.
-    regional = scenario.limits.regions != AllowForbid()
-    groups: list[tuple[str, list[Offer]]] = []
-    near: dict[tuple[object, ...], list[list[Offer]]] = {}
-    for label, offer in zip(offer_labels(scenario.offers), adjusted_offers(scenario), strict=True):
-        where = offer.region if regional else ""
-        key = (where, offer.provider, offer.instance, offer.gpu, offer.usd_per_hour, offer.spot_usd_per_hour)
-        alike = near.setdefault(key, [])
-        group = next((one for one in alike if _facts(one[0]) == _facts(offer)), None)
-        if group is None:
-            alike.append(group := [])
-            groups.append((label, group))
-        group.append(offer)
-    offers = tuple(group[0] for _, group in groups)
-    cards = tuple(library.gpu(offer.gpu) for offer in offers)
-    # Thousands of offers rent a few hundred kinds of machine: equal ones are made once.
-    made: dict[tuple[object, ...], tuple[Machine, ...]] = {}
-    machines = []
-    for offer, card in zip(offers, cards, strict=True):
-        kind = (card.name, offer.gpus, offer.max_nodes, offer.interconnect, offer.network_gbps)
-        machines.append(made[kind] if kind in made else made.setdefault(kind, machines_of(offer, card)))
-    return Market(
-        offers,
-        tuple(label for label, _ in groups),
-        tuple(len(group) for _, group in groups),
-        cards,
-        tuple(machines),
-        tuple(dict.fromkeys(machine for several in made.values() for machine in several)),
-    )
-
-
-def _facts(offer: Offer) -> tuple[object, ...]:
-    """What, beside place, card and price, tells two offers apart."""
-    return (
-        offer.stock,
-        offer.gpus,
-        offer.max_nodes,
-        offer.interconnect,
-        offer.network_gbps,
-        offer.spot,
-        offer.billing,
-        offer.fees,
-        offer.community,
-    )
 
 
 def enumerate_candidates(

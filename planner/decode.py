@@ -6,11 +6,12 @@ import datetime
 import math
 from typing import Any
 
-from planner.candidates import JobCandidates, Market
+from planner.candidates import JobCandidates
 from planner.estimates.bill import rounded_hours
 from planner.estimates.uncertainty import display_factors
 from planner.grid import Machine
 from planner.library import Library
+from planner.markets import Market
 from planner.peaks import setting_of
 from planner.plan import Assignment, BillItem, Hours, ObservedRun, Spread, Techniques, Vram
 from planner.recipes import Recipe

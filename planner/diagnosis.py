@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import combinations
 
-from planner.candidates import JobCandidates, Market
+from planner.candidates import JobCandidates
 from planner.elastic import Elastic, Found
 from planner.library import Library
 from planner.loosening import Attempt, Change, changes_of, loosened, relaxations
+from planner.markets import Market
 from planner.nearest import nearest
 from planner.plan import Infeasible, Relaxation
 from planner.preparing import Prepared

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from planner.candidates import JobCandidates, Market, enumerate_candidates, market_of
+from planner.candidates import JobCandidates, enumerate_candidates
 from planner.formulation.question import Question
 from planner.library import Library
 from planner.loading import read_library
+from planner.markets import Market, market_of
 from planner.scenario import Job, Limits, Scenario
 from planner.screening import Screened, screen
 

@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from planner.candidates import JobCandidates, Market, OfferColumns
+from planner.candidates import JobCandidates, OfferColumns
 from planner.estimates.bill import rounded_hours
 from planner.library import Library
+from planner.markets import Market
 from planner.recipes import allowed
 from planner.scenario import Job, Limits
 from planner.table import ON_DEMAND, SPOT, CandidateTable, Flags, Floats, Integers, concatenate

@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from planner.candidates import JobCandidates, Market
+from planner.candidates import JobCandidates
 from planner.choosing import optimise
 from planner.errors import NoPlanError
 from planner.loading import change_scenario
+from planner.markets import Market
 from planner.preparing import Prepared, prepare
 from planner.recipes import Recipe
 from planner.scenario import Limits, SolveOptions

@@ -12,10 +12,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from planner.candidates import JobCandidates, Market, enumerate_candidates
+from planner.candidates import JobCandidates, enumerate_candidates
 from planner.dominance import undominated
 from planner.formulation.question import Question
 from planner.library import Library
+from planner.markets import Market
 from planner.recipes import Recipe, framework_of
 from planner.scenario import AllowForbid, Job, Limits, Scenario, Techniques
 from planner.screening import screen

@@ -88,7 +88,7 @@ def test_a_thousand_iterations_over_six_thousand_samples_take_about_an_hour() ->
 
 
 def checkpointing_of(method: str, tokens: int) -> tuple[float, float, float]:
-    """Of one sequence: memory that full checkpointing saves, time it adds, time that the selective kind adds (shares)."""
+    """Of one sequence: memory that full checkpointing saves, time it adds, time that selective adds (shares)."""
     how: dict[str, Any] = {
         "full": {"method": "full", "precision": "bf16"},
         "lora": {},

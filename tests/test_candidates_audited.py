@@ -8,9 +8,10 @@ import random
 import pytest
 
 from planner.audit import audit
-from planner.candidates import enumerate_candidates, market_of
+from planner.candidates import enumerate_candidates
 from planner.decode import assignment
 from planner.loading import parse_scenario, read_library
+from planner.markets import market_of
 from planner.plan import Assignment, Counts, Plan
 from planner.scenario import Scenario
 from planner.screening import screen

@@ -40,6 +40,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "running",
         "spreads",
         "terms",
+        "markets",
         "candidates",
         "screening",
     ),
