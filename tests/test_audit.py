@@ -62,6 +62,7 @@ UNAUDITED = {
     "warnings": "words",
     "jobs.ladder": "other ways",
     "jobs.runner_up": "other ways",
+    "jobs.compared_by": "what other ways are compared by",
     "jobs.binding": "words",
     "jobs.notes": "words",
 }
