@@ -43,7 +43,8 @@ def _bills(answer: WhatIf, path: str | Path, caption: Sequence[str]) -> None:
         left = [0.0, 0.0]
         for index, item in enumerate(shown):
             widths = [bill.get(item, 0.0) for bill in bills]
-            axes.barh([1, 0], widths, left=left, color=COLORS[index % len(COLORS)], label=item.replace("gpu ", "GPU "), height=0.55)
+            name, color = item.replace("gpu ", "GPU "), COLORS[index % len(COLORS)]
+            axes.barh([1, 0], widths, left=left, color=color, label=name, height=0.55)
             left = [start + width for start, width in zip(left, widths, strict=True)]
         for place, end, (_, plan) in zip((1, 0), left, plans, strict=True):
             axes.text(end, place, f" {_ending(plan)}", va="center", color=INK)
