@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.evidence import MEASURES, Evidence, weighted_quantile
+from benchmarks.fitting import source_weights
 from benchmarks.predictions import Prediction
 from benchmarks.scores import quantile
 from benchmarks.splits import family
@@ -180,27 +181,28 @@ def _bisect(covered: Callable[[float], float], share: float, low: float = 0.2, h
 def _differences(known: Sequence[Prediction]) -> dict[str, float]:
     """Spread of the difference of two log errors: within a source on one card and on two, and across sources.
 
-    Each source counts alike: the median over sources of the 68th percentile of its pairs.
+    Pairs of large sources weigh less, as rows do.
     """
     groups: dict[str, list[tuple[str, float]]] = {}
     for p in known:
         assert p.configuration is not None and p.configuration.host is not None and p.speed is not None
         groups.setdefault(family(p.row), []).append((p.configuration.host.gpu.name, p.speed.log_error))
-    found: dict[str, list[float]] = {"same_card": [], "other_card": []}
-    for rows in groups.values():
-        pairs = [(one[0] == other[0], abs(one[1] - other[1])) for one, other in combinations(rows, 2)]
-        for name, same in (("same_card", True), ("other_card", False)):
-            gaps = [gap for alike, gap in pairs if alike is same]
-            if len(gaps) >= 10:
-                found[name].append(quantile(gaps, 0.68))
+    within: dict[str, list[tuple[str, float]]] = {"same_card": [], "other_card": []}
+    for source, rows in groups.items():
+        for one, other in combinations(rows, 2):
+            within["same_card" if one[0] == other[0] else "other_card"].append((source, abs(one[1] - other[1])))
     across = [
-        abs(one - other)
-        for mine, others in combinations(groups.values(), 2)
-        for one in _spread_out([e for _, e in mine])
-        for other in _spread_out([e for _, e in others])
+        (f"{mine} {theirs}", abs(one - other))
+        for mine, theirs in combinations(groups, 2)
+        for one in _spread_out([e for _, e in groups[mine]])
+        for other in _spread_out([e for _, e in groups[theirs]])
     ]
-    result = {f"difference.{name}": quantile(gaps, 0.5) for name, gaps in found.items() if gaps}
-    return result | ({"difference.other_source": quantile(across, 0.68)} if across else {})
+    found = {}
+    for name, pairs in (*within.items(), ("other_source", across)):
+        if pairs:
+            gaps = np.array([gap for _, gap in pairs])
+            found[f"difference.{name}"] = weighted_quantile(gaps, 0.68, source_weights([owner for owner, _ in pairs]))
+    return found
 
 
 def _spread_out(errors: Sequence[float], most: int = 20) -> list[float]:

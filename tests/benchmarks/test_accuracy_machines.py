@@ -46,7 +46,7 @@ def test_torchtitan_without_compile_runs_plain_kernels() -> None:
     plain = set_up(framework="torchtitan", sharding="fsdp", compile="no").kernels
     assert plain.element_traffic > compiled.element_traffic
     assert plain.launch_seconds > compiled.launch_seconds
-    assert plain.overlap == compiled.overlap
+    assert plain.overlap == pytest.approx(compiled.overlap, rel=0.1)
 
 
 def test_slots_older_than_the_card_are_those_of_its_host() -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from time_cases import calibration
+from time_cases import golden_values
 
 from planner.estimates.uncertainty import (
     Sigmas,
@@ -22,7 +22,7 @@ from planner.estimates.uncertainty import (
     time_sigmas,
 )
 
-VALUES = calibration("uncertainty")
+VALUES = golden_values("uncertainty")
 SPREADS = Spreads.of(VALUES)
 NONE = Sigmas(0.0, 0.0)
 QUIET = settings(derandomize=True, max_examples=60, deadline=None)
