@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks.accuracy import FIGURES
+from benchmarks.accuracy import FIGURES, summary
+from benchmarks.accuracy_text import percent
 from benchmarks.calibration_files import Found, plain
-from benchmarks.held_out import Table, counts
+from benchmarks.held_out import Table, counts, unfitted
 from benchmarks.splits import SPLITS, family
 from benchmarks.targets import COLUMNS, table_of
 
@@ -20,7 +21,7 @@ def text_of(
     splits: Mapping[str, Any], groups: Mapping[str, Any], found: Mapping[str, Found], table: Table, name: str
 ) -> str:
     """The whole report; `found` is empty where nothing is calibrated for shipping."""
-    parts = [_head(table, name), table_of(splits)]
+    parts = [_head(table, name), table_of(splits), _priors(table)]
     if found:
         parts += [_measured(found), _rest(found)]
     parts += [_worst(groups[split][figure], split, figure) for split in SPLITS for figure in FIGURES]
@@ -37,6 +38,20 @@ def _head(table: Table, name: str) -> str:
         "Each row is judged by a fit on the side of its split that it is not on, with\n"
         "spreads from that side alone; both ways are pooled."
     )
+
+
+def _priors(table: Table) -> str:
+    """What the held-out figures have to be read against."""
+    predictions = unfitted(table)
+    lines = [f"{'Nothing fitted, priors alone, %':<{_NAME}}{'n':>6}{'median':>9}{'MAPE':>8}{'p90':>8}"]
+    for figure in FIGURES:
+        found = summary([p for p in predictions if counts(p, figure)], figure)
+        shown = f"{percent(found['median_ape']):>9}{percent(found['mape']):>8}{percent(found['p90_ape']):>8}"
+        lines.append(f"{figure:<{_NAME}}{found['n']:>6}{shown}")
+    lines.append(
+        "The priors were written with published runs in view: where they do as well as a\nfit, held out is not blind."
+    )
+    return "\n".join(lines)
 
 
 def _measured(found: Mapping[str, Found]) -> str:

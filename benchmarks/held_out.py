@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from benchmarks.accuracy import FIGURES, compared, headline, lengths_known
 from benchmarks.evidence import Evidence
-from benchmarks.fitting import Fit, Loss, fitted, read_free
+from benchmarks.fitting import Fit, Loss, fitted, read_free, values_at
 from benchmarks.intervals import Timed, time_spreads
 from benchmarks.measurements import Row
 from benchmarks.memory_intervals import memory_sigma, memory_spreads
@@ -25,7 +25,7 @@ Floats = NDArray[np.float64]
 MEMORY_FILES = ("memory", "bytes")
 TIME_FILES = ("time", "kernels", "gpu_efficiency")
 LOSSES = {MEMORY_FILES: Loss(0.05, 0.08), TIME_FILES: Loss(0.1, 0.05)}
-"""Chosen by fits within the training sides alone; figures hardly depend on them."""
+"""Chosen on fits within the sides, both sides' results in view; figures hardly depend on them."""
 
 
 class Table:
@@ -118,6 +118,16 @@ def with_spreads(predictions: Sequence[Prediction], values: Mapping[str, float],
             p = replace(p, peak=replace(p.peak, sigma=display, sigma_tail=tail))
         found.append(p)
     return found
+
+
+def unfitted(table: Table) -> list[Prediction]:
+    """The predictions with every free coefficient at its prior: what was believed, without any row."""
+    free = (*table.free[MEMORY_FILES], *table.free[TIME_FILES])
+    values = values_at(free, np.zeros((1, len(free))), table.fixed)
+    keys = [one.key for one in free]
+    nothing = dict.fromkeys(keys, 0.0)
+    prior = Fit({key: float(values[key].flat[0]) for key in keys}, nothing, nothing, dict.fromkeys(keys, 0))
+    return judged(table, prior, table.known)
 
 
 def folds(table: Table, chosen: NDArray[np.bool_], split: str) -> list[NDArray[np.bool_]]:
