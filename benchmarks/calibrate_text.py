@@ -34,7 +34,7 @@ def _head(table: Table, name: str) -> str:
         rows = [p for p in table.known if counts(p, figure)]
         said.append(f"{len(rows)} rows of {len({family(p.row) for p in rows})} sources for {figure}")
     return (
-        f"{Path(name).name}: {len(table.rows)} rows; fitted and judged: {said[0]},\n{said[1]}.\n"
+        f"{Path(name).name}: {len(table.rows)} rows. Fitted and judged:\n{said[0]},\n{said[1]}.\n"
         "Each row is judged by a fit on the side of its split that it is not on, with\n"
         "spreads from that side alone; both ways are pooled."
     )
