@@ -10,6 +10,7 @@ import numpy as np
 
 from planner.alternatives import NO_DIFFERENCE, difference_sigma, verdict
 from planner.explanations import Alternative
+from planner.formulation.passes import COST, LAST
 from planner.now import Now
 from planner.recipes import allowed
 from planner.scenario import Limits
@@ -53,6 +54,8 @@ def _of_job(now: Now, job: int) -> Iterator[Alternative]:
     providers = np.asarray([offer.provider for offer in market.offers])[standing.table.offer]
     methods = np.asarray([recipe.method_label for recipe in recipes])[standing.table.recipe]
     taken = np.flatnonzero(standing.rows == now.trial.rows[job])
+    slack = (LAST if now.by_time else COST).slack
+    second = (standing.table.cost_usd if now.by_time else standing.table.hours)(standing.share)
     for by, names, which in (("provider", providers, may), ("gpu", cards, may), ("method", methods, may | True)):
         best = []
         for name in np.unique(names[which]):
@@ -60,7 +63,9 @@ def _of_job(now: Now, job: int) -> Iterator[Alternative]:
             if len(here := np.intersect1d(taken, rows)):  # the plan itself, not one that is as good within half a cent
                 best.append((_reached(now, job), str(name), int(here[0])))
                 continue
-            row = int(rows[np.lexsort((~may[rows], standing.score[rows]))[0]])
+            # As in the passes of a solve: among those within the slack of the best, the second goal decides.
+            near = rows[standing.score[rows] <= np.min(standing.score[rows]) + slack]
+            row = int(near[np.lexsort((standing.score[near], second[near], ~may[near]))[0]])
             if math.isfinite(standing.score[row]):
                 best.append((float(standing.score[row]), str(name), row))
         for _, name, row in sorted(best, key=lambda entry: (entry[2] not in taken, *entry)):

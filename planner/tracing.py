@@ -169,7 +169,7 @@ def _with_knee(points: tuple[Point, ...]) -> tuple[tuple[Point, ...], int | None
     near = points[knee.vertex].hours - points[0].hours < 1
     unit, share = ("minute", 1 / 60) if near else ("hour", 1.0)
     before, later = knee.saved_before * share, knee.saved_after * share
-    after = f"at most ${later:,.2f}" if later >= 0.01 else "less than a cent"
-    reason = f"each {unit} up to here saves ${before:,.2f} on average, each later one {after}"
+    after = f"at most ${later:,.2f}" if later >= 0.01 else "under a cent"
+    reason = f"each {unit} up to here saves ${before:,.2f} on average, those after it {after} on average"
     marked = points[knee.vertex].model_copy(update={"knee": reason})
     return (*points[: knee.vertex], marked, *points[knee.vertex + 1 :]), knee.vertex

@@ -15,7 +15,6 @@ RUN = "from planner.cli import main; main()"
     "question",
     [
         ("frontier", "three-jobs-one-budget"),
-        ("what-if", "three-jobs-one-budget", "--tornado"),
         ("what-if", "three-jobs-one-budget", "--vary", "limits.max_gpus=2:8:3"),
     ],
 )

@@ -15,7 +15,7 @@ from planner.plan import Counts
 from planner.report.frontier import ROWS, clock, render_frontier
 from planner.report.words import WIDTH
 
-KNEE = "each hour up to here saves $8.39 on average, each later one at most $0.57"
+KNEE = "each hour up to here saves $8.39 on average, those after it at most $0.57 on average"
 WAYS: tuple[tuple[float, float, dict[str, Any], str], ...] = (
     (0.61, 212.4, {"gpu": "H100-80GB", "gpus": 8, "provider": "lambda", "techniques": {"weight_bits": 16}}, ""),
     (11.0, 148.9, {"gpu": "A100-80GB", "gpus": 8, "provider": "runpod-community"}, "4-bit, other card"),
@@ -25,8 +25,8 @@ WAYS: tuple[tuple[float, float, dict[str, Any], str], ...] = (
 
 GOLDEN = """\
 tokens: 0.61 h for $212.40 down to 61.0 h for $70.81
-  knee at 14.2 h, $97.50: each hour up to here saves $8.39 on average, each
-    later one at most $0.57
+  knee at 14.2 h, $97.50: each hour up to here saves $8.39 on average, those
+    after it at most $0.57 on average
 
 hours  likely    cost  what                                    change
  0.61*   0.55 $212.40  8 x H100-80GB, lambda, LoRA
@@ -45,8 +45,8 @@ exact: 4 segments of 2,954 priced ways; nothing cheaper or faster exists"""
 
 CURVES = """\
 tokens: 0.61 h for $212.40 down to 61.0 h for $70.81
-  knee at 14.2 h, $97.50: each hour up to here saves $8.39 on average, each
-    later one at most $0.57
+  knee at 14.2 h, $97.50: each hour up to here saves $8.39 on average, those
+    after it at most $0.57 on average
 
 method              fastest             knee                cheapest
 QLoRA               0.61 h $212.40      14.2 h $97.50       61.0 h $70.81
