@@ -83,6 +83,23 @@ class Point(Part):
     """Whether some job runs on an offer that has no price on demand to fall back on: nothing is guaranteed then."""
 
 
+def hidden_usd(points: Sequence[Point], segments: Sequence[Segment]) -> float:
+    """The most dollars that a plan between two points could save, by their lower bounds; 0 where all is known.
+
+    Along a slope nothing is hidden: its line is the frontier.
+    """
+    slopes = [one for one in segments if one.saved_per_hour > 0]
+    return max(
+        (
+            left.cost_usd - left.floor_usd
+            for left, right in itertools.pairwise(points)
+            if left.floor_usd is not None
+            and not any(one.hours_from <= left.hours and right.hours <= one.hours_to for one in slopes)
+        ),
+        default=0.0,
+    )
+
+
 class Curve(Part):
     """The frontier of one method, card or provider alone; without points where it has no way within the limits."""
 
@@ -92,6 +109,11 @@ class Curve(Part):
     points: tuple[Point, ...] = ()
     segments: tuple[Segment, ...] = ()
     knee: int | None = None
+
+    @property
+    def hidden_usd(self) -> float:
+        """As of a frontier: what may be saved between two of its points."""
+        return hidden_usd(self.points, self.segments)
 
 
 class Beyond(Part):
@@ -147,20 +169,8 @@ class Frontier(Part):
 
     @property
     def hidden_usd(self) -> float:
-        """The most dollars that a plan between two points, which was not looked for, could save; 0 if exact.
-
-        Along a slope nothing is hidden: its line is the frontier.
-        """
-        slopes = [one for one in self.segments if one.saved_per_hour > 0]
-        return max(
-            (
-                left.cost_usd - left.floor_usd
-                for left, right in itertools.pairwise(self.points)
-                if left.floor_usd is not None
-                and not any(one.hours_from <= left.hours and right.hours <= one.hours_to for one in slopes)
-            ),
-            default=0.0,
-        )
+        """The most dollars that a plan between two points, which was not looked for, could save; 0 if exact."""
+        return hidden_usd(self.points, self.segments)
 
     def plan(self, index: int = 0) -> Plan:
         """A point as the plan that `solve` gives for its hours as deadline; without points, a Plan without jobs.

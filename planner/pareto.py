@@ -23,7 +23,7 @@ from planner.tracing import Traced, Tracer
 POINTS = 20
 """Breakpoints that are solved as a program, where jobs get in each other's way."""
 
-CURVE_POINTS = 5
+CURVE_POINTS = 10
 """The least of them for each curve of `by`."""
 
 METHODS = ("QLoRA", "LoRA 8-bit", "LoRA", "full")
@@ -115,7 +115,7 @@ def _curves(tracer: Tracer, by: By, points: int) -> tuple[Curve, ...]:
                 exact=traced.exact,
                 points=traced.points,
                 segments=traced.segments,
-                knee=traced.knee,
+                knee=traced.knee if traced.exact else None,  # a bend of a few solved points says nothing
             )
         )
     if by == "method":

@@ -276,3 +276,16 @@ def test_a_notebook_shows_a_line_per_breakpoint() -> None:
     shown = found._repr_html_()
     assert shown.count("<tr>") == len(found.points) + 1
     assert "<script" not in shown
+
+
+def test_between_the_points_of_a_joint_curve_nothing_is_further_below_than_is_said() -> None:
+    """A curve of jobs that get in each other's way tells what its few solved deadlines may hide, and has no knee."""
+    found = traced("three-jobs-one-budget", by="provider")
+    curve = next(one for one in found.curves if one.label == "vast")
+    assert not curve.exact and curve.knee is None and curve.hidden_usd > 0
+    alone = read_scenario("three-jobs-one-budget", ["limits.providers={allow: [vast]}"])
+    for hours in (3.0, 5.0, 8.0):
+        at = min(one.cost_usd for one in curve.points if one.hours <= hours)
+        plan = solved_by(alone, hours)
+        assert plan.cost_usd is not None
+        assert at - curve.hidden_usd - 0.01 <= plan.cost_usd.expected <= at + 0.01

@@ -218,7 +218,9 @@ def proof(found: Frontier) -> str:
     sure = "each proven" if worst == 0 else f"each within {words.percent(worst)} of its bound"
     hidden = found.hidden_usd
     between = "each step between them, too" if hidden == 0 else f"between two at most {words.usd(hidden)} can be saved"
-    return f"{len(found.points)} points, {sure}, none dominated; {between}"
+    said = f"{len(found.points)} points, {sure}, none dominated; {between}"
+    hidden = max((one.hidden_usd for one in found.curves if not one.exact), default=0.0)
+    return said + (f"; on a curve, which is solved at fewer, {words.usd(hidden)}" if hidden >= 0.01 else "")
 
 
 def hung(text: str) -> list[str]:
