@@ -15,9 +15,8 @@ from planner.measure import Measure
 from planner.plan import Option
 from planner.recipes import allowed
 from planner.scenario import Limits
-from planner.screening import DEFAULT_MAX_HOURS, Screened, screen
+from planner.screening import DEFAULT_MAX_HOURS, FOREVER_HOURS, Screened, screen
 from planner.table import CandidateTable, Flags, Floats
-from planner.widening import FOREVER_HOURS
 
 RUNGS = ("QLoRA", "LoRA", "full")
 RUNNERS_UP = 2

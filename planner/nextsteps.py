@@ -10,10 +10,10 @@ from planner.loosening import changes_of, loosened
 from planner.now import Now, step_of, worth_of
 from planner.preparing import prepare
 from planner.scenario import Limits, Scenario
-from planner.screening import DEFAULT_MAX_HOURS
+from planner.screening import DEFAULT_MAX_HOURS, FOREVER_HOURS
 from planner.slopes import slope, tighter
 from planner.trials import attempt, way_words
-from planner.widening import FOREVER_HOURS, HEADROOM, free_techniques
+from planner.widening import HEADROOM, free_techniques
 
 
 def bindings(now: Now) -> tuple[Binding, ...]:

@@ -17,6 +17,8 @@ from planner.table import ON_DEMAND, SPOT, CandidateTable, Flags, Floats, Intege
 
 DEFAULT_MAX_HOURS = {"finetune": 720.0, "pretrain": 2160.0}
 """Longest run where the scenario sets none: without a deadline the cheapest machine may take years."""
+FOREVER_HOURS = 1e6
+"""A longest run that limits nothing."""
 COARSE_STEP = 0.05
 """Share of the run above which a billing step is rounded (formulation, row `billing`)."""
 

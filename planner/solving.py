@@ -14,7 +14,6 @@ from planner.audit import audit
 from planner.candidates import JobCandidates
 from planner.choosing import Solved, optimise
 from planner.decode import assignment
-from planner.diagnosis import diagnose
 from planner.errors import PlannerError
 from planner.library import Library
 from planner.measure import Measure
@@ -135,6 +134,8 @@ def _without(
     seconds: float,
     dominated: int = 0,
 ) -> Plan:
+    from planner.diagnosis import diagnose  # many modules that a plan does not need
+
     explained = diagnose(prepared.scenario, prepared.market, prepared.candidates, prepared.library)
     return Plan(
         scenario=prepared.scenario.name,

@@ -19,10 +19,9 @@ from planner.library import Library
 from planner.markets import Market
 from planner.recipes import Recipe, framework_of
 from planner.scenario import AllowForbid, Job, Limits, Scenario, Techniques
-from planner.screening import screen
+from planner.screening import FOREVER_HOURS, screen
 from planner.table import CandidateTable, Flags, Integers, concatenate
 
-FOREVER_HOURS = 1e6
 LISTS = {"providers": "provider", "gpus": "gpu", "regions": "region"}
 """Limit -> the field of an offer that it reads."""
 FIELDS = ("weight_bits", "precision", "activation_checkpointing", "sharding", "attention", "optimizer")
