@@ -88,7 +88,8 @@ def lay_ground(assignment: Assignment, scenario: Scenario, library: Library) -> 
     """The things behind the names, or the names that lead nowhere; without ground nothing can be checked."""
     name = assignment.name
     job = next((one for one in scenario.jobs if one.name == name), None)
-    offers = dict(zip(offer_labels(scenario.offers), adjusted_offers(scenario), strict=True))
+    market = adjusted_offers(scenario)
+    offers = dict(zip(offer_labels(scenario.offers), market, strict=True))
     offer = offers.get(assignment.offer)
     missing = []
     if job is None:
@@ -110,7 +111,7 @@ def lay_ground(assignment: Assignment, scenario: Scenario, library: Library) -> 
             network=network_of(architecture),
             gpu=gpu,
             offer=offer,
-            market=adjusted_offers(scenario),
+            market=market,
             recipe=_recipe(assignment),
             framework=framework_of(library, job.framework),
             library=library,
