@@ -36,11 +36,13 @@ def market_of(scenario: Scenario, library: Library) -> Market:
         where = offer.region if regional else ""
         key = (where, offer.provider, offer.instance, offer.gpu, offer.usd_per_hour, offer.spot_usd_per_hour)
         alike = near.setdefault(key, [])
-        group = next((one for one in alike if _facts(one[0]) == _facts(offer)), None)
-        if group is None:
-            alike.append(group := [])
-            groups.append((label, group))
-        group.append(offer)
+        for group in alike:
+            if _facts(group[0]) == _facts(offer):
+                group.append(offer)
+                break
+        else:
+            alike.append([offer])
+            groups.append((label, alike[-1]))
     offers = tuple(group[0] for _, group in groups)
     cards = tuple(library.gpu(offer.gpu) for offer in offers)
     # Thousands of offers rent a few hundred kinds of machine: equal ones are made once.
