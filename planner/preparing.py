@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from planner.candidates import JobCandidates, enumerate_candidates
+from planner.errors import Fault, ScenarioError
 from planner.formulation.question import Question
 from planner.library import Library
 from planner.loading import read_library
 from planner.markets import Market, market_of
 from planner.scenario import Job, Limits, Scenario
 from planner.screening import Screened, screen
+from planner.seen import beyond_the_card
 
 
 @dataclass(frozen=True)
@@ -29,9 +31,11 @@ def prepare(scenario: Scenario, library: Library | None = None, before: Prepared
     """Candidates of every job on the scenario's market, screened by the job's own limits.
 
     What `before` (an earlier question) has in common with this one is taken from it instead of computed again.
+    Raises `ScenarioError` for observed runs that no card can have done.
     """
     library = library or (before.library if before and _knows(before, scenario) else None)
     library = library or read_library([job.architecture for job in scenario.jobs])
+    _check_observations(scenario, library)
     if before is not None and before.library is not library:
         before = None
     market = before.market if before and _same_market(before.scenario, scenario) else market_of(scenario, library)
@@ -55,6 +59,21 @@ def prepare(scenario: Scenario, library: Library | None = None, before: Prepared
 
 def _knows(before: Prepared, scenario: Scenario) -> bool:
     return {job.architecture for job in scenario.jobs} <= {job.architecture for job in before.scenario.jobs}
+
+
+def _check_observations(scenario: Scenario, library: Library) -> None:
+    """An observation that cannot be is refused: believed, it would make every figure of the plan wrong."""
+    faults = []
+    for job in scenario.jobs:
+        for number, run in enumerate(job.measured):
+            what = beyond_the_card(job, run, library.architecture(job.architecture), library)
+            if what is not None:
+                figure = "hours" if run.hours is not None else "tokens_per_second"
+                units = "are they those of the whole job?" if run.hours is not None else "are unit and GPU count right?"
+                where = f"jobs.{job.name}.measured.{number}.{figure}"
+                faults.append(Fault(scenario.name, 0, where, what, units))
+    if faults:
+        raise ScenarioError(faults)
 
 
 def _same_market(before: Scenario, scenario: Scenario) -> bool:

@@ -14,16 +14,19 @@ import numpy as np
 
 from planner.batches import possible_cells, proper_divisors
 from planner.estimates.coefficients import TimeCoefficients
+from planner.estimates.device_time import stack_parameters
 from planner.estimates.fit import memory_lines
 from planner.estimates.memory_states import MemoryCoefficients
 from planner.estimates.throughput import step_seconds
 from planner.estimates.work import PACKED_FILL, processed_length
 from planner.grid import GridInputs, JobShape, Machine, coefficients, grid_inputs, shape_of
+from planner.hardware import hardware_numbers
 from planner.library import Architecture, GpuSpec, Library
 from planner.peaks import Peak
 from planner.recipes import CardClass, Recipe, allowed, enumerate_recipes, opened_recipes, refusal
 from planner.scenario import Job, Measured
 from planner.table import Flags, Floats
+from planner.units import HOUR, TERA
 
 GPUS_PER_MACHINE = 8
 """GPUs of one machine at most, where a run does not say in how many it stood."""
@@ -75,6 +78,29 @@ def compared(job: Job, run: Measured, architecture: Architecture, library: Libra
         one = grid_inputs(own, shape, [found.recipe], [machine], library)
         peak = Peak(machine.gpu, one, found.batch, run.peak_vram_gib, run.peak_kind or "allocated")
     return Seen(run, machine, found.recipe, *found.batch, shape.sequence, found.rate, peak)
+
+
+def beyond_the_card(job: Job, run: Measured, architecture: Architecture, library: Library) -> str | None:
+    """Why no card can have done what the run says, however it was set up; None where it can.
+
+    Each real token costs at least the products of the layer stack, 2 FLOP per weight that it meets: forward and the
+    gradient of the inputs, and in full training that of the weights. Head, attention, padding and recomputation come
+    on top, so nothing that can be is called impossible. Cards do no more than the dense peak of their sheet.
+    Images are left out: the tokens that stand for them are a guess, and no bound rests on a guess.
+    """
+    own, shape, card = job_of_run(job, run), shape_of(job, architecture), library.gpu(run.gpu)
+    rate = run.tokens_per_second or (shape.tokens / (run.hours * HOUR) if run.hours else None)
+    if rate is None or shape.unit == "images":
+        return None
+    quantised = any(bits != 16 for bits in (run.weight_bits or 16, 4 if run.quant else 16))
+    passes = 3.0 if own.techniques.method == ("full",) and not quantised else 2.0
+    flops = 2.0 * passes * stack_parameters(shape.network) * rate
+    # Whatever is not said may be the fastest: 16 bit.
+    peak: Any = hardware_numbers(card, "pcie", None, run.precision or "16 bit", library).linear_peak
+    if flops <= peak * run.gpus:
+        return None
+    told = f"at least {flops / TERA:,.0f} TFLOP/s against {peak * run.gpus / TERA:,.0f} of the sheet"
+    return f"needs more FLOP per second than {run.gpus} x {card.name} can do ({told})"
 
 
 class _Way(NamedTuple):
