@@ -54,7 +54,7 @@ def profile_named(prediction: Prediction) -> bool:
 
 def lengths_known(prediction: Prediction) -> bool:
     """Whether sequences were processed at the length stated, not at one derived from a mean."""
-    return prediction.configuration is None or not prediction.configuration.lengths_assumed
+    return prediction.row.lengths is None or prediction.row.lengths.full
 
 
 def headline(prediction: Prediction, figure: str) -> bool:
@@ -68,6 +68,7 @@ def summary(predictions: Sequence[Prediction], figure: str) -> dict[str, Any]:
     found = [c for p in predictions if (c := compared(p, figure)) is not None]
     result = scores.errors([c.error for c in found])
     result["n_complete"] = sum(complete(p, figure) for p in predictions)
+    result["share_predicted"] = result["n"] / result["n_complete"] if result["n_complete"] else None
     result["coverage"] = scores.coverage(
         [c.log_error for c in found], [c.sigma for c in found], [c.sigma_tail for c in found]
     )

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+LEAST_PREDICTED = 0.95
+"""Share of complete rows that are meant to have a prediction."""
 MOST_GROUPS = 12
 _NAME = 38
 SPLIT_NAMES = {"configuration": "config", "source": "source", "source_unknown": "unknown"}
@@ -46,13 +48,22 @@ def _cut(name: str, width: int = _NAME - 1) -> str:
 
 def _verdict(answer: Mapping[str, Any], table: str) -> str:
     memory, speed = answer["memory"], answer["throughput"]
+    shares = ", ".join(f"{figure} {_share_predicted(answer[figure])}" for figure in ("memory", "throughput"))
     return (
         f"{Path(table).name}: {answer['rows']} rows. Memory off by {percent(memory['median_ape'])} % in the median "
         f"({memory['n']} of\n{memory['n_complete']} complete rows predicted), throughput by "
         f"{percent(speed['median_ape'])} % ({speed['n']} of {speed['n_complete']}).\n"
+        f"Share predicted, %: {shares}.\n"
         "Rows of quality A and B with a named framework; the shipped calibration has\n"
         "seen published runs, maybe these. Errors are of predicted over measured, in %."
     )
+
+
+def _share_predicted(errors: Mapping[str, Any]) -> str:
+    found = errors["share_predicted"]
+    if found is None:
+        return "-"
+    return f"{percent(found)} ({100 * LEAST_PREDICTED:g}) {'met' if found >= LEAST_PREDICTED else 'missed'}"
 
 
 def _errors(answer: Mapping[str, Any]) -> str:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
 from benchmarks.hosts import Host, gpu_of_row, host_of_row
 from benchmarks.measurements import Row
-from benchmarks.networks import Incomplete, as_framework_builds, network_of_row
+from benchmarks.networks import Incomplete, NotExpressible, as_framework_builds, network_of_row
 from benchmarks.recipes import (
+    checkpointing_of_row,
     degree,
     framework_of_row,
     in_host_memory,
@@ -101,10 +103,32 @@ def configuration_of(row: Row, library: Library, as_unknown: bool = False) -> Co
     )
 
 
+def require_columns(row: Row, library: Library) -> None:
+    """Raises Incomplete where a column that every estimate needs is blank, whatever stands in the others.
+
+    A row that states something inexpressible is our gap only if this passes.
+    """
+    with suppress(NotExpressible):
+        network_of_row(row, library)
+    with suppress(NotExpressible):
+        checkpointing_of_row(row)
+    gpus = row.count("num_gpus")
+    accumulated = row.count("grad_accum") is not None and row.count("global_batch") is not None
+    blank = {
+        "the method": not row.text("method"),
+        "the number of GPUs": gpus is None,
+        "how the network is spread over its GPUs": gpus != 1 and not row.text("sharding"),
+        "the sequence length": not row.text("seq_len"),
+        "the micro-batch": row.count("micro_batch") is None and not accumulated,
+    }
+    for what in (name for name, is_blank in blank.items() if is_blank):
+        raise Incomplete(what)
+
+
 def _card_class(row: Row, library: Library) -> CardClass | None:
     try:
         return CardClass.of(gpu_of_row(row, library))
-    except Incomplete:
+    except (Incomplete, NotExpressible):  # memory can be told without a card
         return None
 
 
@@ -127,7 +151,7 @@ def _layout(row: Row, recipe: Recipe, framework: str, network: Network) -> Layou
     context = degree(row, "cp")
     ranks = gpus / (recipe.tensor_parallel * recipe.pipeline_parallel * context)
     if ranks < 1 or ranks != int(ranks):
-        raise Incomplete("degrees of parallelism that divide the GPUs")
+        raise NotExpressible("degrees of parallelism that do not divide the GPUs")
     micro, rounds = _batches(row, int(ranks))
     if row.text("framework") == "torchtitan" and recipe.pipeline_parallel > 1 and rounds == 1:
         micro, rounds = 1, micro  # its batch per rank runs through the pipeline one sequence at a time

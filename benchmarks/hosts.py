@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, replace
 
 from benchmarks.measurements import Row
-from benchmarks.networks import Incomplete
+from benchmarks.networks import Incomplete, NotExpressible
 from planner.estimates.setup import Hardware
 from planner.hardware import PCIE_BYTES_PER_SECOND, efficiency_of, hardware_numbers
 from planner.library import GpuSpec, Library
@@ -52,7 +52,7 @@ class Host:
 
 
 def gpu_of_row(row: Row, library: Library) -> GpuSpec:
-    """The card; Incomplete where the column is blank or names a class of cards."""
+    """The card; Incomplete where the column is blank, NotExpressible where no card here has its name."""
     name = re.sub(r"\s*\(.*\)$", "", row.cells.get("gpu", "")).strip()
     if not name:
         raise Incomplete("the GPU")
@@ -68,7 +68,7 @@ def gpu_of_row(row: Row, library: Library) -> GpuSpec:
             return library.gpu(wanted)
         except KeyError:
             continue
-    raise Incomplete(f"a card for the GPU {name!r}")
+    raise NotExpressible(f"the GPU {name!r}, of which there is no card")
 
 
 def host_of_row(row: Row, library: Library, precision: str) -> Host:
@@ -99,7 +99,7 @@ def _linear_peak(row: Row, gpu: GpuSpec, hardware: Hardware, library: Library) -
     if "fp8" not in text and "fp4" not in text:
         return float(hardware.linear_peak)
     if gpu.fp8_tflops is None:
-        raise Incomplete(f"an fp8 peak of {gpu.name}")
+        raise NotExpressible(f"fp8 on {gpu.name}, whose card has no fp8 peak")
     eight = gpu.fp8_tflops * TERA
     if "fp4" in text:
         return shares.value("linear_share.nvfp4_fused") * 2 * eight

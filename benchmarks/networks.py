@@ -31,7 +31,7 @@ _MIXTURE_RATIO = 1.6
 
 
 def network_of_row(row: Row, library: Library) -> Network:
-    """The network of a row; Incomplete where its columns leave the shape open.
+    """The network of a row; Incomplete where its columns leave the shape open, NotExpressible where we have none.
 
     A card counts where its layers and width do not contradict the row; its parameter count gives way to the row's,
     since published runs resize embeddings and position tables.
@@ -45,7 +45,7 @@ def network_of_row(row: Row, library: Library) -> Network:
     if layers is None and hidden is None and not parameters:
         raise Incomplete("the network's dimensions")
     if not row.text("seq_len").replace(".", "").isdigit() and row.text("seq_len"):
-        raise Incomplete("a sequence length in tokens")
+        raise NotExpressible("a sequence length that is not in tokens")
     if layers is None or hidden is None:
         return _guessed(parameters, row)
     return _from_dimensions(row, layers, hidden, parameters)
@@ -129,7 +129,7 @@ def _from_dimensions(row: Row, layers: int, hidden: int, parameters: float) -> N
             best = distance, network
     assert best is not None
     if parameters > _MIXTURE_RATIO * max(best[1].parameters / (1 + best[0]), 1.0) and best[0] > 0.5:
-        raise Incomplete("the experts of a mixture")
+        raise NotExpressible("a mixture of experts without a card")
     return best[1]
 
 

@@ -9,8 +9,9 @@ from functools import partial
 
 import numpy as np
 
-from benchmarks.configurations import Configuration, configuration_of
-from benchmarks.measurements import Row
+from benchmarks.configurations import Configuration, configuration_of, require_columns
+from benchmarks.hosts import gpu_of_row
+from benchmarks.measurements import Lengths, Row
 from benchmarks.networks import Incomplete, NotExpressible
 from benchmarks.recipes import checkpointing_known
 from planner.estimates.coefficients import TimeCoefficients
@@ -89,19 +90,35 @@ class Predictor:
 
     def one(self, row: Row, as_unknown: bool = False) -> Prediction:
         """The prediction of one row."""
-        figures = [name for name, there in (("memory", row.peak_bytes), ("throughput", _has_speed(row))) if there]
+        measured = (("memory", row.peak_bytes), ("throughput", _has_speed(row)))
+        figures = [name for name, there in measured if there and not row.out_of_memory]
         try:
             found = configuration_of(row, self.library, as_unknown)
         except Incomplete as gap:
             return Prediction(row, missing=tuple((figure, str(gap)) for figure in figures))
         except NotExpressible as gap:
-            return Prediction(row, inexpressible=tuple((figure, str(gap)) for figure in figures))
+            return self._inexpressible(row, figures, gap)
         prediction = self._with_memory(Prediction(row, found))
         try:
             prediction = replace(prediction, speed=self._speed(row, found))
         except Incomplete as gap:
             prediction = replace(prediction, missing=(*prediction.missing, ("throughput", str(gap))))
+        except NotExpressible as gap:
+            prediction = replace(prediction, inexpressible=(("throughput", str(gap)),))
         return without_contradictions(prediction)
+
+    def _inexpressible(self, row: Row, figures: Sequence[str], gap: NotExpressible) -> Prediction:
+        """A row that states what we have no word for: our gap in every figure whose columns are all filled in."""
+        blank: dict[str, str] = {}
+        for figure in figures:
+            try:
+                require_columns(row, self.library)
+                if figure == "throughput":
+                    _require_speed_columns(row)
+            except Incomplete as missing:
+                blank[figure] = str(missing)
+        ours = tuple((figure, str(gap)) for figure in figures if figure not in blank)
+        return Prediction(row, missing=tuple(blank.items()), inexpressible=ours)
 
     def _with_memory(self, prediction: Prediction) -> Prediction:
         found = prediction.configuration
@@ -138,13 +155,10 @@ class Predictor:
     def _speed(self, row: Row, found: Configuration) -> Comparison | None:
         if not _has_speed(row) or row.out_of_memory:
             return None
+        lengths = _require_speed_columns(row)
         if found.host is None:
-            raise Incomplete("the GPU")
-        if sum(not row.text(name) for name in ("precision", "act_ckpt", "attention")) > MOST_UNKNOWN:
-            raise Incomplete("precision, checkpointing and attention")
-        lengths = row.lengths
-        if lengths is None or not (lengths.full or lengths.mean):
-            raise Incomplete("the real lengths of the samples")
+            gpu_of_row(row, self.library)  # says why there is no card
+        assert found.host is not None
         layout, real = found.layout, float(found.layout.sequence)
         if not lengths.full:
             spread = lengths.deviation / lengths.mean if lengths.deviation and lengths.mean else USUAL_DEVIATION
@@ -207,6 +221,18 @@ def without_contradictions(prediction: Prediction) -> Prediction:
         speed=None if "throughput" in names else prediction.speed,
         contradictions=tuple(against),
     )
+
+
+def _require_speed_columns(row: Row) -> Lengths:
+    """What a speed needs beyond memory; Incomplete where it is blank."""
+    if not row.text("gpu"):
+        raise Incomplete("the GPU")
+    if sum(not row.text(name) for name in ("precision", "act_ckpt", "attention")) > MOST_UNKNOWN:
+        raise Incomplete("precision, checkpointing and attention")
+    lengths = row.lengths
+    if lengths is None or not (lengths.full or lengths.mean):
+        raise Incomplete("the real lengths of the samples")
+    return lengths
 
 
 def _has_speed(row: Row) -> bool:

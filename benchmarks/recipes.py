@@ -47,10 +47,12 @@ def framework_of_row(row: Row, library: Library) -> str:
 def recipe_of_row(row: Row, card: CardClass | None, framework: str) -> Recipe:
     """The recipe; Incomplete or NotExpressible say why there is none."""
     method = row.text("method")
+    if not method:
+        raise Incomplete("the method")
     if method == "adapter":
-        raise Incomplete("what is trained (an adapter of unnamed kind)")
+        raise NotExpressible("an adapter of unnamed kind")
     if method not in ("full", "pretrain", "lora", "qlora"):
-        raise Incomplete(f"a known method ({method or 'blank'})")
+        raise NotExpressible(f"the method {method!r}")
     lora = method in ("lora", "qlora")
     quant = _quant(row) if lora else "none"
     return Recipe(
@@ -58,7 +60,7 @@ def recipe_of_row(row: Row, card: CardClass | None, framework: str) -> Recipe:
         weight_bits={"none": 16, "int8": 8}.get(quant, 4),
         quant=quant,
         precision=_precision(row, card, lora),
-        activation_checkpointing=_checkpointing(row),
+        activation_checkpointing=checkpointing_of_row(row),
         sharding=_sharding(row),
         attention=_attention(row, card, framework),
         optimizer="adamw_8bit" if re.search(r"8-?bit", row.text("optimizer")) else "adamw",
@@ -141,7 +143,8 @@ def _precision(row: Row, card: CardClass | None, lora: bool) -> str:
     return "bf16"
 
 
-def _checkpointing(row: Row) -> str:
+def checkpointing_of_row(row: Row) -> str:
+    """The kind, as the column says or the framework does; Incomplete where it is blank and the user's choice."""
     text = row.text("act_ckpt")
     if text == "none" or _PARTIAL.search(text):
         return "none"
@@ -171,7 +174,7 @@ def _sharding(row: Row) -> str:
     if not text:
         raise Incomplete("how the network is spread over its GPUs")
     if re.search(r"\bep\b", text):
-        raise Incomplete("the degree of expert parallelism")
+        raise NotExpressible("expert parallelism")
     for words, name in (
         (("zero2", "shard_grad_op"), "zero2"),
         (("hsdp",), "hsdp"),
@@ -183,7 +186,7 @@ def _sharding(row: Row) -> str:
     if text == "none":
         return "ddp"
     if not re.search(r"\b(ddp|dp|tp|pp|zero0|layer split)\b", text):
-        raise Incomplete(f"a known way of sharding ({text})")
+        raise NotExpressible(f"the sharding {text!r}")
     return "ddp"
 
 

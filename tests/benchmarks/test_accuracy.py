@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 from functools import cache
@@ -61,11 +62,28 @@ def test_rules_of_thumb_are_beaten_on_the_same_rows(figure: str) -> None:
         assert errors["median_ape"] > factor * ours["median_ape"], name
 
 
+def test_a_share_below_its_target_is_told_with_the_verdict(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Rows of a card that nobody knows stay complete: no speed is predicted, and the first lines say so."""
+    lines = TABLE.read_text(encoding="utf-8").splitlines()
+    with TABLE.open(encoding="utf-8", newline="") as stream:
+        rows = [{**cells, "gpu": "FOO-9000"} for cells in csv.DictReader(stream)]
+    table = tmp_path / "unknown.csv"
+    with table.open("w", encoding="utf-8", newline="") as stream:
+        writer = csv.DictWriter(stream, lines[0].split(","))
+        writer.writeheader()
+        writer.writerows(rows)
+    assert accuracy.main([str(table), "--brief"]) == 0
+    text = capsys.readouterr().out
+    assert f"(0 of {answer()['throughput']['n_complete']})" in text
+    assert "memory 100.0 (95) met, throughput 0.0 (95) missed." in text.splitlines()[2]
+    assert max(map(len, text.splitlines())) <= 80
+
+
 def test_the_json_has_the_agreed_shape() -> None:
     """Names that scripts outside the project read."""
     for figure in accuracy.FIGURES:
         found = answer()[figure]
-        assert {"n", "n_complete", "mape", "median_ape", "p90_ape", "bias", "by"} <= set(found)
+        assert {"n", "n_complete", "share_predicted", "mape", "median_ape", "p90_ape", "bias", "by"} <= set(found)
         assert {"method", "gpu", "framework", "quality"} <= set(found["by"])
     assert set(answer()["throughput"]["pairs"]) == {"gpu", "setting", "technique"}
     assert {"median", "p90", "optimism", "n"} <= set(answer()["throughput"]["regret"])

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from functools import cache
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.measurements import Row
-from benchmarks.predictions import Predictor
+from benchmarks.predictions import Prediction, Predictor
 from planner.cards import read_library
 
 # A QLoRA run on one card: every cell that matters is filled in, so that one other cell can do harm.
@@ -54,3 +55,35 @@ def test_any_cells_give_a_figure_or_a_reason(cells: dict[str, str]) -> None:
     if not row.out_of_memory:
         assert (found.peak is not None) or (row.peak_bytes is None) or ("memory" in told)
         assert (found.speed is not None) or not row.positive("tokens_per_s_total") or ("throughput" in told)
+
+
+def predicted_run(**cells: str) -> Prediction:
+    """The run above with other cells; an empty one is unknown."""
+    return predictor().one(Row(2, {name: value for name, value in {**RUN, **cells}.items() if value}))
+
+
+def test_an_unknown_card_is_our_gap_in_speed_and_none_in_memory() -> None:
+    """What a run holds hangs on its card only where there is none; how fast it goes needs one."""
+    found = predicted_run(gpu="FOO-9000", gpu_mem_gb="")
+    assert found.peak is not None and not found.missing
+    assert found.inexpressible == (("throughput", "the GPU 'FOO-9000', of which there is no card"),)
+    assert predicted_run(gpu="").missing == (("throughput", "the GPU"),)
+
+
+@pytest.mark.parametrize(
+    ("cells", "blank"),
+    [
+        ({"seq_len": ""}, "the sequence length"),
+        ({"micro_batch": ""}, "the micro-batch"),
+        ({"act_ckpt": ""}, "whether activations are checkpointed"),
+        ({"num_gpus": ""}, "the number of GPUs"),
+        ({"model": "no card", "params_b": ""}, "the network's dimensions"),
+    ],
+)
+def test_what_is_inexpressible_is_no_gap_of_ours_where_a_needed_column_is_blank(
+    cells: dict[str, str], blank: str
+) -> None:
+    """Nobody could predict such a row, so it stays out of the complete ones."""
+    found = predicted_run(method="adapter", **cells)
+    assert found.missing == (("memory", blank), ("throughput", blank))
+    assert not found.inexpressible
