@@ -75,7 +75,7 @@ def _change(change: Relaxation, scenario: str) -> str:
 
 def near_misses(nearest: Sequence[NearMiss], several_jobs: bool = False) -> list[str]:
     """What came nearest, a line or two each; empty where nothing is known."""
-    lines = ["nearest misses"] if nearest else []
+    lines = ["nearest misses, each by the limit that it misses first"] if nearest else []
     for miss in nearest:
         lines += _hung(f"{miss.job}: {near_miss(miss)}" if several_jobs and miss.job else near_miss(miss))
     return lines
