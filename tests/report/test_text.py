@@ -41,7 +41,7 @@ infeasible: no way meets all limits. Smallest changes, each checked by solving:
   1. deadline 2 h -> 2.63 h
      then 8 x H100-80GB at lambda, $71.30
   2. budget $10.00 -> $1,044.80
-nearest misses
+nearest misses, each by the limit that it misses first
   RTX4090: does not fit in 23.6 GiB (1.3 GiB short)
   8 x A100: misses the deadline (0.9 h late)"""
 
