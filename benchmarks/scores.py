@@ -7,12 +7,16 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from statistics import fmean
 from typing import Any, TypeVar
 
 from benchmarks.measurements import Row
 
 NOTEWORTHY = math.log(1.1)
 """Pairs closer than 10 % in measured speed say nothing: runs repeat no better than that."""
+
+TIE = 1e-9
+"""Predictions closer than this, as a share, are equal: they differ by rounding alone."""
 
 PAIR_KINDS = ("gpu", "technique", "setting")
 TECHNIQUE_COLUMNS = (
@@ -120,7 +124,7 @@ def pairs(speeds: Sequence[Speed]) -> dict[str, dict[str, Any]]:
                 continue
             predicted = math.log(one.predicted / other.predicted)
             n[kind] += 1
-            right[kind] += 0.5 if abs(predicted) < 1e-9 else float((predicted > 0) == (measured > 0))
+            right[kind] += 0.5 if abs(predicted) < TIE else float((predicted > 0) == (measured > 0))
     return {kind: {"right": right[kind] / n[kind] if n[kind] else None, "n": n[kind]} for kind in PAIR_KINDS}
 
 
@@ -129,7 +133,8 @@ def regret(speeds: Sequence[Speed]) -> dict[str, Any]:
 
     Dollars per token are the GPU's price over its tokens per second. Regret: dollars of the predicted cheapest over
     those of the measured cheapest. Optimism: mean ln(measured / predicted) of the picked rows' speeds, below 0 where
-    they turn out slower than promised. Rows without a price take no part; a group needs two configurations.
+    they turn out slower than promised. Rows without a price take no part; a group needs two configurations. Picks that
+    tie are averaged over, so that the order of the rows means nothing.
     """
     ratios, promises = [], []
     priced = [speed for speed in speeds if speed.usd_per_gpu_hour]
@@ -137,16 +142,17 @@ def regret(speeds: Sequence[Speed]) -> dict[str, Any]:
         if len({configuration(speed.row) for speed in group}) < 2:
             continue
         cheapest = min(_dollars(speed, speed.measured) for speed in group)
-        picked = min(group, key=lambda speed: _dollars(speed, speed.predicted))
-        ratios.append(_dollars(picked, picked.measured) / cheapest)
-        promises.append(math.log(picked.measured / picked.predicted))
+        promised = min(_dollars(speed, speed.predicted) for speed in group)
+        picked = [speed for speed in group if _dollars(speed, speed.predicted) <= promised * (1.0 + TIE)]
+        ratios.append(fmean(_dollars(speed, speed.measured) / cheapest for speed in picked))
+        promises.append(fmean(math.log(speed.measured / speed.predicted) for speed in picked))
     if not ratios:
         return {"n": 0, "median": None, "p90": None, "optimism": None}
     return {
         "n": len(ratios),
         "median": quantile(ratios, 0.5),
         "p90": quantile(ratios, 0.9),
-        "optimism": sum(promises) / len(promises),
+        "optimism": fmean(promises),
     }
 
 
