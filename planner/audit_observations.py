@@ -44,9 +44,6 @@ def lesson_of(ground: Ground) -> Lesson:
         found for run in ground.job.measured if run.hours is None and (found := compared_again(ground, run)) is not None
     )
     pilot = ground.values("pilot")
-    ratios = [
-        math.log(one.run.tokens_per_second / one.predicted) for one in runs if one.run.tokens_per_second is not None
-    ]
     like = tuple(
         one
         for one in runs
@@ -56,11 +53,17 @@ def lesson_of(ground: Ground) -> Lesson:
     scale = math.exp(log_memory_scale([math.log(one.scale) for one in like if one.scale is not None], half))
     return Lesson(
         runs,
-        math.exp(log_speed_correction(ratios, pilot["speed_half"])),
+        math.exp(log_speed_correction(_log_ratios(runs), pilot["speed_half"])),
         like,
         scale,
         max((_taken_gib(one) for one in like if _is_no_larger(one, ground)), default=0.0),
     )
+
+
+def _log_ratios(runs: tuple[Compared, ...]) -> list[float]:
+    """ln(measured / predicted) of the speeds that were seen."""
+    speeds = [(one.run.tokens_per_second, one.predicted) for one in runs]
+    return [math.log(seen / predicted) for seen, predicted in speeds if seen is not None]
 
 
 def _is_no_larger(one: Compared, ground: Ground) -> bool:
@@ -130,6 +133,7 @@ def spread_after(before: tuple[float, float], lesson: Lesson, ground: Ground) ->
         pilot["tail"],
         len(lesson.timed),
         pilot["speed_half"],
+        _log_ratios(lesson.timed),
     )
     return float(after.display), float(after.tail)
 

@@ -8,6 +8,7 @@ from typing import Any
 from planner.cards import CardNames
 from planner.decode import techniques_of
 from planner.errors import Fault, ScenarioError
+from planner.estimates.pilot import is_far_off
 from planner.grid import shape_of
 from planner.library import Library
 from planner.loading import change_scenario, read_library
@@ -18,7 +19,6 @@ from planner.peaks import setting_of
 from planner.pilots import Comparison, Outcome, Pilot, Setting, StepTimes
 from planner.plan import Plan
 from planner.preparing import prepare
-from planner.remarks import FAR_OFF
 from planner.requests import read_run
 from planner.scenario import Job, Measured, Scenario, SolveOptions
 from planner.seen import real_units
@@ -198,7 +198,7 @@ def _doubts(run: Measured, compared: Comparison | None, learned: Learned) -> lis
         why = next((why for one, why in learned.unused if one is run), "")
         return [f"the run changes nothing: {why}"]
     speed, predicted = run.tokens_per_second, compared.predicted_tokens_per_second
-    if speed is not None and not 1 / FAR_OFF < speed / predicted < FAR_OFF:
+    if speed is not None and is_far_off(speed, predicted):
         return [f"{speed / predicted:.2g} times the estimate: are unit, card and settings right?"]
     return []
 

@@ -33,11 +33,15 @@ class Learned:
         """The runs whose speed was observed."""
         return tuple(seen for seen in self.runs if seen.run.tokens_per_second is not None)
 
+    @property
+    def log_ratios(self) -> list[float]:
+        """ln(measured / predicted) of the speed of each run that was timed."""
+        speeds = [(seen.run.tokens_per_second, seen.predicted) for seen in self.runs]
+        return [math.log(measured / predicted) for measured, predicted in speeds if measured is not None]
+
     def speed_factor(self, library: Library) -> float:
         """Factor on the predicted speed of every way."""
-        speeds = [(seen.run.tokens_per_second, seen.predicted) for seen in self.runs]
-        ratios = [math.log(measured / predicted) for measured, predicted in speeds if measured is not None]
-        return math.exp(log_speed_correction(ratios, library.calibrations["pilot"].value("speed_half")))
+        return math.exp(log_speed_correction(self.log_ratios, library.calibrations["pilot"].value("speed_half")))
 
     def spread(
         self, before: Sigmas, gpu: Sequence[str], method: Sequence[str], several: Flags, library: Library
@@ -61,6 +65,7 @@ class Learned:
             pilot.value("tail"),
             len(runs),
             pilot.value("speed_half"),
+            self.log_ratios,
         )
 
     def on_memory(

@@ -7,6 +7,7 @@ import datetime
 import numpy as np
 
 from planner.candidates import JobCandidates
+from planner.estimates.pilot import APART, is_far_off, times_apart
 from planner.hardware import DEFAULT_NETWORK_BYTES_PER_SECOND, efficiency_of
 from planner.library import Library
 from planner.peaks import setting_of
@@ -17,8 +18,6 @@ from planner.screening import deadline_hours
 from planner.terms import spot_market
 from planner.units import GB, HOUR
 
-FAR_OFF = 5.0
-"""Factor between observed and predicted speed from which unit and settings are worth a second look."""
 TIGHT = 0.9
 """Chance to fit below which the plan says how to ask for more room."""
 
@@ -80,6 +79,8 @@ def _on_learning(candidates: JobCandidates, way: int, library: Library) -> list[
     if learned.timed:
         runs = f"{len(learned.timed)} observed run{'s' if len(learned.timed) > 1 else ''}"
         notes.append(f"speed x {learned.speed_factor(library):.2f} from {runs}, all ways of the job alike")
+    if (apart := times_apart(learned.log_ratios)) > APART:
+        notes.append(f"observed speeds, each over its estimate, lie {apart:.2g}-fold apart: the range is wider for it")
     probed = learned.probed.get(setting_of(ways.recipes[ways.recipe[way]], ways.machines[ways.machine[way]].gpus))
     if probed is not None:
         runs = f"{probed.runs} observed peak{'s' if probed.runs > 1 else ''}"
@@ -89,9 +90,9 @@ def _on_learning(candidates: JobCandidates, way: int, library: Library) -> list[
     if any(seen.peak is not None and seen.run.peak_kind is None for seen in learned.runs):
         notes.append("observed peak taken as allocated bytes: say peak_kind where it is reserved or device")
     for seen in learned.timed:
-        times = (seen.run.tokens_per_second or seen.predicted) / seen.predicted
-        if not 1 / FAR_OFF < times < FAR_OFF:
-            where = f"{seen.run.gpus} x {seen.run.gpu}"
+        speed = seen.run.tokens_per_second or seen.predicted
+        if is_far_off(speed, seen.predicted):
+            times, where = speed / seen.predicted, f"{seen.run.gpus} x {seen.run.gpu}"
             notes.append(f"observed speed on {where} is {times:.2g} times the estimate: are unit and settings right?")
     for seen in learned.runs:
         if seen.assumed:

@@ -37,7 +37,7 @@ jobs:
 LIBRARY = read_library(["llama-2-7b"])
 QLORA = "method: lora, weight_bits: 4, activation_checkpointing: selective"
 ON_3060 = "gpu: RTX3060, gpus: 1"
-HALF_SPEED = f"{ON_3060}, {QLORA}, micro_batch: 2, tokens_per_second: 239"
+HALF_SPEED = f"{ON_3060}, {QLORA}, micro_batch: 2, tokens_per_second: 300"
 
 
 def asked(*runs: str, set_: tuple[str, ...] = ()) -> Scenario:
@@ -208,6 +208,29 @@ def test_a_speed_far_from_the_estimate_is_doubted() -> None:
     """It counts all the same, but the plan asks whether unit and settings are right."""
     _, job = solved(f"{ON_3060}, {QLORA}, micro_batch: 2, tokens_per_second: 80")
     assert any("times the estimate: are unit and settings right?" in note for note in job.notes)
+
+
+def test_runs_that_contradict_each_other_make_the_plan_less_sure_and_say_so() -> None:
+    """Four-fold apart around the estimate is a wider interval than without any run; 10 % apart is a narrower one."""
+    speed = predicted(HALF_SPEED)
+    runs = [f"{ON_3060}, {QLORA}, micro_batch: 2, tokens_per_second: {speed * by!r}" for by in (0.4, 1.6)]
+    (_, plain), (_, job) = solved(), solved(*runs)
+    assert job.sigma > plain.sigma and job.sigma_tail > plain.sigma_tail
+    assert any(note.startswith("observed speeds, each over its estimate, lie 4-fold apart") for note in job.notes)
+    agreeing = [f"{ON_3060}, {QLORA}, micro_batch: 2, tokens_per_second: {speed * by!r}" for by in (0.95, 1.05)]
+    _, sure = solved(*agreeing)
+    assert sure.sigma < plain.sigma and not any("fold apart" in note for note in sure.notes)
+
+
+@pytest.mark.parametrize("by", [0.4, 0.51, 1.9])
+def test_a_run_far_from_the_estimate_makes_nothing_surer(by: float) -> None:
+    """More than two-fold off something is not as it was said; nearer it counts, without a warning."""
+    plain = candidates_of()
+    run = f"{ON_3060}, {QLORA}, micro_batch: 2, tokens_per_second: {predicted(HALF_SPEED) * by!r}"
+    narrowing = candidates_of(run).running.sigma / plain.running.sigma
+    far = by < 0.5
+    assert np.all(narrowing == 1) if far else narrowing.min() < 0.9
+    assert any("are unit and settings right?" in note for note in solved(run)[1].notes) == far
 
 
 @pytest.mark.parametrize(

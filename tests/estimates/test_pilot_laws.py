@@ -1,4 +1,4 @@
-"""What observed runs teach: shrunk medians, and spreads that only ever narrow."""
+"""What observed runs teach: shrunk medians, and spreads that narrow where the runs agree."""
 
 from __future__ import annotations
 
@@ -62,6 +62,36 @@ def test_the_usual_spread_after_one_run_on_the_same_card() -> None:
     found = sigmas_after(Sigmas(0.20, 0.20), 0.10, 0.23, 1.8, 1, 0.5)
     assert float(found.display) == pytest.approx(math.hypot(0.10, 0.20 / 3))
     assert float(found.tail) == pytest.approx(math.hypot(0.18, 0.20 / 3))
+
+
+def test_runs_that_contradict_each_other_set_the_spread() -> None:
+    """Half and double the estimate: s = ln(4) / sqrt(2), of one more run sqrt(1.5) of it, whatever it was before."""
+    logs = [math.log(0.5), math.log(2.0)]
+    found = sigmas_after(Sigmas(0.20, 0.20), 0.109, 0.249, 1.8, 2, 0.5, logs)
+    scatter = math.log(4) / math.sqrt(2) * math.sqrt(1.5)
+    assert float(found.display) == pytest.approx(scatter, rel=1e-9)
+    assert float(found.tail) == pytest.approx(1.8 * scatter, rel=1e-9)
+
+
+@settings(derandomize=True, max_examples=60, deadline=None)
+@given(logs=st.lists(st.floats(-0.6, 0.6), min_size=2, max_size=9), more=st.floats(1, 3), display=SPREAD)
+def test_the_more_runs_scatter_the_wider_is_the_spread(logs: list[float], more: float, display: float) -> None:
+    """Never narrower than for runs that agree, nor for runs that lie nearer to the same middle."""
+    before, middle = Sigmas(display, display), median(logs)
+
+    def after(by: float) -> float:
+        spread = [middle + (one - middle) * by for one in logs]
+        return float(sigmas_after(before, 0.109, 0.249, 1.8, len(logs), 0.5, spread).display)
+
+    assert after(0.0) <= after(1.0) * (1 + 1e-12) and after(1.0) <= after(more) * (1 + 1e-12)
+
+
+@settings(derandomize=True, max_examples=40, deadline=None)
+@given(far=st.floats(math.log(2) + 1e-6, 3), sign=st.sampled_from([-1, 1]), display=SPREAD)
+def test_a_run_more_than_twofold_off_narrows_nothing(far: float, sign: int, display: float) -> None:
+    """It may be of other settings: it moves the estimate and makes it no surer."""
+    found = sigmas_after(Sigmas(display, display), 0.109, 0.249, 1.8, 1, 0.5, [sign * far])
+    assert float(found.display) == float(found.tail) == display
 
 
 def test_an_erratic_class_keeps_its_part() -> None:
