@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -59,6 +60,10 @@ def estimate(
     if largest_batch:
         most = setup.probe.largest_micro_batch(setup.accumulation)
         told = told.model_copy(update={"largest_micro_batch": most})
+        chance = setup.probe.vram(setup.probe.at(most, setup.accumulation)).fit_probability if most else 1.0
+        if chance < TIGHT and most != setup.micro_batch:
+            note = f"micro-batch {most:,} fits in {_cases(chance)} of 100 cases only: a smaller one is safer"
+            told = told.model_copy(update={"notes": (*told.notes, note)})
     if longest_sequence:
         if told.unit == "images":
             what = f"{network.name} is trained on images, which have no sequence length"
@@ -121,6 +126,11 @@ def _told(setup: Setup, library: Library) -> Estimate:
     )
 
 
+def _cases(probability: float) -> int:
+    """Of 100, rounded down: a chance is not talked up."""
+    return math.floor(probability * 100 + 1e-9)
+
+
 def _resolution(setup: Setup) -> int | None:
     image = setup.architecture.image
     return (setup.job.work.resolution or image.resolution) if image is not None else None
@@ -150,7 +160,10 @@ def _notes(setup: Setup, capacity: Capacity, library: Library) -> tuple[str, ...
     machine, shape, framework = setup.machine, setup.shape, setup.job.framework
     row = framework_of(library, framework)
     if capacity.fits and capacity.fit_probability < TIGHT:
-        notes.append("memory is tight: --vram-headroom 0.15 asks for more room")
+        cases = _cases(capacity.fit_probability)
+        safer = "a smaller micro-batch is safer, " if setup.micro_batch > 1 else ""
+        room = f"{safer}--vram-headroom 0.15 asks for more room"
+        notes.append(f"memory is tight: fits by the margin, but in {cases} of 100 cases only: {room}")
     if not row["profiled"]:
         margin = one(setup.probe.inputs.stack.margin)
         notes.append(f"framework {framework} has no measured memory profile: margin {margin * 100:.3g} %")
