@@ -113,7 +113,10 @@ def _step(told: Estimate) -> list[str]:
         counted = words.significant(told.processed_tokens_per_second)
         each += f", {counted} tokens/s where {'padding counts' if told.packing == 'padded' else 'every place counts'}"
     seconds = [(STEP_WORDS.get(name, name), value) for name, value in step.parts.items()]
-    return [words.shortened(each, ROOM), *_bars(seconds, step.total, words.significant)]
+    lines = [words.shortened(each, ROOM)]
+    if told.gpus > 1:  # traffic and computing overlap: without a word the bars would read as faster than they are
+        lines += words.wrapped("what each part adds; work hidden behind another part is left out", ROOM, 2)
+    return [*lines, *_bars(seconds, step.total, words.significant)]
 
 
 def _limits(told: Estimate) -> list[str]:

@@ -114,6 +114,15 @@ def test_colour_changes_no_word() -> None:
     assert colored != plain and re.sub(r"\033\[\d+m", "", colored) == plain
 
 
+def test_hidden_work_is_said_to_be_left_out_where_parts_overlap() -> None:
+    """Bars of several GPUs are what each part adds; one GPU has no traffic to hide behind."""
+    said = "what each part adds; work hidden behind another part is left out"
+    lines = render_estimate(estimated(gpus=8, gpus_per_instance=8)).splitlines()
+    above = next(number for number, line in enumerate(lines) if said in line)
+    assert "per step" in lines[above - 1] and "#" in lines[above + 1]
+    assert said not in render_estimate(estimated())
+
+
 def test_limits_are_told_only_where_asked() -> None:
     """Nobody asked: no section; asked, and nothing fits: said in words."""
     assert "Limits" not in render_estimate(estimated())
