@@ -99,6 +99,10 @@ def _order(speed: Mapping[str, Any]) -> str:
     lines += [
         f"  other {kind:<25} {percent(found['right']):>5} %  of {found['n']}" for kind, found in speed["pairs"].items()
     ]
+    strict = [
+        f"{kind} {percent(found['right'])} % of {found['n']}" for kind, found in speed["pairs_same_dimensions"].items()
+    ]
+    lines.append(f"  same dimensions, too: {', '.join(strict[:2])},\n    {strict[2]}")
     if regret["n"]:
         lines.append(
             f"Picked as cheapest in each of {regret['n']} groups: costs {regret['median']:.3f} times the best in the\n"

@@ -85,6 +85,8 @@ class Speed:
 
 
 T = TypeVar("T")
+Grouping = Callable[[Row], tuple[str, ...]]
+"""Rows of one key are comparable."""
 
 
 def grouped(items: Iterable[T], key: Callable[[T], Hashable]) -> dict[Hashable, list[T]]:
@@ -96,31 +98,32 @@ def grouped(items: Iterable[T], key: Callable[[T], Hashable]) -> dict[Hashable, 
 
 
 def comparable(row: Row) -> tuple[str, ...]:
-    """Rows that one choice is made among: same source, network and sequence length.
-
-    Networks of one name and other dimensions are other networks: nobody chooses between them by speed.
-    """
-    return row.source, *(row.text(name) for name in ("model", "layers", "hidden", "heads", "seq_len"))
+    """Rows that one choice is made among: same source, network by name and sequence length."""
+    return row.source, *(row.text(name) for name in ("model", "seq_len"))
 
 
-def pair_kind(one: Row, other: Row) -> str | None:
-    """What tells two comparable rows apart: gpu, else technique, else setting; None where nothing does."""
-    if any(one.text(name) != other.text(name) for name in ("gpu", "gpu_mem_gb")):
+def same_dimensions(row: Row) -> tuple[str, ...]:
+    """The stricter reading: one name with other dimensions is another network, which nobody chooses by speed."""
+    return (*comparable(row), *(row.text(name) for name in ("layers", "hidden", "heads")))
+
+
+def pair_kind(one: Row, other: Row) -> str:
+    """What tells two comparable rows apart: gpu, else technique, else setting, which holds all else."""
+    if one.text("gpu") != other.text("gpu"):
         return "gpu"
-    if any(one.text(name) != other.text(name) for name in TECHNIQUE_COLUMNS):
-        return "technique"
-    return "setting" if any(one.text(name) != other.text(name) for name in SETTING_COLUMNS) else None
+    different = any(one.text(name) != other.text(name) for name in TECHNIQUE_COLUMNS)
+    return "technique" if different else "setting"
 
 
-def pairs(speeds: Sequence[Speed]) -> dict[str, dict[str, Any]]:
+def pairs(speeds: Sequence[Speed], key: Grouping = comparable) -> dict[str, dict[str, Any]]:
     """Share of comparable pairs whose speeds per GPU are predicted in the measured order, by kind; ties count half."""
     right: dict[str, float] = dict.fromkeys(PAIR_KINDS, 0.0)
     n = dict.fromkeys(PAIR_KINDS, 0)
-    for group in grouped(speeds, lambda speed: comparable(speed.row)).values():
+    for group in grouped(speeds, lambda speed: key(speed.row)).values():
         for one, other in combinations(group, 2):
             kind = pair_kind(one.row, other.row)
             measured = math.log(one.measured / other.measured)
-            if kind is None or abs(measured) <= NOTEWORTHY:
+            if abs(measured) <= NOTEWORTHY:
                 continue
             predicted = math.log(one.predicted / other.predicted)
             n[kind] += 1
@@ -128,7 +131,7 @@ def pairs(speeds: Sequence[Speed]) -> dict[str, dict[str, Any]]:
     return {kind: {"right": right[kind] / n[kind] if n[kind] else None, "n": n[kind]} for kind in PAIR_KINDS}
 
 
-def regret(speeds: Sequence[Speed]) -> dict[str, Any]:
+def regret(speeds: Sequence[Speed], key: Grouping = comparable) -> dict[str, Any]:
     """What it costs to trust the predictions when the cheapest of comparable rows is picked.
 
     Dollars per token are the GPU's price over its tokens per second. Regret: dollars of the predicted cheapest over
@@ -138,7 +141,7 @@ def regret(speeds: Sequence[Speed]) -> dict[str, Any]:
     """
     ratios, promises = [], []
     priced = [speed for speed in speeds if speed.usd_per_gpu_hour]
-    for group in grouped(priced, lambda speed: comparable(speed.row)).values():
+    for group in grouped(priced, lambda speed: key(speed.row)).values():
         if len({configuration(speed.row) for speed in group}) < 2:
             continue
         cheapest = min(_dollars(speed, speed.measured) for speed in group)

@@ -50,9 +50,17 @@ def _errors(figure: str, limits: Sequence[Sequence[float] | None]) -> list[Targe
     ]  # fmt: skip
 
 
-def _pairs(kind: str, name: str, limits: Sequence[float | None]) -> Target:
-    path = ("throughput", "pairs", kind)
-    return Target(f"pairs, {name}, %", (*path, "right"), tuple(limits), (*path, "n"), least=True)
+def _pairs(kind: str, name: str, limits: Sequence[float | None] | None = None) -> Target:
+    """Pairs by the letter with their limits; without, of networks of the same dimensions, reported only."""
+    path = ("throughput", "pairs" if limits else "pairs_same_dimensions", kind)
+    limits = limits or (None,) * len(SPLITS)
+    return Target(
+        f"{'pairs' if path[1] == 'pairs' else 'strict'}, {name}, %",
+        (*path, "right"),
+        tuple(limits),
+        (*path, "n"),
+        least=True,
+    )
 
 
 def _coverage(figure: str, key: str, low: float, high: float) -> Target:
@@ -71,6 +79,9 @@ TARGETS: tuple[Target, ...] = (
     _pairs("gpu", "GPU", (98.5, 97.0, None)),
     _pairs("setting", "setting", (95.0, 92.0, None)),
     _pairs("technique", "technique", (91.0, 88.0, None)),
+    _pairs("gpu", "GPU"),
+    _pairs("setting", "setting"),
+    _pairs("technique", "technique"),
     Target("regret median", ("throughput", "regret", "median"), (1.02, 1.05, None), _PICKS, 1.0, 3),
     Target("regret p90", ("throughput", "regret", "p90"), (1.15, 1.25, None), _PICKS, 1.0, 3),
     Target("optimism of picks, %", ("throughput", "regret", "optimism"), (5.0, 8.0, None),
@@ -119,6 +130,7 @@ def table_of(splits: Mapping[str, Mapping[str, Any]]) -> str:
         counts = dict.fromkeys(str(at(splits[split], target.count)) for split in SPLITS)
         lines.append(f"{target.name:<{_NAME - 5}}{'/'.join(counts):>5}" + "".join(cells))
     lines.append(f"{missed} missed. Brackets hold the target; without one the figure is reported only.")
+    lines.append("Strict: pairs of networks of one name and of the same dimensions, too.")
     return "\n".join(lines)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import re
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,9 @@ from typing import Any
 import pytest
 
 from benchmarks import accuracy
+from benchmarks.accuracy_text import percent, text_of
 from benchmarks.measurements import read_measurements
+from benchmarks.predictions import Predictor
 from planner.cards import read_library
 
 TABLE = Path(__file__).parents[2] / "benchmarks" / "validation.csv"
@@ -86,10 +89,33 @@ def test_the_json_has_the_agreed_shape() -> None:
         assert {"n", "n_complete", "share_predicted", "mape", "median_ape", "p90_ape", "bias", "by"} <= set(found)
         assert {"method", "gpu", "framework", "quality"} <= set(found["by"])
     assert set(answer()["throughput"]["pairs"]) == {"gpu", "setting", "technique"}
-    assert {"median", "p90", "optimism", "n"} <= set(answer()["throughput"]["regret"])
+    assert set(answer()["throughput"]["pairs_same_dimensions"]) == {"gpu", "setting", "technique"}
+    for reading in ("regret", "regret_same_dimensions"):
+        assert {"median", "p90", "optimism", "n"} <= set(answer()["throughput"][reading])
     assert {"false_fit", "false_reject", "n_oom", "n_ok"} <= set(answer()["fit"])
     assert set(answer()["splits"]) == {"configuration", "source", "source_unknown"}
     assert json.loads(json.dumps(answer(), allow_nan=False)) == answer()
+
+
+def test_the_stricter_reading_of_pairs_stands_below_the_letter() -> None:
+    """It leaves pairs out and adds none; the text shows both, each with its number."""
+    rows = read_measurements(TABLE)
+    predictions = Predictor(read_library()).predict(rows)
+    one = next(p for p in predictions if accuracy.headline(p, "throughput") and p.speed is not None)
+    assert one.speed is not None
+    speed = {"tokens_per_s_total": str(one.speed.measured / 2), "tokens_per_s_per_gpu": "", "samples_per_s": ""}
+    wider = replace(one.row, cells={**one.row.cells, "heads": "8", **speed})
+    table = accuracy.report([*rows, wider], read_library())["throughput"]
+    letter, strict = (sum(kind["n"] for kind in table[key].values()) for key in ("pairs", "pairs_same_dimensions"))
+    assert letter > strict
+    assert f"same dimensions, too: gpu {percent(answer()['throughput']['pairs']['gpu']['right'])} % of" in text_of(
+        answer(), "-"
+    )
+
+
+def test_splits_say_that_nothing_was_held_out() -> None:
+    """Who reads the JSON alone must not take halves of rows that a fit has seen for rows that it has not."""
+    assert [split["held_out"] for split in answer()["splits"].values()] == [False, False, False]
 
 
 def test_groups_and_sides_add_up() -> None:

@@ -74,14 +74,14 @@ def test_coverage_counts_both_intervals() -> None:
     ("cells", "kind"),
     [
         ({"gpu": "H100"}, "gpu"),
-        ({"gpu_mem_gb": "40"}, "gpu"),
+        ({"gpu_mem_gb": "40"}, "setting"),
         ({"act_ckpt": "full", "micro_batch": "4"}, "technique"),
         ({"micro_batch": "4"}, "setting"),
-        ({"notes": "something else"}, None),
+        ({"notes": "something else"}, "setting"),
     ],
 )
-def test_pairs_are_told_apart_by_what_differs(cells: dict[str, str], kind: str | None) -> None:
-    """GPU before technique before setting; notes never count."""
+def test_pairs_are_told_apart_by_what_differs(cells: dict[str, str], kind: str) -> None:
+    """GPU before technique before setting, which takes whatever no column tells apart."""
     assert scores.pair_kind(row(), row(**cells)) == kind
 
 
@@ -102,10 +102,13 @@ def test_close_pairs_and_pairs_of_other_lengths_say_nothing() -> None:
 
 
 @pytest.mark.parametrize("dimension", ["layers", "hidden", "heads"])
-def test_networks_of_one_name_and_other_dimensions_are_not_compared(dimension: str) -> None:
-    """A sweep over head counts publishes other networks under one name: no setting tells those apart."""
-    found = scores.pairs([speed(100, 90), speed(200, 80, micro_batch="2", **{dimension: "64"})])
-    assert all(kind["n"] == 0 for kind in found.values())
+def test_networks_of_one_name_and_other_dimensions_are_compared_by_the_letter_alone(dimension: str) -> None:
+    """A sweep over head counts publishes other networks under one name: the stricter reading leaves them out."""
+    items = [speed(100, 90), speed(200, 80, micro_batch="2", **{dimension: "64"})]
+    assert scores.pairs(items)["setting"] == {"right": 0.0, "n": 1}
+    assert scores.regret(items)["n"] == 1
+    assert all(kind["n"] == 0 for kind in scores.pairs(items, scores.same_dimensions).values())
+    assert scores.regret(items, scores.same_dimensions)["n"] == 0
 
 
 def test_regret_is_what_the_wrong_choice_costs() -> None:
