@@ -12,6 +12,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from planner.calibrating import calibrate
     from planner.comparisons import Sweep, Tornado, WhatIf
     from planner.errors import InputError, LibraryError, NoPlanError, PlannerError, ScenarioError, SolverError
     from planner.estimating import estimate
@@ -33,6 +34,7 @@ _HOME = {
     "solve": "planner.solving",
     "frontier": "planner.pareto",
     "Frontier": "planner.frontiers",
+    "calibrate": "planner.calibrating",
     "estimate": "planner.estimating",
     "Estimate": "planner.estimation",
     "explain": "planner.explaining",
@@ -71,6 +73,7 @@ __all__ = [
     "Tornado",
     "WhatIf",
     "__version__",
+    "calibrate",
     "estimate",
     "explain",
     "frontier",

@@ -9,7 +9,7 @@ import click
 
 from planner.cli.exits import write_json
 from planner.cli.files import check_writable, write_text
-from planner.cli.plans import json_option
+from planner.cli.plans import as_of_option, json_option
 
 SETTINGS: dict[str, tuple[Any, str, str]] = {
     # option: type, metavar, help; values as the scenario file spells them
@@ -49,7 +49,7 @@ def _settings(command: Any) -> Any:
 @_settings
 @json_option
 @click.option("-o", "--output", metavar="FILE", help="Write the entry as YAML, too.")
-@click.option("--as-of", type=click.DateTime(["%Y-%m-%d"]), metavar="DATE", help="Count the age of prices to this day.")
+@as_of_option
 def calibrate(
     logs: tuple[str, ...],
     gpu: str,

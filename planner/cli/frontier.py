@@ -9,7 +9,15 @@ import click
 
 from planner.cli.exits import write_json
 from planner.cli.files import check_writable, unwritable
-from planner.cli.plans import EXIT_CODES, SOLVERS, json_option, set_option, working
+from planner.cli.plans import (
+    EXIT_CODES,
+    as_of_option,
+    json_option,
+    plot_option,
+    set_option,
+    solver_option,
+    working,
+)
 
 if TYPE_CHECKING:
     from planner.frontiers import Frontier
@@ -21,7 +29,7 @@ if TYPE_CHECKING:
 @click.option("--by", type=click.Choice(["method", "gpu", "provider"]), help="One curve for each of them.")
 @click.option("--all", "every", is_flag=True, help="Show every breakpoint, not only the telling ones.")
 @json_option
-@click.option("--plot", metavar="FILE", help="Draw the answer: .png, .svg or .html.")
+@plot_option
 @click.option(
     "--points",
     type=click.IntRange(min=2),
@@ -29,13 +37,8 @@ if TYPE_CHECKING:
     show_default=True,
     help="Most points to solve where several jobs share a limit.",
 )
-@click.option("--solver", type=click.Choice(SOLVERS), default="highs", show_default=True)
-@click.option(
-    "--as-of",
-    type=click.DateTime(["%Y-%m-%d"]),
-    metavar="DATE",
-    help="Count the age of prices to this day (default: today).",
-)
+@solver_option
+@as_of_option
 def frontier(
     scenario: str,
     settings: tuple[str, ...],

@@ -38,6 +38,14 @@ set_option = click.option(
     help="Change one value, such as limits.budget_usd=100.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+plot_option = click.option("--plot", metavar="FILE", help="Draw the answer: .png, .svg or .html.")
+solver_option = click.option("--solver", type=click.Choice(SOLVERS), default="highs", show_default=True)
+as_of_option = click.option(
+    "--as-of",
+    type=click.DateTime(["%Y-%m-%d"]),
+    metavar="DATE",
+    help="Count the age of prices to this day (default: today).",
+)
 
 
 @click.command()
@@ -45,7 +53,7 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print one JS
 @set_option
 @json_option
 @click.option("-o", "--output", metavar="FILE", help="Write the plan as JSON, too.")
-@click.option("--solver", type=click.Choice(SOLVERS), default="highs", show_default=True)
+@solver_option
 @click.option(
     "--gap",
     type=click.FloatRange(min=0),
@@ -60,12 +68,7 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print one JS
     metavar="SECONDS",
     help="Stop with the best plan so far.",
 )
-@click.option(
-    "--as-of",
-    type=click.DateTime(["%Y-%m-%d"]),
-    metavar="DATE",
-    help="Count the age of prices to this day (default: today).",
-)
+@as_of_option
 def solve(
     scenario: str,
     settings: tuple[str, ...],

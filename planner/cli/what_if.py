@@ -10,7 +10,15 @@ import click
 
 from planner.cli.exits import write_json
 from planner.cli.files import check_writable, unwritable
-from planner.cli.plans import EXIT_CODES, SOLVERS, json_option, set_option, working
+from planner.cli.plans import (
+    EXIT_CODES,
+    as_of_option,
+    json_option,
+    plot_option,
+    set_option,
+    solver_option,
+    working,
+)
 
 if TYPE_CHECKING:
     from planner.comparisons import Sweep, Tornado, WhatIf
@@ -30,14 +38,9 @@ if TYPE_CHECKING:
 @click.option("--tornado", "as_tornado", is_flag=True, help="Move every limit and price, what matters most first.")
 @click.option("--by", type=float, default=0.2, show_default=True, metavar="SHARE", help="How far the tornado moves.")
 @json_option
-@click.option("--plot", metavar="FILE", help="Draw the answer: .png, .svg or .html.")
-@click.option("--solver", type=click.Choice(SOLVERS), default="highs", show_default=True)
-@click.option(
-    "--as-of",
-    type=click.DateTime(["%Y-%m-%d"]),
-    metavar="DATE",
-    help="Count the age of prices to this day (default: today).",
-)
+@plot_option
+@solver_option
+@as_of_option
 def what_if(
     scenario: str,
     settings: tuple[str, ...],
