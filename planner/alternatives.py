@@ -83,18 +83,23 @@ def runner_up(
     table = screened.table
     value, shares = measure.best(table)
     reached = float(measure.values(table.rows(np.asarray([chosen])), share)[0])
-    names = np.asarray(
-        [f"{offer.provider} {card.name}" for offer, card in zip(market.offers, market.cards, strict=True)]
-    )
-    taken = {names[table.offer[chosen]]}
+    # The best row of each offer is enough: thousands of rows hang on a few hundred of them.
+    best = np.full(len(market.offers), np.inf)
+    np.minimum.at(best, table.offer, value)
+    leading = np.flatnonzero(np.isfinite(value) & (value <= best[table.offer]))
+
+    def named(row: int) -> str:
+        place = int(table.offer[row])
+        return f"{market.offers[place].provider} {market.cards[place].name}"
+
+    taken = {named(chosen)}
     gpu = market.cards[int(table.offer[chosen])].name
     less, more, much = measure.comparatives
     if less == "cheaper":
         less = "cheaper, but slower"  # within the half cent that a plan gives for its hours
     found: list[Option] = []
-    for row in np.argsort(value, kind="stable"):
-        name = str(names[table.offer[row]])
-        if name in taken or not math.isfinite(value[row]):
+    for row in leading[np.argsort(value[leading], kind="stable")]:
+        if (name := named(int(row))) in taken:
             continue
         taken.add(name)
         same_card = market.cards[int(table.offer[row])].name == gpu
