@@ -12,7 +12,7 @@ from planner.estimates.bill import rounded_hours
 from planner.library import Library
 from planner.markets import Market
 from planner.recipes import allowed
-from planner.scenario import Job, Limits
+from planner.scenario import AllowForbid, Job, Limits
 from planner.table import ON_DEMAND, SPOT, CandidateTable, Flags, Floats, Integers, concatenate
 
 DEFAULT_MAX_HOURS = {"finetune": 720.0, "pretrain": 2160.0}
@@ -55,13 +55,10 @@ def screen(
     if method_filter:
         ok = np.asarray([allowed(recipe, job) for recipe in candidates.physics.ways.recipes], dtype=bool)
         reject(~ok[table.recipe] if len(ok) else ~keep, "its method is not allowed")
-    permitted = np.asarray(
-        [
-            limits.providers.permits(o.provider) and limits.gpus.permits(o.gpu) and limits.regions.permits(o.region)
-            for o in market.offers
-        ],
-        dtype=bool,
-    )
+    permitted = np.ones(len(market.offers), dtype=bool)
+    for names, field in ((limits.providers, "provider"), (limits.gpus, "gpu"), (limits.regions, "region")):
+        if names != AllowForbid():
+            permitted &= [names.permits(getattr(offer, field)) for offer in market.offers]
     reject(~permitted[table.offer], "its provider, GPU or region is not allowed")
     reject(_over(table, market, limits), "it needs more GPUs than a limit, quota or stock allows")
     low = np.maximum(table.share_low, limits.spot_share.min)
