@@ -17,6 +17,7 @@ from benchmarks.recipes import checkpointing_known
 from planner.estimates.coefficients import TimeCoefficients
 from planner.estimates.device_time import stack_parameters
 from planner.estimates.memory import MemoryCoefficients, estimate_memory
+from planner.estimates.parameters import training_flops
 from planner.estimates.throughput import step_seconds, tokens_per_step
 from planner.estimates.uncertainty import Spreads, class_of, time_sigmas
 from planner.estimates.work import padded_length
@@ -210,8 +211,8 @@ def without_contradictions(prediction: Prediction) -> Prediction:
         if prediction.peak.measured < 0.95 * floor:
             against.append(("memory", "less than its weights and moments need"))
     if prediction.speed is not None and found.host is not None:
-        passes = 2.0 if found.recipe.method == "lora" else 3.0
-        flop = 2.0 * passes * stack_parameters(found.network) * prediction.speed.measured / found.layout.gpus
+        rate = prediction.speed.measured / found.layout.gpus
+        flop = training_flops(stack_parameters(found.network), float(rate), frozen=found.recipe.method == "lora")
         if flop > 0.95 * float(found.host.hardware.linear_peak):
             against.append(("throughput", "more FLOP per second than the card has"))
     names = [figure for figure, _ in against]

@@ -25,7 +25,7 @@ from planner.scenario import Job
 from planner.table import TECHNIQUES, CandidateTable, Flags, Floats, Integers
 from planner.terms import SpotMarket, disk_gb, spot_markets
 from planner.units import HOUR, MONTH_HOURS
-from planner.ways import Miss, Physics, Ways, enumerate_ways
+from planner.ways import Physics, Ways, enumerate_ways
 
 
 @dataclass(frozen=True)
@@ -253,8 +253,3 @@ class OfferColumns:
             column([o.billing.step_seconds for o in offers]) / HOUR,
             column([o.billing.minimum_hours for o in offers]),
         )
-
-
-def nearest_misses(candidates: JobCandidates, count: int) -> tuple[Miss, ...]:
-    """The rejected recipes that came nearest to fitting, at most one per machine and method."""
-    return tuple(sorted(candidates.physics.misses, key=lambda miss: miss.shortfall))[:count]

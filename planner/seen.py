@@ -17,6 +17,7 @@ from planner.estimates.coefficients import TimeCoefficients
 from planner.estimates.device_time import stack_parameters
 from planner.estimates.fit import memory_lines
 from planner.estimates.memory_states import MemoryCoefficients
+from planner.estimates.parameters import training_flops
 from planner.estimates.throughput import step_seconds
 from planner.estimates.work import PACKED_FILL, processed_length
 from planner.grid import GridInputs, JobShape, Machine, coefficients, grid_inputs, shape_of
@@ -93,8 +94,8 @@ def beyond_the_card(job: Job, run: Measured, architecture: Architecture, library
     if rate is None or shape.unit == "images":
         return None
     quantised = any(bits != 16 for bits in (run.weight_bits or 16, 4 if run.quant else 16))
-    passes = 3.0 if own.techniques.method == ("full",) and not quantised else 2.0
-    flops = 2.0 * passes * stack_parameters(shape.network) * rate
+    frozen = own.techniques.method != ("full",) or quantised
+    flops = training_flops(stack_parameters(shape.network), rate, frozen=frozen)
     # Whatever is not said may be the fastest: 16 bit.
     peak: Any = hardware_numbers(card, "pcie", None, run.precision or "16 bit", library).linear_peak
     if flops <= peak * run.gpus:

@@ -14,7 +14,7 @@ from planner.loading import change_scenario
 from planner.markets import Market
 from planner.preparing import Prepared, prepare
 from planner.recipes import Recipe
-from planner.scenario import Limits, SolveOptions
+from planner.scenario import SolveOptions
 from planner.screening import screen
 from planner.solvers.base import Termination
 from planner.table import CandidateTable
@@ -110,12 +110,6 @@ def attempt(prepared: Prepared, options: SolveOptions | None = None) -> Trial | 
 def changed(prepared: Prepared, settings: Sequence[str]) -> Prepared:
     """The question with settings applied as `--set` would; ScenarioError where they make no scenario."""
     return prepare(change_scenario(prepared.scenario, settings), prepared.library, prepared)
-
-
-def with_limits(prepared: Prepared, limits: Limits) -> Prepared:
-    """The question under other limits that need no new candidates (all but the VRAM margin)."""
-    scenario = prepared.scenario.model_copy(update={"limits": limits})
-    return screened_again(replace(prepared, scenario=scenario))
 
 
 def with_deadline(prepared: Prepared, job: int, hours: float | None) -> Prepared:

@@ -7,7 +7,6 @@ Numbers: models/calibration/uncertainty.yaml.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -173,16 +172,3 @@ def display_factors(sigma: Numbers) -> tuple[Any, Any]:
     """Factors of the 80 % interval around a median time: exp(-1.28 sigma), exp(+1.28 sigma)."""
     reach = _NORMAL_90 * np.asarray(sigma)
     return np.exp(-reach), np.exp(reach)
-
-
-def probability_faster(log_ratio: Numbers, sigma_difference: Numbers) -> Any:
-    """Chance that plan A is faster than plan B, log_ratio = ln(time_B / time_A).
-
-    Plans of one job share part of their error; `sigma_difference` is the spread of what they do not share
-    (keys `difference.*` of the calibration), normal.
-    """
-    z = np.asarray(log_ratio, dtype=float) / np.asarray(sigma_difference, dtype=float)
-    return 0.5 * (1.0 + _erf(z / math.sqrt(2.0)))
-
-
-_erf = np.vectorize(math.erf, otypes=[float])

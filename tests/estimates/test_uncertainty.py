@@ -17,7 +17,6 @@ from planner.estimates.uncertainty import (
     display_factors,
     late_factor,
     memory_tail,
-    probability_faster,
     student_2_quantile,
     time_sigmas,
 )
@@ -114,13 +113,6 @@ def test_display_interval_is_symmetric_in_logs() -> None:
     assert float(low * high) == pytest.approx(1.0)
     assert float(high) == pytest.approx(math.exp(0.256))
 
-
-def test_two_plans_share_part_of_their_error() -> None:
-    """A plan predicted 10 % faster on another card is faster in truth with three chances in four."""
-    assert float(probability_faster(0.0, 0.14)) == pytest.approx(0.5)
-    chance = probability_faster(math.log(1.1), VALUES["difference.other_card"])
-    assert float(chance) == pytest.approx(0.752, abs=0.002)
-    assert probability_faster(math.log(1.1), VALUES["difference.same_card"]) > chance
 
 
 def test_memory_of_a_framework_is_as_sure_as_its_own_runs_say() -> None:
