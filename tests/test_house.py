@@ -25,6 +25,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "inventory": ("inventory",),
     "logs": ("logs",),
     "estimates": ("estimates",),
+    "spot": ("spot",),
     "table": ("table",),
     "candidates": (
         "recipes",
@@ -43,10 +44,26 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "markets",
         "candidates",
         "screening",
+        "charges",
+        "stage_hours",
+        "placements",
+        "managed",
+        "spot_curves",
     ),
     "formulation": ("formulation", "dominance"),
     "solvers": ("solvers",),
-    "plan": ("plan", "htmltable", "contrast", "frontiers", "comparisons", "explanations", "estimation", "pilots"),
+    "plan": (
+        "plan",
+        "htmltable",
+        "contrast",
+        "frontiers",
+        "comparisons",
+        "explanations",
+        "estimation",
+        "pilots",
+        "replays",
+        "fits",
+    ),
     "decode": ("decode", "remarks", "vram"),
     "audit": ("audit", "audit_*"),
     "uses": (
@@ -82,13 +99,15 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "remedies",
         "preparing",
         "calibrating",
+        "simulating",
+        "market_fitting",
     ),
     "report": ("report",),
     "cli": ("cli", "__main__"),
 }
 
 INPUT = ("words", "documents", "fields", "wording", "scenario", "library")
-PHYSICS = ("words", "estimates", "scenario", "library", "table", "candidates")
+PHYSICS = ("words", "estimates", "spot", "scenario", "library", "table", "candidates")
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "words": (),
     "documents": ("words", "wording"),
@@ -100,6 +119,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "inventory": ("words", "documents", "library", "scenario", "estimates"),
     "logs": ("words",),
     "estimates": ("words",),
+    "spot": ("words", "estimates"),
     "table": ("words",),
     "candidates": PHYSICS,
     "formulation": ("words", "table"),
