@@ -8,6 +8,7 @@ from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag,
 
 from planner.amounts import Work
 from planner.fields import Hours, Many, NotNegative, Positive, Rows, Strict, Text, Whole, complaint
+from planner.workflow import Stages, Trials, TrialsGiven
 
 Method = Literal["full", "lora"]
 WeightBits = Literal[16, 8, 4]
@@ -224,7 +225,7 @@ def _confidence(value: object) -> object:
 
 
 class Job(Strict):
-    """One training run."""
+    """One training run, or several trials of it, with the stages around it."""
 
     name: Text
     architecture: Text
@@ -245,6 +246,11 @@ class Job(Strict):
     storage_gb_per_second: Positive = 0.5
     load_efficiency: Annotated[float, Field(gt=0, le=1)] = 0.6
     measured: Rows[Measured] = ()
+    trials: TrialsGiven = Trials()
+    early_stopping: Annotated[float, Field(gt=0, le=1)] = Field(
+        default=1.0, description="Expected share of the planned work after which a run stops."
+    )
+    stages: Stages = Stages()
 
     @property
     def lora(self) -> LoraSettings:
@@ -271,4 +277,5 @@ class Job(Strict):
         given = (self.lora_given, self.techniques.lora_given)
         if None not in given and given[0] != given[1]:
             raise complaint("lora is given twice, differently", "keep one", "lora")
+        self.stages.check_work(work)
         return self
