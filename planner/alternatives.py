@@ -120,10 +120,10 @@ def spot_outliers(market: Market) -> Flags:
     for index, offer in enumerate(market.offers):
         if offer.has_spot and offer.usd_per_hour and offer.spot_usd_per_hour is not None:
             own[index] = offer.spot_usd_per_hour / offer.usd_per_hour
-            ratios.setdefault((offer.provider, offer.instance, offer.gpu), []).append(float(own[index]))
+            ratios.setdefault((offer.provider, offer.instance, offer.card), []).append(float(own[index]))
     usual = np.asarray(
         [
-            np.median(peers) if len(peers := ratios.get((o.provider, o.instance, o.gpu), [])) >= PEERS else np.nan
+            np.median(peers) if len(peers := ratios.get((o.provider, o.instance, o.card), [])) >= PEERS else np.nan
             for o in market.offers
         ],
         dtype=float,

@@ -99,7 +99,7 @@ def lay_ground(assignment: Assignment, scenario: Scenario, library: Library) -> 
     if job is None or offer is None:
         return None, missing
     try:
-        architecture, gpu = library.architecture(job.architecture), library.gpu(offer.gpu)
+        architecture, gpu = library.architecture(job.architecture), library.gpu(offer.card)
     except KeyError as error:
         return None, [Violation(name, "names", "a card of the library", str(error.args[0]))]
     return (

@@ -17,7 +17,7 @@ PART, ALIKE = 1.0, 0.75
 def nearest_cards(gpu: str, offers: Sequence[Offer], library: Library, most: int = FEW) -> list[str]:
     """Cards that are rented and most like one that is not: by memory, by speed and by bandwidth, in factors."""
     card = library.gpu(gpu)
-    rented = {library.gpu(offer.gpu).name: library.gpu(offer.gpu) for offer in offers}
+    rented = {library.gpu(offer.card).name: library.gpu(offer.card) for offer in offers if offer.rents_gpus}
     rented.pop(card.name, None)
     return sorted(rented, key=lambda name: (_distance(card, rented[name]), name))[:most]
 
@@ -36,7 +36,8 @@ def nearest_offers(label: str, offers: Sequence[Offer], most: int = FEW) -> list
     wanted = [part for part in label.casefold().split("/") if part]
     scored = []
     for known, offer in zip(offer_labels(offers), offers, strict=True):
-        parts = {part.casefold() for part in (*known.split("/"), offer.provider, offer.region, offer.gpu)}
+        parts = {part.casefold() for part in (*known.split("/"), offer.provider, offer.region, offer.card)}
+        parts.discard("")
         scored.append((-sum(max(_likeness(want, part) for part in parts) for want in wanted), known))
     best = min(scored, default=(0.0, ""))[0]
     return [known for score, known in sorted(scored)[:most] if score <= best + PART / 2] if best <= -PART else []

@@ -96,7 +96,7 @@ def _nobody(prepared: Prepared, wish: Wish) -> tuple[str, ...]:
         reasons.append(f"of the cards that are rented, nearest are {_few(near)}")
     if others:
         reasons.append(f"{gpu} is rented by {_few(list(others))}")
-    cards = dict.fromkeys(o.gpu for o in prepared.scenario.offers if provider and o.provider == provider)
+    cards = dict.fromkeys(o.gpu for o in prepared.scenario.offers if o.gpu and provider and o.provider == provider)
     if cards:
         reasons.append(f"{provider} rents {_few(list(cards))}")
     return tuple(reasons)

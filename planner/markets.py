@@ -27,14 +27,16 @@ class Market:
 
 
 def market_of(scenario: Scenario, library: Library) -> Market:
-    """Offers at the prices of the what-if; those that differ in region alone become one ("any of 17")."""
+    """Offers with GPUs at the prices of the what-if; those that differ in region alone become one ("any of 17")."""
     # A limit on regions makes the region matter.
     regional = scenario.limits.regions != AllowForbid()
     groups: list[tuple[str, list[Offer]]] = []
     near: dict[tuple[object, ...], list[list[Offer]]] = {}
     for label, offer in zip(offer_labels(scenario.offers), adjusted_offers(scenario), strict=True):
+        if not offer.rents_gpus:
+            continue
         where = offer.region if regional else ""
-        key = (where, offer.provider, offer.instance, offer.gpu, offer.usd_per_hour, offer.spot_usd_per_hour)
+        key = (where, offer.provider, offer.instance, offer.card, offer.usd_per_hour, offer.spot_usd_per_hour)
         alike = near.setdefault(key, [])
         for group in alike:
             if _facts(group[0]) == _facts(offer):
@@ -44,7 +46,7 @@ def market_of(scenario: Scenario, library: Library) -> Market:
             alike.append([offer])
             groups.append((label, alike[-1]))
     offers = tuple(group[0] for _, group in groups)
-    cards = tuple(library.gpu(offer.gpu) for offer in offers)
+    cards = tuple(library.gpu(offer.card) for offer in offers)
     # Thousands of offers rent a few hundred kinds of machine: equal ones are made once.
     made: dict[tuple[object, ...], tuple[Machine, ...]] = {}
     machines = []
@@ -69,8 +71,15 @@ def _facts(offer: Offer) -> tuple[object, ...]:
         offer.max_nodes,
         offer.interconnect,
         offer.network_gbps,
+        offer.disk_gb_per_second,
+        offer.download_gb_per_second,
+        offer.cpu_cores,
+        offer.ram_gb,
         offer.spot,
         offer.billing,
         offer.fees,
         offer.community,
+        offer.commitment,
+        offer.committed_hours,
+        offer.own,
     )

@@ -156,6 +156,6 @@ def _rentable(prepared: Prepared) -> set[str]:
         card.name
         for offer, card in zip(prepared.market.offers, prepared.market.cards, strict=True)
         if limits.providers.permits(offer.provider)
-        and limits.gpus.permits(offer.gpu)
+        and limits.gpus.permits(offer.card)
         and limits.regions.permits(offer.region)
     }

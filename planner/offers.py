@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
 from planner.fields import Date, NotNegative, Positive, Strict, Text, Whole, complaint
+from planner.payments import Commitment, Managed, Own, Tier
 
 AGREEMENT = 0.01
 """How far, as a share, three spot statistics may contradict each other."""
@@ -82,6 +83,7 @@ class Fees(Strict):
     egress_usd_per_gb: NotNegative | None = None
     ingress_usd_per_gb: NotNegative | None = None
     storage_usd_per_gb_month: NotNegative | None = None
+    network_storage_usd_per_gb_month: NotNegative | None = None  # volume or object store that outlives the machine
 
 
 def _one_node(value: Any) -> Any:
@@ -96,6 +98,8 @@ class Terms(Strict):
     spot: SpotStatistics | None = None
     interconnect: Literal["nvlink", "nvswitch", "pcie"] | None = None
     network_gbps: Positive | None = None  # per instance
+    disk_gb_per_second: Positive | None = None  # per instance; None: as the class of machine has it
+    download_gb_per_second: Positive | None = None  # per instance, from the outside; None likewise
     max_nodes: Annotated[Whole, BeforeValidator(_one_node, json_schema_input_type=Whole | None)] = 1
     community: bool = False
     notes: str = ""
@@ -109,16 +113,72 @@ class Offer(Terms):
     provider: Text
     region: Text = "any"
     instance: str = ""
-    gpu: Text
-    gpus: Whole  # per instance
+    gpu: Text | None = None  # None: a machine without GPU, or a managed service
+    gpus: Annotated[int, Field(ge=0)] = 0  # per instance
+    cpu_cores: Positive | None = None  # per instance
+    ram_gb: Positive | None = None  # per instance
     usd_per_hour: NotNegative | None = None
     spot_usd_per_hour: NotNegative | None = None
     stock: Annotated[int, Field(ge=0)] | None = None  # instances; None: unknown
+    commitment: Commitment | None = None
+    committed_hours: Positive | None = None  # instance-hours already paid for and left
+    own: Own | None = None
+    managed: Managed | None = None
+
+    @property
+    def is_cpu(self) -> bool:
+        """Whether this is a machine without GPU."""
+        return self.gpu is None and self.managed is None
+
+    @property
+    def is_managed(self) -> bool:
+        """Whether a service trains, and no machine is rented."""
+        return self.managed is not None
+
+    @property
+    def rents_gpus(self) -> bool:
+        """Whether this is a machine with GPUs."""
+        return self.gpu is not None
+
+    @property
+    def card(self) -> str:
+        """Name of its GPU, empty where it has none."""
+        return self.gpu or ""
+
+    @property
+    def tier(self) -> Tier:
+        """What `limits.tiers` knows the offer as."""
+        if self.own is not None:
+            return "own"
+        if self.managed is not None:
+            return "managed"
+        if self.commitment is not None or self.committed_hours is not None:
+            return "committed"
+        return "community" if self.community else "secure"
+
+    @property
+    def term_hours(self) -> float:
+        """Hours that a commitment is due for, 0 without one."""
+        return self.commitment.term_hours if self.commitment else 0.0
+
+    @property
+    def committed_usd(self) -> float:
+        """What a commitment costs per instance, used or not, 0 without one: upfront + price * hours of the term."""
+        if self.commitment is None:
+            return 0.0
+        return self.commitment.upfront_usd + (self.usd_per_hour or 0.0) * self.term_hours
 
     @property
     def label(self) -> str:
         """Such as `vast/US-CA/1x-rtx3090`."""
-        return f"{self.provider}/{self.region}/{self.instance or f'{self.gpus}x-{self.gpu.lower()}'}"
+        return f"{self.provider}/{self.region}/{self.instance or self._kind}"
+
+    @property
+    def _kind(self) -> str:
+        """What tells the offer apart where no instance is named."""
+        if self.gpu is not None:
+            return f"{self.gpus}x-{self.gpu.lower()}"
+        return f"managed-{self.managed.method}" if self.managed else f"{self.cpu_cores or 0:g}-cores"
 
     @property
     def has_spot(self) -> bool:
@@ -129,7 +189,12 @@ class Offer(Terms):
 
     @model_validator(mode="after")
     def _has_a_price(self) -> Self:
-        if self.usd_per_hour is None and self.spot_usd_per_hour is None:
+        if self.own is not None:
+            hourly = self.own.power_usd_per_hour + self.own.depreciation_usd_per_hour
+            object.__setattr__(self, "usd_per_hour", hourly)  # frozen, and derived once
+        if self.committed_hours is not None and self.usd_per_hour is None:
+            object.__setattr__(self, "usd_per_hour", 0.0)
+        if self.managed is None and self.usd_per_hour is None and self.spot_usd_per_hour is None:
             raise complaint("an offer without a price", "give usd_per_hour or spot_usd_per_hour, in dollars")
         return self
 

@@ -96,6 +96,9 @@ def _only(prepared: Prepared, cards: set[str], trial: Trial) -> Scenario:
     used = {prepared.market.labels[int(offer)] for offer in trial.chosen.offer}
     labels = dict(zip(prepared.market.labels, prepared.market.offers, strict=True))
     kept = {offer.label for label, offer in labels.items() if label in used}
-    names = {offer.gpu: prepared.library.gpu(offer.gpu).name for offer in prepared.scenario.offers}
-    offers = tuple(o for o in prepared.scenario.offers if names[o.gpu] in cards or o.label in kept)
+    offers = tuple(
+        offer
+        for offer in prepared.scenario.offers
+        if not offer.rents_gpus or prepared.library.gpu(offer.card).name in cards or offer.label in kept
+    )
     return prepared.scenario.model_copy(update={"offers": offers})

@@ -85,6 +85,7 @@ class Limits(Strict):
     providers: AllowForbid = AllowForbid()
     gpus: AllowForbid = AllowForbid()
     regions: AllowForbid = AllowForbid()
+    tiers: AllowForbid = AllowForbid()  # own, managed, committed, community, secure
     spot_share: SpotShare = SpotShare()
     vram_headroom: Annotated[float, Field(ge=0, lt=1)] | None = None  # share; replaces the fit rule's margin
 
