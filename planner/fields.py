@@ -9,7 +9,7 @@ import datetime
 import math
 import re
 from decimal import Decimal
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, GetJsonSchemaHandler, PlainSerializer
 from pydantic_core import CoreSchema, PydanticCustomError
@@ -95,6 +95,16 @@ def parse_date(value: Any) -> datetime.date:
         raise complaint(f"{shown(value)} is not a date", "write it as 2024-05-31") from None
 
 
+CURRENCY = "USD"
+
+
+def _dollars(value: Any) -> Any:
+    if value == CURRENCY:
+        return value
+    what = f"prices in {value}" if isinstance(value, str) and value else f"{shown(value)} is no currency"
+    raise complaint(what, f"only {CURRENCY} is understood: convert them")
+
+
 def _as_tuple(value: Any) -> Any:
     """A list, or one value that stands for a list of one."""
     if isinstance(value, list):
@@ -141,6 +151,8 @@ Hours = Annotated[
 Count = Annotated[int, BeforeValidator(parse_count, json_schema_input_type=int | float | str)]
 """A whole number of at least 1, written plainly or as 500M, 1.2B."""
 Date = Annotated[datetime.date, BeforeValidator(parse_date, json_schema_input_type=datetime.date)]
+Currency = Annotated[Literal["USD"], BeforeValidator(_dollars)]
+"""What prices are in; another one is told to convert."""
 Many = Annotated[tuple[_T, ...], Field(min_length=1), BeforeValidator(_as_tuple), _OneOrMany()]
 """One value or a list of them; always a tuple afterwards."""
 Several = Annotated[tuple[_T, ...], BeforeValidator(_as_tuple), _OneOrMany()]

@@ -4,36 +4,27 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import Field, ValidationError, field_validator
+from pydantic import Field, ValidationError
 
 from planner.documents import Document, Path_
 from planner.errors import Fault
-from planner.fields import Date, Strict, complaint
+from planner.fields import Currency, Date, Strict
 from planner.offers import Offer, Terms
 from planner.sources import Source
 from planner.wording import complaints
-
-CURRENCY = "USD"
 
 
 class InventoryFile(Strict):
     """An inventory as it is written; its offers are validated one by one, with their terms in place."""
 
     date: Date | None = None
-    currency: str
+    currency: Currency
     description: str = ""
     notes: str = ""
     source: str = ""
     sources: dict[str, str] = Field(default_factory=dict)  # short key -> text, for `source: KEY`
     terms: dict[str, Terms] = Field(default_factory=dict)  # by provider
     offers: list[Any] = Field(min_length=1)
-
-    @field_validator("currency")
-    @classmethod
-    def _is_known(cls, currency: str) -> str:
-        if currency != CURRENCY:
-            raise complaint(f"prices in {currency}", f"only {CURRENCY} is understood: convert them")
-        return currency
 
 
 def read_offers(document: Document, faults: list[Fault]) -> tuple[Offer, ...]:

@@ -22,10 +22,10 @@ from planner.references import (
     check_providers,
     resolve_architectures,
     resolve_gpus,
-    resolve_offer_gpus,
+    resolve_offer_names,
     texts_at,
 )
-from planner.scenario import Scenario, ScenarioFile, scenario_data
+from planner.scenario import NOTHING_TRAINS, Scenario, ScenarioFile, scenario_data
 from planner.sources import Source
 from planner.texts import file_name, read_text, write_text_atomically
 from planner.wording import complaints, nearest
@@ -111,13 +111,15 @@ def _validated(
     written = data.get("offers")
     if isinstance(written, list):
         written = _without_unmade(written, bool(from_files), source, faults)
-        inline = validate_offers(resolve_offer_gpus(written, gpus, source, faults), source, faults)
+        inline = validate_offers(resolve_offer_names(written, gpus, source, faults), source, faults)
         data = {**data, "offers": []}  # validated a moment ago
     offers = from_files + inline
     if not data.get("inventory") and not written:
         faults.append(
             source.fault(("offers",), "there is nothing to rent", "give inventory: [FILE] or offers: [...]")
         )
+    elif offers and all(offer.is_cpu for offer in offers):
+        faults.append(source.fault(("offers",) if written else ("inventory",), *NOTHING_TRAINS))
     check_ranges(data.get("vary"), source, faults)
     question: ScenarioFile | None = None
     try:
@@ -166,7 +168,7 @@ def _inventories(named: Any, folder: Path, source: Source, faults: list[Fault]) 
         except InputError as error:
             faults.extend(error.faults)
             continue
-        rows = resolve_offer_gpus(document.data.get("offers"), gpus, Source(document.file, document), faults)
+        rows = resolve_offer_names(document.data.get("offers"), gpus, Source(document.file, document), faults)
         if rows is not document.data.get("offers"):
             document = Document(document.file, {**document.data, "offers": rows}, document.marks)
         offers += read_offers(document, faults)

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
-from planner.fields import Date, NotNegative, Positive, Strict, Text, Whole, complaint
+from planner.fields import Currency, Date, NotNegative, Positive, Strict, Text, Whole, complaint
 from planner.payments import Commitment, Managed, Own, Tier
 
 AGREEMENT = 0.01
@@ -103,6 +103,7 @@ class Terms(Strict):
     max_nodes: Annotated[Whole, BeforeValidator(_one_node, json_schema_input_type=Whole | None)] = 1
     community: bool = False
     notes: str = ""
+    currency: Currency = "USD"
     date: Date | None = None
     source: str = ""
 
@@ -188,15 +189,73 @@ class Offer(Terms):
         return self.usd_per_hour is None or self.spot_usd_per_hour < self.usd_per_hour
 
     @model_validator(mode="after")
+    def _rents_something(self) -> Self:
+        if self.managed is not None:
+            self._is_no_machine()
+        elif self.gpu is not None and self.gpus == 0:
+            raise complaint(f"how many {self.gpu} it has is not said", "give gpus, the GPUs of one instance", "gpus")
+        elif self.gpu is None and self.gpus > 0:
+            raise complaint(f"which GPU it has {self.gpus} of is not said", "give gpu, such as H100-80GB", "gpu")
+        elif self.gpu is None and self.cpu_cores is None:
+            fix = "give gpu and gpus, cpu_cores for a machine without GPU, or managed for a service"
+            raise complaint("what is rented is not said", fix)
+        return self
+
+    def _is_no_machine(self) -> None:
+        for key in ("gpu", "gpus", "cpu_cores", "ram_gb", "usd_per_hour", "spot_usd_per_hour"):
+            if getattr(self, key) not in (None, type(self).model_fields[key].default):
+                fix = "leave it out; prices stand in managed" if "usd" in key else "leave it out, or leave managed out"
+                raise complaint(f"a managed service has no {key}", fix, key)
+
+    @model_validator(mode="after")
+    def _is_paid_in_one_way(self) -> Self:
+        ways = [key for key in ("commitment", "committed_hours", "own", "managed") if getattr(self, key) is not None]
+        if len(ways) > 1:
+            fix = "keep one, and make another offer of what else there is"
+            raise complaint(f"paid in {len(ways)} ways at once: {', '.join(ways)}", fix)
+        if ways and self.spot_usd_per_hour is not None:
+            fix = "leave it out: the spot price belongs to another offer"
+            raise complaint(f"a spot price beside {ways[0]}", fix, "spot_usd_per_hour")
+        return self
+
+    @model_validator(mode="after")
     def _has_a_price(self) -> Self:
         if self.own is not None:
-            hourly = self.own.power_usd_per_hour + self.own.depreciation_usd_per_hour
-            object.__setattr__(self, "usd_per_hour", hourly)  # frozen, and derived once
-        if self.committed_hours is not None and self.usd_per_hour is None:
-            object.__setattr__(self, "usd_per_hour", 0.0)
-        if self.managed is None and self.usd_per_hour is None and self.spot_usd_per_hour is None:
-            raise complaint("an offer without a price", "give usd_per_hour or spot_usd_per_hour, in dollars")
+            if self.usd_per_hour is not None:
+                fix = "leave it out: the hour's price follows from power and purchase"
+                raise complaint("an own machine with a price", fix, "usd_per_hour")
+            self._fill(usd_per_hour=self.own.power_usd_per_hour + self.own.depreciation_usd_per_hour)
+            self._fill(stock=1 if self.stock is None else self.stock)
+        elif self.committed_hours is not None and self.usd_per_hour is None:
+            self._fill(usd_per_hour=0.0)
+        elif self.managed is None and self.usd_per_hour is None:
+            self._complain_of_no_price()
+        elif self.commitment is not None and self.committed_usd == 0:
+            fix = "give usd_per_hour or upfront_usd; hours already paid for are committed_hours"
+            raise complaint("a commitment that costs nothing", fix, "commitment")
         return self
+
+    def _complain_of_no_price(self) -> None:
+        if self.commitment is not None:
+            fix = "give usd_per_hour, which is due in every hour of the term; 0 where all of it is paid upfront"
+            raise complaint("a commitment without an hourly price", fix, "usd_per_hour")
+        if self.gpu is None:
+            raise complaint("a machine without GPU has no price", "give usd_per_hour, in dollars", "usd_per_hour")
+        if self.spot_usd_per_hour is None:
+            raise complaint("an offer without a price", "give usd_per_hour or spot_usd_per_hour, in dollars")
+
+    def _fill(self, **values: Any) -> None:
+        """Set what follows from the rest; the offer is frozen for everybody else."""
+        for key, value in values.items():
+            object.__setattr__(self, key, value)
+
+
+def offer_data(offer: Offer) -> dict[str, Any]:
+    """The offer as plain data in the form of its file: defaults, and the derived price of an own machine, left out."""
+    data = offer.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+    if offer.own is not None:
+        data.pop("usd_per_hour", None)
+    return data
 
 
 def offer_labels(offers: Sequence[Offer]) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, model_validator
 
-from planner.fields import NotNegative, Positive, Strict, Text, complaint, shown
+from planner.fields import Many, NotNegative, Positive, Strict, Text, complaint, shown
 from planner.units import MONTH_HOURS
 
 MONTHS = (1, 3, 6, 12, 36)
@@ -67,9 +67,16 @@ class Own(Strict):
 class Managed(Strict):
     """A service that takes data and hands back a trained network: no machine, no memory to fit into."""
 
-    architectures: Annotated[tuple[Text, ...], BeforeValidator(lambda v: tuple(v) if isinstance(v, list) else v)]
+    architectures: Many[Text]  # names of cards; one that we have no card of is never asked for
     usd_per_million_tokens: NotNegative | None = None  # of training, every epoch counted
     usd_per_run: NotNegative | None = None
     minimum_usd: NotNegative = 0.0  # a run costs at least this
     tokens_per_second: Positive | None = None  # None: the provider promises no speed
     method: Literal["lora", "full"] = "lora"
+
+    @model_validator(mode="after")
+    def _has_a_price(self) -> Self:
+        if self.usd_per_million_tokens is None and self.usd_per_run is None:
+            fix = "give usd_per_million_tokens or usd_per_run, in dollars"
+            raise complaint("a managed service without a price", fix)
+        return self

@@ -98,12 +98,20 @@ def _check_peak(
         faults.append(source.fault((*path, "peak_vram_gib"), f"{peak:g} is more than the {holds:g} GiB of {card}", fix))
 
 
-def resolve_offer_gpus(offers: Any, names: CardNames, source: Source, faults: list[Fault]) -> Any:
-    """The same for a list of offers found under the key `offers`."""
+def resolve_offer_names(offers: Any, names: CardNames, source: Source, faults: list[Fault]) -> Any:
+    """The same for a list of offers found under the key `offers`.
+
+    Architectures of a managed service get their card's name too; one without a card is never asked for, and stays.
+    """
     data: Any = {"offers": offers}
     for path, wanted in list(texts_at(data, ("offers", "*", "gpu"))):
         if wanted not in names.names:
             data = _resolved_gpu(data, path, wanted, names, source, faults)
+    taken = list(texts_at(data, ("offers", "*", "managed", "architectures", "*")))
+    architectures = CardNames("architectures") if taken else None
+    for path, wanted in taken:
+        card = architectures.canonical(wanted) if architectures else None
+        data = replaced(data, path, card) if card not in (None, wanted) else data
     return data["offers"]
 
 

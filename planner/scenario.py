@@ -10,22 +10,26 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from planner.amounts import Work
-from planner.fields import NotNegative, Positive, Rows, Several, Share, Strict, Text, Whole, complaint, shown
+from planner.fields import Currency, NotNegative, Positive, Rows, Several, Share, Strict, Text, Whole, complaint, shown
 from planner.jobs import FRAMEWORKS, Job, LoraSettings, Measured, Techniques
-from planner.offers import Billing, Fees, Offer, SpotStatistics, Terms, offer_labels
+from planner.offers import Billing, Fees, Offer, SpotStatistics, Terms, offer_data, offer_labels
+from planner.payments import TIERS, Commitment, Managed, Own
 
 __all__ = [
     "FRAMEWORKS",
     "Adjust",
     "AllowForbid",
     "Billing",
+    "Commitment",
     "Fees",
     "Job",
     "Limits",
     "LoraSettings",
+    "Managed",
     "Match",
     "Measured",
     "Offer",
+    "Own",
     "Scenario",
     "ScenarioFile",
     "SolveOptions",
@@ -62,6 +66,14 @@ class AllowForbid(Strict):
         return self
 
 
+def _tiers_exist(tiers: AllowForbid) -> AllowForbid:
+    for key, names in (("allow", tiers.allow or ()), ("forbid", tiers.forbid)):
+        unknown = [name for name in names if name not in TIERS]
+        if unknown:
+            raise complaint(f"{shown(unknown[0])} is no tier of offers", f"one of {', '.join(TIERS)}", key)
+    return tiers
+
+
 class SpotShare(Strict):
     """Bounds on the share of the work that spot machines do."""
 
@@ -85,7 +97,7 @@ class Limits(Strict):
     providers: AllowForbid = AllowForbid()
     gpus: AllowForbid = AllowForbid()
     regions: AllowForbid = AllowForbid()
-    tiers: AllowForbid = AllowForbid()  # own, managed, committed, community, secure
+    tiers: Annotated[AllowForbid, AfterValidator(_tiers_exist)] = AllowForbid()
     spot_share: SpotShare = SpotShare()
     vram_headroom: Annotated[float, Field(ge=0, lt=1)] | None = None  # share; replaces the fit rule's margin
 
@@ -156,6 +168,7 @@ class _Question(Strict):
     limits: Limits = Limits()
     adjust: Rows[Adjust] = ()
     objective: Objective = "cost"
+    currency: Currency = "USD"
     vary: Several[Text] = ()  # PATH=A:B:STEP or PATH=[a, b, c]: what `what-if` goes through; no part of the question
 
 
@@ -163,6 +176,12 @@ class ScenarioFile(_Question):
     """A scenario as it is written: offers in inventory files, inline, or both."""
 
     offers: Rows[Offer] = ()
+
+
+NOTHING_TRAINS = (
+    "nothing that is offered has a GPU",
+    "machines without one run stages only: add an offer with gpu and gpus, or a managed service",
+)
 
 
 class Scenario(_Question):
@@ -188,6 +207,8 @@ class Scenario(_Question):
     def _has_offers(self) -> Self:
         if not self.offers:
             raise complaint("there is nothing to rent", "give inventory: [FILE] or offers: [...]", "offers")
+        if all(offer.is_cpu for offer in self.offers):
+            raise complaint(*NOTHING_TRAINS, "offers")
         return self
 
 
@@ -221,10 +242,7 @@ def scenario_data(scenario: Scenario) -> dict[str, Any]:
         mode="json", by_alias=True, exclude_defaults=True, exclude={"offers", "offers_inline"}
     )
     if scenario.offers_inline:
-        data["offers"] = [
-            offer.model_dump(mode="json", by_alias=True, exclude_defaults=True)
-            for offer in scenario.offers_inline
-        ]
+        data["offers"] = [offer_data(offer) for offer in scenario.offers_inline]
     return data
 
 

@@ -80,7 +80,7 @@ def read_market(path: str | None) -> tuple[Offer, ...]:
     from planner.documents import Document, read_document
     from planner.inventories import read_offers
     from planner.loading import data_folder, read_scenario
-    from planner.references import resolve_offer_gpus
+    from planner.references import resolve_offer_names
     from planner.sources import Source
 
     file = str(data_folder("scenarios") / "inventory" / "market.yaml") if path is None else path
@@ -91,7 +91,7 @@ def read_market(path: str | None) -> tuple[Offer, ...]:
         return read_scenario(file).offers
     faults: list[Fault] = []
     source = Source(document.file, document)
-    rows = resolve_offer_gpus(document.data.get("offers"), CardNames("gpus"), source, faults)
+    rows = resolve_offer_names(document.data.get("offers"), CardNames("gpus"), source, faults)
     found = read_offers(Document(document.file, {**document.data, "offers": rows}, document.marks), faults)
     if faults:
         raise ScenarioError(faults)
