@@ -15,7 +15,7 @@ PACKAGE = Path(__file__).parent.parent / "planner"
 
 ROOMS: dict[str, tuple[str, ...]] = {
     # room: the modules in it (a folder stands for all of its files, a star for any ending)
-    "words": ("units", "errors", "scalars", "texts"),
+    "words": ("units", "errors", "scalars", "texts", "durations"),
     "documents": ("documents", "overrides", "ranges"),
     "fields": ("fields",),
     "wording": ("wording", "sources", "paths"),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from planner.durations import mean_hours
+
 
 @dataclass(frozen=True)
 class Ages:
@@ -14,6 +16,10 @@ class Ages:
 
     begins: tuple[float, ...]  # hours
     rates: tuple[float, ...]  # per hour
+
+    def mean(self) -> float:
+        """Mean duration in hours."""
+        return mean_hours(self.begins, self.rates)
 
 
 @dataclass(frozen=True)
