@@ -31,11 +31,17 @@ class StageCoefficients:
     compile_seconds: float
     tokenise_tokens_per_core_second: float
     ingest_bytes_per_token: float
+    ingest_ram_share: float
+    ingest_batch_seconds: float
+    cores_per_gpu: float
+    image_bytes_per_pixel: float
     checkpoint_bytes_per_trained: float
     weight_bytes_per_parameter: float
     checkpoint_fixed_seconds: float
     checkpoint_pcie_share: float
     evaluation_factor: float
+    evaluation_memory_factor: float
+    cpu_flop_per_core_second: float
     goodput_one_node: float
     goodput_several_nodes: float
     goodput_long_hours: float
@@ -90,15 +96,32 @@ def tokenise_seconds(tokens: Numbers, cpu_cores: Numbers, coefficients: StageCoe
     return np.asarray(tokens) / (np.asarray(cpu_cores) * coefficients.tokenise_tokens_per_core_second)
 
 
+def step_bytes(per_step: Numbers, coefficients: StageCoefficients, resolution: Numbers = 0) -> Any:
+    """Bytes that a step reads from storage: `per_step` token ids, or images of `resolution` pixels per side.
+
+    256 images of 512 pixels per side, half a byte per pixel: 33.6 MB.
+    """
+    each = np.where(
+        np.greater(resolution, 0),
+        np.square(np.asarray(resolution, dtype=float)) * coefficients.image_bytes_per_pixel,
+        coefficients.ingest_bytes_per_token,
+    )
+    return np.asarray(per_step) * each
+
+
 def fed_step_seconds(
     step_seconds: Numbers,
-    tokens_per_step: Numbers,
+    per_step: Numbers,
     storage_bytes_per_second: Numbers,
     coefficients: StageCoefficients,
+    resolution: Numbers = 0,
 ) -> Any:
-    """Step time no faster than storage delivers its tokens."""
-    step_bytes = np.asarray(tokens_per_step) * coefficients.ingest_bytes_per_token
-    return np.maximum(step_seconds, step_bytes / np.asarray(storage_bytes_per_second))
+    """Step time no faster than storage delivers what it works on, tokens or images as in `step_bytes`.
+
+    Storage is shared by all machines of the run.
+    """
+    read = step_bytes(per_step, coefficients, resolution)
+    return np.maximum(step_seconds, read / np.asarray(storage_bytes_per_second))
 
 
 def evaluation_seconds(
@@ -117,6 +140,16 @@ def evaluation_seconds(
 def checkpoint_bytes(trainable: Numbers, coefficients: StageCoefficients) -> Any:
     """A checkpoint that training can resume from: weights, masters and moments of what is trained."""
     return coefficients.checkpoint_bytes_per_trained * np.asarray(trainable)
+
+
+def kept_checkpoint_bytes(
+    trainable: Numbers, weight_bytes: Numbers, resume: Numbers, coefficients: StageCoefficients
+) -> Any:
+    """One checkpoint with (`resume` 1) or without (0) what training goes on from.
+
+    Without, the trained weights alone at `weight_bytes` each: 2 of full training, those of the adapters of lora.
+    """
+    return np.where(resume, checkpoint_bytes(trainable, coefficients), np.asarray(trainable) * weight_bytes)
 
 
 def export_bytes(parameters: Numbers, coefficients: StageCoefficients) -> Any:
@@ -145,6 +178,18 @@ def asynchronous_stall_seconds(
     """
     rate = np.asarray(gpus) * coefficients.checkpoint_pcie_share * np.asarray(pcie_bytes_per_second)
     return np.asarray(stored_bytes) / rate
+
+
+def checkpoint_stall_seconds(
+    written_seconds: Numbers, copied_seconds: Numbers, interval_seconds: Numbers, asynchronous: Numbers
+) -> Any:
+    """What training waits per checkpoint: its full write, or, asynchronous, the copy to host memory.
+
+    Asynchronous writing that takes longer than the training between two checkpoints holds up the next one.
+    A copy of 3 s, a write of 100 s: 3 s every 10 minutes, 40 s every minute.
+    """
+    late = np.maximum(copied_seconds, np.subtract(written_seconds, interval_seconds))
+    return np.where(asynchronous, np.minimum(late, written_seconds), written_seconds)
 
 
 def goodput_factor(

@@ -14,12 +14,15 @@ from planner.estimates.stages import (
     boot_seconds,
     checkpoint_bytes,
     checkpoint_seconds,
+    checkpoint_stall_seconds,
     download_seconds,
     evaluation_seconds,
     export_bytes,
     fed_step_seconds,
     goodput_factor,
+    kept_checkpoint_bytes,
     load_seconds,
+    step_bytes,
     tokenise_seconds,
 )
 
@@ -65,6 +68,14 @@ def test_storage_holds_training_back() -> None:
     assert float(fed_step_seconds(1.0, 1e6, 1e6, STAGES)) == pytest.approx(4.0)
 
 
+def test_images_are_fed_by_their_pixels() -> None:
+    """256 images of 512 pixels per side at half a byte per pixel are 33.6 MB: 0.34 s from a store of 0.1 GB/s."""
+    assert float(step_bytes(256, STAGES, 512)) == pytest.approx(256 * 512**2 / 2)
+    np.testing.assert_allclose(step_bytes(np.array([8, 8]), STAGES, np.array([0, 1024])), [32, 8 * 1024**2 / 2])
+    assert float(fed_step_seconds(0.2, 256, 0.1e9, STAGES, 512)) == pytest.approx(0.3355, abs=1e-4)
+    assert float(fed_step_seconds(0.5, 256, 0.1e9, STAGES, 512)) == 0.5
+
+
 def test_evaluation_is_a_forward_pass() -> None:
     """Full training costs three forward passes per token, LoRA two, full recompute one more."""
     none, full = CHECKPOINTING["none"], CHECKPOINTING["full"]
@@ -88,6 +99,19 @@ def test_checkpoint_writes_from_all_nodes_up_to_the_store() -> None:
     stall = float(asynchronous_stall_seconds(98e9, 8, 24e9, STAGES))
     assert stall == pytest.approx(98 / (8 * 0.23 * 24))
     assert stall < alone / 10
+
+
+def test_weights_alone_are_smaller_than_what_resumes() -> None:
+    """7B parameters: 98 GB to resume from or 14 GB of weights; 40M fp32 adapters: 0.56 or 0.16 GB."""
+    np.testing.assert_allclose(kept_checkpoint_bytes(7e9, 2, np.array([1, 0]), STAGES), [98e9, 14e9])
+    np.testing.assert_allclose(kept_checkpoint_bytes(40e6, 4, np.array([1, 0]), STAGES), [0.56e9, 0.16e9])
+
+
+def test_checkpoints_too_close_together_hold_training_up() -> None:
+    """A write of 100 s behind the training costs its copy of 3 s, and what a shorter interval does not cover."""
+    stalls = checkpoint_stall_seconds(100.0, 3.0, np.array([600.0, 97.0, 60.0, 0.0]), 1)
+    np.testing.assert_allclose(stalls, [3, 3, 40, 100])
+    assert float(checkpoint_stall_seconds(100.0, 3.0, 600.0, 0)) == 100
 
 
 def test_goodput_of_long_and_wide_runs() -> None:
