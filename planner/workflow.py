@@ -24,8 +24,8 @@ class Trials(Strict):
     at_once: Whole = Field(default=1, description="Runs side by side, each on machines of its own.")
     halving: Annotated[float, Field(gt=1)] | None = Field(
         default=None,
-        description="Successive halving: after each rung the best 1/halving of the trials go on, with halving times "
-        "the work; left out, every trial runs in full.",
+        description="Successive halving: after each rung the best 1/halving of the trials go on, until each has done "
+        "halving times as much; left out, every trial runs in full.",
     )
 
     @model_validator(mode="after")
