@@ -6,68 +6,11 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from planner.fields import Currency, Date, NotNegative, Positive, Strict, Text, Whole, complaint
 from planner.payments import Commitment, Managed, Own, Tier
-
-AGREEMENT = 0.01
-"""How far, as a share, three spot statistics may contradict each other."""
-
-
-def _two_are_enough(schema: dict[str, Any]) -> None:
-    del schema["required"]
-    schema["minProperties"] = 2
-
-
-class SpotStatistics(Strict):
-    """How a spot market comes and goes; `availability` = up / (up + outage).
-
-    Two of the three are enough when given; all three are there afterwards.
-    """
-
-    model_config = ConfigDict(json_schema_extra=_two_are_enough)
-
-    availability: Annotated[float, Field(gt=0, le=1)]
-    mean_up_hours: Positive
-    mean_outage_hours: NotNegative
-
-    @model_validator(mode="before")
-    @classmethod
-    def _third_from_two(cls, data: Any) -> Any:
-        """Complete two good numbers; anything else is left to the ordinary checks."""
-        if not isinstance(data, dict):
-            return data
-        given = {key: data[key] for key in cls.model_fields if data.get(key) is not None}
-        if len(given) < 2:
-            raise complaint(
-                "fewer than two of availability, mean_up_hours, mean_outage_hours", "give two of them"
-            )
-        numbers = {k: float(v) for k, v in given.items() if type(v) in (int, float)}
-        if len(given) > 2 or len(numbers) < 2:
-            return data
-        share, up, outage = (
-            numbers.get(key) for key in ("availability", "mean_up_hours", "mean_outage_hours")
-        )
-        if share is None and up is not None and outage is not None and up > 0 and outage >= 0:
-            share = up / (up + outage)
-        elif share is not None and 0 < share <= 1 and up is not None:
-            outage = up * (1 - share) / share
-        elif share is not None and 0 < share <= 1 and outage is not None:
-            if share == 1 or outage == 0:
-                raise complaint("says nothing about how long spot stays up", "give mean_up_hours")
-            up = outage * share / (1 - share)
-        else:
-            return {**dict.fromkeys(cls.model_fields, 1.0), **data}  # only the bad numbers are to be blamed
-        return {**data, "availability": share, "mean_up_hours": up, "mean_outage_hours": outage}
-
-    @model_validator(mode="after")
-    def _agree(self) -> Self:
-        implied = self.mean_up_hours / (self.mean_up_hours + self.mean_outage_hours)
-        if abs(implied - self.availability) > AGREEMENT * self.availability:
-            what = f"up and outage hours mean an availability of {implied:.3g}, not {self.availability:.3g}"
-            raise complaint(what, "correct one, or leave one out", "availability")
-        return self
+from planner.spot_statistics import SpotStatistics
 
 
 class Billing(Strict):
@@ -170,6 +113,11 @@ class Offer(Terms):
         return self.commitment.upfront_usd + (self.usd_per_hour or 0.0) * self.term_hours
 
     @property
+    def full_usd_per_hour(self) -> float | None:
+        """What an instance costs per hour, an upfront payment spread over all hours of its term."""
+        return self.committed_usd / self.term_hours if self.commitment else self.usd_per_hour
+
+    @property
     def label(self) -> str:
         """Such as `vast/US-CA/1x-rtx3090`."""
         return f"{self.provider}/{self.region}/{self.instance or self._kind}"
@@ -187,6 +135,15 @@ class Offer(Terms):
         if self.spot_usd_per_hour is None:
             return False
         return self.usd_per_hour is None or self.spot_usd_per_hour < self.usd_per_hour
+
+    @model_validator(mode="before")
+    @classmethod
+    def _derives_its_price(cls, data: Any) -> Any:
+        """What is written is looked at here: an offer that is handed on has its derived price already."""
+        if isinstance(data, dict) and data.get("own") is not None and data.get("usd_per_hour") is not None:
+            fix = "leave it out: the hour's price follows from power and purchase"
+            raise complaint("an own machine with a price", fix, "usd_per_hour")
+        return data
 
     @model_validator(mode="after")
     def _rents_something(self) -> Self:
@@ -221,12 +178,8 @@ class Offer(Terms):
     @model_validator(mode="after")
     def _has_a_price(self) -> Self:
         if self.own is not None:
-            if self.usd_per_hour is not None:
-                fix = "leave it out: the hour's price follows from power and purchase"
-                raise complaint("an own machine with a price", fix, "usd_per_hour")
-            self._fill(usd_per_hour=self.own.power_usd_per_hour + self.own.depreciation_usd_per_hour)
-            self._fill(stock=1 if self.stock is None else self.stock)
-        elif self.committed_hours is not None and self.usd_per_hour is None:
+            self._fill(usd_per_hour=self.own.power_usd_per_hour + self.own.depreciation_usd_per_hour, stock=1)
+        elif self.committed_hours is not None:
             self._fill(usd_per_hour=0.0)
         elif self.managed is None and self.usd_per_hour is None:
             self._complain_of_no_price()
@@ -245,9 +198,10 @@ class Offer(Terms):
             raise complaint("an offer without a price", "give usd_per_hour or spot_usd_per_hour, in dollars")
 
     def _fill(self, **values: Any) -> None:
-        """Set what follows from the rest; the offer is frozen for everybody else."""
+        """Set what follows from the rest and is not there; the offer is frozen for everybody else."""
         for key, value in values.items():
-            object.__setattr__(self, key, value)
+            if getattr(self, key) is None:
+                object.__setattr__(self, key, value)
 
 
 def offer_data(offer: Offer) -> dict[str, Any]:

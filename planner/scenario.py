@@ -12,8 +12,9 @@ from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag,
 from planner.amounts import Work
 from planner.fields import Currency, NotNegative, Positive, Rows, Several, Share, Strict, Text, Whole, complaint, shown
 from planner.jobs import FRAMEWORKS, Job, LoraSettings, Measured, Techniques
-from planner.offers import Billing, Fees, Offer, SpotStatistics, Terms, offer_data, offer_labels
+from planner.offers import Billing, Fees, Offer, Terms, offer_data, offer_labels
 from planner.payments import TIERS, Commitment, Managed, Own
+from planner.spot_statistics import SpotStatistics
 
 __all__ = [
     "FRAMEWORKS",
@@ -100,6 +101,15 @@ class Limits(Strict):
     tiers: Annotated[AllowForbid, AfterValidator(_tiers_exist)] = AllowForbid()
     spot_share: SpotShare = SpotShare()
     vram_headroom: Annotated[float, Field(ge=0, lt=1)] | None = None  # share; replaces the fit rule's margin
+
+    def permits(self, offer: Offer) -> bool:
+        """Whether the lists allow an offer; a list of cards says nothing about what has none."""
+        return (
+            self.providers.permits(offer.provider)
+            and (offer.gpu is None or self.gpus.permits(offer.card))
+            and self.regions.permits(offer.region)
+            and self.tiers.permits(offer.tier)
+        )
 
 
 class Match(Strict):
@@ -231,8 +241,14 @@ def adjusted_offers(scenario: Scenario) -> tuple[Offer, ...]:
 
 
 def _adjusted(offer: Offer, rule: Adjust) -> Offer:
+    """The offer at other prices; what is paid upfront is the price of its hours too, what a kWh costs is not."""
     keys = ("usd_per_hour", "spot_usd_per_hour")
-    prices = {key: price * getattr(rule, f"{key}_factor") for key in keys if (price := getattr(offer, key)) is not None}
+    prices: dict[str, Any] = {
+        key: price * getattr(rule, f"{key}_factor") for key in keys if (price := getattr(offer, key)) is not None
+    }
+    if offer.commitment is not None:
+        upfront = offer.commitment.upfront_usd * rule.usd_per_hour_factor
+        prices["commitment"] = offer.commitment.model_copy(update={"upfront_usd": upfront})
     return offer.model_copy(update=prices)  # only numbers change
 
 

@@ -19,7 +19,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "documents": ("documents", "overrides", "ranges"),
     "fields": ("fields",),
     "wording": ("wording", "sources", "paths"),
-    "scenario": ("scenario", "jobs", "amounts", "workflow", "offers", "payments", "configuration"),
+    "scenario": ("scenario", "jobs", "amounts", "workflow", "offers", "payments", "spot_statistics", "configuration"),
     "library": ("library",),
     "loading": ("loading", "cards", "inventories", "references", "requests", "wishes", "closest"),
     "inventory": ("inventory",),

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from planner.errors import Fault, InputError
-from planner.spot.run import Floats
 from planner.spot.recorded import Trace
+from planner.spot.run import Floats
 from planner.units import DAY_HOURS, HOUR, MINUTE
 
 LEAST_HOURS, LEAST_STEPS = 1.0, 10

@@ -99,5 +99,6 @@ def _distinct(traces: list[Trace], file: str) -> list[Trace]:
     """Two traces of one name could be one trace counted twice."""
     twice = [name for name, count in Counter(trace.name for trace in traces).items() if count > 1]
     if twice:
-        raise InputError([Fault(file, 0, name, "two traces have this name", "rename or leave out one") for name in twice])
+        fix = "rename one, or leave it out"
+        raise InputError([Fault(file, 0, name, "two traces have this name", fix) for name in twice])
     return traces
