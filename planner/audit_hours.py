@@ -68,9 +68,11 @@ def hours_of(ground: Ground, work: Workload, physics: Physics) -> Hours:
         run = step_hours * float(goodput_factor(step_hours, plan.instances, 0, coefficients))
     late = float(late_factor(physics.sigma_tail, job.confidence))
     up, share = stages["spot_mean_up_hours"], stages["spot_availability"]
-    if offer.spot is not None:
-        up, share = offer.spot.mean_up_hours, offer.spot.availability
     gang = GangCoefficients.of(stages)
+    if offer.spot is not None:
+        together = offer.spot.instances  # the statistics are of so many machines; wanted are those of one
+        up = offer.spot.mean_up_hours * together**gang.gang_rate_exponent
+        share = min(1.0, offer.spot.availability * together**-gang.gang_availability_exponent)
     saved = checkpoint_bytes(physics.trainable, coefficients)
     stall = float(asynchronous_stall_seconds(saved, plan.gpus, physics.pcie_bytes_per_second, coefficients))
     stall += coefficients.checkpoint_fixed_seconds  # even small adapters halt the run for a moment

@@ -27,7 +27,7 @@ class EndsByAge(Strict):
     def _bands(self) -> Self:
         ages, rates = self.ages_hours, self.ends_per_hour
         if len(ages) != len(rates):
-            raise complaint(f"{len(ages)} ages and {len(rates)} rates", "give one rate per age", "ends_per_hour")
+            raise complaint(f"{len(rates)} for {len(ages)} ages_hours", "give one rate per age", "ends_per_hour")
         if ages[0] != 0:
             raise complaint(f"the first age is {ages[0]:g}", "it must be 0: durations begin there", "ages_hours")
         for young, old in pairwise(ages):

@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from planner.estimates.preemption import GangCoefficients, gang_market
 from planner.grid import Machine
 from planner.library import Architecture, GpuSpec, Library
-from planner.scenario import Offer
+from planner.scenario import Offer, SpotStatistics
+from planner.spot.states import Ages, SpotStates
 
 IMAGE_GB_ON_DISK = 10.0
 """Room for the container image, as `image_bytes` of the stages calibration."""
@@ -19,7 +21,7 @@ UNKNOWN_FEE = "unknown: not included"
 
 @dataclass(frozen=True)
 class SpotMarket:
-    """How spot machines come and go, in hours; `basis` is empty where the offer states it."""
+    """How one spot machine comes and goes, in hours; `basis` is empty where the offer states it."""
 
     availability: float
     mean_up_hours: float
@@ -54,12 +56,26 @@ def spot_markets(offers: Sequence[Offer], library: Library) -> tuple[SpotMarket,
     up, share = stages.value("spot_mean_up_hours"), stages.value("spot_availability")
     basis = f"prior: up {up:g} h, available {share:.0%} of the time"
     prior = SpotMarket(share, up, up * (1 - share) / share, basis)
-    return tuple(
-        prior
-        if (told := offer.spot) is None
-        else SpotMarket(told.availability, told.mean_up_hours, told.mean_outage_hours, "")
-        for offer in offers
-    )
+    return tuple(prior if offer.spot is None else _of_one(offer.spot, library) for offer in offers)
+
+
+def states_of(told: SpotStatistics) -> SpotStates | None:
+    """The market of `told.instances` machines together where it is told by age; None where only means are."""
+    if told.up is None or told.outage is None:
+        return None
+    up, down = (Ages(one.ages_hours, one.ends_per_hour) for one in (told.up, told.outage))
+    return SpotStates(up, down)
+
+
+def _of_one(told: SpotStatistics, library: Library) -> SpotMarket:
+    """The statistics of a single machine, from those of `told.instances` together."""
+    if told.instances == 1:
+        return SpotMarket(told.availability, told.mean_up_hours, told.mean_outage_hours, "")
+    stages = library.calibrations["stages"]
+    gang = GangCoefficients.of({key: stages.value(key) for key in stages.coefficients})
+    one = gang_market(told.mean_up_hours, told.availability, 1 / told.instances, gang)
+    up, share = float(one.mean_up), min(1.0, float(one.availability))
+    return SpotMarket(share, up, up * (1 - share) / share, "")
 
 
 def disk_gb(architecture: Architecture, data_gb: float) -> float:

@@ -43,7 +43,7 @@ def read_counts_json(text: str, file: str, name: str) -> Trace:
     data = document.get("data") if isinstance(document, dict) else None
     if not isinstance(metadata, dict) or not isinstance(data, list):
         raise InputError([Fault(file, 0, "", "has no metadata and data of a trace", shape)])
-    gap = metadata.get("gap_seconds")
+    gap: Any = metadata.get("gap_seconds")
     faults = _gap_faults(gap, file, 0, "metadata.gap_seconds")
     bad = [i for i, count in enumerate(data) if not _is_count(count)]
     if bad:
