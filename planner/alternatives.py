@@ -42,7 +42,7 @@ def ladder(
     """The best way of each method under all other limits; a method that the job excludes says so."""
     if candidates.job.kind == "pretrain":
         return ()
-    recipes = candidates.physics.ways.recipes
+    recipes = candidates.recipes
     labels = np.asarray([recipe.method_label for recipe in recipes])
     value, share = measure.best(wide)
     rungs = []
@@ -90,10 +90,10 @@ def runner_up(
 
     def named(row: int) -> str:
         place = int(table.offer[row])
-        return f"{market.offers[place].provider} {market.cards[place].name}"
+        return f"{market.offers[place].provider} {market.gpus[place]}"
 
     taken = {named(chosen)}
-    gpu = market.cards[int(table.offer[chosen])].name
+    gpu = market.gpus[int(table.offer[chosen])]
     less, more, much = measure.comparatives
     if less == "cheaper":
         less = "cheaper, but slower"  # within the half cent that a plan gives for its hours
@@ -102,7 +102,7 @@ def runner_up(
         if (name := named(int(row))) in taken:
             continue
         taken.add(name)
-        same_card = market.cards[int(table.offer[row])].name == gpu
+        same_card = market.gpus[int(table.offer[row])] == gpu
         note = verdict(float(value[row]), reached, difference_sigma(library, same_card), less, more, much)
         found.append(_option(name, table, int(row), float(shares[row]), market, True, note))
         if len(found) == RUNNERS_UP:
@@ -175,7 +175,7 @@ def _option(
     return Option(
         label=label,
         provider=offer.provider,
-        gpu=market.cards[int(table.offer[row])].name,
+        gpu=market.gpus[int(table.offer[row])],
         gpus=int(table.gpus[row]),
         cost_usd=float(one.cost_usd(share)[0]),
         hours=float(one.hours(share)[0]),

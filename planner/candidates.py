@@ -1,13 +1,15 @@
 """Prices once per offer: the ways of a job joined with the offers that rent their machine, as a table of numbers.
 
-Hours and dollars of one candidate (n instances at p_od and p_spot dollars an hour, spot share x of the work):
+Hours and dollars of one candidate (n instances per gang, k gangs, p_od and p_spot dollars an hour, spot share x):
 
-    start      boot, image, weights and data to the machine, load; billed in the market that the work runs in
-    run[od]    step hours * goodput;               run[spot] = expected wall hours + one more start (the switch)
-    usd[od]    n * p_od * (start + run[od])        usd[spot] = n * p_spot * (start + paid hours) + n * p_od * switch
-    fixed      transfer in and out                 storage is charged for all hours, in either market
+    start_h    once + aside             once: hours of the machines beside the run; aside: stages on other machines
+    run_h[od]  run                      run_h[spot] = expected wall hours + one more start (the switch)
+    usd[od]    n * p_od * (k * once + machine hours of run)            (k = 1: once + run)
+    usd[spot]  n * p_spot * (k * once + machine hours paid) + n * p_od * k * switch
+    fixed      transfer in and out, what is kept after the run, commitments      storage is charged for all hours
 
-Late figures are the same at the job's confidence: step hours times exp(tau), spot waits at their own quantile.
+Late figures are the same at the job's confidence: hours times exp(tau), spot waits at their own quantile; a run that
+is expected to stop early is taken in full.
 """
 
 from __future__ import annotations
@@ -19,13 +21,18 @@ import numpy as np
 
 from planner.grid import Machine
 from planner.library import Architecture, Library
+from planner.managed import ManagedRows, managed_rows
 from planner.markets import Market
+from planner.placements import Placement, placements, pull_of
+from planner.recipes import Recipe
 from planner.running import Running, running_hours
 from planner.scenario import Job
-from planner.table import TECHNIQUES, CandidateTable, Flags, Floats, Integers
+from planner.stage_hours import RowHours, row_hours
+from planner.table import TECHNIQUES, CandidateTable, Flags, Floats, Integers, concatenate
 from planner.terms import SpotMarket, disk_gb, spot_markets
-from planner.units import HOUR, MONTH_HOURS
+from planner.units import GB, HOUR, MONTH_HOURS
 from planner.ways import Physics, Ways, enumerate_ways
+from planner.workflow import Stages, Trials
 
 
 @dataclass(frozen=True)
@@ -36,15 +43,30 @@ class JobCandidates:
     architecture: Architecture
     physics: Physics
     table: CandidateTable  # every way that fits, on every offer, limits left out; shares 0..1 uncut
-    way: Integers  # row -> index into physics.ways
+    way: Integers  # row -> index into physics.ways; -1: a managed service, which has no way of ours
+    placement: Integers  # row -> index into `placements`
+    hours: RowHours  # per row
     running: Running  # per way
+    placements: tuple[Placement, ...]
     spot: tuple[SpotMarket, ...]  # per offer of the market
     columns: OfferColumns
     headroom: float | None
+    managed: tuple[Recipe, ...] = ()  # what managed services run, as far as they tell
+
+    @property
+    def recipes(self) -> tuple[Recipe, ...]:
+        """What `table.recipe` indexes."""
+        return self.physics.ways.recipes + self.managed
 
     def rows(self, which: Integers | Flags) -> JobCandidates:
         """The same job with only the rows that a mask or an index array names."""
-        return replace(self, table=self.table.rows(which), way=self.way[which])
+        return replace(
+            self,
+            table=self.table.rows(which),
+            way=self.way[which],
+            placement=self.placement[which],
+            hours=self.hours.rows(which),
+        )
 
 
 def enumerate_candidates(
@@ -60,6 +82,7 @@ def enumerate_candidates(
 
     `jobs` are the names of all jobs of the scenario, so that the tables of several jobs can be joined.
     `headroom` replaces the margin of the fit rule. Physics that `before` shares with this job are taken from it.
+    Raises ScenarioError for a stage that no offer can run.
     """
     machines = market.distinct
     if before is not None and before.headroom == headroom and _same_physics(before, job, architecture, machines):
@@ -68,11 +91,18 @@ def enumerate_candidates(
     else:
         physics, running = enumerate_ways(job, architecture, machines, library, headroom), None
     running = running or running_hours(job, architecture, physics, library)
+    placed = placements(job, architecture, physics.shape, market, library)
     way, offer = _join(physics.ways, market)
+    several = len(placed)
+    placement = np.tile(np.arange(several), len(way))
+    way, offer = np.repeat(way, several), np.repeat(offer, several)
     spot = spot_markets(market.offers, library)
-    columns = OfferColumns.of(market, job, architecture, spot)
-    table = _priced(job, architecture, physics, running, way, offer, market, jobs, columns)
-    return JobCandidates(job, architecture, physics, table, way, running, spot, columns, headroom)
+    columns = OfferColumns.of(market, job, architecture, spot, library)
+    table, hours = _priced(job, physics, running, placed, way, offer, placement, market, jobs, columns)
+    made = JobCandidates(
+        job, architecture, physics, table, way, placement, hours, running, placed, spot, columns, headroom
+    )
+    return _with_managed(made, market, library)
 
 
 BLIND = {
@@ -83,9 +113,20 @@ BLIND = {
     "storage_gb_per_second": 1.0,
     "load_efficiency": 1.0,
     "data_gb": 0.0,
+    "trials": Trials(),
+    "early_stopping": 1.0,
+    "stages": Stages(),
 }
 """What of a job its memory and step time do not depend on, with a stand-in for comparisons."""
-TIMED = ("confidence", "efficiency", "storage_gb_per_second", "load_efficiency", "data_gb")
+TIMED = (
+    "confidence",
+    "efficiency",
+    "storage_gb_per_second",
+    "load_efficiency",
+    "trials",
+    "early_stopping",
+    "stages",
+)
 """Those of them that hours depend on."""
 
 
@@ -132,85 +173,115 @@ def _join(ways: Ways, market: Market) -> tuple[Integers, Integers]:
 
 def _priced(
     job: Job,
-    architecture: Architecture,
     physics: Physics,
     running: Running,
+    placed: Sequence[Placement],
     way: Integers,
     offer: Integers,
+    placement: Integers,
     market: Market,
     jobs: Sequence[str],
     columns: OfferColumns,
-) -> CandidateTable:
+) -> tuple[CandidateTable, RowHours]:
     ways = physics.ways
-    nodes = np.asarray([m.instances for m in ways.machines], dtype=np.int64)[ways.machine[way]] if len(way) else way
-    gpus = np.asarray([m.gpus for m in ways.machines], dtype=np.int64)[ways.machine[way]] if len(way) else way
-    start = running.start_hours(columns.community[offer], way)
-    spot = running.on_spot(columns, offer, way, nodes)
-    on_demand = running.run_hours[way]
-    late = running.late_factor[way]
-    has_od = ~np.isnan(columns.on_demand_usd[offer])
-    switch = np.where(has_od, start, 0.0)
-    od_price, spot_price = columns.on_demand_usd[offer] * nodes, columns.spot_usd[offer] * nodes
-    switch_usd = np.where(has_od, np.nan_to_num(od_price) * switch, 0.0)
-    storage = columns.storage_usd_per_hour[offer] * nodes
-    run_h = np.stack(
-        [np.where(has_od, on_demand, np.nan), np.where(np.isnan(spot_price), np.nan, spot.wall + switch)],
-        axis=1,
+    machine = ways.machine[way]
+    nodes = np.asarray([m.instances for m in ways.machines], dtype=np.int64)[machine] if len(way) else way
+    gpus = np.asarray([m.gpus for m in ways.machines], dtype=np.int64)[machine] if len(way) else way
+    recipe = ways.recipe[way]
+    hours = row_hours(
+        job, physics.shape, running, columns, placed, way, offer, placement, recipe, nodes, gpus
     )
-    late_h = np.stack(
-        [run_h[:, 0] * late, np.where(np.isnan(spot_price), np.nan, spot.late_wall + switch * late)], axis=1
+    late, stretch, gangs = hours.late, hours.stretch, hours.gangs
+    has_od, no_spot = ~np.isnan(columns.on_demand_usd[offer]), np.isnan(columns.spot_usd[offer])
+    once, run = hours.once, hours.run
+    run_h = np.stack(
+        [np.where(has_od, run, np.nan), np.where(no_spot, np.nan, hours.spot_wall + hours.switch)], axis=1
+    )
+    late_h = np.stack([run_h[:, 0] * late * stretch, hours.late_spot_wall + hours.switch * late], axis=1)
+    od_price, spot_price = columns.on_demand_usd[offer] * nodes, columns.spot_usd[offer] * nodes
+    switch_usd = np.nan_to_num(od_price) * hours.switch * gangs
+    od_usd, spot_usd = od_price * (gangs * once), spot_price * (gangs * once) + switch_usd
+    spot_run = spot_price * hours.spot_gang_paid
+    kept = np.asarray(running.kept_gb)[recipe] if len(way) else way * 0.0
+    disk = columns.disk_gb[offer] + hours.raw_gb
+    storage = columns.storage_usd_per_gb_hour[offer] * (disk * nodes + kept) * gangs
+    ran = ~running.observed[way]
+    aside, late_aside = (
+        np.asarray(usd, dtype=float)[placement] * ran
+        for usd in ([one.usd for one in placed], [one.late_usd for one in placed])
     )
     run_usd = np.stack(
         [
-            od_price * (start + on_demand) + storage * (start + run_h[:, 0]),
-            spot_price * (start + spot.paid) + switch_usd + storage * (start + run_h[:, 1]),
+            od_usd + od_price * hours.gang_run + storage * (once + run_h[:, 0]) + aside,
+            spot_usd + spot_run + storage * (once + run_h[:, 1]) + aside,
         ],
         axis=1,
     )
     late_usd = np.stack(
         [
-            od_price * (start + on_demand) * late + storage * (start * late + late_h[:, 0]),
-            (spot_price * (start + spot.paid) + switch_usd) * late + storage * (start * late + late_h[:, 1]),
+            (od_usd + od_price * hours.gang_run * stretch) * late + storage * (once * late + late_h[:, 0]),
+            (spot_usd + spot_run * stretch) * late + storage * (once * late + late_h[:, 1]),
         ],
         axis=1,
     )
-    export = (
-        np.asarray([running.export_gb[i] for i in range(len(ways.recipes))])[ways.recipe[way]]
-        if len(way)
-        else way * 0.0
+    export = np.asarray(running.export_gb)[recipe] if len(way) else way * 0.0
+    months = (job.stages.retention_hours or 0.0) / MONTH_HOURS
+    fixed = (
+        (columns.ingress_usd_per_gb[offer] * hours.moved_gb + columns.source_usd_per_gb * hours.own_gb) * nodes * gangs
+        + columns.egress_usd_per_gb[offer] * export
+        + columns.network_storage_usd_per_gb_month[offer] * (export + kept) * months
+        + columns.committed_usd[offer] * nodes * gangs
     )
-    fixed = columns.transfer_in_usd[offer] * nodes + columns.egress_usd_per_gb[offer] * export
     # What hangs on the way alone is looked up there, and taken once per row.
-    by_recipe = np.asarray([recipe.uses(False) for recipe in ways.recipes], dtype=bool).reshape(-1, len(TECHNIQUES))
+    by_recipe = np.asarray([one.uses(False) for one in ways.recipes], dtype=bool).reshape(-1, len(TECHNIQUES))
     uses = by_recipe[ways.recipe]
     uses[:, TECHNIQUES.index("gradient_accumulation")] = ways.accumulation > 1
     penalties: dict[str, float] = {str(name): usd for name, usd in job.techniques.penalty_usd.items()}
     penalty = uses @ np.asarray([penalties.get(name, 0.0) for name in TECHNIQUES])
     names = market.providers
     providers = {name: index for index, name in enumerate(names)}
-    return CandidateTable(
+    start_late = once * late
+    table = CandidateTable(
         jobs=tuple(jobs),
         offers=market.labels,
         providers=names,
         job=np.full(len(way), list(jobs).index(job.name), dtype=np.int64),
         offer=offer,
         provider=np.asarray([providers[o.provider] for o in market.offers], dtype=np.int64)[offer],
-        recipe=ways.recipe[way],
-        instances=nodes,
-        gpus=gpus,
-        start_h=start,
-        late_start_h=start * late,
+        recipe=recipe,
+        instances=nodes * gangs,
+        gpus=gpus * gangs,
+        start_h=once + hours.aside,
+        late_start_h=start_late + hours.late_aside * late,
         run_h=run_h,
         late_h=late_h,
         fixed_usd=fixed,
         run_usd=run_usd,
-        late_usd=late_usd,
+        late_usd=late_usd + (late_aside * late)[:, None],
         share_low=np.where(has_od, 0.0, 1.0),
-        share_high=np.where(np.isnan(spot_price), 0.0, 1.0),
+        share_high=np.where(no_spot, 0.0, 1.0),
         uses=uses.take(way, axis=0),
         penalty_usd=penalty[way],
         fit_gib=ways.fit_gib[way],
         usable_gib=ways.usable_gib[way],
+        rented_h=(start_late + run * stretch * late) * nodes * gangs,
+    )
+    return table, hours
+
+
+def _with_managed(made: JobCandidates, market: Market, library: Library) -> JobCandidates:
+    """The candidates with those of managed services that take the network, after all others."""
+    extra: ManagedRows | None = managed_rows(made, market, library)
+    if extra is None:
+        return made
+    return replace(
+        made,
+        managed=extra.recipes,
+        table=concatenate([made.table, extra.table]),
+        way=np.concatenate([made.way, np.full(len(extra.table), -1)]),
+        placement=np.concatenate([made.placement, extra.placement]),
+        hours=made.hours.joined(extra.hours),
+        placements=extra.placements,
     )
 
 
@@ -218,38 +289,58 @@ def _priced(
 class OfferColumns:
     """Offers as columns (offers,): nan where a price does not exist, 0 for an unknown fee, which the bill names."""
 
-    on_demand_usd: Floats
+    on_demand_usd: Floats  # what one more hour costs: nothing under a commitment, which is paid for anyway
     spot_usd: Floats  # nan where there is no spot market worth the name
-    transfer_in_usd: Floats  # per instance
+    committed_usd: Floats  # per instance, however little it is used
+    ingress_usd_per_gb: Floats
     egress_usd_per_gb: Floats
-    storage_usd_per_hour: Floats  # per instance
-    community: Flags
+    storage_usd_per_gb_hour: Floats
+    network_storage_usd_per_gb_month: Floats
+    source_usd_per_gb: float  # what leaving its place costs the user's data
+    beside_data: Flags  # in the region of the user's data
+    disk_gb: Floats  # per instance, what preparing data leaves on it aside
+    pull_bytes_per_second: Floats
+    disk_bytes_per_second: Floats
+    cores: Floats  # per instance; nan: unknown
+    ram_gb: Floats  # nan: unknown
     availability: Floats
     mean_up_hours: Floats
     step_hours: Floats
     minimum_hours: Floats
+    term_hours: Floats  # longest run: the term of a commitment; inf without one
+    committed_hours: Floats  # machine hours paid for already and left; inf where that does not limit
 
     @classmethod
     def of(
-        cls, market: Market, job: Job, architecture: Architecture, spot: Sequence[SpotMarket]
+        cls, market: Market, job: Job, architecture: Architecture, spot: Sequence[SpotMarket], library: Library
     ) -> OfferColumns:
         """The columns of a market's offers, given how spot machines come and go on each."""
         offers = market.offers
-        moved = architecture.download_gb + job.data_gb
-        disk = disk_gb(architecture, job.data_gb)
+        source = job.stages.transfer
+        usual = library.calibrations["stages"].value("disk_bytes_per_second") / GB
 
         def column(values: Sequence[float | None], missing: float = np.nan) -> Floats:
             return np.asarray([missing if value is None else value for value in values], dtype=float)
 
         return cls(
-            column([o.usd_per_hour for o in offers]),
-            column([o.spot_usd_per_hour if o.has_spot else None for o in offers]),
-            column([o.fees.ingress_usd_per_gb for o in offers], 0.0) * moved,
-            column([o.fees.egress_usd_per_gb for o in offers], 0.0),
-            column([o.fees.storage_usd_per_gb_month for o in offers], 0.0) * disk / MONTH_HOURS,
-            np.asarray([o.community for o in offers], dtype=bool),
-            column([s.availability for s in spot]),
-            column([s.mean_up_hours for s in spot]),
-            column([o.billing.step_seconds for o in offers]) / HOUR,
-            column([o.billing.minimum_hours for o in offers]),
+            on_demand_usd=column([0.0 if o.commitment else o.usd_per_hour for o in offers]),
+            spot_usd=column([o.spot_usd_per_hour if o.has_spot else None for o in offers]),
+            committed_usd=column([o.committed_usd for o in offers]),
+            ingress_usd_per_gb=column([o.fees.ingress_usd_per_gb for o in offers], 0.0),
+            egress_usd_per_gb=column([o.fees.egress_usd_per_gb for o in offers], 0.0),
+            storage_usd_per_gb_hour=column([o.fees.storage_usd_per_gb_month for o in offers], 0.0) / MONTH_HOURS,
+            network_storage_usd_per_gb_month=column([o.fees.network_storage_usd_per_gb_month for o in offers], 0.0),
+            source_usd_per_gb=source.egress_usd_per_gb if source else 0.0,
+            beside_data=np.asarray([bool(source and source.region == o.region) for o in offers], dtype=bool),
+            disk_gb=np.full(len(offers), disk_gb(architecture, job.data_gb)),
+            pull_bytes_per_second=np.asarray([pull_of(o, library) for o in offers], dtype=float),
+            disk_bytes_per_second=column([o.disk_gb_per_second for o in offers], usual) * GB,
+            cores=column([o.cpu_cores for o in offers]),
+            ram_gb=column([o.ram_gb for o in offers]),
+            availability=column([s.availability for s in spot]),
+            mean_up_hours=column([s.mean_up_hours for s in spot]),
+            step_hours=column([o.billing.step_seconds for o in offers]) / HOUR,
+            minimum_hours=column([o.billing.minimum_hours for o in offers]),
+            term_hours=column([o.term_hours if o.commitment else None for o in offers], np.inf),
+            committed_hours=column([o.committed_hours for o in offers], np.inf),
         )

@@ -6,20 +6,21 @@ import datetime
 import math
 from typing import Any
 
+from planner.bills import FIXED, bill
 from planner.candidates import JobCandidates
-from planner.estimates.bill import rounded_hours
+from planner.estimates.bill import break_even_hours
 from planner.estimates.uncertainty import display_factors
 from planner.grid import Machine
 from planner.library import Library
-from planner.markets import Market
+from planner.managed import service_of
+from planner.markets import MANAGED, Market
 from planner.peaks import setting_of
-from planner.plan import Assignment, BillItem, Hours, ObservedRun, Spread, Techniques, Vram
+from planner.plan import Assignment, Beside, BillItem, CommitmentUse, Hours, ObservedRun, Spread, Techniques, Vram
 from planner.recipes import Recipe
-from planner.remarks import age_in_days, remarks
+from planner.remarks import age_in_days, remarks, service_remarks
 from planner.scenario import Job, Limits, Offer
-from planner.table import ON_DEMAND, SPOT
-from planner.terms import UNKNOWN_FEE, disk_gb, link_of
-from planner.units import HOUR, MONTH_HOURS
+from planner.terms import link_of
+from planner.units import HOUR
 from planner.vram import MemoryProbe
 
 
@@ -34,7 +35,9 @@ def assignment(
     as_of: datetime.date,
 ) -> Assignment:
     """The plan of one job: `row` of the uncut table at a spot share; `rounded` where billing steps are coarse."""
-    job, table, physics = candidates.job, candidates.table, candidates.physics
+    if int(candidates.way[row]) < 0:
+        return managed_assignment(candidates, row, market, limits, library, as_of)
+    job, table, physics, h = candidates.job, candidates.table, candidates.physics, candidates.hours
     ways, shape, running = physics.ways, physics.shape, candidates.running
     way = int(candidates.way[row])
     offer = market.offers[int(table.offer[row])]
@@ -42,35 +45,29 @@ def assignment(
     sigma, tail = float(running.sigma[way]), float(running.sigma_tail[way])
     hours = float(table.hours(share)[row])
     late = float(table.late_hours(share)[row])
-    bill = _bill(candidates, row, share, rounded, offer, 1.0)
-    late_bill = _bill(candidates, row, share, rounded, offer, float(running.late_factor[way]))
-    cost = math.fsum(item.usd for item in bill)
-    transfers = math.fsum(item.usd for item in bill if item.item.startswith("transfer"))
+    lines = bill(candidates, row, share, rounded, market, library)
     low, high = (float(factor) for factor in display_factors(sigma))
-    start = float(table.start_h[row])
-    step = float(ways.step_seconds[way])
+    step = float(running.step_seconds[way])
     real = shape.tokens * (shape.units_per_token if shape.unit == "images" else 1.0)
     seen = float(ways.observed_hours[way])
     observed = None if math.isnan(seen) else seen
-    rate = real / (observed * HOUR) if observed else real / (shape.steps * step) * job.efficiency
+    rate = real / (observed * HOUR) if observed else real / (shape.steps * step)
     mixed = 0 < share < 1
     vram = _vram(candidates, way, recipe, machine, limits, library)
+    beside = candidates.placements[int(candidates.placement[row])].asides if observed is None else ()
+    stages = stage_hours_of(candidates, row)
+    start = float(h.start[row])
     return Assignment(
+        **place_of(candidates, row, market),
         name=job.name,
         architecture=candidates.architecture.name,
-        provider=offer.provider,
-        region=offer.region
-        if market.merged[int(table.offer[row])] == 1
-        else f"any of {market.merged[int(table.offer[row])]}",
-        instance=offer.instance,
-        offer=market.labels[int(table.offer[row])],
         gpu=machine.gpu,
         gpus=machine.gpus,
         gpus_per_instance=machine.gpus_per_instance,
         instances=machine.instances,
         interconnect=link_of(offer, library.gpu(machine.gpu)),
         spot_share=share,
-        switch_to_on_demand_at_hours=start + share * _spot_wall(candidates, row) if mixed else None,
+        switch_to_on_demand_at_hours=float(table.start_h[row]) + share * float(h.spot_wall[row]) if mixed else None,
         techniques=techniques_of(recipe, job, int(ways.micro_batch[way]), int(ways.accumulation[way])),
         vram_gib=vram,
         tokens_per_second=rate,
@@ -86,86 +83,150 @@ def assignment(
         sigma_tail=tail,
         hours=Hours(expected=hours, low=hours * low, high=hours * high, at_confidence=late),
         start_hours=start,
-        training_hours=hours - start,
+        training_hours=hours - start - math.fsum(stages.values()),
+        stage_hours=stages,
+        beside=tuple(
+            Beside(stage=one.stage, provider=one.offer.provider, offer=one.label, hours=one.hours, usd=one.usd)
+            for one in beside
+        ),
+        trials=job.trials.count,
+        runs_at_once=job.trials.at_once,
+        commitment=commitment_use(candidates, row, market),
+        fed_by_storage=observed is None and step > float(ways.step_seconds[way]) / job.efficiency * (1 + 1e-9),
         observed_hours=observed,
         **_learned(candidates, recipe, machine, library),
         deadline_hours=job.deadline_hours,
         deadline_probability=deadline_probability(job.deadline_hours, hours, late, job.confidence),
-        cost=Spread(
-            expected=cost,
-            low=transfers + (cost - transfers) * low,
-            high=transfers + (cost - transfers) * high,
-        ),
-        cost_at_confidence=math.fsum(item.usd for item in late_bill),
-        cost_usd=cost,
-        bill=bill,
-        price_date=offer.date.isoformat() if isinstance(offer.date, datetime.date) else str(offer.date or ""),
-        price_age_days=age_in_days(offer, as_of),
-        price_source=offer.source,
-        notes=remarks(candidates, way, share, rounded, offer, vram, limits, library, as_of),
+        **costs_of(lines, bill(candidates, row, share, rounded, market, library, late=True), low, high),
+        **prices_of(offer, as_of),
+        notes=remarks(candidates, row, share, rounded, offer, vram, limits, library, as_of),
     )
 
 
-def _spot_wall(candidates: JobCandidates, row: int) -> float:
-    """Wall hours of all the work on spot, the switch left out."""
-    table = candidates.table
-    switch = 0.0 if math.isnan(table.run_h[row, ON_DEMAND]) else float(table.start_h[row])
-    return float(table.run_h[row, SPOT]) - switch
+def managed_assignment(
+    candidates: JobCandidates, row: int, market: Market, limits: Limits, library: Library, as_of: datetime.date
+) -> Assignment:
+    """The plan of a job that a service trains: no machines, no memory, hours that the service may not promise."""
+    job, table, shape = candidates.job, candidates.table, candidates.physics.shape
+    offer = market.offers[int(table.offer[row])]
+    recipe = candidates.recipes[int(table.recipe[row])]
+    service = service_of(candidates, market, int(table.offer[row]), library)
+    low, high = (float(factor) for factor in display_factors(service.sigma))
+    lines = bill(candidates, row, 0.0, False, market, library)
+    hours, late = service.hours, service.late_hours
+    return Assignment(
+        **place_of(candidates, row, market),
+        name=job.name,
+        architecture=candidates.architecture.name,
+        gpu=MANAGED,
+        gpus=0,
+        gpus_per_instance=0,
+        instances=0,
+        interconnect="",
+        spot_share=0.0,
+        switch_to_on_demand_at_hours=None,
+        techniques=techniques_of(recipe, job, 0, 0),
+        vram_gib=Vram(peak=0.0, allocated=0.0, usable=0.0, fit_probability=1.0, phase="", parts={}),
+        tokens_per_second=service.tokens_per_second,
+        tokens_per_second_low=service.tokens_per_second * low,
+        tokens_per_second_high=service.tokens_per_second * high,
+        unit="images" if shape.unit == "images" else "tokens",
+        sequence_length=shape.sequence,
+        global_batch=job.global_batch,
+        packing=job.packing,
+        steps=int(shape.steps),
+        step_seconds=0.0,
+        sigma=service.sigma,
+        sigma_tail=service.sigma_tail,
+        hours=Hours(expected=hours, low=hours * low, high=hours * high, at_confidence=late),
+        start_hours=0.0,
+        training_hours=hours,
+        trials=job.trials.count,
+        runs_at_once=job.trials.at_once,
+        deadline_hours=job.deadline_hours,
+        deadline_probability=deadline_probability(job.deadline_hours, hours, late, job.confidence),
+        **costs_of(lines, bill(candidates, row, 0.0, False, market, library, late=True), 1.0, 1.0),
+        **prices_of(offer, as_of),
+        notes=service_remarks(service.assumed_speed, offer, candidates, limits, as_of),
+    )
 
 
-def _bill(
-    candidates: JobCandidates, row: int, share: float, rounded: bool, offer: Offer, late: float
-) -> tuple[BillItem, ...]:
-    """The lines of the bill; `late` stretches the hours to the confidence (1: expected).
+def place_of(candidates: JobCandidates, row: int, market: Market) -> dict[str, Any]:
+    """Where the machines are: provider, region, instance, offer and tier."""
+    place = int(candidates.table.offer[row])
+    offer, alike = market.offers[place], market.merged[place]
+    return {
+        "provider": offer.provider,
+        "region": offer.region if alike == 1 else f"any of {alike}",
+        "instance": offer.instance,
+        "offer": market.labels[place],
+        "tier": offer.tier,
+    }
 
-    At a share x: on demand (1 - x) (start + run) + x switch, spot x (start + paid), both times the instances.
-    """
-    table, way = candidates.table, int(candidates.way[row])
-    n, start = int(table.instances[row]), float(table.start_h[row])
-    od_hours = 0.0 if share >= 1 else (1 - share) * (start + float(table.run_h[row, ON_DEMAND]))
-    if offer.usd_per_hour is not None:
-        od_hours += share * start
-    spot_hours = share * (start + _paid_hours(candidates, row, offer)) if share > 0 else 0.0
-    od_hours, spot_hours = od_hours * late, spot_hours * late
-    if rounded:
-        step, least = offer.billing.step_seconds / HOUR, offer.billing.minimum_hours
-        od_hours, spot_hours = (
-            float(rounded_hours(od_hours, step, least)),
-            float(rounded_hours(spot_hours, step, least)),
-        )
-    wall = float(table.hours(share)[row]) if late == 1.0 else float(table.late_hours(share)[row])
-    architecture, job = candidates.architecture, candidates.job
-    moved = (architecture.download_gb + job.data_gb) * n
-    stored = disk_gb(architecture, job.data_gb) * n * wall / MONTH_HOURS
-    export = candidates.running.export_gb[int(candidates.physics.ways.recipe[way])]
-    lines = [
-        _line("gpu on demand", od_hours * n, "h", offer.usd_per_hour),
-        _line("gpu spot", spot_hours * n, "h", offer.spot_usd_per_hour),
-        _line("storage", stored, "GB-month", offer.fees.storage_usd_per_gb_month),
-        _line("transfer in", moved, "GB", offer.fees.ingress_usd_per_gb),
-        _line("transfer out", export, "GB", offer.fees.egress_usd_per_gb),
+
+def costs_of(lines: tuple[BillItem, ...], late: tuple[BillItem, ...], low: float, high: float) -> dict[str, Any]:
+    """The bill, its sum, and the interval: what does not hang on hours stays, the rest goes with them."""
+    cost = math.fsum(line.usd for line in lines)
+    fixed = math.fsum(line.usd for line in lines if line.item in FIXED)
+    return {
+        "cost": Spread(expected=cost, low=fixed + (cost - fixed) * low, high=fixed + (cost - fixed) * high),
+        "cost_at_confidence": math.fsum(line.usd for line in late),
+        "cost_usd": cost,
+        "bill": lines,
+    }
+
+
+def prices_of(offer: Offer, as_of: datetime.date) -> dict[str, Any]:
+    """How old the price is and where it is from."""
+    return {
+        "price_date": offer.date.isoformat() if isinstance(offer.date, datetime.date) else str(offer.date or ""),
+        "price_age_days": age_in_days(offer, as_of),
+        "price_source": offer.source,
+    }
+
+
+def stage_hours_of(candidates: JobCandidates, row: int) -> dict[str, float]:
+    """Expected hours of the stages beside start and training, those on machines of their own among them."""
+    h, told = candidates.hours, candidates.placements[int(candidates.placement[row])]
+    beside = float(h.aside[row]) > 0
+    found = {
+        "prepare data": float(h.ingest[row]) + (told.ingest.hours if beside and told.ingest else 0.0),
+        "evaluation": float(h.evaluation[row]) + (told.evaluation.hours if beside and told.evaluation else 0.0),
+        "checkpoints": float(h.checkpoints[row]),
+        "load between trials": float(h.reload[row]),
+        "export": float(h.export[row]),
+    }
+    return {name: hours for name, hours in found.items() if hours > 0}
+
+
+def commitment_use(candidates: JobCandidates, row: int, market: Market) -> CommitmentUse | None:
+    """What the commitment of a candidate costs, how much of it the job uses, and from when on it pays."""
+    table, place = candidates.table, int(candidates.table.offer[row])
+    offer, machines = market.offers[place], float(table.instances[row])
+    if offer.commitment is None:
+        return None
+    price = hourly_alike(market, offer)
+    used = float(candidates.hours.once[row]) * candidates.hours.gangs + float(candidates.hours.gang_run[row])
+    committed = offer.committed_usd * machines
+    return CommitmentUse(
+        months=offer.commitment.months,
+        usd=committed,
+        used_hours=used * machines / candidates.hours.gangs,
+        term_hours=offer.term_hours * machines,
+        on_demand_usd_per_hour=price,
+        break_even_hours=float(break_even_hours(committed, price)) if price else None,
+    )
+
+
+def hourly_alike(market: Market, offer: Offer) -> float | None:
+    """Least price by the hour of the same cards in the same number, at the same provider if it has one."""
+    alike = [
+        one
+        for one in market.offers
+        if one.gpu == offer.gpu and one.gpus == offer.gpus and one.tier in ("secure", "community") and one.usd_per_hour
     ]
-    return tuple(line for line in lines if line.quantity)
-
-
-def _line(item: str, quantity: float, unit: str, rate: float | None) -> BillItem:
-    if rate is None:
-        return BillItem(item=item, usd=0.0, quantity=quantity, unit=unit, basis=UNKNOWN_FEE if quantity else "")
-    return BillItem(item=item, usd=quantity * rate, quantity=quantity, unit=unit, rate_usd=rate)
-
-
-def _paid_hours(candidates: JobCandidates, row: int, offer: Offer) -> float:
-    """Machine hours of all the work on spot, one instance, the start left out."""
-    table, running, way = candidates.table, candidates.running, int(candidates.way[row])
-    market = candidates.spot[int(table.offer[row])]
-    run = running.interrupted(
-        way,
-        int(table.instances[row]),
-        running.restart_hours(offer.community, way),
-        market.mean_up_hours,
-        market.availability,
-    )
-    return float(run.paid)
+    here = [one for one in alike if one.provider == offer.provider]
+    return min((one.usd_per_hour or 0.0 for one in here or alike), default=None)
 
 
 def techniques_of(recipe: Recipe, job: Job, micro_batch: int, accumulation: int) -> Techniques:

@@ -151,11 +151,6 @@ def _remedy(probe: MemoryProbe, job: Job, sequence: int, fits_otherwise: bool) -
 
 def _rentable(prepared: Prepared) -> set[str]:
     """Cards of offers that the lists permit."""
-    limits = prepared.scenario.limits
-    return {
-        card.name
-        for offer, card in zip(prepared.market.offers, prepared.market.cards, strict=True)
-        if limits.providers.permits(offer.provider)
-        and limits.gpus.permits(offer.card)
-        and limits.regions.permits(offer.region)
-    }
+    market, limits = prepared.market, prepared.scenario.limits
+    pairs = zip(market.offers, market.cards, strict=True)
+    return {card.name for offer, card in pairs if card and limits.permits(offer)}

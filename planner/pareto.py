@@ -127,10 +127,10 @@ def _labels(prepared: Prepared, index: int, screened: Screened, by: By) -> np.nd
     """The value of each row (n,) of one job."""
     table, market = screened.table, prepared.market
     if by == "method":
-        recipes = prepared.candidates[index].physics.ways.recipes
+        recipes = prepared.candidates[index].recipes
         return np.asarray([recipe.method_label for recipe in recipes], dtype=object)[table.recipe]
     if by == "gpu":
-        return np.asarray([card.name for card in market.cards], dtype=object)[table.offer]
+        return np.asarray(market.gpus, dtype=object)[table.offer]
     return np.asarray(market.providers, dtype=object)[table.provider]
 
 
@@ -145,7 +145,7 @@ def _only(screened: Screened, which: np.ndarray) -> Screened:
 
 def _allowed(prepared: Prepared, method: str) -> bool:
     return all(
-        any(allowed(recipe, one.job) for recipe in one.physics.ways.recipes if recipe.method_label == method)
+        any(allowed(recipe, one.job) for recipe in one.recipes if recipe.method_label == method)
         for one in prepared.candidates
     )
 

@@ -64,7 +64,7 @@ def _codes(here: Prepared, mine: int, there: Prepared, theirs: int) -> tuple[Int
     def code(prepared: Prepared, index: int) -> tuple[Integers, Integers, Integers]:
         table = prepared.screened[index].table
         offers = numbered(list(table.offers))[table.offer]
-        recipes = numbered(list(prepared.candidates[index].physics.ways.recipes))[table.recipe]
+        recipes = numbered(list(prepared.candidates[index].recipes))[table.recipe]
         return offers, recipes, table.instances
 
     first, second = code(here, mine), code(there, theirs)

@@ -105,6 +105,29 @@ class ObservedRun(Part):
     peak_kind: str | None
 
 
+class Beside(Part):
+    """A stage that has a machine of its own, before or after the training machines are rented."""
+
+    stage: str
+    provider: str
+    offer: str
+    hours: float
+    usd: float
+
+
+class CommitmentUse(Part):
+    """A commitment that the plan takes, and how much use makes it pay; dollars and machine hours of all instances."""
+
+    months: int
+    usd: float
+    used_hours: float
+    term_hours: float
+    on_demand_usd_per_hour: float | None
+    """Of one machine alike without a commitment; None where the inventory has none."""
+    break_even_hours: float | None
+    """Machine hours of use from which the commitment costs less than renting by the hour."""
+
+
 class Assignment(Part):
     """How one job is run."""
 
@@ -137,6 +160,16 @@ class Assignment(Part):
     hours: Hours
     start_hours: float
     training_hours: float
+    stage_hours: dict[str, float] = {}
+    """Hours of the stages beside start and training, on the wall clock."""
+    beside: tuple[Beside, ...] = ()
+    tier: str = "secure"
+    trials: int = 1
+    runs_at_once: int = 1
+    """Gangs side by side: `gpus` and `instances` are those of one."""
+    commitment: CommitmentUse | None = None
+    fed_by_storage: bool = False
+    """Whether storage, not the GPUs, sets the pace of a step."""
     observed_hours: float | None = None
     """Hours of the whole job, start included, as seen on this hardware; None where all hours are estimated."""
     observed_runs: tuple[ObservedRun, ...] = ()
@@ -164,7 +197,7 @@ class Assignment(Part):
     @property
     def has_fallback(self) -> bool:
         """Whether the same machines can be had on demand where spot fails to deliver."""
-        return self.spot_share < 1 or any(line.item == "gpu on demand" for line in self.bill)
+        return self.spot_share < 1 or any(line.item == "move to on demand" for line in self.bill)
 
 
 class Relaxation(Part):
@@ -225,6 +258,9 @@ class Plan(Part):
     candidates: Counts
     cost_usd: Spread | None
     cost_at_confidence: float | None = None
+    budget_usd: float | None = None
+    budget_probability: float | None = None
+    """Chance that the bill stays within the budget, all jobs being as late as each other."""
     hours: Hours | None
     jobs: tuple[Assignment, ...] = ()
     infeasible: Infeasible | None = None

@@ -48,9 +48,9 @@ def _of_job(now: Now, job: int) -> Iterator[Alternative]:
     one = prepared.candidates[job]
     within = screen(one, market, prepared.scenario.limits, prepared.library, method_filter=False)
     standing = _standing(now, job, within.table, within.rows)
-    recipes = one.physics.ways.recipes
+    recipes = one.recipes
     may = np.asarray([allowed(recipe, one.job) for recipe in recipes], dtype=bool)[standing.table.recipe]
-    cards = np.asarray([card.name for card in market.cards])[standing.table.offer]
+    cards = np.asarray(market.gpus)[standing.table.offer]
     providers = np.asarray([offer.provider for offer in market.offers])[standing.table.offer]
     methods = np.asarray([recipe.method_label for recipe in recipes])[standing.table.recipe]
     taken = np.flatnonzero(standing.rows == now.trial.rows[job])
@@ -84,8 +84,8 @@ def _alternative(now: Now, job: int, by: str, name: str, standing: _Standing, ro
         share, figures, value = trial.shares[job], mine, against
     cost, hours = float(figures.cost_usd(share)[0]), float(figures.hours(share)[0])
     offer = prepared.market.offers[int(figures.offer[0])]
-    card = prepared.market.cards[int(figures.offer[0])].name
-    same_card = card == prepared.market.cards[int(mine.offer[0])].name
+    card = prepared.market.gpus[int(figures.offer[0])]
+    same_card = card == prepared.market.gpus[int(mine.offer[0])]
     return Alternative(
         by="provider" if by == "provider" else "gpu" if by == "gpu" else "method",
         job=one.job.name,

@@ -17,6 +17,7 @@ from planner.scenario import Limits, Offer
 from planner.screening import deadline_hours
 from planner.terms import spot_market
 from planner.units import GB, HOUR
+from planner.workflow import Stages
 
 TIGHT = 0.9
 """Chance to fit below which the plan says how to ask for more room."""
@@ -24,7 +25,7 @@ TIGHT = 0.9
 
 def remarks(
     candidates: JobCandidates,
-    way: int,
+    row: int,
     share: float,
     rounded: bool,
     offer: Offer,
@@ -34,13 +35,47 @@ def remarks(
     as_of: datetime.date,
 ) -> tuple[str, ...]:
     """The notes of one job's plan: what was observed, then memory, speed, market, work and limits."""
+    way = int(candidates.way[row])
     return (
         *_on_observations(candidates, way, share, library),
         *_on_memory(candidates, way, vram, limits, library),
         *_on_speed(candidates, way, library),
         *_on_market(share, rounded, offer, library, as_of),
+        *_on_stages(candidates, row, offer),
         *_on_work(candidates, limits),
     )
+
+
+def service_remarks(
+    assumed_speed: bool, offer: Offer, candidates: JobCandidates, limits: Limits, as_of: datetime.date
+) -> tuple[str, ...]:
+    """The notes of a plan that a managed service carries out."""
+    notes = ["the service promises no speed: its hours are a guess"] if assumed_speed else []
+    if (age := age_in_days(offer, as_of)) is not None and age < 0:
+        notes.append(f"the price is dated {-age} days after the day that ages are counted to")
+    notes.append("what leaves and enters the service is not priced: it tells no fees")
+    return (*notes, *_on_work(candidates, limits))
+
+
+def _on_stages(candidates: JobCandidates, row: int, offer: Offer) -> list[str]:
+    """What the stages rest on, and which are left out."""
+    job, way = candidates.job, int(candidates.way[row])
+    if candidates.running.observed[way]:
+        return []
+    notes = []
+    running = candidates.running
+    if running.step_seconds[way] > candidates.physics.ways.step_seconds[way] / job.efficiency * (1 + 1e-9):
+        gb = f"{job.storage_gb_per_second:g} GB/s"
+        notes.append(f"storage at {gb} feeds a step too slowly: it, not the GPUs, sets the pace")
+    if job.stages.ingest is not None and float(candidates.hours.ingest[row]) > 0 and offer.cpu_cores is None:
+        notes.append("cores of the machine unknown: data preparation assumes 8 for each GPU")
+    if job.early_stopping < 1:
+        notes.append("deadline and budget hold for the run in full, should it not stop early")
+    if job.trials.halving is not None:
+        notes.append("trials are thinned out by successive halving, survivors go on from their checkpoints")
+    if job.stages == Stages():
+        notes.append("no evaluation, checkpoints or data preparation counted: say stages: to have them in")
+    return notes
 
 
 def age_in_days(offer: Offer, as_of: datetime.date) -> int | None:

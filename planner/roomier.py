@@ -43,7 +43,7 @@ def memory_step(now: Now) -> NextStep:
 def _step(now: Now, trial: Trial, more: float) -> NextStep:
     before = {name: card.usable_gib for name, card in now.prepared.library.gpus.items()}
     named = [
-        (trial.prepared.market.cards[int(one.table.offer[row])].name, float(one.table.fit_gib[row]))
+        (trial.prepared.market.gpus[int(one.table.offer[row])], float(one.table.fit_gib[row]))
         for one, row in zip(trial.prepared.candidates, trial.rows, strict=True)
     ]
     card = next((name for name, need in named if need > before[name]), named[0][0])
@@ -87,7 +87,7 @@ def _promising_cards(now: Now, vast: Prepared) -> set[str]:
         share = np.asarray([now.trial.shares[job]])
         reached = float(now.measure.values(mine, share)[0])
         values = now.measure.best(one.table)[0]
-        found |= {vast.market.cards[int(offer)].name for offer in np.unique(one.table.offer[values < reached])}
+        found |= {vast.market.gpus[int(offer)] for offer in np.unique(one.table.offer[values < reached])}
     return found
 
 

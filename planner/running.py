@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -22,101 +22,84 @@ from planner.estimates.setup import Numbers
 from planner.estimates.stages import (
     StageCoefficients,
     asynchronous_stall_seconds,
-    boot_seconds,
     checkpoint_bytes,
-    download_seconds,
+    checkpoint_seconds,
+    checkpoint_stall_seconds,
+    evaluation_seconds,
+    fed_step_seconds,
     goodput_factor,
+    kept_checkpoint_bytes,
     load_seconds,
 )
+from planner.estimates.trials import trial_work
 from planner.estimates.uncertainty import class_of, late_factor
+from planner.grid import JobShape
 from planner.hardware import PCIE_BYTES_PER_SECOND
 from planner.library import Architecture, Library
 from planner.recipes import Recipe, framework_of
 from planner.scenario import Job
-from planner.setups import recipe_setup
+from planner.setups import RecipeSetup, recipe_setup
 from planner.spreads import spreads
 from planner.table import Flags, Floats, Integers
 from planner.units import GB, HOUR
 
 if TYPE_CHECKING:
-    from planner.candidates import OfferColumns
     from planner.ways import Physics
-
-
-class OnSpot(NamedTuple):
-    """Hours of all the work on spot, per (way, offer): paid, expected wall, wall at the confidence; no start in any."""
-
-    paid: Floats
-    wall: Floats
-    late_wall: Floats
 
 
 @dataclass(frozen=True)
 class Running:
-    """Columns (ways,) in hours, and what a machine needs to start; `export_gb` per recipe."""
+    """Columns (ways,): hours on demand by what they are spent on, and what a machine needs to start.
 
-    run_hours: Floats  # on demand, goodput in; as observed where the whole job was
+    Hours are those of the longest chain of trials (of the one run, without trials), early stopping counted in.
+    `export_gb` and `kept_gb` are per recipe.
+    """
+
+    training_hours: Floats  # goodput in; as observed where the whole job was
+    evaluation_hours: Floats  # where the training machine does it
+    checkpoint_hours: Floats  # those that the job asks for
+    reload_hours: Floats  # loads of the network between trials
+    reload_share: float  # loads of all gangs over those of the longest chain
     observed: Flags  # hours are those of an observed run, its start among them
+    step_seconds: Floats  # no faster than storage feeds them
     load_seconds: Floats
     sigma: Floats
     sigma_tail: Floats
     late_factor: Floats
     stall_seconds: Floats  # per checkpoint
     export_gb: tuple[float, ...]
-    moved_gb: float  # weights and data that every instance downloads
+    kept_gb: tuple[float, ...]  # checkpoints that stay, per gang
+    adapts: tuple[bool, ...]  # trains adapters
+    weights_gb: float  # that every instance downloads
     stages: StageCoefficients
     pull: tuple[float, float]  # bytes per second: data-centre clouds, community hosts
     gang: GangCoefficients
     outage_cv: float
     wall_factor: float
 
-    def start_hours(self, community: Flags, way: Integers) -> Floats:
-        """What a run needs before its first step, per (way, offer); 0 where it is part of the observed hours."""
-        return np.where(self.observed[way], 0.0, self.restart_hours(community, way))
-
-    def restart_hours(self, community: Flags | bool, way: Integers | int) -> Floats:
-        """Boot, image, download, load: per (way, offer)."""
-        pull = np.where(community, self.pull[1], self.pull[0])
-        return np.asarray(
-            (
-                boot_seconds(pull, self.stages)
-                + download_seconds(self.moved_gb * GB, pull)
-                + self.load_seconds[way]
-            )
-            / HOUR
-        )
-
-    def on_spot(self, columns: OfferColumns, offer: Integers, way: Integers, nodes: Integers) -> OnSpot:
-        """Interrupted hours of the gang; nan where the offer has no spot market."""
-        has = ~np.isnan(columns.spot_usd[offer])
-        paid, wall, late = (np.full(len(way), np.nan) for _ in range(3))
-        if has.any():
-            which, where = way[has], offer[has]
-            restart = self.restart_hours(columns.community[where], which)
-            run = self.interrupted(
-                which, nodes[has], restart, columns.mean_up_hours[where], columns.availability[where]
-            )
-            paid[has], wall[has] = run.paid, run.wall
-            late[has] = run.wall * self.late_factor[which] * self.wall_factor
-        return OnSpot(paid, wall, late)
-
     def interrupted(
-        self, way: Integers | int, nodes: Numbers, restart: Numbers, mean_up_hours: Numbers, availability: Numbers
+        self,
+        run_hours: Numbers,
+        way: Integers | int,
+        nodes: Numbers,
+        restart: Numbers,
+        mean_up_hours: Numbers,
+        availability: Numbers,
     ) -> Interrupted:
-        """All the work of a way on spot: gangs of `nodes` instances, `restart` hours lost after each interruption.
+        """A chain of `run_hours` on spot: gangs of `nodes` instances, `restart` hours lost after each interruption.
 
         All arguments broadcast; the market is that of one instance. No start in the hours returned.
         """
         market = gang_market(mean_up_hours, availability, nodes, self.gang)
         stall = self.stall_seconds[way] / HOUR
-        return interrupted_run(self.run_hours[way], restart, stall, market, self.gang, self.outage_cv)
+        return interrupted_run(run_hours, restart, stall, market, self.gang, self.outage_cv)
 
 
 def running_hours(job: Job, architecture: Architecture, physics: Physics, library: Library) -> Running:
-    """Start, training and spot figures of every way of a job."""
+    """Hours of every way of a job on machines of its own, and what hangs on the recipe alone."""
     ways, shape = physics.ways, physics.shape
-    stages = StageCoefficients.of(values_of(library, "stages"))
-    extra = library.calibrations["stages"]
+    values = values_of(library, "stages")
+    stages = StageCoefficients.of(values)
     machines = ways.machines
     nodes = per_machine([m.instances for m in machines])[ways.machine]
     gpus = per_machine([m.gpus for m in machines])[ways.machine]
@@ -126,12 +109,14 @@ def running_hours(job: Job, architecture: Architecture, physics: Physics, librar
     )
     compiled = int(bool(framework_of(library, job.framework).get("compiled")))
     # The same recipe stands once for every class of card.
-    states = {r: recipe_setup(r, job, shape.network, library).states for r in dict.fromkeys(ways.recipes)}
-    setups = [states[r] for r in ways.recipes]
-    trained = np.asarray([s.trainable for s in setups], dtype=float)[ways.recipe]
+    known = {r: recipe_setup(r, job, shape.network, library) for r in dict.fromkeys(ways.recipes)}
+    setups = [known[r] for r in ways.recipes]
+    trained = np.asarray([s.states.trainable for s in setups], dtype=float)[ways.recipe]
     observed = ~np.isnan(ways.observed_hours)
-    estimated = shape.steps * ways.step_seconds / job.efficiency / HOUR
-    step_hours = np.where(observed, ways.observed_hours, estimated)
+    resolution = architecture.image and (job.work.resolution or architecture.image.resolution)
+    per_step = job.global_batch * (1 if resolution else shape.sequence)
+    storage = job.storage_gb_per_second * GB
+    step = fed_step_seconds(ways.step_seconds / job.efficiency, per_step, storage, stages, resolution or 0)
     load = load_seconds(
         architecture.download_gb * GB,
         gpus,
@@ -142,37 +127,83 @@ def running_hours(job: Job, architecture: Architecture, physics: Physics, librar
         quantised[ways.recipe],
         compiled,
     )
+    stall = asynchronous_stall_seconds(checkpoint_bytes(trained, stages), gpus, pcie, stages)
+    stall = np.asarray(stall, dtype=float) + stages.checkpoint_fixed_seconds
     sigma, tail = sigmas(job, architecture, physics, library)
+    trials = trial_work(job.trials.count, job.trials.at_once, job.trials.halving)
+    once = shape.steps * step / HOUR
+    training = np.where(observed, ways.observed_hours, once * goodput_factor(once, nodes, 0, stages))
+    frozen, recomputing = (
+        np.asarray(column, dtype=float)[ways.recipe]
+        for column in ([s.states.frozen for s in setups], [s.activations.checkpointing for s in setups])
+    )
+    evaluated = evaluation_seconds(
+        evaluated_tokens(job, shape), shape.tokens / (shape.steps * step), frozen, recomputing, stages
+    )
+    saving = checkpoint_bytes_of(job, setups, stages)
+    written = 0.0
+    if (wanted := job.stages.checkpoints) is not None:
+        stored = saving[ways.recipe]
+        full = checkpoint_seconds(stored, nodes, storage, np.inf, stages)
+        copied = asynchronous_stall_seconds(stored, gpus, pcie, stages) + stages.checkpoint_fixed_seconds
+        apart = training * HOUR / wanted.count
+        written = wanted.count * checkpoint_stall_seconds(full, copied, apart, wanted.asynchronous)
+    chain = trials.wall * job.early_stopping
     return Running(
-        run_hours=np.where(observed, step_hours, step_hours * goodput_factor(step_hours, nodes, 0, stages)),
+        training_hours=training * np.where(observed, trials.wall, chain),
+        evaluation_hours=np.where(observed, 0.0, evaluated / HOUR * chain),
+        checkpoint_hours=np.where(observed, 0.0, written / HOUR * chain),
+        reload_hours=np.where(observed, 0.0, load / HOUR * trials.reloads_wall),
+        reload_share=trials.reloads / trials.reloads_wall if trials.reloads_wall else 1.0,
         observed=observed,
+        step_seconds=step,
         load_seconds=np.asarray(load, dtype=float),
         sigma=sigma,
         sigma_tail=tail,
         late_factor=np.asarray(late_factor(tail, job.confidence), dtype=float),
-        stall_seconds=np.asarray(
-            asynchronous_stall_seconds(checkpoint_bytes(trained, stages), gpus, pcie, stages), dtype=float
-        )
-        + stages.checkpoint_fixed_seconds,
-        export_gb=tuple(
-            export_gb(recipe, float(s.trainable), float(s.adapter_bytes), architecture)
-            for recipe, s in zip(ways.recipes, setups, strict=True)
-        ),
-        moved_gb=architecture.download_gb + job.data_gb,
+        stall_seconds=stall,
+        export_gb=tuple(export_gb(r, known[r], architecture, job) for r in ways.recipes),
+        kept_gb=tuple(saving * (wanted.keep if wanted else 0.0) / GB),
+        adapts=tuple(r.method == "lora" for r in ways.recipes),
+        weights_gb=architecture.download_gb,
         stages=stages,
-        pull=(extra.value("pull_bytes_per_second"), extra.value("community_pull_bytes_per_second")),
-        gang=GangCoefficients.of(values_of(library, "stages")),
-        outage_cv=extra.value("spot_outage_cv"),
+        pull=(values["pull_bytes_per_second"], values["community_pull_bytes_per_second"]),
+        gang=GangCoefficients.of(values),
+        outage_cv=values["spot_outage_cv"],
         wall_factor=wall_quantile_factor(
             job.confidence, library.calibrations["uncertainty"].value("wall_spread")
         ),
     )
 
 
-def export_gb(recipe: Recipe, trainable: float, adapter_bytes: float, architecture: Architecture) -> float:
+def evaluated_tokens(job: Job, shape: JobShape) -> float:
+    """Tokens (or equivalent ones) that one run evaluates; 0 without that stage."""
+    wanted = job.stages.evaluation
+    if wanted is None:
+        return 0.0
+    return float(wanted.tokens) if wanted.tokens is not None else (wanted.share or 0.0) * shape.tokens
+
+
+def checkpoint_bytes_of(job: Job, setups: Sequence[RecipeSetup], stages: StageCoefficients) -> Floats:
+    """Bytes of one checkpoint that the job asks for, per recipe; 0 where it asks for none."""
+    wanted = job.stages.checkpoints
+    if wanted is None:
+        return np.zeros(len(setups))
+    trained, weight = (
+        np.asarray(column, dtype=float)
+        for column in (
+            [s.states.trainable for s in setups],
+            [s.states.adapter_bytes if s.states.frozen else stages.weight_bytes_per_parameter for s in setups],
+        )
+    )
+    return np.asarray(kept_checkpoint_bytes(trained, weight, wanted.contents == "resume", stages), dtype=float)
+
+
+def export_gb(recipe: Recipe, setup: RecipeSetup, architecture: Architecture, job: Job) -> float:
     """GB of the result: the adapters, or all weights in 16 bit."""
-    if recipe.method == "lora":
-        return float(trainable) * adapter_bytes / GB
+    merged = job.stages.export is not None and job.stages.export.merged
+    if recipe.method == "lora" and not merged:
+        return float(setup.states.trainable) * float(setup.states.adapter_bytes) / GB
     return architecture.download_gb
 
 
@@ -202,4 +233,4 @@ def values_of(library: Library, name: str) -> dict[str, float]:
     return {key: entry.value for key, entry in library.calibrations[name].coefficients.items()}
 
 
-__all__ = ["OnSpot", "Running", "export_gb", "running_hours", "sigmas", "values_of"]
+__all__ = ["Running", "evaluated_tokens", "export_gb", "running_hours", "sigmas", "values_of"]

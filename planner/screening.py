@@ -13,12 +13,14 @@ from planner.library import Library
 from planner.markets import Market
 from planner.recipes import allowed
 from planner.scenario import AllowForbid, Job, Limits
+from planner.stage_hours import RowHours
 from planner.table import ON_DEMAND, SPOT, CandidateTable, Flags, Floats, Integers, concatenate
 
 DEFAULT_MAX_HOURS = {"finetune": 720.0, "pretrain": 2160.0}
 """Longest run where the scenario sets none: without a deadline the cheapest machine may take years."""
 FOREVER_HOURS = 1e6
 """A longest run that limits nothing."""
+TOO_SHORT = "it runs longer than the commitment"
 COARSE_STEP = 0.05
 """Share of the run above which a billing step is rounded (formulation, row `billing`)."""
 
@@ -53,14 +55,16 @@ def screen(
         keep &= ~where
 
     if method_filter:
-        ok = np.asarray([allowed(recipe, job) for recipe in candidates.physics.ways.recipes], dtype=bool)
+        ok = np.asarray([allowed(recipe, job) for recipe in candidates.recipes], dtype=bool)
         reject(~ok[table.recipe] if len(ok) else ~keep, "its method is not allowed")
-    permitted = np.ones(len(market.offers), dtype=bool)
-    for names, field in ((limits.providers, "provider"), (limits.gpus, "gpu"), (limits.regions, "region")):
-        if names != AllowForbid():
-            permitted &= [names.permits(getattr(offer, field)) for offer in market.offers]
-    reject(~permitted[table.offer], "its provider, GPU or region is not allowed")
+    if any(lists != AllowForbid() for lists in (limits.providers, limits.gpus, limits.regions, limits.tiers)):
+        permitted = np.asarray([limits.permits(offer) for offer in market.offers], dtype=bool)
+        reject(~permitted[table.offer], "its provider, GPU, region or tier is not allowed")
     reject(_over(table, market, limits), "it needs more GPUs than a limit, quota or stock allows")
+    columns, hours = candidates.columns, candidates.hours
+    rented = (hours.once + hours.run * hours.stretch) * hours.late
+    reject(rented > columns.term_hours[table.offer], TOO_SHORT)
+    reject(table.rented_h > columns.committed_hours[table.offer], "it needs more of the hours paid for than are left")
     low = np.maximum(table.share_low, limits.spot_share.min)
     high = np.minimum(table.share_high, limits.spot_share.max)
     reject(low > high, "its spot market cannot give the share asked for")
@@ -72,8 +76,7 @@ def screen(
     high = np.minimum(high, cut)
     rows = np.flatnonzero(keep)
     cut_table = replace(table.rows(rows), share_low=low[rows], share_high=np.maximum(high[rows], low[rows]))
-    run = candidates.running.run_hours[candidates.way[rows]]
-    rounded, origin, billed = _billed_in_steps(cut_table, run, candidates.columns)
+    rounded, origin, billed = _billed_in_steps(cut_table, candidates.hours.rows(rows), candidates.columns)
     return Screened(rounded, rows[origin], billed, reasons, lateness)
 
 
@@ -113,26 +116,25 @@ def _least_late_hours(table: CandidateTable, low: Floats, high: Floats) -> Float
 
 
 def _billed_in_steps(
-    table: CandidateTable, run: Floats, columns: OfferColumns
+    table: CandidateTable, hours: RowHours, columns: OfferColumns
 ) -> tuple[CandidateTable, Integers, Flags]:
     """Rows whose billing step is coarse become points with rounded dollars: share floor, share cut, whole steps.
 
     Between two points of `whole_step_shares` a larger share is later and no cheaper, so that no share is missed.
-    `run` are the hours of all the work on demand. Returns the table, and for each of
-    its rows the row that it came from and whether it is rounded.
+    Returns the table, and for each of its rows the row that it came from and whether it is rounded.
     """
     everything = np.arange(len(table))
     if not len(table):
         return table, everything, np.zeros(0, dtype=bool)
     step, least = columns.step_hours[table.offer], columns.minimum_hours[table.offer]
-    coarse = (step > COARSE_STEP * run) | (least > table.start_h + run)
+    coarse = (step > COARSE_STEP * hours.run) | (least > hours.once + hours.run)
     if not coarse.any():
         return table, everything, coarse
     smooth, points = np.flatnonzero(~coarse), np.flatnonzero(coarse)
     between = [
         (row, share)
         for row in points
-        for share in whole_step_shares(table, int(row), float(step[row]), float(least[row]))
+        for share in whole_step_shares(table, hours, int(row), float(step[row]), float(least[row]))
     ]
     two = points[table.share_high[points] > table.share_low[points]]
     inside = np.asarray([row for row, _ in between], dtype=np.int64)
@@ -140,60 +142,61 @@ def _billed_in_steps(
     share = np.concatenate(
         [table.share_low[points], np.asarray([share for _, share in between], dtype=float), table.share_high[two]]
     )
-    made = table.rows(np.concatenate([points, inside, two]))
-    storage = columns.storage_usd_per_hour[made.offer] * made.instances
-    usd, late_usd = (
-        _rounded_usd(made, share, dollars, hours, start, storage, columns)
-        for dollars, hours, start in (
-            (made.run_usd, made.run_h, made.start_h),
-            (made.late_usd, made.late_h, made.late_start_h),
-        )
+    which = np.concatenate([points, inside, two])
+    made, at = table.rows(which), hours.rows(which)
+    none = np.ones(len(made))
+    made = replace(
+        made,
+        run_usd=made.run_usd + _rounding_usd(made, at, share, none, none, columns),
+        late_usd=made.late_usd + _rounding_usd(made, at, share, at.late, at.stretch, columns),
+        share_low=share,
+        share_high=share,
     )
-    made = replace(made, run_usd=usd, late_usd=late_usd, share_low=share, share_high=share)
     return concatenate([table.rows(smooth), made]), origin, np.arange(len(origin)) >= len(smooth)
 
 
-def whole_step_shares(table: CandidateTable, row: int, step: float, least: float) -> Floats:
+def whole_step_shares(table: CandidateTable, hours: RowHours, row: int, step: float, least: float) -> Floats:
     """Spot shares of a row, between its floor and cut, at which the hours on demand are billed to the last minute.
 
-    On demand (1 - x) * run + start hours are billed in whole steps of `step` h, at least `least` h: a share just
-    above such an x pays the same on demand, no less on spot, and ends later. Coarse steps are few in a run.
+    On demand (1 - x) * (once + run) + x * switch hours of a gang are billed in whole steps of `step` h, at least
+    `least` h: a share just above such an x pays the same on demand, no less on spot, and ends later.
+    Coarse steps are few in a run.
     """
     low, high = float(table.share_low[row]), float(table.share_high[row])
-    start, run = float(table.start_h[row]), float(table.run_h[row, ON_DEMAND])
-    if high <= low or np.isnan(run) or run <= 0:
+    everything, none = (float(gang_hours(hours, share)[0][row]) for share in (0.0, 1.0))
+    if high <= low or np.isnan(table.run_h[row, ON_DEMAND]) or everything <= none:
         return np.zeros(0)
-    fewest, most = max(start + (1 - high) * run, least), start + (1 - low) * run
+    fewest = max(float(gang_hours(hours, high)[0][row]), least)
+    most = float(gang_hours(hours, low)[0][row])
     whole = np.append(np.arange(np.ceil(fewest / step), np.floor(most / step) + 1) * step, least)
-    shares = (start + run - whole) / run
+    shares = (everything - whole) / (everything - none)
     return np.asarray(shares[(shares > low) & (shares < high)])
 
 
-def _rounded_usd(
+def gang_hours(
+    hours: RowHours, share: Floats | float, late: Floats | float = 1.0, stretch: Floats | float = 1.0
+) -> tuple[Floats, Floats]:
+    """Hours billed for one gang on demand and on spot, at a spot share, before rounding; of the mean gang."""
+    share = np.asarray(share, dtype=float)
+    on_demand = (1.0 - share) * (hours.once + hours.gang_run * stretch / hours.gangs) + share * hours.switch
+    spot = np.where(share > 0, share * (hours.once + hours.spot_gang_paid * stretch / hours.gangs), 0.0)
+    return on_demand * late, spot * late
+
+
+def _rounding_usd(
     made: CandidateTable,
+    hours: RowHours,
     share: Floats,
-    dollars: Floats,
-    hours: Floats,
-    start: Floats,
-    storage: Floats,
+    late: Floats,
+    stretch: Floats,
     columns: OfferColumns,
 ) -> Floats:
-    """Dollars per market such that the mix at `share` equals whole billing steps at the offer's prices."""
+    """What whole billing steps add to the dollars per market, such that the mix at `share` is what is billed."""
     step, least = columns.step_hours[made.offer], columns.minimum_hours[made.offer]
-    od_price = np.nan_to_num(columns.on_demand_usd[made.offer]) * made.instances
-    spot_price = np.nan_to_num(columns.spot_usd[made.offer]) * made.instances
-    switch = np.where(np.isnan(columns.on_demand_usd[made.offer]), 0.0, start)
-    paid_usd = np.nan_to_num(dollars[:, SPOT] - storage * (start + hours[:, SPOT])) - od_price * switch
-    paid = np.divide(paid_usd, spot_price, out=np.zeros_like(paid_usd), where=spot_price > 0)
-    od_hours = (1 - share) * np.nan_to_num(start + hours[:, ON_DEMAND]) + share * switch
-    spot_hours = share * paid
-    od_usd = rounded_hours(od_hours, step, least) * od_price
-    spot_usd = rounded_hours(spot_hours, step, least) * spot_price
-    mixed_od = np.where(share < 1, od_usd / np.maximum(1 - share, 1e-300), 0.0)
-    # At share 1 the switch hours on demand are part of what spot costs.
-    mixed_spot = np.where(share > 0, (spot_usd + np.where(share < 1, 0.0, od_usd)) / np.maximum(share, 1e-300), 0.0)
-    result = np.stack(
-        [mixed_od + storage * (start + hours[:, ON_DEMAND]), mixed_spot + storage * (start + hours[:, SPOT])],
-        axis=1,
+    used = gang_hours(hours, share, late, stretch)
+    prices = (columns.on_demand_usd[made.offer], columns.spot_usd[made.offer])
+    added = sum(
+        (rounded_hours(one, step, least) - one) * np.nan_to_num(price) * made.instances
+        for one, price in zip(used, prices, strict=True)
     )
-    return np.where(np.isnan(dollars), np.nan, result)
+    return np.asarray(added)[:, None]

@@ -117,7 +117,7 @@ def _assignment(
 
 def _with_excluded_methods(candidates: JobCandidates, table: CandidateTable, prepared: Prepared) -> CandidateTable:
     """The screened rows, and those that only their method keeps out: the ladder prices them too."""
-    recipes, job = candidates.physics.ways.recipes, candidates.job
+    recipes, job = candidates.recipes, candidates.job
     excluded = np.asarray([not allowed(recipe, job) for recipe in recipes], dtype=bool)
     if not excluded.any():
         return table

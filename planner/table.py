@@ -60,6 +60,7 @@ class CandidateTable:
     penalty_usd: Floats  # sum of the penalties of the techniques in use
     fit_gib: Floats
     usable_gib: Floats
+    rented_h: Floats  # machine hours on demand of all instances, at the confidence: what hours paid for must hold
 
     def __len__(self) -> int:
         return len(self.job)

@@ -147,9 +147,9 @@ class Tracer:
             name=candidates.job.name,
             provider=market.offers[place].provider,
             offer=market.labels[place],
-            gpu=market.cards[place].name,
+            gpu=market.gpus[place],
             gpus=int(table.gpus[old.row]),
-            method=candidates.physics.ways.recipes[int(table.recipe[old.row])].method_label,
+            method=candidates.recipes[int(table.recipe[old.row])].method_label,
             spot_share_from=old.share,
             spot_share_to=new.share,
         )

@@ -75,7 +75,7 @@ def way_words(candidates: JobCandidates, row: int, share: float, market: Market)
 
 def recipe_of(candidates: JobCandidates, row: int) -> Recipe:
     """The recipe of a row of the uncut table."""
-    return candidates.physics.ways.recipes[int(candidates.table.recipe[row])]
+    return candidates.recipes[int(candidates.table.recipe[row])]
 
 
 def method_words(recipe: Recipe) -> str:

@@ -93,7 +93,7 @@ def market_mask(prepared: Prepared, wish: Wish) -> Flags:
 
 def matches(one: JobCandidates, table: CandidateTable, offers: Flags, wish: Wish) -> Flags:
     """Rows (n,) of a table of the job whose offer, GPUs and recipe are as wished."""
-    recipes = one.physics.ways.recipes
+    recipes = one.recipes
     fits = np.asarray([recipe_fits(recipe, wish) for recipe in recipes], dtype=bool)
     mask = offers[table.offer]
     if len(recipes):

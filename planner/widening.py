@@ -172,7 +172,7 @@ def _broken(
         if rule != AllowForbid():
             values = [str(getattr(offer, field)) for offer in market.offers]
             add([None if rule.permits(v) else Filter(f"limits.{name}", v) for v in values], table.offer)
-    recipes = piece.physics.ways.recipes
+    recipes = piece.recipes
     several = {True: {r: _technique_filters(r, asked, index, True) for r in set(recipes)}}
     several[False] = {r: _technique_filters(r, asked, index, False) for r in set(recipes)}
     for field in ("method", *FIELDS, *DEGREES):

@@ -44,7 +44,6 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "markets",
         "candidates",
         "screening",
-        "charges",
         "stage_hours",
         "placements",
         "managed",
@@ -64,7 +63,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "replays",
         "fits",
     ),
-    "decode": ("decode", "remarks", "vram"),
+    "decode": ("decode", "bills", "remarks", "vram"),
     "audit": ("audit", "audit_*"),
     "uses": (
         "solving",

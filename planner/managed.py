@@ -1,0 +1,174 @@
+"""Managed services as candidates: no machine, no memory, a price per token or per run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from planner.estimates.services import service_tokens_per_second, service_usd
+from planner.estimates.trials import trial_work
+from planner.estimates.uncertainty import late_factor
+from planner.library import Library
+from planner.markets import Market
+from planner.placements import Placement
+from planner.recipes import Recipe
+from planner.running import evaluated_tokens
+from planner.stage_hours import RowHours
+from planner.table import TECHNIQUES, CandidateTable
+from planner.units import HOUR
+
+if TYPE_CHECKING:
+    from planner.candidates import JobCandidates
+
+RECIPES = {
+    method: Recipe(method, 16, "none", "managed", "none", "none", "managed", "managed") for method in ("lora", "full")
+}
+"""What a service trains; how it does so, it does not tell."""
+
+
+@dataclass(frozen=True)
+class ManagedRows:
+    """Rows of services, to be put after those of machines."""
+
+    table: CandidateTable
+    placement: np.ndarray[tuple[int], np.dtype[np.int64]]
+    hours: RowHours
+    placements: tuple[Placement, ...]
+    recipes: tuple[Recipe, ...]
+
+
+@dataclass(frozen=True)
+class Service:
+    """One run of a job at one service, all trials of it: hours on the wall clock, dollars."""
+
+    tokens_per_second: float
+    assumed_speed: bool
+    hours: float
+    late_hours: float  # at the confidence, the run in full
+    usd: float
+    late_usd: float
+    late: float
+    sigma: float
+    sigma_tail: float
+    tokens: float  # billed, of all trials
+    late_tokens: float  # the runs in full
+
+
+def managed_rows(made: JobCandidates, market: Market, library: Library) -> ManagedRows | None:
+    """A row for each service that takes the job's network; None where there is none."""
+    places = [
+        index
+        for index, offer in enumerate(market.offers)
+        if offer.managed is not None and made.architecture.name in offer.managed.architectures
+    ]
+    if not places:
+        return None
+    job = made.job
+    services = [service_of(made, market, place, library) for place in places]
+    methods = [told.method for place in places if (told := market.offers[place].managed) is not None]
+    recipes = tuple(RECIPES[method] for method in dict.fromkeys(methods))
+    base = len(made.physics.ways.recipes)
+    n = len(places)
+    zeros, nans = np.zeros(n), np.full(n, np.nan)
+    offer = np.asarray(places, dtype=np.int64)
+    providers = {name: index for index, name in enumerate(market.providers)}
+
+    def column(name: str) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+        return np.asarray([getattr(one, name) for one in services], dtype=float)
+
+    def on_demand(name: str) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
+        return np.stack([column(name), nans], axis=1)
+
+    uses = np.zeros((n, len(TECHNIQUES)), dtype=bool)
+    uses[:, TECHNIQUES.index("lora")] = [method == "lora" for method in methods]
+    penalties: dict[str, float] = {str(name): usd for name, usd in job.techniques.penalty_usd.items()}
+    table = CandidateTable(
+        jobs=made.table.jobs,
+        offers=made.table.offers,
+        providers=made.table.providers,
+        job=np.full(n, made.table.jobs.index(job.name), dtype=np.int64),
+        offer=offer,
+        provider=np.asarray([providers[market.offers[p].provider] for p in places], dtype=np.int64),
+        recipe=np.asarray([base + recipes.index(RECIPES[method]) for method in methods], dtype=np.int64),
+        instances=np.full(n, job.trials.at_once, dtype=np.int64),
+        gpus=np.zeros(n, dtype=np.int64),
+        start_h=zeros,
+        late_start_h=zeros,
+        run_h=on_demand("hours"),
+        late_h=on_demand("late_hours"),
+        fixed_usd=zeros,
+        run_usd=on_demand("usd"),
+        late_usd=on_demand("late_usd"),
+        share_low=zeros,
+        share_high=zeros,
+        uses=uses,
+        penalty_usd=uses @ np.asarray([penalties.get(name, 0.0) for name in TECHNIQUES]),
+        fit_gib=zeros,
+        usable_gib=zeros,
+        rented_h=zeros,
+    )
+    late = column("late")
+    hours = RowHours(
+        **{name: zeros for name in ("start", "ingest", "export", "aside", "late_aside", "evaluation", "checkpoints")},
+        reload=zeros,
+        training=column("hours"),
+        waiting=zeros,
+        gang_run=column("hours"),
+        stretch=column("late_hours") / late / column("hours"),
+        late=late,
+        switch=zeros,
+        spot_paid=nans,
+        spot_wall=nans,
+        late_spot_wall=nans,
+        moved_gb=zeros,
+        own_gb=zeros,
+        raw_gb=zeros,
+        gangs=job.trials.at_once,
+    )
+    # Data go to the service as they are, and it evaluates what it trains: nothing is placed elsewhere.
+    placed = (*made.placements, Placement())
+    return ManagedRows(table, np.full(n, len(placed) - 1), hours, placed, recipes)
+
+
+def service_of(made: JobCandidates, market: Market, place: int, library: Library) -> Service:
+    """What the job takes and costs at the service behind an offer of the market."""
+    told = market.offers[place].managed
+    if told is None:
+        raise ValueError(f"{market.labels[place]} is no managed service")
+    job, shape = made.job, made.physics.shape
+    stages = library.calibrations["stages"]
+    assumed = told.tokens_per_second is None
+    rate = told.tokens_per_second or service_tokens_per_second(
+        shape.network.active_parameters, stages.value("managed_flop_per_second")
+    )
+    trials = trial_work(job.trials.count, job.trials.at_once, job.trials.halving)
+    one_run = shape.tokens + evaluated_tokens(job, shape)
+    real = one_run * (shape.units_per_token if shape.unit == "images" else 1.0)
+    sigma = stages.value("managed_sigma_assumed" if assumed else "managed_sigma_told")
+    late = float(late_factor(sigma, job.confidence))
+    full = one_run * trials.wall / rate / HOUR
+
+    def usd(share: float) -> float:
+        return service_usd(
+            real * trials.work * share,
+            job.trials.count,
+            told.usd_per_million_tokens or 0.0,
+            told.usd_per_run or 0.0,
+            told.minimum_usd,
+        )
+
+    return Service(
+        tokens_per_second=rate,
+        assumed_speed=assumed,
+        hours=full * job.early_stopping,
+        late_hours=full * late,
+        usd=usd(job.early_stopping),
+        late_usd=usd(1.0),
+        late=late,
+        sigma=sigma,
+        sigma_tail=sigma,
+        tokens=real * trials.work * job.early_stopping,
+        late_tokens=real * trials.work,
+    )

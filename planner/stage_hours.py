@@ -1,0 +1,208 @@
+"""Hours of every candidate, stage by stage: one element per (way, offer, placement).
+
+    once     boot, image, weights and data, load; preparing data and export where the machine does them
+    run      training, evaluation on the machine, checkpoints, loads between trials: the longest chain of trials
+    aside    stages on machines of their own, before and after
+
+A gang is the machines of one run; trials side by side are several gangs.
+Interruptions on spot lengthen `run`; every move to another machine costs a start again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from planner.estimates.data_stages import ingest_seconds, machine_cores, merge_seconds, upload_seconds
+from planner.estimates.stages import boot_seconds, download_seconds
+from planner.estimates.trials import trial_work
+from planner.grid import JobShape
+from planner.placements import TOKEN_GB, Placement, ingested_tokens
+from planner.running import Running
+from planner.scenario import Job
+from planner.table import Flags, Floats, Integers
+from planner.units import GB, HOUR
+
+if TYPE_CHECKING:
+    from planner.candidates import OfferColumns
+
+DEFAULT_RAM_GB = 32.0
+"""Memory of a machine that an offer says nothing about: what the cheapest ones have at least."""
+
+
+@dataclass(frozen=True)
+class RowHours:
+    """Columns (n,): expected hours of one gang, on the wall clock, unless a name says otherwise."""
+
+    start: Floats  # boot, image, weights and data, load
+    ingest: Floats  # on the training machine
+    export: Floats
+    aside: Floats
+    late_aside: Floats  # where the run does not stop early
+    training: Floats
+    evaluation: Floats  # on the training machine
+    checkpoints: Floats
+    reload: Floats
+    waiting: Floats  # machine hours of gangs that wait for the last trial of a rung, in all
+    gang_run: Floats  # of all gangs together: what is paid on demand for `run`
+    stretch: Floats  # the run without early stopping over the run expected
+    late: Floats  # factor on all hours at the asked confidence
+    switch: Floats  # one more start, from spot to on demand; 0 where it is not sold on demand
+    spot_paid: Floats  # of `run` on spot; nan where there is no spot market
+    spot_wall: Floats
+    late_spot_wall: Floats
+    moved_gb: Floats  # onto every instance: weights and data
+    own_gb: Floats  # of them what leaves the place where the user's data lie
+    raw_gb: Floats  # raw data that lie on the machine's disk
+    gangs: int
+
+    @property
+    def once(self) -> Floats:
+        """Hours beside the run in which the machines are rented."""
+        return self.start + self.ingest + self.export
+
+    @property
+    def run(self) -> Floats:
+        """Hours of the longest chain of trials on demand."""
+        return self.training + self.evaluation + self.checkpoints + self.reload
+
+    @property
+    def spot_gang_paid(self) -> Floats:
+        """Machine hours of all gangs on spot, starts left out."""
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return np.asarray(self.spot_paid * self.gang_run / self.run)
+
+    def joined(self, other: RowHours) -> RowHours:
+        """The rows of both, these first."""
+        columns: dict[str, Any] = {one.name: getattr(self, one.name) for one in fields(self)}
+        arrays = {name: v for name, v in columns.items() if isinstance(v, np.ndarray)}
+        joined: dict[str, Any] = {name: np.concatenate([v, getattr(other, name)]) for name, v in arrays.items()}
+        return replace(self, **joined)
+
+    def rows(self, which: Integers | Flags) -> RowHours:
+        """The elements that a mask or an index array names."""
+        columns: dict[str, Any] = {one.name: getattr(self, one.name) for one in fields(self)}
+        chosen: dict[str, Any] = {name: v[which] for name, v in columns.items() if isinstance(v, np.ndarray)}
+        return replace(self, **chosen)
+
+
+def row_hours(
+    job: Job,
+    shape: JobShape,
+    running: Running,
+    columns: OfferColumns,
+    placed: Sequence[Placement],
+    way: Integers,
+    offer: Integers,
+    placement: Integers,
+    recipe: Integers,
+    nodes: Integers,
+    gpus: Integers,
+) -> RowHours:
+    """The hours of candidates: `way` of the job on `offer` with `placement`; index arrays of one shape (n,)."""
+    trials = trial_work(job.trials.count, job.trials.at_once, job.trials.halving)
+
+    def of(values: Sequence[float]) -> Floats:
+        return np.asarray(values, dtype=float)[placement]
+
+    observed = running.observed[way]
+    ingest = job.stages.ingest
+    here = of([float(ingest is not None and one.ingest is None) for one in placed])
+    evaluates = of([float(one.evaluation is None) for one in placed])
+    raw = here * (ingest.raw_gb if ingest else 0.0)
+    # Data prepared elsewhere arrive as token ids.
+    data = job.data_gb + raw + (1.0 - here) * (ingested_tokens(job, shape) * TOKEN_GB)
+    start = np.where(observed, 0.0, start_hours(job, running, columns, data, offer, way))
+    prepared = np.zeros(len(way))
+    if ingest is not None and here.any():
+        seconds = ingest_seconds(
+            ingest.raw_gb * GB,
+            ingested_tokens(job, shape),
+            np.where(np.isnan(columns.cores[offer]), machine_cores(gpus / nodes, running.stages), columns.cores[offer]),
+            np.where(np.isnan(columns.ram_gb[offer]), max(DEFAULT_RAM_GB, ingest.ram_gb), columns.ram_gb[offer]) * GB,
+            columns.disk_bytes_per_second[offer],
+            running.stages,
+        )
+        prepared = np.where(observed, 0.0, here * np.asarray(seconds, dtype=float) / HOUR)
+    parts = [running.training_hours[way], evaluates * running.evaluation_hours[way], running.checkpoint_hours[way]]
+    reload = running.reload_hours[way]
+    work = parts[0] + parts[1] + parts[2]
+    run = work + reload
+    stretch = np.where(observed, 1.0, (work / job.early_stopping + reload) / run)
+    spot_paid, spot_wall, late_wall = (np.full(len(way), np.nan) for _ in range(3))
+    has = ~np.isnan(columns.spot_usd[offer])
+    late = running.late_factor[way]
+    if has.any():
+        which, where = way[has], offer[has]
+        found = running.interrupted(
+            run[has],
+            which,
+            nodes[has],
+            start_hours(job, running, columns, data[has], where, which),
+            columns.mean_up_hours[where],
+            columns.availability[where],
+        )
+        spot_paid[has], spot_wall[has] = found.paid, found.wall
+        late_wall[has] = found.wall * late[has] * running.wall_factor * stretch[has]
+    return RowHours(
+        start=start,
+        ingest=prepared,
+        export=np.where(observed, 0.0, _export_hours(job, running, columns, recipe, offer)),
+        aside=np.where(observed, 0.0, of([one.hours for one in placed])),
+        late_aside=np.where(observed, 0.0, of([one.late_hours for one in placed])),
+        training=parts[0],
+        evaluation=parts[1],
+        checkpoints=parts[2],
+        reload=reload,
+        waiting=work * (trials.waiting / trials.wall),
+        gang_run=work * ((trials.work + trials.waiting) / trials.wall) + reload * running.reload_share,
+        stretch=stretch,
+        late=late,
+        switch=np.where(np.isnan(columns.on_demand_usd[offer]), 0.0, start),
+        spot_paid=spot_paid,
+        spot_wall=spot_wall,
+        late_spot_wall=late_wall,
+        moved_gb=running.weights_gb + data,
+        own_gb=np.where(columns.beside_data[offer], 0.0, job.data_gb + raw),
+        raw_gb=raw,
+        gangs=job.trials.at_once,
+    )
+
+
+def start_hours(
+    job: Job, running: Running, columns: OfferColumns, data_gb: Floats, offer: Integers, way: Integers
+) -> Floats:
+    """Boot, image, download of weights and data, load."""
+    pull = columns.pull_bytes_per_second[offer]
+    source = job.stages.transfer
+    data_pull = pull
+    if source is not None and source.gb_per_second is not None:
+        data_pull = np.where(columns.beside_data[offer], pull, np.minimum(pull, source.gb_per_second * GB))
+    return np.asarray(
+        (
+            boot_seconds(pull, running.stages)
+            + download_seconds(running.weights_gb * GB, pull)
+            + download_seconds(data_gb * GB, data_pull)
+            + running.load_seconds[way]
+        )
+        / HOUR,
+        dtype=float,
+    )
+
+
+def _export_hours(job: Job, running: Running, columns: OfferColumns, recipe: Integers, offer: Integers) -> Floats:
+    """The result on its way out, no faster than the machine's line and than what the job says of its goal."""
+    wanted = job.stages.export
+    if wanted is None:
+        return np.zeros(len(offer))
+    line = columns.pull_bytes_per_second[offer]
+    if wanted.gb_per_second is not None:
+        line = np.minimum(line, wanted.gb_per_second * GB)
+    seconds = upload_seconds(np.asarray(running.export_gb)[recipe] * GB, line)
+    if wanted.merged:
+        lora = np.asarray(running.adapts)[recipe]
+        seconds = seconds + lora * merge_seconds(running.weights_gb * GB, columns.disk_bytes_per_second[offer])
+    return np.asarray(seconds / HOUR, dtype=float)
