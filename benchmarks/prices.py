@@ -19,7 +19,7 @@ def _cheapest() -> dict[str, float]:
         raise InputError(faults)
     found: dict[str, float] = {}
     for offer in offers:
-        if offer.usd_per_hour:
+        if offer.usd_per_hour and offer.gpu and offer.tier in ("secure", "community"):  # what anybody may rent
             each = offer.usd_per_hour / offer.gpus
             found[offer.gpu.casefold()] = min(each, found.get(offer.gpu.casefold(), each))
     return found

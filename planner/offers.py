@@ -138,7 +138,7 @@ class Offer(Terms):
 
     @model_validator(mode="before")
     @classmethod
-    def _derives_its_price(cls, data: Any) -> Any:
+    def _own_price_is_not_written(cls, data: Any) -> Any:
         """What is written is looked at here: an offer that is handed on has its derived price already."""
         if isinstance(data, dict) and data.get("own") is not None and data.get("usd_per_hour") is not None:
             fix = "leave it out: the hour's price follows from power and purchase"

@@ -254,6 +254,21 @@ def test_offers_are_those_of_the_file_that_is_named(scenario: str) -> None:
     assert json.loads(run("offers", "show", picked[0]["name"], "--json").stdout) == picked[0]
 
 
+def test_offers_of_every_kind_are_listed_with_their_way_to_pay() -> None:
+    """Cores, terms, hours left and prices per token or run stand in the table; `show` has what is derived."""
+    file = str(Path(__file__).parents[1] / "scenarios" / "inventory" / "ways-to-pay.yaml")
+    lines = run("offers", "--inventory", file).stdout.splitlines()
+    rows = {line.split()[0]: " ".join(line.split()[1:]) for line in lines}
+    assert rows["vast/CA-Quebec/1x-rtx3090-prepaid-3-months"] == "1 x RTX3090 0.0959 - committed, 3 months -"
+    assert rows["example-cloud/any/1x-a100-hours-left"] == "1 x A100-80GB 0.00 - committed, 200.0 h left -"
+    assert rows["desk/home/1x-rtx3090"] == "1 x RTX3090 0.25 - own -"
+    assert rows["ori/any/fine-tuning-up-to-10b"] == "- 0.46/M tokens - managed, lora -"
+    assert rows["example-service/any/flat-rate"] == "- 30.00/run - managed, lora -"
+    assert rows["aws/us-east-1/c6i.4xlarge"] == "16 cores 0.68/h - secure 2026-02-09"
+    shown = json.loads(run("offers", "show", "desk/home/1x-rtx3090", "--inventory", file, "--json").stdout)
+    assert (shown["tier"], shown["usd_per_hour"], shown["stock"]) == ("own", pytest.approx(0.25), 1)
+
+
 def test_tables_are_aligned_and_fit_the_screen() -> None:
     """Architectures and cards in 80 columns; every line of a column starts where its title does."""
     for noun in ("architectures", "gpus"):

@@ -10,9 +10,15 @@ from typing import Any
 import pytest
 import yaml
 
+from planner.documents import read_document
+from planner.errors import Fault
+from planner.inventories import read_offers
+from planner.offers import Offer
+from planner.payments import TIERS
+
 ROOT = Path(__file__).parents[1]
 INVENTORY = ROOT / "scenarios" / "inventory"
-MARKET, ARTICLES = "market.yaml", "articles-2024.yaml"
+MARKET, ARTICLES, WAYS = "market.yaml", "articles-2024.yaml", "ways-to-pay.yaml"
 NAMED = {"runpod-community", "runpod-secure", "vast", "lambda", "vultr", "aws", "gcp", "azure"}
 BILLED = NAMED | {"coreweave", "nebius", "paperspace", "scaleway", "verda"}
 """Providers whose billing step was found in their own or in secondary sources."""
@@ -53,24 +59,28 @@ def test_prices_are_dollars_with_a_date_and_a_source(name: str) -> None:
         assert document["sources"][offer["source"]], offer
 
 
-@pytest.mark.parametrize("name", [MARKET, ARTICLES])
+@pytest.mark.parametrize("name", [MARKET, ARTICLES, WAYS])
 def test_every_source_is_used(name: str) -> None:
     """A source that no offer names is a left-over."""
     document = read(name)
     assert {offer["source"] for offer in document["offers"]} == set(document["sources"])
 
 
-@pytest.mark.parametrize("name", [MARKET, ARTICLES])
+@pytest.mark.parametrize("name", [MARKET, ARTICLES, WAYS])
 def test_cards_are_known(name: str) -> None:
-    """Every GPU of an offer has a card in models/gpus."""
-    known = {path.stem for path in (ROOT / "models" / "gpus").glob("*.yaml")}
-    assert {offer["gpu"] for offer in read(name)["offers"]} <= known
+    """Every GPU of an offer has a card in models/gpus, every network of a service one in models/architectures."""
+    gpus, architectures = (
+        {path.stem for path in (ROOT / "models" / kind).glob("*.yaml")} for kind in ("gpus", "architectures")
+    )
+    offers = read(name)["offers"]
+    assert {offer["gpu"] for offer in offers if "gpu" in offer} <= gpus
+    assert {name for o in offers if "managed" in o for name in o["managed"]["architectures"]} <= architectures
 
 
-@pytest.mark.parametrize("name", [MARKET, ARTICLES])
+@pytest.mark.parametrize("name", [MARKET, ARTICLES, WAYS])
 def test_nothing_is_offered_twice(name: str) -> None:
     """Provider, region, instance and GPU count tell offers apart."""
-    keys = Counter((o["provider"], o["region"], o["instance"], o["gpus"]) for o in read(name)["offers"])
+    keys = Counter((o["provider"], o.get("region"), o["instance"], o.get("gpus")) for o in read(name)["offers"])
     assert [key for key, times in keys.items() if times > 1] == []
 
 
@@ -133,3 +143,44 @@ def test_articles_print_these_prices() -> None:
         ("vultr", "A100-80GB"): 3.50,
         ("brev", "A10G"): 1.00,
     }
+
+
+def test_machines_without_gpu_are_offered_for_the_stages() -> None:
+    """Some with 32 GB of memory and more, at a price that anybody pays by the hour."""
+    bare = [offer for offer in market() if "gpu" not in offer]
+    assert len(bare) >= 3
+    assert all(offer["ram_gb"] >= 32 and offer["cpu_cores"] >= 8 and offer["usd_per_hour"] > 0 for offer in bare)
+
+
+def ways() -> tuple[Offer, ...]:
+    """The offers of the inventory with one offer per way to pay."""
+    faults: list[Fault] = []
+    found = read_offers(read_document(INVENTORY / WAYS), faults)
+    assert not faults
+    return found
+
+
+def test_every_way_to_pay_has_an_offer() -> None:
+    """Each tier, commitments with and without an hourly price, hours left over, per token and per run, and cores."""
+    offers = ways()
+    assert {offer.tier for offer in offers} == set(TIERS)
+    assert {offer.commitment.months for offer in offers if offer.commitment} == {1, 3, 12}
+    assert any(offer.committed_hours for offer in offers) and any(offer.is_cpu for offer in offers)
+    services = [offer.managed for offer in offers if offer.managed]
+    assert any(service.usd_per_run for service in services)
+    assert any(service.usd_per_million_tokens for service in services)
+
+
+def test_a_price_that_nobody_published_says_so() -> None:
+    """Illustrations stand under names of no provider, and a real provider's figure has a source of its own."""
+    invented = {offer.provider for offer in ways() if offer.source == "illustration, not a price"}
+    assert invented == {"example-cloud", "example-service", "desk"}
+    assert invented.isdisjoint(offer.provider for offer in ways() if offer.source != "illustration, not a price")
+    assert invented.isdisjoint(offer["provider"] for offer in market())
+
+
+def test_prepaid_hours_cost_what_the_discount_leaves() -> None:
+    """0.137 $ an hour less 20 % over 730 h, and less 30 % over 2,190 h, to the cent."""
+    by_term = {offer.commitment.months: offer.committed_usd for offer in ways() if offer.commitment}
+    assert by_term[1] == pytest.approx(0.137 * 0.8 * 730, abs=0.005)
+    assert by_term[3] == pytest.approx(0.137 * 0.7 * 2190, abs=0.005)

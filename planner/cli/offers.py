@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -30,7 +30,7 @@ def offers() -> None:
 @click.option("--provider", metavar="NAME", help="Only offers of this provider.")
 @json_option
 def offers_list(inventory: str | None, gpu: str | None, provider: str | None, as_json: bool) -> None:
-    """All of them, a line each; prices per GPU and hour in dollars."""
+    """All of them, a line each; prices per GPU and hour in dollars, an upfront part spread over its term."""
     from planner.cards import CardNames
     from planner.offers import offer_labels
     from planner.report.cards import offers_table
@@ -43,7 +43,7 @@ def offers_list(inventory: str | None, gpu: str | None, provider: str | None, as
         if card in (None, offer.gpu) and provider in (None, offer.provider)
     ]
     if as_json:
-        write_json([{"name": label, **offer.model_dump(mode="json")} for label, offer in chosen])
+        write_json([_facts(label, offer) for label, offer in chosen])
     else:
         click.echo(offers_table([label for label, _ in chosen], [offer for _, offer in chosen]))
 
@@ -64,11 +64,20 @@ def offers_show(name: str, inventory: str | None, as_json: bool) -> None:
         close = nearest(name, labelled)
         fix = f"did you mean {close}?" if close else "planner offers list names them"
         raise ScenarioError([Fault(name, 0, "", "unknown offer", fix)])
-    facts = {"name": name, **labelled[name].model_dump(mode="json")}
+    facts = _facts(name, labelled[name])
     if as_json:
         write_json(facts)
     else:
         click.echo(card_text(facts))
+
+
+def _facts(label: str, offer: Offer) -> dict[str, Any]:
+    """What is known of an offer, what its provider grants all of its offers last."""
+    from planner.offers import Terms
+
+    facts = offer.model_dump(mode="json")
+    granted = {key: facts.pop(key) for key in Terms.model_fields}
+    return {"name": label, "tier": offer.tier, **facts, **granted}
 
 
 def read_market(path: str | None) -> tuple[Offer, ...]:

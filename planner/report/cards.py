@@ -48,18 +48,19 @@ def gpus_table(cards: Iterable[GpuSpec]) -> str:
 
 
 def offers_table(labels: Sequence[str], offers: Sequence[Offer]) -> str:
-    """One line per offer, prices in dollars per GPU and hour."""
+    """One line per offer, prices in dollars per GPU and hour; another unit stands behind its price."""
     rows = [
         (
             label,
-            f"{offer.gpus} x {offer.gpu}",
-            _per_gpu(offer.usd_per_hour, offer.gpus),
-            _per_gpu(offer.spot_usd_per_hour, offer.gpus),
+            _machine(offer),
+            _price(offer),
+            _per_gpu(offer.spot_usd_per_hour, offer.gpus or 1),
+            _tier(offer),
             str(offer.date or "-"),
         )
         for label, offer in zip(labels, offers, strict=True)
     ]
-    return table(("offer", "GPUs", "$/GPU-h", "spot", "date"), rows, "<<>><")
+    return table(("offer", "GPUs", "$/GPU-h", "spot", "tier", "date"), rows, "<<>><<")
 
 
 def card_text(facts: Mapping[str, Any]) -> str:
@@ -82,6 +83,29 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], align: str) -> str
 
 def _billions(count: int) -> str:
     return f"{words.significant(count / 1e9)} B"
+
+
+def _machine(offer: Offer) -> str:
+    if offer.is_cpu:
+        return f"{offer.cpu_cores or 0:g} cores"
+    return words.gpus(offer.gpus, offer.card) if offer.rents_gpus else "-"
+
+
+def _price(offer: Offer) -> str:
+    if offer.managed is not None:
+        by = {"/M tokens": offer.managed.usd_per_million_tokens, "/run": offer.managed.usd_per_run}
+        return " + ".join(f"{_per_gpu(price, 1)}{unit}" for unit, price in by.items() if price is not None)
+    return _per_gpu(offer.full_usd_per_hour, offer.gpus or 1) + ("/h" if offer.is_cpu else "")
+
+
+def _tier(offer: Offer) -> str:
+    """The tier, and what it hangs on: a term, hours that are left, a method."""
+    if offer.commitment is not None:
+        months = offer.commitment.months
+        return f"{offer.tier}, {months} month{'s' if months > 1 else ''}"
+    if offer.committed_hours is not None:
+        return f"{offer.tier}, {words.hours(offer.committed_hours)} left"
+    return f"{offer.tier}, {offer.managed.method}" if offer.managed else offer.tier
 
 
 def _per_gpu(usd_per_hour: float | None, gpus: int) -> str:
