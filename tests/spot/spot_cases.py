@@ -1,0 +1,127 @@
+"""Small runs, paths and a replay by hand, for tests of spot markets."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+from hypothesis import strategies as st
+
+from planner.spot.run import ON_DEMAND, SPOT, WAIT, Flags, Floats, Integers, Policy, SpotRun
+
+TICK = 0.25
+"""Hours."""
+
+
+@dataclass
+class Script:
+    """A policy that asks for what is written, tick after tick; the last word holds for the rest."""
+
+    actions: list[int]
+    name: str = "script"
+    asked: int = field(default=0)
+
+    def decide(
+        self, work_left: Floats, hours_left: Floats, up: Flags, age_hours: Floats, running: Integers
+    ) -> Integers:
+        action = self.actions[min(self.asked, len(self.actions) - 1)]
+        self.asked += 1
+        return np.where((action == SPOT) & ~up, WAIT, action)
+
+
+@dataclass(frozen=True)
+class Coin:
+    """A policy without a plan: what it asks for follows from the work left by a hash, never the same for long."""
+
+    name: str = "coin"
+
+    def decide(
+        self, work_left: Floats, hours_left: Floats, up: Flags, age_hours: Floats, running: Integers
+    ) -> Integers:
+        drawn = np.floor(np.abs(np.sin(work_left * 12.9898 + hours_left * 3.1) * 43758.5453)).astype(np.int64) % 7
+        fresh = np.where(drawn < 3, SPOT, np.where(drawn < 5, ON_DEMAND, WAIT))
+        asked = np.where(np.floor(hours_left / TICK).astype(np.int64) % 3 == 0, fresh, running)
+        return np.where((asked == SPOT) & ~up, WAIT, asked)
+
+
+def runs(stalls: bool = True) -> st.SearchStrategy[SpotRun]:
+    """Runs of 1 to 6 h with round and crooked figures."""
+    return st.builds(
+        SpotRun,
+        work_hours=st.sampled_from([1.0, 2.5, 4.0, 5.99]),
+        restart_hours=st.sampled_from([0.0, 0.1, 0.25, 0.5, 0.6]),
+        stall_hours=st.sampled_from([0.0, 0.01, 0.05, 0.25] if stalls else [0.0]),
+        interval_hours=st.sampled_from([0.1, 0.25, 0.75, 2.0, math.inf]),
+        spot_usd_per_hour=st.just(1.0),
+        on_demand_usd_per_hour=st.sampled_from([1.5, 3.0]),
+        standing_usd_per_hour=st.sampled_from([0.0, 0.1]),
+        last_checkpoint=st.booleans(),
+    )
+
+
+@st.composite
+def paths(draw: st.DrawFn, ticks: int = 60) -> Flags:
+    """Three paths of a market whose states last one tick to a few hours; shape (3, ticks)."""
+    rng = np.random.default_rng(draw(st.integers(0, 10_000)))
+    turns = rng.random((3, ticks)) < draw(st.sampled_from([0.05, 0.2, 0.6]))
+    return np.logical_xor.accumulate(turns, axis=1)
+
+
+def by_hand(policy: Policy, run: SpotRun, up: Flags, deadline: float) -> dict[str, float]:
+    """One run, `up` of shape (ticks,), event after event: restart, work, checkpoint, and what stops each."""
+    now, left, unsaved, running, restart, stall = 0.0, run.work_hours, 0.0, WAIT, 0.0, 0.0
+    age, spot, demand, demand_work, interruptions = 0.0, 0.0, 0.0, 0.0, 0
+    for number, there in enumerate(up):
+        if now >= deadline - 1e-9 or left <= 1e-9:
+            break
+        age = age + TICK if number and there == up[number - 1] else 0.0
+        if running == SPOT and not there:
+            interruptions, running = interruptions + 1, WAIT
+            left, unsaved = left + (0.0 if run.last_checkpoint else unsaved), 0.0
+        one = [np.array([each]) for each in (left, deadline - now, there, age, running)]
+        action = int(policy.decide(*one)[0])
+        if action != running:
+            running, restart, unsaved, stall = action, run.restart_hours if action else 0.0, 0.0, 0.0
+        end = min(now + TICK, deadline)
+        while now < end - 1e-9 and left > 1e-9:
+            if running == WAIT:
+                now = end
+                continue
+            if restart > 1e-9:
+                step = min(restart, end - now)
+                restart -= step
+            elif stall > 1e-9:
+                step = min(stall, end - now)
+                stall -= step
+                unsaved = 0.0 if stall <= 1e-9 else unsaved
+            else:
+                step = min(left, end - now, run.interval_hours - unsaved if running == SPOT else math.inf)
+                left -= step
+                if running == SPOT:
+                    unsaved += step
+                    if unsaved >= run.interval_hours - 1e-9:
+                        stall = run.stall_hours
+                        unsaved = unsaved if stall > 0 else 0.0
+                else:
+                    demand_work += step
+            now += step
+            if running == SPOT:
+                spot += step
+            else:
+                demand += step
+    if left > 1e-9:
+        rest = left + (restart if running == ON_DEMAND else run.restart_hours)
+        now, demand, demand_work = now + rest, demand + rest, demand_work + left
+    usd = spot * run.spot_usd_per_hour + demand * run.on_demand_usd_per_hour + now * run.standing_usd_per_hour
+    return {
+        "usd": usd,
+        "hours": now,
+        "spot_hours": spot,
+        "on_demand_hours": demand,
+        "interruptions": interruptions,
+        "wasted_hours": spot + demand - run.work_hours,
+        "waiting_hours": now - spot - demand,
+        "spot_share": 1 - demand_work / run.work_hours,
+        "met": now <= deadline + 1e-6,
+    }
