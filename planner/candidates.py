@@ -58,6 +58,10 @@ class JobCandidates:
         """What `table.recipe` indexes."""
         return self.physics.ways.recipes + self.managed
 
+    def hours_rented(self) -> Floats:
+        """Hours (n,) on demand that one gang is rented for, at the asked confidence."""
+        return (self.hours.once + self.hours.run * self.hours.stretch) * self.hours.late
+
     def rows(self, which: Integers | Flags) -> JobCandidates:
         """The same job with only the rows that a mask or an index array names."""
         return replace(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -62,18 +62,21 @@ def keeps(tables: Sequence[CandidateTable], ways: Sequence[Way], question: Quest
     late, gpus = 0.0, 0
     by_provider: Counter[str] = Counter()
     by_offer: Counter[str] = Counter()
+    hours: dict[str, float] = defaultdict(float)
     for table, way in zip(tables, ways, strict=True):
         one = table.rows(np.asarray([way.row]))
         late += float(one.late_cost_usd(way.share)[0])
         gpus += int(one.gpus[0])
         by_provider[table.providers[int(one.provider[0])]] += int(one.gpus[0])
         by_offer[table.offers[int(one.offer[0])]] += int(one.instances[0])
+        hours[table.offers[int(one.offer[0])]] += float(one.rented_h[0])
     budget, most = question.budget_usd, question.max_gpus
     return (
         (budget is None or late <= budget + TOLERANCE * max(1.0, budget))
         and (most is None or gpus <= most)
         and all(by_provider[name] <= limit for name, limit in question.quota.items())
         and all(by_offer[name] <= limit for name, limit in question.stock.items())
+        and all(hours[name] <= limit * (1 + TOLERANCE) for name, limit in question.committed.items())
     )
 
 

@@ -290,6 +290,11 @@ def _learned(candidates: JobCandidates, recipe: Recipe, machine: Machine, librar
     }
 
 
+def budget_probability(budget: float | None, cost: float, late: float, confidence: float) -> float | None:
+    """Chance that the bill stays within the budget, jobs being as late together: `late` is the cost at `confidence`."""
+    return deadline_probability(budget, cost, late, confidence) if cost > 0 else None if budget is None else 1.0
+
+
 def deadline_probability(deadline: float | None, hours: float, late: float, confidence: float) -> float | None:
     """Chance to end in time, from the spread that makes `late` the hours at `confidence`; capped where data end."""
     if deadline is None:

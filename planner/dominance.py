@@ -29,7 +29,7 @@ def undominated(table: CandidateTable, question: Question) -> Flags:
 
     c dominates c' of the same job if, at every spot share that c' may have, c may have it too and takes no
     more expected hours, late hours, expected dollars with penalty and late dollars; if it takes no more
-    GPUs; and if every stock or quota row that holds c holds c' with at least the same coefficient.
+    GPUs; and if every stock, quota or committed row that holds c holds c' with at least the same coefficient.
     Replacing c' by c at the same share then keeps every row and raises neither objective. Each quantity is
     linear in the share, so it is compared at share 0 and at share 1 (a market that c' does not use counts
     as infinite): implied by, and so wider than, comparing start and markets one by one. Penalties are
@@ -37,7 +37,7 @@ def undominated(table: CandidateTable, question: Question) -> Flags:
     have run. Of two that dominate each other, the one with more free VRAM, then the first name, stays.
     """
     keep = np.zeros(len(table), dtype=bool)
-    values = _values(table)
+    values = _values(table, question)
     score = _score(values)
     fronts: dict[tuple[int, int, int], Integers] = {}
     for (job, offer, provider), members in _groups(table, question):
@@ -54,9 +54,11 @@ def _groups(table: CandidateTable, question: Question) -> list[tuple[tuple[int, 
     """Candidates by (job, stocked offer or -1, provider with a quota or -1), in that order.
 
     A member may replace members of its own group, and of those that have the same job and are limited where
-    it is limited too. On one offer fewer GPUs are fewer instances, so comparing GPUs serves stock and quota.
+    it is limited too. On one offer fewer GPUs are fewer instances, so comparing GPUs serves stock and quota;
+    machine hours are compared where they are limited.
     """
-    stocked = np.array([name in question.stock for name in table.offers], dtype=bool)
+    shared = question.stock.keys() | question.committed.keys()
+    stocked = np.array([name in shared for name in table.offers], dtype=bool)
     limited = np.array([name in question.quota for name in table.providers], dtype=bool)
     offer = np.where(stocked[table.offer], table.offer, -1)
     provider = np.where(limited[table.provider], table.provider, -1)
@@ -68,8 +70,8 @@ def _groups(table: CandidateTable, question: Question) -> list[tuple[tuple[int, 
     return [((int(table.job[g[0]]), int(offer[g[0]]), int(provider[g[0]])), g) for g in groups]
 
 
-def _values(table: CandidateTable) -> Floats:
-    """What a dominating candidate must not exceed, (11, n)."""
+def _values(table: CandidateTable, question: Question) -> Floats:
+    """What a dominating candidate must not exceed, (11, n), or (12, n) where machine hours are limited."""
     unused = {ON_DEMAND: table.share_low >= 1.0, SPOT: table.share_high <= 0.0}
     columns = []
     for fixed, per_market in (
@@ -81,7 +83,11 @@ def _values(table: CandidateTable) -> Floats:
         for market in (ON_DEMAND, SPOT):
             total = fixed + per_market[:, market]
             columns.append(np.where(unused[market] | np.isnan(total), np.inf, total))
-    return np.array([*columns, table.gpus.astype(float), table.share_low, -table.share_high])
+    columns += [table.gpus.astype(float), table.share_low, -table.share_high]
+    if question.committed:
+        limited = np.array([name in question.committed for name in table.offers], dtype=bool)
+        columns.append(np.where(limited[table.offer], table.rented_h, 0.0))
+    return np.array(columns)
 
 
 def _score(values: Floats) -> Floats:

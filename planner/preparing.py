@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from planner.candidates import JobCandidates, enumerate_candidates
 from planner.errors import Fault, ScenarioError
 from planner.formulation.question import Question
 from planner.library import Library
 from planner.loading import read_library
-from planner.markets import Market, market_of
+from planner.markets import Market, market_of, wants_machines_beside
 from planner.scenario import Job, Limits, Scenario
-from planner.screening import Screened, screen
+from planner.screening import TOO_LATE, TOO_SHORT, Screened, screen
 from planner.seen import beyond_the_card
 
 
@@ -54,7 +56,28 @@ def prepare(scenario: Scenario, library: Library | None = None, before: Prepared
         else screen(one, market, scenario.limits, library)
         for index, one in enumerate(candidates)
     )
+    _check_terms(candidates, screened, market)
     return Prepared(scenario, library, market, candidates, screened)
+
+
+def _check_terms(candidates: Sequence[JobCandidates], screened: Sequence[Screened], market: Market) -> None:
+    """Commitments that are the only way left and end before the job does are a mistake in the question."""
+    faults = []
+    for one, left in zip(candidates, screened, strict=True):
+        if len(left.table) or not left.rejected[TOO_SHORT] or left.rejected[TOO_LATE]:
+            continue
+        short = one.hours_rented() > one.columns.term_hours[one.table.offer]
+        for place in dict.fromkeys(one.table.offer[short].tolist()):
+            offer = market.offers[place]
+            here = one.table.offer == place
+            least = float(np.min(one.hours_rented()[here]))
+            if offer.commitment is None or least <= offer.term_hours:
+                continue
+            what = f"{offer.commitment.months} months ({offer.term_hours:,.0f} h) end before {one.job.name} does"
+            fix = f"it takes {least:,.0f} h there at the least: a longer term, or machines by the hour"
+            faults.append(Fault(market.labels[place], 0, "commitment.months", what.replace("1 months", "1 month"), fix))
+    if faults:
+        raise ScenarioError(faults)
 
 
 def _knows(before: Prepared, scenario: Scenario) -> bool:
@@ -78,11 +101,24 @@ def _check_observations(scenario: Scenario, library: Library) -> None:
 
 def _same_market(before: Scenario, scenario: Scenario) -> bool:
     """Whether the same offers at the same prices are seen, regions told apart or not alike."""
-    return (
+    same = (
         before.offers == scenario.offers
         and before.adjust == scenario.adjust
         and before.limits.regions == scenario.limits.regions
+        and _places(before) == _places(scenario)
     )
+    # What stages may rent beside the training machines is what the lists allow.
+    lists = ("providers", "gpus", "tiers")
+    beside = any(wants_machines_beside(job) for job in scenario.jobs)
+    return same and (not beside or all(getattr(before.limits, n) == getattr(scenario.limits, n) for n in lists))
+
+
+def _places(scenario: Scenario) -> list[tuple[bool, str | None]]:
+    """What of the jobs the market is made for: stages elsewhere, and where data lie."""
+    return [
+        (wants_machines_beside(job), job.stages.transfer.region if job.stages.transfer else None)
+        for job in scenario.jobs
+    ]
 
 
 UNFILTERED = {"budget_usd": None, "vram_headroom": None}
@@ -127,6 +163,13 @@ def question_of(scenario: Scenario, market: Market) -> Question:
             label: offer.stock
             for label, offer in zip(market.labels, market.offers, strict=True)
             if offer.stock is not None
+        }
+        if several
+        else {},
+        committed={
+            label: offer.committed_hours
+            for label, offer in zip(market.labels, market.offers, strict=True)
+            if offer.committed_hours is not None
         }
         if several
         else {},

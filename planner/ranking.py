@@ -156,4 +156,7 @@ def _left(now: Now, job: int, table: CandidateTable) -> tuple[float, Flags]:
         if offer.stock is not None and len(shares) > 1:
             taken = int(np.sum(chosen.instances[others & (chosen.offer == index)]))
             fits &= (table.offer != index) | (table.instances <= offer.stock - taken)
+        if offer.committed_hours is not None and len(shares) > 1:
+            used = float(np.sum(chosen.rented_h[others & (chosen.offer == index)]))
+            fits &= (table.offer != index) | (table.rented_h <= offer.committed_hours - used)
     return budget - spent, np.asarray(fits, dtype=bool)

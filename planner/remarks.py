@@ -74,7 +74,7 @@ def _on_stages(candidates: JobCandidates, row: int, offer: Offer) -> list[str]:
     if job.trials.halving is not None:
         notes.append("trials are thinned out by successive halving, survivors go on from their checkpoints")
     if job.stages == Stages():
-        notes.append("no evaluation, checkpoints or data preparation counted: say stages: to have them in")
+        notes.append("only start, training and result are counted: stages: adds the rest")
     return notes
 
 

@@ -20,6 +20,7 @@ DEFAULT_MAX_HOURS = {"finetune": 720.0, "pretrain": 2160.0}
 """Longest run where the scenario sets none: without a deadline the cheapest machine may take years."""
 FOREVER_HOURS = 1e6
 """A longest run that limits nothing."""
+TOO_LATE = "it ends after the deadline"
 TOO_SHORT = "it runs longer than the commitment"
 COARSE_STEP = 0.05
 """Share of the run above which a billing step is rounded (formulation, row `billing`)."""
@@ -61,9 +62,8 @@ def screen(
         permitted = np.asarray([limits.permits(offer) for offer in market.offers], dtype=bool)
         reject(~permitted[table.offer], "its provider, GPU, region or tier is not allowed")
     reject(_over(table, market, limits), "it needs more GPUs than a limit, quota or stock allows")
-    columns, hours = candidates.columns, candidates.hours
-    rented = (hours.once + hours.run * hours.stretch) * hours.late
-    reject(rented > columns.term_hours[table.offer], TOO_SHORT)
+    columns = candidates.columns
+    reject(candidates.hours_rented() > columns.term_hours[table.offer], TOO_SHORT)
     reject(table.rented_h > columns.committed_hours[table.offer], "it needs more of the hours paid for than are left")
     low = np.maximum(table.share_low, limits.spot_share.min)
     high = np.minimum(table.share_high, limits.spot_share.max)
@@ -72,7 +72,7 @@ def screen(
     cut = _cut(table, latest, low)
     late = keep & (np.minimum(cut, high) < low - 1e-12)
     lateness = np.where(late, _least_late_hours(table, low, high) - latest, 0.0)
-    reject(late, "it ends after the deadline")
+    reject(late, TOO_LATE)
     high = np.minimum(high, cut)
     rows = np.flatnonzero(keep)
     cut_table = replace(table.rows(rows), share_low=low[rows], share_high=np.maximum(high[rows], low[rows]))

@@ -13,7 +13,7 @@ from planner.alternatives import binding_limits, ladder, outlier_note, runner_up
 from planner.audit import audit
 from planner.candidates import JobCandidates
 from planner.choosing import Solved, optimise
-from planner.decode import assignment
+from planner.decode import assignment, budget_probability
 from planner.errors import PlannerError
 from planner.library import Library
 from planner.measure import Measure
@@ -84,6 +84,13 @@ def _plan(prepared: Prepared, solved: Solved, options: SolveOptions, as_of: date
             high=math.fsum(job.cost.high for job in jobs),
         ),
         cost_at_confidence=math.fsum(job.cost_at_confidence for job in jobs),
+        budget_usd=scenario.limits.budget_usd,
+        budget_probability=budget_probability(
+            scenario.limits.budget_usd,
+            math.fsum(job.cost.expected for job in jobs),
+            math.fsum(job.cost_at_confidence for job in jobs),
+            min(job.confidence for job in scenario.jobs),
+        ),
         hours=Hours(
             expected=max(job.hours.expected for job in jobs),
             low=max(job.hours.low for job in jobs),

@@ -60,6 +60,7 @@ def make_table(
         penalty_usd=column("penalty_usd", 0.0, float),
         fit_gib=column("fit_gib", 10.0, float),
         usable_gib=column("usable_gib", 20.0, float),
+        rented_h=column("rented_h", 0.0, float),
     )
 
 
@@ -106,6 +107,7 @@ def random_table(seed: int, rows: int, jobs: int = 1, offers: int = 4, step: flo
         penalty_usd=np.where(draw.random(rows) < 0.2, 1.0, 0.0),
         fit_gib=rounded(draw.uniform(5, 10, rows)),
         usable_gib=np.full(rows, 20.0),
+        rented_h=np.round(draw.uniform(1, 9, rows), 1),
     )
 
 
@@ -123,6 +125,7 @@ def small_cases(
         max_gpus=draw(st.none() | st.integers(jobs, 6 * jobs)),
         quota=draw(st.dictionaries(st.sampled_from(table.providers), st.integers(1, 9))),
         stock=draw(st.dictionaries(st.sampled_from(table.offers), st.integers(0, 4))),
+        committed=draw(st.dictionaries(st.sampled_from(table.offers), st.integers(2, 20).map(float), max_size=2)),
         objective=objective or draw(st.sampled_from(["cost", "time"])),
         value_of_time_usd_per_hour=draw(st.sampled_from([0.0, 0.5])),
     )
@@ -148,11 +151,14 @@ def brute_force(table: CandidateTable, question: Question) -> float | None:
 
 
 def limits_hold(table: CandidateTable, question: Question, rows: Sequence[int]) -> bool:
-    """Whether one row per job keeps within GPUs, stock and quota."""
+    """Whether one row per job keeps within GPUs, stock, quota and hours paid for."""
     if question.max_gpus is not None and sum(int(table.gpus[c]) for c in rows) > question.max_gpus:
         return False
     for offer, stock in question.stock.items():
         if sum(int(table.instances[c]) for c in rows if table.offers[table.offer[c]] == offer) > stock:
+            return False
+    for offer, left in question.committed.items():
+        if sum(float(table.rented_h[c]) for c in rows if table.offers[table.offer[c]] == offer) > left + 1e-9:
             return False
     for provider, quota in question.quota.items():
         if sum(int(table.gpus[c]) for c in rows if table.providers[table.provider[c]] == provider) > quota:

@@ -110,7 +110,10 @@ def preference(table: CandidateTable, c: int) -> tuple[float, str, int]:
 def replaces(table: CandidateTable, question: Question, c: int, other: int) -> bool:
     """Whether c can stand in for `other` at every share that it may have, in every row."""
     offer, provider = table.offers[table.offer[c]], table.providers[table.provider[c]]
-    if offer in question.stock and table.offer[c] != table.offer[other]:
+    limited = offer in question.stock or offer in question.committed
+    if limited and table.offer[c] != table.offer[other]:
+        return False
+    if offer in question.committed and table.rented_h[c] > table.rented_h[other]:
         return False
     if provider in question.quota and table.provider[c] != table.provider[other]:
         return False

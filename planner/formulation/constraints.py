@@ -58,6 +58,16 @@ def stock_rows(columns: Columns) -> tuple[Rows, ...]:
     return _limit_rows("stock", columns, table.offer, table.offers, table.instances, limits)
 
 
+def committed_rows(columns: Columns) -> tuple[Rows, ...]:
+    """committed[o]    sum_{c on o} rented_h[c]*choose[c] <= committed_h[o]
+
+    rented_h are machine hours at the confidence asked for, of offers that have no spot market.
+    """
+    table, committed = columns.table, columns.question.committed
+    limits = np.array([committed.get(offer, INFINITY) for offer in table.offers], dtype=float)
+    return _limit_rows("committed", columns, table.offer, table.offers, table.rented_h, limits)
+
+
 def gpus_rows(columns: Columns) -> tuple[Rows, ...]:
     """gpus    sum_c gpus[c]*choose[c] <= max_gpus"""
     limit = columns.question.max_gpus
@@ -93,6 +103,7 @@ FAMILIES: tuple[Family, ...] = (
     spot_cap_rows,
     budget_rows,
     stock_rows,
+    committed_rows,
     gpus_rows,
     quota_rows,
     finish_rows,
@@ -124,7 +135,7 @@ def _limit_rows(
     columns: Columns,
     owner: Integers,
     names: tuple[str, ...],
-    amount: Integers,
+    amount: Integers | Floats,
     limits: Floats,
 ) -> tuple[Rows, ...]:
     """One row per owner (offer, provider) that has a limit and a candidate."""

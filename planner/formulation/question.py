@@ -11,13 +11,15 @@ from typing import Literal
 class Question:
     """Everything shared between jobs; what concerns one job alone is a filter on its candidates.
 
-    `quota` maps provider names to GPUs, `stock` maps offer labels to instances; a name that is
-    missing has no such limit, and `None` means no limit. `value_of_time_usd_per_hour` prices expected hours.
+    `quota` maps provider names to GPUs, `stock` maps offer labels to instances, `committed` to machine hours that
+    are paid for already; a name that is missing has no such limit, and `None` means no limit.
+    `value_of_time_usd_per_hour` prices expected hours.
     """
 
     budget_usd: float | None = None
     max_gpus: int | None = None
     quota: Mapping[str, int] = field(default_factory=dict)
     stock: Mapping[str, int] = field(default_factory=dict)
+    committed: Mapping[str, float] = field(default_factory=dict)
     objective: Literal["cost", "time"] = "cost"
     value_of_time_usd_per_hour: float = 0.0

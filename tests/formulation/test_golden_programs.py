@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import inspect
+from dataclasses import replace
 
+import numpy as np
 from tables import NAN, make_table
 
 from planner.formulation import constraints
@@ -64,6 +66,13 @@ def test_stock_counts_instances_on_known_offers_only() -> None:
     """A name that the table does not have makes no row."""
     row = "  stock[b]: 1 choose[x,b,1,1] + 3 choose[y,b,3,2] <= 3\n"
     assert program_text(build_program(TABLE, Question(stock={"b": 3, "z": 1}))) == text_of(COST, row)
+
+
+def test_hours_paid_for_count_machine_hours_on_their_offer_only() -> None:
+    """2.5 and 7 machine hours at the confidence, of 8 that are left."""
+    table = replace(TABLE, rented_h=np.array([1.0, 2.5, 7.0]))
+    row = "  committed[b]: 2.5 choose[x,b,1,1] + 7 choose[y,b,3,2] <= 8\n"
+    assert program_text(build_program(table, Question(committed={"b": 8.0}))) == text_of(COST, row)
 
 
 def test_gpus_and_quota_count_gpus() -> None:

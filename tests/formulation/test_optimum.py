@@ -63,6 +63,8 @@ def test_passes_keep_every_limit_and_the_optimum(case: tuple[CandidateTable, Que
     assert question.max_gpus is None or plan.gpus.sum() <= question.max_gpus
     for offer, stock in question.stock.items():
         assert plan.instances[plan.offer == table.offers.index(offer)].sum() <= stock
+    for offer, left in question.committed.items():
+        assert plan.rented_h[plan.offer == table.offers.index(offer)].sum() <= left + 1e-6
     for provider, quota in question.quota.items():
         assert plan.gpus[plan.provider == table.providers.index(provider)].sum() <= quota
     if question.objective == "time":
