@@ -1,0 +1,190 @@
+"""Market curves: what a run costs at best on a spot market, for every time that it may be guaranteed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+
+import numpy as np
+
+from planner.spot.backward import Backward
+from planner.spot.chain import (
+    COUNTS,
+    DEMAND_HOURS,
+    DEMAND_STARTS,
+    FINISH,
+    INTERRUPTIONS,
+    SPOT_HOURS,
+    USD,
+    VARIANCE,
+    Chain,
+)
+from planner.spot.grids import Question, chain_of, checked
+from planner.spot.run import Floats, SpotRun
+from planner.spot.states import SpotStates
+
+TICKS, POINTS = 256, 96
+"""Of one curve: within half a percent of a grid many times finer (see tests)."""
+BATCH_TICKS, BATCH_POINTS = 160, 40
+"""Where many candidates are compared: within one percent."""
+BLOCK = 8
+"""Runs that are computed together: their arrays stay in the processor's cache."""
+
+
+@dataclass(frozen=True)
+class CurvePoint:
+    """The best that can be done within `hours`: means over the market, and the spread of the cost."""
+
+    hours: float  # guaranteed
+    usd: float
+    usd_sd: float
+    finish_hours: float  # from the start to the end of the run
+    spot_hours: float  # paid
+    on_demand_hours: float  # paid
+    spot_share: float  # of the work, 0 to 1
+    interruptions: float
+    wasted_hours: float  # paid without progress that lasts: restarts, checkpoints, work lost
+    waiting_hours: float  # nothing rented
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Points of a curve by rising guaranteed hours; arrays of shape (points,). `usd` never rises.
+
+    The first point is all on demand without a pause, which takes the least time that can be guaranteed.
+    """
+
+    hours: Floats
+    usd: Floats
+    usd_sd: Floats
+    finish_hours: Floats
+    spot_hours: Floats
+    on_demand_hours: Floats
+    spot_share: Floats
+    interruptions: Floats
+    wasted_hours: Floats
+    waiting_hours: Floats
+
+    def at(self, guaranteed_hours: float) -> CurvePoint:
+        """The last point that fits into the time: it can be had for sure, and a longer one cannot.
+
+        ValueError where even on-demand machines take longer.
+        """
+        index = int(np.searchsorted(self.hours, guaranteed_hours * (1 + 1e-12), side="right")) - 1
+        if index < 0:
+            raise ValueError(f"{guaranteed_hours:g} h are less than the {self.hours[0]:g} h of on-demand machines")
+        return CurvePoint(**{field.name: float(getattr(self, field.name)[index]) for field in fields(CurvePoint)})
+
+
+def market_curve(
+    run: SpotRun, states: SpotStates, longest_hours: float, ticks: int = TICKS, points: int = POINTS
+) -> Curve:
+    """The cost of the best switching policy for every guaranteed time up to `longest_hours`, by one backward pass.
+
+    The run starts with nothing running, at a moment that nobody chose.
+    `ticks` of time and `points` of slack: the grid; more ticks are taken where the market is quick.
+    ValueError where on-demand machines are not sold or do not make `longest_hours`.
+    """
+    checked(run, longest_hours)
+    asked = Question(run, states, longest_hours)
+    part = asked.part
+    hours, found = [run.work_hours + run.restart_hours], [_on_demand(run)]
+    if part.slack_hours > part.run.restart_hours + 1e-6 * part.guaranteed_hours:
+        chain = chain_of([part], ticks_of([part], ticks), points)
+        backward = Backward(chain)
+        for number in range(round(part.guaranteed_hours / chain.tick[0])):
+            moment = backward.step()
+            slack = (number + 1) * chain.tick[0] - part.run.work_hours
+            if slack > part.run.restart_hours:
+                hours.append((slack + part.run.work_hours) * asked.parts)
+                found.append(_start(chain, moment.counts, np.array([slack]))[0] * asked.parts)
+    return _curve(run, np.array(hours), np.array(found))
+
+
+def market_curves(
+    runs: Sequence[SpotRun],
+    states: Sequence[SpotStates],
+    guaranteed_hours: Sequence[float],
+    ticks: int = BATCH_TICKS,
+    points: int = BATCH_POINTS,
+) -> tuple[CurvePoint, ...]:
+    """The point of each run's curve at its own guaranteed time; many runs on one grid, with coarser ticks.
+
+    ValueError as in `market_curve`.
+    """
+    asked = [Question(*each) for each in zip(runs, states, guaranteed_hours, strict=True)]
+    for question in asked:
+        checked(question.run, question.guaranteed_hours)
+    found = np.array([_on_demand(question.run) for question in asked])
+    parts = [question.part for question in asked]
+    tight = [part.slack_hours <= part.run.restart_hours + 1e-6 * part.guaranteed_hours for part in parts]
+    order = sorted((i for i in range(len(asked)) if not tight[i]), key=lambda i: parts[i].wanted_ticks)
+    for first in range(0, len(order), BLOCK):
+        block = order[first : first + BLOCK]
+        together = [parts[i] for i in block]
+        chain = chain_of(together, steps := ticks_of(together, ticks), points)
+        backward = Backward(chain)
+        for _ in range(steps):
+            backward.step()
+        started = _start(chain, backward.now.counts, np.array([part.slack_hours for part in together]))
+        found[block] = started * np.array([[asked[i].parts] for i in block])
+    return tuple(_point(question, counts) for question, counts in zip(asked, found, strict=True))
+
+
+def ticks_of(questions: Sequence[Question], ticks: int) -> int:
+    """Ticks of a pass over several questions: as asked for, or more where a market is quicker than that."""
+    return max(ticks, *(math.ceil(question.wanted_ticks) for question in questions))
+
+
+def _start(chain: Chain, counts: Floats, slack: Floats) -> Floats:
+    """Counts from the start, nothing running, the market as it happens to be; shape (b, COUNTS)."""
+    idle = counts[:, : chain.states].copy()
+    idle[..., VARIANCE] += np.square(idle[..., USD])
+    mixed = np.einsum("bm,bmsk->bsk", chain.first, idle)
+    mixed[..., VARIANCE] -= np.square(mixed[..., USD])
+    result = np.empty((len(slack), COUNTS))
+    for row, (axis, at) in enumerate(zip(chain.slack, slack, strict=True)):
+        low = int(np.clip(np.searchsorted(axis, at, side="right") - 1, 0, len(axis) - 2))
+        part = min(1.0, (at - axis[low]) / (axis[low + 1] - axis[low]))
+        result[row] = mixed[row, low] + part * (mixed[row, low + 1] - mixed[row, low])
+    return result
+
+
+def _on_demand(run: SpotRun) -> Floats:
+    """Counts of a run that starts on demand and stays there: exact."""
+    hours = run.work_hours + run.restart_hours
+    counts = np.zeros(COUNTS)
+    counts[USD] = hours * (run.on_demand_usd_per_hour + run.standing_usd_per_hour)
+    counts[[FINISH, DEMAND_HOURS, DEMAND_STARTS]] = hours, hours, 1.0
+    return counts
+
+
+def _point(question: Question, counts: Floats) -> CurvePoint:
+    """What `counts` say, or all on demand where that is no dearer."""
+    run, hours = question.run, question.guaranteed_hours
+    curve = _curve(run, np.array([run.work_hours + run.restart_hours, hours]), np.array([_on_demand(run), counts]))
+    return curve.at(hours)
+
+
+def _curve(run: SpotRun, hours: Floats, counts: Floats) -> Curve:
+    """A curve from counts (points, COUNTS); where more time would cost more, the way of less time is kept."""
+    usd = counts[:, USD]
+    falls = np.concatenate([[True], usd[1:] < np.minimum.accumulate(usd)[:-1]])
+    kept = counts[np.maximum.accumulate(np.where(falls, np.arange(len(usd)), 0))]
+    demand_work = kept[:, DEMAND_HOURS] - run.restart_hours * kept[:, DEMAND_STARTS]
+    spot_share = np.clip(1.0 - demand_work / run.work_hours, 0.0, 1.0)
+    spot_share[kept[:, SPOT_HOURS] == 0] = 0.0
+    paid = kept[:, SPOT_HOURS] + kept[:, DEMAND_HOURS]
+    return Curve(
+        hours=hours,
+        usd=kept[:, USD],
+        usd_sd=np.sqrt(np.maximum(kept[:, VARIANCE], 0.0)),
+        finish_hours=kept[:, FINISH],
+        spot_hours=kept[:, SPOT_HOURS],
+        on_demand_hours=kept[:, DEMAND_HOURS],
+        spot_share=spot_share,
+        interruptions=kept[:, INTERRUPTIONS],
+        wasted_hours=np.maximum(paid - run.work_hours, 0.0),
+        waiting_hours=np.maximum(kept[:, FINISH] - paid, 0.0),
+    )
