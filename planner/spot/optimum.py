@@ -33,7 +33,7 @@ def optimum_usd(
     if end > ticks:
         raise ValueError(f"paths of {ticks * tick_hours:g} h do not reach the deadline at {deadline_hours:g} h")
     work = np.broadcast_to(np.asarray(slowness, float) * run.work_hours, (runs,))
-    stalls = run.stall_hours > 0 and run.interval_hours < run.work_hours
+    stalls = run.stall_hours > 0 and run.interval_hours < work.max(initial=0.0)
     lengths = np.array([run.restart_hours, work[0] if runs else 0.0]) / tick_hours
     if stalls or np.ptp(work) > 0 or np.abs(lengths - np.round(lengths)).max() > 1e-6:
         return bound_usd(run, up[:, :end], tick_hours, work.astype(float))

@@ -13,6 +13,7 @@ from typing import Final
 
 import numpy as np
 
+from planner.spot.physics import progress_on_spot
 from planner.spot.run import Flags, Floats, SpotRun
 
 ROUNDS: Final = 40
@@ -75,8 +76,8 @@ class _Kind:
 def _spot(run: SpotRun, tick: float) -> _Kind:
     """A tick on spot, checkpoints spread evenly."""
     share, start = 1.0, run.restart_hours
-    if run.stall_hours <= start and math.isfinite(run.interval_hours):
-        share = run.interval_hours / (run.interval_hours + run.stall_hours)
+    if 0 < run.stall_hours <= start:
+        share = progress_on_spot(run)
         start -= run.stall_hours
     ticks = max(math.ceil(start / tick - 1e-9), 1)
     return _Kind(run.spot_usd_per_hour * tick, share * tick, ticks, share * (ticks * tick - start), True)

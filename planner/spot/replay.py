@@ -64,6 +64,8 @@ def replay(
     A path must reach to the deadline: ValueError otherwise, and where the policy rents spot that is not there.
     """
     runs, ticks = up.shape
+    if run.stall_hours > 0 and not run.interval_hours > 0:
+        raise ValueError("with checkpoints that stall and no work between them nothing is ever done")
     sold = math.isfinite(run.on_demand_usd_per_hour)
     if math.isfinite(deadline_hours) and ticks * tick_hours < deadline_hours - ROUNDING:
         raise ValueError(f"paths of {ticks * tick_hours:g} h do not reach the deadline at {deadline_hours:g} h")
@@ -94,7 +96,9 @@ class _Tape:
         self.run = run
         self.work = work
         self.up = up  # (ticks, runs): what one tick needs lies together
-        self.interval = min(run.interval_hours, LONG)
+        # A checkpoint that costs nothing may be written all the time: nothing is ever lost then.
+        self.loses = not run.last_checkpoint and run.interval_hours > 0
+        self.interval = min(run.interval_hours, LONG) or LONG
         self.round = self.interval + run.stall_hours
         self.now = 0.0
         self.left = work.astype(float)  # hours of work not done; unsaved work counts as done
@@ -136,7 +140,7 @@ class _Tape:
         if not lost.any():
             return
         self.interruptions += lost
-        if not self.run.last_checkpoint:
+        if self.loses:
             self.left[lost] += self.unsaved[lost]
         self.running[lost] = WAIT
 

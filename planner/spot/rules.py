@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from planner.spot.guard import ROUNDING, Guard
 from planner.spot.run import ON_DEMAND, SPOT, WAIT, Flags, Floats, Integers, SpotRun
 
 
@@ -46,7 +47,7 @@ class Greedy:
         self, work_left: Floats, hours_left: Floats, up: Flags, age_hours: Floats, running: Integers
     ) -> Integers:
         asked = np.where(up, SPOT, WAIT)
-        return np.where(must_commit(self.run, self.tick_hours, work_left, hours_left, running), ON_DEMAND, asked)
+        return with_safety_net(self.run, self.tick_hours, asked, hours_left - work_left, running)
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ class UniformProgress:
 
     Spot where it is up. Where it is down: wait while the work done is no less than its share of the time gone by,
     else on demand. On demand is left only for spot, and only once the work done is ahead of where the line will be
-    two restarts from now, so that a switch pays for itself. The safety net is that of `must_commit`.
+    two restarts from now, so that a switch pays for itself.
     """
 
     run: SpotRun
@@ -72,24 +73,21 @@ class UniformProgress:
         behind = done < elapsed * pace - 1e-9
         asked = np.where(up, SPOT, np.where(behind, ON_DEMAND, WAIT))
         not_ahead = done <= (elapsed + 2 * self.run.restart_hours) * pace
-        stays = (running == ON_DEMAND) & (~up | not_ahead)
-        stays |= must_commit(self.run, self.tick_hours, work_left, hours_left, running)
+        asked = np.where((running == ON_DEMAND) & (~up | not_ahead), ON_DEMAND, asked)
         if not math.isfinite(self.run.on_demand_usd_per_hour):
-            return np.where(up, SPOT, WAIT)
-        return np.where(stays, ON_DEMAND, asked)
+            asked = np.where(up, SPOT, WAIT)
+        return with_safety_net(self.run, self.tick_hours, asked, hours_left - work_left, running)
 
 
-def must_commit(
-    run: SpotRun, tick_hours: float, work_left: Floats, hours_left: Floats, running: Integers
-) -> Flags:
-    """Whether the deadline is lost unless the rest is done on demand from now on; shape (runs,).
+def with_safety_net(run: SpotRun, tick_hours: float, asked: Integers, slack: Floats, running: Integers) -> Integers:
+    """What was asked for, or ON_DEMAND where time left less work left would become too short for it; shape (runs,).
 
-    After one more tick without progress there must be time for the work left, for the work that an interruption would
-    lose, and for one restart; for two where spot machines do not run yet, since they may be lost as soon as they have
-    started. False everywhere where on demand is not sold.
+    The limits are those of `Guard`. A rule that waits gives up as soon as spot machines could not be started any more.
+    Nothing is changed where on demand is not sold.
     """
     if not math.isfinite(run.on_demand_usd_per_hour):
-        return np.zeros(work_left.shape, bool)
-    lost = 0.0 if run.last_checkpoint else np.minimum(run.interval_hours, np.maximum(run.work_hours - work_left, 0.0))
-    restarts = np.where(running == SPOT, run.restart_hours, 2 * run.restart_hours)
-    return np.asarray(hours_left - tick_hours < work_left + lost + restarts - 1e-9)
+        return asked
+    guard = Guard.of(run, tick_hours)
+    kept = np.where(running == SPOT, guard.spot, guard.start_spot)
+    kept = np.where(asked == WAIT, max(guard.wait, guard.start_spot), kept)
+    return np.where(slack < kept - ROUNDING, ON_DEMAND, asked)

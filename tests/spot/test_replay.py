@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from spot_cases import TICK, Coin, Script, by_hand, paths, runs
 
 from planner.spot.replay import Replays, replay
 from planner.spot.rules import Greedy, OnDemandOnly, SpotOnly
 from planner.spot.run import ON_DEMAND, SPOT, WAIT, Flags, SpotRun
-from spot_cases import TICK, Coin, Script, by_hand, paths, runs
 
 RUN = SpotRun(
     work_hours=2.0,
@@ -115,6 +115,8 @@ def test_bad_paths_and_policies_are_refused() -> None:
         replay(blind, RUN, path("d" * 24), TICK, 6.0)
     with pytest.raises(ValueError, match="not sold"):
         replay(OnDemandOnly(), replace(RUN, on_demand_usd_per_hour=math.inf), path("d" * 24), TICK, 6.0)
+    with pytest.raises(ValueError, match="nothing is ever done"):
+        replay(SpotOnly(), replace(RUN, interval_hours=0.0), path("u" * 24), TICK, 6.0)
     with pytest.raises(ValueError, match="no path"):
         replay(SpotOnly(), RUN, np.zeros((0, 24), bool), TICK, 6.0)
 
@@ -152,8 +154,8 @@ def test_nothing_is_lost_in_the_books(run: SpotRun, up: Flags, slowness: float) 
 @given(runs())
 def test_a_market_that_is_always_up_is_arithmetic(run: SpotRun) -> None:
     """Restart, work and a stall after each full interval but the last, at the spot price."""
-    result = replay(SpotOnly(), run, np.ones((1, 80), bool), TICK, 20.0)
-    checkpoints = math.ceil(run.work_hours / run.interval_hours - 1e-9) - 1 if math.isfinite(run.interval_hours) else 0
+    result = replay(SpotOnly(), run, np.ones((1, 120), bool), TICK, 30.0)
+    checkpoints = max(math.ceil(run.work_hours / run.interval_hours - 1e-9) - 1, 0) if run.stall_hours else 0
     hours = run.restart_hours + run.work_hours + checkpoints * run.stall_hours
     assert result.hours[0] == pytest.approx(hours)
     assert result.usd[0] == pytest.approx(hours * (run.spot_usd_per_hour + run.standing_usd_per_hour))
