@@ -176,7 +176,7 @@ def _option(
         label=label,
         provider=offer.provider,
         gpu=market.gpus[int(table.offer[row])],
-        gpus=int(table.gpus[row]),
+        gpus=int(table.run_gpus[row]),
         cost_usd=float(one.cost_usd(share)[0]),
         hours=float(one.hours(share)[0]),
         allowed=permitted,

@@ -255,6 +255,7 @@ def _priced(
         recipe=recipe,
         instances=nodes * gangs,
         gpus=gpus * gangs,
+        gangs=np.full(len(way), gangs, dtype=np.int64),
         start_h=once + hours.aside,
         late_start_h=start_late + hours.late_aside * late,
         run_h=run_h,

@@ -11,7 +11,7 @@ from typing import Literal
 from planner.contrast import Change
 from planner.errors import NoPlanError
 from planner.htmltable import html_table
-from planner.plan import Part, Plan, Status
+from planner.plan import Part, Plan, Status, machines_named
 
 Better = Literal["cheaper", "sooner"]
 
@@ -190,7 +190,7 @@ class Sweep(Part):
                 *one.values,
                 _or(one.cost_usd) or one.status,
                 f"{one.hours:,.1f}" if one.hours is not None else "",
-                "; ".join(f"{job.gpus} x {job.gpu} at {job.provider}, {job.method}" for job in one.jobs),
+                "; ".join(f"{machines_named(job.gpus, job.gpu)} at {job.provider}, {job.method}" for job in one.jobs),
             )
             for one in self.cells
         ]

@@ -14,7 +14,7 @@ from typing import Literal
 from planner.contrast import method_name, spot_percent
 from planner.errors import NoPlanError
 from planner.htmltable import html_table
-from planner.plan import Assignment, Counts, Hours, Infeasible, Part, Plan, Spread, Status
+from planner.plan import Assignment, Counts, Hours, Infeasible, Part, Plan, Spread, Status, machines_named
 
 SPOT_ONLY = " (spot only: nothing is guaranteed)"
 
@@ -220,7 +220,7 @@ class Frontier(Part):
 def way_of(job: Assignment) -> str:
     """A way in one line: `4 x H100-80GB, nebius, LoRA, spot 40 %`."""
     spot = "" if job.spot_share <= 0 else ", spot" if job.spot_share >= 1 else f", spot {spot_percent(job.spot_share)}"
-    return f"{job.gpus:,} x {job.gpu}, {job.provider}, {method_name(job.techniques)}{spot}"
+    return f"{machines_named(job.gpus, job.gpu)}, {job.provider}, {method_name(job.techniques)}{spot}"
 
 
 NEAR = 0.01

@@ -94,6 +94,7 @@ def managed_rows(made: JobCandidates, market: Market, library: Library) -> Manag
         recipe=np.asarray([base + recipes.index(RECIPES[method]) for method in methods], dtype=np.int64),
         instances=np.full(n, job.trials.at_once, dtype=np.int64),
         gpus=np.zeros(n, dtype=np.int64),
+        gangs=np.full(n, job.trials.at_once, dtype=np.int64),
         start_h=zeros,
         late_start_h=zeros,
         run_h=on_demand("hours"),

@@ -15,6 +15,11 @@ from planner.htmltable import html_table
 Status = Literal["optimal", "feasible", "infeasible", "no_plan"]
 
 
+def machines_named(gpus: int, gpu: str) -> str:
+    """Such as `4 x H100-80GB`; a service that tells no machines is just that."""
+    return f"{gpus:,} x {gpu}" if gpus else "managed service"
+
+
 class Part(BaseModel):
     """Frozen and strict, so that a plan file that was edited by hand is checked like any other input."""
 

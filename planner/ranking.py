@@ -92,7 +92,7 @@ def _alternative(now: Now, job: int, by: str, name: str, standing: _Standing, ro
         name=name,
         plan=way_words(one, uncut, share, prepared.market),
         gpu=card,
-        gpus=int(figures.gpus[0]),
+        gpus=int(figures.run_gpus[0]),
         provider=offer.provider,
         method=method_words(recipe_of(one, uncut)),
         cost_usd=cost,

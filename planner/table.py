@@ -47,6 +47,7 @@ class CandidateTable:
     recipe: Integers  # index into whatever list of recipes made the table
     instances: Integers  # n[c]
     gpus: Integers  # in all
+    gangs: Integers  # runs side by side that instances and GPUs are shared among, equally
     start_h: Floats
     late_start_h: Floats
     run_h: Floats  # (n, 2)
@@ -74,6 +75,11 @@ class CandidateTable:
             if isinstance(getattr(self, f.name), np.ndarray)
         }
         return replace(self, **columns)
+
+    @property
+    def run_gpus(self) -> Integers:
+        """GPUs (n,) of one run."""
+        return self.gpus // self.gangs
 
     def hours(self, spot_share: Floats | float) -> Floats:
         """Expected hours of every row at a spot share."""

@@ -148,7 +148,7 @@ class Tracer:
             provider=market.offers[place].provider,
             offer=market.labels[place],
             gpu=market.gpus[place],
-            gpus=int(table.gpus[old.row]),
+            gpus=int(table.run_gpus[old.row]),
             method=candidates.recipes[int(table.recipe[old.row])].method_label,
             spot_share_from=old.share,
             spot_share_to=new.share,

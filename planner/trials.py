@@ -12,6 +12,7 @@ from planner.choosing import optimise
 from planner.errors import NoPlanError
 from planner.loading import change_scenario
 from planner.markets import Market
+from planner.plan import machines_named
 from planner.preparing import Prepared, prepare
 from planner.recipes import Recipe
 from planner.scenario import SolveOptions
@@ -70,7 +71,7 @@ def way_words(candidates: JobCandidates, row: int, share: float, market: Market)
     offer = market.offers[int(table.offer[row])]
     recipe = recipe_of(candidates, row)
     spot = "" if share < 0.005 else ", spot" if share >= 0.995 else f", spot {share * 100:.0f} %"
-    return f"{table.gpus[row]:,} x {offer.gpu} at {offer.provider}, {method_words(recipe)}{spot}"
+    return f"{machines_named(int(table.run_gpus[row]), offer.card)} at {offer.provider}, {method_words(recipe)}{spot}"
 
 
 def recipe_of(candidates: JobCandidates, row: int) -> Recipe:

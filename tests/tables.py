@@ -61,6 +61,7 @@ def make_table(
         fit_gib=column("fit_gib", 10.0, float),
         usable_gib=column("usable_gib", 20.0, float),
         rented_h=column("rented_h", 0.0, float),
+        gangs=np.ones(len(rows), dtype=np.int64),
     )
 
 
@@ -108,6 +109,7 @@ def random_table(seed: int, rows: int, jobs: int = 1, offers: int = 4, step: flo
         fit_gib=rounded(draw.uniform(5, 10, rows)),
         usable_gib=np.full(rows, 20.0),
         rented_h=np.round(draw.uniform(1, 9, rows), 1),
+        gangs=np.ones(rows, dtype=np.int64),
     )
 
 

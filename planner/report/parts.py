@@ -28,13 +28,21 @@ def proof(plan: Plan) -> str:
 
 
 def where(job: Assignment, with_region: bool = True) -> str:
-    """Such as `1 x RTX3090 at vast (CA-QC)`."""
+    """Such as `1 x RTX3090 at vast (CA-QC)`, or `3 x (1 x RTX3090) at vast` for runs side by side."""
     region = f" ({job.region})" if with_region and job.region not in ("", "any") else ""
-    return words.plain(f"{words.gpus(job.gpus, job.gpu)} at {job.provider}{region}")
+    return words.plain(f"{machines_of_all(job)} at {job.provider}{region}")
 
 
-def tenure(spot_share: float) -> str:
-    """Whether the machines are booked on demand, as spot, or as a mix."""
+def machines_of_all(job: Assignment) -> str:
+    """The GPUs of one run, and how many such runs there are side by side."""
+    one = words.gpus(job.gpus, job.gpu)
+    return f"{job.runs_at_once} x ({one})" if job.runs_at_once > 1 and job.gpus else one
+
+
+def tenure(spot_share: float, tier: str = "secure") -> str:
+    """Whether the machines are booked on demand, as spot, or as a mix; own and committed ones say so."""
+    if tier in ("own", "managed", "committed"):
+        return {"own": "own", "managed": "per token or run", "committed": "committed"}[tier]
     if spot_share <= 0:
         return "on demand"
     return "spot" if spot_share >= 0.995 else f"spot {spot_share * 100:.0f} %"
@@ -43,6 +51,8 @@ def tenure(spot_share: float) -> str:
 def techniques(job: Run, brief: bool = False) -> str:
     """What is switched on; `brief` leaves out what rarely differs."""
     how = job.techniques
+    if how.precision == "managed":
+        return f"{'LoRA' if how.method == 'lora' else 'full training'} by a service that does not tell how"
     if how.method == "lora":
         article = "an" if how.weight_bits == 8 else "a"
         base = f"{how.weight_bits}-bit base"
@@ -64,6 +74,8 @@ def techniques(job: Run, brief: bool = False) -> str:
 def batch(job: Run) -> str:
     """How a global batch is put together."""
     how = job.techniques
+    if not job.gpus:
+        return ""
     ranks = job.gpus // (how.tensor_parallel * how.pipeline_parallel)
     each = "" if ranks == 1 else f" x {ranks:,} {'GPUs' if ranks == job.gpus else 'groups of GPUs'}"
     steps = "step" if how.accumulation_steps == 1 else "steps"
@@ -92,14 +104,24 @@ def machines(job: Run) -> str:
 
 
 def train(job: Assignment) -> list[str]:
-    """Technique, batch and machines, in at most four lines."""
-    rest = [batch(job)] + ([machines(job)] if job.gpus > 1 else [])
-    return words.wrapped(techniques(job), ROOM, 2) + [words.shortened(line, ROOM) for line in rest]
+    """Technique, batch, machines and trials, in at most five lines."""
+    rest = [batch(job)] + ([machines(job)] if job.gpus > 1 else []) + [trials(job)]
+    return words.wrapped(techniques(job), ROOM, 2) + [words.shortened(line, ROOM) for line in rest if line]
+
+
+def trials(job: Assignment) -> str:
+    """How often the run is done; empty for one run."""
+    if job.trials == 1:
+        return ""
+    together = f", {job.runs_at_once} side by side" if job.runs_at_once > 1 else ", one after the other"
+    return f"{job.trials:,} trials{together}"
 
 
 def memory(job: Assignment) -> list[str]:
     """The bar, the biggest parts and the phase that limits, in at most three lines."""
     vram = job.vram_gib
+    if not job.gpus:
+        return []
     head = (f"{words.gib(vram.peak)} of {words.gib(vram.usable)} GiB", words.bar(vram.peak / vram.usable))
     biggest = sorted(vram.parts.items(), key=lambda part: (-part[1], part[0]))[:4]
     shown = [f"{name.replace('_', ' ')} {words.gib(size)}" for name, size in biggest if size >= 0.05]
@@ -119,9 +141,9 @@ def rate(job: Run) -> str:
 
 def speed(job: Assignment) -> list[str]:
     """Work per second, and the steps."""
-    return words.wrapped(
-        f"{rate(job)}, {job.steps:,} steps of {words.significant(job.step_seconds)} s", ROOM, 1
-    )
+    steps = f", {job.steps:,} steps of {words.significant(job.step_seconds)} s" if job.step_seconds else ""
+    paced = ", as fast as storage feeds it" if job.fed_by_storage else ""
+    return words.wrapped(f"{rate(job)}{steps}{paced}", ROOM, 2 if paced else 1)
 
 
 def time(job: Assignment) -> list[str]:
@@ -129,7 +151,9 @@ def time(job: Assignment) -> list[str]:
     interval = f"({words.between(job.hours.low, job.hours.high)})"
     whole = f"{words.hours(job.hours.expected)} in all {interval}"
     if job.observed_hours is None:
-        lines = [f"start {words.hours(job.start_hours)}, training {words.hours(job.training_hours)}, {whole}"]
+        stages = {"start": job.start_hours, "training": job.training_hours, **job.stage_hours}
+        said = [f"{name} {words.hours(hours)}" for name, hours in stages.items() if hours > 0]
+        lines = [", ".join([*said, whole])] if len(said) < 3 else [*words.joined(said, ", ", ROOM, 2), whole]
     else:
         seen = words.hours(job.observed_hours)
         again = f"{seen} for the whole job, as observed {interval}"
@@ -152,7 +176,9 @@ def deadline(limit_hours: float, probability: float, fallback: bool = True) -> s
 def bill(job: Assignment, room: int) -> list[str]:
     """Items that cost something, what is not included, and the total, in at most `room` (>= 3) lines."""
     unknown = [item.item for item in job.bill if NOT_INCLUDED in item.basis]
-    paid = [item for item in job.bill if NOT_INCLUDED not in item.basis and round(item.usd, 2) != 0]
+    free = ("gpu committed",)  # worth a line although it costs nothing more
+    known = [item for item in job.bill if NOT_INCLUDED not in item.basis]
+    paid = [item for item in known if round(item.usd, 2) != 0 or item.item in free]
     tail = words.joined([f"not included: {', '.join(unknown)}"], "", ROOM, 1) if unknown else []
     spread = f"({words.usd_between(job.cost.low, job.cost.high)})"
     tail.append(_amount("total", spread, job.cost.expected))
@@ -188,9 +214,9 @@ def quantity(amount: float, unit: str) -> str:
 
 
 def _amount(item: str, how: str, amount: float) -> str:
-    """One row of the bill: 17 columns item, 38 how, 13 dollars."""
-    what, how = words.shortened(words.plain(item), 16), words.shortened(words.plain(how), 37)
-    return f"{what:<17}{how:<38}{words.usd(amount).replace('$', ''):>13}"
+    """One row of the bill: 21 columns item, 35 how, 12 dollars."""
+    what, how = words.shortened(words.plain(item), 20), words.shortened(words.plain(how), 34)
+    return f"{what:<21}{how:<35}{words.usd(amount).replace('$', ''):>12}"
 
 
 def methods(job: Assignment) -> list[str]:
@@ -236,6 +262,31 @@ def next_best(job: Assignment) -> list[str]:
 def limits(job: Assignment) -> list[str]:
     """What holds the plan back."""
     return words.wrapped("; ".join(job.binding) or "none binds", ROOM, 2)
+
+
+def budget(plan: Plan) -> str:
+    """How sure the budget is; empty without one."""
+    if plan.budget_usd is None or plan.budget_probability is None:
+        return ""
+    return f"the {words.usd(plan.budget_usd)} budget holds in {words.cases(plan.budget_probability)}"
+
+
+def commitment(job: Assignment) -> list[str]:
+    """What a commitment would have to be used for to pay, in at most two lines."""
+    told = job.commitment
+    if told is None:
+        return []
+    months = f"{told.months} month{'s' if told.months > 1 else ''}"
+    used = f"{words.hours(told.used_hours)} of the {words.hours(told.term_hours)} paid for"
+    if told.break_even_hours is None or told.on_demand_usd_per_hour is None:
+        pays = "nobody here rents the like by the hour to compare with"
+    else:
+        share = told.break_even_hours / told.term_hours
+        against = f"against {words.rate(told.on_demand_usd_per_hour)} an hour"
+        pays = f"pays from {words.hours(told.break_even_hours)} of use on ({words.percent(share)}) {against}"
+        if share > 1:
+            pays = f"never pays {against}"
+    return words.wrapped(f"{months}, {words.usd(told.usd)}: uses {used}; {pays}", ROOM, 2)
 
 
 def prices(job: Assignment) -> list[str]:

@@ -12,6 +12,9 @@ from planner.report.parts import ROOM
 LINES = 25
 """Most lines of the text of a plan for one job."""
 
+MORE_LINES = 10
+"""Lines more where a job has stages, trials or a commitment to tell of."""
+
 BOLD, DIM, PLAIN = "\033[1m", "\033[36m", "\033[0m"
 
 
@@ -35,18 +38,20 @@ def _single(plan: Plan) -> list[str]:
         *words.section("Memory", parts.memory(job)),
         *words.section("Speed", parts.speed(job)),
         *words.section("Time", parts.time(job)),
+        *words.section("Term", parts.commitment(job)),
     ]
     below = [
         *words.section("Methods", parts.methods(job)),
         *words.section("Next", parts.next_best(job)),
-        *words.section("Limits", parts.limits(job)),
+        *words.section("Limits", [*([sure] if (sure := parts.budget(plan)) else []), *parts.limits(job)]),
         *words.section("Prices", parts.prices(job)),
     ]
     told = tuple(dict.fromkeys((*job.notes, *plan.warnings)))
-    room = LINES - 1 - len(above) - len(below) - bool(told)
+    most = LINES + MORE_LINES * bool(job.stage_hours or job.trials > 1 or job.commitment)
+    room = most - 1 - len(above) - len(below) - bool(told)
     bill = words.section("Bill", parts.bill(job, max(3, room)))
-    remarks = warnings(told, LINES - 1 - len(above) - len(bill) - len(below))
-    spare = LINES - 1 - len(above) - len(bill) - len(below) - len(remarks)
+    remarks = warnings(told, most - 1 - len(above) - len(bill) - len(below))
+    spare = most - 1 - len(above) - len(bill) - len(below) - len(remarks)
     first, second = [""] * (spare > 0), [""] * (spare > 1)  # space is for those who can afford it
     return [verdict, *first, *above, *bill, *second, *below, *remarks]
 
@@ -78,7 +83,8 @@ def _joint_lines(plan: Plan, detail: int) -> list[str]:
     binding = "; ".join(dict.fromkeys(limit for job in plan.jobs for limit in job.binding))
     ages = dict.fromkeys(parts.prices(job)[0] for job in plan.jobs)
     lines += ["", *words.section("Bill", _joint_bill(plan) if full else _joint_bill(plan)[-1:])]
-    lines += words.section("Limits", words.wrapped(binding or "none binds", ROOM, 2))
+    sure = parts.budget(plan)
+    lines += words.section("Limits", [*([sure] if sure else []), *words.wrapped(binding or "none binds", ROOM, 2)])
     lines += words.section("Prices", list(ages)[:2])
     notes = [f"{job.name}: {note}" for job in plan.jobs for note in job.notes]
     return [*lines, *warnings(tuple(dict.fromkeys((*notes, *plan.warnings))), 4 if full else 3)]
@@ -94,7 +100,7 @@ def _block(job: Assignment) -> list[str]:
     lines = [
         *words.wrapped(parts.techniques(job, brief=True), ROOM, 1),
         words.shortened(parts.batch(job), ROOM),
-        words.shortened(f"{fit}; {parts.rate(job)}", ROOM),
+        words.shortened(f"{fit}; {parts.rate(job)}" if job.gpus else parts.rate(job), ROOM),
         words.shortened(f"{interval}{sure}", ROOM),
         *(words.wrapped(parts.methods_brief(job), ROOM, 1) if job.ladder else []),
     ]
@@ -117,9 +123,10 @@ def _joint_bill(plan: Plan) -> list[str]:
 def _headlines(job: Assignment) -> tuple[str, str, str, str]:
     """Hardware, place, hours and dollars; then without the region, without the market, without the place."""
     figures = f", {words.hours(job.hours.expected)}, {words.usd(job.cost_usd)}"
-    rest = f", {parts.tenure(job.spot_share)}{figures}"
+    rest = f", {parts.tenure(job.spot_share, job.tier)}{figures}"
     short = parts.where(job, with_region=False)
-    return parts.where(job) + rest, short + rest, short + figures, f"{job.gpus:,} x {words.plain(job.gpu)}{figures}"
+    least = words.plain(parts.machines_of_all(job))
+    return parts.where(job) + rest, short + rest, short + figures, f"{least}{figures}"
 
 
 def _verdict(name: str, *said: str, width: int = words.WIDTH) -> str:

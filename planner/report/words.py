@@ -6,6 +6,8 @@ import math
 import textwrap
 from collections.abc import Iterable, Sequence
 
+from planner.plan import machines_named
+
 WIDTH = 80
 """Columns of the text output."""
 
@@ -105,8 +107,8 @@ def bar(share: float) -> str:
 
 
 def gpus(count: int, gpu: str) -> str:
-    """Such as `4 x H100-80GB`."""
-    return f"{count:,} x {gpu}"
+    """Such as `4 x H100-80GB`; a service that tells no machines is just that."""
+    return machines_named(count, gpu)
 
 
 def plain(text: str) -> str:
