@@ -14,6 +14,8 @@ from planner.spot.states import SpotStates
 
 MOST_TICKS = 800
 """Bound on the ticks of one pass; longer runs are computed as several shorter ones."""
+QUICKEST = 12.0
+"""Per hour: states that last less than five minutes on average are told apart only as far as ticks go."""
 CHANCE_PER_TICK = 0.8
 """Highest chance that the market leaves a state within one tick: beyond it a tick no longer tells states apart."""
 BEND = 0.25
@@ -45,7 +47,7 @@ class Question:
     @property
     def wanted_ticks(self) -> float:
         """Ticks that tell the states of the market apart."""
-        return self.guaranteed_hours * fastest(self.states) / CHANCE_PER_TICK
+        return self.guaranteed_hours * min(fastest(self.states), QUICKEST) / CHANCE_PER_TICK
 
     @property
     def part(self) -> Question:
