@@ -6,9 +6,11 @@ Plain arithmetic on one configuration at a time; nothing of how the plan was fou
 from __future__ import annotations
 
 import datetime
+import math
 from collections.abc import Callable, Sequence
 
-from planner.audit_ground import Ground, Tolerance, Violation, lay_ground, unequal
+from planner.audit_beside import beside_is_told, elsewhere_of
+from planner.audit_ground import Ground, Tolerance, Violation, lay_footing, lay_ground, unequal
 from planner.audit_hours import (
     deadline_chance_is_told,
     hours_are_told,
@@ -30,10 +32,12 @@ from planner.audit_recipe import (
     counts_agree,
     lists_permit,
     names_resolve,
+    offer_is_told,
     price_is_dated,
     recipe_is_permitted,
     spot_share_is_allowed,
 )
+from planner.audit_stages import course_of, stages_are_told
 from planner.audit_totals import (
     budget_holds,
     jobs_are_placed_once,
@@ -53,7 +57,6 @@ NAMED_CHECKS: Sequence[Callable[[Ground], list[Violation]]] = (
     counts_agree,
     batch_divides,
     recipe_is_permitted,
-    lists_permit,
     spot_share_is_allowed,
 )
 """Checks of names and whole numbers; figures are recomputed only where these leave something to compute."""
@@ -89,13 +92,15 @@ def _audit_job(
     assignment: Assignment, plan: Plan, scenario: Scenario, library: Library, tolerance: Tolerance
 ) -> list[Violation]:
     """All checks of one job; a plan of nonsense counts or degrees gets no further than those."""
-    ground, found = lay_ground(assignment, scenario, library)
-    if ground is None:
+    footing, found = lay_footing(assignment, scenario, library)
+    if footing is None:
         return found
-    for check in NAMED_CHECKS:
-        found += check(ground)
+    found += [*offer_is_told(footing), *lists_permit(footing)]
     try:
-        found += price_is_dated(ground, datetime.date.fromisoformat(plan.as_of))
+        found += price_is_dated(footing, datetime.date.fromisoformat(plan.as_of))
+        ground = lay_ground(footing)
+        for check in NAMED_CHECKS:
+            found += check(ground)
         return found + _audit_figures(ground, tolerance)
     except (ValueError, KeyError, IndexError, ZeroDivisionError, OverflowError) as error:
         return [*found, Violation(assignment.name, "figures", "something to compute", repr(error))]
@@ -104,17 +109,24 @@ def _audit_job(
 def _audit_figures(ground: Ground, tolerance: Tolerance) -> list[Violation]:
     work = workload_of(ground)
     physics = physics_of(ground, work)
-    hours = hours_of(ground, work, physics)
-    lines = bill_of(ground, hours, physics)
+    elsewhere, found = elsewhere_of(ground, work)
+    course = course_of(ground, work, physics, elsewhere)
+    hours = hours_of(ground, course, physics)
+    lines, late = (bill_of(ground, course, hours, late) for late in (False, True))
+    share = ground.plan.spot_share
+    expected, at_confidence = hours.expected(share), hours.at_confidence(share)
     return [
+        *found,
         *memory_fits(ground, physics, tolerance),
         *memory_is_told(ground, physics, tolerance),
         *speed_is_told(ground, work, physics, tolerance),
         *observations_are_told(ground, physics.lesson, tolerance),
+        *stages_are_told(ground, course, tolerance),
+        *beside_is_told(ground, elsewhere, tolerance),
         *hours_are_told(ground, hours, physics, tolerance),
-        *hours_hold(ground, hours, tolerance),
-        *spot_end_is_told(ground, hours, tolerance),
-        *deadline_chance_is_told(ground, hours, tolerance),
+        *hours_hold(ground, at_confidence, tolerance),
+        *spot_end_is_told(ground, course, hours, tolerance),
+        *deadline_chance_is_told(ground, expected, at_confidence, tolerance),
         *bill_is_told(ground, lines, tolerance),
-        *cost_is_told(ground, lines, hours, physics, tolerance),
+        *cost_is_told(ground, lines, late, math.exp(1.28 * physics.sigma), tolerance),
     ]

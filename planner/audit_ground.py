@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from planner.estimates.setup import Network
@@ -16,6 +16,7 @@ from planner.plan import Assignment
 from planner.recipes import CardClass, Recipe, framework_of
 from planner.scenario import Job, Limits, Measured, Offer, Scenario, adjusted_offers, offer_labels
 from planner.setups import network_of
+from planner.units import GB
 
 Figure = float | str | None
 
@@ -45,20 +46,51 @@ class Tolerance:
 
 
 @dataclass(frozen=True)
-class Ground:
-    """One assignment with everything that it names."""
+class Footing:
+    """One assignment with what every plan of a job names, whether it is trained on machines or by a service."""
 
     plan: Assignment
     job: Job
     limits: Limits
     architecture: Architecture
     network: Network
-    gpu: GpuSpec
     offer: Offer  # at the prices of the what-if
-    market: tuple[Offer, ...]  # all offers at those prices
+    offers: Mapping[str, Offer]  # label -> every offer, at those prices
+    regional: bool  # whether it matters in which region a machine stands
+    library: Library
+
+    def values(self, calibration: str) -> dict[str, float]:
+        """The plain numbers of a calibration by key."""
+        coefficients = self.library.calibrations[calibration].coefficients
+        return {key: coefficient.value for key, coefficient in coefficients.items()}
+
+    def pull_of(self, offer: Offer) -> float:
+        """Bytes per second between the outside and one machine: as its offer says, else as its class has it."""
+        if offer.download_gb_per_second is not None:
+            return offer.download_gb_per_second * GB
+        return self.values("stages")["community_pull_bytes_per_second" if offer.community else "pull_bytes_per_second"]
+
+    def data_pull_of(self, offer: Offer) -> float:
+        """The same for the user's data, which leave their place no faster than it lets them."""
+        source, pull = self.job.stages.transfer, self.pull_of(offer)
+        if source is None or source.gb_per_second is None or source.region == offer.region:
+            return pull
+        return min(pull, source.gb_per_second * GB)
+
+    def disk_of(self, offer: Offer) -> float:
+        """Bytes per second of a machine's own disk."""
+        if offer.disk_gb_per_second is not None:
+            return offer.disk_gb_per_second * GB
+        return self.values("stages")["disk_bytes_per_second"]
+
+
+@dataclass(frozen=True)
+class Ground(Footing):
+    """An assignment on machines, with everything that it names."""
+
+    gpu: GpuSpec
     recipe: Recipe
     framework: Mapping[str, Any]
-    library: Library
 
     @property
     def card(self) -> CardClass:
@@ -78,45 +110,57 @@ class Ground:
         seen = (run for run in self.job.measured if run.hours is not None)
         return next((run for run in seen if (run.gpu, run.gpus) == here), None)
 
-    def values(self, calibration: str) -> dict[str, float]:
-        """The plain numbers of a calibration by key."""
-        coefficients = self.library.calibrations[calibration].coefficients
-        return {key: coefficient.value for key, coefficient in coefficients.items()}
+    @property
+    def observed_hours(self) -> float | None:
+        """Hours of the whole job as seen on the plan's hardware; None where all are estimated."""
+        return self.observed.hours if self.observed else None
 
 
-def lay_ground(assignment: Assignment, scenario: Scenario, library: Library) -> tuple[Ground | None, list[Violation]]:
-    """The things behind the names, or the names that lead nowhere; without ground nothing can be checked."""
+def lay_footing(
+    assignment: Assignment, scenario: Scenario, library: Library
+) -> tuple[Footing | None, list[Violation]]:
+    """The things behind the names, or the names that lead nowhere; without them nothing can be checked."""
     name = assignment.name
     job = next((one for one in scenario.jobs if one.name == name), None)
-    market = adjusted_offers(scenario)
-    offers = dict(zip(offer_labels(scenario.offers), market, strict=True))
+    offers = dict(zip(offer_labels(scenario.offers), adjusted_offers(scenario), strict=True))
     offer = offers.get(assignment.offer)
     missing = []
     if job is None:
         missing.append(Violation(name, "job", "a job of the scenario", name))
-    if offer is None:
-        missing.append(Violation(name, "offer", "an offer of the scenario", assignment.offer))
-    if job is None or offer is None:
+    if offer is None or offer.is_cpu:
+        missing.append(Violation(name, "offer", "an offer of the scenario that trains", assignment.offer))
+    if job is None or offer is None or missing:
         return None, missing
     try:
-        architecture, gpu = library.architecture(job.architecture), library.gpu(offer.card)
+        architecture = library.architecture(job.architecture)
     except KeyError as error:
         return None, [Violation(name, "names", "a card of the library", str(error.args[0]))]
+    lists = scenario.limits.regions
+    told_apart = any(one.stages.transfer and one.stages.transfer.region for one in scenario.jobs)
     return (
-        Ground(
+        Footing(
             plan=assignment,
             job=job,
             limits=scenario.limits,
             architecture=architecture,
             network=network_of(architecture),
-            gpu=gpu,
             offer=offer,
-            market=market,
-            recipe=_recipe(assignment),
-            framework=framework_of(library, job.framework),
+            offers=offers,
+            regional=told_apart or lists.allow is not None or bool(lists.forbid),
             library=library,
         ),
         [],
+    )
+
+
+def lay_ground(footing: Footing) -> Ground:
+    """What machines need besides; KeyError for a card that the library does not have."""
+    known = {one.name: getattr(footing, one.name) for one in fields(Footing)}
+    return Ground(
+        **known,
+        gpu=footing.library.gpu(footing.offer.card),
+        recipe=_recipe(footing.plan),
+        framework=framework_of(footing.library, footing.job.framework),
     )
 
 

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from planner.audit_ground import Ground, Tolerance, Violation, apart, unequal
+from planner.audit_beside import billed_hours
+from planner.audit_ground import Footing, Ground, Tolerance, Violation, apart, unequal
 from planner.audit_hours import Hours
-from planner.audit_physics import Physics
+from planner.audit_stages import Course
 from planner.plan import BillItem
-from planner.units import GB, HOUR, MONTH_HOURS
+from planner.units import HOUR, MONTH_HOURS
 
 IMAGE_GB = 10.0
 """Disk that a container image takes: the size of the stages calibration."""
 UNKNOWN_FEE = "unknown: not included"
 COARSE_STEP = 0.05
 """Billing steps up to this share of the run are not rounded."""
+FIXED = ("transfer in", "transfer out", "data leaving", "kept after", "commitment", "training runs", "tokens trained")
+"""Items that do not grow with the hours."""
+BESIDE = {"ingest": "prepare data", "evaluation": "evaluation"}
 
 
 @dataclass(frozen=True)
@@ -26,61 +31,138 @@ class Line:
     usd: float
     quantity: float
     unit: str
-    rate_usd: float | None  # None: unknown fee
-
-    @property
-    def by_the_hour(self) -> bool:
-        """Whether it grows with the hours."""
-        return not self.item.startswith("transfer")
+    rate_usd: float | None  # None: no single price
+    unknown_fee: bool = False
 
 
-def bill_of(ground: Ground, hours: Hours, physics: Physics, late: bool = False) -> list[Line]:
-    """Every line of the bill: machines by market, storage, transfers; `late` at the asked confidence."""
-    plan, offer, job, n = ground.plan, ground.offer, ground.job, ground.plan.instances
-    share, factor = plan.spot_share, hours.late if late else 1.0
-    on_demand = factor * ((1 - share) * (hours.start + hours.on_demand) + share * hours.switch)
-    spot = factor * share * (hours.start + hours.paid_spot)
-    if is_coarse(ground, hours):
-        on_demand, spot = _rounded(ground, on_demand), _rounded(ground, spot)
-    weights = ground.architecture.download_gb
-    adapters = physics.trainable * _adapter_bytes(ground) / GB
-    out = adapters if ground.recipe.method == "lora" else weights
-    disk = (2 * weights + job.data_gb + IMAGE_GB) * n
-    kept = hours.at_confidence(share) if late else hours.expected(share)
-    fees = offer.fees
+def bill_of(ground: Ground, course: Course, hours: Hours, late: bool = False) -> list[Line]:
+    """Every line of the bill, `late` at the asked confidence and the run in full; what is not used costs nothing."""
+    lines = [
+        *_machine_lines(ground, _uses(ground, course, hours, late)),
+        *_commitment_lines(ground),
+        *_beside_lines(course, hours, late),
+        *_byte_lines(ground, course, hours.rented(ground.plan.spot_share, late)),
+    ]
+    return [line for line in lines if line.quantity != 0]
+
+
+def _uses(ground: Ground, course: Course, hours: Hours, late: bool) -> dict[str, tuple[float, float]]:
+    """Machine hours by item, on demand and on spot, over all gangs and instances."""
+    k, n, share = ground.job.trials.at_once, ground.plan.instances, ground.plan.spot_share
+    every, longer = (hours.late, course.stretch) if late else (1.0, 1.0)
+    work = course.ratio * longer
+    gang_hours = {
+        "gpu": course.training * work,
+        "start and load": k * course.start,
+        "prepare data": k * course.prepare,
+        "evaluation": course.evaluation * work,
+        "checkpoints": course.checkpoints * work,
+        "load between trials": course.reloads * longer,
+        "wait for trials": course.waiting * longer,
+        "export": k * course.export,
+    }
+    uses = {
+        item: ((1 - share) * one * n * every, share * one * n * every) for item, one in gang_hours.items()
+    }
+    if share > 0:
+        # Interruptions cost all gangs alike, in proportion to their hours.
+        lost = course.all_gangs * (hours.paid_spot / course.run - 1.0)
+        uses["lost on spot"] = (0.0, share * lost * longer * n * every)
+        uses["move to on demand"] = (share * k * hours.switch * n * every, 0.0)
+    if is_coarse(ground, course):
+        totals = [math.fsum(pair[market] for pair in uses.values()) for market in (0, 1)]
+        whole = [billed_hours(ground.offer, total / (n * k)) * n * k for total in totals]
+        uses["rounded up"] = (whole[0] - totals[0], whole[1] - totals[1])
+    return uses
+
+
+def is_coarse(ground: Ground, course: Course) -> bool:
+    """Whether the billing step or minimum is too large to be left out of the sums."""
+    billing = ground.offer.billing
+    too_long = billing.step_seconds / HOUR > COARSE_STEP * course.run
+    return too_long or billing.minimum_hours > course.once + course.run
+
+
+def _machine_lines(ground: Ground, uses: dict[str, tuple[float, float]]) -> list[Line]:
+    """By what machines do in which market; own machines by what their hours cost the house."""
+    offer = ground.offer
+    if offer.own is not None:
+        return _own_lines(ground, math.fsum(pair[0] for pair in uses.values()))
+    price = 0.0 if offer.commitment else offer.usd_per_hour
+    spot = offer.spot_usd_per_hour
+    paid_before = offer.commitment is not None or offer.committed_hours is not None
+    lines = []
+    for item, (on_demand, on_spot) in uses.items():
+        if item == "gpu":
+            lines.append(_line("gpu committed" if paid_before else "gpu on demand", on_demand, "h", price))
+            lines.append(_line("gpu spot", on_spot, "h", spot))
+            continue
+        quantity, usd = on_demand + on_spot, on_demand * (price or 0.0) + on_spot * (spot or 0.0)
+        lines.append(Line(item, usd, quantity, "h", usd / quantity if quantity else None))
+    return lines
+
+
+def _own_lines(ground: Ground, hours: float) -> list[Line]:
+    """Electricity and wear; a what-if on the price of the hour moves both alike."""
+    own, price = ground.offer.own, ground.offer.usd_per_hour
+    if own is None or price is None:
+        return []
+    power = own.power_watts / 1000 * own.usd_per_kwh
+    wear = own.purchase_usd / own.lifetime_hours if own.lifetime_hours else 0.0
+    factor = price / (power + wear) if power + wear else 0.0
+    named = (("power", power), ("wear of own machines", wear))
+    return [_line(item, hours, "h", part * factor) for item, part in named if part]
+
+
+def _commitment_lines(ground: Ground) -> list[Line]:
+    """The whole term of every instance, however little of it is used."""
+    commitment = ground.offer.commitment
+    if commitment is None:
+        return []
+    term = f"{commitment.months} month{'s' if commitment.months > 1 else ''}"
+    due = commitment.upfront_usd + (ground.offer.usd_per_hour or 0.0) * commitment.months * MONTH_HOURS
+    machines = ground.plan.instances * ground.job.trials.at_once
+    return [_line("commitment", float(machines), f"machine for {term}", due)]
+
+
+def _beside_lines(course: Course, hours: Hours, late: bool) -> list[Line]:
+    every = hours.late if late else 1.0
     return [
-        _line("gpu on demand", on_demand * n, "h", offer.usd_per_hour),
-        _line("gpu spot", spot * n, "h", offer.spot_usd_per_hour),
-        _line("storage", disk * kept / MONTH_HOURS, "GB-month", fees.storage_usd_per_gb_month),
-        _line("transfer in", (weights + job.data_gb) * n, "GB", fees.ingress_usd_per_gb),
-        _line("transfer out", out, "GB", fees.egress_usd_per_gb),
+        Line(
+            f"{BESIDE[one.stage]} at {one.provider}",
+            (one.late_usd if late else one.usd) * every,
+            one.billed_hours * every,
+            "h",
+            one.rate_usd,
+        )
+        for one in course.elsewhere
     ]
 
 
+def _byte_lines(ground: Ground, course: Course, rented: float) -> list[Line]:
+    """Disks while machines are rented, what is kept after, what moves."""
+    job, fees, gangs = ground.job, ground.offer.fees, ground.job.trials.at_once
+    machines = ground.plan.instances * gangs
+    disk = 2 * ground.architecture.download_gb + job.data_gb + IMAGE_GB + course.raw_gb
+    stored = (disk * machines + course.kept_gb * gangs) * rented / MONTH_HOURS
+    after = (course.result_gb + course.kept_gb) * (job.stages.retention_hours or 0.0) / MONTH_HOURS
+    source = job.stages.transfer
+    lines = [
+        _line("storage", stored, "GB-month", fees.storage_usd_per_gb_month),
+        _line("kept after", after, "GB-month", fees.network_storage_usd_per_gb_month),
+        _line("transfer in", course.moved_gb * machines, "GB", fees.ingress_usd_per_gb),
+        _line("transfer out", course.result_gb, "GB", fees.egress_usd_per_gb),
+    ]
+    if source is not None and source.egress_usd_per_gb > 0:
+        lines.append(_line("data leaving", course.own_gb * machines, "GB", source.egress_usd_per_gb))
+    return lines
+
+
 def _line(item: str, quantity: float, unit: str, rate: float | None) -> Line:
-    return Line(item, quantity * rate if rate is not None else 0.0, quantity, unit, rate)
+    return Line(item, quantity * rate if rate is not None else 0.0, quantity, unit, rate, rate is None)
 
 
-def is_coarse(ground: Ground, hours: Hours) -> bool:
-    """Whether the billing step or minimum is too large to be left out of the sums."""
-    billing = ground.offer.billing
-    too_long = billing.step_seconds / HOUR > COARSE_STEP * hours.on_demand
-    return too_long or billing.minimum_hours > hours.start + hours.on_demand
-
-
-def _rounded(ground: Ground, hours: float) -> float:
-    if hours <= 0:
-        return 0.0
-    step = ground.offer.billing.step_seconds / HOUR
-    return max(ground.offer.billing.minimum_hours, math.ceil(hours / step - 1e-9) * step)
-
-
-def _adapter_bytes(ground: Ground) -> float:
-    """Bytes per adapter weight as they are kept and exported."""
-    return float(ground.library.tables["bytes"]["adapters"][ground.framework["adapters"]]["w"])
-
-
-def bill_is_told(ground: Ground, lines: list[Line], tolerance: Tolerance) -> list[Violation]:
+def bill_is_told(ground: Footing, lines: Sequence[Line], tolerance: Tolerance) -> list[Violation]:
     """Every line to half a cent; none missing, none twice, none invented; the sum is the cost."""
     plan = ground.plan
     told = {one.item: one for one in plan.bill}
@@ -106,26 +188,24 @@ def _line_is_told(job: str, line: Line, told: BillItem, tolerance: Tolerance) ->
         found += unequal(job, f"{what}, rate", None, told.rate_usd)
     else:
         found += apart(job, f"{what}, rate", line.rate_usd, told.rate_usd, tolerance.hours)
-    basis = UNKNOWN_FEE if line.rate_usd is None else ""
+    basis = UNKNOWN_FEE if line.unknown_fee else ""
     return found + unequal(job, f"{what}, basis", basis, told.basis)
 
 
 def cost_is_told(
-    ground: Ground, lines: list[Line], hours: Hours, physics: Physics, tolerance: Tolerance
+    ground: Footing, lines: Sequence[Line], late: Sequence[Line], reach: float, tolerance: Tolerance
 ) -> list[Violation]:
-    """Expected cost, its interval, and the cost at the asked confidence."""
+    """Expected cost, its interval a factor `reach` to both sides of what grows with hours, and the cost when late."""
     plan = ground.plan
     total = math.fsum(line.usd for line in lines)
-    fixed = math.fsum(line.usd for line in lines if not line.by_the_hour)
-    reach = math.exp(1.28 * physics.sigma)
-    late = math.fsum(line.usd for line in bill_of(ground, hours, physics, late=True))
+    fixed = math.fsum(line.usd for line in lines if line.item in FIXED)
     found: list[Violation] = []
     for what, wanted, told in (
         ("cost_usd", total, plan.cost_usd),
         ("cost.expected", total, plan.cost.expected),
         ("cost.low", fixed + (total - fixed) / reach, plan.cost.low),
         ("cost.high", fixed + (total - fixed) * reach, plan.cost.high),
-        ("cost_at_confidence", late, plan.cost_at_confidence),
+        ("cost_at_confidence", math.fsum(line.usd for line in late), plan.cost_at_confidence),
     ):
         found += apart(plan.name, what, wanted, told, absolute=tolerance.usd)
     return found

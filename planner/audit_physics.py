@@ -5,19 +5,20 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, fields, replace
 
-from planner.audit_ground import Ground, Tolerance, Violation, apart, beyond, unequal
+from planner.audit_ground import Footing, Ground, Tolerance, Violation, apart, beyond, unequal
 from planner.audit_observations import Lesson, did_run, fit_spread_after, lesson_of, spread_after, with_lesson
 from planner.audit_recipe import link_of
 from planner.estimates.coefficients import TimeCoefficients
 from planner.estimates.fit import fit_probability
 from planner.estimates.memory import PHASES, MemoryCoefficients, estimate_memory
 from planner.estimates.setup import Layout
+from planner.estimates.stages import StageCoefficients, fed_step_seconds
 from planner.estimates.throughput import step_time
 from planner.estimates.uncertainty import Spreads, class_of, memory_tail, time_sigmas
 from planner.estimates.work import PACKED_FILL, processed_length, step_count
 from planner.hardware import hardware_numbers
 from planner.setups import RecipeSetup, recipe_setup
-from planner.units import GIB, HOUR
+from planner.units import GB, GIB, HOUR
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,8 @@ class Workload:
     mean_length: float  # tokens per sample
     real: float  # tokens (or images) in all
     steps: float
+    ingested: float = 0.0  # token ids that preparing the data makes; none of images
+    evaluated: float = 0.0  # tokens (or images) that one run evaluates
 
 
 @dataclass(frozen=True)
@@ -48,16 +51,30 @@ class Physics:
     """What the recipe takes on the offer's machines."""
 
     memory: Memory
-    step_seconds: float  # per optimizer step
+    step_seconds: float  # per optimizer step, as fed by storage and with the job's own factor on speed
+    fed_by_storage: bool  # whether storage sets that pace
     sigma: float
     sigma_tail: float
     trainable: float  # parameters
+    frozen: float  # 1 where the network itself is not trained
+    checkpointing: int  # code of the activations that are computed again
+    adapter_bytes: float  # per adapter weight as kept and exported
     pcie_bytes_per_second: float
     lesson: Lesson  # of observed runs
 
 
-def workload_of(ground: Ground) -> Workload:
-    """Steps and tokens of the job, from what the user said of the work."""
+def workload_of(ground: Footing) -> Workload:
+    """Steps and tokens of the job, from what the user said of the work and of the stages around it."""
+    stages, trained = ground.job.stages, _trained(ground)
+    ingested = evaluated = 0.0
+    if stages.ingest is not None and ground.architecture.image is None:
+        ingested = float(stages.ingest.tokens or 0) or trained.real / ground.job.work.epochs
+    if stages.evaluation is not None:
+        evaluated = float(stages.evaluation.tokens or 0) or (stages.evaluation.share or 0.0) * trained.real
+    return replace(trained, ingested=ingested, evaluated=evaluated)
+
+
+def _trained(ground: Footing) -> Workload:
     job, work, image = ground.job, ground.job.work, ground.architecture.image
     if image is not None:
         resolution = work.resolution or image.resolution
@@ -92,18 +109,32 @@ def physics_of(ground: Ground, work: Workload) -> Physics:
     run = ground.observed
     timed = step_time(ground.network, layout, setup.states, setup.activations, setup.kernels, hardware, coefficients)
     lesson = lesson_of(ground)
-    estimated = float(timed.seconds) / lesson.speed_factor
-    seconds = run.hours * HOUR / work.steps if run and run.hours else estimated
+    computed = float(timed.seconds) / lesson.speed_factor / ground.job.efficiency
+    fed = _fed_seconds(ground, work, computed)
+    seconds = run.hours * HOUR / work.steps if run and run.hours else fed
     spread = _spread(ground, float(layout.micro_batch * layout.sequence), lesson)
     return Physics(
         memory=_memory(ground, with_lesson(setup, lesson, ground), layout, lesson),
         step_seconds=seconds,
+        fed_by_storage=run is None and fed > computed * (1 + 1e-9),
         sigma=spread[0],
         sigma_tail=spread[1],
         trainable=float(setup.states.trainable),
+        frozen=float(setup.states.frozen),
+        checkpointing=int(setup.activations.checkpointing),
+        adapter_bytes=float(ground.library.tables["bytes"]["adapters"][ground.framework["adapters"]]["w"]),
         pcie_bytes_per_second=float(hardware.pcie),
         lesson=lesson,
     )
+
+
+def _fed_seconds(ground: Ground, work: Workload, computed: float) -> float:
+    """Seconds per step no faster than storage delivers what it works on: token ids, or images."""
+    job, image = ground.job, ground.architecture.image
+    resolution = (job.work.resolution or image.resolution) if image else 0
+    per_step = job.global_batch * (1 if image else work.sequence)
+    coefficients = StageCoefficients.of(ground.values("stages"))
+    return float(fed_step_seconds(computed, per_step, job.storage_gb_per_second * GB, coefficients, resolution))
 
 
 def _memory(ground: Ground, setup: RecipeSetup, layout: Layout, lesson: Lesson) -> Memory:
@@ -214,10 +245,9 @@ def speed_is_told(ground: Ground, work: Workload, physics: Physics, tolerance: T
     """Steps, sequence length, seconds per step, tokens per second and its interval, both spreads."""
     plan = ground.plan
     rate = work.real / (work.steps * physics.step_seconds)
-    if not ground.observed:  # a factor on predicted speed
-        rate *= ground.job.efficiency
     reach = math.exp(1.28 * physics.sigma)
-    found = unequal(plan.name, "steps", int(work.steps), plan.steps)
+    found = unequal(plan.name, "fed_by_storage", physics.fed_by_storage, plan.fed_by_storage)
+    found += unequal(plan.name, "steps", int(work.steps), plan.steps)
     found += unequal(plan.name, "sequence_length", int(work.sequence), plan.sequence_length)
     for what, expected, told in (
         ("step_seconds", physics.step_seconds, plan.step_seconds),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 
-from planner.audit_ground import Figure, Ground, Violation, beyond, unequal
+from planner.audit_ground import Figure, Footing, Ground, Violation, beyond, unequal
 from planner.recipes import (
     DEFAULT_BITS,
     DEFAULT_CHECKPOINTING,
@@ -13,18 +13,26 @@ from planner.recipes import (
     best_attention,
     refusal,
 )
+from planner.scenario import Offer
 
 
 def names_resolve(ground: Ground) -> list[Violation]:
-    """Provider, region, instance, card and architecture are those of the offer and the job."""
+    """Card and link are those of the offer."""
+    found = unequal(ground.job.name, "gpu", ground.gpu.name, ground.plan.gpu)
+    return found + unequal(ground.job.name, "interconnect", link_of(ground), ground.plan.interconnect)
+
+
+def offer_is_told(ground: Footing) -> list[Violation]:
+    """Provider, region, instance, tier, and what is asked of the job, are those of the offer and the job."""
     plan, offer, job = ground.plan, ground.offer, ground.job
     said: dict[str, tuple[Figure, Figure]] = {
         "architecture": (ground.architecture.name, plan.architecture),
         "provider": (offer.provider, plan.provider),
         "region": (_region(ground), plan.region),
         "instance": (offer.instance, plan.instance),
-        "gpu": (ground.gpu.name, plan.gpu),
-        "interconnect": (link_of(ground), plan.interconnect),
+        "tier": (_tier(offer), plan.tier),
+        "trials": (job.trials.count, plan.trials),
+        "runs_at_once": (job.trials.at_once, plan.runs_at_once),
         "global_batch": (job.global_batch, plan.global_batch),
         "packing": (job.packing, plan.packing),
         "deadline_hours": (job.deadline_hours, plan.deadline_hours),
@@ -33,13 +41,25 @@ def names_resolve(ground: Ground) -> list[Violation]:
     return [found for what, (wanted, is_) in said.items() for found in unequal(job.name, what, wanted, is_)]
 
 
-def _region(ground: Ground) -> str:
+def _tier(offer: Offer) -> str:
+    """In one word how the offer is paid for, or who stands behind it."""
+    if offer.own is not None:
+        return "own"
+    if offer.managed is not None:
+        return "managed"
+    if offer.commitment is not None or offer.committed_hours is not None:
+        return "committed"
+    return "community" if offer.community else "secure"
+
+
+def _region(ground: Footing) -> str:
     """The offer's region, or in how many the same is offered: equal in all but date, source and notes."""
     mine = ground.offer
-    if ground.limits.regions.allow is not None or ground.limits.regions.forbid:
+    if ground.regional:
         return mine.region
     apart = {"region", "date", "source", "notes"}
-    near = [o for o in ground.market if (o.provider, o.instance, o.gpu) == (mine.provider, mine.instance, mine.gpu)]
+    kind = (mine.provider, mine.instance, mine.gpu)
+    near = [offer for offer in ground.offers.values() if (offer.provider, offer.instance, offer.gpu) == kind]
     count = sum(offer.model_dump(exclude=apart) == mine.model_dump(exclude=apart) for offer in near)
     return mine.region if count == 1 else f"any of {count}"
 
@@ -137,14 +157,16 @@ def _adapters(ground: Ground) -> list[Violation]:
     ]
 
 
-def lists_permit(ground: Ground) -> list[Violation]:
-    """Provider, card and region pass the lists of the limits."""
+def lists_permit(ground: Footing) -> list[Violation]:
+    """Provider, card, region and tier pass the lists of the limits; a service has no card that they could name."""
     limits, offer, name = ground.limits, ground.offer, ground.plan.name
     lists = {
         "providers": (limits.providers, offer.provider),
-        "gpus": (limits.gpus, ground.gpu.name),
         "regions": (limits.regions, offer.region),
+        "tiers": (limits.tiers, _tier(offer)),
     }
+    if offer.gpu is not None:
+        lists["gpus"] = (limits.gpus, ground.library.gpu(offer.gpu).name)
     return [
         Violation(name, f"limits.{key}", "a name that is allowed", value)
         for key, (names, value) in lists.items()
@@ -165,7 +187,7 @@ def spot_share_is_allowed(ground: Ground) -> list[Violation]:
     return [Violation(plan.name, "spot_share", f"between {low:g} and {high:g}", plan.spot_share)]
 
 
-def price_is_dated(ground: Ground, as_of: datetime.date) -> list[Violation]:
+def price_is_dated(ground: Footing, as_of: datetime.date) -> list[Violation]:
     """Date, age in days and source of the price are those of the offer."""
     plan, date = ground.plan, ground.offer.date
     day = datetime.date.fromisoformat(str(date)) if date else None
