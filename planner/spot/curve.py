@@ -89,7 +89,7 @@ def market_curve(
     checked(run, longest_hours)
     asked = Question(run, states, longest_hours)
     part = asked.part
-    hours, found = [run.work_hours + run.restart_hours], [_on_demand(run)]
+    hours, found = [run.work_hours + run.restart_hours], [demand_counts(run)]
     if part.slack_hours > part.run.restart_hours + 1e-6 * part.guaranteed_hours:
         chain = chain_of([part], ticks_of([part], ticks), points)
         backward = Backward(chain)
@@ -98,8 +98,8 @@ def market_curve(
             slack = (number + 1) * chain.tick[0] - part.run.work_hours
             if slack > part.run.restart_hours:
                 hours.append((slack + part.run.work_hours) * asked.parts)
-                found.append(_start(chain, moment.counts, np.array([slack]))[0] * asked.parts)
-    return _curve(run, np.array(hours), np.array(found))
+                found.append(start_counts(chain, moment.counts, np.array([slack]))[0] * asked.parts)
+    return curve_of(run, np.array(hours), np.array(found))
 
 
 def market_curves(
@@ -116,7 +116,7 @@ def market_curves(
     asked = [Question(*each) for each in zip(runs, states, guaranteed_hours, strict=True)]
     for question in asked:
         checked(question.run, question.guaranteed_hours)
-    found = np.array([_on_demand(question.run) for question in asked])
+    found = np.array([demand_counts(question.run) for question in asked])
     parts = [question.part for question in asked]
     tight = [part.slack_hours <= part.run.restart_hours + 1e-6 * part.guaranteed_hours for part in parts]
     order = sorted((i for i in range(len(asked)) if not tight[i]), key=lambda i: parts[i].wanted_ticks)
@@ -127,7 +127,7 @@ def market_curves(
         backward = Backward(chain)
         for _ in range(steps):
             backward.step()
-        started = _start(chain, backward.now.counts, np.array([part.slack_hours for part in together]))
+        started = start_counts(chain, backward.now.counts, np.array([part.slack_hours for part in together]))
         found[block] = started * np.array([[asked[i].parts] for i in block])
     return tuple(_point(question, counts) for question, counts in zip(asked, found, strict=True))
 
@@ -137,7 +137,7 @@ def ticks_of(questions: Sequence[Question], ticks: int) -> int:
     return max(ticks, *(math.ceil(question.wanted_ticks) for question in questions))
 
 
-def _start(chain: Chain, counts: Floats, slack: Floats) -> Floats:
+def start_counts(chain: Chain, counts: Floats, slack: Floats) -> Floats:
     """Counts from the start, nothing running, the market as it happens to be; shape (b, COUNTS)."""
     idle = counts[:, : chain.states].copy()
     idle[..., VARIANCE] += np.square(idle[..., USD])
@@ -151,7 +151,7 @@ def _start(chain: Chain, counts: Floats, slack: Floats) -> Floats:
     return result
 
 
-def _on_demand(run: SpotRun) -> Floats:
+def demand_counts(run: SpotRun) -> Floats:
     """Counts of a run that starts on demand and stays there: exact."""
     hours = run.work_hours + run.restart_hours
     counts = np.zeros(COUNTS)
@@ -163,11 +163,11 @@ def _on_demand(run: SpotRun) -> Floats:
 def _point(question: Question, counts: Floats) -> CurvePoint:
     """What `counts` say, or all on demand where that is no dearer."""
     run, hours = question.run, question.guaranteed_hours
-    curve = _curve(run, np.array([run.work_hours + run.restart_hours, hours]), np.array([_on_demand(run), counts]))
+    curve = curve_of(run, np.array([run.work_hours + run.restart_hours, hours]), np.array([demand_counts(run), counts]))
     return curve.at(hours)
 
 
-def _curve(run: SpotRun, hours: Floats, counts: Floats) -> Curve:
+def curve_of(run: SpotRun, hours: Floats, counts: Floats) -> Curve:
     """A curve from counts (points, COUNTS); where more time would cost more, the way of less time is kept."""
     usd = counts[:, USD]
     falls = np.concatenate([[True], usd[1:] < np.minimum.accumulate(usd)[:-1]])
