@@ -19,8 +19,10 @@ if TYPE_CHECKING:
     from planner.estimation import Estimate
     from planner.explaining import explain
     from planner.explanations import Explanation
+    from planner.fits import MarketFit
     from planner.frontiers import Frontier
     from planner.loading import read_scenario
+    from planner.market_fitting import market_fit
     from planner.pareto import frontier
     from planner.plan import Plan
     from planner.scenario import Scenario, SolveOptions
@@ -36,6 +38,8 @@ _HOME = {
     "Frontier": "planner.frontiers",
     "calibrate": "planner.calibrating",
     "estimate": "planner.estimating",
+    "market_fit": "planner.market_fitting",
+    "MarketFit": "planner.fits",
     "Estimate": "planner.estimation",
     "explain": "planner.explaining",
     "Explanation": "planner.explanations",
@@ -62,6 +66,7 @@ __all__ = [
     "Frontier",
     "InputError",
     "LibraryError",
+    "MarketFit",
     "NoPlanError",
     "Plan",
     "PlannerError",
@@ -77,6 +82,7 @@ __all__ = [
     "estimate",
     "explain",
     "frontier",
+    "market_fit",
     "read_scenario",
     "solve",
     "sweep",

@@ -12,6 +12,7 @@ from planner.cli.exits import Commands
 from planner.cli.explain import explain
 from planner.cli.frontier import frontier
 from planner.cli.known import architectures, gpus, schema
+from planner.cli.market import market
 from planner.cli.offers import offers
 from planner.cli.plans import check, solve
 from planner.cli.what_if import what_if
@@ -49,6 +50,7 @@ COMMANDS: tuple[click.Command, ...] = (
     explain,
     estimate,
     calibrate,
+    market,
     check,
     architectures,
     gpus,

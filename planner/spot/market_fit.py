@@ -162,6 +162,8 @@ def _mean(ages: Ages, ended: Floats, spent: Floats) -> Known:
 
     Resampling sees the heavy tail, and is too sure of itself where runs are few; the exact interval of exponential
     durations is the other way round.
+    Samples without the rare long runs are the likely ones, so what resampling finds is mirrored on a log scale
+    (basic bootstrap): the truth lies above the fit as far as resamples lie below it.
     """
     value = mean_hours(ages.begins, ages.rates)
     random, runs = np.random.default_rng(0), len(ended)
@@ -173,7 +175,7 @@ def _mean(ages: Ages, ended: Floats, spent: Floats) -> Known:
     margin, ends = (1 - SURE) / 2, float(ended.sum())
     low, high = np.quantile(means, [margin, 1 - margin])
     least, most = (value * ends / poisson_quantile(ends, share) for share in (1 - margin, margin))
-    return Known(value, min(float(low), least), max(float(high), most))
+    return Known(value, min(value * value / float(high), least), max(value * value / float(low), most))
 
 
 def _availability(up: Known, down: Known) -> Known:
@@ -221,8 +223,17 @@ def _check(seen: Sequence[Seen], runs: Runs, instances: int) -> None:
     wanted = hours * ENOUGH_SEEN / max(min(ups, outages), PRIOR_ENDS)
     long = f"{wanted / DAY_HOURS:.0f} days" if wanted > 2 * DAY_HOURS else f"{wanted:.0f} h"
     fix = f"some {long} would show {ENOUGH_SEEN} of each"
-    if most > instances:
+    losses = sum(one.machine_losses for one in seen)
+    if most > instances == 1 and losses:
+        stay = sum(one.machine_hours for one in seen) / losses
+        fix += f"; or give mean_up_hours: {stay:.3g}, which single machines stayed on average, and an availability"
+    elif most > instances:
         fix += f"; or ask for more instances, of which up to {most} were there"
     what = f"{machines} there {sum(one.availability * one.hours for one in seen):.1f} of {hours:.1f} h"
-    what += f", of which {ups} up-times and {outages} outages were seen from beginning to end"
-    raise InputError([Fault(name, 0, "", f"{what}: too few to say anything", fix)])
+    counts = f"{_count(ups, 'up-time')} and {_count(outages, 'outage')}"
+    what += f", with {counts} seen from beginning to end: too few to say anything"
+    raise InputError([Fault(name, 0, "", what, fix)])
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number or 'no'} {what}{'' if number == 1 else 's'}"

@@ -1,0 +1,144 @@
+"""From trace files to the block of an offer: it reads back as what was found, and says what to mind."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+
+import planner
+from planner.errors import InputError
+from planner.fits import MarketFit
+from planner.market_fitting import market_fit
+from planner.offers import Offer
+from planner.spot_statistics import SpotStatistics
+from planner.terms import states_of
+
+
+def counts(seed: int = 0, hours: int = 600, machines: int = 1, gap: int = 300) -> list[int]:
+    """Machines that come and go together: up 80 % short and 20 % long, 3 h on average; out 1 h."""
+    random = np.random.default_rng(seed)
+    ups = np.where(random.random(hours) < 0.8, random.exponential(0.75, hours), random.exponential(12, hours))
+    changes = np.cumsum(np.column_stack((ups, random.exponential(1.0, hours))).ravel())
+    up = np.searchsorted(changes, np.arange(hours * 3600 // gap) * gap / 3600) % 2 == 0
+    return (up * machines).tolist()
+
+
+def write(path: Path, data: list[int], gap: float = 300) -> Path:
+    path.write_text(json.dumps({"metadata": {"gap_seconds": gap}, "data": data}))
+    return path
+
+
+def run_lengths(data: list[int]) -> str:
+    changes = [0, *(i for i in range(1, len(data)) if data[i] != data[i - 1]), len(data)]
+    return ";".join(f"{data[a]}x{b - a}" for a, b in pairwise(changes))
+
+
+@pytest.fixture
+def fitted(tmp_path: Path) -> MarketFit:
+    return market_fit(write(tmp_path / "zone.json", counts()))
+
+
+def test_the_block_is_what_an_offer_takes(fitted: MarketFit) -> None:
+    """Read back, the pasted block has the statistics and the states of the fit."""
+    block = yaml.safe_load(fitted.block)
+    offer = Offer.model_validate({"provider": "p", "gpu": "T4", "gpus": 1, "spot_usd_per_hour": 0.1, **block})
+    assert offer.spot is not None
+    assert offer.spot.availability == pytest.approx(fitted.availability.expected, rel=2e-3)
+    assert offer.spot.mean_up_hours == pytest.approx(fitted.up.mean_hours.expected, rel=2e-3)
+    assert offer.spot.mean_outage_hours == pytest.approx(fitted.outage.mean_hours.expected, rel=2e-3)
+    states = states_of(offer.spot)
+    assert states is not None
+    assert states.up.begins == fitted.spot.up.ages_hours and states.up.rates == fitted.spot.up.ends_per_hour
+    assert states.down.rates == fitted.spot.outage.ends_per_hour and len(states.up.rates) > 1
+    assert SpotStatistics.model_validate(fitted.model_dump(mode="json")["spot"]) == offer.spot
+
+
+def test_every_format_of_one_trace_gives_one_fit(tmp_path: Path, fitted: MarketFit) -> None:
+    """Only the name of the file differs."""
+    path = tmp_path / "list.csv"
+    path.write_text(f"trace_id,step_s,availability_rle\nzone,300,{run_lengths(counts())}\n")
+    assert market_fit(path) == fitted
+
+
+def test_pooled_hours_and_interruptions_add_up(tmp_path: Path, fitted: MarketFit) -> None:
+    """Two traces are the sum of their hours, ends and losses, each of them listed."""
+    write(tmp_path / "other.json", counts(1, 300))
+    other = market_fit(tmp_path / "other.json")
+    both = planner.market_fit([tmp_path / "zone.json", tmp_path / "other.json"])
+    assert both.hours == 900 and both.interruptions == fitted.interruptions + other.interruptions
+    assert both.up.ends == fitted.up.ends + other.up.ends
+    assert both.up.hours == pytest.approx(fitted.up.hours + other.up.hours)
+    assert [one.name for one in both.traces] == ["zone", "other"]
+    assert both.share_of_hours == pytest.approx((2 * fitted.share_of_hours + other.share_of_hours) / 3)
+    assert market_fit([tmp_path / "zone.json", tmp_path / "other.json"], only=["other"]) == other
+    assert market_fit(tmp_path).traces == (other.traces[0], fitted.traces[0])
+
+
+def test_a_gang_says_so_in_its_block(tmp_path: Path) -> None:
+    """Figures of four machines together are not those of one."""
+    data = [n + 1 for n in counts(machines=3)]
+    found = market_fit(write(tmp_path / "fleet.json", data), instances=4)
+    assert yaml.safe_load(found.block)["spot"]["instances"] == 4
+    assert any("4 machines together" in note for note in found.notes)
+    assert found.traces[0].most_machines == 4
+
+
+def test_a_fleet_of_others_is_not_taken_for_ones_own_machine(tmp_path: Path) -> None:
+    """Where more machines were watched than asked for, it is told how long a single one stays."""
+    fleet = [2 * n + m for n, m in zip(counts(0), counts(1), strict=True)]
+    found = market_fit(write(tmp_path / "fleet.json", fleet))
+    stay = found.traces[0].machine_hours / found.traces[0].machine_losses
+    assert any(f"a single machine stayed {stay:.1f} h" in note for note in found.notes)
+
+
+def test_what_could_be_misread_is_said(tmp_path: Path) -> None:
+    """Places that differ, a late beginning, and steps too long or suspiciously short."""
+    rare = [n * (i % 7 == 0) for i, n in enumerate(counts(2))]
+    pair = [write(tmp_path / "good.json", counts()), write(tmp_path / "bad.json", rare)]
+    assert any("the traces differ" in note for note in market_fit(pair).notes)
+    late = market_fit(write(tmp_path / "late.json", [0] * 3600 + counts()))
+    assert any("300.0 h before the first change are left out" in note for note in late.notes)
+    coarse = market_fit(write(tmp_path / "coarse.json", counts(hours=2400)[::12], 3600))
+    assert any("a count every 60 minutes misses shorter changes" in note for note in coarse.notes)
+    hasty = market_fit(write(tmp_path / "hasty.json", [n for n in counts() for _ in range(3)], 5))
+    assert any("if minutes were meant, all is 60 times as long" in note for note in hasty.notes)
+
+
+def test_traces_of_one_name_are_told_apart_and_one_file_counts_once(tmp_path: Path) -> None:
+    """Same names in two folders are two places; the same file twice would only look surer."""
+    paths = []
+    for zone in ("a", "b"):
+        (tmp_path / zone).mkdir()
+        paths.append(write(tmp_path / zone / "v100.json", counts(ord(zone))))
+    assert [one.name for one in market_fit(paths).traces] == [f"{path}: v100" for path in paths]
+    with pytest.raises(InputError, match="is given twice"):
+        market_fit([paths[0], paths[0]])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ({"traces": []}, "no trace to fit"),
+        ({"instances": 0}, "--instances: 0 machines are none"),
+        ({"only": ["zine"]}, "no trace is called 'zine'; zone"),
+    ],
+)
+def test_questions_without_sense_are_refused(
+    arguments: dict[str, object], told: str, fitted: MarketFit, tmp_path: Path
+) -> None:
+    """One clear message each."""
+    asked = {"traces": tmp_path / "zone.json", **arguments}
+    with pytest.raises(InputError) as raised:
+        market_fit(**asked)  # type: ignore[arg-type]
+    assert told in str(raised.value)
+
+
+def test_a_notebook_shows_the_figures_with_their_intervals(fitted: MarketFit) -> None:
+    """A small table, escaped."""
+    shown = fitted._repr_html_()
+    assert "mean up, h" in shown and f"{fitted.up.mean_hours.low:.3g}" in shown
