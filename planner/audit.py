@@ -20,6 +20,12 @@ from planner.audit_hours import (
 )
 from planner.audit_money import bill_is_told, bill_of, cost_is_told
 from planner.audit_observations import observations_are_told
+from planner.audit_payments import (
+    commitment_is_told,
+    committed_hours_hold,
+    machine_hours_at_confidence,
+    term_holds,
+)
 from planner.audit_physics import (
     memory_fits,
     memory_is_told,
@@ -37,6 +43,7 @@ from planner.audit_recipe import (
     recipe_is_permitted,
     spot_share_is_allowed,
 )
+from planner.audit_services import service_is_told
 from planner.audit_stages import course_of, stages_are_told
 from planner.audit_totals import (
     budget_holds,
@@ -79,9 +86,13 @@ def audit(
     if plan.status in ("infeasible", "no_plan"):
         return found
     found += jobs_are_placed_once(plan, scenario)
+    machine_hours = []
     for assignment in plan.jobs:
-        found += _audit_job(assignment, plan, scenario, library, tolerance)
+        faults, used = _audit_job(assignment, plan, scenario, library, tolerance)
+        found += faults
+        machine_hours.append(used)
     found += shared_limits_hold(plan, scenario)
+    found += committed_hours_hold(plan, scenario, machine_hours, tolerance)
     found += totals_are_told(plan, tolerance)
     found += budget_holds(plan, scenario, tolerance)
     found += objective_is_told(plan, scenario, tolerance)
@@ -90,23 +101,30 @@ def audit(
 
 def _audit_job(
     assignment: Assignment, plan: Plan, scenario: Scenario, library: Library, tolerance: Tolerance
-) -> list[Violation]:
-    """All checks of one job; a plan of nonsense counts or degrees gets no further than those."""
+) -> tuple[list[Violation], float]:
+    """All checks of one job, and its machine hours at its confidence.
+
+    A plan of nonsense counts or degrees gets no further than those.
+    """
     footing, found = lay_footing(assignment, scenario, library)
     if footing is None:
-        return found
+        return found, 0.0
     found += [*offer_is_told(footing), *lists_permit(footing)]
     try:
         found += price_is_dated(footing, datetime.date.fromisoformat(plan.as_of))
+        if footing.offer.managed is not None:
+            return [*found, *service_is_told(footing, footing.offer.managed, tolerance)], 0.0
         ground = lay_ground(footing)
         for check in NAMED_CHECKS:
             found += check(ground)
-        return found + _audit_figures(ground, tolerance)
+        faults, machine_hours = _audit_figures(ground, tolerance)
+        return [*found, *faults], machine_hours
     except (ValueError, KeyError, IndexError, ZeroDivisionError, OverflowError) as error:
-        return [*found, Violation(assignment.name, "figures", "something to compute", repr(error))]
+        return [*found, Violation(assignment.name, "figures", "something to compute", repr(error))], 0.0
 
 
-def _audit_figures(ground: Ground, tolerance: Tolerance) -> list[Violation]:
+def _audit_figures(ground: Ground, tolerance: Tolerance) -> tuple[list[Violation], float]:
+    """Every figure of a job on machines, and its machine hours at its confidence."""
     work = workload_of(ground)
     physics = physics_of(ground, work)
     elsewhere, found = elsewhere_of(ground, work)
@@ -115,8 +133,7 @@ def _audit_figures(ground: Ground, tolerance: Tolerance) -> list[Violation]:
     lines, late = (bill_of(ground, course, hours, late) for late in (False, True))
     share = ground.plan.spot_share
     expected, at_confidence = hours.expected(share), hours.at_confidence(share)
-    return [
-        *found,
+    found += [
         *memory_fits(ground, physics, tolerance),
         *memory_is_told(ground, physics, tolerance),
         *speed_is_told(ground, work, physics, tolerance),
@@ -127,6 +144,9 @@ def _audit_figures(ground: Ground, tolerance: Tolerance) -> list[Violation]:
         *hours_hold(ground, at_confidence, tolerance),
         *spot_end_is_told(ground, course, hours, tolerance),
         *deadline_chance_is_told(ground, expected, at_confidence, tolerance),
+        *commitment_is_told(ground, course, tolerance),
+        *term_holds(ground, hours, tolerance),
         *bill_is_told(ground, lines, tolerance),
         *cost_is_told(ground, lines, late, math.exp(1.28 * physics.sigma), tolerance),
     ]
+    return found, machine_hours_at_confidence(ground, hours)

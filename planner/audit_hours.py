@@ -147,7 +147,7 @@ def chance_within(limit: float, expected: float, late: float, confidence: float)
 
     Late figures go as exp(scale * t), t the quantile of Student's t with 2 degrees of freedom.
     """
-    if late <= expected:
+    if late <= expected or expected <= 0:
         return 1.0 if expected <= limit else 0.0
     quantile = (2 * confidence - 1) / math.sqrt(2 * confidence * (1 - confidence))
     t = math.log(limit / expected) / (math.log(late / expected) / quantile)

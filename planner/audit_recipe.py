@@ -121,7 +121,7 @@ def recipe_is_permitted(ground: Ground) -> list[Violation]:
     reason = refusal(recipe, card, job.framework, ground.library)
     if reason is not None:
         found.append(Violation(plan.name, "recipe", "techniques that work together", reason))
-    return found + _adapters(ground)
+    return found + adapters_are_told(ground)
 
 
 def _shardings(ground: Ground) -> tuple[str, ...]:
@@ -147,9 +147,10 @@ def _degrees(ground: Ground, asked: tuple[int, ...] | None) -> tuple[int, ...]:
     return tuple(range(1, ground.plan.gpus + 1)) if ground.framework["parallel"] else (1,)
 
 
-def _adapters(ground: Ground) -> list[Violation]:
+def adapters_are_told(ground: Footing) -> list[Violation]:
+    """Rank and place of the adapters are those that the job asks for, where there are any."""
     said, lora = ground.plan.techniques, ground.job.lora
-    on = ground.recipe.method == "lora"
+    on = said.method == "lora"
     targets = said.lora_targets
     return [
         *unequal(ground.plan.name, "lora_rank", lora.rank if on else None, said.lora_rank),

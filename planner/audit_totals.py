@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections import Counter
 
-from planner.audit_ground import Tolerance, Violation, apart, beyond
+from planner.audit_ground import Tolerance, Violation, apart, beyond, unequal
+from planner.audit_hours import chance_within
 from planner.plan import Assignment, Plan
 from planner.scenario import Scenario, offer_labels
 
@@ -55,14 +56,15 @@ def jobs_are_placed_once(plan: Plan, scenario: Scenario) -> list[Violation]:
 
 
 def shared_limits_hold(plan: Plan, scenario: Scenario) -> list[Violation]:
-    """GPUs in all, GPUs per provider, instances per offer: all jobs side by side."""
+    """GPUs in all, GPUs per provider, instances per offer: all jobs side by side, and all trials at once of each."""
     limits = scenario.limits
     by_provider: Counter[str] = Counter()
     by_offer: Counter[str] = Counter()
     for job in plan.jobs:
-        by_provider[job.provider] += job.gpus
-        by_offer[job.offer] += job.instances
-    found = beyond("", "limits.max_gpus", limits.max_gpus, sum(job.gpus for job in plan.jobs))
+        by_provider[job.provider] += job.gpus * job.runs_at_once
+        # A service has no machines to tell; what it has in stock is places for one run.
+        by_offer[job.offer] += max(1, job.instances) * job.runs_at_once
+    found = beyond("", "limits.max_gpus", limits.max_gpus, sum(by_provider.values()))
     for provider, used in by_provider.items():
         found += beyond("", f"limits.quota.{provider}", limits.quota.get(provider), used)
     if all(offer.stock is None for offer in scenario.offers):
@@ -93,9 +95,20 @@ def totals_are_told(plan: Plan, tolerance: Tolerance) -> list[Violation]:
 
 
 def budget_holds(plan: Plan, scenario: Scenario, tolerance: Tolerance) -> list[Violation]:
-    """At the asked confidence, all jobs late together, the dollars stay within the budget."""
+    """At the asked confidence, all jobs late together, the dollars stay within the budget; its chance is told."""
     late = math.fsum(job.cost_at_confidence for job in plan.jobs)
-    return beyond("", "limits.budget_usd", scenario.limits.budget_usd, late, tolerance.usd)
+    expected = math.fsum(job.cost_usd for job in plan.jobs)
+    budget, told = scenario.limits.budget_usd, plan.budget_probability
+    found = beyond("", "limits.budget_usd", budget, late, tolerance.usd)
+    found += unequal("", "budget_usd", budget, plan.budget_usd)
+    if budget is None:
+        return found + unequal("", "budget_probability", None, told)
+    confidence = min(job.confidence for job in scenario.jobs)
+    if confidence > 0.5:
+        chance = chance_within(budget, expected, late, confidence)
+        return found + apart("", "budget_probability", chance, told, 1e-5)
+    sure = told is not None and 0 <= told <= 1  # the dollars at this confidence say nothing about how wide they spread
+    return found if sure else [*found, Violation("", "budget_probability", "a probability", told)]
 
 
 def objective_is_told(plan: Plan, scenario: Scenario, tolerance: Tolerance) -> list[Violation]:
