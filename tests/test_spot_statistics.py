@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from planner.errors import InputError
 from planner.estimates.preemption import GangCoefficients, gang_market
 from planner.loading import parse_scenario, read_library
 from planner.scenario import Offer, SpotStatistics, scenario_schema
+from planner.solving import solve
 from planner.terms import spot_market, states_of
 
 BY_AGE: dict[str, Any] = {
@@ -137,3 +139,14 @@ def test_a_duration_that_may_never_end_has_no_mean() -> None:
     assert mean_hours([0.0, 1.0], [1.0, 0.0]) == float("inf")
     assert mean_hours([0.0, 1.0], [0.0, 2.0]) == 1.5
     assert mean_hours([0.0, 1.0], [1e6, 0.0]) == pytest.approx(1e-6)
+
+
+def test_a_plan_and_its_audit_agree_on_statistics_of_several_machines() -> None:
+    """Told of four machines or of one, the same market makes the same plan, and it passes its audit."""
+    told = {"availability": 0.6, "mean_up_hours": 2, "instances": 4}
+    one = spot_market(offer(told), read_library([]))
+    same = {"availability": one.availability, "mean_up_hours": one.mean_up_hours}
+    plans = [solve(parse_scenario(SCENARIO.format(spot=json.dumps(spot)))) for spot in (told, same)]
+    assert plans[0].jobs[0].spot_share > 0
+    assert plans[0].hours.at_confidence == pytest.approx(plans[1].hours.at_confidence)
+    assert plans[0].objective == pytest.approx(plans[1].objective)

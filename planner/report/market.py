@@ -55,10 +55,9 @@ def _durations(told: FittedDurations, block: EndsByAge) -> list[str]:
 
 
 def _between(interval: Spread) -> str:
-    """Both ends in one unit."""
-    if interval.high >= 0.995:
-        return words.between(interval.low, interval.high) if interval.low >= 0.05 else f"up to {span(interval.high)}"
-    return f"{span(interval.low)} to {span(interval.high)}".replace(" min to", " to")
+    """Such as `12 to 21 min`, `17 min to 1.5 h`."""
+    low, high = span(interval.low), span(interval.high)
+    return f"{low.removesuffix(high[high.index(' ') :])} to {high}"
 
 
 def _rates(block: EndsByAge) -> str:

@@ -62,7 +62,7 @@ spot:
 
   There    72 to 87 % of the time (83 % of the hours seen); 62 interruptions in
            88.7 h: the mean up-time is known to a factor of 1.5
-  Up       1.1 h on average (0.8 to 1.5 h), 62 seen to the end, CV 2.3
+  Up       1.1 h on average (45 min to 1.5 h), 62 seen to the end, CV 2.3
            ends 4.08 times an hour until 13 min old, then 0.862 until 1.7 h old,
            then 0.18
   Outage   16 min on average (11 to 21 min), 62 seen to the end
