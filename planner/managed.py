@@ -43,7 +43,7 @@ class ManagedRows:
 class Service:
     """One run of a job at one service, all trials of it: hours on the wall clock, dollars."""
 
-    tokens_per_second: float
+    tokens_per_second: float  # images, of a network that draws
     assumed_speed: bool
     hours: float
     late_hours: float  # at the confidence, the run in full
@@ -62,6 +62,7 @@ def managed_rows(made: JobCandidates, market: Market, library: Library) -> Manag
         index
         for index, offer in enumerate(market.offers)
         if offer.managed is not None and made.architecture.name in offer.managed.architectures
+        if made.job.kind != "pretrain" or offer.managed.method == "full"
     ]
     if not places:
         return None
@@ -112,7 +113,7 @@ def managed_rows(made: JobCandidates, market: Market, library: Library) -> Manag
     )
     late = column("late")
     hours = RowHours(
-        **{name: zeros for name in ("start", "ingest", "export", "aside", "late_aside", "evaluation", "checkpoints")},
+        **{name: zeros for name in ("start", "restart", "ingest", "export", "aside", "late_aside", "evaluation", "checkpoints")},
         reload=zeros,
         training=column("hours"),
         waiting=zeros,
@@ -141,15 +142,13 @@ def service_of(made: JobCandidates, market: Market, place: int, library: Library
     job, shape = made.job, made.physics.shape
     stages = library.calibrations["stages"]
     assumed = told.tokens_per_second is None
-    rate = told.tokens_per_second or service_tokens_per_second(
-        shape.network.active_parameters, stages.value("managed_flop_per_second")
-    )
+    guess = service_tokens_per_second(shape.network.active_parameters, stages.value("managed_flop_per_second"))
+    rate = told.tokens_per_second or guess * shape.units_per_token
     trials = trial_work(job.trials.count, job.trials.at_once, job.trials.halving)
-    one_run = shape.tokens + evaluated_tokens(job, shape)
-    real = one_run * (shape.units_per_token if shape.unit == "images" else 1.0)
+    real = (shape.tokens + evaluated_tokens(job, shape)) * shape.units_per_token
     sigma = stages.value("managed_sigma_assumed" if assumed else "managed_sigma_told")
     late = float(late_factor(sigma, job.confidence))
-    full = one_run * trials.wall / rate / HOUR
+    full = real * trials.wall / rate / HOUR
 
     def usd(share: float) -> float:
         return service_usd(
