@@ -67,7 +67,7 @@ def assignment(
         instances=machine.instances,
         interconnect=link_of(offer, library.gpu(machine.gpu)),
         spot_share=share,
-        switch_to_on_demand_at_hours=float(table.start_h[row]) + share * float(h.spot_wall[row]) if mixed else None,
+        switch_to_on_demand_at_hours=_before_run(candidates, row) + share * float(h.spot_wall[row]) if mixed else None,
         techniques=techniques_of(recipe, job, int(ways.micro_batch[way]), int(ways.accumulation[way])),
         vram_gib=vram,
         tokens_per_second=rate,
@@ -197,6 +197,13 @@ def stage_hours_of(candidates: JobCandidates, row: int) -> dict[str, float]:
         "export": float(h.export[row]),
     }
     return {name: hours for name, hours in found.items() if hours > 0}
+
+
+def _before_run(candidates: JobCandidates, row: int) -> float:
+    """Hours until training begins: data prepared here or elsewhere, then the start."""
+    h, there = candidates.hours, candidates.placements[int(candidates.placement[row])].ingest
+    aside = there.hours if there and float(h.aside[row]) > 0 else 0.0
+    return float(h.start[row]) + float(h.ingest[row]) + aside
 
 
 def commitment_use(candidates: JobCandidates, row: int, market: Market) -> CommitmentUse | None:

@@ -67,6 +67,7 @@ class Running:
     sigma_tail: Floats
     late_factor: Floats
     stall_seconds: Floats  # per checkpoint
+    saved_bytes: Floats  # of a checkpoint that training can go on from
     export_gb: tuple[float, ...]
     kept_gb: tuple[float, ...]  # checkpoints that stay, per gang
     adapts: tuple[bool, ...]  # trains adapters
@@ -116,7 +117,8 @@ def running_hours(job: Job, architecture: Architecture, physics: Physics, librar
     resolution = architecture.image and (job.work.resolution or architecture.image.resolution)
     per_step = job.global_batch * (1 if resolution else shape.sequence)
     storage = job.storage_gb_per_second * GB
-    step = fed_step_seconds(ways.step_seconds / job.efficiency, per_step, storage, stages, resolution or 0)
+    fed = fed_step_seconds(ways.step_seconds / job.efficiency, per_step, storage, stages, resolution or 0)
+    step = np.where(observed, ways.step_seconds, fed)  # as it was seen, whatever slowed it
     load = load_seconds(
         architecture.download_gb * GB,
         gpus,
@@ -162,6 +164,7 @@ def running_hours(job: Job, architecture: Architecture, physics: Physics, librar
         sigma_tail=tail,
         late_factor=np.asarray(late_factor(tail, job.confidence), dtype=float),
         stall_seconds=stall,
+        saved_bytes=np.asarray(checkpoint_bytes(trained, stages), dtype=float),
         export_gb=tuple(export_gb(r, known[r], architecture, job) for r in ways.recipes),
         kept_gb=tuple(saving * (wanted.keep if wanted else 0.0) / GB),
         adapts=tuple(r.method == "lora" for r in ways.recipes),

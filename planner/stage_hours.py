@@ -37,7 +37,8 @@ DEFAULT_RAM_GB = 32.0
 class RowHours:
     """Columns (n,): expected hours of one gang, on the wall clock, unless a name says otherwise."""
 
-    start: Floats  # boot, image, weights and data, load
+    start: Floats  # boot, image, weights and data, load; 0 where observed hours have it among them
+    restart: Floats  # the same, whatever was observed: what every further start takes
     ingest: Floats  # on the training machine
     export: Floats
     aside: Floats
@@ -111,11 +112,14 @@ def row_hours(
     observed = running.observed[way]
     ingest = job.stages.ingest
     here = of([float(ingest is not None and one.ingest is None) for one in placed])
+    # An observed job tells no places: its data are prepared where it ran, if that is allowed.
+    here = np.where(observed, float(ingest is not None and "machine" in ingest.on), here)
     evaluates = of([float(one.evaluation is None) for one in placed])
     raw = here * (ingest.raw_gb if ingest else 0.0)
     # Data prepared elsewhere arrive as token ids.
     data = job.data_gb + raw + (1.0 - here) * (ingested_tokens(job, shape) * TOKEN_GB)
-    start = np.where(observed, 0.0, start_hours(job, running, columns, data, offer, way))
+    restart = start_hours(job, running, columns, data, offer, way)
+    start = np.where(observed, 0.0, restart)
     prepared = np.zeros(len(way))
     if ingest is not None and here.any():
         seconds = ingest_seconds(
@@ -141,7 +145,7 @@ def row_hours(
             run[has],
             which,
             nodes[has],
-            start_hours(job, running, columns, data[has], where, which),
+            restart[has],
             columns.mean_up_hours[where],
             columns.availability[where],
         )
@@ -149,6 +153,7 @@ def row_hours(
         late_wall[has] = found.wall * late[has] * running.wall_factor * stretch[has]
     return RowHours(
         start=start,
+        restart=restart,
         ingest=prepared,
         export=np.where(observed, 0.0, _export_hours(job, running, columns, recipe, offer)),
         aside=np.where(observed, 0.0, of([one.hours for one in placed])),
