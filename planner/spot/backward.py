@@ -9,6 +9,9 @@ import numpy as np
 from planner.spot.chain import COUNTS, USD, VARIANCE, Chain, Lerp
 from planner.spot.run import ON_DEMAND, SPOT, WAIT, Flags, Floats, Integers
 
+CHEAPER = 1 - 1e-12
+"""What is cheaper by less than this part is not: between equals, on demand now, so that ties end alike everywhere."""
+
 
 @dataclass
 class Moment:
@@ -78,17 +81,21 @@ class Backward:
         return moment
 
     def _finish(self, hours_left: Floats, counts: Floats) -> None:
-        """States without work left: a tick that ends after the work is refunded at the rate it was paid at."""
+        """States without work left: a tick that ends after the work is refunded at the rate it was paid at.
+
+        Where nothing runs there is nothing to refund: the line goes on that states with work left come down on, a
+        start and the work at the cheaper rate, since they are interpolated with these.
+        """
         chain = self.chain
         work = hours_left[:, None] - chain.slack
-        done = work <= 0
+        done = (work <= 0)[:, None, :, None]
         if not done.any():
             return
         m = chain.states
         over = work[:, None, :, None]
-        done = done[:, None, :, None]
-        np.copyto(counts, over * chain.spot_rate[:, None, None, :], where=done)
+        np.copyto(counts[:, :m], (over + chain.restart) * chain.cheap_rate[:, None, None, :], where=done)
         np.copyto(counts[:, m : 2 * m], over * chain.demand_rate[:, None, None, :], where=done)
+        np.copyto(counts[:, 2 * m :], over * chain.spot_rate[:, None, None, :], where=done)
 
     def step(self) -> Moment:
         """One tick earlier."""
@@ -101,16 +108,16 @@ class Backward:
         started = low + self._start_part * (flat.take(self._start_low + 1) - low)
         wait = usd[:, :m] + chain.wait_barred
         demand = started[:, :m] + chain.beyond[..., USD]
-        idle = np.where(wait < demand, WAIT, ON_DEMAND)
+        idle = np.where(wait < demand * CHEAPER, WAIT, ON_DEMAND)
         best = np.minimum(wait, demand)
         spot = started[:, m:] + chain.start_barred
-        better = spot < best[:, :ups]
+        better = spot < best[:, :ups] * CHEAPER
         idle[:, :ups][better] = SPOT
 
         counts = np.empty_like(after)
         counts[:, :m] = self._chosen(idle, after)
         nothing = counts[:, :m, :, USD]
-        leaves_demand = nothing < usd[:, m : 2 * m]
+        leaves_demand = nothing < usd[:, m : 2 * m] * CHEAPER
         leaves_spot = nothing[:, :ups] <= usd[:, 2 * m :] + chain.spot_barred
         counts[:, m : 2 * m] = np.where(leaves_demand[..., None], counts[:, :m], after[:, m : 2 * m])
         counts[:, 2 * m :] = np.where(leaves_spot[..., None], counts[:, :ups], after[:, 2 * m :])

@@ -5,8 +5,8 @@ the restart, a checkpoint its stall, an interruption the work lost; work itself 
 hours need no interpolation, and the slack that the guard keeps is a point of the grid.
 
 A tick is one step of the market as well: a band of rate r is left with chance r dt, so that up-times, outages and
-numbers of interruptions keep their means whatever the tick. In the same spirit a restart on spot is charged with its
-mean length, which early interruptions cut short, at once, as work: any restart fits any tick.
+numbers of interruptions keep their means whatever the tick. A restart is charged at once, as work to be done first:
+any restart fits any tick. What an early interruption leaves of it is given back on average (`early_refund`).
 """
 
 from __future__ import annotations
@@ -57,6 +57,8 @@ class Chain:
     start_barred: Floats  # (b, U, slack)
     demand_rate: Floats  # (b, COUNTS): counts of an hour on demand
     spot_rate: Floats  # (b, COUNTS): counts of an hour of work on spot that nothing interrupts
+    cheap_rate: Floats  # (b, COUNTS): the one of the two that costs less
+    restart: Floats  # (b, 1, 1, 1) hours
     first: Floats  # (b, M): chance of each market state at the start
 
     @property
@@ -91,14 +93,17 @@ def fastest(states: SpotStates) -> float:
     )
 
 
-def start_debt(run: SpotRun, states: SpotStates) -> float:
-    """Hours of work that a start on spot is charged with.
+def early_refund(run: SpotRun, states: SpotStates) -> float:
+    """Hours of work that an interruption in the youngest band gives back, of a restart that was charged in full.
 
-    The mean of min(up-time, restart), less what the interruptions before its end do not lose.
+    A restart that is cut short takes min(up-time, restart), and no work is lost by it. On average over all starts that
+    is made good where up-times end young.
     """
-    paid = states.up.mean_up_to(run.restart_hours) * progress_on_spot(run)
+    unspent = (run.restart_hours - states.up.mean_up_to(run.restart_hours)) * progress_on_spot(run)
     early = 1.0 - float(states.up.survival(run.restart_hours))
-    return max(0.0, paid - early * mean_lost(run, states.up.rates[0]))
+    reached = float(states.up.survival(states.up.begins[1])) if len(states.up.begins) > 1 else 0.0
+    ended = 1.0 - reached
+    return (unspent + early * mean_lost(run, states.up.rates[0])) / ended if ended > 0 else 0.0
 
 
 def build_chain(runs: Sequence[SpotRun], states: Sequence[SpotStates], tick: Floats, slack: Floats) -> Chain:
@@ -110,7 +115,7 @@ def build_chain(runs: Sequence[SpotRun], states: Sequence[SpotStates], tick: Flo
     points, step = slack[:, None, :], tick.reshape(column)
     restart = np.array([run.restart_hours for run in runs]).reshape(column)
     keep = np.array([most_lost(run) for run in runs]).reshape(column)
-    debt = np.array([start_debt(*pair) for pair in zip(runs, states, strict=True)]).reshape(column)
+    debt = restart * np.array([progress_on_spot(run) for run in runs]).reshape(column)
     stalls = step * np.array([1 - progress_on_spot(run) for run in runs]).reshape(column)
     lost = np.array([_lost(*pair, ups) for pair in zip(runs, states, strict=True)])[:, :, None]
     spent = (*[points - step] * m, *[points] * m, *[points - stalls] * ups, points - stalls - lost)
@@ -133,6 +138,8 @@ def build_chain(runs: Sequence[SpotRun], states: Sequence[SpotStates], tick: Flo
         start_barred=_barred(points < guard + restart),
         demand_rate=demand,
         spot_rate=spot,
+        cheap_rate=np.where(spot[:, [USD]] < demand[:, [USD]], spot, demand),
+        restart=restart[..., None],
         first=np.array([_first(market, ups, downs) for market in states]),
     )
 
@@ -140,7 +147,9 @@ def build_chain(runs: Sequence[SpotRun], states: Sequence[SpotStates], tick: Flo
 def _lost(run: SpotRun, states: SpotStates, ups: int) -> Floats:
     """Mean work lost by an interruption in each band of the up-time; shape (ups,)."""
     rates = states.up.rates
-    return np.array([mean_lost(run, rates[min(band, len(rates) - 1)]) for band in range(ups)])
+    lost = np.array([mean_lost(run, rates[min(band, len(rates) - 1)]) for band in range(ups)])
+    lost[0] -= early_refund(run, states)
+    return lost
 
 
 def _rates(runs: Sequence[SpotRun]) -> tuple[Floats, Floats]:

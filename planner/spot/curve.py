@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from planner.spot.backward import Backward
+from planner.spot.backward import CHEAPER, Backward
 from planner.spot.chain import (
     COUNTS,
     DEMAND_HOURS,
@@ -24,10 +24,10 @@ from planner.spot.grids import Question, chain_of, checked
 from planner.spot.run import Floats, SpotRun
 from planner.spot.states import SpotStates
 
-TICKS, POINTS = 256, 96
+TICKS, POINTS = 200, 96
 """Of one curve: within half a percent of a grid many times finer (see tests)."""
-BATCH_TICKS, BATCH_POINTS = 160, 40
-"""Where many candidates are compared: within one percent."""
+BATCH_TICKS, BATCH_POINTS = 100, 56
+"""Where many candidates are compared: within one percent, two at twice the time of the work."""
 BLOCK = 8
 """Runs that are computed together: their arrays stay in the processor's cache."""
 
@@ -65,6 +65,15 @@ class Curve:
     interruptions: Floats
     wasted_hours: Floats
     waiting_hours: Floats
+
+    def within(self, guaranteed_hours: float, low: float, high: float) -> CurvePoint | None:
+        """The cheapest point that fits into the time and has a spot share from `low` to `high`; None without one."""
+        fits = self.hours <= guaranteed_hours * (1 + 1e-12)
+        fits &= (self.spot_share >= low - 1e-9) & (self.spot_share <= high + 1e-9)
+        if not fits.any():
+            return None
+        index = int(np.argmin(np.where(fits, self.usd, np.inf)))
+        return CurvePoint(**{field.name: float(getattr(self, field.name)[index]) for field in fields(CurvePoint)})
 
     def at(self, guaranteed_hours: float) -> CurvePoint:
         """The last point that fits into the time: it can be had for sure, and a longer one cannot.
@@ -170,7 +179,7 @@ def _point(question: Question, counts: Floats) -> CurvePoint:
 def curve_of(run: SpotRun, hours: Floats, counts: Floats) -> Curve:
     """A curve from counts (points, COUNTS); where more time would cost more, the way of less time is kept."""
     usd = counts[:, USD]
-    falls = np.concatenate([[True], usd[1:] < np.minimum.accumulate(usd)[:-1]])
+    falls = np.concatenate([[True], usd[1:] < np.minimum.accumulate(usd)[:-1] * CHEAPER])
     kept = counts[np.maximum.accumulate(np.where(falls, np.arange(len(usd)), 0))]
     demand_work = kept[:, DEMAND_HOURS] - run.restart_hours * kept[:, DEMAND_STARTS]
     spot_share = np.clip(1.0 - demand_work / run.work_hours, 0.0, 1.0)

@@ -16,9 +16,9 @@ MOST_TICKS = 800
 """Bound on the ticks of one pass; longer runs are computed as several shorter ones."""
 QUICKEST = 12.0
 """Per hour: states that last less than five minutes on average are told apart only as far as ticks go."""
-CHANCE_PER_TICK = 0.8
+CHANCE_PER_TICK = 1.0
 """Highest chance that the market leaves a state within one tick: beyond it a tick no longer tells states apart."""
-BEND = 0.25
+BEND = 0.5
 """Points of the slack axis are dense near 0 and thin out from this share of its length on."""
 
 
@@ -64,6 +64,8 @@ def checked(run: SpotRun, longest_hours: float) -> None:
         raise ValueError(f"hours of work must be positive, not {run.work_hours:g}")
     if run.restart_hours < 0 or run.stall_hours < 0 or run.interval_hours < 0:
         raise ValueError("hours of restarts, stalls and intervals must not be negative")
+    if run.interval_hours == 0 and run.stall_hours > 0:
+        raise ValueError("a run that writes checkpoints all the time, and stalls for each, never ends")
     needed = run.work_hours + run.restart_hours
     if not longest_hours >= needed * (1 - 1e-12):
         raise ValueError(f"{longest_hours:g} h are less than the {needed:g} h that the work takes on demand")
@@ -80,6 +82,6 @@ def chain_of(questions: Sequence[Question], ticks: int, points: int) -> Chain:
 
 def slack_points(restart_hours: float, most_hours: float, points: int) -> Floats:
     """Slack in hours, rising from 0: dense where the guard is near, its restart a point of its own; shape (points,)."""
-    first = [0.0] if restart_hours > 0 else []
+    first = [0.0] if restart_hours > 1e-9 * most_hours else []  # two points must differ
     rest = np.linspace(0.0, math.asinh(1 / BEND), points - len(first))
     return np.array([*first, *(restart_hours + (most_hours - restart_hours) * BEND * np.sinh(rest))])

@@ -1,0 +1,225 @@
+"""Market curves: worked by hand, against a plain recursion, and by the laws that any best policy obeys."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from planner.spot.backward import Backward
+from planner.spot.chain import USD, build_chain
+from planner.spot.curve import market_curve, market_curves
+from planner.spot.run import SpotRun
+from planner.spot.states import Ages, SpotStates
+
+MARKET = SpotStates(Ages((0.0, 1.0), (0.9, 0.12)), Ages((0.0, 1.0), (0.8, 0.25)))
+RUN = SpotRun(48.0, 1 / 6, 0.01, 0.14, 1.0, 3.0)
+ALWAYS_UP = SpotStates(Ages((0.0,), (0.0,)), Ages((0.0,), (1.0,)))
+
+MARKETS = st.builds(
+    lambda age, young, old, outage: SpotStates(Ages((0.0, age), (young, young * old)), Ages((0.0,), (1 / outage,))),
+    st.floats(0.3, 3.0),
+    st.floats(0.1, 1.5),
+    st.floats(0.1, 1.0),
+    st.floats(0.5, 4.0),
+)
+RUNS = st.builds(
+    SpotRun,
+    work_hours=st.floats(0.2, 60.0),
+    restart_hours=st.floats(0.0, 0.5),
+    stall_hours=st.floats(0.001, 0.05),
+    interval_hours=st.floats(0.05, 1.0),
+    spot_usd_per_hour=st.floats(0.3, 4.0),
+    on_demand_usd_per_hour=st.just(3.0),
+    standing_usd_per_hour=st.floats(0.0, 0.5),
+    last_checkpoint=st.booleans(),
+)
+
+
+def on_demand_usd(run: SpotRun) -> float:
+    """What the run costs on demand from the first hour to the last."""
+    return (run.work_hours + run.restart_hours) * (run.on_demand_usd_per_hour + run.standing_usd_per_hour)
+
+
+def test_one_tick_of_work_by_hand() -> None:
+    """Up at first (1 in 3): spot, 1 $. Down: wait; up an hour later (1 in 4): 1 $, else on demand: 3 $."""
+    run = SpotRun(1.0, 0.0, 0.0, 0.0, 1.0, 3.0, last_checkpoint=True)
+    market = SpotStates(Ages((0.0,), (0.5,)), Ages((0.0,), (0.25,)))
+    point = market_curve(run, market, 2.0, ticks=2, points=3).at(2.0)
+    assert point.usd == pytest.approx(1 / 3 + 2 / 3 * (1 / 4 * 1 + 3 / 4 * 3))  # 2 $
+    assert point.usd_sd == pytest.approx(1.0)  # 1 or 3 $, each in half of the cases
+    assert point.spot_share == pytest.approx(0.5)
+    assert point.waiting_hours == pytest.approx(2 / 3)
+    assert point.finish_hours == pytest.approx(5 / 3)
+    assert point.wasted_hours == 0.0
+
+
+def test_a_plain_recursion_agrees() -> None:
+    """Whole hours, no restart: the cheapest of all ways, tried one by one, costs what the pass says."""
+    up, down = (0.4, 0.2), 0.3  # chance to go down: young, old; chance to come up
+    grow = 0.25  # chance to grow old
+    width = math.log1p(up[0] / grow) / up[0]  # hours of youth for that chance (see older_rate)
+    market = SpotStates(Ages((0.0, width), up), Ages((0.0,), (down,)))
+    run = SpotRun(4.0, 0.0, 0.0, 0.0, 1.0, 3.0, standing_usd_per_hour=0.25, last_checkpoint=True)
+    ways = {0: ((0, 1 - up[0] - grow), (1, grow), (2, up[0])), 1: ((1, 1 - up[1]), (2, up[1])),
+            2: ((2, 1 - down), (0, down))}  # fmt: skip
+
+    @cache
+    def least(hours: int, work: int, state: int) -> float:
+        if work == 0:
+            return 0.0
+        if hours < work:
+            return math.inf
+        costs = [0.25 + ahead(hours - 1, work, state), 3.25 + ahead(hours - 1, work - 1, state)]
+        if state < 2:
+            costs.append(1.25 + ahead(hours - 1, work - 1, state))
+        return min(costs)
+
+    def ahead(hours: int, work: int, state: int) -> float:
+        return sum(chance * least(hours, work, after) for after, chance in ways[state])
+
+    slack = np.arange(7.0)[None, :]
+    backward = Backward(build_chain([run], [market], np.array([1.0]), slack))
+    for hours in range(1, 11):
+        counts = backward.step().counts
+        for state in range(3):
+            for work in range(max(1, hours - 6), hours + 1):
+                assert counts[0, state, hours - work, USD] == pytest.approx(least(hours, work, state), rel=1e-12)
+
+
+@given(RUNS, MARKETS, st.floats(1.0, 2.5))
+@settings(derandomize=True, max_examples=40, deadline=None)
+def test_more_time_never_costs_more_and_on_demand_bounds_it(run: SpotRun, market: SpotStates, factor: float) -> None:
+    """The curve begins with on-demand arithmetic, exact, and never rises; hours and dollars belong together."""
+    curve = market_curve(run, market, factor * run.work_hours + run.restart_hours, ticks=80, points=24)
+    assert curve.usd[0] == on_demand_usd(run)
+    assert curve.hours[0] == run.work_hours + run.restart_hours
+    assert (np.diff(curve.usd) <= 0).all() and (np.diff(curve.hours) > 0).all()
+    assert (curve.finish_hours <= curve.hours * (1 + 1e-9)).all()
+    bill = (
+        curve.spot_hours * run.spot_usd_per_hour
+        + curve.on_demand_hours * run.on_demand_usd_per_hour
+        + curve.finish_hours * run.standing_usd_per_hour
+    )
+    assert curve.usd == pytest.approx(bill, rel=1e-9)
+    assert ((curve.spot_share >= 0) & (curve.spot_share <= 1)).all()
+
+
+@given(RUNS, MARKETS, st.floats(1.05, 2.5), st.floats(0.1, 10.0))
+@settings(derandomize=True, max_examples=15, deadline=None)
+def test_another_unit_of_time_changes_nothing_else(
+    run: SpotRun, market: SpotStates, factor: float, scale: float
+) -> None:
+    """All hours times a factor, rates and prices per hour over it: the same dollars, the hours times the factor."""
+    longest = factor * run.work_hours + run.restart_hours
+    there = replace(
+        run,
+        work_hours=run.work_hours * scale,
+        restart_hours=run.restart_hours * scale,
+        stall_hours=run.stall_hours * scale,
+        interval_hours=run.interval_hours * scale,
+        spot_usd_per_hour=run.spot_usd_per_hour / scale,
+        on_demand_usd_per_hour=run.on_demand_usd_per_hour / scale,
+        standing_usd_per_hour=run.standing_usd_per_hour / scale,
+    )
+    slower = [
+        Ages(tuple(b * scale for b in ages.begins), tuple(r / scale for r in ages.rates))
+        for ages in (market.up, market.down)
+    ]
+    here = market_curve(run, market, longest, ticks=120, points=24)
+    other = market_curve(there, SpotStates(*slower), longest * scale, ticks=120, points=24)
+    if here.hours.size == other.hours.size:  # not so where one needs more ticks to tell quick states apart
+        assert other.usd == pytest.approx(here.usd, rel=1e-6)
+        assert other.finish_hours == pytest.approx(here.finish_hours * scale, rel=1e-6)
+
+
+@given(RUNS, MARKETS, st.floats(1.1, 2.5), st.floats(1.0, 3.0), st.booleans())
+@settings(derandomize=True, max_examples=30, deadline=None)
+def test_a_worse_market_never_costs_less(
+    run: SpotRun, market: SpotStates, factor: float, worse: float, taken: bool
+) -> None:
+    """More interruptions, or longer outages: never cheaper, but for what a grid cannot tell apart."""
+    longest = factor * run.work_hours + run.restart_hours
+    up, down = market.up, market.down
+    if taken:
+        up = Ages(up.begins, tuple(rate * worse for rate in up.rates))
+    else:
+        down = Ages(down.begins, tuple(rate / worse for rate in down.rates))
+    usual, bad = market_curves([run] * 2, [market, SpotStates(up, down)], [longest] * 2, ticks=240, points=48)
+    assert bad.usd >= usual.usd * (1 - 0.01)
+
+
+@pytest.mark.parametrize("stall", [0.0, 0.02])
+def test_machines_that_are_never_taken_cost_the_spot_price(stall: float) -> None:
+    """Availability 1 and no interruptions: on-demand arithmetic at the spot price, stalls of checkpoints on top."""
+    run = replace(RUN, stall_hours=stall, interval_hours=0.5, standing_usd_per_hour=0.1)
+    hours = 48 * (1 + stall / 0.5) + 1 / 6
+    point = market_curve(run, ALWAYS_UP, 60.0).at(60.0)
+    assert point.usd == pytest.approx(hours * 1.1, rel=1e-9)
+    assert point.finish_hours == pytest.approx(hours, rel=1e-9)
+    assert point.usd_sd == pytest.approx(0.0, abs=1e-6)
+    assert point.spot_share == pytest.approx(1.0)
+    assert point.interruptions == 0.0
+
+
+def test_spot_that_is_no_cheaper_is_not_rented() -> None:
+    """At the on-demand price or above it, interruptions buy nothing."""
+    for price in (3.0, 5.0):
+        point = market_curve(replace(RUN, spot_usd_per_hour=price), MARKET, 96.0, ticks=64, points=24).at(96.0)
+        assert point.usd == on_demand_usd(RUN)
+        assert point.spot_hours == 0.0
+
+
+@pytest.mark.parametrize(
+    ("change", "hours", "message"),
+    [
+        ({"on_demand_usd_per_hour": math.inf}, 96.0, "no deadline can be promised"),
+        ({}, 48.0, "less than the 48.1667 h that the work takes on demand"),
+        ({}, math.nan, "less than"),
+        ({"work_hours": 0.0}, 96.0, "work must be positive"),
+        ({"restart_hours": -1.0}, 96.0, "must not be negative"),
+        ({"interval_hours": 0.0}, 96.0, "never ends"),
+    ],
+)
+def test_what_cannot_be_promised_is_refused(change: dict[str, float], hours: float, message: str) -> None:
+    """Without on-demand machines, or without time for them, there is no guarantee and so no curve."""
+    run = replace(RUN, **change)
+    with pytest.raises(ValueError, match=message):
+        market_curve(run, MARKET, hours)
+    with pytest.raises(ValueError, match=message):
+        market_curves([RUN, run], [MARKET] * 2, [96.0, hours])
+
+
+@pytest.mark.parametrize("factor", [1.08, 1.25, 2.0])
+def test_the_usual_grids_are_fine_enough(factor: float) -> None:
+    """Half a percent of a grid many times finer for one curve, two percent for a batch; a batch is its curves."""
+    hours = factor * 48.0
+    fine = market_curve(RUN, MARKET, hours, ticks=1200, points=240).at(hours)
+    assert market_curve(RUN, MARKET, hours).at(hours).usd == pytest.approx(fine.usd, rel=0.006)
+    coarse = market_curves([RUN, replace(RUN, work_hours=2.0)], [MARKET, ALWAYS_UP], [hours, 9.0])[0]
+    assert coarse.usd == pytest.approx(fine.usd, rel=0.02)
+    assert coarse.spot_share == pytest.approx(fine.spot_share, abs=0.02)
+    alone = market_curves([RUN], [MARKET], [hours])[0]
+    assert coarse.usd == pytest.approx(alone.usd, rel=1e-9)
+
+
+@pytest.mark.parametrize("work", [0.02, 0.5, 300.0, 2000.0])
+def test_minutes_and_months_of_work_have_curves(work: float) -> None:
+    """From a minute to three months: below on demand, above all work at the spot price, in bounded time."""
+    run = replace(RUN, work_hours=work)
+    longest = 1.5 * work + 0.6
+    curve = market_curve(run, MARKET, longest, ticks=100, points=32)
+    assert curve.hours.size <= 900
+    assert work * 1.0 < curve.usd[-1] < on_demand_usd(run)
+    assert curve.hours[-1] == pytest.approx(longest)
+
+
+def test_a_restart_that_outlasts_most_up_times_is_left_to_on_demand() -> None:
+    """A restart of 12 h where machines stay 2 h: spot never gets anywhere, and nothing breaks."""
+    point = market_curve(replace(RUN, restart_hours=12.0), MARKET, 110.0, ticks=120, points=32).at(110.0)
+    assert point.usd == pytest.approx(on_demand_usd(replace(RUN, restart_hours=12.0)), rel=0.02)
