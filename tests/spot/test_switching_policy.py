@@ -1,0 +1,221 @@
+"""The best switching policy: it keeps every deadline, costs what its curve says, and reads the same from its table."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from planner.spot.curve import market_curve
+from planner.spot.guard import Guard
+from planner.spot.physics import (
+    checkpoint_interval,
+    last_checkpoint_fits,
+    mean_lost,
+    most_lost,
+    progress_on_spot,
+)
+from planner.spot.policy import SwitchingPolicy, best_policy
+from planner.spot.replay import Replays, replay
+from planner.spot.rules import Greedy, UniformProgress
+from planner.spot.run import ON_DEMAND, SPOT, WAIT, SpotRun
+from planner.spot.sampling import sample_states
+from planner.spot.shapes import EXPONENTIAL, Shape, states_of
+from planner.spot.states import Ages, SpotStates
+from planner.spot.tables import RUNNING, WORDS, advice, from_table, to_table
+
+SHAPE = Shape(0.83, 0.46, 0.75)
+MARKET = states_of(2.0, 4 / 3, SHAPE)
+RUN = SpotRun(24.0, 1 / 6, 0.01, 0.14, 1.0, 3.0)
+TICK = 0.1
+
+
+def replayed(policy: SwitchingPolicy | Greedy | UniformProgress, run: SpotRun, hours: float) -> Replays:
+    """1,500 paths of the market, the same for everyone."""
+    paths = sample_states(MARKET, 1500, math.ceil(hours / TICK) + 1, TICK, np.random.default_rng(7))
+    return replay(policy, run, paths.up, TICK, hours, age_hours=paths.age_hours)
+
+
+@st.composite
+def runs(draw: st.DrawFn) -> tuple[SpotRun, float, float]:
+    """A run, the time it is guaranteed, and how often its policy is asked; hours."""
+    work = draw(st.floats(0.3, 8.0))
+    run = SpotRun(
+        work_hours=work,
+        restart_hours=draw(st.sampled_from([0.0, 0.05, 0.3])),
+        stall_hours=draw(st.sampled_from([0.0, 0.02, 0.1])),
+        interval_hours=draw(st.sampled_from([0.1, 0.5, 20.0, math.inf])),
+        spot_usd_per_hour=draw(st.sampled_from([0.3, 1.0, 2.9])),
+        on_demand_usd_per_hour=3.0,
+        last_checkpoint=draw(st.booleans()),
+    )
+    return run, work * draw(st.floats(1.0, 2.5)) + run.restart_hours, draw(st.sampled_from([0.05, 0.25, 0.7]))
+
+
+@given(runs(), st.integers(0, 10_000), st.sampled_from([0.02, 0.2, 0.5]))
+@settings(derandomize=True, max_examples=80, deadline=None)
+def test_no_path_of_a_market_breaks_the_deadline(
+    case: tuple[SpotRun, float, float], seed: int, turning: float
+) -> None:
+    """Whatever the market does, and however wrong its statistics were: on-demand machines bring the run home."""
+    run, hours, tick = case
+    policy = best_policy(run, MARKET, hours, tick, ticks=48, points=24)
+    rng = np.random.default_rng(seed)
+    turns = rng.random((20, math.ceil(hours / tick) + 1)) < turning
+    up = np.logical_xor.accumulate(turns, axis=1)
+    result = replay(policy, run, up, tick, hours)
+    assert result.met.all()
+
+
+@given(runs(), st.integers(0, 5))
+@settings(derandomize=True, max_examples=40, deadline=None)
+def test_a_market_that_waits_for_the_worst_moment_changes_nothing(
+    case: tuple[SpotRun, float, float], patience: int
+) -> None:
+    """Machines are taken just before each checkpoint would be written, or as soon as they have started."""
+    run, hours, tick = case
+    policy = best_policy(run, MARKET, hours, tick, ticks=48, points=24)
+    cycle = run.restart_hours + (0.0 if math.isinf(run.interval_hours) else run.interval_hours)
+    held = max(1, math.ceil(cycle / tick) + patience - 3)
+    ticks = math.ceil(hours / tick) + 1
+    up = np.array([[(number + shift) % (held + 1) != 0 for number in range(ticks)] for shift in range(held + 1)])
+    assert replay(policy, run, up, tick, hours).met.all()
+
+
+@pytest.mark.parametrize("factor", [1.1, 1.5])
+def test_replays_cost_what_the_curve_says(factor: float) -> None:
+    """Mean cost within 3 % of the prediction, hours and shares with it, on markets of the same kind."""
+    hours = factor * RUN.work_hours + RUN.restart_hours
+    told = market_curve(RUN, MARKET, hours).at(hours)
+    found = replayed(best_policy(RUN, MARKET, hours, TICK), RUN, hours)
+    assert found.usd.mean() == pytest.approx(told.usd, rel=0.03)
+    assert found.usd.std() == pytest.approx(told.usd_sd, rel=0.1)
+    assert found.hours.mean() == pytest.approx(told.finish_hours, rel=0.02)
+    assert found.spot_share.mean() == pytest.approx(told.spot_share, abs=0.03)
+    assert found.interruptions.mean() == pytest.approx(told.interruptions, rel=0.1)
+    assert found.wasted_hours.mean() == pytest.approx(told.wasted_hours, rel=0.15)
+    assert found.met.all()
+
+
+@pytest.mark.parametrize("factor", [1.1, 1.5, 2.0])
+def test_rules_of_thumb_cost_more(factor: float) -> None:
+    """On the market that it was made for, the policy is cheaper on average than greedy and uniform progress."""
+    hours = factor * RUN.work_hours + RUN.restart_hours
+    planned = replayed(best_policy(RUN, MARKET, hours, TICK), RUN, hours).usd.mean()
+    assert planned < replayed(Greedy(RUN, TICK), RUN, hours).usd.mean()
+    assert planned < replayed(UniformProgress(RUN, TICK, hours), RUN, hours).usd.mean()
+
+
+@pytest.fixture(scope="module")
+def policy() -> SwitchingPolicy:
+    """A day of work within 30 hours."""
+    return best_policy(RUN, MARKET, 30.0, TICK)
+
+
+def test_the_table_read_back_is_the_same_policy(policy: SwitchingPolicy) -> None:
+    """What JSON holds is what was followed, and it is small."""
+    text = json.dumps(to_table(policy))
+    assert from_table(json.loads(text)) == policy
+    assert len(text) < 100_000
+
+
+def test_the_plain_reader_gives_the_same_decisions(policy: SwitchingPolicy) -> None:
+    """Looking into the table by hand says the same as the policy, in every state."""
+    table = json.loads(json.dumps(to_table(policy)))
+    rng = np.random.default_rng(3)
+    seen = set()
+    for _ in range(3000):
+        hours, age, running = rng.uniform(0, 40), rng.exponential(1.0), int(rng.integers(3))
+        work = hours - rng.exponential(2.0)
+        up = bool(rng.random() < 0.5) or running == SPOT
+        asked = [np.array([each]) for each in (work, hours, up, age, running)]
+        told = advice(table, hours, work, up, age, RUNNING[running])
+        assert told == WORDS[int(policy.decide(*asked)[0])]
+        seen.add((up, running, told))
+    assert len(seen) >= 9  # of up and down, three that run, three to do
+
+
+def test_a_table_of_something_else_is_refused() -> None:
+    """Data that is no policy is not followed."""
+    with pytest.raises(ValueError, match="not a switching policy, version 1: format is 'menu'"):
+        from_table({"format": "menu"})
+
+
+def test_decisions_make_sense(policy: SwitchingPolicy) -> None:
+    """Spot where it is up; patience while there is time; on demand when it runs out; no cheap leaving of spot."""
+    table = to_table(policy)
+    assert advice(table, 30.0, 24.0, True, 0.2, "nothing") == "spot"
+    assert advice(table, 30.0, 24.0, True, 5.0, "spot") == "spot"
+    assert advice(table, 20.0, 10.0, False, 1 / 6, "nothing") == "wait"
+    assert advice(table, 20.0, 19.8, False, 1 / 6, "nothing") == "on_demand"
+    assert advice(table, 20.0, 19.8, True, 1.0, "spot") == "on_demand"
+    assert advice(table, 20.0, 20.5, True, 1.0, "nothing") == "on_demand"  # too late: as fast as can be
+
+
+def test_without_time_to_spare_everything_is_on_demand() -> None:
+    """At work plus restart there is one way."""
+    run = replace(RUN, work_hours=5.0)
+    policy = best_policy(run, MARKET, 5.0 + run.restart_hours, TICK)
+    found = replay(policy, run, np.ones((1, 60), bool), TICK, 5.0 + run.restart_hours)
+    assert found.usd[0] == pytest.approx((5.0 + run.restart_hours) * 3.0)
+    assert found.met.all()
+
+
+def test_the_guard_by_hand() -> None:
+    """Restart 0.2 h, interval 0.5 h, stalls of 0.1 h, asked every 0.3 h: each slack is what may be gone, and 0.2 h."""
+    run = SpotRun(10.0, 0.2, 0.1, 0.5, 1.0, 3.0)
+    guard = Guard.of(run, 0.3)
+    assert guard.wait == pytest.approx(0.2 + 0.3)
+    assert guard.spot == pytest.approx(0.2 + 0.5 + 0.1)
+    assert guard.start_spot == pytest.approx(guard.spot + 0.2)
+    saved = Guard.of(replace(run, last_checkpoint=True), 0.05)
+    assert saved.spot == pytest.approx(0.2 + 0.05)  # a checkpoint may fill the whole tick
+    policy = best_policy(run, MARKET, 20.0, 0.3, ticks=32, points=16)
+    assert policy.latest_switch_hours(7.0) == pytest.approx(7.5)
+
+
+def test_a_very_long_run_is_guarded_as_well() -> None:
+    """Three months of work: the table ends earlier, and its last row serves in proportion."""
+    run = replace(RUN, work_hours=2000.0)
+    policy = best_policy(run, MARKET, 2200.0, 0.5, ticks=48, points=24)
+    assert policy.hours_left[-1] < 2200.0
+    up = np.logical_xor.accumulate(np.random.default_rng(5).random((5, 4402)) < 0.2, axis=1)
+    found = replay(policy, run, up, 0.5, 2200.0)
+    assert found.met.all()
+    assert (found.usd < 2000 * 3.0).all()
+
+
+def test_checkpoints_follow_young() -> None:
+    """0.7 times the square root of twice stall and mean up-time; none needed where machines stay."""
+    market = states_of(2.0, 1.0, EXPONENTIAL)
+    assert checkpoint_interval(0.01, market, 0.7) == pytest.approx(0.7 * 0.2)
+    forever = SpotStates(Ages((0.0,), (0.0,)), Ages((0.0,), (1.0,)))
+    assert checkpoint_interval(0.01, forever, 0.7) == math.inf
+
+
+@pytest.mark.parametrize(("notice", "write", "fits"), [(120.0, 60.0, True), (30.0, 30.0, True), (5.0, 60.0, False),
+                                                       (0.0, 0.0, False)])  # fmt: skip
+def test_a_last_checkpoint_needs_its_notice(notice: float, write: float, fits: bool) -> None:
+    """A notice that is shorter than the writing is no help, and none at all never is."""
+    assert last_checkpoint_fits(notice, write) is fits
+
+
+def test_what_an_interruption_costs() -> None:
+    """Half an interval while that is short, the mean up-time where nothing is saved, nothing after a last checkpoint."""
+    assert mean_lost(RUN, 0.1) == pytest.approx(0.07, rel=0.01)
+    unsaved = replace(RUN, interval_hours=math.inf, work_hours=1000.0)
+    assert mean_lost(unsaved, 0.5) == pytest.approx(2.0)
+    assert most_lost(unsaved) == 1000.0
+    assert progress_on_spot(unsaved) == 1.0
+    assert mean_lost(replace(RUN, last_checkpoint=True), 0.1) == 0.0
+    assert progress_on_spot(RUN) == pytest.approx(0.14 / 0.15)
+
+
+def test_what_runs_is_written_in_words() -> None:
+    """Words in a table name each action and each thing that runs, once."""
+    assert set(WORDS) == set(RUNNING) == {WAIT, SPOT, ON_DEMAND}
