@@ -17,6 +17,8 @@ from planner.managed import service_of
 from planner.markets import Market
 from planner.plan import BillItem
 from planner.scenario import Offer
+from planner.spot_curves import SpotChoice
+from planner.table import CandidateTable
 from planner.terms import UNKNOWN_FEE, disk_gb
 from planner.units import HOUR, MONTH_HOURS
 
@@ -43,20 +45,26 @@ class Times:
     gangs: int
 
 
+@dataclass(frozen=True)
+class Chosen:
+    """A row of the uncut table as a plan takes it; `figures` is its row of the screened table."""
+
+    row: int
+    share: float
+    rounded: bool
+    figures: CandidateTable
+    spot: SpotChoice | None = None
+
+
 def bill(
-    candidates: JobCandidates,
-    row: int,
-    share: float,
-    rounded: bool,
-    market: Market,
-    library: Library,
-    late: bool = False,
+    candidates: JobCandidates, chosen: Chosen, market: Market, library: Library, late: bool = False
 ) -> tuple[BillItem, ...]:
-    """The lines of the bill of a row of the uncut table; `late` at the asked confidence, the run in full."""
+    """The lines of the bill of a choice; `late` at the asked confidence, the run in full."""
+    row = chosen.row
     offer = market.offers[int(candidates.table.offer[row])]
     if offer.managed is not None:
         return _service_lines(candidates, row, market, library, late)
-    times = times_of(candidates, row, share, rounded, offer, late)
+    times = times_of(candidates, chosen, offer, late)
     lines = [
         *_machine_lines(times, offer),
         *_commitment_lines(candidates, row, offer),
@@ -66,10 +74,9 @@ def bill(
     return tuple(line for line in lines if line.quantity)
 
 
-def times_of(
-    candidates: JobCandidates, row: int, share: float, rounded: bool, offer: Offer, late: bool
-) -> Times:
+def times_of(candidates: JobCandidates, chosen: Chosen, offer: Offer, late: bool) -> Times:
     """Machine hours by what they are for, and the hours in which machines are rented."""
+    row, share = chosen.row, chosen.share
     h, n = candidates.hours, int(candidates.table.instances[row]) // candidates.hours.gangs
     every = float(h.late[row]) if late else 1.0
     longer = float(h.stretch[row]) if late else 1.0
@@ -93,21 +100,38 @@ def times_of(
         use("wait for trials", waiting * longer),
         use("export", gangs * float(h.export[row])),
     ]
-    if share > 0:
+    if chosen.spot is not None:
+        uses = [one for one in uses if one.item != "start and load"]
+        uses += _policy_uses(chosen.spot, float(h.run[row]), n * every, longer)
+    elif share > 0:
         lost = float(h.spot_gang_paid[row]) - machine_hours
         uses.append(Use("lost on spot", 0.0, share * lost * longer * n * every))
         uses.append(Use("move to on demand", share * float(h.switch[row]) * gangs * n * every, 0.0))
     added = (0.0, 0.0)
-    if rounded:
+    if chosen.rounded:
         step, least = offer.billing.step_seconds / HOUR, offer.billing.minimum_hours
         machines = n * gangs
         totals = (math.fsum(one.on_demand for one in uses), math.fsum(one.spot for one in uses))
         billed = tuple(float(rounded_hours(total / machines, step, least)) * machines for total in totals)
         added = (billed[0] - totals[0], billed[1] - totals[1])
-    table = candidates.table
-    whole = float(table.late_hours(share)[row]) if late else float(table.hours(share)[row])
+    whole = float((chosen.figures.late_hours if late else chosen.figures.hours)(share)[0])
+    if chosen.spot is not None and late:  # disks of a late run, not of one that takes all the time it may
+        once = float(h.once[row] - h.start[row])
+        whole = (once + chosen.spot.point.finish_hours * longer + float(h.late_aside[row])) * every
     aside = float(h.late_aside[row]) * every if late else float(h.aside[row])
     return Times(tuple(uses), added, whole - aside, gangs)
+
+
+def _policy_uses(spot: SpotChoice, run: float, machines: float, longer: float) -> list[Use]:
+    """What a policy pays beyond the work itself: every start, checkpoints on spot, and work that was lost.
+
+    The work is `run` hours, its spot share done on spot.
+    """
+    point = spot.point
+    each = machines * longer
+    on_demand = point.on_demand_hours - (1.0 - point.spot_share) * run
+    lost = point.spot_hours - point.spot_share * run
+    return [Use("starts on demand", on_demand * each, 0.0), Use("starts and losses", 0.0, lost * each)]
 
 
 def _works(candidates: JobCandidates, row: int) -> float:

@@ -15,7 +15,7 @@ is expected to stop early is taken in full.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -27,6 +27,7 @@ from planner.placements import Placement, placements, pull_of
 from planner.recipes import Recipe
 from planner.running import Running, running_hours
 from planner.scenario import Job
+from planner.spot.horizons import Curves
 from planner.stage_hours import RowHours, row_hours
 from planner.table import TECHNIQUES, CandidateTable, Flags, Floats, Integers, concatenate
 from planner.terms import SpotMarket, disk_gb, spot_markets
@@ -51,6 +52,7 @@ class JobCandidates:
     spot: tuple[SpotMarket, ...]  # per offer of the market
     columns: OfferColumns
     headroom: float | None
+    curves: Curves = field(default_factory=Curves, compare=False)  # of spot markets, computed when asked for
     managed: tuple[Recipe, ...] = ()  # what managed services run, as far as they tell
 
     @property
@@ -106,6 +108,8 @@ def enumerate_candidates(
     made = JobCandidates(
         job, architecture, physics, table, way, placement, hours, running, placed, spot, columns, headroom
     )
+    if before is not None:
+        made = replace(made, curves=before.curves)
     return _with_managed(made, market, library)
 
 

@@ -6,7 +6,7 @@ import datetime
 import math
 from typing import Any
 
-from planner.bills import FIXED, bill
+from planner.bills import FIXED, Chosen, bill
 from planner.candidates import JobCandidates
 from planner.estimates.bill import break_even_hours
 from planner.estimates.uncertainty import display_factors
@@ -15,7 +15,18 @@ from planner.library import Library
 from planner.managed import service_of
 from planner.markets import MANAGED, Market
 from planner.peaks import setting_of
-from planner.plan import Assignment, Beside, BillItem, CommitmentUse, Hours, ObservedRun, Spread, Techniques, Vram
+from planner.plan import (
+    Assignment,
+    Beside,
+    BillItem,
+    CommitmentUse,
+    Hours,
+    ObservedRun,
+    SpotPlan,
+    Spread,
+    Techniques,
+    Vram,
+)
 from planner.recipes import Recipe
 from planner.remarks import age_in_days, remarks, service_remarks
 from planner.scenario import Job, Limits, Offer
@@ -26,33 +37,32 @@ from planner.vram import MemoryProbe
 
 def assignment(
     candidates: JobCandidates,
-    row: int,
-    share: float,
-    rounded: bool,
+    chosen: Chosen,
     market: Market,
     limits: Limits,
     library: Library,
     as_of: datetime.date,
 ) -> Assignment:
-    """The plan of one job: `row` of the uncut table at a spot share; `rounded` where billing steps are coarse."""
+    """The plan of one job, from the row that was chosen for it."""
+    row, share, rounded, figures = chosen.row, chosen.share, chosen.rounded, chosen.figures
     if int(candidates.way[row]) < 0:
-        return managed_assignment(candidates, row, market, limits, library, as_of)
+        return managed_assignment(candidates, chosen, market, limits, library, as_of)
     job, table, physics, h = candidates.job, candidates.table, candidates.physics, candidates.hours
     ways, shape, running = physics.ways, physics.shape, candidates.running
     way = int(candidates.way[row])
     offer = market.offers[int(table.offer[row])]
     recipe, machine = ways.recipes[int(ways.recipe[way])], ways.machines[int(ways.machine[way])]
     sigma, tail = float(running.sigma[way]), float(running.sigma_tail[way])
-    hours = float(table.hours(share)[row])
-    late = float(table.late_hours(share)[row])
-    lines = bill(candidates, row, share, rounded, market, library)
+    hours, late = float(figures.hours(share)[0]), float(figures.late_hours(share)[0])
+    lines = bill(candidates, chosen, market, library)
     low, high = (float(factor) for factor in display_factors(sigma))
     step = float(running.step_seconds[way])
     real = shape.tokens * (shape.units_per_token if shape.unit == "images" else 1.0)
     seen = float(ways.observed_hours[way])
     observed = None if math.isnan(seen) else seen
     rate = real / (observed * HOUR) if observed else real / (shape.steps * step)
-    mixed = 0 < share < 1
+    mixed = 0 < share < 1 and chosen.spot is None
+    told = spot_plan(candidates, chosen, market, late) if chosen.spot else None
     vram = _vram(candidates, way, recipe, machine, limits, library)
     beside = candidates.placements[int(candidates.placement[row])].asides if observed is None else ()
     stages = stage_hours_of(candidates, row)
@@ -67,7 +77,12 @@ def assignment(
         instances=machine.instances,
         interconnect=link_of(offer, library.gpu(machine.gpu)),
         spot_share=share,
-        switch_to_on_demand_at_hours=_before_run(candidates, row) + share * float(h.spot_wall[row]) if mixed else None,
+        switch_to_on_demand_at_hours=told.latest_on_demand_hours
+        if told
+        else _before_run(candidates, row) + share * float(h.spot_wall[row])
+        if mixed
+        else None,
+        spot=told,
         techniques=techniques_of(recipe, job, int(ways.micro_batch[way]), int(ways.accumulation[way])),
         vram_gib=vram,
         tokens_per_second=rate,
@@ -97,22 +112,23 @@ def assignment(
         **_learned(candidates, recipe, machine, library),
         deadline_hours=job.deadline_hours,
         deadline_probability=deadline_probability(job.deadline_hours, hours, late, job.confidence),
-        **costs_of(lines, bill(candidates, row, share, rounded, market, library, late=True), low, high),
+        **costs_of(lines, bill(candidates, chosen, market, library, late=True), low, high),
         **prices_of(offer, as_of),
         notes=remarks(candidates, row, share, rounded, offer, vram, limits, library, as_of),
     )
 
 
 def managed_assignment(
-    candidates: JobCandidates, row: int, market: Market, limits: Limits, library: Library, as_of: datetime.date
+    candidates: JobCandidates, chosen: Chosen, market: Market, limits: Limits, library: Library, as_of: datetime.date
 ) -> Assignment:
     """The plan of a job that a service trains: no machines, no memory, hours that the service may not promise."""
+    row = chosen.row
     job, table, shape = candidates.job, candidates.table, candidates.physics.shape
     offer = market.offers[int(table.offer[row])]
     recipe = candidates.recipes[int(table.recipe[row])]
     service = service_of(candidates, market, int(table.offer[row]), library)
     low, high = (float(factor) for factor in display_factors(service.sigma))
-    lines = bill(candidates, row, 0.0, False, market, library)
+    lines = bill(candidates, chosen, market, library)
     hours, late = service.hours, service.late_hours
     return Assignment(
         **place_of(candidates, row, market),
@@ -145,7 +161,7 @@ def managed_assignment(
         runs_at_once=job.trials.at_once,
         deadline_hours=job.deadline_hours,
         deadline_probability=deadline_probability(job.deadline_hours, hours, late, job.confidence),
-        **costs_of(lines, bill(candidates, row, 0.0, False, market, library, late=True), 1.0, 1.0),
+        **costs_of(lines, bill(candidates, chosen, market, library, late=True), 1.0, 1.0),
         **prices_of(offer, as_of),
         notes=service_remarks(service.assumed_speed, offer, candidates, limits, as_of),
     )
@@ -204,6 +220,39 @@ def _before_run(candidates: JobCandidates, row: int) -> float:
     h, there = candidates.hours, candidates.placements[int(candidates.placement[row])].ingest
     aside = there.hours if there and float(h.aside[row]) > 0 else 0.0
     return float(h.start[row]) + float(h.ingest[row]) + aside
+
+
+def spot_plan(candidates: JobCandidates, chosen: Chosen, market: Market, late: float) -> SpotPlan:
+    """What the policy of a choice promises and expects; hours from the order of the first machines on."""
+    spot = chosen.spot
+    if spot is None:
+        raise ValueError("a choice without a policy")
+    h, row, point, run = candidates.hours, chosen.row, spot.point, spot.run
+    place = int(candidates.table.offer[row])
+    before = float(h.ingest[row]) + beside_before(candidates, row)
+    on_demand = (run.work_hours + run.restart_hours) * (run.on_demand_usd_per_hour + run.standing_usd_per_hour)
+    return SpotPlan(
+        guaranteed_hours=point.hours,
+        latest_on_demand_hours=before + point.hours - run.work_hours - run.restart_hours,
+        saving_usd=on_demand - point.usd,
+        usd_sd=point.usd_sd,
+        interruptions=point.interruptions,
+        wasted_hours=point.wasted_hours,
+        waiting_hours=point.waiting_hours,
+        checkpoint_interval_hours=run.interval_hours,
+        restart_hours=run.restart_hours,
+        last_checkpoint=run.last_checkpoint,
+        availability=spot.states.availability(),
+        mean_up_hours=spot.states.up.mean(),
+        mean_outage_hours=spot.states.down.mean(),
+        basis=candidates.spot[place].basis,
+    )
+
+
+def beside_before(candidates: JobCandidates, row: int) -> float:
+    """Hours of data preparation on a machine of its own, before the training machines are rented."""
+    told = candidates.placements[int(candidates.placement[row])].ingest
+    return told.hours if told and not candidates.running.observed[int(candidates.way[row])] else 0.0
 
 
 def commitment_use(candidates: JobCandidates, row: int, market: Market) -> CommitmentUse | None:

@@ -113,8 +113,8 @@ def managed_rows(made: JobCandidates, market: Market, library: Library) -> Manag
     )
     late = column("late")
     hours = RowHours(
-        **{name: zeros for name in ("start", "restart", "ingest", "export", "aside", "late_aside", "evaluation", "checkpoints")},
-        reload=zeros,
+        **{name: zeros for name in ("start", "restart", "ingest", "export", "aside", "late_aside")},
+        **{name: zeros for name in ("evaluation", "checkpoints", "reload")},
         training=column("hours"),
         waiting=zeros,
         gang_run=column("hours"),

@@ -133,6 +133,36 @@ class CommitmentUse(Part):
     """Machine hours of use from which the commitment costs less than renting by the hour."""
 
 
+class SpotPlan(Part):
+    """The policy that a run on spot follows: what it guarantees, and what it expects on its market.
+
+    Hours are those of the run at the expected speed; a slower run has proportionally more of them within the deadline.
+    """
+
+    guaranteed_hours: float
+    """From the first order of machines to the end of the run, on every path of the market."""
+    latest_on_demand_hours: float
+    """The guard: when on-demand machines must start at the latest if spot never came."""
+    saving_usd: float
+    """Expected, against the same machines on demand from start to end."""
+    usd_sd: float
+    """Spread of the cost that the market makes; the error of the speed is not in it."""
+    interruptions: float
+    wasted_hours: float
+    """Paid without progress that lasts: starts, checkpoints, work lost."""
+    waiting_hours: float
+    """Nothing is rented."""
+    checkpoint_interval_hours: float
+    restart_hours: float
+    last_checkpoint: bool
+    """Whether the notice of the provider is long enough to write one."""
+    availability: float
+    mean_up_hours: float
+    mean_outage_hours: float
+    basis: str
+    """Empty where the offer states its market; else the prior that stands in."""
+
+
 class Assignment(Part):
     """How one job is run."""
 
@@ -173,6 +203,8 @@ class Assignment(Part):
     runs_at_once: int = 1
     """Gangs side by side: `gpus` and `instances` are those of one."""
     commitment: CommitmentUse | None = None
+    spot: SpotPlan | None = None
+    """Where the run follows a policy on spot: what it guarantees and expects."""
     fed_by_storage: bool = False
     """Whether storage, not the GPUs, sets the pace of a step."""
     observed_hours: float | None = None
@@ -202,6 +234,8 @@ class Assignment(Part):
     @property
     def has_fallback(self) -> bool:
         """Whether the same machines can be had on demand where spot fails to deliver."""
+        if self.spot is not None:
+            return True
         return self.spot_share < 1 or any(line.item == "move to on demand" for line in self.bill)
 
 

@@ -53,7 +53,8 @@ def prepare(scenario: Scenario, library: Library | None = None, before: Prepared
         and index < len(before.candidates)
         and one is before.candidates[index]
         and _same_filters(before.scenario.limits, scenario.limits)
-        else screen(one, market, scenario.limits, library)
+        and waiting_usd(before.scenario) == waiting_usd(scenario)
+        else screen(one, market, scenario.limits, library, waiting_usd=waiting_usd(scenario))
         for index, one in enumerate(candidates)
     )
     _check_terms(candidates, screened, market)
@@ -78,6 +79,11 @@ def _check_terms(candidates: Sequence[JobCandidates], screened: Sequence[Screene
             faults.append(Fault(market.labels[place], 0, "commitment.months", what.replace("1 months", "1 month"), fix))
     if faults:
         raise ScenarioError(faults)
+
+
+def waiting_usd(scenario: Scenario) -> float | None:
+    """Dollars that an hour of waiting is worth where cost is minimised; None where hours are: spot saves none."""
+    return None
 
 
 def _knows(before: Prepared, scenario: Scenario) -> bool:

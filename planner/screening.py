@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from planner.library import Library
 from planner.markets import Market
 from planner.recipes import allowed
 from planner.scenario import AllowForbid, Job, Limits
+from planner.spot_curves import Aim, SpotChoice, may_follow_policy, spot_points
 from planner.stage_hours import RowHours
 from planner.table import ON_DEMAND, SPOT, CandidateTable, Flags, Floats, Integers, concatenate
 
@@ -35,14 +37,22 @@ class Screened:
     rounded: Flags  # row of `table`: billed in whole steps
     rejected: Counter[str]
     lateness: Floats  # per uncut row: hours over the deadline where that alone rejects it, else 0
+    spot: Mapping[int, SpotChoice] = field(default_factory=dict)  # row of `table` that follows a policy -> it
 
 
 def screen(
-    candidates: JobCandidates, market: Market, limits: Limits, library: Library, method_filter: bool = True
+    candidates: JobCandidates,
+    market: Market,
+    limits: Limits,
+    library: Library,
+    method_filter: bool = True,
+    waiting_usd: float | None = None,
 ) -> Screened:
     """Filters that concern one job alone, spot shares cut at the deadline, coarse billing rounded at points.
 
     `method_filter` false keeps methods that the job's techniques exclude: the ladder prices them too.
+    `waiting_usd`: dollars that an hour of waiting is worth where cost is minimised; candidates on spot then follow
+    their best policies. None keeps the shares of two markets.
     """
     job, table = candidates.job, candidates.table
     reasons: Counter[str] = Counter()
@@ -69,15 +79,41 @@ def screen(
     high = np.minimum(table.share_high, limits.spot_share.max)
     reject(low > high, "its spot market cannot give the share asked for")
     latest = deadline_hours(job, limits)
-    cut = _cut(table, latest, low)
-    late = keep & (np.minimum(cut, high) < low - 1e-12)
+    cut = _cut(table, latest)
+    follows = np.zeros(len(table), dtype=bool)
+    if waiting_usd is not None:
+        follows = may_follow_policy(candidates, table, np.arange(len(table))) & (high > 0)
+    # A policy has its on-demand machines to end in time with.
+    late = keep & (np.minimum(cut, high) < np.where(follows, 0.0, low) - 1e-12)
     lateness = np.where(late, _least_late_hours(table, low, high) - latest, 0.0)
     reject(late, TOO_LATE)
     high = np.minimum(high, cut)
     rows = np.flatnonzero(keep)
     cut_table = replace(table.rows(rows), share_low=low[rows], share_high=np.maximum(high[rows], low[rows]))
-    rounded, origin, billed = _billed_in_steps(cut_table, candidates.hours.rows(rows), candidates.columns)
-    return Screened(rounded, rows[origin], billed, reasons, lateness)
+    coarse = _coarse(cut_table, candidates.hours.rows(rows), candidates.columns)
+    spot: dict[int, SpotChoice] = {}
+    added, came = cut_table.rows(np.zeros(0, dtype=np.int64)), np.zeros(0, dtype=np.int64)
+    if waiting_usd is not None:
+        able = follows[rows] & ~coarse
+        aim = Aim(latest, limits.spot_share.min, limits.spot_share.max, waiting_usd)
+        inside = np.flatnonzero(able)
+        added, came, spot = spot_points(candidates, cut_table.rows(inside), rows[inside], aim, market, library)
+        came = inside[came]
+        # What follows a policy replaces the mix of two markets; on demand alone stays where it is allowed.
+        alone = ~able | (low[rows] <= 0)
+        cut_table = replace(cut_table, share_high=np.where(able, cut_table.share_low, cut_table.share_high))
+        cut_table, rows_kept = cut_table.rows(alone), np.flatnonzero(alone)
+    else:
+        rows_kept = np.arange(len(rows))
+    hours = candidates.hours.rows(rows[rows_kept])
+    rounded, origin, billed = _billed_in_steps(cut_table, hours, candidates.columns)
+    plain = len(rounded)
+    if len(added):
+        rounded = concatenate([rounded, added])
+        billed = np.concatenate([billed, np.zeros(len(added), dtype=bool)])
+    origin = np.concatenate([rows_kept[origin], came])
+    spot = {plain + number: choice for number, choice in spot.items()}
+    return Screened(rounded, rows[origin], billed, reasons, lateness, spot)
 
 
 def deadline_hours(job: Job, limits: Limits) -> float:
@@ -95,7 +131,7 @@ def _over(table: CandidateTable, market: Market, limits: Limits) -> Flags:
     return over | (table.gpus > quota[table.provider]) | (table.instances > stock[table.offer])
 
 
-def _cut(table: CandidateTable, latest: float, low: Floats) -> Floats:
+def _cut(table: CandidateTable, latest: float) -> Floats:
     """Largest spot share whose late hours meet the deadline; -1 where the smallest share does not."""
     slack = latest - table.late_start_h
     on_demand, spot = table.late_h[:, ON_DEMAND], table.late_h[:, SPOT]
@@ -127,7 +163,7 @@ def _billed_in_steps(
     if not len(table):
         return table, everything, np.zeros(0, dtype=bool)
     step, least = columns.step_hours[table.offer], columns.minimum_hours[table.offer]
-    coarse = (step > COARSE_STEP * hours.run) | (least > hours.once + hours.run)
+    coarse = _coarse(table, hours, columns)
     if not coarse.any():
         return table, everything, coarse
     smooth, points = np.flatnonzero(~coarse), np.flatnonzero(coarse)
@@ -153,6 +189,12 @@ def _billed_in_steps(
         share_high=share,
     )
     return concatenate([table.rows(smooth), made]), origin, np.arange(len(origin)) >= len(smooth)
+
+
+def _coarse(table: CandidateTable, hours: RowHours, columns: OfferColumns) -> Flags:
+    """Rows whose billing step or minimum is too much of their hours to be left out."""
+    step, least = columns.step_hours[table.offer], columns.minimum_hours[table.offer]
+    return np.asarray((step > COARSE_STEP * hours.run) | (least > hours.once + hours.run), dtype=bool)
 
 
 def whole_step_shares(table: CandidateTable, hours: RowHours, row: int, step: float, least: float) -> Floats:

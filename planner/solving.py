@@ -11,6 +11,7 @@ import numpy as np
 
 from planner.alternatives import binding_limits, ladder, outlier_note, runner_up
 from planner.audit import audit
+from planner.bills import Chosen
 from planner.candidates import JobCandidates
 from planner.choosing import Solved, optimise
 from planner.decode import assignment, budget_probability
@@ -110,7 +111,9 @@ def _assignment(
     measure = Measure.of(prepared.scenario)
     mine = int(solved.owner[row])
     uncut = int(screened.rows[mine])
-    made = assignment(candidates, uncut, share, bool(screened.rounded[mine]), market, limits, library, as_of)
+    figures = screened.table.rows(np.asarray([mine]))
+    chosen = Chosen(uncut, share, bool(screened.rounded[mine]), figures, screened.spot.get(mine))
+    made = assignment(candidates, chosen, market, limits, library, as_of)
     return made.model_copy(
         update={
             "ladder": ladder(candidates, _with_excluded_methods(candidates, screened.table, prepared), market, measure),

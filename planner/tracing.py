@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from planner.bills import Chosen
 from planner.contrast import jobs_change_words
 from planner.coupling import Joint, Solved, Stopped, proven, standing
 from planner.decode import assignment
@@ -20,6 +21,7 @@ from planner.plan import Assignment, Status
 from planner.preparing import Prepared, question_of
 from planner.scenario import SolveOptions
 from planner.screening import Screened
+from planner.spot_curves import SpotChoice
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,7 @@ class Tracer:
         self.prepared, self.options = prepared, options
         self.as_of = options.as_of or datetime.date.today()
         self.question = question_of(prepared.scenario, prepared.market)
-        self._decoded: dict[tuple[int, int, float, bool], Assignment] = {}
+        self._decoded: dict[tuple[int, int, float, bool, SpotChoice | None], Assignment] = {}
 
     def traced(self, screened: Sequence[Screened], points: int) -> Traced:
         """Points, segments and knee of the frontier over the given ways of each job."""
@@ -118,11 +120,13 @@ class Tracer:
 
     def _plan(self, index: int, screened: Screened, way: Way) -> Assignment:
         row, rounded = int(screened.rows[way.row]), bool(screened.rounded[way.row])
-        key = (index, row, way.share, rounded)
+        spot = screened.spot.get(way.row)
+        key = (index, row, way.share, rounded, spot)
         if key not in self._decoded:
             one = self.prepared
+            chosen = Chosen(row, way.share, rounded, screened.table.rows(np.asarray([way.row])), spot)
             self._decoded[key] = assignment(
-                one.candidates[index], row, way.share, rounded, one.market, one.scenario.limits, one.library, self.as_of
+                one.candidates[index], chosen, one.market, one.scenario.limits, one.library, self.as_of
             )
         return self._decoded[key]
 

@@ -155,15 +155,21 @@ def time(job: Assignment) -> list[str]:
         said = [f"{name} {words.hours(hours)}" for name, hours in stages.items() if hours > 0]
         lines = [", ".join([*said, whole])] if len(said) < 3 else [*words.joined(said, ", ", ROOM, 2), whole]
     else:
-        seen = words.hours(job.observed_hours)
-        again = f"{seen} for the whole job, as observed {interval}"
-        lines = [again if job.spot_share <= 0 else f"{seen} as observed, on spot {whole}"]
+        lines = [_observed(job, whole, interval)]
     if job.deadline_hours is not None and job.deadline_probability is not None:
         lines.append(deadline(job.deadline_hours, job.deadline_probability, job.has_fallback))
     if job.spot_share > 0 and job.switch_to_on_demand_at_hours is not None:
         switch = words.bare(job.switch_to_on_demand_at_hours)
         lines.append(f"on demand from hour {switch}, if not done on spot")
     return [words.shortened(line, ROOM) for line in lines]
+
+
+def _observed(job: Assignment, whole: str, interval: str) -> str:
+    """Hours that were seen, and what spot or trials make of them."""
+    seen = words.hours(job.observed_hours or 0.0)
+    if job.trials > 1:
+        return f"{seen} each, as observed, {whole}"
+    return f"{seen} as observed, on spot {whole}" if job.spot_share > 0 else f"{seen} for the whole job, as observed {interval}"
 
 
 def deadline(limit_hours: float, probability: float, fallback: bool = True) -> str:
@@ -180,7 +186,8 @@ def bill(job: Assignment, room: int) -> list[str]:
     known = [item for item in job.bill if NOT_INCLUDED not in item.basis]
     paid = [item for item in known if round(item.usd, 2) != 0 or item.item in free]
     tail = words.joined([f"not included: {', '.join(unknown)}"], "", ROOM, 1) if unknown else []
-    spread = f"({words.usd_between(job.cost.low, job.cost.high)})"
+    certain = words.usd(job.cost.low) == words.usd(job.cost.high)
+    spread = "" if certain else f"({words.usd_between(job.cost.low, job.cost.high)})"
     tail.append(_amount("total", spread, job.cost.expected))
     space = room - len(tail)
     if len(paid) > space:
@@ -198,11 +205,9 @@ def bill_line(item: BillItem) -> str:
         how = f"{quantity(item.quantity, item.unit)} x {words.rate(item.rate_usd)}"
     elif item.quantity is not None:
         how = quantity(item.quantity, item.unit)
-    return _amount(
-        item.item.replace("gpu ", "GPU "),
-        f"{how}, {item.basis}".removeprefix(", ") if item.basis else how,
-        item.usd,
-    )
+    what, at, place = item.item.partition(" at ")  # a stage on a machine of its own
+    how = f"{how}, {item.basis}".removeprefix(", ") if item.basis else how
+    return _amount(what.replace("gpu ", "GPU "), f"{how}{at}{place}", item.usd)
 
 
 def quantity(amount: float, unit: str) -> str:
@@ -210,6 +215,7 @@ def quantity(amount: float, unit: str) -> str:
     if unit == "h":
         return words.hours(amount)
     figure = f"{amount:,.1f}" if "hour" in unit else words.significant(amount)
+    unit = unit.removesuffix("s") if amount == 1 and " " not in unit else unit
     return f"{figure} {unit}".rstrip()
 
 

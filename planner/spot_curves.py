@@ -1,0 +1,295 @@
+"""Candidates that follow the best switching policy of a spot market: one point of the market curve each.
+
+A policy waits, runs on spot or on demand, and never gives up its guarantee: at the speed expected the run ends within G
+hours on every path of the market, and at the asked confidence within the deadline, speed error and all:
+
+    (once - start + aside + stretch * G) * late = min(deadline, longest run)
+
+Curves cost time, so only candidates are computed that a bound leaves: spot does at most the work that fits into the
+time that the market is up, and every hour of it is paid.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from planner.candidates import JobCandidates
+from planner.estimates.preemption import gang_market
+from planner.estimates.stages import checkpoint_seconds
+from planner.library import Library
+from planner.markets import Market
+from planner.running import values_of
+from planner.scenario import Offer
+from planner.spot.curve import CurvePoint
+from planner.spot.horizons import horizon_of
+from planner.spot.physics import checkpoint_interval, last_checkpoint_fits
+from planner.spot.run import SpotRun
+from planner.spot.shapes import Shape
+from planner.spot.shapes import states_of as shaped
+from planner.spot.states import SpotStates
+from planner.table import ON_DEMAND, SPOT, CandidateTable, Flags, Floats, Integers
+from planner.terms import states_of
+from planner.units import GB, HOUR
+
+TOGETHER = 8
+"""Candidates whose curves are computed at a time."""
+RUNNERS_UP = 2
+"""Other cards or providers that a plan names beside its own: their spot plans must be known too."""
+SHORTEST_HOURS = 1e-3
+
+
+@dataclass(frozen=True)
+class SpotChoice:
+    """A run, its market, and the point of the curve that it is planned for."""
+
+    run: SpotRun
+    states: SpotStates
+    point: CurvePoint
+
+
+@dataclass(frozen=True)
+class Aim:
+    """What the points are for: the latest end, bounds on the spot share, dollars that an hour of waiting is worth."""
+
+    latest_hours: float
+    low: float
+    high: float
+    usd_per_hour: float
+
+
+def may_follow_policy(candidates: JobCandidates, table: CandidateTable, rows: Integers) -> Flags:
+    """Rows that have both markets and one run: a policy needs on-demand machines to fall back on."""
+    both = ~np.isnan(table.run_h[:, ON_DEMAND]) & ~np.isnan(table.run_h[:, SPOT])
+    return np.asarray(both & (candidates.job.trials.count == 1) & (candidates.way[rows] >= 0), dtype=bool)
+
+
+def spot_points(
+    candidates: JobCandidates,
+    table: CandidateTable,
+    rows: Integers,
+    aim: Aim,
+    market: Market,
+    library: Library,
+) -> tuple[CandidateTable, Integers, dict[int, SpotChoice]]:
+    """Candidates on their best policies: rows to be put beside `table`, where they came from, and their choices.
+
+    `table` holds screened rows at share 0, `rows` what they are in the uncut table. Computed are those that may be the
+    best of their method, or among the best of another card or provider; the rest would not be told of.
+    """
+    able = np.flatnonzero(may_follow_policy(candidates, table, rows))
+    if not len(able):
+        return table.rows(able), able, {}
+    work = _Work(candidates, table, rows, aim, market, library)
+    found = dict(work.best(able))
+    if not found:
+        return table.rows(able[:0]), able[:0], {}
+    which = np.asarray(sorted(found), dtype=np.int64)
+    choices = [found[int(row)] for row in which]
+    return work.as_rows(which, choices), which, dict(enumerate(choices))
+
+
+class _Work:
+    """Bounds, runs and points of the rows of one screened table."""
+
+    def __init__(
+        self,
+        candidates: JobCandidates,
+        table: CandidateTable,
+        rows: Integers,
+        aim: Aim,
+        market: Market,
+        library: Library,
+    ) -> None:
+        self.candidates, self.table, self.rows, self.aim = candidates, table, rows, aim
+        self.market, self.library = market, library
+        columns, h = candidates.columns, candidates.hours.rows(rows)
+        self.hours = h
+        self.nodes = table.instances // table.gangs
+        self.on_demand = columns.on_demand_usd[table.offer] * self.nodes
+        self.spot = columns.spot_usd[table.offer] * self.nodes
+        self.storage = storage_usd_per_hour(candidates, rows)
+        self.standing = self.storage + aim.usd_per_hour
+        observed = candidates.running.observed[candidates.way[rows]]
+        # Hours of an observed run have its start among them; a policy counts every start apart.
+        self.work = np.where(observed, h.run - h.restart, h.run)
+        self.beside = h.once - h.start + h.aside
+        self.late_beside = (h.once - h.start + h.late_aside) * h.late
+        self.guarantee = (aim.latest_hours - self.late_beside) / (h.late * h.stretch)
+        self.common = table.fixed_usd + (self.on_demand + self.storage) * (h.once - h.start)
+        self.common = self.common + self._aside_usd()
+        self.worth = table.penalty_usd + aim.usd_per_hour * self.beside
+        self.states: dict[tuple[int, int], SpotStates] = {}
+
+    def _aside_usd(self) -> Floats:
+        placed = np.asarray([one.usd for one in self.candidates.placements])
+        ran = ~self.candidates.running.observed[self.candidates.way[self.rows]]
+        return np.asarray(placed[self.candidates.placement[self.rows]] * ran, dtype=float)
+
+    def bound(self) -> Floats:
+        """What no policy costs less than (n,): spot hours are at most those that the market is up."""
+        columns, table = self.candidates.columns, self.table
+        up, share = columns.mean_up_hours[table.offer], columns.availability[table.offer]
+        gang = gang_market(up, share, self.nodes, self.candidates.running.gang)
+        on_spot = np.minimum(self.work, gang.availability * self.guarantee)
+        hours = self.spot * (on_spot + self.hours.restart) + self.on_demand * (self.work - on_spot)
+        return np.asarray(self.common + self.worth + hours + self.standing * (self.work + self.hours.restart))
+
+    def best(self, able: Integers) -> Iterator[tuple[int, SpotChoice]]:
+        """Rows with their choices, in the order of their bounds, until no other can be among the best."""
+        enough = self.guarantee[able] > self.work[able] + self.hours.restart[able]
+        able = able[enough & (self.work[able] > SHORTEST_HOURS)]
+        bounds = self.bound()
+        now = self.table.cost_usd(0.0) + self.table.penalty_usd + self.aim.usd_per_hour * self.table.hours(0.0)
+        now = np.where(np.isnan(self.table.run_h[:, ON_DEMAND]) | (self.aim.low > 0), np.inf, now)
+        methods = np.asarray([recipe.method_label for recipe in self.candidates.recipes])[self.table.recipe]
+        places = [(o.provider, o.gpu) for o in self.market.offers]
+        least_of_method = {m: float(np.min(now[methods == m])) for m in np.unique(methods)}
+        least_of_place: dict[tuple[str, str | None], float] = {}
+        for row in np.flatnonzero(np.isfinite(now)):
+            place = places[int(self.table.offer[row])]
+            least_of_place[place] = min(least_of_place.get(place, math.inf), float(now[row]))
+        done: dict[tuple[int, ...], list[tuple[float, float, float]]] = {}
+        waiting: list[int] = []
+        order = able[np.argsort(bounds[able], kind="stable")]
+
+        kinds = {method: number for number, method in enumerate(least_of_method)}
+
+        def promising(row: int) -> bool:
+            told = heapq.nsmallest(RUNNERS_UP + 1, least_of_place.values())
+            runner_up = told[-1] if len(told) > RUNNERS_UP else math.inf
+            place = places[int(self.table.offer[row])]
+            limit = min(runner_up, least_of_place.get(place, math.inf))
+            return bool(bounds[row] < max(limit, least_of_method[methods[row]]))
+
+        def evaluated() -> Iterator[tuple[int, SpotChoice]]:
+            for row, choice in self._choices(waiting):
+                value = float(self.common[row] + self.worth[row] + choice.point.usd)
+                method, place = methods[row], places[int(self.table.offer[row])]
+                least_of_method[method] = min(least_of_method[method], value)
+                least_of_place[place] = min(least_of_place.get(place, math.inf), value)
+                yield row, choice
+            waiting.clear()
+
+        for row in order.tolist():
+            if not promising(row):
+                continue
+            placed = int(self.candidates.placement[self.rows[row]])
+            key = (int(self.table.offer[row]), int(self.nodes[row]), placed, kinds[methods[row]])
+            size = (float(self.work[row]), float(self.hours.restart[row]), float(self._stall(row)))
+            if any(all(a <= b for a, b in zip(other, size, strict=True)) for other in done.get(key, ())):
+                continue
+            done.setdefault(key, []).append(size)
+            waiting.append(row)
+            if len(waiting) == TOGETHER:
+                yield from evaluated()
+        yield from evaluated()
+
+    def _stall(self, row: int) -> float:
+        return float(self.candidates.running.stall_seconds[self.candidates.way[self.rows[row]]]) / HOUR
+
+    def run_of(self, row: int) -> tuple[SpotRun, SpotStates]:
+        """The run of a row and the market of its machines, all of the gang together."""
+        place, nodes = int(self.table.offer[row]), int(self.nodes[row])
+        offer = self.market.offers[place]
+        key = (place, nodes)
+        if key not in self.states:
+            self.states[key] = market_states(self.candidates, place, offer, nodes, self.library)
+        states = self.states[key]
+        way = int(self.candidates.way[self.rows[row]])
+        stall = self._stall(row)
+        share = self.candidates.running.gang.interval_share_of_young
+        notice = (offer.spot.notice_seconds or 0.0) if offer.spot else 0.0
+        return (
+            SpotRun(
+                work_hours=float(self.work[row]),
+                restart_hours=float(self.hours.restart[row]),
+                stall_hours=stall,
+                interval_hours=checkpoint_interval(stall, states, share),
+                spot_usd_per_hour=float(self.spot[row]),
+                on_demand_usd_per_hour=float(self.on_demand[row]),
+                standing_usd_per_hour=float(self.standing[row]),
+                last_checkpoint=last_checkpoint_fits(notice, write_seconds(self.candidates, way, nodes)),
+            ),
+            states,
+        )
+
+    def _choices(self, which: Sequence[int]) -> list[tuple[int, SpotChoice]]:
+        """The rows whose market has a point within the bounds on the share, with it."""
+        made = [(row, *self.run_of(row)) for row in which]
+        curves = self.candidates.curves.of(
+            [(run, states, horizon_of(run, float(self.guarantee[row]))) for row, run, states in made]
+        )
+        found = []
+        for (row, run, states), curve in zip(made, curves, strict=True):
+            point = curve.within(float(self.guarantee[row]), self.aim.low, self.aim.high)
+            if point is not None and point.spot_hours > 0:
+                found.append((row, SpotChoice(run, states, point)))
+        return found
+
+    def as_rows(self, which: Integers, choices: Sequence[SpotChoice]) -> CandidateTable:
+        """Rows of the table at the points: whatever share a mix takes, hours and dollars are those of the point."""
+        points = [one.point for one in choices]
+        finish, guaranteed, usd, share = (
+            np.asarray([getattr(one, name) for one in points])
+            for name in ("finish_hours", "hours", "usd", "spot_share")
+        )
+        h, storage = self.hours.rows(which), self.storage[which]
+        compute = usd - self.standing[which] * finish
+        once = h.once - h.start
+        beside = self.common[which] - self.table.fixed_usd[which]
+        late_aside = np.asarray([one.late_usd for one in self.candidates.placements])
+        late_aside = late_aside[self.candidates.placement[self.rows[which]]] * (beside > 0)
+        late_usd = (self.on_demand[which] * once + compute * h.stretch) * h.late
+        late_usd += storage * (once + finish * h.stretch) * h.late + late_aside * h.late
+        late_hours = self.late_beside[which] + guaranteed * h.stretch * h.late
+
+        def both(values: Floats) -> Floats:
+            return np.repeat(np.asarray(values, dtype=float)[:, None], 2, axis=1)
+
+        rows = self.table.rows(which)
+        return replace(
+            rows,
+            run_h=both(self.beside[which] + finish - rows.start_h),
+            late_h=both(late_hours - rows.late_start_h),
+            run_usd=both(beside + compute + storage * finish),
+            late_usd=both(late_usd),
+            share_low=share,
+            share_high=share,
+        )
+
+
+def storage_usd_per_hour(candidates: JobCandidates, rows: Integers) -> Floats:
+    """Dollars (n,) an hour of the disks of one gang: those of its machines, and the checkpoints that stay."""
+    table, columns = candidates.table.rows(rows), candidates.columns
+    kept = np.asarray(candidates.running.kept_gb)[table.recipe] if len(rows) else np.zeros(0)
+    disk = columns.disk_gb[table.offer] + candidates.hours.raw_gb[rows]
+    nodes = table.instances // table.gangs
+    return np.asarray(columns.storage_usd_per_gb_hour[table.offer] * (disk * nodes + kept), dtype=float)
+
+
+def market_states(
+    candidates: JobCandidates, place: int, offer: Offer, nodes: int, library: Library
+) -> SpotStates:
+    """How `nodes` machines of an offer come and go together: as told by age, else means in the shape of records."""
+    if offer.spot is not None and offer.spot.instances == nodes and (told := states_of(offer.spot)) is not None:
+        return told
+    one = candidates.spot[place]
+    gang = gang_market(one.mean_up_hours, one.availability, nodes, candidates.running.gang)
+    return shaped(float(gang.mean_up), float(gang.mean_outage), Shape.of(values_of(library, "spot")))
+
+
+def write_seconds(candidates: JobCandidates, way: int, nodes: int) -> float:
+    """Seconds to write a checkpoint of a way to storage that outlives the machines."""
+    running, job = candidates.running, candidates.job
+    stored = float(running.saved_bytes[way])
+    return float(checkpoint_seconds(stored, nodes, job.storage_gb_per_second * GB, math.inf, running.stages))
+
+
+__all__ = ["Aim", "SpotChoice", "market_states", "may_follow_policy", "spot_points", "storage_usd_per_hour"]
+
+Choices = Mapping[int, SpotChoice]
