@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
 import pytest
+from tampering import Path, audited_leaves, tampered, with_value
 
 from planner.audit import audit
 from planner.library import Library
@@ -54,20 +54,6 @@ adjust:
   - {match: {provider: lambda}, usd_per_hour_factor: 1.1}
 """
 
-UNAUDITED = {
-    "schema_version": "the format",
-    "solver": "who found it",
-    "seconds": "how long it took",
-    "candidates": "how many ways there were",
-    "warnings": "words",
-    "jobs.ladder": "other ways",
-    "jobs.runner_up": "other ways",
-    "jobs.compared_by": "what other ways are compared by",
-    "jobs.binding": "words",
-    "jobs.notes": "words",
-}
-"""What a plan says beside how the jobs are run; everything else must be found when changed."""
-
 
 @cache
 def scenario() -> Scenario:
@@ -82,49 +68,6 @@ def library() -> Library:
 @cache
 def plan() -> Plan:
     return solve(scenario(), SolveOptions(as_of=AS_OF), library())
-
-
-def leaves(data: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
-    """Paths of every single value of nested plain data; an empty list is one."""
-    if isinstance(data, dict) and data:
-        for key, value in data.items():
-            yield from leaves(value, (*path, key))
-    elif isinstance(data, (list, tuple)) and data:
-        for index, value in enumerate(data):
-            yield from leaves(value, (*path, index))
-    else:
-        yield path
-
-
-def audited_leaves() -> list[tuple[str | int, ...]]:
-    def name(path: tuple[str | int, ...]) -> str:
-        return ".".join(part for part in path if isinstance(part, str))
-
-    everything = leaves(plan().model_dump())
-    return [path for path in everything if not name(path).startswith(tuple(UNAUDITED))]
-
-
-def other(value: Any) -> Any:
-    """Something else of the same kind, near enough to be overlooked."""
-    if isinstance(value, bool):
-        return not value
-    if isinstance(value, int):
-        return value + 1
-    if isinstance(value, float):
-        return value * 1.01 + 0.02
-    return "2025-12-24" if value == AS_OF.isoformat() else f"{value}x" if isinstance(value, str) else 1
-
-
-def with_value(data: Any, path: tuple[str | int, ...], value: Any) -> Any:
-    """Plain data with one value replaced."""
-    if not path:
-        return value
-    key, rest = path[0], path[1:]
-    if isinstance(data, dict):
-        return data | {key: with_value(data[key], rest, value)}
-    items = list(data)
-    items[int(key)] = with_value(items[int(key)], rest, value)
-    return items
 
 
 def changed(*changes: tuple[str, Any]) -> Plan:
@@ -161,18 +104,11 @@ def test_a_plan_read_back_from_its_json_stands() -> None:
     assert audit(again, scenario(), library()) == []
 
 
-@pytest.mark.parametrize("path", audited_leaves(), ids=lambda path: ".".join(map(str, path)))
-def test_every_changed_value_is_found(path: tuple[str | int, ...]) -> None:
+@pytest.mark.parametrize("path", audited_leaves(plan()), ids=lambda path: ".".join(map(str, path)))
+def test_every_changed_value_is_found(path: Path) -> None:
     """A plan in which any single audited value was changed is refused by its types or by the audit."""
-    data: Any = plan().model_dump()
-    value = data
-    for key in path:
-        value = value[key]
-    try:
-        tampered = Plan.model_validate(with_value(data, path, other(value)))
-    except ValueError:
-        return
-    assert audit(tampered, scenario(), library()) != []
+    wrong = tampered(plan(), path, AS_OF.isoformat())
+    assert wrong is None or audit(wrong, scenario(), library()) != []
 
 
 @pytest.mark.parametrize("status", ["optimal", "infeasible", "no_plan"])

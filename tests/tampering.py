@@ -1,0 +1,80 @@
+"""Plans with single values changed, near enough to be overlooked: what an audit has to find."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import Any
+
+from planner.plan import Plan
+
+UNAUDITED = {
+    "schema_version": "the format",
+    "solver": "who found it",
+    "seconds": "how long it took",
+    "candidates": "how many ways there were",
+    "warnings": "words",
+    "jobs.ladder": "other ways",
+    "jobs.runner_up": "other ways",
+    "jobs.compared_by": "what other ways are compared by",
+    "jobs.binding": "words",
+    "jobs.notes": "words",
+}
+"""What a plan says beside how the jobs are run; everything else must be found when changed."""
+
+Path = tuple[str | int, ...]
+
+
+def leaves(data: Any, path: Path = ()) -> Iterator[Path]:
+    """Paths of every single value of nested plain data; an empty list is one."""
+    if isinstance(data, dict) and data:
+        for key, value in data.items():
+            yield from leaves(value, (*path, key))
+    elif isinstance(data, (list, tuple)) and data:
+        for index, value in enumerate(data):
+            yield from leaves(value, (*path, index))
+    else:
+        yield path
+
+
+def audited_leaves(plan: Plan, unaudited: Collection[str] = tuple(UNAUDITED)) -> list[Path]:
+    """Paths of every single value that an audit of the plan has to hold against something."""
+
+    def name(path: Path) -> str:
+        return ".".join(part for part in path if isinstance(part, str))
+
+    return [path for path in leaves(plan.model_dump()) if not name(path).startswith(tuple(unaudited))]
+
+
+def other(value: Any, today: str = "") -> Any:
+    """Something else of the same kind, near enough to be overlooked; `today` becomes another date."""
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, int):
+        return value + 1
+    if isinstance(value, float):
+        return value * 1.01 + 0.02
+    return "2025-12-24" if value == today else f"{value}x" if isinstance(value, str) else 1
+
+
+def with_value(data: Any, path: Path, value: Any) -> Any:
+    """Plain data with one value replaced."""
+    if not path:
+        return value
+    key, rest = path[0], path[1:]
+    if isinstance(data, dict):
+        return data | {key: with_value(data[key], rest, value)}
+    items = list(data)
+    items[int(key)] = with_value(items[int(key)], rest, value)
+    return items
+
+
+def tampered(plan: Plan, path: Path, today: str = "") -> Plan | None:
+    """The plan with something else at a path; None where its types refuse that already."""
+    data: Any = plan.model_dump()
+    value = data
+    for key in path:
+        value = value[key]
+    try:
+        return Plan.model_validate(with_value(data, path, other(value, today)))
+    except ValueError:
+        return None
