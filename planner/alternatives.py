@@ -24,6 +24,8 @@ OUTLIER_SHARE = 0.5
 MANY_TIMES = 10.0
 """Ratio from which on a difference is told as one: 41,043 % says less than 411 x."""
 NO_DIFFERENCE = "no real difference"
+PAID: dict[str, str] = {"own": "own machine", "managed": "by the service", "committed": "committed"}
+"""How tiers are paid that are not rented by the hour."""
 PEERS = 3
 """A spot price under this share of the median ratio of the same instance, known at so many places, is an outlier."""
 
@@ -70,13 +72,14 @@ def ladder(
 
 def _all_observed(candidates: JobCandidates) -> bool:
     """Whether every way is a whole run that was observed: others are not ruled out, nobody has seen them."""
-    return bool(np.isfinite(candidates.physics.ways.observed_hours).all())
+    observed = candidates.physics.ways.observed_hours
+    return len(observed) > 0 and bool(np.isfinite(observed).all())
 
 
 def runner_up(
     screened: Screened, chosen: int, share: float, market: Market, library: Library, measure: Measure
 ) -> tuple[Option, ...]:
-    """The best ways on another card or at another provider, and whether they are really worse.
+    """The best ways on another card, at another provider or paid in another way, and whether they are really worse.
 
     `chosen` is the row of the screened table that the plan takes, at the spot share `share`.
     """
@@ -92,18 +95,24 @@ def runner_up(
         place = int(table.offer[row])
         return f"{market.offers[place].provider} {market.gpus[place]}"
 
-    taken = {named(chosen)}
+    def paid(row: int) -> str:
+        return PAID.get(market.offers[int(table.offer[row])].tier, "by the hour")
+
+    taken = {(named(chosen), paid(chosen))}
     gpu = market.gpus[int(table.offer[chosen])]
     less, more, much = measure.comparatives
     if less == "cheaper":
         less = "cheaper, but slower"  # within the half cent that a plan gives for its hours
     found: list[Option] = []
     for row in leading[np.argsort(value[leading], kind="stable")]:
-        if (name := named(int(row))) in taken:
+        name, how = named(int(row)), paid(int(row))
+        if (name, how) in taken:
             continue
-        taken.add(name)
+        taken.add((name, how))
         same_card = market.gpus[int(table.offer[row])] == gpu
         note = verdict(float(value[row]), reached, difference_sigma(library, same_card), less, more, much)
+        if how != paid(chosen) and market.gpus[int(table.offer[row])]:
+            note = f"{note}, {how}".removeprefix(", ")
         found.append(_option(name, table, int(row), float(shares[row]), market, True, note))
         if len(found) == RUNNERS_UP:
             break
@@ -219,7 +228,7 @@ def _lifted(asked: JobCandidates, limits: Limits) -> Iterator[tuple[str, str, tu
     if job.techniques.method is not None or job.techniques.weight_bits is not None:
         yield "techniques", "", (asked, limits)
     plain = Limits()
-    for name in ("budget_usd", "max_gpus", "quota", "spot_share", "providers", "gpus", "regions"):
+    for name in ("budget_usd", "max_gpus", "quota", "spot_share", "providers", "gpus", "regions", "tiers"):
         if getattr(limits, name) != getattr(plain, name):
             free = limits.model_copy(update={name: getattr(plain, name)})
             yield name.removesuffix("_usd"), "", (asked, free)

@@ -16,11 +16,12 @@ from planner.recipes import framework_of
 from planner.scenario import Limits, Offer
 from planner.screening import deadline_hours
 from planner.terms import spot_market
-from planner.units import GB, HOUR
+from planner.units import GB, HOUR, MINUTE
 from planner.workflow import Stages
 
 TIGHT = 0.9
 """Chance to fit below which the plan says how to ask for more room."""
+IN_FULL = "deadline and budget hold for the run in full, should it not stop early"
 
 
 def remarks(
@@ -54,6 +55,8 @@ def service_remarks(
     if (age := age_in_days(offer, as_of)) is not None and age < 0:
         notes.append(f"the price is dated {-age} days after the day that ages are counted to")
     notes.append("what leaves and enters the service is not priced: it tells no fees")
+    if candidates.job.early_stopping < 1:
+        notes.append(IN_FULL)
     return (*notes, *_on_work(candidates, limits))
 
 
@@ -70,9 +73,7 @@ def _on_stages(candidates: JobCandidates, row: int, offer: Offer) -> list[str]:
     if job.stages.ingest is not None and float(candidates.hours.ingest[row]) > 0 and offer.cpu_cores is None:
         notes.append("cores of the machine unknown: data preparation assumes 8 for each GPU")
     if job.early_stopping < 1:
-        notes.append("deadline and budget hold for the run in full, should it not stop early")
-    if job.trials.halving is not None:
-        notes.append("trials are thinned out by successive halving, survivors go on from their checkpoints")
+        notes.append(IN_FULL)
     if job.stages == Stages():
         notes.append("only start, training and result are counted: stages: adds the rest")
     return notes
@@ -180,8 +181,7 @@ def _on_market(share: float, rounded: bool, offer: Offer, library: Library, as_o
         if offer.usd_per_hour is None:
             notes.append("spot only: no fallback on demand, so nothing is guaranteed")
     if rounded:
-        step = offer.billing.step_seconds / HOUR
-        notes.append(f"billed in whole steps of {step:g} h, at least {offer.billing.minimum_hours:g} h")
+        notes.append(_rounding(offer))
     if (age := age_in_days(offer, as_of)) is not None and age < 0:
         notes.append(f"the price is dated {-age} days after the day that ages are counted to")
     if offer.stock is None:
@@ -189,9 +189,18 @@ def _on_market(share: float, rounded: bool, offer: Offer, library: Library, as_o
     return notes
 
 
+def _rounding(offer: Offer) -> str:
+    """How an offer rounds hours up: in whole steps, to a minimum, or both."""
+    step, least = offer.billing.step_seconds, offer.billing.minimum_hours
+    told = f"billed in whole steps of {step / HOUR:.3g} h" if step >= MINUTE else "billed"
+    return f"{told}, for at least {least:g} h".replace("billed, ", "billed ") if least else told
+
+
 def _on_work(candidates: JobCandidates, limits: Limits) -> list[str]:
     notes = []
     job, shape = candidates.job, candidates.physics.shape
+    if job.trials.halving is not None:
+        notes.append("trials are thinned out by successive halving, survivors go on from their checkpoints")
     if shape.clipped:
         notes.append(f"samples longer than {shape.sequence:,} tokens are cut to it")
     if shape.unit == "images":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from planner.plan import Assignment, Plan
-from planner.report import parts, words
+from planner.report import billing, parts, words
 from planner.report.obstacles import obstacles
 from planner.report.parts import ROOM
 
@@ -49,7 +49,7 @@ def _single(plan: Plan) -> list[str]:
     told = tuple(dict.fromkeys((*job.notes, *plan.warnings)))
     most = LINES + MORE_LINES * bool(job.stage_hours or job.trials > 1 or job.commitment)
     room = most - 1 - len(above) - len(below) - bool(told)
-    bill = words.section("Bill", parts.bill(job, max(3, room)))
+    bill = words.section("Bill", billing.bill(job, max(3, room)))
     remarks = warnings(told, most - 1 - len(above) - len(bill) - len(below))
     spare = most - 1 - len(above) - len(bill) - len(below) - len(remarks)
     first, second = [""] * (spare > 0), [""] * (spare > 1)  # space is for those who can afford it
@@ -86,8 +86,17 @@ def _joint_lines(plan: Plan, detail: int) -> list[str]:
     sure = parts.budget(plan)
     lines += words.section("Limits", [*([sure] if sure else []), *words.wrapped(binding or "none binds", ROOM, 2)])
     lines += words.section("Prices", list(ages)[:2])
-    notes = [f"{job.name}: {note}" for job in plan.jobs for note in job.notes]
-    return [*lines, *warnings(tuple(dict.fromkeys((*notes, *plan.warnings))), 4 if full else 3)]
+    return [*lines, *warnings(_joint_notes(plan), 4 if full else 3)]
+
+
+def _joint_notes(plan: Plan) -> tuple[str, ...]:
+    """Remarks that hold for every job once, those of some jobs under their names, what else there is last."""
+    shared = set.intersection(*(set(job.notes) for job in plan.jobs))
+    own = [f"{job.name}: {note}" for job in plan.jobs for note in job.notes if note not in shared]
+    told = {note for job in plan.jobs for note in job.notes}
+    common = [note for note in plan.jobs[0].notes if note in shared]
+    rest = [note for note in plan.warnings if note not in told]
+    return tuple(dict.fromkeys((*common, *own, *rest)))
 
 
 def _block(job: Assignment) -> list[str]:

@@ -24,10 +24,10 @@ quickstart: 1 x RTX3090 at vast (Quebec), on demand, 21.4 h, $2.82, proven
   Speed    1,190 tokens/s (951 to 1,490), 687 steps of 110 s
   Time     start 0.3 h, training 20.6 h, 21.4 h in all (17.0 to 27.1 h)
            the 36 h deadline holds in 97 of 100 cases
-  Bill     GPU on demand    21.4 h x $0.127                                2.72
-           storage          60 GB x $0.0013, assumed                       0.08
+  Bill     GPU on demand        21.4 h x $0.127                            2.72
+           storage              60 GB x $0.0013, assumed                   0.08
            not included: transfer out
-           total            ($2.30 to 3.60)                                2.82
+           total                ($2.30 to 3.60)                            2.82
 
   Methods  QLoRA $2.82   LoRA $3.02 on A6000
            full $5.21 on 4 x H100-80GB (not allowed here)
