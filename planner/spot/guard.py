@@ -29,11 +29,10 @@ class Guard:
         """For a policy that is asked every `tick_hours`, and at once where machines are taken.
 
         An hour on spot costs no slack but for stalls: what was done in it shrinks what is left. An interruption costs
-        what no checkpoint holds; during a restart nothing is done and nothing lost, and the time itself is gone.
+        what no checkpoint holds. A restart costs its own time, which is kept from the moment it begins.
         """
         stalls = min(tick_hours, _stalls(run, tick_hours))
-        worst = most_lost(run) + stalls
-        spot = run.restart_hours + max(worst, min(tick_hours, run.restart_hours + worst))
+        spot = run.restart_hours + most_lost(run) + stalls
         return cls(wait=run.restart_hours + tick_hours, spot=spot, start_spot=run.restart_hours + spot)
 
     def as_dict(self) -> dict[str, Any]:
