@@ -39,6 +39,7 @@ __all__ = [
     "read_plan",
     "read_scenario",
     "scenario_text",
+    "shipped_scenarios",
     "write_text_atomically",
 ]
 
@@ -175,19 +176,24 @@ def _inventories(named: Any, folder: Path, source: Source, faults: list[Fault]) 
     return offers
 
 
+def shipped_scenarios() -> dict[str, Path]:
+    """The scenarios that come with the package, by bare name: those of the folder, then those of `whole-job`."""
+    folder = data_folder("scenarios")
+    files = [*sorted(folder.glob("*.yaml")), *sorted(folder.glob("whole-job/*.yaml"))]
+    return {path.stem: path for path in files}
+
+
 def _located(path_or_name: str | Path) -> str | Path:
     """The file that is meant: the one named, else the shipped scenario of that name."""
     name = str(path_or_name)
     if name == "-" or os.path.exists(name):
         return path_or_name
-    shipped = data_folder("scenarios")
-    if "/" not in name and os.sep not in name and "\0" not in name:
-        stem = name.removesuffix(".yaml")
-        if (shipped / f"{stem}.yaml").is_file():
-            return shipped / f"{stem}.yaml"
-    names = sorted(path.stem for path in shipped.glob("*.yaml"))
-    close = nearest(Path(name).stem, names)
-    fix = f"did you mean {close}?" if close else f"give a file, or one of {', '.join(names)}"
+    shipped = shipped_scenarios()
+    if (found := shipped.get(name.removesuffix(".yaml"))) is not None:
+        return found
+    close = nearest(Path(name).stem, sorted(shipped))
+    listed = [stem for stem, path in shipped.items() if path.parent.name != "whole-job"]
+    fix = f"did you mean {close}?" if close else f"give a file, or one of {', '.join(listed)}"
     raise InputError([Fault(name, 0, "", "there is no such file and no shipped scenario of that name", fix)])
 
 

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 from questions import GOOD, changed, told
 
-from planner.cards import data_folder
 from planner.errors import InputError, ScenarioError
 from planner.loading import (
     change_scenario,
     parse_scenario,
     read_plan,
     read_scenario,
+    shipped_scenarios,
     write_text_atomically,
 )
 
@@ -189,7 +189,7 @@ def test_standard_input_is_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
     assert read_scenario("-").name == "small"
 
 
-@pytest.mark.parametrize("path", sorted(data_folder("scenarios").glob("*.yaml")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", shipped_scenarios().values(), ids=lambda path: path.stem)
 def test_shipped_scenarios_are_read_by_bare_name(path: Path) -> None:
     """Every question that is shipped is well put, and works by its name from anywhere."""
     scenario = read_scenario(path.stem)

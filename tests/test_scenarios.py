@@ -9,14 +9,14 @@ from functools import cache
 import pytest
 
 from planner.audit import audit
-from planner.loading import data_folder, read_library, read_scenario
+from planner.loading import data_folder, read_library, read_scenario, shipped_scenarios
 from planner.plan import Plan
 from planner.scenario import SolveOptions
 from planner.solving import solve
 
 AS_OF = datetime.date(2026, 11, 21)
 FOLDER = data_folder("scenarios")
-NAMES = sorted(path.stem for path in FOLDER.glob("*.yaml"))
+NAMES = sorted(shipped_scenarios())
 EXPECTED = json.loads((FOLDER / "expected" / "costs.json").read_text(encoding="utf-8"))
 
 

@@ -33,7 +33,8 @@ def bill(job: Assignment, room: int) -> list[str]:
 def bill_line(item: BillItem) -> str:
     """An item as quantity x rate where both are told; a stand-in for an unknown price is marked."""
     how = ""
-    if item.quantity is not None and item.rate_usd is not None:
+    single = item.quantity == 1 and item.unit != "h"  # its rate is the amount
+    if item.quantity is not None and item.rate_usd is not None and not single:
         how = f"{quantity(item.quantity, item.unit)} x {words.rate(item.rate_usd)}"
     elif item.quantity is not None:
         how = quantity(item.quantity, item.unit)

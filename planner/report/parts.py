@@ -148,7 +148,8 @@ def time(job: Assignment) -> list[str]:
     interval = f"({words.between(job.hours.low, job.hours.high)})"
     whole = f"{words.hours(job.hours.expected)} in all {interval}"
     if job.observed_hours is None:
-        stages = {"start": job.start_hours, "training": job.training_hours, **job.stage_hours}
+        before = {name: hours for name, hours in job.stage_hours.items() if name == "prepare data"}
+        stages = {**before, "start": job.start_hours, "training": job.training_hours, **job.stage_hours}
         said = [f"{name} {words.hours(hours)}" for name, hours in stages.items() if hours > 0]
         lines = [", ".join([*said, whole])] if len(said) < 3 else [*words.joined(said, ", ", ROOM, 2), whole]
     else:
