@@ -72,6 +72,7 @@ class Point(Part):
     change: str = ""
     bound: float
     gap: float
+    budget_probability: float | None = None
     floor_usd: float | None = None
     """Where jobs get in each other's way: nothing done before the next point costs less; None where all is exact."""
     separate_usd: float | None = None
@@ -148,6 +149,7 @@ class Frontier(Part):
     solver: str
     seconds: float
     as_of: str
+    budget_usd: float | None = None
     infeasible: Infeasible | None = None
     notes: tuple[str, ...] = ()
 
@@ -203,6 +205,8 @@ class Frontier(Part):
             if point
             else None,
             cost_at_confidence=math.fsum(job.cost_at_confidence for job in jobs) if point else None,
+            budget_usd=self.budget_usd if point else None,
+            budget_probability=point.budget_probability if point else None,
             hours=Hours(
                 expected=max(job.hours.expected for job in jobs),
                 low=max(job.hours.low for job in jobs),

@@ -83,6 +83,7 @@ def frontier_prepared(
         solver="envelope" if main.exact else options.solver,
         seconds=perf_counter() - started,
         as_of=tracer.as_of.isoformat(),
+        budget_usd=scenario.limits.budget_usd,
         infeasible=diagnose(scenario, prepared.market, prepared.candidates, prepared.library)
         if main.status == "infeasible"
         else None,

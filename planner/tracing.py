@@ -12,7 +12,7 @@ import numpy as np
 from planner.bills import Chosen
 from planner.contrast import jobs_change_words
 from planner.coupling import Joint, Solved, Stopped, proven, standing
-from planner.decode import assignment
+from planner.decode import assignment, budget_probability
 from planner.envelope import knee_of, lower_envelope, segments_of
 from planner.envelope_sum import Stretch, Way, summed
 from planner.frontiers import Leg, Point, Segment
@@ -98,6 +98,12 @@ class Tracer:
                     change=jobs_change_words(earlier, jobs),
                     bound=min(one.bound, usd),  # the two differ by rounding where they are one
                     gap=one.gap,
+                    budget_probability=budget_probability(
+                        self.prepared.scenario.limits.budget_usd,
+                        math.fsum(job.cost.expected for job in jobs),
+                        math.fsum(job.cost_at_confidence for job in jobs),
+                        min(job.confidence for job in self.prepared.scenario.jobs),
+                    ),
                     separate_usd=one.separate_usd,
                     floor_usd=None if one.floor_usd is None else min(one.floor_usd, usd),
                     mostly_start_up=_starts_most(jobs),

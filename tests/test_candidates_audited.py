@@ -5,9 +5,11 @@ from __future__ import annotations
 import datetime
 import random
 
+import numpy as np
 import pytest
 
 from planner.audit import audit
+from planner.bills import Chosen
 from planner.candidates import enumerate_candidates
 from planner.decode import assignment
 from planner.loading import parse_scenario, read_library
@@ -88,13 +90,14 @@ def sampled(scenario: Scenario) -> list[Assignment]:
     every = enumerate_candidates(job, architecture, market, [job.name], library, scenario.limits.vram_headroom)
     open_ones = screen(every, market, scenario.limits, library)
     found = []
-    chosen = random.Random(0).sample(range(len(open_ones.table)), min(SAMPLE, len(open_ones.table)))
-    for row in chosen:
+    drawn = random.Random(0).sample(range(len(open_ones.table)), min(SAMPLE, len(open_ones.table)))
+    for row in drawn:
         low, high = float(open_ones.table.share_low[row]), float(open_ones.table.share_high[row])
         for share in dict.fromkeys((low, (low + high) / 2, high)):
             rounded = bool(open_ones.rounded[row])
             uncut = int(open_ones.rows[row])
-            found.append(assignment(every, uncut, share, rounded, market, scenario.limits, library, AS_OF))
+            chosen = Chosen(uncut, share, rounded, open_ones.table.rows(np.asarray([row])))
+            found.append(assignment(every, chosen, market, scenario.limits, library, AS_OF))
     return found
 
 

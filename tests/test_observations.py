@@ -190,9 +190,10 @@ def test_hours_of_the_whole_job_are_not_touched_by_other_runs() -> None:
     whole = f"{ON_3060}, hours: 12.5"
     candidates = candidates_of(whole, "gpu: A100-80GB, gpus: 4, tokens_per_second: 9000")
     observed = candidates.running.observed
-    assert set(candidates.running.run_hours[observed]) == {12.5}
+    assert set(candidates.running.training_hours[observed]) == {12.5}
     plain = candidates_of(whole)
-    assert not np.allclose(candidates.running.run_hours[~observed], plain.running.run_hours[~plain.running.observed])
+    hours = (candidates.running.training_hours[~observed], plain.running.training_hours[~plain.running.observed])
+    assert not np.allclose(*hours)
 
 
 def test_a_run_that_the_batch_does_not_divide_over_is_told_and_changes_nothing() -> None:
