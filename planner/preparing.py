@@ -74,9 +74,11 @@ def _check_terms(candidates: Sequence[JobCandidates], screened: Sequence[Screene
             least = float(np.min(one.hours_rented()[here]))
             if offer.commitment is None or least <= offer.term_hours:
                 continue
-            what = f"{offer.commitment.months} months ({offer.term_hours:,.0f} h) end before {one.job.name} does"
+            months = offer.commitment.months
+            term = f"{months} month{'s' if months > 1 else ''} ({offer.term_hours:,.0f} h)"
+            what = f"a commitment of {term} ends before {one.job.name} does"
             fix = f"it takes {least:,.0f} h there at the least: a longer term, or machines by the hour"
-            faults.append(Fault(market.labels[place], 0, "commitment.months", what.replace("1 months", "1 month"), fix))
+            faults.append(Fault(market.labels[place], 0, "commitment.months", what, fix))
     if faults:
         raise ScenarioError(faults)
 
