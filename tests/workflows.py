@@ -7,6 +7,7 @@ storage that the job trains from 0.5 GB/s.
 
 from __future__ import annotations
 
+import copy
 import datetime
 from functools import cache
 from typing import Any
@@ -20,7 +21,7 @@ from planner.solving import solve
 
 AS_OF = datetime.date(2026, 1, 1)
 
-RENTED: dict[str, Any] = {"provider": "p", "gpu": "A100-80GB", "gpus": 1, "usd_per_hour": 2.0}
+RENTED: dict[str, Any] = {"provider": "p", "gpu": "A100-80GB", "gpus": 1, "usd_per_hour": 2.0, "date": "2025-12-01"}
 CPU: dict[str, Any] = {"provider": "c", "cpu_cores": 16, "ram_gb": 32, "usd_per_hour": 0.6}
 JOB: dict[str, Any] = {
     "name": "job",
@@ -45,10 +46,20 @@ def library() -> Library:
     return read_library(["tinyllama-1.1b", "stable-diffusion-1.5"])
 
 
+def question(*offers: dict[str, Any], limits: dict[str, Any] | None = None, **job: Any) -> dict[str, Any]:
+    """The small job with other settings on these offers, else on the rented machine, as plain data of its own."""
+    rented = list(offers) or [RENTED]
+    return copy.deepcopy({"name": "s", "offers": rented, "jobs": [{**JOB, **job}], "limits": limits or {}})
+
+
+def read(data: dict[str, Any]) -> Scenario:
+    """The scenario of plain data."""
+    return parse_scenario(write_yaml(data))
+
+
 def asked(*offers: dict[str, Any], limits: dict[str, Any] | None = None, **job: Any) -> Scenario:
-    """The small job with other settings on these offers, else on the rented machine."""
-    jobs, rented = [{**JOB, **job}], list(offers) or [RENTED]
-    return parse_scenario(write_yaml({"name": "s", "offers": rented, "jobs": jobs, "limits": limits or {}}))
+    """The same as a scenario."""
+    return read(question(*offers, limits=limits, **job))
 
 
 def solved(scenario: Scenario) -> Plan:
