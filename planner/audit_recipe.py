@@ -57,11 +57,11 @@ def _region(ground: Footing) -> str:
     mine = ground.offer
     if ground.regional:
         return mine.region
-    apart = {"region", "date", "source", "notes"}
-    kind = (mine.provider, mine.instance, mine.gpu)
+    beside = {"region", "date", "source", "notes"}
+    kind, what = (mine.provider, mine.instance, mine.gpu), mine.model_dump(exclude=beside)
     near = [offer for offer in ground.offers.values() if (offer.provider, offer.instance, offer.gpu) == kind]
-    count = sum(offer.model_dump(exclude=apart) == mine.model_dump(exclude=apart) for offer in near)
-    return mine.region if count == 1 else f"any of {count}"
+    regions = {offer.region for offer in near if offer.model_dump(exclude=beside) == what}
+    return mine.region if len(regions) == 1 else f"any of {len(regions)}"
 
 
 def link_of(ground: Ground) -> str:

@@ -20,7 +20,7 @@ class Market:
 
     offers: tuple[Offer, ...]
     labels: tuple[str, ...]
-    merged: tuple[int, ...]  # how many offers each stands for
+    merged: tuple[int, ...]  # in how many regions each is offered
     cards: tuple[GpuSpec | None, ...]  # None: a managed service
     machines: tuple[tuple[Machine, ...], ...]  # per offer
     distinct: tuple[Machine, ...]
@@ -71,7 +71,7 @@ def market_of(scenario: Scenario, library: Library) -> Market:
     return Market(
         offers,
         tuple(label for label, _ in groups),
-        tuple(len(group) for _, group in groups),
+        tuple(len({offer.region for offer in group}) for _, group in groups),
         cards,
         tuple(machines),
         tuple(dict.fromkeys(machine for several in made.values() for machine in several)),
