@@ -41,6 +41,12 @@ def test_an_unknown_fee_is_named() -> None:
     assert (told["transfer in"].usd, told["transfer in"].basis) == (0.0, "unknown: not included")
 
 
+def test_the_same_offer_twice_is_one_place() -> None:
+    """Two equal offers of one region are told as that region, those of two regions as any of them."""
+    assert planned(RENTED, RENTED).region == "any"
+    assert planned(RENTED, {**RENTED, "region": "east"}, {**RENTED, "region": "east"}).region == "any of 2"
+
+
 def test_a_minimum_is_charged_in_full() -> None:
     """A day is the least: what is not used of its 24 hours is rounded up, $48 for the machine in all."""
     told = planned({**RENTED, "billing": {"minimum_hours": 24}})

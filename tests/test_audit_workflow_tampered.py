@@ -173,13 +173,7 @@ def test_the_lines_of_every_bill_sum_to_its_cost(offers: list[dict[str, Any]], w
         found = solved(read(asked))
     except ScenarioError:  # nothing that trains, or no offer for a stage
         return
-    import builtins
-    import collections
-    builtins.CC = getattr(builtins,"CC",None) or collections.Counter()
-    builtins.CC[found.status]+=1
     for told in found.jobs:
-        builtins.CC[told.tier]+=1
-        print(builtins.CC)
         cents = sum(round(line.usd * 100, 6) for line in told.bill)
         assert cents == pytest.approx(told.cost_usd * 100, abs=0.5)
         assert all(line.usd >= 0 for line in told.bill)
