@@ -118,6 +118,9 @@ def _ingest(ground: Ground, work: Workload, offer: Offer) -> Elsewhere:
     )
     made_gb = work.ingested * coefficients.ingest_bytes_per_token / GB
     moved = raw * (offer.fees.ingress_usd_per_gb or 0.0) + made_gb * (offer.fees.egress_usd_per_gb or 0.0)
+    source = ground.job.stages.transfer
+    if source is not None and source.region != offer.region:
+        moved += raw * source.egress_usd_per_gb
     return _rented("ingest", offer, seconds / HOUR, seconds / HOUR, moved)
 
 

@@ -140,7 +140,7 @@ def _ingests(
             stages,
         )
         hours = (stages.boot_seconds + fetched + float(worked)) / HOUR
-        moved = wanted.raw_gb * (offer.fees.ingress_usd_per_gb or 0.0)
+        moved = wanted.raw_gb * (leaving_usd_per_gb(job, offer) + (offer.fees.ingress_usd_per_gb or 0.0))
         moved += tokens * TOKEN_GB * (offer.fees.egress_usd_per_gb or 0.0)
         yield _aside("ingest", label, offer, hours, hours, moved)
 
@@ -220,6 +220,12 @@ def data_seconds(gb: float, job: Job, offer: Offer, pull: float) -> float:
     if source is not None and source.gb_per_second is not None and source.region != offer.region:
         pull = min(pull, source.gb_per_second * GB)
     return float(download_seconds(gb * GB, pull))
+
+
+def leaving_usd_per_gb(job: Job, offer: Offer) -> float:
+    """Dollars per GB that the user's data cost to leave their place for a machine; nothing within its region."""
+    source = job.stages.transfer
+    return 0.0 if source is None or source.region == offer.region else source.egress_usd_per_gb
 
 
 def _aside(

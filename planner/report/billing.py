@@ -39,6 +39,8 @@ def bill_line(item: BillItem) -> str:
     elif item.quantity is not None:
         how = quantity(item.quantity, item.unit)
     what, at, place = item.item.partition(" at ")  # a stage on a machine of its own
+    if at and item.rate_usd is None:
+        how = f"{how} and transfers"
     how = f"{how}, {item.basis}".removeprefix(", ") if item.basis else how
     return _amount(what.replace("gpu ", "GPU "), f"{how}{at}{place}", item.usd)
 
