@@ -40,7 +40,10 @@ class SpotRun:
 class Policy(Protocol):
     """What to do next, for many runs at once; arrays of shape (runs,)."""
 
-    name: str
+    @property
+    def name(self) -> str:
+        """In a word or two, for tables."""
+        ...
 
     def decide(
         self, work_left: Floats, hours_left: Floats, up: Flags, age_hours: Floats, running: Integers

@@ -32,9 +32,9 @@ def test_no_rule_with_a_safety_net_is_ever_late(run: SpotRun, up: Flags, deadlin
 
 
 def test_greedy_waits_until_the_last_moment() -> None:
-    """With spot down it waits while two restarts and a tick still fit, and then never looks at spot again."""
+    """With spot down it waits while two restarts still fit, and then never looks at spot again."""
     greedy = Greedy(RUN, TICK)
-    last = 16.0 - 8.0 - 2 * 0.25 - TICK
+    last = 16.0 - 8.0 - 2 * 0.25
     assert asked(greedy, 0, last, False, WAIT) == WAIT
     assert asked(greedy, 0, last + 0.01, False, WAIT) == ON_DEMAND
     assert asked(greedy, 0, last + 0.01, True, WAIT) == ON_DEMAND
@@ -44,7 +44,7 @@ def test_greedy_waits_until_the_last_moment() -> None:
 def test_a_machine_on_spot_is_kept_a_restart_longer() -> None:
     """One that runs need not be started: it is let go only when one restart is all that fits."""
     greedy = Greedy(RUN, TICK)
-    last = 16.0 - 8.0 - 0.25 - TICK
+    last = 16.0 - 8.0 - 0.25
     assert asked(greedy, 0, last, True, SPOT) == SPOT
     assert asked(greedy, 0, last + 0.01, True, SPOT) == ON_DEMAND
 

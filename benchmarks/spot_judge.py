@@ -1,0 +1,147 @@
+"""One market, watched for a while and then used: the planned policy, rules of thumb and the all-knowing optimum."""
+
+from __future__ import annotations
+
+import math
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from planner.spot.fitting import fit_states
+from planner.spot.optimum import optimum_usd
+from planner.spot.policy import best_policy
+from planner.spot.recorded import Runs
+from planner.spot.replay import replay
+from planner.spot.rules import Greedy, OnDemandOnly, UniformProgress
+from planner.spot.run import Flags, Floats, SpotRun
+from planner.spot.states import SpotStates
+
+SLACKS = (1.08, 1.25, 1.5, 1.92)
+"""Deadline over work."""
+POLICIES = ("planned", "greedy", "uniform progress")
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Stretches of one market that a run may meet, and what was known of the market before them."""
+
+    name: str
+    states: SpotStates
+    up: Flags  # (windows, ticks)
+    age_hours: Floats  # (windows,): of the state that each begins in
+    tick_hours: float
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Of one market at one deadline; arrays of shape (windows,), in dollars."""
+
+    on_demand: Floats
+    optimum: Floats
+    by_policy: dict[str, Floats]
+    late: dict[str, int]
+
+
+def job(work_hours: float, restart_hours: float = 1 / 6) -> SpotRun:
+    """A run on spot at a third of on demand; the notice is long enough for a last checkpoint and others cost nothing.
+
+    So an interruption costs a restart and the wait, as in the trials that the targets come from.
+    """
+    return SpotRun(
+        work_hours=work_hours,
+        restart_hours=restart_hours,
+        stall_hours=0.0,
+        interval_hours=0.0,
+        spot_usd_per_hour=1.0,
+        on_demand_usd_per_hour=3.0,
+        last_checkpoint=True,
+    )
+
+
+def states_of(runs: list[Runs]) -> SpotStates:
+    """The market that up-times and outages come from; ValueError where there is not an hour of both."""
+    return fit_states(*(np.concatenate(each) for each in zip(*runs, strict=True)))
+
+
+def deadline_of(run: SpotRun, slack: float, tick_hours: float) -> float:
+    """Hours: whole ticks, so that the optimum is exact."""
+    return math.ceil(run.work_hours * slack / tick_hours - 1e-9) * tick_hours
+
+
+def ages_before(up: Flags, starts: list[int], tick_hours: float) -> Floats:
+    """How long one path, shape (ticks,), has been in its state at each start; hours, shape (starts,)."""
+    changes = np.flatnonzero(np.diff(up)) + 1
+    since = np.concatenate([[0], changes])
+    begun = since[np.searchsorted(since, starts, side="right") - 1]
+    return np.asarray((np.array(starts) - begun) * tick_hours)
+
+
+def planned(windows: Windows, run: SpotRun) -> dict[float, tuple[Floats, int, Floats]]:
+    """By deadline over work: dollars of the policy planned for what was known, runs late, dollars of the optimum."""
+    found = {}
+    for slack in SLACKS:
+        tick = windows.tick_hours
+        deadline = deadline_of(run, slack, tick)
+        policy = best_policy(run, windows.states, deadline, tick_hours=tick)
+        result = replay(policy, run, windows.up, tick, deadline, age_hours=windows.age_hours)
+        found[slack] = result.usd, int((~result.met).sum()), optimum_usd(run, windows.up, tick, deadline)
+    return found
+
+
+def judge(markets: list[Windows], run: SpotRun, processes: int = 1) -> list[dict[float, Costs]]:
+    """What each policy costs in each window of each market, by deadline over work; one tick and length for all."""
+    with ProcessPoolExecutor(processes) if processes > 1 else nullcontext() as pool:
+        found = list((pool.map if pool else map)(planned, markets, [run] * len(markets)))
+    up = np.concatenate([market.up for market in markets])
+    ends = np.cumsum([len(market.up) for market in markets])[:-1]
+    tick = markets[0].tick_hours
+    costs: list[dict[float, Costs]] = [{} for _ in markets]
+    for slack in SLACKS:
+        deadline = deadline_of(run, slack, tick)
+        rules = [
+            replay(policy, run, up, tick, deadline)
+            for policy in (OnDemandOnly(), Greedy(run, tick), UniformProgress(run, tick, deadline))
+        ]
+        usd = [np.split(rule.usd, ends) for rule in rules]
+        late = [np.split(~rule.met, ends) for rule in rules]
+        for number, each in enumerate(found):
+            own, own_late, optimum = each[slack]
+            costs[number][slack] = Costs(
+                on_demand=usd[0][number],
+                optimum=optimum,
+                by_policy=dict(zip(POLICIES, (own, usd[1][number], usd[2][number]), strict=True)),
+                late=dict(zip(POLICIES, (own_late, *(int(one[number].sum()) for one in late[1:])), strict=True)),
+            )
+    return costs
+
+
+def summary(markets: list[dict[float, Costs]]) -> list[dict[str, Any]]:
+    """A row per deadline: mean cost over on-demand cost, and over the optimum, each with its standard error.
+
+    All windows of all markets weigh the same; the error is that of a ratio of means over markets drawn at random.
+    """
+    rows = []
+    for slack in SLACKS:
+        costs = [market[slack] for market in markets]
+        demand, optimum = (np.array([getattr(one, name).sum() for one in costs]) for name in ("on_demand", "optimum"))
+        row: dict[str, Any] = {
+            "deadline_over_work": slack,
+            "markets": len(costs),
+            "windows": sum(one.optimum.size for one in costs),
+            "optimum_percent_of_on_demand": float(100 * optimum.sum() / demand.sum()),
+        }
+        for name in POLICIES:
+            usd = np.array([one.by_policy[name].sum() for one in costs])
+            ratio = usd.sum() / optimum.sum()
+            error = math.sqrt(np.sum((usd - ratio * optimum) ** 2)) / optimum.sum()
+            row[name] = {
+                "percent_of_on_demand": float(100 * usd.sum() / demand.sum()),
+                "percent_above_optimum": float(100 * (ratio - 1)),
+                "standard_error": float(100 * error),
+                "late": sum(one.late[name] for one in costs),
+            }
+        rows.append(row)
+    return rows
