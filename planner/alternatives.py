@@ -202,18 +202,29 @@ def binding_limits(
         return ()
     # Limits only cut shares and billing steps only add: a row that is no better without either changes nothing.
     unspent = replace(measure, budget_usd=math.inf)
-    better = np.flatnonzero(unspent.best(candidates.table)[0] < now - measure.gain(now))
+    hopes = np.fmin(unspent.best(candidates.table)[0], _least_on_spot(candidates, measure))
+    better = np.flatnonzero(hopes < now - measure.gain(now))
     if not len(better):
         return ()
     promising = candidates.rows(better)
     found = []
     for name, default, lifted in _lifted(promising, limits):
         by = unspent if name == "budget" else measure
-        value = by.best(screen(lifted[0], market, lifted[1], library, name != "techniques").table)[0]
+        open_ = screen(lifted[0], market, lifted[1], library, name != "techniques", measure.waiting_usd)
+        value = by.best(open_.table)[0]
         saved = now - float(np.min(value, initial=np.inf))
         if saved > measure.gain(now):
             found.append(f"{name} ({default}without it {measure.saved(saved)})")
     return tuple(found)
+
+
+def _least_on_spot(candidates: JobCandidates, measure: Measure) -> Floats:
+    """What no policy on spot gets below (n,): all of the work at the spot price; nan where there is none to follow."""
+    if measure.waiting_usd is None:
+        return np.full(len(candidates.table), np.nan)
+    table, hours = candidates.table, candidates.hours
+    price = candidates.columns.spot_usd[table.offer] * table.instances / hours.gangs
+    return np.asarray(table.fixed_usd + table.penalty_usd + price * hours.gang_run + measure.usd_per_hour * hours.run)
 
 
 def _lifted(asked: JobCandidates, limits: Limits) -> Iterator[tuple[str, str, tuple[JobCandidates, Limits]]]:

@@ -200,7 +200,7 @@ def _priced(
         job, physics.shape, running, columns, placed, way, offer, placement, recipe, nodes, gpus
     )
     late, stretch, gangs = hours.late, hours.stretch, hours.gangs
-    has_od, no_spot = ~np.isnan(columns.on_demand_usd[offer]), np.isnan(columns.spot_usd[offer])
+    has_od, no_spot = ~np.isnan(columns.on_demand_usd[offer]), np.isnan(hours.spot_wall)
     once, run = hours.once, hours.run
     run_h = np.stack(
         [np.where(has_od, run, np.nan), np.where(no_spot, np.nan, hours.spot_wall + hours.switch)], axis=1

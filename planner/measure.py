@@ -27,6 +27,11 @@ class Measure:
     penalised: bool = False
     budget_usd: float = math.inf  # at the asked confidence; infinite where several jobs share it
 
+    @property
+    def waiting_usd(self) -> float | None:
+        """Dollars that an hour of waiting is worth where cost is minimised; None where hours are: spot saves none."""
+        return None if self.by_time else self.usd_per_hour
+
     @classmethod
     def of(cls, scenario: Scenario) -> Measure:
         """The measure of a scenario."""

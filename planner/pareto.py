@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from time import perf_counter
 
@@ -30,6 +31,8 @@ METHODS = ("QLoRA", "LoRA 8-bit", "LoRA", "full")
 
 NOTICEABLE_USD = 0.005
 
+NO_WORTH = 0.0
+"""Dollars that an hour of waiting is worth on a frontier: its cost axis is dollars paid."""
 ANY_HOURS = 1e6
 """A limit on hours that no way meets: a hundred years."""
 
@@ -63,10 +66,11 @@ def frontier_prepared(
     started = perf_counter() if started is None else started
     options = options or SolveOptions()
     tracer = Tracer(prepared, options)
-    main = tracer.traced(prepared.screened, points)
+    screened = _whole_curves(prepared)
+    main = tracer.traced(screened, points)
     scenario = prepared.scenario
     confidences = {job.confidence for job in scenario.jobs}
-    curves = _curves(tracer, by, points) if by and main.status != "infeasible" else ()
+    curves = _curves(tracer, screened, by, points) if by and main.status != "infeasible" else ()
     return Frontier(
         scenario=scenario.name,
         status=main.status,
@@ -91,13 +95,13 @@ def frontier_prepared(
     )
 
 
-def _curves(tracer: Tracer, by: By, points: int) -> tuple[Curve, ...]:
+def _curves(tracer: Tracer, screened: Sequence[Screened], by: By, points: int) -> tuple[Curve, ...]:
     """One curve for each value that any job's ways have; methods that the jobs exclude are shown, marked so."""
     prepared = tracer.prepared
-    wide = prepared.screened
+    wide = screened
     if by == "method":
         wide = tuple(
-            screen(one, prepared.market, prepared.scenario.limits, prepared.library, method_filter=False)
+            screen(one, prepared.market, prepared.scenario.limits, prepared.library, False, NO_WORTH, whole=True)
             for one in prepared.candidates
         )
     labels = [_labels(prepared, index, one, by) for index, one in enumerate(wide)]
@@ -107,7 +111,7 @@ def _curves(tracer: Tracer, by: By, points: int) -> tuple[Curve, ...]:
     each = max(CURVE_POINTS, points // max(1, len(names)))
     curves = []
     for name in names:
-        part = [_only(one, column == name) for one, column in zip(wide, labels, strict=True)]
+        part = [one.only(column == name) for one, column in zip(wide, labels, strict=True)]
         traced = tracer.traced(part, each)
         curves.append(
             Curve(
@@ -124,6 +128,16 @@ def _curves(tracer: Tracer, by: By, points: int) -> tuple[Curve, ...]:
     return tuple(sorted(curves, key=lambda one: (one.points[-1].cost_usd if one.points else math.inf, one.label)))
 
 
+def _whole_curves(prepared: Prepared) -> tuple[Screened, ...]:
+    """The screened candidates with every point of the market curves that may matter at some time."""
+    if not any(np.isfinite(one.columns.spot_usd).any() for one in prepared.candidates):
+        return prepared.screened
+    limits, library = prepared.scenario.limits, prepared.library
+    return tuple(
+        screen(one, prepared.market, limits, library, waiting_usd=NO_WORTH, whole=True) for one in prepared.candidates
+    )
+
+
 def _labels(prepared: Prepared, index: int, screened: Screened, by: By) -> np.ndarray:
     """The value of each row (n,) of one job."""
     table, market = screened.table, prepared.market
@@ -133,15 +147,6 @@ def _labels(prepared: Prepared, index: int, screened: Screened, by: By) -> np.nd
     if by == "gpu":
         return np.asarray(market.gpus, dtype=object)[table.offer]
     return np.asarray(market.providers, dtype=object)[table.provider]
-
-
-def _only(screened: Screened, which: np.ndarray) -> Screened:
-    return replace(
-        screened,
-        table=screened.table.rows(which),
-        rows=screened.rows[which],
-        rounded=screened.rounded[which],
-    )
 
 
 def _allowed(prepared: Prepared, method: str) -> bool:
@@ -161,7 +166,8 @@ def _beyond(prepared: Prepared) -> tuple[Beyond, ...]:
         free = replace(one, job=one.job.model_copy(update={"deadline_hours": None}))
         longer = limits if by_deadline else limits.model_copy(update={"max_hours": ANY_HOURS})
         seen = segments_of(screened.table, limits.budget_usd)
-        whole = segments_of(screen(free, prepared.market, longer, prepared.library).table, limits.budget_usd)
+        later = screen(free, prepared.market, longer, prepared.library, waiting_usd=NO_WORTH)
+        whole = segments_of(later.table, limits.budget_usd)
         least = int(np.argmin(whole.usd_to))
         if float(whole.usd_to[least]) < float(seen.usd_to.min()) - NOTICEABLE_USD:
             hours = float(whole.hours_to[least])

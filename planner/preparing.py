@@ -13,6 +13,7 @@ from planner.formulation.question import Question
 from planner.library import Library
 from planner.loading import read_library
 from planner.markets import Market, market_of, wants_machines_beside
+from planner.measure import Measure
 from planner.scenario import Job, Limits, Scenario
 from planner.screening import TOO_LATE, TOO_SHORT, Screened, screen
 from planner.seen import beyond_the_card
@@ -53,8 +54,8 @@ def prepare(scenario: Scenario, library: Library | None = None, before: Prepared
         and index < len(before.candidates)
         and one is before.candidates[index]
         and _same_filters(before.scenario.limits, scenario.limits)
-        and waiting_usd(before.scenario) == waiting_usd(scenario)
-        else screen(one, market, scenario.limits, library, waiting_usd=waiting_usd(scenario))
+        and Measure.of(before.scenario).waiting_usd == Measure.of(scenario).waiting_usd
+        else screen(one, market, scenario.limits, library, waiting_usd=Measure.of(scenario).waiting_usd)
         for index, one in enumerate(candidates)
     )
     _check_terms(candidates, screened, market)
@@ -81,11 +82,6 @@ def _check_terms(candidates: Sequence[JobCandidates], screened: Sequence[Screene
             faults.append(Fault(market.labels[place], 0, "commitment.months", what, fix))
     if faults:
         raise ScenarioError(faults)
-
-
-def waiting_usd(scenario: Scenario) -> float | None:
-    """Dollars that an hour of waiting is worth where cost is minimised; None where hours are: spot saves none."""
-    return None
 
 
 def _knows(before: Prepared, scenario: Scenario) -> bool:

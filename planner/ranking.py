@@ -46,7 +46,7 @@ def alternatives(now: Now) -> tuple[Alternative, ...]:
 def _of_job(now: Now, job: int) -> Iterator[Alternative]:
     prepared, market = now.prepared, now.prepared.market
     one = prepared.candidates[job]
-    within = screen(one, market, prepared.scenario.limits, prepared.library, method_filter=False)
+    within = screen(one, market, prepared.scenario.limits, prepared.library, False, now.measure.waiting_usd)
     standing = _standing(now, job, within.table, within.rows)
     recipes = one.recipes
     may = np.asarray([allowed(recipe, one.job) for recipe in recipes], dtype=bool)[standing.table.recipe]

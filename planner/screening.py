@@ -14,7 +14,8 @@ from planner.library import Library
 from planner.markets import Market
 from planner.recipes import allowed
 from planner.scenario import AllowForbid, Job, Limits
-from planner.spot_curves import Aim, SpotChoice, may_follow_policy, spot_points
+from planner.spot_curves import Aim, SpotChoice, may_follow_policy
+from planner.spot_search import spot_points
 from planner.stage_hours import RowHours
 from planner.table import ON_DEMAND, SPOT, CandidateTable, Flags, Floats, Integers, concatenate
 
@@ -39,6 +40,14 @@ class Screened:
     lateness: Floats  # per uncut row: hours over the deadline where that alone rejects it, else 0
     spot: Mapping[int, SpotChoice] = field(default_factory=dict)  # row of `table` that follows a policy -> it
 
+    def only(self, which: Flags) -> Screened:
+        """The rows that a mask (n,) names."""
+        kept = np.flatnonzero(which).tolist()
+        spot = {number: self.spot[row] for number, row in enumerate(kept) if row in self.spot}
+        return replace(
+            self, table=self.table.rows(which), rows=self.rows[which], rounded=self.rounded[which], spot=spot
+        )
+
 
 def screen(
     candidates: JobCandidates,
@@ -47,12 +56,13 @@ def screen(
     library: Library,
     method_filter: bool = True,
     waiting_usd: float | None = None,
+    whole: bool = False,
 ) -> Screened:
     """Filters that concern one job alone, spot shares cut at the deadline, coarse billing rounded at points.
 
     `method_filter` false keeps methods that the job's techniques exclude: the ladder prices them too.
     `waiting_usd`: dollars that an hour of waiting is worth where cost is minimised; candidates on spot then follow
-    their best policies. None keeps the shares of two markets.
+    their best policies. None keeps the shares of two markets. `whole`: every point of their curves, for a frontier.
     """
     job, table = candidates.job, candidates.table
     reasons: Counter[str] = Counter()
@@ -96,9 +106,9 @@ def screen(
     if waiting_usd is not None:
         able = follows[rows] & ~coarse
         aim = Aim(latest, limits.spot_share.min, limits.spot_share.max, waiting_usd)
-        inside = np.flatnonzero(able)
-        added, came, spot = spot_points(candidates, cut_table.rows(inside), rows[inside], aim, market, library)
-        came = inside[came]
+        added, came, spot = spot_points(
+            candidates, cut_table, rows, able, aim, market, library, whole, by_method=not method_filter
+        )
         # What follows a policy replaces the mix of two markets; on demand alone stays where it is allowed.
         alone = ~able | (low[rows] <= 0)
         cut_table = replace(cut_table, share_high=np.where(able, cut_table.share_low, cut_table.share_high))

@@ -133,7 +133,8 @@ def _with_excluded_methods(candidates: JobCandidates, table: CandidateTable, pre
         return table
     others = candidates.rows(excluded[candidates.table.recipe])
     limits, library = prepared.scenario.limits, prepared.library
-    return concatenate([table, screen(others, prepared.market, limits, library, method_filter=False).table])
+    waiting = Measure.of(prepared.scenario).waiting_usd
+    return concatenate([table, screen(others, prepared.market, limits, library, False, waiting).table])
 
 
 def _without(

@@ -11,9 +11,8 @@ time that the market is up, and every hour of it is paid.
 
 from __future__ import annotations
 
-import heapq
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -26,7 +25,6 @@ from planner.markets import Market
 from planner.running import values_of
 from planner.scenario import Offer
 from planner.spot.curve import CurvePoint
-from planner.spot.horizons import horizon_of
 from planner.spot.physics import checkpoint_interval, last_checkpoint_fits
 from planner.spot.run import SpotRun
 from planner.spot.shapes import Shape
@@ -35,12 +33,6 @@ from planner.spot.states import SpotStates
 from planner.table import ON_DEMAND, SPOT, CandidateTable, Flags, Floats, Integers
 from planner.terms import states_of
 from planner.units import GB, HOUR
-
-TOGETHER = 8
-"""Candidates whose curves are computed at a time."""
-RUNNERS_UP = 2
-"""Other cards or providers that a plan names beside its own: their spot plans must be known too."""
-SHORTEST_HOURS = 1e-3
 
 
 @dataclass(frozen=True)
@@ -68,33 +60,8 @@ def may_follow_policy(candidates: JobCandidates, table: CandidateTable, rows: In
     return np.asarray(both & (candidates.job.trials.count == 1) & (candidates.way[rows] >= 0), dtype=bool)
 
 
-def spot_points(
-    candidates: JobCandidates,
-    table: CandidateTable,
-    rows: Integers,
-    aim: Aim,
-    market: Market,
-    library: Library,
-) -> tuple[CandidateTable, Integers, dict[int, SpotChoice]]:
-    """Candidates on their best policies: rows to be put beside `table`, where they came from, and their choices.
-
-    `table` holds screened rows at share 0, `rows` what they are in the uncut table. Computed are those that may be the
-    best of their method, or among the best of another card or provider; the rest would not be told of.
-    """
-    able = np.flatnonzero(may_follow_policy(candidates, table, rows))
-    if not len(able):
-        return table.rows(able), able, {}
-    work = _Work(candidates, table, rows, aim, market, library)
-    found = dict(work.best(able))
-    if not found:
-        return table.rows(able[:0]), able[:0], {}
-    which = np.asarray(sorted(found), dtype=np.int64)
-    choices = [found[int(row)] for row in which]
-    return work.as_rows(which, choices), which, dict(enumerate(choices))
-
-
-class _Work:
-    """Bounds, runs and points of the rows of one screened table."""
+class SpotRows:
+    """Bounds, runs and points of the rows of one screened table, each at share 0."""
 
     def __init__(
         self,
@@ -119,7 +86,7 @@ class _Work:
         self.work = np.where(observed, h.run - h.restart, h.run)
         self.beside = h.once - h.start + h.aside
         self.late_beside = (h.once - h.start + h.late_aside) * h.late
-        self.guarantee = (aim.latest_hours - self.late_beside) / (h.late * h.stretch)
+        self.guarantee = self.guarantee_by(aim.latest_hours)
         self.common = table.fixed_usd + (self.on_demand + self.storage) * (h.once - h.start)
         self.common = self.common + self._aside_usd()
         self.worth = table.penalty_usd + aim.usd_per_hour * self.beside
@@ -130,64 +97,36 @@ class _Work:
         ran = ~self.candidates.running.observed[self.candidates.way[self.rows]]
         return np.asarray(placed[self.candidates.placement[self.rows]] * ran, dtype=float)
 
-    def bound(self) -> Floats:
-        """What no policy costs less than (n,): spot hours are at most those that the market is up."""
+    def bound(self, guarantee: Floats | None = None) -> Floats:
+        """What no policy costs less than, of the shape of `guarantee` (n,); inf where on demand takes longer.
+
+        Spot hours are at most those that the market is up; every hour of work is paid, and one start.
+        """
         columns, table = self.candidates.columns, self.table
+        guarantee = self.guarantee if guarantee is None else guarantee
         up, share = columns.mean_up_hours[table.offer], columns.availability[table.offer]
         gang = gang_market(up, share, self.nodes, self.candidates.running.gang)
-        on_spot = np.minimum(self.work, gang.availability * self.guarantee)
+        on_spot = np.minimum(self.work, gang.availability * guarantee)
         hours = self.spot * (on_spot + self.hours.restart) + self.on_demand * (self.work - on_spot)
-        return np.asarray(self.common + self.worth + hours + self.standing * (self.work + self.hours.restart))
+        least = self.common + self.worth + hours + self.standing * (self.work + self.hours.restart)
+        return np.where(guarantee > self.work + self.hours.restart, least, np.inf)
 
-    def best(self, able: Integers) -> Iterator[tuple[int, SpotChoice]]:
-        """Rows with their choices, in the order of their bounds, until no other can be among the best."""
-        enough = self.guarantee[able] > self.work[able] + self.hours.restart[able]
-        able = able[enough & (self.work[able] > SHORTEST_HOURS)]
-        bounds = self.bound()
-        now = self.table.cost_usd(0.0) + self.table.penalty_usd + self.aim.usd_per_hour * self.table.hours(0.0)
-        now = np.where(np.isnan(self.table.run_h[:, ON_DEMAND]) | (self.aim.low > 0), np.inf, now)
-        methods = np.asarray([recipe.method_label for recipe in self.candidates.recipes])[self.table.recipe]
-        places = [(o.provider, o.gpu) for o in self.market.offers]
-        least_of_method = {m: float(np.min(now[methods == m])) for m in np.unique(methods)}
-        least_of_place: dict[tuple[str, str | None], float] = {}
-        for row in np.flatnonzero(np.isfinite(now)):
-            place = places[int(self.table.offer[row])]
-            least_of_place[place] = min(least_of_place.get(place, math.inf), float(now[row]))
-        done: dict[tuple[int, ...], list[tuple[float, float, float]]] = {}
-        waiting: list[int] = []
-        order = able[np.argsort(bounds[able], kind="stable")]
+    def guarantee_by(self, latest_hours: Floats | float) -> Floats:
+        """Hours (.., n) that a policy may take so that the run ends by then at the confidence."""
+        return np.asarray((latest_hours - self.late_beside) / (self.hours.late * self.hours.stretch))
 
-        kinds = {method: number for number, method in enumerate(least_of_method)}
+    def value(self, row: int, point: CurvePoint) -> float:
+        """What the search minimises: dollars, penalties and the worth of waiting."""
+        return float(self.common[row] + self.worth[row] + point.usd)
 
-        def promising(row: int) -> bool:
-            told = heapq.nsmallest(RUNNERS_UP + 1, least_of_place.values())
-            runner_up = told[-1] if len(told) > RUNNERS_UP else math.inf
-            place = places[int(self.table.offer[row])]
-            limit = min(runner_up, least_of_place.get(place, math.inf))
-            return bool(bounds[row] < max(limit, least_of_method[methods[row]]))
+    def size(self, row: int) -> tuple[float, ...]:
+        """What never makes a policy of the same machines and method better: more of any of these."""
+        worth, start = float(self.worth[row] + self.common[row]), float(self.hours.restart[row])
+        return float(self.work[row]), start, self._stall(row), worth
 
-        def evaluated() -> Iterator[tuple[int, SpotChoice]]:
-            for row, choice in self._choices(waiting):
-                value = float(self.common[row] + self.worth[row] + choice.point.usd)
-                method, place = methods[row], places[int(self.table.offer[row])]
-                least_of_method[method] = min(least_of_method[method], value)
-                least_of_place[place] = min(least_of_place.get(place, math.inf), value)
-                yield row, choice
-            waiting.clear()
-
-        for row in order.tolist():
-            if not promising(row):
-                continue
-            placed = int(self.candidates.placement[self.rows[row]])
-            key = (int(self.table.offer[row]), int(self.nodes[row]), placed, kinds[methods[row]])
-            size = (float(self.work[row]), float(self.hours.restart[row]), float(self._stall(row)))
-            if any(all(a <= b for a, b in zip(other, size, strict=True)) for other in done.get(key, ())):
-                continue
-            done.setdefault(key, []).append(size)
-            waiting.append(row)
-            if len(waiting) == TOGETHER:
-                yield from evaluated()
-        yield from evaluated()
+    def kind(self, row: int) -> tuple[int, int, int]:
+        """Rows of one kind rent the same machines at the same prices."""
+        return int(self.table.offer[row]), int(self.nodes[row]), int(self.candidates.placement[self.rows[row]])
 
     def _stall(self, row: int) -> float:
         return float(self.candidates.running.stall_seconds[self.candidates.way[self.rows[row]]]) / HOUR
@@ -218,18 +157,37 @@ class _Work:
             states,
         )
 
-    def _choices(self, which: Sequence[int]) -> list[tuple[int, SpotChoice]]:
-        """The rows whose market has a point within the bounds on the share, with it."""
+    def choices(self, which: Sequence[int]) -> list[tuple[int, SpotChoice]]:
+        """The rows whose market has a point within the bounds on the share, with the cheapest."""
         made = [(row, *self.run_of(row)) for row in which]
-        curves = self.candidates.curves.of(
-            [(run, states, horizon_of(run, float(self.guarantee[row]))) for row, run, states in made]
+        points = self.candidates.curves.latest_points(
+            [(run, states, float(self.guarantee[row])) for row, run, states in made]
         )
         found = []
-        for (row, run, states), curve in zip(made, curves, strict=True):
-            point = curve.within(float(self.guarantee[row]), self.aim.low, self.aim.high)
-            if point is not None and point.spot_hours > 0:
-                found.append((row, SpotChoice(run, states, point)))
+        for (row, run, states), several in zip(made, points, strict=True):
+            best = min(filter(self._allowed, several), key=lambda point: (point.usd, point.hours), default=None)
+            if best is not None:
+                found.append((row, SpotChoice(run, states, best)))
         return found
+
+    def whole_curves(self, which: Sequence[int]) -> list[tuple[int, list[SpotChoice]]]:
+        """The rows with every point of their curves that is cheaper than all faster ones."""
+        found = []
+        for row in which:
+            run, states = self.run_of(row)
+            points: list[SpotChoice] = []
+            least = math.inf
+            for point in self.candidates.curves.points(run, states, float(self.guarantee[row])):
+                if self._allowed(point) and point.usd < least:
+                    least = point.usd
+                    points.append(SpotChoice(run, states, point))
+            if points:
+                found.append((row, points))
+        return found
+
+    def _allowed(self, point: CurvePoint) -> bool:
+        """Whether spot is used at all, and within the bounds on its share."""
+        return point.spot_hours > 0 and self.aim.low - 1e-9 <= point.spot_share <= self.aim.high + 1e-9
 
     def as_rows(self, which: Integers, choices: Sequence[SpotChoice]) -> CandidateTable:
         """Rows of the table at the points: whatever share a mix takes, hours and dollars are those of the point."""
@@ -290,6 +248,4 @@ def write_seconds(candidates: JobCandidates, way: int, nodes: int) -> float:
     return float(checkpoint_seconds(stored, nodes, job.storage_gb_per_second * GB, math.inf, running.stages))
 
 
-__all__ = ["Aim", "SpotChoice", "market_states", "may_follow_policy", "spot_points", "storage_usd_per_hour"]
-
-Choices = Mapping[int, SpotChoice]
+__all__ = ["Aim", "SpotChoice", "SpotRows", "market_states", "may_follow_policy", "storage_usd_per_hour"]

@@ -29,6 +29,8 @@ from planner.units import GB, HOUR
 if TYPE_CHECKING:
     from planner.candidates import OfferColumns
 
+HOPELESS = 1000.0
+"""Wall hours on spot over those of the run from which on it is never chosen; keeps the program's numbers sane."""
 DEFAULT_RAM_GB = 32.0
 """Memory of a machine that an offer says nothing about: what the cheapest ones have at least."""
 
@@ -149,8 +151,10 @@ def row_hours(
             columns.mean_up_hours[where],
             columns.availability[where],
         )
-        spot_paid[has], spot_wall[has] = found.paid, found.wall
-        late_wall[has] = found.wall * late[has] * running.wall_factor * stretch[has]
+        # A restart that outlasts most up-times never ends the run: that is no market to plan on.
+        hopeful = found.wall < HOPELESS * np.maximum(run[has], restart[has])
+        spot_paid[has], spot_wall[has] = (np.where(hopeful, one, np.nan) for one in (found.paid, found.wall))
+        late_wall[has] = spot_wall[has] * late[has] * running.wall_factor * stretch[has]
     return RowHours(
         start=start,
         restart=restart,

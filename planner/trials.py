@@ -12,6 +12,7 @@ from planner.choosing import optimise
 from planner.errors import NoPlanError
 from planner.loading import change_scenario
 from planner.markets import Market
+from planner.measure import Measure
 from planner.plan import machines_named
 from planner.preparing import Prepared, prepare
 from planner.recipes import Recipe
@@ -127,4 +128,6 @@ def with_deadline(prepared: Prepared, job: int, hours: float | None) -> Prepared
 def screened_again(prepared: Prepared) -> Prepared:
     """The same candidates under the limits of the scenario that is in it now."""
     limits, market, library = prepared.scenario.limits, prepared.market, prepared.library
-    return replace(prepared, screened=tuple(screen(one, market, limits, library) for one in prepared.candidates))
+    waiting = Measure.of(prepared.scenario).waiting_usd
+    screened = (screen(one, market, limits, library, waiting_usd=waiting) for one in prepared.candidates)
+    return replace(prepared, screened=tuple(screened))

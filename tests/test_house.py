@@ -48,6 +48,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "placements",
         "managed",
         "spot_curves",
+        "spot_search",
     ),
     "formulation": ("formulation", "dominance"),
     "solvers": ("solvers",),

@@ -66,14 +66,11 @@ class Curve:
     wasted_hours: Floats
     waiting_hours: Floats
 
-    def within(self, guaranteed_hours: float, low: float, high: float) -> CurvePoint | None:
-        """The cheapest point that fits into the time and has a spot share from `low` to `high`; None without one."""
-        fits = self.hours <= guaranteed_hours * (1 + 1e-12)
-        fits &= (self.spot_share >= low - 1e-9) & (self.spot_share <= high + 1e-9)
-        if not fits.any():
-            return None
-        index = int(np.argmin(np.where(fits, self.usd, np.inf)))
-        return CurvePoint(**{field.name: float(getattr(self, field.name)[index]) for field in fields(CurvePoint)})
+    def points(self, after_hours: float, guaranteed_hours: float) -> list[CurvePoint]:
+        """The points that fit into the time and take more than `after_hours`, by rising hours."""
+        fits = (self.hours > after_hours) & (self.hours <= guaranteed_hours * (1 + 1e-12))
+        columns = [getattr(self, field.name)[fits].tolist() for field in fields(CurvePoint)]
+        return [CurvePoint(*values) for values in zip(*columns, strict=True)]
 
     def at(self, guaranteed_hours: float) -> CurvePoint:
         """The last point that fits into the time: it can be had for sure, and a longer one cannot.

@@ -76,10 +76,29 @@ class Curves:
                 self._known[missing[number]] = curve
         return tuple(self._known[key] for key in asked)
 
-    def points(self, asked: Sequence[Key]) -> tuple[CurvePoint, ...]:
-        """The best of each run on its market within a guaranteed time; ValueError where even on demand takes longer."""
-        found = self.of([(run, states, horizon_of(run, hours)) for run, states, hours in asked])
-        return tuple(curve.at(hours) for curve, (_, _, hours) in zip(found, asked, strict=True))
+    def points(self, run: SpotRun, states: SpotStates, longest_hours: float) -> list[CurvePoint]:
+        """What can be had within each time up to `longest_hours`, by rising hours: of each horizon the part that it
+        answers for. ValueError where even on demand takes longer.
+        """
+        horizons = horizons_up_to(run, longest_hours)
+        found: list[CurvePoint] = []
+        for before, curve in zip((0.0, *horizons), self.of([(run, states, one) for one in horizons]), strict=False):
+            found += curve.points(before, longest_hours)
+        return found
+
+    def latest_points(self, asked: Sequence[Key]) -> list[list[CurvePoint]]:
+        """Of `points` those that may be the best within each guaranteed time: the last two horizons'."""
+        keys: list[list[Key]] = []
+        for run, states, hours in asked:
+            keys.append([(run, states, one) for one in horizons_up_to(run, hours)[-2:]])
+        self.of([key for several in keys for key in several])
+        found = []
+        for (run, _, hours), several in zip(asked, keys, strict=True):
+            first = horizons_up_to(run, hours)[-3:-2] or [0.0]
+            begins = [*first, *(key[2] for key in several)]
+            curves = self.of(several)
+            found.append([p for begin, c in zip(begins, curves, strict=False) for p in c.points(begin, hours)])
+        return found
 
 
 def _together(questions: Sequence[Question]) -> list[Curve]:
