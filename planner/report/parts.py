@@ -149,14 +149,16 @@ def time(job: Assignment) -> list[str]:
     whole = f"{words.hours(job.hours.expected)} in all {interval}"
     if job.observed_hours is None:
         before = {name: hours for name, hours in job.stage_hours.items() if name == "prepare data"}
-        stages = {**before, "start": job.start_hours, "training": job.training_hours, **job.stage_hours}
+        waiting = job.spot.waiting_hours if job.spot else 0.0
+        training = {"training": job.training_hours - waiting, "waiting": waiting}
+        stages = {**before, "start": job.start_hours, **training, **job.stage_hours}
         said = [f"{name} {words.hours(hours)}" for name, hours in stages.items() if hours > 0]
         lines = [", ".join([*said, whole])] if len(said) < 3 else [*words.joined(said, ", ", ROOM, 2), whole]
     else:
         lines = [_observed(job, whole, interval)]
     if job.deadline_hours is not None and job.deadline_probability is not None:
         lines.append(deadline(job.deadline_hours, job.deadline_probability, job.has_fallback))
-    if job.spot_share > 0 and job.switch_to_on_demand_at_hours is not None:
+    if job.spot is None and job.spot_share > 0 and job.switch_to_on_demand_at_hours is not None:
         switch = words.bare(job.switch_to_on_demand_at_hours)
         lines.append(f"on demand from hour {switch}, if not done on spot")
     return [words.shortened(line, ROOM) for line in lines]
@@ -222,6 +224,18 @@ def next_best(job: Assignment) -> list[str]:
 def limits(job: Assignment) -> list[str]:
     """What holds the plan back."""
     return words.wrapped("; ".join(job.binding) or "none binds", ROOM, 2)
+
+
+def spot(job: Assignment) -> list[str]:
+    """What the policy on spot saves, expects and guarantees, in at most three lines; empty without one."""
+    told = job.spot
+    if told is None:
+        return []
+    saved = f"saves {words.usd(told.saving_usd)} of on demand, give or take {words.usd(told.usd_sd)}"
+    times = f"{told.interruptions:,.1f} interruption{'' if round(told.interruptions, 1) == 1 else 's'}"
+    lost = f"{words.hours(told.wasted_hours)} paid for starts and lost work"
+    guard = f"on demand at hour {words.bare(told.latest_on_demand_hours)} at the latest, should spot never come"
+    return words.joined([saved, times, lost, guard], "; ", ROOM, 3)
 
 
 def budget(plan: Plan) -> str:

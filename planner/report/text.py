@@ -38,6 +38,7 @@ def _single(plan: Plan) -> list[str]:
         *words.section("Memory", parts.memory(job)),
         *words.section("Speed", parts.speed(job)),
         *words.section("Time", parts.time(job)),
+        *words.section("Spot", parts.spot(job)),
         *words.section("Term", parts.commitment(job)),
     ]
     below = [
@@ -47,7 +48,7 @@ def _single(plan: Plan) -> list[str]:
         *words.section("Prices", parts.prices(job)),
     ]
     told = tuple(dict.fromkeys((*job.notes, *plan.warnings)))
-    most = LINES + MORE_LINES * bool(job.stage_hours or job.trials > 1 or job.commitment)
+    most = LINES + MORE_LINES * bool(job.stage_hours or job.trials > 1 or job.commitment or job.spot)
     room = most - 1 - len(above) - len(below) - bool(told)
     bill = words.section("Bill", billing.bill(job, max(3, room)))
     remarks = warnings(told, most - 1 - len(above) - len(bill) - len(below))
