@@ -157,7 +157,7 @@ def time(job: Assignment) -> list[str]:
     else:
         lines = [_observed(job, whole, interval)]
     if job.deadline_hours is not None and job.deadline_probability is not None:
-        lines.append(deadline(job.deadline_hours, job.deadline_probability, job.has_fallback))
+        lines.append(deadline(job.deadline_hours, job.deadline_probability, job.has_fallback, job.spot is not None))
     if job.spot is None and job.spot_share > 0 and job.switch_to_on_demand_at_hours is not None:
         switch = words.bare(job.switch_to_on_demand_at_hours)
         lines.append(f"on demand from hour {switch}, if not done on spot")
@@ -174,11 +174,15 @@ def _observed(job: Assignment, whole: str, interval: str) -> str:
     return f"{seen} for the whole job, as observed {interval}"
 
 
-def deadline(limit_hours: float, probability: float, fallback: bool = True) -> str:
-    """How sure the deadline is; on spot alone it is an expectation of the market, which nothing holds up."""
+def deadline(limit_hours: float, probability: float, fallback: bool = True, guarded: bool = False) -> str:
+    """How sure the deadline is; on spot alone it is an expectation of the market, which nothing holds up.
+
+    `guarded`: a policy on spot keeps it on every path of the market; what it saves of its time is in hand besides.
+    """
     if not fallback:
         return f"deadline {words.bare(limit_hours)} h: expected in {words.cases(probability)}, without fallback"
-    return f"the {words.bare(limit_hours)} h deadline holds in {words.cases(probability)}"
+    least = "at least " if guarded else ""
+    return f"the {words.bare(limit_hours)} h deadline holds in {least}{words.cases(probability)}"
 
 
 def methods(job: Assignment) -> list[str]:
