@@ -42,6 +42,7 @@ def remarks(
         *_on_memory(candidates, way, vram, limits, library),
         *_on_speed(candidates, way, library),
         *_on_market(share, rounded, offer, library, as_of),
+        *_on_hours_left(candidates, row, offer),
         *_on_stages(candidates, row, offer),
         *_on_work(candidates, limits),
     )
@@ -187,6 +188,16 @@ def _on_market(share: float, rounded: bool, offer: Offer, library: Library, as_o
     if offer.stock is None:
         notes.append("stock unknown: check that it can be booked")
     return notes
+
+
+def _on_hours_left(candidates: JobCandidates, row: int, offer: Offer) -> list[str]:
+    """How much of what is paid for already the job takes."""
+    if offer.committed_hours is None:
+        return []
+    h = candidates.hours
+    machines = int(candidates.table.instances[row]) // h.gangs
+    used = (float(h.once[row]) * h.gangs + float(h.gang_run[row])) * machines
+    return [f"uses {used:,.1f} of the {offer.committed_hours:,.1f} machine hours that are paid for and left"]
 
 
 def _rounding(offer: Offer) -> str:
