@@ -224,7 +224,9 @@ class SpotRows:
 def storage_usd_per_hour(candidates: JobCandidates, rows: Integers) -> Floats:
     """Dollars (n,) an hour of the disks of one gang: those of its machines, and the checkpoints that stay."""
     table, columns = candidates.table.rows(rows), candidates.columns
-    kept = np.asarray(candidates.running.kept_gb)[table.recipe] if len(rows) else np.zeros(0)
+    kept_gb = np.zeros(len(candidates.recipes))  # services keep nothing that we know of
+    kept_gb[: len(candidates.running.kept_gb)] = candidates.running.kept_gb
+    kept = kept_gb[table.recipe]
     disk = columns.disk_gb[table.offer] + candidates.hours.raw_gb[rows]
     nodes = table.instances // table.gangs
     return np.asarray(columns.storage_usd_per_gb_hour[table.offer] * (disk * nodes + kept), dtype=float)

@@ -42,6 +42,8 @@ def spot_points(
     would not be told of. `whole` gives every point of the curves that may matter at some time up to the latest, for
     each method or, without `by_method`, for the job.
     """
+    if not able.any():
+        return table.rows(np.zeros(0, dtype=np.int64)), np.zeros(0, dtype=np.int64), {}
     work = SpotRows(candidates, table, rows, aim, market, library)
     which: list[int] = []
     choices: list[SpotChoice] = []
