@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from planner.cards import CardNames
-from planner.decode import techniques_of
+from planner.details import techniques_of
 from planner.errors import Fault, ScenarioError
 from planner.estimates.pilot import is_far_off
 from planner.grid import shape_of

@@ -6,30 +6,29 @@ import datetime
 import math
 from typing import Any
 
-from planner.bills import FIXED, Chosen, bill
+from planner.bills import Chosen, bill
 from planner.candidates import JobCandidates
-from planner.estimates.bill import break_even_hours
+from planner.chances import deadline_probability
+from planner.details import (
+    before_run,
+    commitment_use,
+    costs_of,
+    place_of,
+    prices_of,
+    spot_plan,
+    stage_hours_of,
+    techniques_of,
+)
 from planner.estimates.uncertainty import display_factors
 from planner.grid import Machine
 from planner.library import Library
 from planner.managed import service_of
 from planner.markets import MANAGED, Market
 from planner.peaks import setting_of
-from planner.plan import (
-    Assignment,
-    Beside,
-    BillItem,
-    CommitmentUse,
-    Hours,
-    ObservedRun,
-    SpotPlan,
-    Spread,
-    Techniques,
-    Vram,
-)
+from planner.plan import Assignment, Beside, Hours, ObservedRun, Vram
 from planner.recipes import Recipe
-from planner.remarks import age_in_days, remarks, service_remarks
-from planner.scenario import Job, Limits, Offer
+from planner.remarks import remarks, service_remarks
+from planner.scenario import Limits
 from planner.terms import link_of
 from planner.units import HOUR
 from planner.vram import MemoryProbe
@@ -79,7 +78,7 @@ def assignment(
         spot_share=share,
         switch_to_on_demand_at_hours=told.latest_on_demand_hours
         if told
-        else _before_run(candidates, row) + share * float(h.spot_wall[row])
+        else before_run(candidates, row) + share * float(h.spot_wall[row])
         if mixed
         else None,
         spot=told,
@@ -167,145 +166,6 @@ def managed_assignment(
     )
 
 
-def place_of(candidates: JobCandidates, row: int, market: Market) -> dict[str, Any]:
-    """Where the machines are: provider, region, instance, offer and tier."""
-    place = int(candidates.table.offer[row])
-    offer, alike = market.offers[place], market.merged[place]
-    return {
-        "provider": offer.provider,
-        "region": offer.region if alike == 1 else f"any of {alike}",
-        "instance": offer.instance,
-        "offer": market.labels[place],
-        "tier": offer.tier,
-    }
-
-
-def costs_of(lines: tuple[BillItem, ...], late: tuple[BillItem, ...], low: float, high: float) -> dict[str, Any]:
-    """The bill, its sum, and the interval: what does not hang on hours stays, the rest goes with them."""
-    cost = math.fsum(line.usd for line in lines)
-    fixed = math.fsum(line.usd for line in lines if line.item in FIXED)
-    return {
-        "cost": Spread(expected=cost, low=fixed + (cost - fixed) * low, high=fixed + (cost - fixed) * high),
-        "cost_at_confidence": math.fsum(line.usd for line in late),
-        "cost_usd": cost,
-        "bill": lines,
-    }
-
-
-def prices_of(offer: Offer, as_of: datetime.date) -> dict[str, Any]:
-    """How old the price is and where it is from."""
-    return {
-        "price_date": offer.date.isoformat() if isinstance(offer.date, datetime.date) else str(offer.date or ""),
-        "price_age_days": age_in_days(offer, as_of),
-        "price_source": offer.source,
-    }
-
-
-def stage_hours_of(candidates: JobCandidates, row: int) -> dict[str, float]:
-    """Expected hours of the stages beside start and training, those on machines of their own among them."""
-    h, told = candidates.hours, candidates.placements[int(candidates.placement[row])]
-    beside = float(h.aside[row]) > 0
-    found = {
-        "prepare data": float(h.ingest[row]) + (told.ingest.hours if beside and told.ingest else 0.0),
-        "evaluation": float(h.evaluation[row]) + (told.evaluation.hours if beside and told.evaluation else 0.0),
-        "checkpoints": float(h.checkpoints[row]),
-        "load between trials": float(h.reload[row]),
-        "export": float(h.export[row]),
-    }
-    return {name: hours for name, hours in found.items() if hours > 0}
-
-
-def _before_run(candidates: JobCandidates, row: int) -> float:
-    """Hours until training begins: data prepared here or elsewhere, then the start."""
-    h, there = candidates.hours, candidates.placements[int(candidates.placement[row])].ingest
-    aside = there.hours if there and float(h.aside[row]) > 0 else 0.0
-    return float(h.start[row]) + float(h.ingest[row]) + aside
-
-
-def spot_plan(candidates: JobCandidates, chosen: Chosen, market: Market, late: float) -> SpotPlan:
-    """What the policy of a choice promises and expects; hours from the order of the first machines on."""
-    spot = chosen.spot
-    if spot is None:
-        raise ValueError("a choice without a policy")
-    h, row, point, run = candidates.hours, chosen.row, spot.point, spot.run
-    place = int(candidates.table.offer[row])
-    before = float(h.ingest[row]) + beside_before(candidates, row)
-    on_demand = (run.work_hours + run.restart_hours) * (run.on_demand_usd_per_hour + run.standing_usd_per_hour)
-    return SpotPlan(
-        guaranteed_hours=point.hours,
-        latest_on_demand_hours=before + point.hours - run.work_hours - run.restart_hours,
-        saving_usd=on_demand - point.usd,
-        usd_sd=point.usd_sd,
-        interruptions=point.interruptions,
-        wasted_hours=point.wasted_hours,
-        waiting_hours=point.waiting_hours,
-        checkpoint_interval_hours=run.interval_hours,
-        restart_hours=run.restart_hours,
-        last_checkpoint=run.last_checkpoint,
-        availability=spot.states.availability(),
-        mean_up_hours=spot.states.up.mean(),
-        mean_outage_hours=spot.states.down.mean(),
-        basis=candidates.spot[place].basis,
-    )
-
-
-def beside_before(candidates: JobCandidates, row: int) -> float:
-    """Hours of data preparation on a machine of its own, before the training machines are rented."""
-    told = candidates.placements[int(candidates.placement[row])].ingest
-    return told.hours if told and not candidates.running.observed[int(candidates.way[row])] else 0.0
-
-
-def commitment_use(candidates: JobCandidates, row: int, market: Market) -> CommitmentUse | None:
-    """What the commitment of a candidate costs, how much of it the job uses, and from when on it pays."""
-    table, place = candidates.table, int(candidates.table.offer[row])
-    offer, machines = market.offers[place], float(table.instances[row])
-    if offer.commitment is None:
-        return None
-    price = hourly_alike(market, offer)
-    used = float(candidates.hours.once[row]) * candidates.hours.gangs + float(candidates.hours.gang_run[row])
-    committed = offer.committed_usd * machines
-    return CommitmentUse(
-        months=offer.commitment.months,
-        usd=committed,
-        used_hours=used * machines / candidates.hours.gangs,
-        term_hours=offer.term_hours * machines,
-        on_demand_usd_per_hour=price,
-        break_even_hours=float(break_even_hours(committed, price)) if price else None,
-    )
-
-
-def hourly_alike(market: Market, offer: Offer) -> float | None:
-    """Least price by the hour of the same cards in the same number, at the same provider if it has one."""
-    alike = [
-        one
-        for one in market.offers
-        if one.gpu == offer.gpu and one.gpus == offer.gpus and one.tier in ("secure", "community") and one.usd_per_hour
-    ]
-    here = [one for one in alike if one.provider == offer.provider]
-    return min((one.usd_per_hour or 0.0 for one in here or alike), default=None)
-
-
-def techniques_of(recipe: Recipe, job: Job, micro_batch: int, accumulation: int) -> Techniques:
-    """A recipe and its batch as the answer says them."""
-    adapts = recipe.method == "lora"
-    return Techniques(
-        method=recipe.method,
-        weight_bits=recipe.weight_bits,
-        quant=recipe.quant,
-        precision=recipe.precision,
-        activation_checkpointing=recipe.activation_checkpointing,
-        micro_batch=micro_batch,
-        accumulation_steps=accumulation,
-        sharding=recipe.sharding,
-        attention=recipe.attention,
-        optimizer=recipe.optimizer,
-        tensor_parallel=recipe.tensor_parallel,
-        pipeline_parallel=recipe.pipeline_parallel,
-        lora_rank=job.lora.rank if adapts else None,
-        lora_targets=job.lora.targets if adapts else None,
-    )
-
-
 def _vram(
     candidates: JobCandidates, way: int, recipe: Recipe, machine: Machine, limits: Limits, library: Library
 ) -> Vram:
@@ -344,20 +204,3 @@ def _learned(candidates: JobCandidates, recipe: Recipe, machine: Machine, librar
             for seen in learned.runs
         ),
     }
-
-
-def budget_probability(budget: float | None, cost: float, late: float, confidence: float) -> float | None:
-    """Chance that the bill stays within the budget, jobs being as late together: `late` is the cost at `confidence`."""
-    return deadline_probability(budget, cost, late, confidence) if cost > 0 else None if budget is None else 1.0
-
-
-def deadline_probability(deadline: float | None, hours: float, late: float, confidence: float) -> float | None:
-    """Chance to end in time, from the spread that makes `late` the hours at `confidence`; capped where data end."""
-    if deadline is None:
-        return None
-    if confidence == 0.5 or late <= hours:
-        return 1.0 if hours <= deadline else 0.0
-    # Student t with 2 degrees of freedom: t(p) = (2p - 1) / sqrt(2 p (1 - p)), and back.
-    scale = math.log(late / hours) / ((2 * confidence - 1) / math.sqrt(2 * confidence * (1 - confidence)))
-    t = math.log(deadline / hours) / scale
-    return min(0.975, 0.5 * (1 + t / math.sqrt(2 + t * t)))

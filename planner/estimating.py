@@ -9,7 +9,7 @@ import numpy as np
 
 from planner.configuration import WHERE
 from planner.configuring import Setup, processed, setup_of, timed
-from planner.decode import techniques_of
+from planner.details import techniques_of
 from planner.errors import Fault, ScenarioError
 from planner.estimates.coefficients import TimeCoefficients
 from planner.estimates.memory import MemoryEstimate

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from planner.decode import deadline_probability
+from planner.chances import deadline_probability
 from planner.plan import NearMiss
 from planner.preparing import Prepared
 from planner.recipes import allowed

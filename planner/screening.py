@@ -8,10 +8,11 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from planner.candidates import JobCandidates, OfferColumns
+from planner.candidates import JobCandidates
 from planner.estimates.bill import rounded_hours
 from planner.library import Library
 from planner.markets import Market
+from planner.offer_columns import OfferColumns
 from planner.recipes import allowed
 from planner.scenario import AllowForbid, Job, Limits
 from planner.spot_curves import Aim, SpotChoice, may_follow_policy

@@ -13,8 +13,9 @@ from planner.alternatives import binding_limits, ladder, outlier_note, runner_up
 from planner.audit import audit
 from planner.bills import Chosen
 from planner.candidates import JobCandidates
+from planner.chances import budget_probability
 from planner.choosing import Solved, optimise
-from planner.decode import assignment, budget_probability
+from planner.decode import assignment
 from planner.errors import PlannerError
 from planner.library import Library
 from planner.measure import Measure

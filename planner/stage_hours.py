@@ -27,7 +27,7 @@ from planner.table import Flags, Floats, Integers
 from planner.units import GB, HOUR
 
 if TYPE_CHECKING:
-    from planner.candidates import OfferColumns
+    from planner.offer_columns import OfferColumns
 
 HOPELESS = 1000.0
 """Wall hours on spot over those of the run from which on it is never chosen; keeps the program's numbers sane."""

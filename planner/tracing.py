@@ -10,9 +10,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from planner.bills import Chosen
+from planner.chances import budget_probability
 from planner.contrast import jobs_change_words
 from planner.coupling import Joint, Solved, Stopped, proven, standing
-from planner.decode import assignment, budget_probability
+from planner.decode import assignment
 from planner.envelope import knee_of, lower_envelope, segments_of
 from planner.envelope_sum import Stretch, Way, summed
 from planner.frontiers import Leg, Point, Segment

@@ -42,6 +42,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "spreads",
         "terms",
         "markets",
+        "offer_columns",
         "candidates",
         "screening",
         "stage_hours",
@@ -54,6 +55,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "solvers": ("solvers",),
     "plan": (
         "plan",
+        "plan_parts",
         "htmltable",
         "contrast",
         "frontiers",
@@ -64,7 +66,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "replays",
         "fits",
     ),
-    "decode": ("decode", "bills", "remarks", "vram"),
+    "decode": ("decode", "details", "chances", "bills", "remarks", "vram"),
     "audit": ("audit", "audit_*"),
     "uses": (
         "solving",
