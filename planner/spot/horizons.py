@@ -5,6 +5,7 @@ A plan that is solved for one deadline and a frontier over all of them must not 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -19,7 +20,6 @@ from planner.spot.curve import (
     curve_of,
     demand_counts,
     start_counts,
-    ticks_of,
 )
 from planner.spot.grids import Question, chain_of, checked
 from planner.spot.run import SpotRun
@@ -69,11 +69,14 @@ class Curves:
         questions = [Question(*key) for key in missing]
         for question in questions:
             checked(question.run, question.guaranteed_hours)
-        order = sorted(range(len(missing)), key=lambda i: questions[i].part.wanted_ticks)
-        for first in range(0, len(order), BLOCK):
-            block = order[first : first + BLOCK]
-            for number, curve in zip(block, _together([questions[i] for i in block]), strict=True):
-                self._known[missing[number]] = curve
+        alike: dict[int, list[int]] = {}
+        for number, question in enumerate(questions):
+            alike.setdefault(steps_of(question), []).append(number)
+        for steps, several in alike.items():
+            for first in range(0, len(several), BLOCK):
+                block = several[first : first + BLOCK]
+                for number, curve in zip(block, _together([questions[i] for i in block], steps), strict=True):
+                    self._known[missing[number]] = curve
         return tuple(self._known[key] for key in asked)
 
     def points(self, run: SpotRun, states: SpotStates, longest_hours: float) -> list[CurvePoint]:
@@ -101,9 +104,19 @@ class Curves:
         return found
 
 
-def _together(questions: Sequence[Question]) -> list[Curve]:
+def steps_of(question: Question) -> int:
+    """Ticks of a curve: `BATCH_TICKS` times a power of the root of 2, the first that tells its market's states apart.
+
+    They hang on the question alone: whoever is computed beside it must not move its points.
+    """
+    steps = float(BATCH_TICKS)
+    while steps < question.part.wanted_ticks * (1 - 1e-9):
+        steps *= math.sqrt(2)
+    return round(steps)
+
+
+def _together(questions: Sequence[Question], steps: int) -> list[Curve]:
     parts = [question.part for question in questions]
-    steps = ticks_of(parts, BATCH_TICKS)
     chain = chain_of(parts, steps, BATCH_POINTS)
     backward = Backward(chain)
     hours = [[question.run.work_hours + question.run.restart_hours] for question in questions]
