@@ -44,6 +44,7 @@ from planner.audit_recipe import (
     spot_share_is_allowed,
 )
 from planner.audit_services import service_is_told
+from planner.audit_spot import followed_of, spot_is_told
 from planner.audit_stages import course_of, stages_are_told
 from planner.audit_totals import (
     budget_holds,
@@ -117,23 +118,34 @@ def _audit_job(
         ground = lay_ground(footing)
         for check in NAMED_CHECKS:
             found += check(ground)
-        faults, machine_hours = _audit_figures(ground, tolerance)
+        worth = None if scenario.objective_kind == "time" else scenario.value_of_time_usd_per_hour
+        faults, machine_hours = _audit_figures(ground, worth, tolerance)
         return [*found, *faults], machine_hours
     except (ValueError, KeyError, IndexError, ZeroDivisionError, OverflowError) as error:
         return [*found, Violation(assignment.name, "figures", "something to compute", repr(error))], 0.0
 
 
-def _audit_figures(ground: Ground, tolerance: Tolerance) -> tuple[list[Violation], float]:
-    """Every figure of a job on machines, and its machine hours at its confidence."""
+def _audit_figures(ground: Ground, worth: float | None, tolerance: Tolerance) -> tuple[list[Violation], float]:
+    """Every figure of a job on machines, and its machine hours at its confidence.
+
+    `worth`: dollars of an hour where cost is minimised; None where time is.
+    """
     work = workload_of(ground)
     physics = physics_of(ground, work)
     elsewhere, found = elsewhere_of(ground, work)
     course = course_of(ground, work, physics, elsewhere)
     hours = hours_of(ground, course, physics)
-    lines, late = (bill_of(ground, course, hours, late) for late in (False, True))
+    followed, faults = followed_of(ground, course, physics, hours, worth)
+    if followed is None:
+        faults += spot_end_is_told(ground, course, hours, tolerance)
+    else:
+        faults += spot_is_told(ground, course, followed, tolerance)
+        hours = followed.hours(hours, course.stretch)
+    lines, late = (bill_of(ground, course, hours, followed, late) for late in (False, True))
     share = ground.plan.spot_share
     expected, at_confidence = hours.expected(share), hours.at_confidence(share)
     found += [
+        *faults,
         *memory_fits(ground, physics, tolerance),
         *memory_is_told(ground, physics, tolerance),
         *speed_is_told(ground, work, physics, tolerance),
@@ -142,7 +154,6 @@ def _audit_figures(ground: Ground, tolerance: Tolerance) -> tuple[list[Violation
         *beside_is_told(ground, elsewhere, tolerance),
         *hours_are_told(ground, hours, physics, tolerance),
         *hours_hold(ground, at_confidence, tolerance),
-        *spot_end_is_told(ground, course, hours, tolerance),
         *deadline_chance_is_told(ground, expected, at_confidence, tolerance),
         *commitment_is_told(ground, course, tolerance),
         *term_holds(ground, hours, tolerance),

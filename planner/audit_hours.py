@@ -9,12 +9,15 @@ from planner.audit_ground import Footing, Ground, Tolerance, Violation, apart, b
 from planner.audit_physics import Physics
 from planner.audit_stages import Course
 from planner.estimates.preemption import GangCoefficients, gang_market, interrupted_run, wall_quantile_factor
+from planner.estimates.preemption import Market as GangMarket
 from planner.estimates.stages import StageCoefficients, asynchronous_stall_seconds, checkpoint_bytes
 from planner.estimates.uncertainty import late_factor
 from planner.jobs import MAX_CONFIDENCE
 from planner.units import HOUR
 
 DEFAULT_MAX_HOURS = {"finetune": 720.0, "pretrain": 2160.0}
+COARSE_STEP = 0.05
+"""Billing steps up to this share of the run are not rounded."""
 
 
 @dataclass(frozen=True)
@@ -59,18 +62,12 @@ def hours_of(ground: Ground, course: Course, physics: Physics) -> Hours:
     job, offer = ground.job, ground.offer
     stages = ground.values("stages")
     late = float(late_factor(physics.sigma_tail, job.confidence))
-    up, share = stages["spot_mean_up_hours"], stages["spot_availability"]
-    gang = GangCoefficients.of(stages)
-    if offer.spot is not None:
-        together = offer.spot.instances  # the statistics are of so many machines; wanted are those of one
-        up = offer.spot.mean_up_hours * together**gang.gang_rate_exponent
-        share = min(1.0, offer.spot.availability * together**-gang.gang_availability_exponent)
     interrupted = interrupted_run(
         course.run,
         course.restart,
-        _spot_stall_hours(ground, physics),
-        gang_market(up, share, ground.plan.instances, gang),
-        gang,
+        spot_stall_hours(ground, physics),
+        gang_of(ground),
+        GangCoefficients.of(stages),
         stages["spot_outage_cv"],
     )
     switch = 0.0 if offer.usd_per_hour is None else course.start
@@ -92,13 +89,32 @@ def hours_of(ground: Ground, course: Course, physics: Physics) -> Hours:
     )
 
 
-def _spot_stall_hours(ground: Ground, physics: Physics) -> float:
+def gang_of(ground: Ground) -> GangMarket:
+    """How the machines of one run come and go together: as the offer states it, else as the prior has it."""
+    stages, told = ground.values("stages"), ground.offer.spot
+    gang = GangCoefficients.of(stages)
+    up, share = stages["spot_mean_up_hours"], stages["spot_availability"]
+    if told is not None:
+        # The statistics are of so many machines; wanted are those of one.
+        up = told.mean_up_hours * told.instances**gang.gang_rate_exponent
+        share = min(1.0, told.availability * told.instances**-gang.gang_availability_exponent)
+    return gang_market(up, share, ground.plan.instances, gang)
+
+
+def spot_stall_hours(ground: Ground, physics: Physics) -> float:
     """Stall of a checkpoint that an interruption makes necessary; even small adapters halt the run for a moment."""
     coefficients = StageCoefficients.of(ground.values("stages"))
     saved = checkpoint_bytes(physics.trainable, coefficients)
     slot = physics.pcie_bytes_per_second
     seconds = float(asynchronous_stall_seconds(saved, ground.plan.gpus, slot, coefficients))
     return (seconds + coefficients.checkpoint_fixed_seconds) / HOUR
+
+
+def is_coarse(ground: Ground, course: Course) -> bool:
+    """Whether the billing step or minimum is too large to be left out of the sums."""
+    billing = ground.offer.billing
+    too_long = billing.step_seconds / HOUR > COARSE_STEP * course.run
+    return too_long or billing.minimum_hours > course.once + course.run
 
 
 def hours_are_told(ground: Ground, hours: Hours, physics: Physics, tolerance: Tolerance) -> list[Violation]:

@@ -8,16 +8,13 @@ from dataclasses import dataclass
 
 from planner.audit_beside import billed_hours
 from planner.audit_ground import Footing, Ground, Tolerance, Violation, apart, unequal
-from planner.audit_hours import Hours
-from planner.audit_stages import Course
+from planner.audit_hours import Hours, is_coarse
+from planner.audit_spot import Followed
+from planner.audit_stages import Course, disk_gb_of_gang
 from planner.plan import BillItem
-from planner.units import HOUR, MONTH_HOURS
+from planner.units import MONTH_HOURS
 
-IMAGE_GB = 10.0
-"""Disk that a container image takes: the size of the stages calibration."""
 UNKNOWN_FEE = "unknown: not included"
-COARSE_STEP = 0.05
-"""Billing steps up to this share of the run are not rounded."""
 FIXED = ("transfer in", "transfer out", "data leaving", "kept after", "commitment", "training runs", "tokens trained")
 """Items that do not grow with the hours."""
 BESIDE = {"ingest": "prepare data", "evaluation": "evaluation"}
@@ -35,15 +32,37 @@ class Line:
     unknown_fee: bool = False
 
 
-def bill_of(ground: Ground, course: Course, hours: Hours, late: bool = False) -> list[Line]:
+def bill_of(
+    ground: Ground, course: Course, hours: Hours, followed: Followed | None = None, late: bool = False
+) -> list[Line]:
     """Every line of the bill, `late` at the asked confidence and the run in full; what is not used costs nothing."""
+    if followed is None:
+        uses, rented = _uses(ground, course, hours, late), hours.rented(ground.plan.spot_share, late)
+    else:
+        every, longer = (hours.late, course.stretch) if late else (1.0, 1.0)
+        uses, rented = _policy_uses(ground, course, followed, every, longer), followed.disk_hours(every, longer)
     lines = [
-        *_machine_lines(ground, _uses(ground, course, hours, late)),
+        *_machine_lines(ground, uses),
         *_commitment_lines(ground),
         *_beside_lines(course, hours, late),
-        *_byte_lines(ground, course, hours.rented(ground.plan.spot_share, late)),
+        *_byte_lines(ground, course, rented),
     ]
     return [line for line in lines if line.quantity != 0]
+
+
+def _policy_uses(
+    ground: Ground, course: Course, followed: Followed, every: float, longer: float
+) -> dict[str, tuple[float, float]]:
+    """Machine hours by item, on demand and on spot; what is beside the run waits for no market."""
+    n = ground.plan.instances
+    uses = {
+        item: (on_demand * longer * n * every, spot * longer * n * every)
+        for item, (on_demand, spot) in followed.machine_hours(course).items()
+    }
+    return uses | {
+        "prepare data": (course.prepare * n * every, 0.0),
+        "export": (course.export * n * every, 0.0),
+    }
 
 
 def _uses(ground: Ground, course: Course, hours: Hours, late: bool) -> dict[str, tuple[float, float]]:
@@ -74,13 +93,6 @@ def _uses(ground: Ground, course: Course, hours: Hours, late: bool) -> dict[str,
         whole = [billed_hours(ground.offer, total / (n * k)) * n * k for total in totals]
         uses["rounded up"] = (whole[0] - totals[0], whole[1] - totals[1])
     return uses
-
-
-def is_coarse(ground: Ground, course: Course) -> bool:
-    """Whether the billing step or minimum is too large to be left out of the sums."""
-    billing = ground.offer.billing
-    too_long = billing.step_seconds / HOUR > COARSE_STEP * course.run
-    return too_long or billing.minimum_hours > course.once + course.run
 
 
 def _machine_lines(ground: Ground, uses: dict[str, tuple[float, float]]) -> list[Line]:
@@ -143,8 +155,7 @@ def _byte_lines(ground: Ground, course: Course, rented: float) -> list[Line]:
     """Disks while machines are rented, what is kept after, what moves."""
     job, fees, gangs = ground.job, ground.offer.fees, ground.job.trials.at_once
     machines = ground.plan.instances * gangs
-    disk = 2 * ground.architecture.download_gb + job.data_gb + IMAGE_GB + course.raw_gb
-    stored = (disk * machines + course.kept_gb * gangs) * rented / MONTH_HOURS
+    stored = disk_gb_of_gang(ground, course) * gangs * rented / MONTH_HOURS
     after = (course.result_gb + course.kept_gb) * (job.stages.retention_hours or 0.0) / MONTH_HOURS
     source = job.stages.transfer
     lines = [

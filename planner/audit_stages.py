@@ -31,6 +31,8 @@ from planner.units import GB, HOUR
 
 LEAST_RAM_GB = 32.0
 """Memory of a training machine whose offer does not say."""
+IMAGE_GB = 10.0
+"""Disk that a container image takes: the size of the stages calibration."""
 
 
 @dataclass(frozen=True)
@@ -246,6 +248,12 @@ def _export_hours(ground: Ground, result: float) -> float:
     if wanted.merged and ground.recipe.method == "lora":
         seconds += float(merge_seconds(ground.architecture.download_gb * GB, ground.disk_of(ground.offer)))
     return seconds / HOUR
+
+
+def disk_gb_of_gang(ground: Ground, course: Course) -> float:
+    """What is stored while the machines of one run are rented: their disks, and the checkpoints that stay."""
+    each = 2 * ground.architecture.download_gb + ground.job.data_gb + IMAGE_GB + course.raw_gb
+    return each * ground.plan.instances + course.kept_gb
 
 
 def stages_are_told(ground: Ground, course: Course, tolerance: Tolerance) -> list[Violation]:
