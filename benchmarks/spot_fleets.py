@@ -26,8 +26,8 @@ DRAWS = 20
 """Gangs that are followed through one fleet: which of its machines are ours is not recorded."""
 WINDOWS = 6
 
-Case = tuple[str, Callable[[], Windows]]
-"""A name, and what cuts the windows; ValueError where it cannot."""
+Case = tuple[str, Callable[..., Windows]]
+"""A name, and what cuts the windows for a direction (`forward`); ValueError where it cannot."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,10 @@ class Recorded:
 
 
 def judge_recorded(paths: Sequence[str | Path]) -> Recorded:
-    """Zones with jobs of 48 h on one machine, fleets with jobs of 4 h on gangs; half is watched, half is used."""
+    """Zones with jobs of 48 h on one machine, fleets with jobs of 4 h on gangs.
+
+    Either half of a trace is known once and used once: there are few traces.
+    """
     traces = [trace for path in paths for trace in read_traces(path)]
     left_out: list[str] = []
     tables = {}
@@ -61,27 +64,31 @@ def judge_recorded(paths: Sequence[str | Path]) -> Recorded:
 
 
 def _judged(cases: list[Case], work_hours: float, left_out: list[str]) -> list[dict[float, Costs]]:
-    """Costs per case; a case that cannot be judged adds its reason to `left_out`."""
+    """Costs per case and direction; a case that cannot be judged adds its reason to `left_out`."""
     found = []
     for name, windows in cases:
         try:
-            found += judge([windows()], job(work_hours))
+            both = [windows(forward=forward) for forward in (True, False)]
         except ValueError as error:
             left_out.append(f"{name}: {error}")
+        else:
+            found += [costs for one in both for costs in judge([one], job(work_hours))]
     return found
 
 
-def gang_windows(fleet: Trace, size: int, number: int) -> Windows:
-    """Gangs through the first half of a fleet as what is known, through the second as windows an hour apart."""
+def gang_windows(fleet: Trace, size: int, number: int, forward: bool) -> Windows:
+    """Gangs through one half of a fleet as what is known, through the other as windows an hour apart."""
     paths = gang_paths(fleet, size, DRAWS, np.random.default_rng([SEED, number, size]))
     tick = fleet.gap_hours
     steps = paths.shape[1]
     half = steps // 2
     length = round(deadline_of(job(GANG_WORK_HOURS), max(SLACKS), tick) / tick)
-    if steps - length < half:
+    first, last = (half, steps - length) if forward else (0, half - length)
+    if last < first:
         raise ValueError(f"half of {steps * tick:.0f} h is shorter than a deadline of {length * tick:.1f} h")
-    states = states_of([_runs(path[:half], tick) for path in paths])
-    starts = list(range(half, steps - length + 1, max(round(1 / tick), 1)))
+    known = paths[:, :half] if forward else paths[:, half:]
+    states = states_of([_runs(path, tick) for path in known])
+    starts = list(range(first, last + 1, max(round(1 / tick), 1)))
     windows = np.array([path[start : start + length] for path in paths for start in starts])
     ages = np.concatenate([ages_before(path, starts, tick) for path in paths])
     return Windows(fleet.name, states, windows, ages, tick)

@@ -57,21 +57,23 @@ def zone(kind: str, number: int) -> Windows:
     return cut(trace, WORK_HOURS, instances=1, most_windows=5)
 
 
-def cut(trace: Trace, work_hours: float, instances: int, most_windows: int) -> Windows:
-    """The first half of a trace as what is known, the second as windows spread evenly over it.
+def cut(trace: Trace, work_hours: float, instances: int, most_windows: int, forward: bool = True) -> Windows:
+    """One half of a trace as what is known, the other as windows spread evenly over it.
 
-    ValueError where the first half shows only one of up and down, or the second is shorter than the longest deadline.
+    `forward`: what is known comes first. ValueError where it shows only one of up and down, or where the other half is
+    shorter than the longest deadline.
     """
     tick = trace.gap_hours
     steps = trace.available.size
     half = steps // 2
-    states = states_of([trace.part(0, half).runs(instances, with_first=False)])
     length = round(deadline_of(job(work_hours), max(SLACKS), tick) / tick)
-    last = steps - length
-    if last < half:
-        raise ValueError(f"half of {trace.hours:.0f} h is shorter than a deadline of {length * tick:.0f} h")
-    count = min(most_windows, (last - half) // max(length // 2, 1) + 1)
-    starts = [round(start) for start in np.linspace(half, last, count)] if count > 1 else [half]
+    first, last = (half, steps - length) if forward else (0, half - length)
+    if last < first:
+        raise ValueError(f"half of {trace.hours:.0f} h is shorter than a deadline of {length * tick:.1f} h")
+    known = trace.part(0, half) if forward else trace.part(half, steps)
+    states = states_of([known.runs(instances, with_first=False)])
+    count = min(most_windows, (last - first) // max(length // 2, 1) + 1)
+    starts = [round(start) for start in np.linspace(first, last, count)] if count > 1 else [first]
     up = trace.up(instances)
     windows = np.array([up[start : start + length] for start in starts])
     return Windows(trace.name, states, windows, ages_before(up, starts, tick), tick)
