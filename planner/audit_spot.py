@@ -20,7 +20,7 @@ from planner.spot.physics import checkpoint_interval, last_checkpoint_fits
 from planner.spot.run import SpotRun
 from planner.spot.shapes import Shape, states_of
 from planner.spot.states import Ages, SpotStates
-from planner.units import GB, HOUR, MONTH_HOURS
+from planner.units import GB, MONTH_HOURS
 
 ENDLESS = 1000.0
 """Times the run, or the restart where that is longer: a market on which it takes so long is not used."""
