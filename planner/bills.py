@@ -24,6 +24,8 @@ from planner.units import HOUR, MONTH_HOURS
 
 FIXED = ("transfer in", "transfer out", "data leaving", "kept after", "commitment", "training runs", "tokens trained")
 """Lines that do not grow with hours."""
+BESIDE_RUN = ("prepare data", "export")
+"""What the machines do before and after the run."""
 
 
 @dataclass(frozen=True)
@@ -101,8 +103,7 @@ def times_of(candidates: JobCandidates, chosen: Chosen, offer: Offer, late: bool
         use("export", gangs * float(h.export[row])),
     ]
     if chosen.spot is not None:
-        uses = [one for one in uses if one.item != "start and load"]
-        uses += _policy_uses(chosen.spot, float(h.run[row]), n * every, longer)
+        uses = _under_policy(uses, chosen.spot, float(h.run[row]), n * every, longer)
     elif share > 0:
         lost = float(h.spot_gang_paid[row]) - machine_hours
         uses.append(Use("lost on spot", 0.0, share * lost * longer * n * every))
@@ -122,16 +123,21 @@ def times_of(candidates: JobCandidates, chosen: Chosen, offer: Offer, late: bool
     return Times(tuple(uses), added, whole - aside, gangs)
 
 
-def _policy_uses(spot: SpotChoice, run: float, machines: float, longer: float) -> list[Use]:
-    """What a policy pays beyond the work itself: every start, checkpoints on spot, and work that was lost.
+def _under_policy(uses: list[Use], spot: SpotChoice, run: float, machines: float, longer: float) -> list[Use]:
+    """The uses where a policy has the run: what it pays beyond the work is starts, stalls on spot, and work lost.
 
-    The work is `run` hours, its spot share done on spot.
+    The work is `run` hours, its spot share done on spot. What is beside the run waits for no market: on demand.
     """
     point = spot.point
     each = machines * longer
     on_demand = point.on_demand_hours - (1.0 - point.spot_share) * run
     lost = point.spot_hours - point.spot_share * run
-    return [Use("starts on demand", on_demand * each, 0.0), Use("starts and losses", 0.0, lost * each)]
+    kept = [Use(one.item, one.on_demand + one.spot, 0.0) if one.item in BESIDE_RUN else one for one in uses]
+    return [
+        *(one for one in kept if one.item != "start and load"),
+        Use("starts on demand", on_demand * each, 0.0),
+        Use("starts and losses", 0.0, lost * each),
+    ]
 
 
 def _works(candidates: JobCandidates, row: int) -> float:
