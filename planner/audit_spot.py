@@ -118,7 +118,6 @@ def _run(ground: Ground, course: Course, physics: Physics, states: SpotStates, u
     saved = float(checkpoint_bytes(physics.trainable, stages))
     written = float(checkpoint_seconds(saved, machines, job.storage_gb_per_second * GB, float("inf"), stages))
     notice = offer.spot.notice_seconds if offer.spot else None
-    month = (offer.fees.storage_usd_per_gb_month or 0.0) * disk_gb_of_gang(ground, course)
     return SpotRun(
         work_hours=course.run if ground.observed_hours is None else course.run - course.restart,
         restart_hours=course.restart,
@@ -126,9 +125,14 @@ def _run(ground: Ground, course: Course, physics: Physics, states: SpotStates, u
         interval_hours=checkpoint_interval(stall, states, ground.values("stages")["interval_share_of_young"]),
         spot_usd_per_hour=(offer.spot_usd_per_hour or 0.0) * machines,
         on_demand_usd_per_hour=(offer.usd_per_hour or 0.0) * machines,
-        standing_usd_per_hour=month / MONTH_HOURS + usd_per_hour,
+        standing_usd_per_hour=_storage_usd_per_hour(ground, course) + usd_per_hour,
         last_checkpoint=last_checkpoint_fits(notice or 0.0, written),
     )
+
+
+def _storage_usd_per_hour(ground: Ground, course: Course) -> float:
+    """Dollars an hour of all that the machines of the run keep on disks."""
+    return (ground.offer.fees.storage_usd_per_gb_month or 0.0) / MONTH_HOURS * disk_gb_of_gang(ground, course)
 
 
 def _point(run: SpotRun, states: SpotStates, guaranteed_hours: float) -> CurvePoint | None:
@@ -148,11 +152,12 @@ def spot_is_told(ground: Ground, course: Course, followed: Followed, tolerance: 
     needed = run.work_hours + run.restart_hours
     before = course.prepare + sum(one.hours for one in course.elsewhere if one.stage == "ingest")
     latest = before + point.hours - needed
-    alone = needed * (run.on_demand_usd_per_hour + run.standing_usd_per_hour)
+    storage = _storage_usd_per_hour(ground, course)
+    paid = point.usd - (run.standing_usd_per_hour - storage) * point.finish_hours  # the value of time is on no bill
     wanted = SpotPlan(
         guaranteed_hours=told.guaranteed_hours,  # held against the curve before
         latest_on_demand_hours=latest,
-        saving_usd=alone - point.usd,
+        saving_usd=needed * (run.on_demand_usd_per_hour + storage) - paid,
         usd_sd=point.usd_sd,
         interruptions=point.interruptions,
         wasted_hours=point.wasted_hours,

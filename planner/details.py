@@ -6,6 +6,8 @@ import datetime
 import math
 from typing import Any
 
+import numpy as np
+
 from planner.bills import FIXED, Chosen
 from planner.candidates import JobCandidates
 from planner.estimates.bill import break_even_hours
@@ -14,6 +16,7 @@ from planner.plan import BillItem, CommitmentUse, SpotPlan, Spread, Techniques
 from planner.recipes import Recipe
 from planner.remarks import age_in_days
 from planner.scenario import Job, Offer
+from planner.spot_curves import storage_usd_per_hour
 
 
 def place_of(candidates: JobCandidates, row: int, market: Market) -> dict[str, Any]:
@@ -79,11 +82,14 @@ def spot_plan(candidates: JobCandidates, chosen: Chosen, market: Market, late: f
     h, row, point, run = candidates.hours, chosen.row, spot.point, spot.run
     place = int(candidates.table.offer[row])
     before = float(h.ingest[row]) + beside_before(candidates, row)
-    on_demand = (run.work_hours + run.restart_hours) * (run.on_demand_usd_per_hour + run.standing_usd_per_hour)
+    storage = float(storage_usd_per_hour(candidates, np.asarray([row]))[0])
+    on_demand = (run.work_hours + run.restart_hours) * (run.on_demand_usd_per_hour + storage)
+    # What an hour is worth to the user is in the point, and on no bill.
+    paid = point.usd - (run.standing_usd_per_hour - storage) * point.finish_hours
     return SpotPlan(
         guaranteed_hours=point.hours,
         latest_on_demand_hours=before + point.hours - run.work_hours - run.restart_hours,
-        saving_usd=on_demand - point.usd,
+        saving_usd=on_demand - paid,
         usd_sd=point.usd_sd,
         interruptions=point.interruptions,
         wasted_hours=point.wasted_hours,
