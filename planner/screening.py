@@ -106,7 +106,9 @@ def screen(
     added, came = cut_table.rows(np.zeros(0, dtype=np.int64)), np.zeros(0, dtype=np.int64)
     if waiting_usd is not None:
         able = follows[rows] & ~coarse
-        aim = Aim(latest, limits.spot_share.min, limits.spot_share.max, waiting_usd)
+        shared = limits.budget_usd is not None or len(table.jobs) > 1
+        bounds = (limits.spot_share.min, limits.spot_share.max)
+        aim = Aim(latest, *bounds, waiting_usd, shared, frozenset(limits.quota))
         added, came, spot = spot_points(
             candidates, cut_table, rows, able, aim, market, library, whole, by_method=not method_filter
         )
@@ -216,11 +218,13 @@ def whole_step_shares(table: CandidateTable, hours: RowHours, row: int, step: fl
     Coarse steps are few in a run.
     """
     low, high = float(table.share_low[row]), float(table.share_high[row])
-    everything, none = (float(gang_hours(hours, share)[0][row]) for share in (0.0, 1.0))
-    if high <= low or np.isnan(table.run_h[row, ON_DEMAND]) or everything <= none:
+    if high <= low or np.isnan(table.run_h[row, ON_DEMAND]):
         return np.zeros(0)
-    fewest = max(float(gang_hours(hours, high)[0][row]), least)
-    most = float(gang_hours(hours, low)[0][row])
+    one = hours.rows(np.asarray([row]))
+    everything, none, most, fewest = (float(gang_hours(one, share)[0][0]) for share in (0.0, 1.0, low, high))
+    if everything <= none:
+        return np.zeros(0)
+    fewest = max(fewest, least)
     whole = np.append(np.arange(np.ceil(fewest / step), np.floor(most / step) + 1) * step, least)
     shares = (everything - whole) / (everything - none)
     return np.asarray(shares[(shares > low) & (shares < high)])

@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -52,6 +53,8 @@ class Aim:
     low: float
     high: float
     usd_per_hour: float
+    shared: bool = False  # a budget, or other jobs beside it: the cheapest alone may not be what the program needs
+    quota: frozenset[str] = frozenset()  # providers with one
 
 
 def may_follow_policy(candidates: JobCandidates, table: CandidateTable, rows: Integers) -> Flags:
@@ -119,17 +122,45 @@ class SpotRows:
         """What the search minimises: dollars, penalties and the worth of waiting."""
         return float(self.common[row] + self.worth[row] + point.usd)
 
-    def size(self, row: int) -> tuple[float, ...]:
-        """What never makes a policy of the same machines and method better: more of any of these."""
-        worth, start = float(self.worth[row] + self.common[row]), float(self.hours.restart[row])
-        return float(self.work[row]), start, self._stall(row), worth
+    def late_value(self, row: int, point: CurvePoint) -> float:
+        """No less than what the choice costs at the asked confidence, penalties in."""
+        usd = float(self.common[row]) + point.usd
+        return usd * float(self.hours.late[row] * self.hours.stretch[row]) + float(self.worth[row])
 
-    def kind(self, row: int) -> tuple[int, int, int]:
-        """Rows of one kind rent the same machines at the same prices."""
-        return int(self.table.offer[row]), int(self.nodes[row]), int(self.candidates.placement[self.rows[row]])
+    @cached_property
+    def sizes(self) -> Floats:
+        """What never makes a policy on like machines better (n, 9): more of any of these."""
+        columns = (
+            self.work,
+            self.hours.restart,
+            self.stalls,
+            self.common + self.worth,
+            self.spot,
+            self.on_demand,
+            self.standing,
+            self.hours.late * self.hours.stretch,
+            self.late_beside,
+        )
+        return np.stack([np.asarray(one, dtype=float) for one in columns], axis=1)
 
-    def _stall(self, row: int) -> float:
-        return float(self.candidates.running.stall_seconds[self.candidates.way[self.rows[row]]]) / HOUR
+    def kind(self, row: int) -> tuple[object, ...]:
+        """Rows of one kind rent like machines at one provider, on markets that come and go alike."""
+        place = int(self.table.offer[row])
+        offer, one = self.market.offers[place], self.candidates.spot[place]
+        # Where jobs share limits, two offers may be stocked apart.
+        where: object = place if self.aim.shared else (offer.provider, offer.gpu, offer.spot)
+        return where, int(self.table.gpus[row]), int(self.nodes[row]), one.mean_up_hours, one.availability
+
+    @property
+    def unlimited(self) -> Flags:
+        """Offers that no stock, quota or hours paid for limit."""
+        free = [one.stock is None and one.committed_hours is None for one in self.market.offers]
+        return np.asarray(free) & np.asarray([one.provider not in self.aim.quota for one in self.market.offers])
+
+    @cached_property
+    def stalls(self) -> Floats:
+        """Hours (n,) per checkpoint."""
+        return np.asarray(self.candidates.running.stall_seconds[self.candidates.way[self.rows]] / HOUR, dtype=float)
 
     def run_of(self, row: int) -> tuple[SpotRun, SpotStates]:
         """The run of a row and the market of its machines, all of the gang together."""
@@ -140,7 +171,7 @@ class SpotRows:
             self.states[key] = market_states(self.candidates, place, offer, nodes, self.library)
         states = self.states[key]
         way = int(self.candidates.way[self.rows[row]])
-        stall = self._stall(row)
+        stall = float(self.stalls[row])
         share = self.candidates.running.gang.interval_share_of_young
         notice = (offer.spot.notice_seconds or 0.0) if offer.spot else 0.0
         return (

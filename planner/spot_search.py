@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import heapq
-import math
 from collections.abc import Iterator
 
 import numpy as np
@@ -62,7 +61,9 @@ class _Search:
 
     def __init__(self, work: SpotRows, able: Flags) -> None:
         self.work = work
-        self.methods = np.asarray([one.method_label for one in work.candidates.recipes])[work.table.recipe]
+        names = np.asarray([one.method_label for one in work.candidates.recipes])
+        self.names, code = np.unique(names, return_inverse=True)
+        self.method: Integers = code[work.table.recipe]
         enough = (work.guarantee > work.work + work.hours.restart) & (work.work > SHORTEST_HOURS)
         self.able = np.flatnonzero(able & enough)
         self.bounds = work.bound()
@@ -73,13 +74,13 @@ class _Search:
 
     def found(self) -> Iterator[tuple[int, list[SpotChoice]]]:
         """Rows with their choices."""
-        done: dict[tuple[object, ...], list[tuple[float, ...]]] = {}
+        done: dict[tuple[object, ...], list[Floats]] = {}
         waiting: list[int] = []
         for row in self.able[np.argsort(self.bounds[self.able], kind="stable")].tolist():
             if not self.promises(row):
                 continue
-            key, size = (*self.work.kind(row), self.methods[row]), self.work.size(row)
-            if any(all(a <= b for a, b in zip(other, size, strict=True)) for other in done.get(key, ())):
+            key, size = (*self.work.kind(row), self.method[row]), self.work.sizes[row]
+            if any(bool(np.all(other <= size)) for other in done.get(key, ())):
                 continue
             done.setdefault(key, []).append(size)
             waiting.append(row)
@@ -98,31 +99,52 @@ class _Search:
 
 
 class _Best(_Search):
-    """For one deadline: the best of each method, and of the cards and providers that come next."""
+    """For one deadline: the best of each method, and of the cards and providers that come next.
+
+    Where limits are shared, also whatever no cheaper row with as few GPUs, on an offer that nothing limits, replaces.
+    """
 
     def __init__(self, work: SpotRows, able: Flags) -> None:
         super().__init__(work, able)
-        self.places = [(offer.provider, offer.gpu) for offer in work.market.offers]
-        self.of_method = {name: float(np.min(self.on_demand[self.methods == name])) for name in np.unique(self.methods)}
-        self.of_place: dict[tuple[str, str | None], float] = {}
-        for row in np.flatnonzero(np.isfinite(self.on_demand)).tolist():
-            self._remember(row, float(self.on_demand[row]))
+        places = [(offer.provider, offer.gpu) for offer in work.market.offers]
+        known = {place: code for code, place in enumerate(dict.fromkeys(places))}
+        self.place = np.asarray([known[place] for place in places], dtype=np.int64)[work.table.offer]
+        self.of_method = np.full(len(self.names), np.inf)
+        self.of_place = np.full(len(known), np.inf)
+        np.minimum.at(self.of_method, self.method, self.on_demand)
+        np.minimum.at(self.of_place, self.place, self.on_demand)
+        self.runner_up = self._runner_up()
+        self.free = work.unlimited[work.table.offer]
+        self.gpus, number = np.unique(work.table.gpus, return_inverse=True)
+        self.with_gpus = np.full(len(self.gpus), np.inf)
+        stands = np.flatnonzero(np.isfinite(self.on_demand) & self.free)
+        beyond = work.table.late_cost_usd(0.0) - work.table.cost_usd(0.0)
+        np.minimum.at(self.with_gpus, number[stands], (self.on_demand + beyond)[stands])
 
-    def _remember(self, row: int, value: float) -> None:
-        method, place = self.methods[row], self.places[int(self.work.table.offer[row])]
-        self.of_method[method] = min(self.of_method[method], value)
-        self.of_place[place] = min(self.of_place.get(place, math.inf), value)
+    def _runner_up(self) -> float:
+        """The best of the third place: what is dearer is not told of."""
+        told = heapq.nsmallest(RUNNERS_UP + 1, self.of_place.tolist())
+        return told[-1] if len(told) > RUNNERS_UP else np.inf
 
     def promises(self, row: int) -> bool:
-        told = heapq.nsmallest(RUNNERS_UP + 1, self.of_place.values())
-        runner_up = told[-1] if len(told) > RUNNERS_UP else math.inf
-        here = self.of_place.get(self.places[int(self.work.table.offer[row])], math.inf)
-        return bool(self.bounds[row] < max(min(runner_up, here), self.of_method[self.methods[row]]))
+        bound = self.bounds[row]
+        told = bound < min(self.runner_up, self.of_place[self.place[row]]) or bound < self.of_method[self.method[row]]
+        if told or not self.work.aim.shared:
+            return bool(told)
+        fewer = np.searchsorted(self.gpus, self.work.table.gpus[row], side="right")
+        return bool(bound < self.with_gpus[:fewer].min())
 
     def computed(self, which: list[int]) -> Iterator[tuple[int, list[SpotChoice]]]:
         for row, choice in self.work.choices(which):
-            self._remember(row, self.work.value(row, choice.point))
+            value = self.work.value(row, choice.point)
+            method, place = self.method[row], self.place[row]
+            self.of_method[method] = min(self.of_method[method], value)
+            self.of_place[place] = min(self.of_place[place], value)
+            if self.free[row]:
+                at = int(np.searchsorted(self.gpus, self.work.table.gpus[row]))
+                self.with_gpus[at] = min(self.with_gpus[at], self.work.late_value(row, choice.point))
             yield row, [choice]
+        self.runner_up = self._runner_up()
 
 
 class _Frontier(_Search):
@@ -131,12 +153,12 @@ class _Frontier(_Search):
     def __init__(self, work: SpotRows, able: Flags, by_method: bool) -> None:
         super().__init__(work, able)
         if not by_method:
-            self.methods = np.full(len(work.table), "")
+            self.method = np.zeros(len(work.table), dtype=np.int64)
         late = work.table.late_hours(0.0)
         ends = late[np.isfinite(late)]
         first = float(ends.min()) if len(ends) else 0.0
         self.times = np.linspace(min(first, work.aim.latest_hours), work.aim.latest_hours, TIMES)
-        self.least = {name: self._on_demand(self.methods == name, late) for name in np.unique(self.methods)}
+        self.least = {int(code): self._on_demand(self.method == code, late) for code in np.unique(self.method)}
         self.bound_by: Floats = np.stack([work.bound(work.guarantee_by(at)) for at in self.times])
 
     def _on_demand(self, which: Flags, late: Floats) -> Floats:
@@ -147,7 +169,7 @@ class _Frontier(_Search):
         return np.where(place >= 0, usd[np.maximum(place, 0)], np.inf) if len(usd) else np.full(TIMES, np.inf)
 
     def promises(self, row: int) -> bool:
-        return bool(np.any(self.bound_by[:, row] < self.least[self.methods[row]]))
+        return bool(np.any(self.bound_by[:, row] < self.least[int(self.method[row])]))
 
     def computed(self, which: list[int]) -> Iterator[tuple[int, list[SpotChoice]]]:
         for row, found in self.work.whole_curves(which):
@@ -157,6 +179,6 @@ class _Frontier(_Search):
             usd = np.asarray([self.work.value(row, one.point) for one in found])
             place = np.searchsorted(late, self.times, side="right") - 1
             here = np.where(place >= 0, usd[np.maximum(place, 0)], np.inf)
-            name = self.methods[row]
-            self.least[name] = np.minimum(self.least[name], here)
+            method = int(self.method[row])
+            self.least[method] = np.minimum(self.least[method], here)
             yield row, found
