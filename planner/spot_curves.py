@@ -155,7 +155,8 @@ class SpotRows:
     def unlimited(self) -> Flags:
         """Offers that no stock, quota or hours paid for limit."""
         free = [one.stock is None and one.committed_hours is None for one in self.market.offers]
-        return np.asarray(free) & np.asarray([one.provider not in self.aim.quota for one in self.market.offers])
+        open_ = [one.provider not in self.aim.quota for one in self.market.offers]
+        return np.asarray(np.asarray(free) & np.asarray(open_), dtype=bool)
 
     @cached_property
     def stalls(self) -> Floats:
