@@ -27,6 +27,8 @@ from planner.spot.states import SpotStates
 
 FIRST_SLACK = 0.25
 """Slack of the shortest horizon over the work; each further one has twice as much."""
+TOLD = 80
+"""Times of a horizon that a curve tells: closer ones differ by less than the grid errs."""
 MOST_DOUBLINGS = 5
 """Beyond slack of 8 times the work nothing worth telling is saved: the longest horizon serves all times beyond it."""
 
@@ -123,10 +125,11 @@ def _together(questions: Sequence[Question], steps: int) -> list[Curve]:
     found = [[demand_counts(question.run)] for question in questions]
     work = np.array([part.run.work_hours for part in parts])
     restart = np.array([part.run.restart_hours for part in parts])
+    every = max(1, steps // TOLD)
     for number in range(1, steps + 1):
         moment = backward.step()
         slack = number * chain.tick - work
-        if not (slack > restart).any():
+        if (steps - number) % every or not (slack > restart).any():
             continue
         counts = start_counts(chain, moment.counts, np.maximum(slack, 0.0))
         for i, question in enumerate(questions):
