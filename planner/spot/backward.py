@@ -111,7 +111,7 @@ class Backward:
         idle = np.where(wait < demand * CHEAPER, WAIT, ON_DEMAND)
         best = np.minimum(wait, demand)
         spot = started[:, m:] + chain.start_barred
-        better = spot < best[:, :ups] * CHEAPER
+        better = (spot < demand[:, :ups] * CHEAPER) & (spot * CHEAPER <= wait[:, :ups])
         idle[:, :ups][better] = SPOT
 
         counts = np.empty_like(after)
