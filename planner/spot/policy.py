@@ -109,7 +109,7 @@ def best_policy(
         for number in range(1, steps + 1):
             moment = backward.step()
             if number % every == 0:
-                found.append((float(moment.hours_left[0]), _rows(moment, chain.slack[0], ups)))
+                found.append((float(f"{moment.hours_left[0]:.6g}"), _rows(moment, chain.slack[0], ups)))
     else:
         found.append((guaranteed_hours, [((-np.inf, ON_DEMAND),)] * len(keys)))
     return SwitchingPolicy(
