@@ -12,6 +12,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from planner.advising import policy_tables, spot_advice
     from planner.calibrating import calibrate
     from planner.comparisons import Sweep, Tornado, WhatIf
     from planner.errors import InputError, LibraryError, NoPlanError, PlannerError, ScenarioError, SolverError
@@ -25,8 +26,10 @@ if TYPE_CHECKING:
     from planner.market_fitting import market_fit
     from planner.pareto import frontier
     from planner.plan import Plan
+    from planner.replays import Simulation
     from planner.scenario import Scenario, SolveOptions
     from planner.sensitivity import what_if
+    from planner.simulating import simulate
     from planner.solving import solve
     from planner.sweeps import sweep
     from planner.tornados import tornado
@@ -40,6 +43,10 @@ _HOME = {
     "estimate": "planner.estimating",
     "market_fit": "planner.market_fitting",
     "MarketFit": "planner.fits",
+    "simulate": "planner.simulating",
+    "Simulation": "planner.replays",
+    "policy_tables": "planner.advising",
+    "spot_advice": "planner.advising",
     "Estimate": "planner.estimation",
     "explain": "planner.explaining",
     "Explanation": "planner.explanations",
@@ -72,6 +79,7 @@ __all__ = [
     "PlannerError",
     "Scenario",
     "ScenarioError",
+    "Simulation",
     "SolveOptions",
     "SolverError",
     "Sweep",
@@ -83,8 +91,11 @@ __all__ = [
     "explain",
     "frontier",
     "market_fit",
+    "policy_tables",
     "read_scenario",
+    "simulate",
     "solve",
+    "spot_advice",
     "sweep",
     "tornado",
     "what_if",

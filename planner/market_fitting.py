@@ -47,7 +47,7 @@ def market_fit(
         raise InputError([Fault(WHERE, 0, "", "no trace to fit", "name a file or a folder")])
     if instances < 1:
         raise InputError([Fault(WHERE, 0, "--instances", f"{instances} machines are none", "give 1 or more")])
-    read = _chosen(_read(paths), only)
+    read = _chosen(traces_of(paths), only)
     fitted = fit_market(read, instances)
     hours = sum(one.hours for one in fitted.traces)
     up, outage = _by_age(fitted.up.ages), _by_age(fitted.down.ages)
@@ -74,8 +74,8 @@ def market_fit(
     )
 
 
-def _read(paths: Sequence[str | Path]) -> list[Trace]:
-    """All traces, every fault of every file; those of one name are told apart by their files."""
+def traces_of(paths: Sequence[str | Path]) -> list[Trace]:
+    """All traces of files and folders, every fault of every file; those of one name are told apart by their files."""
     read: list[tuple[str, Trace]] = []
     faults: list[Fault] = []
     again = [path for path, count in Counter(Path(path).resolve() for path in paths).items() if count > 1]

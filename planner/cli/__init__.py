@@ -15,6 +15,7 @@ from planner.cli.known import architectures, gpus, schema
 from planner.cli.market import market
 from planner.cli.offers import offers
 from planner.cli.plans import check, solve
+from planner.cli.simulate import simulate
 from planner.cli.what_if import what_if
 
 
@@ -48,6 +49,7 @@ COMMANDS: tuple[click.Command, ...] = (
     frontier,
     what_if,
     explain,
+    simulate,
     estimate,
     calibrate,
     market,

@@ -33,6 +33,7 @@ STYLE: dict[Any, Any] = {
     "ytick.color": INK,
     "svg.hashsalt": "planner",  # the same figures give the same file
     "svg.fonttype": "none",
+    "text.parse_math": False,  # dollars are money
     "figure.dpi": 120,
 }
 
