@@ -108,7 +108,7 @@ def best_policy(
         every = max(1, steps // ROWS)
         for number in range(1, steps + 1):
             moment = backward.step()
-            if number % every == 0:
+            if (steps - number) % every == 0:  # the last row is the whole time
                 found.append((float(f"{moment.hours_left[0]:.6g}"), _rows(moment, chain.slack[0], ups)))
     else:
         found.append((guaranteed_hours, [((-np.inf, ON_DEMAND),)] * len(keys)))
