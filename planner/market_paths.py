@@ -117,9 +117,10 @@ def recorded(traces: Sequence[Trace], job: str, instances: int, hours: float) ->
     ticks = math.ceil(hours / gap - 1e-9)
     long = [trace for trace in traces if trace.available.size >= ticks]
     if not long:
-        what = "is {:.1f} h long, and " + f"{job} may take {hours:.1f} h"
-        fix = "record for longer, or ask for an earlier deadline"
-        raise InputError([Fault(trace.name, 0, "", what.format(trace.hours), fix) for trace in traces])
+        best = max(traces, key=lambda trace: trace.hours)
+        only = "this trace" if len(traces) == 1 else f"the longest of {len(traces)} traces"
+        what = f"{only} is {best.hours:.1f} h long, and {job} may take {hours:.1f} h"
+        raise InputError([Fault(best.name, 0, "", what, "record for longer, or ask for an earlier deadline")])
     never = f"{instances} machines" if instances > 1 else "a machine"
     if not any(trace.up(instances).any() for trace in long):
         what = f"{never} were never there together" if instances > 1 else f"{never} was never there"

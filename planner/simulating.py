@@ -107,7 +107,7 @@ def _check_plan(plan: Plan, prepared: Prepared) -> None:
     if violations:
         faults = [
             Fault("plan", 0, f"{one.job}: {one.what}" if one.job else one.what,
-                  f"is {one.found}, and {one.expected} by the scenario", "planner check PLAN SCENARIO lists all")
+                  f"expected {one.expected}, found {one.found}", "planner check PLAN SCENARIO lists all")
             for one in violations[:5]
         ]  # fmt: skip
         raise ScenarioError(faults)
@@ -174,18 +174,27 @@ def _source(course: Course, asked: Asked, rng: np.random.Generator) -> tuple[Sou
     """Where the markets of a job come from, None for one that needs none; what is to be said of it."""
     if course.states is None:
         return None, []
-    slowest = 1.0 if asked.exact_speed else float(late_factor(course.sigma, KNOWN_RANKS[1]))
-    hours = float(np.max(run_deadlines(course, np.asarray([1.0, slowest]))))
+    fast, slow = (1.0, 1.0) if asked.exact_speed else late_factor(course.sigma, np.asarray(KNOWN_RANKS)).tolist()
+    # Most hours are left to the run that is just slow enough for its guarantee to reach the deadline.
+    latest = min(max(course.latest_hours / (course.aim_hours + course.beside_hours), fast), slow)
+    hours = float(run_deadlines(course, np.asarray([latest]))[0])
     if course.kind == SPOT_ONLY:
         hours = course.job.hours.at_confidence * (1.0 if asked.traces else SPOT_ONLY_PATHS)
     if not asked.traces:
         tick = tick_of(course.run, course.states, course.aim_hours)
         return Drawn(course.states, math.ceil(hours / tick), tick, rng), []
     windows, short = recorded(asked.traces, course.job.name, course.instances, hours)
-    if not short:
-        return windows, []
-    which = f"{len(short)} trace{'s' if len(short) > 1 else ''} of {len(asked.traces)}"
-    return windows, [f"{which} left out: shorter than the {hours:.1f} h that {course.job.name} may take"]
+    said = []
+    if short:
+        which = f"{len(short)} trace{'s' if len(short) > 1 else ''} of {len(asked.traces)}"
+        said.append(f"{which} left out: shorter than the {hours:.1f} h that {course.job.name} may take")
+    most = max(int(trace.available.max()) for trace in asked.traces)
+    if most > course.instances:
+        said.append(
+            f"up to {most} machines were recorded: the market of {course.job.name} counts as up while any "
+            f"{course.instances} of them {'are' if course.instances > 1 else 'is'} there"
+        )
+    return windows, said
 
 
 def _job(course: Course, source: Source | None, played: Played) -> JobReplays:
@@ -246,6 +255,8 @@ def _notes(courses: Sequence[Course], asked: Asked) -> list[str]:
         notes.append("the market is a prior, not that of the offer: replay recorded ones with --trace")
     if len(drawing) > 1 and not asked.traces:
         notes.append("each job has a market of its own, drawn without regard to the others")
+    if any(one.worth_usd for one in drawing):
+        notes.append("over optimum: in what the plan minimises, dollars and what an hour of waiting is worth")
     if any(one.kind == SPOT_ONLY for one in courses):
         notes.append("spot alone keeps no deadline: nothing is rented on demand where it does not come")
     if any(one.job.trials > 1 for one in drawing):

@@ -168,7 +168,7 @@ def _sources(found: Simulation) -> list[str]:
     speed = "every run at the expected speed"
     if not found.exact_speed:
         speed = "speed by the error of the estimate (Student t, 2 degrees of freedom, held at its 2.5 and 97.5 % ranks)"
-    return [*said, speed, f"seed {found.seed}"]
+    return [f"seed {found.seed}", speed, *said]
 
 
 def _market(job: JobReplays, several: bool) -> str:

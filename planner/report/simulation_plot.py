@@ -81,7 +81,7 @@ def _replay(axes: Any, job: JobReplays, told: Told, several: bool) -> None:
     count = f"{told.interruptions} interruption{'' if told.interruptions == 1 else 's'}"
     title = f"{whose} replay, {machines} at {words.plain(job.provider)}: {words.usd(told.usd)}, {count}"
     axes.set_title(title, fontsize=10)
-    axes.legend(frameon=False, fontsize=8, loc="upper left")
+    axes.legend(frameon=False, fontsize=8, ncols=3, loc="lower right", bbox_to_anchor=(1.0, 0.985))
 
 
 def _spread(
