@@ -84,13 +84,7 @@ def simulate(
     from planner.scenario import SolveOptions
 
     question = read_scenario(scenario, settings)
-    if plot is not None:
-        from planner.report.plotting import checked_suffix
-
-        checked_suffix(plot)
-    for path in (plot, policy_file):
-        if path is not None:
-            check_writable(path)
+    _check_files(plot, policy_file)
     given = typed_plan(plan_file) if plan_file is not None else None
     options = SolveOptions(solver=solver, as_of=as_of.date() if as_of else None)
     with _bar(f"solving {question.name}" if given is None else f"reading {question.name}") as progress:
@@ -121,6 +115,16 @@ def simulate(
     if verbose and found.runs_per_second:
         click.echo(f"{found.seconds:.1f} s in all; {found.runs_per_second:,.0f} runs per second of one core", err=True)
     click.get_current_context().exit(EXIT_CODES[found.status])
+
+
+def _check_files(plot: str | None, policy_file: str | None) -> None:
+    if plot is not None:
+        from planner.report.plotting import checked_suffix
+
+        checked_suffix(plot)
+    for path in (plot, policy_file):
+        if path is not None:
+            check_writable(path)
 
 
 @contextlib.contextmanager
