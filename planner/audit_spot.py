@@ -94,9 +94,9 @@ def followed_of(
 
 
 def _may_follow(ground: Ground, course: Course) -> bool:
-    """One run on an offer that has both markets, and whose hours are billed about as they are used."""
+    """One run on an offer that has both markets, of which none is ruled out, and that bills about what is used."""
     offer = ground.offer
-    both = offer.has_spot and offer.usd_per_hour is not None
+    both = offer.has_spot and offer.usd_per_hour is not None and ground.limits.spot_share.min < 1
     return both and ground.job.trials.count == 1 and not is_coarse(ground, course)
 
 

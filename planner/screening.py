@@ -93,7 +93,8 @@ def screen(
     cut = _cut(table, latest)
     follows = np.zeros(len(table), dtype=bool)
     if waiting_usd is not None:
-        follows = may_follow_policy(candidates, table, np.arange(len(table))) & (high > 0)
+        # All of the work on spot is what no policy promises: it has on-demand machines to fall back on.
+        follows = may_follow_policy(candidates, table, np.arange(len(table))) & (high > 0) & (low < 1)
     # A policy has its on-demand machines to end in time with.
     late = keep & (np.minimum(cut, high) < np.where(follows, 0.0, low) - 1e-12)
     lateness = np.where(late, _least_late_hours(table, low, high) - latest, 0.0)

@@ -192,9 +192,10 @@ class SpotRows:
     def choices(self, which: Sequence[int]) -> list[tuple[int, SpotChoice]]:
         """The rows whose market has a point within the bounds on the share, with the cheapest."""
         made = [(row, *self.run_of(row)) for row in which]
-        points = self.candidates.curves.latest_points(
-            [(run, states, float(self.guarantee[row])) for row, run, states in made]
-        )
+        asked = [(run, states, float(self.guarantee[row])) for row, run, states in made]
+        curves = self.candidates.curves
+        # Who may do little on spot finds that little where time is short.
+        points = curves.latest_points(asked) if self.aim.high >= 1 else [curves.points(*one) for one in asked]
         found = []
         for (row, run, states), several in zip(made, points, strict=True):
             best = min(filter(self._allowed, several), key=lambda point: (point.usd, point.hours), default=None)
