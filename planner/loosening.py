@@ -115,7 +115,8 @@ def _moved(one: Soft, excess: float, scenario: Scenario) -> Change:
     elif one.path == "limits.spot_share.min":
         new = max(0.0, round(math.floor(value / SHARE_STEP - 1e-6) * SHARE_STEP, 2))
     elif one.path == "limits.spot_share.max":
-        new = min(1.0, above(value, SHARE_STEP))
+        # Where cost counts, a policy takes the share that it takes: less than all might be none.
+        new = 1.0 if scenario.objective_kind == "cost" else min(1.0, above(value, SHARE_STEP))
     else:
         new = float(round(value))
     return Change(one.path, one.current, new, f"{one.path}={new:.10g}")

@@ -13,13 +13,14 @@ from planner.diagnosis import loosenings
 from planner.explanations import WhyNot
 from planner.hindrances import hindrance, pinned_job, recipe_fits, remedies
 from planner.loosening import Change, relaxations
+from planner.measure import Measure
 from planner.preparing import Prepared, prepare
 from planner.scenario import AllowForbid, Job, Scenario, Techniques
-from planner.screening import Screened
+from planner.screening import Screened, screen
 from planner.table import CandidateTable, Flags
 from planner.trials import Trial, attempt, recipe_of
 from planner.widening import HEADROOM, Wide, margin_of, widened
-from planner.wishes import Wish
+from planner.wishes import MOSTLY, Wish
 
 TELLING = 1.03
 """Factor from which on a difference is a reason."""
@@ -49,11 +50,21 @@ def why_not(prepared: Prepared, trial: Trial | None, wish: Wish) -> WhyNot:
 def attempt_wish(prepared: Prepared, wish: Wish) -> Trial | None:
     """The best plan of a question in which the job is run as wished, within all limits."""
     pinned = prepare(_pinned(prepared.scenario, wish), prepared.library, prepared)
-    one = pinned.screened[wish.job]
+    one = _mostly_on_spot(pinned, wish.job) if wish.market == "spot" else pinned.screened[wish.job]
     mask = matches(pinned.candidates[wish.job], one.table, market_mask(pinned, wish), wish)
     screened = list(pinned.screened)
     screened[wish.job] = _in_market(one, mask, wish)
     return attempt(replace(pinned, screened=tuple(screened)))
+
+
+def _mostly_on_spot(prepared: Prepared, job: int) -> Screened:
+    """The ways of a job that do most of its work on spot: a policy may be another one for that."""
+    scenario = prepared.scenario
+    share = scenario.limits.spot_share
+    floor = share.model_copy(update={"min": max(share.min, MOSTLY)})
+    limits = scenario.limits.model_copy(update={"spot_share": floor})
+    waiting = Measure.of(scenario).waiting_usd
+    return screen(prepared.candidates[job], prepared.market, limits, prepared.library, waiting_usd=waiting)
 
 
 def _told_apart(prepared: Prepared, wish: Wish) -> Prepared:
@@ -101,21 +112,21 @@ def matches(one: JobCandidates, table: CandidateTable, offers: Flags, wish: Wish
     if wish.gpus is not None:
         mask = mask & (table.gpus == wish.gpus)
     if wish.market == "spot":
-        mask = mask & (table.share_high >= 1)
+        mask = mask & (table.share_high >= MOSTLY)
     if wish.market == "on_demand":
         mask = mask & (table.share_low <= 0)
     return np.asarray(mask, dtype=bool)
 
 
 def _in_market(one: Screened, mask: Flags, wish: Wish) -> Screened:
-    """The screened rows that are as wished, all of their work in the wished market."""
+    """The screened rows that are as wished, their work in the wished market."""
     table = _share_fixed(one.table.rows(mask), wish)
     return replace(one, table=table, rows=one.rows[mask], rounded=one.rounded[mask])
 
 
 def _share_fixed(table: CandidateTable, wish: Wish) -> CandidateTable:
     if wish.market == "spot":
-        return replace(table, share_low=np.ones(len(table)), share_high=np.ones(len(table)))
+        return replace(table, share_low=np.maximum(table.share_low, MOSTLY))
     if wish.market == "on_demand":
         return replace(table, share_low=np.zeros(len(table)), share_high=np.zeros(len(table)))
     return table
@@ -139,10 +150,11 @@ def _wide(prepared: Prepared, wish: Wish) -> Wide | None:
     mine = table.job == wish.job
     if wish.market is None:
         return wide
-    share = 1.0 if wish.market == "spot" else 0.0
-    wide = wide.rows(~mine | ((table.share_low <= share) & (table.share_high >= share)))
+    floor, cap = (MOSTLY, 1.0) if wish.market == "spot" else (0.0, 0.0)
+    wide = wide.rows(~mine | ((table.share_low <= cap) & (table.share_high >= floor)))
     table, mine = wide.table, wide.table.job == wish.job
-    low, high = np.where(mine, share, table.share_low), np.where(mine, share, table.share_high)
+    low = np.where(mine, np.maximum(table.share_low, floor), table.share_low)
+    high = np.where(mine, np.minimum(table.share_high, cap), table.share_high)
     return replace(wide, table=replace(table, share_low=low, share_high=high))
 
 

@@ -29,6 +29,8 @@ TECHNIQUE_VALUES: dict[str, tuple[str, ...]] = {
 }
 KEYS = ("job", *OFFER_KEYS, "gpus", "market", *TECHNIQUE_VALUES)
 ALIASES = {"checkpointing": "activation_checkpointing", "card": "gpu", "spot": "market"}
+MOSTLY = 0.5
+"""Share of the work from which on a job is run on spot: a policy keeps on-demand machines to fall back on."""
 HOW = "such as gpu=RTX4090,method=full"
 
 
@@ -40,7 +42,7 @@ class Wish:
     job: int
     where: dict[str, str] = field(default_factory=dict)  # keys of OFFER_KEYS
     gpus: int | None = None  # in all
-    market: Market | None = None  # all of the work in it
+    market: Market | None = None  # on spot most of the work, on demand all of it
     techniques: dict[str, Any] = field(default_factory=dict)
 
     def permits(self, offer: Offer, label: str) -> bool:

@@ -74,7 +74,7 @@ def test_the_plan_itself_is_recognised() -> None:
     ("checkpointing=full", ["jobs.0.techniques.activation_checkpointing=full"]),
     ("optimizer=adamw_8bit,method=lora", ["jobs.0.techniques={method: lora, optimizer: adamw_8bit}"]),
     ("market=on_demand", ["limits.spot_share.max=0"]),
-    ("market=spot", ["limits.spot_share.min=1"]),
+    ("market=spot", ["limits.spot_share.min=0.5"]),
     ("gpu=RTX4090,region=east", ["limits.gpus.allow=[RTX4090]", "limits.regions.allow=[east]"]),
 ]))  # fmt: skip
 def test_what_can_be_costs_what_solving_with_it_finds(case: tuple[str, list[str]]) -> None:
@@ -104,7 +104,7 @@ def test_the_largest_factor_of_the_difference_comes_first() -> None:
         ("provider=b", {"limits": {"providers": {"allow": ["a"]}}}, "limits.providers"),
         ("method=full", {"techniques": {"method": "lora"}}, "jobs.t.techniques.method"),
         ("method=qlora", {"techniques": {"weight_bits": 16}}, "jobs.t.techniques.weight_bits"),
-        ("market=spot", {"limits": {"spot_share": {"max": 0.5}}}, "limits.spot_share.max"),
+        ("market=spot", {"limits": {"spot_share": {"max": 0.3}}}, "limits.spot_share.max"),
         ("market=on_demand", {"limits": {"spot_share": {"min": 0.5}}}, "limits.spot_share.min"),
     ],
 )
