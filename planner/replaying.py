@@ -14,13 +14,11 @@ from planner.market_paths import Source
 from planner.replays import GREEDY, ON_DEMAND_ONLY, PLANNED, UNIFORM
 from planner.spot.optimum import optimum_usd
 from planner.spot.policy import best_policy
-from planner.spot.replay import Replays, replay
+from planner.spot.replay import BLOCK, Replays, replay
 from planner.spot.rules import Greedy, SpotOnly, UniformProgress, with_safety_net
 from planner.spot.run import Flags, Floats, Integers, Policy, SpotRun
 from planner.spot.sampling import Paths
 
-BLOCK = 2048
-"""Runs whose paths are held at one time."""
 MOST_LOOKS = 1_200_000
 """Runs times ticks that the all-knowing optimum is computed for: it is much slower than a replay."""
 FEWEST_OPTIMA, MOST_OPTIMA = 64, 1000
@@ -69,7 +67,10 @@ class Played:
 
 @dataclass(frozen=True)
 class Aimed:
-    """A policy whose runs have different deadlines: the replay's is the last of them."""
+    """A policy whose runs have different deadlines: the replay's is the last of them.
+
+    For the runs of one block of a replay, which are all decided on at once.
+    """
 
     policy: Policy
     early_hours: Floats  # (runs,) by which each deadline comes before the replay's
