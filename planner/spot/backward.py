@@ -109,7 +109,6 @@ class Backward:
         wait = usd[:, :m] + chain.wait_barred
         demand = started[:, :m] + chain.beyond[..., USD]
         idle = np.where(wait < demand * CHEAPER, WAIT, ON_DEMAND)
-        best = np.minimum(wait, demand)
         spot = started[:, m:] + chain.start_barred
         better = (spot < demand[:, :ups] * CHEAPER) & (spot * CHEAPER <= wait[:, :ups])
         idle[:, :ups][better] = SPOT
