@@ -24,7 +24,7 @@ def test_a_spot_price_out_of_line_is_used_but_named_with_the_plan_without_it() -
     """A tenth of the usual spot price is probably an error of the list; the reader learns what stands behind it."""
     plan = solve(parse_scenario(SCENARIO.format(spot=0.1)), SolveOptions(as_of=AS_OF))
     (job,) = plan.jobs
-    assert (job.region, job.spot_share) == ("r1", 1.0)
+    assert job.region == "r1" and job.spot_share > 0.99
     assert any("without such prices: $" in note for note in job.notes)
     usual = solve(parse_scenario(SCENARIO.format(spot=0.95)), SolveOptions(as_of=AS_OF))
     assert not any("without such prices" in note for note in usual.jobs[0].notes)

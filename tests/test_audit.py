@@ -49,7 +49,7 @@ limits:
   budget_usd: 300
   max_gpus: 12
   quota: {aws: 8}
-  spot_share: {min: 0, max: 0.5}
+  spot_share: {min: 0, max: 0.999}
 adjust:
   - {match: {provider: lambda}, usd_per_hour_factor: 1.1}
 """

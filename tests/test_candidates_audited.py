@@ -122,7 +122,10 @@ def plan_of(scenario: Scenario, job: Assignment) -> Plan:
 
 @pytest.mark.parametrize("setting", ASK.values(), ids=ASK)
 def test_candidates_are_what_the_audit_makes_of_them(setting: list[str]) -> None:
-    """Memory, hours and dollars of sampled candidates, recomputed one at a time, are the same."""
+    """Memory, hours and dollars of sampled candidates, recomputed one at a time, are the same.
+
+    They are shares of two markets, which no plan is where a policy can be followed: that alone is not looked at.
+    """
     scenario = parse_scenario(SCENARIO, set_=setting)
     library = read_library([job.architecture for job in scenario.jobs])
     ways = sampled(scenario)
@@ -131,5 +134,6 @@ def test_candidates_are_what_the_audit_makes_of_them(setting: list[str]) -> None
         (one.what, f"{way.offer} x{way.instances} at {way.spot_share:g}"): str(one)
         for way in ways
         for one in audit(plan_of(scenario, way), scenario, library)
+        if one.what != "a policy on spot"
     }
     assert not wrong, "\n".join(list(wrong.values())[:8])
