@@ -160,4 +160,4 @@ def _audit_figures(ground: Ground, worth: float | None, tolerance: Tolerance) ->
         *bill_is_told(ground, lines, tolerance),
         *cost_is_told(ground, lines, late, math.exp(1.28 * physics.sigma), tolerance),
     ]
-    return found, machine_hours_at_confidence(ground, hours)
+    return found, machine_hours_at_confidence(ground, hours, course)

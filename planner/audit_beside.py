@@ -116,7 +116,7 @@ def _ingest(ground: Ground, work: Workload, offer: Offer) -> Elsewhere:
             raw * GB, work.ingested, offer.cpu_cores or 1.0, ram * GB, ground.disk_of(offer), coefficients
         )
     )
-    made_gb = work.ingested * coefficients.ingest_bytes_per_token / GB
+    made_gb = raw if ground.job.work.images is not None else work.ingested * coefficients.ingest_bytes_per_token / GB
     moved = raw * (offer.fees.ingress_usd_per_gb or 0.0) + made_gb * (offer.fees.egress_usd_per_gb or 0.0)
     source = ground.job.stages.transfer
     if source is not None and source.region != offer.region:

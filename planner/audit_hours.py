@@ -18,6 +18,8 @@ from planner.units import HOUR
 DEFAULT_MAX_HOURS = {"finetune": 720.0, "pretrain": 2160.0}
 COARSE_STEP = 0.05
 """Billing steps up to this share of the run are not rounded."""
+FINE_STEP_HOURS = 1 / 60
+"""Billing steps up to a minute are not rounded anywhere; the share counts where there is a spot market."""
 
 
 @dataclass(frozen=True)
@@ -113,7 +115,8 @@ def spot_stall_hours(ground: Ground, physics: Physics) -> float:
 def is_coarse(ground: Ground, course: Course) -> bool:
     """Whether the billing step or minimum is too large to be left out of the sums."""
     billing = ground.offer.billing
-    too_long = billing.step_seconds / HOUR > COARSE_STEP * course.run
+    smallest = COARSE_STEP * course.run if ground.offer.has_spot else FINE_STEP_HOURS
+    too_long = billing.step_seconds / HOUR > smallest
     return too_long or billing.minimum_hours > course.once + course.run
 
 

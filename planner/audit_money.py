@@ -11,6 +11,7 @@ from planner.audit_ground import Footing, Ground, Tolerance, Violation, apart, u
 from planner.audit_hours import Hours, is_coarse
 from planner.audit_spot import Followed
 from planner.audit_stages import Course, disk_gb_of_gang
+from planner.estimates.trials import gang_shares
 from planner.plan import BillItem
 from planner.units import MONTH_HOURS
 
@@ -89,9 +90,17 @@ def _uses(ground: Ground, course: Course, hours: Hours, late: bool) -> dict[str,
         uses["lost on spot"] = (0.0, share * lost * longer * n * every)
         uses["move to on demand"] = (share * k * hours.switch * n * every, 0.0)
     if is_coarse(ground, course):
-        totals = [math.fsum(pair[market] for pair in uses.values()) for market in (0, 1)]
-        whole = [billed_hours(ground.offer, total / (n * k)) * n * k for total in totals]
-        uses["rounded up"] = (whole[0] - totals[0], whole[1] - totals[1])
+        # Every gang is billed by itself, for its own part of the run.
+        trials = ground.job.trials
+        shares = gang_shares(trials.count, trials.at_once, trials.halving)
+        added = [0.0, 0.0]
+        for one in shares:
+            run = course.all_gangs * longer * one / sum(shares)
+            paid = run * hours.paid_spot / course.run if share > 0 else 0.0
+            billed = ((1 - share) * (course.once + run) + share * hours.switch, share * (course.once + paid))
+            for market in (0, 1):
+                added[market] += (billed_hours(ground.offer, billed[market] * every) - billed[market] * every) * n
+        uses["rounded up"] = (added[0], added[1])
     return uses
 
 

@@ -13,9 +13,10 @@ from planner.scenario import Scenario, offer_labels
 from planner.units import MONTH_HOURS
 
 
-def machine_hours_at_confidence(ground: Ground, hours: Hours) -> float:
-    """Hours of all instances of all gangs at the asked confidence, on demand, each gang as long as the longest."""
-    return (hours.late_once + hours.late_on_demand) * ground.plan.instances * ground.job.trials.at_once
+def machine_hours_at_confidence(ground: Ground, hours: Hours, course: Course) -> float:
+    """Hours of all instances of all gangs at the asked confidence, on demand."""
+    run = hours.late_on_demand / course.run * course.all_gangs
+    return (hours.late_once * ground.job.trials.at_once + run) * ground.plan.instances
 
 
 def commitment_is_told(ground: Ground, course: Course, tolerance: Tolerance) -> list[Violation]:

@@ -105,9 +105,9 @@ def course_of(ground: Ground, work: Workload, physics: Physics, elsewhere: Seque
     coefficients = StageCoefficients.of(ground.values("stages"))
     trials = trial_work(job.trials.count, job.trials.at_once, job.trials.halving)
     there = {one.stage for one in elsewhere}
-    raw, tokens = _data_on_machine(ground, work, there)
+    raw, tokens, made = _data_on_machine(ground, work, there)
     load = _load_hours(ground, physics, coefficients)
-    restart = _restart_hours(ground, job.data_gb + raw + tokens, load, coefficients)
+    restart = _restart_hours(ground, job.data_gb + raw, tokens, load, coefficients)
     result = result_gb(ground, physics)
     source, weights = job.stages.transfer, ground.architecture.download_gb
     beside_data = source is not None and source.region == ground.offer.region
@@ -136,7 +136,7 @@ def course_of(ground: Ground, work: Workload, physics: Physics, elsewhere: Seque
         trials=trials,
         early=early,
         elsewhere=tuple(elsewhere),
-        raw_gb=raw,
+        raw_gb=raw + made,
         moved_gb=weights + job.data_gb + raw + tokens,
         own_gb=0.0 if beside_data else job.data_gb + raw,
         result_gb=result,
@@ -144,23 +144,33 @@ def course_of(ground: Ground, work: Workload, physics: Physics, elsewhere: Seque
     )
 
 
-def _data_on_machine(ground: Ground, work: Workload, there: set[str]) -> tuple[float, float]:
-    """GB of raw data, and of token ids made elsewhere, that come onto each instance beside the job's data."""
+def _data_on_machine(ground: Ground, work: Workload, there: set[str]) -> tuple[float, float, float]:
+    """GB of raw data, and of what was made elsewhere, that come onto each instance; GB that preparing makes.
+
+    Token ids are made of text; images stay what they are.
+    """
     ingest = ground.job.stages.ingest
     if ingest is None:
-        return 0.0, 0.0
+        return 0.0, 0.0, 0.0
     # Of an observed run the plan tells no places: what may be done on the machine is.
     here = "ingest" not in there and (ground.observed_hours is None or "machine" in ingest.on)
     per_token = ground.values("stages")["ingest_bytes_per_token"]
-    return (ingest.raw_gb, 0.0) if here else (0.0, work.ingested * per_token / GB)
+    made = ingest.raw_gb if ground.job.work.images is not None else work.ingested * per_token / GB
+    return (ingest.raw_gb, 0.0, made) if here else (0.0, made, made)
 
 
-def _restart_hours(ground: Ground, data_gb: float, load: float, coefficients: StageCoefficients) -> float:
-    """Boot, image, weights and data from the outside, then weights from disk to the GPUs."""
+def _restart_hours(
+    ground: Ground, own_gb: float, made_gb: float, load: float, coefficients: StageCoefficients
+) -> float:
+    """Boot, image, weights and data from the outside, then weights from disk to the GPUs.
+
+    The user's data leave their place no faster than that lets them; what was made elsewhere flows freely.
+    """
     pull = ground.pull_of(ground.offer)
     seconds = float(boot_seconds(pull, coefficients))
     seconds += float(download_seconds(ground.architecture.download_gb * GB, pull))
-    seconds += float(download_seconds(data_gb * GB, ground.data_pull_of(ground.offer)))
+    seconds += float(download_seconds(own_gb * GB, ground.data_pull_of(ground.offer)))
+    seconds += float(download_seconds(made_gb * GB, pull))
     return seconds / HOUR + load
 
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import numpy as np
+
 from planner.candidates import JobCandidates
 from planner.estimates.bill import rounded_hours
 from planner.estimates.data_stages import retained_gb_months
@@ -111,10 +113,12 @@ def times_of(candidates: JobCandidates, chosen: Chosen, offer: Offer, late: bool
     added = (0.0, 0.0)
     if chosen.rounded:
         step, least = offer.billing.step_seconds / HOUR, offer.billing.minimum_hours
-        machines = n * gangs
-        totals = (math.fsum(one.on_demand for one in uses), math.fsum(one.spot for one in uses))
-        billed = tuple(float(rounded_hours(total / machines, step, least)) * machines for total in totals)
-        added = (billed[0] - totals[0], billed[1] - totals[1])
+        every_gang = h.rows(np.asarray([row])).billed(share, every, longer)
+        on_demand, on_spot = (
+            math.fsum(float(rounded_hours(gang[market], step, least)[0] - gang[market][0]) * n for gang in every_gang)
+            for market in (0, 1)
+        )
+        added = (on_demand, on_spot)
     whole = float((chosen.figures.late_hours if late else chosen.figures.hours)(share)[0])
     if chosen.spot is not None and late:  # disks of a late run, not of one that takes all the time it may
         once = float(h.once[row] - h.start[row])
@@ -225,7 +229,7 @@ def _byte_lines(candidates: JobCandidates, row: int, offer: Offer, wall: float) 
 def _service_lines(
     candidates: JobCandidates, row: int, market: Market, library: Library, late: bool
 ) -> tuple[BillItem, ...]:
-    """A managed service: tokens at their price and runs at theirs, at least the minimum."""
+    """A managed service: tokens at their price and runs at theirs, at least the minimum; what moves and is kept."""
     place = int(candidates.table.offer[row])
     told = market.offers[place].managed
     if told is None:
@@ -241,7 +245,14 @@ def _service_lines(
     least = usd - math.fsum(line.usd for line in lines)
     if least > 1e-9:
         lines.append(BillItem(item="minimum charge", usd=least, quantity=runs, unit="runs"))
-    return tuple(lines)
+    fees, source = market.offers[place].fees, candidates.job.stages.transfer
+    moved = [
+        _line("kept after", service.kept_gb_months, "GB-month", fees.network_storage_usd_per_gb_month),
+        _line("data leaving", service.own_gb, "GB", source.egress_usd_per_gb if source else 0.0),
+        _line("transfer in", service.data_gb, "GB", fees.ingress_usd_per_gb),
+        _line("transfer out", service.result_gb, "GB", fees.egress_usd_per_gb),
+    ]
+    return (*lines, *(line for line in moved if line.quantity))
 
 
 def _line(item: str, quantity: float, unit: str, rate: float | None) -> BillItem:

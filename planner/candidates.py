@@ -274,7 +274,7 @@ def _priced(
         penalty_usd=penalty[way],
         fit_gib=ways.fit_gib[way],
         usable_gib=ways.usable_gib[way],
-        rented_h=(start_late + run * stretch * late) * nodes * gangs,
+        rented_h=(start_late * gangs + hours.gang_run * stretch * late) * nodes,
     )
     return table, hours
 

@@ -15,7 +15,7 @@ from planner.markets import Market
 from planner.placements import Placement
 from planner.recipes import Recipe
 from planner.running import evaluated_tokens
-from planner.stage_hours import RowHours
+from planner.stage_hours import RowHours, gang_ratios
 from planner.table import TECHNIQUES, CandidateTable
 from planner.units import HOUR
 
@@ -26,6 +26,10 @@ RECIPES = {
     method: Recipe(method, 16, "none", "managed", "none", "none", "managed", "managed") for method in ("lora", "full")
 }
 """What a service trains; how it does so, it does not tell."""
+SIZED_AS = {
+    method: Recipe(method, 16, "none", "bf16_mixed", "none", "none", "flash", "adamw") for method in ("lora", "full")
+}
+"""Recipes whose result has the size of the service's."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +45,7 @@ class ManagedRows:
 
 @dataclass(frozen=True)
 class Service:
-    """One run of a job at one service, all trials of it: hours on the wall clock, dollars."""
+    """One job at one service, all trials of it: hours of training on the wall clock, dollars of it, what moves."""
 
     tokens_per_second: float  # images, of a network that draws
     assumed_speed: bool
@@ -54,6 +58,13 @@ class Service:
     sigma_tail: float
     tokens: float  # billed, of all trials
     late_tokens: float  # the runs in full
+    upload_hours: float  # the user's data on their way in, once for all trials
+    export_hours: float  # the result on its way out, where that is a stage
+    data_gb: float
+    own_gb: float  # of them what is charged for leaving its place
+    result_gb: float
+    kept_gb_months: float  # of the result after the run
+    moved_usd: float  # what moves and is kept, as far as fees are told
 
 
 def managed_rows(made: JobCandidates, market: Market, library: Library) -> ManagedRows | None:
@@ -82,6 +93,8 @@ def managed_rows(made: JobCandidates, market: Market, library: Library) -> Manag
     def on_demand(name: str) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
         return np.stack([column(name), nans], axis=1)
 
+    late = column("late")
+    once = column("upload_hours") + column("export_hours")
     uses = np.zeros((n, len(TECHNIQUES)), dtype=bool)
     uses[:, TECHNIQUES.index("lora")] = [method == "lora" for method in methods]
     penalties: dict[str, float] = {str(name): usd for name, usd in job.techniques.penalty_usd.items()}
@@ -96,11 +109,11 @@ def managed_rows(made: JobCandidates, market: Market, library: Library) -> Manag
         instances=np.full(n, job.trials.at_once, dtype=np.int64),
         gpus=np.zeros(n, dtype=np.int64),
         gangs=np.full(n, job.trials.at_once, dtype=np.int64),
-        start_h=zeros,
-        late_start_h=zeros,
+        start_h=once,
+        late_start_h=once * late,
         run_h=on_demand("hours"),
         late_h=on_demand("late_hours"),
-        fixed_usd=zeros,
+        fixed_usd=column("moved_usd"),
         run_usd=on_demand("usd"),
         late_usd=on_demand("late_usd"),
         share_low=zeros,
@@ -111,9 +124,10 @@ def managed_rows(made: JobCandidates, market: Market, library: Library) -> Manag
         usable_gib=zeros,
         rented_h=zeros,
     )
-    late = column("late")
     hours = RowHours(
-        **{name: zeros for name in ("start", "restart", "ingest", "export", "aside", "late_aside")},
+        start=column("upload_hours"),
+        export=column("export_hours"),
+        **{name: zeros for name in ("restart", "ingest", "aside", "late_aside")},
         **{name: zeros for name in ("evaluation", "checkpoints", "reload")},
         training=column("hours"),
         waiting=zeros,
@@ -127,7 +141,7 @@ def managed_rows(made: JobCandidates, market: Market, library: Library) -> Manag
         moved_gb=zeros,
         own_gb=zeros,
         raw_gb=zeros,
-        gangs=job.trials.at_once,
+        gang_ratios=gang_ratios(job),
     )
     # Data go to the service as they are, and it evaluates what it trains: nothing is placed elsewhere.
     placed = (*made.placements, Placement())
@@ -136,7 +150,8 @@ def managed_rows(made: JobCandidates, market: Market, library: Library) -> Manag
 
 def service_of(made: JobCandidates, market: Market, place: int, library: Library) -> Service:
     """What the job takes and costs at the service behind an offer of the market."""
-    told = market.offers[place].managed
+    offer = market.offers[place]
+    told = offer.managed
     if told is None:
         raise ValueError(f"{market.labels[place]} is no managed service")
     job, shape = made.job, made.physics.shape
@@ -171,4 +186,30 @@ def service_of(made: JobCandidates, market: Market, place: int, library: Library
         sigma_tail=sigma,
         tokens=real * trials.work * job.early_stopping,
         late_tokens=real * trials.work,
+        **_moved(made, offer, library),
     )
+
+
+def _moved(made: JobCandidates, offer: Offer, library: Library) -> dict[str, float]:
+    """What goes to the service and comes back: raw data as they are, once for all trials, and one result."""
+    job, stages, fees = made.job, made.job.stages, offer.fees
+    pull = pull_of(offer, library)
+    data = job.data_gb + (stages.ingest.raw_gb if stages.ingest else 0.0)
+    recipe = SIZED_AS[offer.managed.method if offer.managed else "lora"]
+    setup = recipe_setup(recipe, job, made.physics.shape.network, library)
+    result = export_gb(recipe, setup, made.architecture, job)
+    kept = float(retained_gb_months(result, stages.retention_hours or 0.0))
+    leaving = leaving_usd_per_gb(job, offer)
+    out = pull
+    if stages.export is not None and stages.export.gb_per_second is not None:
+        out = min(pull, stages.export.gb_per_second * GB)
+    usd = data * (leaving + (fees.ingress_usd_per_gb or 0.0)) + result * (fees.egress_usd_per_gb or 0.0)
+    return {
+        "upload_hours": data_seconds(data, job, offer, pull) / HOUR,
+        "export_hours": float(upload_seconds(result * GB, out)) / HOUR if stages.export is not None else 0.0,
+        "data_gb": data,
+        "own_gb": data if leaving else 0.0,
+        "result_gb": result,
+        "kept_gb_months": kept,
+        "moved_usd": usd + kept * (fees.network_storage_usd_per_gb_month or 0.0),
+    }

@@ -141,7 +141,7 @@ def _ingests(
         )
         hours = (stages.boot_seconds + fetched + float(worked)) / HOUR
         moved = wanted.raw_gb * (leaving_usd_per_gb(job, offer) + (offer.fees.ingress_usd_per_gb or 0.0))
-        moved += tokens * TOKEN_GB * (offer.fees.egress_usd_per_gb or 0.0)
+        moved += prepared_gb(job, shape) * (offer.fees.egress_usd_per_gb or 0.0)
         yield _aside("ingest", label, offer, hours, hours, moved)
 
 
@@ -197,6 +197,14 @@ def ingested_tokens(job: Job, shape: JobShape) -> float:
     if wanted is None or shape.unit == "images":
         return 0.0
     return float(wanted.tokens) if wanted.tokens is not None else shape.tokens / job.work.epochs
+
+
+def prepared_gb(job: Job, shape: JobShape) -> float:
+    """GB that preparing the data makes: token ids, or the images themselves."""
+    wanted = job.stages.ingest
+    if wanted is None:
+        return 0.0
+    return wanted.raw_gb if shape.unit == "images" else ingested_tokens(job, shape) * TOKEN_GB
 
 
 def pull_of(offer: Offer, library: Library) -> float:

@@ -27,7 +27,9 @@ FOREVER_HOURS = 1e6
 TOO_LATE = "it ends after the deadline"
 TOO_SHORT = "it runs longer than the commitment"
 COARSE_STEP = 0.05
-"""Share of the run above which a billing step is rounded (formulation, row `billing`)."""
+"""Share of the run above which a billing step is rounded where there is a spot market (formulation, row `billing`)."""
+FINE_STEP_HOURS = 1 / 60
+"""Billing steps up to a minute are not rounded anywhere."""
 
 
 @dataclass(frozen=True)
@@ -208,7 +210,9 @@ def _billed_in_steps(
 def _coarse(table: CandidateTable, hours: RowHours, columns: OfferColumns) -> Flags:
     """Rows whose billing step or minimum is too much of their hours to be left out."""
     step, least = columns.step_hours[table.offer], columns.minimum_hours[table.offer]
-    return np.asarray((step > COARSE_STEP * hours.run) | (least > hours.once + hours.run), dtype=bool)
+    # Without a spot market there is one point, and rounding it costs nothing but the arithmetic.
+    smallest = np.where(np.isnan(columns.spot_usd[table.offer]), FINE_STEP_HOURS, COARSE_STEP * hours.run)
+    return np.asarray((step > smallest) | (least > hours.once + hours.run), dtype=bool)
 
 
 def whole_step_shares(table: CandidateTable, hours: RowHours, row: int, step: float, least: float) -> Floats:
@@ -222,23 +226,13 @@ def whole_step_shares(table: CandidateTable, hours: RowHours, row: int, step: fl
     if high <= low or np.isnan(table.run_h[row, ON_DEMAND]):
         return np.zeros(0)
     one = hours.rows(np.asarray([row]))
-    everything, none, most, fewest = (float(gang_hours(one, share)[0][0]) for share in (0.0, 1.0, low, high))
+    everything, none, most, fewest = (float(one.billed(share)[0][0][0]) for share in (0.0, 1.0, low, high))
     if everything <= none:
         return np.zeros(0)
     fewest = max(fewest, least)
     whole = np.append(np.arange(np.ceil(fewest / step), np.floor(most / step) + 1) * step, least)
     shares = (everything - whole) / (everything - none)
     return np.asarray(shares[(shares > low) & (shares < high)])
-
-
-def gang_hours(
-    hours: RowHours, share: Floats | float, late: Floats | float = 1.0, stretch: Floats | float = 1.0
-) -> tuple[Floats, Floats]:
-    """Hours billed for one gang on demand and on spot, at a spot share, before rounding; of the mean gang."""
-    share = np.asarray(share, dtype=float)
-    on_demand = (1.0 - share) * (hours.once + hours.gang_run * stretch / hours.gangs) + share * hours.switch
-    spot = np.where(share > 0, share * (hours.once + hours.spot_gang_paid * stretch / hours.gangs), 0.0)
-    return on_demand * late, spot * late
 
 
 def _rounding_usd(
@@ -251,10 +245,10 @@ def _rounding_usd(
 ) -> Floats:
     """What whole billing steps add to the dollars per market, such that the mix at `share` is what is billed."""
     step, least = columns.step_hours[made.offer], columns.minimum_hours[made.offer]
-    used = gang_hours(hours, share, late, stretch)
     prices = (columns.on_demand_usd[made.offer], columns.spot_usd[made.offer])
     added = sum(
-        (rounded_hours(one, step, least) - one) * np.nan_to_num(price) * made.instances
-        for one, price in zip(used, prices, strict=True)
+        (rounded_hours(one, step, least) - one) * np.nan_to_num(price) * (made.instances // made.gangs)
+        for gang in hours.billed(share, late, stretch)
+        for one, price in zip(gang, prices, strict=True)
     )
     return np.asarray(added)[:, None]

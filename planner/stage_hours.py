@@ -18,9 +18,9 @@ import numpy as np
 
 from planner.estimates.data_stages import ingest_seconds, machine_cores, merge_seconds, upload_seconds
 from planner.estimates.stages import boot_seconds, download_seconds
-from planner.estimates.trials import trial_work
+from planner.estimates.trials import gang_shares, trial_work
 from planner.grid import JobShape
-from planner.placements import TOKEN_GB, Placement, ingested_tokens
+from planner.placements import Placement, ingested_tokens, prepared_gb
 from planner.running import Running
 from planner.scenario import Job
 from planner.table import Flags, Floats, Integers
@@ -59,8 +59,26 @@ class RowHours:
     late_spot_wall: Floats
     moved_gb: Floats  # onto every instance: weights and data
     own_gb: Floats  # of them what leaves the place where the user's data lie
-    raw_gb: Floats  # raw data that lie on the machine's disk
-    gangs: int
+    raw_gb: Floats  # raw data and what is made of them, on the disk of every instance
+    gang_ratios: tuple[float, ...]  # of `gang_run`, what each gang has over the mean of all
+
+    @property
+    def gangs(self) -> int:
+        """Runs side by side."""
+        return len(self.gang_ratios)
+
+    def billed(
+        self, share: Floats | float, late: Floats | float = 1.0, stretch: Floats | float = 1.0
+    ) -> list[tuple[Floats, Floats]]:
+        """Hours (n,) billed on demand and on spot at a spot share, before rounding, for each gang."""
+        share = np.asarray(share, dtype=float)
+        found = []
+        for ratio in self.gang_ratios:
+            run, paid = (one * stretch * ratio / self.gangs for one in (self.gang_run, self.spot_gang_paid))
+            on_demand = (1.0 - share) * (self.once + run) + share * self.switch
+            spot = np.where(share > 0, share * (self.once + paid), 0.0)
+            found.append((np.asarray(on_demand * late), np.asarray(spot * late)))
+        return found
 
     @property
     def once(self) -> Floats:
@@ -118,9 +136,9 @@ def row_hours(
     here = np.where(observed, float(ingest is not None and "machine" in ingest.on), here)
     evaluates = of([float(one.evaluation is None) for one in placed])
     raw = here * (ingest.raw_gb if ingest else 0.0)
-    # Data prepared elsewhere arrive as token ids.
-    data = job.data_gb + raw + (1.0 - here) * (ingested_tokens(job, shape) * TOKEN_GB)
-    restart = start_hours(job, running, columns, data, offer, way)
+    made = prepared_gb(job, shape)
+    own, arriving = job.data_gb + raw, (1.0 - here) * made
+    restart = start_hours(job, running, columns, own, arriving, offer, way)
     start = np.where(observed, 0.0, restart)
     prepared = np.zeros(len(way))
     if ingest is not None and here.any():
@@ -174,17 +192,33 @@ def row_hours(
         spot_paid=spot_paid,
         spot_wall=spot_wall,
         late_spot_wall=late_wall,
-        moved_gb=running.weights_gb + data,
-        own_gb=np.where(columns.beside_data[offer], 0.0, job.data_gb + raw),
-        raw_gb=raw,
-        gangs=job.trials.at_once,
+        moved_gb=running.weights_gb + own + arriving,
+        own_gb=np.where(columns.beside_data[offer], 0.0, own),
+        raw_gb=raw + made,
+        gang_ratios=gang_ratios(job),
     )
 
 
+def gang_ratios(job: Job) -> tuple[float, ...]:
+    """What each gang is rented for over the mean of all; (1,) for one run."""
+    shares = gang_shares(job.trials.count, job.trials.at_once, job.trials.halving)
+    return tuple(one * len(shares) / sum(shares) for one in shares)
+
+
 def start_hours(
-    job: Job, running: Running, columns: OfferColumns, data_gb: Floats, offer: Integers, way: Integers
+    job: Job,
+    running: Running,
+    columns: OfferColumns,
+    own_gb: Floats,
+    arriving_gb: Floats,
+    offer: Integers,
+    way: Integers,
 ) -> Floats:
-    """Boot, image, download of weights and data, load."""
+    """Boot, image, download of weights and data, load.
+
+    `own_gb` leave the place where the user's data lie, no faster than that lets them; what was prepared elsewhere
+    flows as fast as the machine pulls.
+    """
     pull = columns.pull_bytes_per_second[offer]
     source = job.stages.transfer
     data_pull = pull
@@ -194,7 +228,8 @@ def start_hours(
         (
             boot_seconds(pull, running.stages)
             + download_seconds(running.weights_gb * GB, pull)
-            + download_seconds(data_gb * GB, data_pull)
+            + download_seconds(own_gb * GB, data_pull)
+            + download_seconds(arriving_gb * GB, pull)
             + running.load_seconds[way]
         )
         / HOUR,

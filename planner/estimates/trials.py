@@ -54,6 +54,26 @@ def rungs(count: int, halving: float | None = None) -> tuple[Rung, ...]:
     )
 
 
+def gang_shares(count: int, at_once: int = 1, halving: float | None = None) -> tuple[float, ...]:
+    """What each gang is rented for, in runs' worth of hours, the wait for its rung counted in; loads left out.
+
+    They sum to work + waiting of `trial_work`. 4 trials on 2 gangs at 2: one is busy for 2 x 1/4 + 1 x 1/4 + 1/2 = 1.25
+    runs, the other, given back when one trial is left, for 2 x 1/4 + 1 x 1/4 = 0.75.
+    ValueError as there.
+    """
+    trial_work(count, at_once, halving)
+    ladder = rungs(count, halving)
+    busy = [0.0] * at_once
+    done = 0.0
+    for position, (alive, share) in enumerate(ladder):
+        rung_work, done = share - done, share
+        following = ladder[position + 1].alive if position + 1 < len(ladder) else 0
+        for gang in range(min(at_once, alive)):
+            own = alive // at_once + (gang < alive % at_once)
+            busy[gang] += (math.ceil(alive / at_once) if gang < following else own) * rung_work
+    return tuple(busy)
+
+
 def trial_work(count: int, at_once: int = 1, halving: float | None = None) -> TrialWork:
     """What `count` trials on `at_once` gangs side by side multiply one run by.
 
