@@ -26,7 +26,7 @@ from planner.spot.states import SpotStates
 
 TICKS, POINTS = 200, 96
 """Of one curve: within half a percent of a grid many times finer (see tests)."""
-BATCH_TICKS, BATCH_POINTS = 100, 56
+BATCH_TICKS, BATCH_POINTS = 128, 96
 """Where many candidates are compared: within one percent, two at twice the time of the work."""
 BLOCK = 8
 """Runs that are computed together: their arrays stay in the processor's cache."""
