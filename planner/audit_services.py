@@ -1,4 +1,7 @@
-"""Audit of a job that a managed service trains: no machine, hours by the service's speed, dollars by its price list."""
+"""Audit of a job that a managed service trains: no machine, hours by the service's speed, dollars by its price list.
+
+Data go in once for all trials, as they are; one result comes out.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +13,13 @@ from planner.audit_hours import deadline_chance_is_told, hours_hold
 from planner.audit_money import Line, bill_is_told, cost_is_told
 from planner.audit_physics import Workload, workload_of
 from planner.audit_recipe import adapters_are_told
+from planner.estimates.parameters import lora_parameters
 from planner.estimates.services import MILLION, service_tokens_per_second, service_usd
 from planner.estimates.trials import trial_work
 from planner.estimates.uncertainty import late_factor
 from planner.payments import Managed
-from planner.units import HOUR
+from planner.recipes import framework_of
+from planner.units import GB, HOUR, MONTH_HOURS
 
 NOTHING = {
     "gpu": "managed",
@@ -25,8 +30,6 @@ NOTHING = {
     "spot_share": 0.0,
     "switch_to_on_demand_at_hours": None,
     "step_seconds": 0.0,
-    "start_hours": 0.0,
-    "stage_hours": {},
     "beside": (),
     "commitment": None,
     "fed_by_storage": False,
@@ -58,15 +61,25 @@ class Service:
 
     rate: float  # tokens (images) per second of one run
     sigma: float
-    hours: float
-    late_hours: float
+    training: float
+    upload: float
+    export: float
+    late_hours: float  # all of them
+
+    @property
+    def hours(self) -> float:
+        """From the first byte that leaves to the last that is back."""
+        return self.upload + self.training + self.export
 
 
 def service_is_told(ground: Footing, managed: Managed, tolerance: Tolerance) -> list[Violation]:
     """Everything that a plan says of a job at a service."""
     work = workload_of(ground)
-    service = _service(ground, managed, work)
-    lines, late = (_lines(ground, managed, work, late) for late in (False, True))
+    result = _result_gb(ground, managed)
+    service = _service(ground, managed, work, result)
+    lines, late = (
+        [*_lines(ground, managed, work, late), *_moved_lines(ground, result)] for late in (False, True)
+    )
     return [
         *_may_train_it(ground, managed),
         *_has_no_machine(ground),
@@ -108,7 +121,22 @@ def _has_no_machine(ground: Footing) -> list[Violation]:
     return found + adapters_are_told(ground)
 
 
-def _service(ground: Footing, managed: Managed, work: Workload) -> Service:
+def _result_gb(ground: Footing, managed: Managed) -> float:
+    """The adapters that the job asks for, or all weights as the network is released."""
+    job, export = ground.job, ground.job.stages.export
+    if managed.method == "full" or (export and export.merged):
+        return ground.architecture.download_gb
+    count = lora_parameters(ground.network, job.lora.rank, job.lora.targets).trainable
+    kept_as = framework_of(ground.library, job.framework)["adapters"]
+    return float(count) * float(ground.library.tables["bytes"]["adapters"][kept_as]["w"]) / GB
+
+
+def _data_gb(ground: Footing) -> float:
+    ingest = ground.job.stages.ingest
+    return ground.job.data_gb + (ingest.raw_gb if ingest else 0.0)
+
+
+def _service(ground: Footing, managed: Managed, work: Workload, result: float) -> Service:
     """Speed as told, else what a guess of the service's hardware makes of the network; images count as tokens do."""
     job, stages = ground.job, ground.values("stages")
     trials = trial_work(job.trials.count, job.trials.at_once, job.trials.halving)
@@ -118,7 +146,12 @@ def _service(ground: Footing, managed: Managed, work: Workload) -> Service:
     sigma = stages["managed_sigma_told" if managed.tokens_per_second else "managed_sigma_assumed"]
     full = (work.real + work.evaluated) * trials.wall / rate / HOUR
     late = float(late_factor(sigma, job.confidence))
-    return Service(rate, sigma, full * job.early_stopping, full * late)
+    upload = _data_gb(ground) * GB / ground.data_pull_of(ground.offer) / HOUR
+    export, line = 0.0, ground.pull_of(ground.offer)
+    if (wanted := job.stages.export) is not None:
+        line = min(line, wanted.gb_per_second * GB) if wanted.gb_per_second else line
+        export = result * GB / line / HOUR
+    return Service(rate, sigma, full * job.early_stopping, upload, export, (upload + full + export) * late)
 
 
 def _lines(ground: Footing, managed: Managed, work: Workload, late: bool) -> list[Line]:
@@ -141,6 +174,24 @@ def _lines(ground: Footing, managed: Managed, work: Workload, late: bool) -> lis
     return lines
 
 
+def _moved_lines(ground: Footing, result: float) -> list[Line]:
+    """Data that leave their place and enter the service, the result that comes out and is kept; none of nothing."""
+    fees, source, data = ground.offer.fees, ground.job.stages.transfer, _data_gb(ground)
+    months = (ground.job.stages.retention_hours or 0.0) / MONTH_HOURS
+    moved = [
+        ("kept after", result * months, "GB-month", fees.network_storage_usd_per_gb_month),
+        ("transfer in", data, "GB", fees.ingress_usd_per_gb),
+        ("transfer out", result, "GB", fees.egress_usd_per_gb),
+    ]
+    if source is not None and source.region != ground.offer.region and source.egress_usd_per_gb > 0:
+        moved.append(("data leaving", data, "GB", source.egress_usd_per_gb))
+    return [
+        Line(item, amount * (rate or 0.0), amount, unit, rate, rate is None)
+        for item, amount, unit, rate in moved
+        if amount > 0
+    ]
+
+
 def _speed_is_told(ground: Footing, work: Workload, service: Service, tolerance: Tolerance) -> list[Violation]:
     """Steps, speed and hours with their intervals."""
     plan = ground.plan
@@ -153,11 +204,14 @@ def _speed_is_told(ground: Footing, work: Workload, service: Service, tolerance:
         ("tokens_per_second_high", service.rate * reach, plan.tokens_per_second_high),
         ("sigma", service.sigma, plan.sigma),
         ("sigma_tail", service.sigma, plan.sigma_tail),
-        ("training_hours", service.hours, plan.training_hours),
+        ("start_hours", service.upload, plan.start_hours),
+        ("training_hours", service.training, plan.training_hours),
+        ("stage_hours.export", service.export, plan.stage_hours.get("export", 0.0)),
         ("hours.expected", service.hours, plan.hours.expected),
         ("hours.low", service.hours / reach, plan.hours.low),
         ("hours.high", service.hours * reach, plan.hours.high),
         ("hours.at_confidence", service.late_hours, plan.hours.at_confidence),
     ):
         found += apart(plan.name, what, expected, told, tolerance.hours)
-    return found
+    strange = sorted(set(plan.stage_hours) - {"export"})
+    return found + [Violation(plan.name, "stage_hours", "a known stage of a service", stage) for stage in strange]

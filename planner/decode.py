@@ -128,7 +128,8 @@ def managed_assignment(
     service = service_of(candidates, market, int(table.offer[row]), library)
     low, high = (float(factor) for factor in display_factors(service.sigma))
     lines = bill(candidates, chosen, market, library)
-    hours, late = service.hours, service.late_hours
+    once = service.upload_hours + service.export_hours
+    hours, late = once + service.hours, once * service.late + service.late_hours
     return Assignment(
         **place_of(candidates, row, market),
         name=job.name,
@@ -154,8 +155,9 @@ def managed_assignment(
         sigma=service.sigma,
         sigma_tail=service.sigma_tail,
         hours=Hours(expected=hours, low=hours * low, high=hours * high, at_confidence=late),
-        start_hours=0.0,
-        training_hours=hours,
+        start_hours=service.upload_hours,
+        training_hours=service.hours,
+        stage_hours=stage_hours_of(candidates, row),
         trials=job.trials.count,
         runs_at_once=job.trials.at_once,
         deadline_hours=job.deadline_hours,

@@ -7,17 +7,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from planner.estimates.data_stages import retained_gb_months, upload_seconds
 from planner.estimates.services import service_tokens_per_second, service_usd
 from planner.estimates.trials import trial_work
 from planner.estimates.uncertainty import late_factor
 from planner.library import Library
 from planner.markets import Market
-from planner.placements import Placement
+from planner.placements import Placement, data_seconds, leaving_usd_per_gb, pull_of
 from planner.recipes import Recipe
-from planner.running import evaluated_tokens
+from planner.running import evaluated_tokens, export_gb
+from planner.scenario import Offer
+from planner.setups import recipe_setup
 from planner.stage_hours import RowHours, gang_ratios
 from planner.table import TECHNIQUES, CandidateTable
-from planner.units import HOUR
+from planner.units import GB, HOUR
 
 if TYPE_CHECKING:
     from planner.candidates import JobCandidates
@@ -69,12 +72,7 @@ class Service:
 
 def managed_rows(made: JobCandidates, market: Market, library: Library) -> ManagedRows | None:
     """A row for each service that takes the job's network; None where there is none."""
-    places = [
-        index
-        for index, offer in enumerate(market.offers)
-        if offer.managed is not None and made.architecture.name in offer.managed.architectures
-        if made.job.kind != "pretrain" or offer.managed.method == "full"
-    ]
+    places = market.services(made.job.kind, made.architecture.name)
     if not places:
         return None
     job = made.job

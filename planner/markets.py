@@ -36,6 +36,16 @@ class Market:
     def providers(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(offer.provider for offer in self.offers))
 
+    def services(self, kind: str, architecture: str) -> list[int]:
+        """Places of the managed services that take a network for a kind of job; adapters do not pretrain."""
+        return [
+            index
+            for index, offer in enumerate(self.offers)
+            if offer.managed is not None
+            and architecture in offer.managed.architectures
+            and (kind != "pretrain" or offer.managed.method == "full")
+        ]
+
 
 def market_of(scenario: Scenario, library: Library) -> Market:
     """Offers with GPUs at the prices of the what-if; those that differ in region alone become one ("any of 17")."""

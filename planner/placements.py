@@ -93,10 +93,13 @@ def placements(
 ) -> tuple[Placement, ...]:
     """Every combination of places that may be the best one: fewer hours cost more dollars among those that stay.
 
-    Raises ScenarioError for a stage that no offer can run.
+    None at all where no machine can run a stage, and a service trains. Raises ScenarioError where none does, either.
     """
     ingest = _options(job, "ingest", list(_ingests(job, architecture, shape, market, library)))
     evaluation = _options(job, "evaluation", list(_evaluations(job, architecture, shape, market, library)))
+    missing = [stage for stage, found in (("ingest", ingest), ("evaluation", evaluation)) if not found]
+    if missing and not market.services(job.kind, architecture.name):
+        raise ScenarioError([nowhere(job, stage) for stage in missing])
     return tuple(Placement(a, b) for a, b in itertools.product(ingest, evaluation))
 
 
@@ -110,13 +113,18 @@ def _options(job: Job, stage: str, found: Sequence[Aside]) -> list[Aside | None]
     for one in sorted(found, key=lambda aside: (aside.hours, aside.usd, aside.label)):
         if not best or one.usd < (best[-1].usd if best[-1] else 0.0):
             best.append(one)
-    if not own and not best:
-        places = " or ".join(place.replace("_", " ") for place in wanted.on)
-        needs = f"{wanted.ram_gb:g} GB of RAM" if stage == "ingest" else "room for the weights"
-        fix = f"offer a machine with {needs}, or allow it on the training machine: on: [machine]"
-        what = f"no offer can run this stage on {places}"
-        raise ScenarioError([Fault(job.name, 0, f"jobs.{job.name}.stages.{stage}.on", what, fix)])
     return own + best
+
+
+def nowhere(job: Job, stage: str) -> Fault:
+    """The fault of a stage that no offer can run."""
+    wanted = getattr(job.stages, stage)
+    places = " or ".join(place.replace("_", " ") for place in wanted.on)
+    needs = f"{wanted.ram_gb:g} GB of RAM" if stage == "ingest" else "room for the weights"
+    fix = f"offer a machine with {needs}, or allow it on the training machine: on: [machine]"
+    if "machine" in wanted.on:  # then it is memory that every place lacks
+        fix = f"offer a machine with {needs}, or ask for less: ram_gb"
+    return Fault(job.name, 0, f"jobs.{job.name}.stages.{stage}.on", f"no offer can run this stage on {places}", fix)
 
 
 def _ingests(

@@ -55,10 +55,27 @@ def service_remarks(
     notes = ["the service promises no speed: its hours are a guess"] if assumed_speed else []
     if (age := age_in_days(offer, as_of)) is not None and age < 0:
         notes.append(f"the price is dated {-age} days after the day that ages are counted to")
-    notes.append("what leaves and enters the service is not priced: it tells no fees")
-    if candidates.job.early_stopping < 1:
+    fees = (offer.fees.ingress_usd_per_gb, offer.fees.egress_usd_per_gb)
+    if fees == (None, None):
+        notes.append("what enters and leaves the service is not priced: it tells no fees")
+    return (*notes, *_on_stages_of_a_service(candidates), *_on_work(candidates, limits))
+
+
+def _on_stages_of_a_service(candidates: JobCandidates) -> list[str]:
+    """What of the stages is taken to be the service's own affair."""
+    job = candidates.job
+    notes = []
+    if len(candidates.placements) == 1:  # that of services
+        notes.append("services alone were considered: no machine can do a stage where the job wants it")
+    if job.stages.ingest is not None:
+        notes.append("raw data go to the service as they are: it prepares them, at no price of its own")
+    if job.stages.evaluation is not None:
+        notes.append("evaluation at the service is charged like training, token for token: an assumption")
+    if job.stages.checkpoints is not None:
+        notes.append("checkpoints are the service's own: none are counted")
+    if job.early_stopping < 1:
         notes.append(IN_FULL)
-    return (*notes, *_on_work(candidates, limits))
+    return notes
 
 
 def _on_stages(candidates: JobCandidates, row: int, offer: Offer) -> list[str]:

@@ -55,9 +55,11 @@ QUESTIONS: dict[str, dict[str, Any]] = {
         YEAR, {**RENTED, "stock": 0}, stages={**STAGES, "ingest": {"raw_gb": 1}, "evaluation": None}
     ),
     "service": question(
-        {"provider": "s", "date": "2025-12-01", "managed": {**SERVICE, **TERMS}},
+        {"provider": "s", "date": "2025-12-01", "managed": {**SERVICE, **TERMS}, "fees": FEES},
         trials=2,
         deadline="20h",
+        data_gb=10,
+        stages={**STAGES, "ingest": {"raw_gb": 50}},
     ),
     "own": question({**GPU, **UNPRICED, "own": OWN}),
 }
@@ -83,7 +85,9 @@ def test_the_plans_are_worth_tampering_with() -> None:
     assert 0 < told.spot_share < 1
     assert plan("stages").budget_probability is not None
     assert plan("commitment").jobs[0].commitment is not None
-    assert [line.item for line in plan("service").jobs[0].bill] == ["tokens trained", "training runs", "minimum charge"]
+    service = [line.item for line in plan("service").jobs[0].bill]
+    assert service[:3] == ["tokens trained", "training runs", "minimum charge"]
+    assert {*service[3:]} == {"kept after", "data leaving", "transfer in", "transfer out"}
     assert {line.item for line in plan("own").jobs[0].bill} >= {"power", "wear of own machines"}
 
 
@@ -147,6 +151,7 @@ MACHINES = st.builds(
 SERVICES = sometimes(usd_per_run=of(3.0), minimum_usd=of(20.0), tokens_per_second=of(5000.0)).map(
     lambda terms: {"provider": "s", "managed": {**SERVICE, "usd_per_million_tokens": 0.5, **terms}}
 )
+SERVICES = st.builds(lambda service, rest: {**service, **rest}, SERVICES, sometimes(fees=of(FEES), region=of("west")))
 WORKFLOWS = sometimes(
     trials=of(2, {"count": 3, "at_once": 2}, {"count": 9, "halving": 3}, {"count": 4, "at_once": 3, "halving": 2}),
     early_stopping=of(0.6),

@@ -151,7 +151,9 @@ def time(job: Assignment) -> list[str]:
         before = {name: hours for name, hours in job.stage_hours.items() if name == "prepare data"}
         waiting = job.spot.waiting_hours if job.spot else 0.0
         training = {"training": job.training_hours - waiting, "waiting": waiting}
-        stages = {**before, "start": job.start_hours, **training, **job.stage_hours}
+        # A service has no machine to start: what comes before are the data on their way to it.
+        first = "start" if job.gpus else "upload"
+        stages = {**before, first: job.start_hours, **training, **job.stage_hours}
         said = [f"{name} {words.hours(hours)}" for name, hours in stages.items() if hours > 0]
         lines = [", ".join([*said, whole])] if len(said) < 3 else [*words.joined(said, ", ", ROOM, 2), whole]
     else:
