@@ -59,9 +59,13 @@ def elsewhere_of(ground: Ground, work: Workload) -> tuple[list[Elsewhere], list[
 
 
 def _all_have_a_place(ground: Ground) -> list[Violation]:
-    """A stage that may not be done on the training machine is done elsewhere."""
+    """A stage that may not be done on the training machine, or that asks for more memory than it has, is elsewhere."""
     there = {told.stage for told in ground.plan.beside}
-    return [
+    ingest, ram = ground.job.stages.ingest, ground.offer.ram_gb
+    found = []
+    if ingest is not None and "ingest" not in there and ram is not None and ram < ingest.ram_gb:
+        found.append(Violation(ground.plan.name, "place of ingest", f"at least {ingest.ram_gb:g} GB of RAM", ram))
+    return found + [
         Violation(ground.plan.name, f"place of {stage}", " or ".join(wanted.on), "machine")
         for stage in STAGES
         if (wanted := getattr(ground.job.stages, stage)) is not None and "machine" not in wanted.on

@@ -65,6 +65,19 @@ class JobCandidates:
         """Hours (n,) on demand that one gang is rented for, at the asked confidence."""
         return (self.hours.once + self.hours.run * self.hours.stretch) * self.hours.late
 
+    def lacks_ram(self) -> Flags:
+        """Rows (n,) that prepare data on a training machine known to have less memory than that takes.
+
+        What was observed did run; a service has no machine of its own.
+        """
+        wanted, own = self.job.stages.ingest, self.way >= 0
+        if wanted is None or not own.any():
+            return np.zeros(len(self.table), dtype=bool)
+        here = np.asarray([one.ingest is None for one in self.placements], dtype=bool)[self.placement]
+        seen = self.running.observed[np.where(own, self.way, 0)]
+        small = self.columns.ram_gb[self.table.offer] < wanted.ram_gb  # nan, which is unknown, is not
+        return np.asarray(own & here & ~seen & small, dtype=bool)
+
     def rows(self, which: Integers | Flags) -> JobCandidates:
         """The same job with only the rows that a mask or an index array names."""
         return replace(

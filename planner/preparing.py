@@ -14,6 +14,7 @@ from planner.library import Library
 from planner.loading import read_library
 from planner.markets import Market, market_of, wants_machines_beside
 from planner.measure import Measure
+from planner.placements import nowhere
 from planner.scenario import Job, Limits, Scenario
 from planner.screening import TOO_LATE, TOO_SHORT, Screened, screen
 from planner.seen import beyond_the_card
@@ -58,8 +59,16 @@ def prepare(scenario: Scenario, library: Library | None = None, before: Prepared
         else screen(one, market, scenario.limits, library, waiting_usd=Measure.of(scenario).waiting_usd)
         for index, one in enumerate(candidates)
     )
+    _check_memory(candidates)
     _check_terms(candidates, screened, market)
     return Prepared(scenario, library, market, candidates, screened)
+
+
+def _check_memory(candidates: Sequence[JobCandidates]) -> None:
+    """Data that no machine has the memory to prepare are a mistake in the question."""
+    faults = [nowhere(one.job, "ingest") for one in candidates if len(one.table) and one.lacks_ram().all()]
+    if faults:
+        raise ScenarioError(faults)
 
 
 def _check_terms(candidates: Sequence[JobCandidates], screened: Sequence[Screened], market: Market) -> None:

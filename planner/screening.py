@@ -26,6 +26,7 @@ FOREVER_HOURS = 1e6
 """A longest run that limits nothing."""
 TOO_LATE = "it ends after the deadline"
 TOO_SHORT = "it runs longer than the commitment"
+LACKS_RAM = "its memory is too small to prepare the data"
 COARSE_STEP = 0.05
 """Share of the run above which a billing step is rounded where there is a spot market (formulation, row `billing`)."""
 FINE_STEP_HOURS = 1 / 60
@@ -85,6 +86,7 @@ def screen(
         permitted = np.asarray([limits.permits(offer) for offer in market.offers], dtype=bool)
         reject(~permitted[table.offer], "its provider, GPU, region or tier is not allowed")
     reject(_over(table, market, limits), "it needs more GPUs than a limit, quota or stock allows")
+    reject(candidates.lacks_ram(), LACKS_RAM)
     columns = candidates.columns
     reject(candidates.hours_rented() > columns.term_hours[table.offer], TOO_SHORT)
     reject(table.rented_h > columns.committed_hours[table.offer], "it needs more of the hours paid for than are left")

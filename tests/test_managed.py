@@ -17,7 +17,7 @@ MOVES: dict[str, Any] = {
     "retention": "73h",
 }
 ADAPTER_GB = 12_615_680 * 4 / 1e9
-"""Rank 16 on all linear layers of TinyLlama: 22 * 16 * (4,096 + 2 * 2,304 + 4,096 + 3 * 7,680), kept in 4 bytes each."""
+"""Rank 16 on all linears of TinyLlama: 22 * 16 * (4,096 + 2 * 2,304 + 4,096 + 3 * 7,680), kept in 4 bytes each."""
 
 
 def at_service(method: str = "full", fees: dict[str, float] | None = None, **job: Any) -> Assignment:
