@@ -13,7 +13,7 @@ from planner.library import Library
 from planner.peaks import setting_of
 from planner.plan import Vram
 from planner.recipes import framework_of
-from planner.scenario import Limits, Offer
+from planner.scenario import Job, Limits, Offer
 from planner.screening import deadline_hours
 from planner.terms import spot_market
 from planner.units import GB, HOUR, MINUTE
@@ -82,7 +82,7 @@ def _on_stages(candidates: JobCandidates, row: int, offer: Offer) -> list[str]:
     """What the stages rest on, and which are left out."""
     job, way = candidates.job, int(candidates.way[row])
     if candidates.running.observed[way]:
-        return []
+        return _on_stages_observed(job)
     notes = []
     running = candidates.running
     if running.step_seconds[way] > candidates.physics.ways.step_seconds[way] / job.efficiency * (1 + 1e-9):
@@ -94,6 +94,19 @@ def _on_stages(candidates: JobCandidates, row: int, offer: Offer) -> list[str]:
         notes.append(IN_FULL)
     if job.stages == Stages():
         notes.append("only start, training and result are counted: stages: adds the rest")
+    return notes
+
+
+def _on_stages_observed(job: Job) -> list[str]:
+    """What observed hours are taken to hold: nothing is added for stages, and nothing comes off for stopping early."""
+    names = {"ingest": "preparing data", "evaluation": "evaluation", "checkpoints": "checkpoints", "export": "export"}
+    held = [name for stage, name in names.items() if getattr(job.stages, stage) is not None]
+    notes = []
+    if held:
+        listed = " and ".join([", ".join(held[:-1]), held[-1]] if held[1:] else held)
+        notes.append(f"observed hours are taken to hold {listed}: no hours are added for them")
+    if job.early_stopping < 1:
+        notes.append("observed hours are taken to be those of the run in full: stopping early is not counted")
     return notes
 
 
