@@ -269,13 +269,17 @@ def test_a_minimum_longer_than_the_run_makes_no_points_between() -> None:
     assert set(found.screened[0].table.share_low.tolist()) == {0.0, 1.0}
 
 
-def test_a_long_run_is_not_rounded() -> None:
-    """A billing step under a twentieth of the run is noise: no points, dollars as the hours are."""
-    found = prepared({**LARGE, "work": {"tokens": 1e9}, "deadline": "700h"}, [HOURLY])
-    screened = found.screened[0]
-    run = screened.table.run_h[:, ON_DEMAND]
-    assert len(run) and np.all(run > 20) and not screened.rounded.any()
-    np.testing.assert_allclose(screened.table.cost_usd(0.0), screened.table.start_h + run, rtol=1e-12)
+def test_a_long_run_is_rounded_where_it_has_one_market() -> None:
+    """At $1 an hour in whole hours; with a spot market a step under a twentieth of the run is left as it is."""
+    long = {**LARGE, "work": {"tokens": 1e9}, "deadline": "700h"}
+    alone = [{key: value for key, value in HOURLY.items() if key != "spot_usd_per_hour"}]
+    screened = prepared(long, alone).screened[0]
+    table = screened.table
+    run = table.run_h[:, ON_DEMAND]
+    assert len(run) and np.all(run > 20) and screened.rounded.all()
+    np.testing.assert_allclose(table.cost_usd(0.0), np.ceil(table.start_h + run), rtol=1e-12)
+    both = prepared(long, [{**alone[0], "spot_usd_per_hour": 0.9}]).screened[0]
+    assert len(both.table) and not both.rounded.any()
 
 
 def test_offers_that_differ_in_region_alone_are_one() -> None:
