@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import replace
 from time import perf_counter
 
 import numpy as np
 
+from planner.candidates import JobCandidates
 from planner.diagnosis import diagnose
 from planner.envelope import segments_of
 from planner.frontiers import Beyond, By, Curve, Frontier
@@ -70,7 +70,7 @@ def frontier_prepared(
     main = tracer.traced(screened, points)
     scenario = prepared.scenario
     confidences = {job.confidence for job in scenario.jobs}
-    curves = _curves(tracer, screened, by, points) if by and main.status != "infeasible" else ()
+    curves = _curves(tracer, by, points) if by and main.status != "infeasible" else ()
     return Frontier(
         scenario=scenario.name,
         status=main.status,
@@ -95,15 +95,10 @@ def frontier_prepared(
     )
 
 
-def _curves(tracer: Tracer, screened: Sequence[Screened], by: By, points: int) -> tuple[Curve, ...]:
+def _curves(tracer: Tracer, by: By, points: int) -> tuple[Curve, ...]:
     """One curve for each value that any job's ways have; methods that the jobs exclude are shown, marked so."""
     prepared = tracer.prepared
-    wide = screened
-    if by == "method":
-        wide = tuple(
-            screen(one, prepared.market, prepared.scenario.limits, prepared.library, False, NO_WORTH, whole=True)
-            for one in prepared.candidates
-        )
+    wide = _whole_curves(prepared, by)
     labels = [_labels(prepared, index, one, by) for index, one in enumerate(wide)]
     names = list(dict.fromkeys(str(name) for column in labels for name in np.unique(column)))
     if by == "method":
@@ -128,14 +123,22 @@ def _curves(tracer: Tracer, screened: Sequence[Screened], by: By, points: int) -
     return tuple(sorted(curves, key=lambda one: (one.points[-1].cost_usd if one.points else math.inf, one.label)))
 
 
-def _whole_curves(prepared: Prepared) -> tuple[Screened, ...]:
-    """The screened candidates with every point of the market curves that may matter at some time."""
-    if not any(np.isfinite(one.columns.spot_usd).any() for one in prepared.candidates):
+def _whole_curves(prepared: Prepared, by: By | None = None) -> tuple[Screened, ...]:
+    """The screened candidates with every point of the market curves that may matter at some time, for each value."""
+    spot = any(np.isfinite(one.columns.spot_usd).any() for one in prepared.candidates)
+    if not spot and by != "method":
         return prepared.screened
     limits, library = prepared.scenario.limits, prepared.library
+    places = by in ("gpu", "provider")
     return tuple(
-        screen(one, prepared.market, limits, library, waiting_usd=NO_WORTH, whole=True) for one in prepared.candidates
+        screen(_dollars_alone(one), prepared.market, limits, library, by != "method", NO_WORTH, True, places)
+        for one in prepared.candidates
     )
+
+
+def _dollars_alone(one: JobCandidates) -> JobCandidates:
+    """Without penalties, which are no dollars paid: they must not decide which market curves are worth computing."""
+    return replace(one, table=replace(one.table, penalty_usd=np.zeros(len(one.table))))
 
 
 def _labels(prepared: Prepared, index: int, screened: Screened, by: By) -> np.ndarray:
@@ -163,7 +166,7 @@ def _beyond(prepared: Prepared) -> tuple[Beyond, ...]:
     for one, screened in zip(prepared.candidates, prepared.screened, strict=True):
         latest = deadline_hours(one.job, limits)
         by_deadline = one.job.deadline_hours is not None and one.job.deadline_hours <= latest
-        free = replace(one, job=one.job.model_copy(update={"deadline_hours": None}))
+        free = replace(_dollars_alone(one), job=one.job.model_copy(update={"deadline_hours": None}))
         longer = limits if by_deadline else limits.model_copy(update={"max_hours": ANY_HOURS})
         seen = segments_of(screened.table, limits.budget_usd)
         later = screen(free, prepared.market, longer, prepared.library, waiting_usd=NO_WORTH)

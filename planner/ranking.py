@@ -46,7 +46,8 @@ def alternatives(now: Now) -> tuple[Alternative, ...]:
 def _of_job(now: Now, job: int) -> Iterator[Alternative]:
     prepared, market = now.prepared, now.prepared.market
     one = prepared.candidates[job]
-    within = screen(one, market, prepared.scenario.limits, prepared.library, False, now.measure.waiting_usd)
+    limits, waiting = prepared.scenario.limits, now.measure.waiting_usd
+    within = screen(one, market, limits, prepared.library, False, waiting, every_place=True)
     standing = _standing(now, job, within.table, within.rows)
     recipes = one.recipes
     may = np.asarray([allowed(recipe, one.job) for recipe in recipes], dtype=bool)[standing.table.recipe]
@@ -98,17 +99,26 @@ def _alternative(now: Now, job: int, by: str, name: str, standing: _Standing, ro
         cost_usd=cost,
         hours=hours,
         difference=value / against - 1 if against > 0 else None,
-        verdict="the plan" if same else _verdict(now, value / against, figures, share, mine, job, same_card),
+        verdict="the plan" if same else _verdict(now, (value, against), figures, share, mine, job, same_card),
         chosen=same,
         allowed=may,
     )
 
 
 def _verdict(
-    now: Now, times: float, figures: CandidateTable, share: float, mine: CandidateTable, job: int, same_card: bool
+    now: Now,
+    scores: tuple[float, float],
+    figures: CandidateTable,
+    share: float,
+    mine: CandidateTable,
+    job: int,
+    same_card: bool,
 ) -> str:
-    """How much worse; of what is no real difference, what differs besides; and a penalty that the plan has not."""
-    said = verdict(times, 1.0, difference_sigma(now.prepared.library, same_card), *now.measure.comparatives)
+    """How much worse; of what is no real difference, what differs besides; and a penalty that the plan has not.
+
+    `scores` are those of the way and of the plan; nothing can be compared with a plan that costs nothing.
+    """
+    said = verdict(*scores, difference_sigma(now.prepared.library, same_card), *now.measure.comparatives)
     at = np.asarray([now.trial.shares[job]])
     if said == NO_DIFFERENCE:
         hours, dollars = float(figures.hours(share)[0]), float(figures.cost_usd(share)[0])

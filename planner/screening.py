@@ -61,12 +61,14 @@ def screen(
     method_filter: bool = True,
     waiting_usd: float | None = None,
     whole: bool = False,
+    every_place: bool = False,
 ) -> Screened:
     """Filters that concern one job alone, spot shares cut at the deadline, coarse billing rounded at points.
 
     `method_filter` false keeps methods that the job's techniques exclude: the ladder prices them too.
     `waiting_usd`: dollars that an hour of waiting is worth where cost is minimised; candidates on spot then follow
-    their best policies. None keeps the shares of two markets. `whole`: every point of their curves, for a frontier.
+    their best policies. None keeps the shares of two markets. `whole`: every point of their curves, for a frontier;
+    `every_place`: the best of every card and provider, not of those alone that a plan names.
     """
     job, table = candidates.job, candidates.table
     reasons: Counter[str] = Counter()
@@ -115,7 +117,7 @@ def screen(
         bounds = (limits.spot_share.min, limits.spot_share.max)
         aim = Aim(latest, *bounds, waiting_usd, shared, frozenset(limits.quota))
         added, came, spot = spot_points(
-            candidates, cut_table, rows, able, aim, market, library, whole, by_method=not method_filter
+            candidates, cut_table, rows, able, aim, market, library, whole, not method_filter, every_place
         )
         # What follows a policy replaces the mix of two markets; on demand alone stays where it is allowed.
         alone = ~able | (low[rows] <= 0)

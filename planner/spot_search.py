@@ -33,20 +33,21 @@ def spot_points(
     library: Library,
     whole: bool = False,
     by_method: bool = True,
+    every_place: bool = False,
 ) -> tuple[CandidateTable, Integers, dict[int, SpotChoice]]:
     """Candidates on their best policies: rows to be put beside `table`, where they came from, and their choices.
 
     `table` holds screened rows at share 0, `rows` what they are in the uncut table, `able` which may follow a policy.
     Computed are those that may be the best of their method, or among the best of another card or provider; the rest
-    would not be told of. `whole` gives every point of the curves that may matter at some time up to the latest, for
-    each method or, without `by_method`, for the job.
+    would not be told of, unless `every_place` is. `whole` gives every point of the curves that may matter at some time
+    up to the latest, for each card and provider (`every_place`), for each method (`by_method`), or for the job.
     """
     if not able.any():
         return table.rows(np.zeros(0, dtype=np.int64)), np.zeros(0, dtype=np.int64), {}
     work = SpotRows(candidates, table, rows, aim, market, library)
     which: list[int] = []
     choices: list[SpotChoice] = []
-    search = _Frontier(work, able, by_method) if whole else _Best(work, able)
+    search = _Frontier(work, able, by_method, every_place) if whole else _Best(work, able, every_place)
     for row, found in search.found():
         which += [row] * len(found)
         choices += found
@@ -98,19 +99,25 @@ class _Search:
         raise NotImplementedError
 
 
+def _places(work: SpotRows) -> tuple[Integers, int]:
+    """Number (n,) of the provider and card of each row, and how many there are."""
+    places = [(offer.provider, offer.gpu) for offer in work.market.offers]
+    known = {place: code for code, place in enumerate(dict.fromkeys(places))}
+    return np.asarray([known[place] for place in places], dtype=np.int64)[work.table.offer], len(known)
+
+
 class _Best(_Search):
     """For one deadline: the best of each method, and of the cards and providers that come next.
 
     Where limits are shared, also whatever no cheaper row with as few GPUs, on an offer that nothing limits, replaces.
     """
 
-    def __init__(self, work: SpotRows, able: Flags) -> None:
+    def __init__(self, work: SpotRows, able: Flags, every_place: bool) -> None:
         super().__init__(work, able)
-        places = [(offer.provider, offer.gpu) for offer in work.market.offers]
-        known = {place: code for code, place in enumerate(dict.fromkeys(places))}
-        self.place = np.asarray([known[place] for place in places], dtype=np.int64)[work.table.offer]
+        self.every_place = every_place
+        self.place, count = _places(work)
         self.of_method = np.full(len(self.names), np.inf)
-        self.of_place = np.full(len(known), np.inf)
+        self.of_place = np.full(count, np.inf)
         np.minimum.at(self.of_method, self.method, self.on_demand)
         np.minimum.at(self.of_place, self.place, self.on_demand)
         self.runner_up = self._runner_up()
@@ -123,7 +130,7 @@ class _Best(_Search):
 
     def _runner_up(self) -> float:
         """The best of the third place: what is dearer is not told of."""
-        told = heapq.nsmallest(RUNNERS_UP + 1, self.of_place.tolist())
+        told = [] if self.every_place else heapq.nsmallest(RUNNERS_UP + 1, self.of_place.tolist())
         return told[-1] if len(told) > RUNNERS_UP else np.inf
 
     def promises(self, row: int) -> bool:
@@ -148,11 +155,13 @@ class _Best(_Search):
 
 
 class _Frontier(_Search):
-    """For every deadline: what may be the cheapest (of its method) at some of many."""
+    """For every deadline: what may be the cheapest (of its method, or place) at some of many."""
 
-    def __init__(self, work: SpotRows, able: Flags, by_method: bool) -> None:
+    def __init__(self, work: SpotRows, able: Flags, by_method: bool, every_place: bool) -> None:
         super().__init__(work, able)
-        if not by_method:
+        if every_place:
+            self.method, _ = _places(work)
+        elif not by_method:
             self.method = np.zeros(len(work.table), dtype=np.int64)
         late = work.table.late_hours(0.0)
         ends = late[np.isfinite(late)]

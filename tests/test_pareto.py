@@ -150,7 +150,7 @@ def test_between_two_points_nothing_is_below_the_bound_that_is_shown() -> None:
     proven = 0
     for left, right in itertools.pairwise(found.points):
         assert left.floor_usd is not None and right.cost_usd - 0.01 <= left.floor_usd <= left.cost_usd
-        proven += left.floor_usd == left.cost_usd
+        proven += left.floor_usd == pytest.approx(left.cost_usd, rel=1e-12)
     assert proven > 1
     steps = list(itertools.pairwise(found.points))
     for index in some(5, len(steps)):
