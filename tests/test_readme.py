@@ -97,7 +97,8 @@ def test_python_shown_runs_and_prints_nothing(
     """The lines for Python users run as they stand, and each result shows itself in a notebook."""
     monkeypatch.chdir(ROOT)
     names: dict[str, object] = {}
-    exec(compile(blocks("python")[0], "README.md", "exec"), names)
+    for block in blocks("python"):
+        exec(compile(block, "README.md", "exec"), names)
     assert capsys.readouterr() == ("", "")
     for name in ("plan", "tradeoff", "changed", "curve", "ranked", "reasons", "one"):
         assert names[name]._repr_html_().startswith("<table")  # type: ignore[attr-defined]
