@@ -118,6 +118,7 @@ def _run(ground: Ground, course: Course, physics: Physics, states: SpotStates, u
     saved = float(checkpoint_bytes(physics.trainable, stages))
     written = float(checkpoint_seconds(saved, machines, job.storage_gb_per_second * GB, float("inf"), stages))
     notice = offer.spot.notice_seconds if offer.spot else None
+    notice = offer.spot_notice_seconds if notice is None else notice
     return SpotRun(
         work_hours=course.run if ground.observed_hours is None else course.run - course.restart,
         restart_hours=course.restart,

@@ -39,6 +39,7 @@ class Terms(Strict):
     billing: Billing = Billing()
     fees: Fees = Fees()
     spot: SpotStatistics | None = None
+    spot_notice_seconds: NotNegative | None = None  # from the warning to the loss of a spot machine; None: not known
     interconnect: Literal["nvlink", "nvswitch", "pcie"] | None = None
     network_gbps: Positive | None = None  # per instance
     disk_gb_per_second: Positive | None = None  # per instance; None: as the class of machine has it
@@ -128,6 +129,12 @@ class Offer(Terms):
         if self.gpu is not None:
             return f"{self.gpus}x-{self.gpu.lower()}"
         return f"managed-{self.managed.method}" if self.managed else f"{self.cpu_cores or 0:g}-cores"
+
+    @property
+    def notice_seconds(self) -> float:
+        """From the warning to the loss of a spot machine: what its statistics say, else its provider, else nothing."""
+        told = self.spot.notice_seconds if self.spot else None
+        return (self.spot_notice_seconds or 0.0) if told is None else told
 
     @property
     def has_spot(self) -> bool:

@@ -148,7 +148,7 @@ class SpotRows:
         place = int(self.table.offer[row])
         offer, one = self.market.offers[place], self.candidates.spot[place]
         # Where jobs share limits, two offers may be stocked apart.
-        where: object = place if self.aim.shared else (offer.provider, offer.gpu, offer.spot)
+        where: object = place if self.aim.shared else (offer.provider, offer.gpu, offer.spot, offer.notice_seconds)
         return where, int(self.table.gpus[row]), int(self.nodes[row]), one.mean_up_hours, one.availability
 
     @property
@@ -174,7 +174,6 @@ class SpotRows:
         way = int(self.candidates.way[self.rows[row]])
         stall = float(self.stalls[row])
         share = self.candidates.running.gang.interval_share_of_young
-        notice = (offer.spot.notice_seconds or 0.0) if offer.spot else 0.0
         return (
             SpotRun(
                 work_hours=float(self.work[row]),
@@ -184,7 +183,7 @@ class SpotRows:
                 spot_usd_per_hour=float(self.spot[row]),
                 on_demand_usd_per_hour=float(self.on_demand[row]),
                 standing_usd_per_hour=float(self.standing[row]),
-                last_checkpoint=last_checkpoint_fits(notice, write_seconds(self.candidates, way, nodes)),
+                last_checkpoint=last_checkpoint_fits(offer.notice_seconds, write_seconds(self.candidates, way, nodes)),
             ),
             states,
         )
