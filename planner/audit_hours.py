@@ -124,13 +124,17 @@ def hours_are_told(ground: Ground, hours: Hours, physics: Physics, tolerance: To
     """Training, expected, interval and at-confidence hours are what comes out again."""
     plan, share = ground.plan, ground.plan.spot_share
     expected, reach = hours.expected(share), math.exp(1.28 * physics.sigma)
+    spot = plan.spot  # held against the curve by itself
+    luck, spread = (spot.luck_hours, spot.hours_sd) if spot else (0.0, 0.0)
+    low = max((expected - luck) / reach, expected - math.hypot(expected * (1 - 1 / reach), 1.28 * spread))
+    high = expected + math.hypot(expected * (reach - 1), 1.28 * spread)
     stages = math.fsum(plan.stage_hours.values())  # held against their own before
     found = unequal(plan.name, "observed_hours", ground.observed_hours, plan.observed_hours)
     for what, wanted, told in (
         ("training_hours", expected - plan.start_hours - stages, plan.training_hours),
         ("hours.expected", expected, plan.hours.expected),
-        ("hours.low", expected / reach, plan.hours.low),
-        ("hours.high", expected * reach, plan.hours.high),
+        ("hours.low", low, plan.hours.low),
+        ("hours.high", high, plan.hours.high),
         ("hours.at_confidence", hours.at_confidence(share), plan.hours.at_confidence),
     ):
         found += apart(plan.name, what, wanted, told, tolerance.hours)

@@ -219,12 +219,17 @@ def cost_is_told(
     plan = ground.plan
     total = math.fsum(line.usd for line in lines)
     fixed = math.fsum(line.usd for line in lines if line.item in FIXED)
+    spot = plan.spot  # held against the curve by itself
+    luck, spread = (spot.luck_usd, spot.usd_sd) if spot else (0.0, 0.0)
+    hourly = total - fixed
+    low = max((hourly - luck) / reach, hourly - math.hypot(hourly * (1 - 1 / reach), 1.28 * spread))
+    high = hourly + math.hypot(hourly * (reach - 1), 1.28 * spread)
     found: list[Violation] = []
     for what, wanted, told in (
         ("cost_usd", total, plan.cost_usd),
         ("cost.expected", total, plan.cost.expected),
-        ("cost.low", fixed + (total - fixed) / reach, plan.cost.low),
-        ("cost.high", fixed + (total - fixed) * reach, plan.cost.high),
+        ("cost.low", fixed + low, plan.cost.low),
+        ("cost.high", fixed + high, plan.cost.high),
         ("cost_at_confidence", math.fsum(line.usd for line in late), plan.cost_at_confidence),
     ):
         found += apart(plan.name, what, wanted, told, absolute=tolerance.usd)

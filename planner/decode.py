@@ -19,7 +19,7 @@ from planner.details import (
     stage_hours_of,
     techniques_of,
 )
-from planner.estimates.uncertainty import display_factors
+from planner.estimates.uncertainty import display_factors, interval
 from planner.grid import Machine
 from planner.library import Library
 from planner.managed import service_of
@@ -62,6 +62,8 @@ def assignment(
     rate = real / (observed * HOUR) if observed else real / (shape.steps * step)
     mixed = 0 < share < 1 and chosen.spot is None
     told = spot_plan(candidates, chosen, market, late) if chosen.spot else None
+    luck, spread = (told.luck_hours, told.hours_sd) if told else (0.0, 0.0)
+    soonest, latest = interval(hours, hours - luck, (low, high), spread)
     vram = _vram(candidates, way, recipe, machine, limits, library)
     beside = candidates.placements[int(candidates.placement[row])].asides if observed is None else ()
     stages = stage_hours_of(candidates, row)
@@ -95,7 +97,7 @@ def assignment(
         step_seconds=step,
         sigma=sigma,
         sigma_tail=tail,
-        hours=Hours(expected=hours, low=hours * low, high=hours * high, at_confidence=late),
+        hours=Hours(expected=hours, low=soonest, high=latest, at_confidence=late),
         start_hours=start,
         training_hours=hours - start - math.fsum(stages.values()),
         stage_hours=stages,
@@ -111,7 +113,7 @@ def assignment(
         **_learned(candidates, recipe, machine, library),
         deadline_hours=job.deadline_hours,
         deadline_probability=deadline_probability(job.deadline_hours, hours, late, job.confidence),
-        **costs_of(lines, bill(candidates, chosen, market, library, late=True), low, high),
+        **costs_of(lines, bill(candidates, chosen, market, library, late=True), (low, high), told),
         **prices_of(offer, as_of),
         notes=remarks(candidates, row, share, rounded, offer, vram, limits, library, as_of),
     )
@@ -162,7 +164,7 @@ def managed_assignment(
         runs_at_once=job.trials.at_once,
         deadline_hours=job.deadline_hours,
         deadline_probability=deadline_probability(job.deadline_hours, hours, late, job.confidence),
-        **costs_of(lines, bill(candidates, chosen, market, library, late=True), 1.0, 1.0),
+        **costs_of(lines, bill(candidates, chosen, market, library, late=True), (1.0, 1.0)),
         **prices_of(offer, as_of),
         notes=service_remarks(service.assumed_speed, offer, candidates, limits, as_of),
     )

@@ -11,6 +11,7 @@ import numpy as np
 from planner.bills import FIXED, Chosen
 from planner.candidates import JobCandidates
 from planner.estimates.bill import break_even_hours
+from planner.estimates.uncertainty import interval
 from planner.markets import Market
 from planner.plan import BillItem, CommitmentUse, SpotPlan, Spread, Techniques
 from planner.recipes import Recipe
@@ -32,12 +33,16 @@ def place_of(candidates: JobCandidates, row: int, market: Market) -> dict[str, A
     }
 
 
-def costs_of(lines: tuple[BillItem, ...], late: tuple[BillItem, ...], low: float, high: float) -> dict[str, Any]:
+def costs_of(
+    lines: tuple[BillItem, ...], late: tuple[BillItem, ...], factors: tuple[float, float], spot: SpotPlan | None = None
+) -> dict[str, Any]:
     """The bill, its sum, and the interval: what does not hang on hours stays, the rest goes with them."""
     cost = math.fsum(line.usd for line in lines)
     fixed = math.fsum(line.usd for line in lines if line.item in FIXED)
+    least, spread = (cost - spot.luck_usd, spot.usd_sd) if spot else (cost, 0.0)
+    low, high = interval(cost - fixed, least - fixed, factors, spread)
     return {
-        "cost": Spread(expected=cost, low=fixed + (cost - fixed) * low, high=fixed + (cost - fixed) * high),
+        "cost": Spread(expected=cost, low=fixed + low, high=fixed + high),
         "cost_at_confidence": math.fsum(line.usd for line in late),
         "cost_usd": cost,
         "bill": lines,
@@ -83,14 +88,18 @@ def spot_plan(candidates: JobCandidates, chosen: Chosen, market: Market, late: f
     place = int(candidates.table.offer[row])
     before = float(h.ingest[row]) + beside_before(candidates, row)
     storage = float(storage_usd_per_hour(candidates, np.asarray([row]))[0])
-    on_demand = (run.work_hours + run.restart_hours) * (run.on_demand_usd_per_hour + storage)
+    needed = run.work_hours + run.restart_hours
+    on_demand = needed * (run.on_demand_usd_per_hour + storage)
     # What an hour is worth to the user is in the point, and on no bill.
     paid = point.usd - (run.standing_usd_per_hour - storage) * point.finish_hours
     return SpotPlan(
         guaranteed_hours=point.hours,
-        latest_on_demand_hours=before + point.hours - run.work_hours - run.restart_hours,
+        latest_on_demand_hours=before + point.hours - needed,
         saving_usd=on_demand - paid,
         usd_sd=point.usd_sd,
+        hours_sd=point.finish_sd,
+        luck_usd=paid - needed * (run.spot_usd_per_hour + storage),
+        luck_hours=point.finish_hours - needed,
         interruptions=point.interruptions,
         wasted_hours=point.wasted_hours,
         waiting_hours=point.waiting_hours,

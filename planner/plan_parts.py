@@ -140,6 +140,12 @@ class SpotPlan(Part):
     """Expected, against the same machines on demand from start to end."""
     usd_sd: float
     """Spread of the cost that the market makes; the error of the speed is not in it."""
+    hours_sd: float
+    """The same of the hours."""
+    luck_usd: float
+    """What a market that is there all the time would save of the expected cost, at the speed expected."""
+    luck_hours: float
+    """The same of the hours."""
     interruptions: float
     wasted_hours: float
     """Paid without progress that lasts: starts, checkpoints, work lost."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.spot.chain import COUNTS, USD, VARIANCE, Chain, Lerp
+from planner.spot.chain import COUNTS, MEANS, USD, VARIANCES, Chain, Lerp
 from planner.spot.run import ON_DEMAND, SPOT, WAIT, Flags, Floats, Integers
 
 CHEAPER = 1 - 1e-12
@@ -129,8 +129,8 @@ class Backward:
     def _after_a_tick(self) -> Floats:
         """Counts of waiting, on demand and on spot for one tick, and best from there; (b, 2M + U, slack, COUNTS).
 
-        The variance is that of what a tick leads to: the mean of theirs and the spread of their means. Between points
-        of the slack axis it is interpolated as itself, or the grid would add a spread of its own.
+        Variances are those of what a tick leads to: the mean of theirs and the spread of their means. Between points
+        of the slack axis they are interpolated as such, or the grid would add a spread of its own.
         """
         batch, points = self.chain.slack.shape
         flat = self.now.counts.reshape(-1, COUNTS)
@@ -139,10 +139,10 @@ class Backward:
         upper -= rows
         upper *= self._spent_part
         rows += upper
-        rows[..., VARIANCE] += np.square(rows[..., USD])
+        rows[..., VARIANCES] += np.square(rows[..., MEANS])
         mixed: Floats = np.matmul(self.chain.mix, rows.reshape(batch, rows.shape[1], points * COUNTS))
         mixed = mixed.reshape(batch, self.rows, points, COUNTS)
-        mixed[..., VARIANCE] -= np.square(mixed[..., USD])
+        mixed[..., VARIANCES] -= np.square(mixed[..., MEANS])
         mixed += self._cost
         return mixed
 

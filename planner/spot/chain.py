@@ -21,9 +21,11 @@ from planner.spot.physics import mean_lost, most_lost, progress_on_spot
 from planner.spot.run import Flags, Floats, Integers, SpotRun
 from planner.spot.states import Ages, SpotStates
 
-USD, VARIANCE, FINISH, SPOT_HOURS, DEMAND_HOURS, DEMAND_STARTS, INTERRUPTIONS = range(7)
-"""What is counted from a moment to the end of the run; all but the variance as means."""
-COUNTS = 7
+USD, FINISH, USD_VARIANCE, FINISH_VARIANCE, SPOT_HOURS, DEMAND_HOURS, DEMAND_STARTS, INTERRUPTIONS = range(8)
+"""What is counted from a moment to the end of the run; all but the variances as means."""
+COUNTS = 8
+MEANS, VARIANCES = slice(USD, FINISH + 1), slice(USD_VARIANCE, FINISH_VARIANCE + 1)
+"""The figures whose spread is known, and their variances."""
 
 
 @dataclass(frozen=True)

@@ -14,10 +14,13 @@ from planner.spot.chain import (
     DEMAND_HOURS,
     DEMAND_STARTS,
     FINISH,
+    FINISH_VARIANCE,
     INTERRUPTIONS,
+    MEANS,
     SPOT_HOURS,
     USD,
-    VARIANCE,
+    USD_VARIANCE,
+    VARIANCES,
     Chain,
 )
 from planner.spot.grids import Question, chain_of, checked
@@ -40,6 +43,7 @@ class CurvePoint:
     usd: float
     usd_sd: float
     finish_hours: float  # from the start to the end of the run
+    finish_sd: float  # hours
     spot_hours: float  # paid
     on_demand_hours: float  # paid
     spot_share: float  # of the work, 0 to 1
@@ -59,6 +63,7 @@ class Curve:
     usd: Floats
     usd_sd: Floats
     finish_hours: Floats
+    finish_sd: Floats
     spot_hours: Floats
     on_demand_hours: Floats
     spot_share: Floats
@@ -146,9 +151,9 @@ def ticks_of(questions: Sequence[Question], ticks: int) -> int:
 def start_counts(chain: Chain, counts: Floats, slack: Floats) -> Floats:
     """Counts from the start, nothing running, the market as it happens to be; shape (b, COUNTS)."""
     idle = counts[:, : chain.states].copy()
-    idle[..., VARIANCE] += np.square(idle[..., USD])
+    idle[..., VARIANCES] += np.square(idle[..., MEANS])
     mixed = np.einsum("bm,bmsk->bsk", chain.first, idle)
-    mixed[..., VARIANCE] -= np.square(mixed[..., USD])
+    mixed[..., VARIANCES] -= np.square(mixed[..., MEANS])
     result = np.empty((len(slack), COUNTS))
     for row, (axis, at) in enumerate(zip(chain.slack, slack, strict=True)):
         low = int(np.clip(np.searchsorted(axis, at, side="right") - 1, 0, len(axis) - 2))
@@ -185,8 +190,9 @@ def curve_of(run: SpotRun, hours: Floats, counts: Floats) -> Curve:
     return Curve(
         hours=hours,
         usd=kept[:, USD],
-        usd_sd=np.sqrt(np.maximum(kept[:, VARIANCE], 0.0)),
+        usd_sd=np.sqrt(np.maximum(kept[:, USD_VARIANCE], 0.0)),
         finish_hours=kept[:, FINISH],
+        finish_sd=np.sqrt(np.maximum(kept[:, FINISH_VARIANCE], 0.0)),
         spot_hours=kept[:, SPOT_HOURS],
         on_demand_hours=kept[:, DEMAND_HOURS],
         spot_share=spot_share,

@@ -15,6 +15,7 @@ from planner.estimates.uncertainty import (
     Spreads,
     class_of,
     display_factors,
+    interval,
     late_factor,
     memory_tail,
     student_2_quantile,
@@ -121,3 +122,10 @@ def test_memory_of_a_framework_is_as_sure_as_its_own_runs_say() -> None:
     assert memory_tail(values, "litgpt", True) == 0.15
     assert memory_tail(values, "hf", True) == 0.08
     assert memory_tail(values, "litgpt", False) == memory_tail(values, "unknown", False) == 0.3
+
+
+def test_an_interval_holds_the_error_of_the_speed_and_the_luck_of_the_market() -> None:
+    """10 within 0.8 and 1.25 times, spread 2: 10 - hypot(2, 2.56) = 6.751, 10 + hypot(2.5, 2.56) = 13.578."""
+    assert interval(10.0, 6.0, (0.8, 1.25), 2.0) == pytest.approx((6.7513, 13.5782), abs=1e-4)
+    assert interval(10.0, 10.0, (0.8, 1.25)) == pytest.approx((8.0, 12.5))
+    assert interval(3.0, 2.0, (0.8, 1.25), 3.0)[0] == pytest.approx(1.6)  # no luck is better than no interruption
