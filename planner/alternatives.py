@@ -208,9 +208,9 @@ def binding_limits(
         return ()
     promising = candidates.rows(better)
     found = []
-    for name, default, lifted in _lifted(promising, limits):
+    for name, default, asked, offered, kept in _lifted(promising, market, limits):
         by = unspent if name == "budget" else measure
-        open_ = screen(lifted[0], market, lifted[1], library, name != "techniques", measure.waiting_usd)
+        open_ = screen(asked, offered, kept, library, name != "techniques", measure.waiting_usd)
         value = by.best(open_.table)[0]
         saved = now - float(np.min(value, initial=np.inf))
         if saved > measure.gain(now):
@@ -227,19 +227,28 @@ def _least_on_spot(candidates: JobCandidates, measure: Measure) -> Floats:
     return np.asarray(table.fixed_usd + table.penalty_usd + price * hours.gang_run + measure.usd_per_hour * hours.run)
 
 
-def _lifted(asked: JobCandidates, limits: Limits) -> Iterator[tuple[str, str, tuple[JobCandidates, Limits]]]:
-    """Every limit on the job by its name, whether it is the default, and the candidates and limits without it."""
+def _lifted(
+    asked: JobCandidates, market: Market, limits: Limits
+) -> Iterator[tuple[str, str, JobCandidates, Market, Limits]]:
+    """Every limit on the job by its name, whether it is the default, and candidates, market and limits without it.
+
+    What an offer has left, in machines or in hours paid for, limits a job no less than what its user sets.
+    """
     job = asked.job
     if job.deadline_hours is not None:
-        yield "deadline", "", (replace(asked, job=job.model_copy(update={"deadline_hours": None})), limits)
+        yield "deadline", "", replace(asked, job=job.model_copy(update={"deadline_hours": None})), market, limits
     longest = DEFAULT_MAX_HOURS[job.kind] if limits.max_hours is None else limits.max_hours
     if job.deadline_hours is None or job.deadline_hours > longest:
         default = f"default {longest:,.0f} h; " if limits.max_hours is None else ""
-        yield "max_hours", default, (asked, limits.model_copy(update={"max_hours": FOREVER_HOURS}))
+        yield "max_hours", default, asked, market, limits.model_copy(update={"max_hours": FOREVER_HOURS})
     if job.techniques.method is not None or job.techniques.weight_bits is not None:
-        yield "techniques", "", (asked, limits)
+        yield "techniques", "", asked, market, limits
     plain = Limits()
     for name in ("budget_usd", "max_gpus", "quota", "spot_share", "providers", "gpus", "regions", "tiers"):
         if getattr(limits, name) != getattr(plain, name):
             free = limits.model_copy(update={name: getattr(plain, name)})
-            yield name.removesuffix("_usd"), "", (asked, free)
+            yield name.removesuffix("_usd"), "", asked, market, free
+    if any(offer.stock is not None for offer in market.offers):
+        yield "stock", "", asked, market.without_stock(), limits
+    if np.isfinite(asked.columns.committed_hours).any():
+        yield "hours paid for", "", asked.without_hours_limit(), market, limits

@@ -78,6 +78,11 @@ class JobCandidates:
         small = self.columns.ram_gb[self.table.offer] < wanted.ram_gb  # nan, which is unknown, is not
         return np.asarray(own & here & ~seen & small, dtype=bool)
 
+    def without_hours_limit(self) -> JobCandidates:
+        """The same where as many hours are paid for already as anyone asks for, on every such offer."""
+        endless = np.full_like(self.columns.committed_hours, np.inf)
+        return replace(self, columns=replace(self.columns, committed_hours=endless))
+
     def rows(self, which: Integers | Flags) -> JobCandidates:
         """The same job with only the rows that a mask or an index array names."""
         return replace(

@@ -8,7 +8,7 @@ from itertools import combinations
 from planner.candidates import JobCandidates
 from planner.elastic import Elastic, Found
 from planner.library import Library
-from planner.loosening import Attempt, Change, changes_of, loosened, relaxations
+from planner.loosening import Attempt, Change, changes_of, loosened, relaxations, setting_path
 from planner.markets import Market
 from planner.nearest import nearest
 from planner.plan import Infeasible, Relaxation
@@ -34,7 +34,7 @@ def diagnose(scenario: Scenario, market: Market, candidates: Sequence[JobCandida
     prepared = Prepared(scenario, library, market, tuple(candidates), screened)
     wide = widened(scenario, market, candidates, library)
     return Infeasible(
-        relax=tuple(entry for way in ways_out(prepared, wide) for entry in way), nearest=nearest(prepared)
+        relax=tuple(entry for way in ways_out(prepared, wide) for entry in way), nearest=nearest(prepared, wide)
     )
 
 
@@ -55,7 +55,22 @@ def loosenings(prepared: Prepared, wide: Wide, solve: Attempt, most: int = WAYS)
             found.append(held)
         if len(found) == most:
             break
-    return found
+    return found or _fewer_side_by_side(prepared, solve)
+
+
+def _fewer_side_by_side(
+    prepared: Prepared, solve: Attempt
+) -> list[tuple[Trial, list[Change]]]:
+    """Where no limit helps: fewer trials at a time, which take fewer machines; the most that have a plan."""
+    scenario = prepared.scenario
+    for job in scenario.jobs:
+        path = f"jobs.{job.name}.trials.at_once"
+        for fewer in range(job.trials.at_once - 1, 0, -1):
+            change = Change(path, job.trials.at_once, fewer, f"{setting_path(path, scenario)}={fewer}")
+            held = loosened(prepared, [change], solve)
+            if held is not None:
+                return [held]
+    return []
 
 
 def _plans(wide: Wide) -> Iterator[tuple[Elastic, Found]]:

@@ -2,7 +2,7 @@
 
     relax[j,f]      sum_{c of j that break f} choose[c] <= relax[f]     relax binary, a filter f is a value of a list
     soft[l]         activity_l/scale_l <= limit_l/scale_l + slack[l]    l: deadline, hours, budget, GPUs, quota, stock,
-                                                                        spot share
+                                                                        hours paid for, spot share
     give            relax[f] = 0, slack[l] = 0 for every limit outside the set
     minimise        sum relax + sum slack,    then   cost
 
@@ -36,7 +36,8 @@ TOUCHED = 1e-6
 """Relative excess over a limit from which on it counts as touched: the tolerance of the solvers."""
 KEPT = 1e-7
 """Room that the second pass leaves the first one's optimum, relative."""
-STOCK = "stock of "
+STOCK, HOURS = "stock of ", "hours left of "
+"""What offers have too little of: machines, and hours that are paid for. No setting of the user moves it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,13 +81,15 @@ class Elastic:
     def of(cls, wide: Wide, most: int = MOST_FILTERS) -> Elastic:
         """From every candidate; those that could only do worse are left out."""
         scenario, market = wide.scenario, wide.market
-        stock = {label: o.stock for label, o in zip(market.labels, market.offers, strict=True) if o.stock is not None}
-        few = promising(wide, Question(quota=scenario.limits.quota, stock=stock), most)
+        offers = list(zip(market.labels, market.offers, strict=True))
+        stock = {label: offer.stock for label, offer in offers if offer.stock is not None}
+        hours = {label: offer.committed_hours for label, offer in offers if offer.committed_hours is not None}
+        few = promising(wide, Question(quota=scenario.limits.quota, stock=stock, committed=hours), most)
         worth = scenario.value_of_time_usd_per_hour
         columns = Columns(few.table, Question(value_of_time_usd_per_hour=worth))
         families = (assignment_rows, spot_floor_rows, spot_cap_rows)
         fixed = tuple(rows for family in families for rows in family(columns))
-        return cls(few, columns, tuple(_soft_limits(few, columns, stock)), fixed)
+        return cls(few, columns, (*_soft_limits(few, columns), *_soft_offers(few, columns, stock, hours)), fixed)
 
     @property
     def _base(self) -> int:
@@ -127,9 +130,14 @@ class Elastic:
 
     @property
     def levers(self) -> tuple[str, ...]:
-        """Paths of the limits that a user can move, stock left out."""
+        """Paths of the limits that a user can move: what offers have left is none of them."""
         filters = [one.path for one in self.wide.filters]
-        return tuple(dict.fromkeys([*(one.path for one in self.soft if not one.path.startswith(STOCK)), *filters]))
+        return tuple(dict.fromkeys([*(one.path for one in self.soft if not is_offered(one.path)), *filters]))
+
+    @property
+    def offered(self) -> tuple[str, ...]:
+        """Paths of what offers have left."""
+        return tuple(one.path for one in self.soft if is_offered(one.path))
 
     def solve(
         self,
@@ -229,7 +237,25 @@ def _worst(columns: Columns, activity: Floats) -> Floats:
     return worst
 
 
-def _soft_limits(wide: Wide, columns: Columns, stock: dict[str, int]) -> list[Soft]:
+def is_offered(path: str) -> bool:
+    """Whether a soft limit is what an offer has left."""
+    return path.startswith((STOCK, HOURS))
+
+
+def _soft_offers(wide: Wide, columns: Columns, stock: dict[str, int], hours: dict[str, float]) -> list[Soft]:
+    """What offers have left of machines and of hours paid for, shared by all jobs."""
+    table = wide.table
+    made = []
+    for kind, left, used in ((STOCK, stock, table.instances.astype(float)), (HOURS, hours, table.rented_h)):
+        for label, most in left.items():
+            members = table.offer == table.offers.index(label)
+            if members.any():
+                here = columns.vector(used) * only(columns, members)
+                made.append(Soft(kind + label, most, ((here, float(most)),), max(most, 1.0)))
+    return made
+
+
+def _soft_limits(wide: Wide, columns: Columns) -> list[Soft]:
     """Every limit that the scenario sets and that can be exceeded by an amount."""
     scenario, table = wide.scenario, wide.table
     limits = scenario.limits
@@ -255,11 +281,6 @@ def _soft_limits(wide: Wide, columns: Columns, stock: dict[str, int]) -> list[So
             here = gpus * only(columns, table.provider == table.providers.index(provider))
             row = (here, float(quota))
             made.append(Soft(f"limits.quota.{provider}", quota, (row,), max(quota, 1.0)))
-    for label, left in stock.items():
-        members = table.offer == table.offers.index(label)
-        if members.any():
-            here = columns.vector(table.instances.astype(float)) * only(columns, members)
-            made.append(Soft(STOCK + label, left, ((here, float(left)),), max(left, 1.0)))
     if limits.spot_share != SpotShare():
         share = columns.vector(columns.base_share, np.ones(len(columns.split)))
         low, high = limits.spot_share.min, limits.spot_share.max

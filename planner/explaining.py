@@ -77,7 +77,7 @@ def _notes(trial: Trial) -> tuple[str, ...]:
 def _no_plan(prepared: Prepared) -> dict[str, object]:
     wide = widened(prepared.scenario, prepared.market, prepared.candidates, prepared.library)
     ways = ways_out(prepared, wide)
-    return {"relax": tuple(entry for way in ways for entry in way), "nearest": nearest(prepared)}
+    return {"relax": tuple(entry for way in ways for entry in way), "nearest": nearest(prepared, wide)}
 
 
 def _plan(prepared: Prepared, trial: Trial) -> dict[str, object]:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from planner.elastic import STOCK, Elastic, Found, Soft
+from planner.elastic import Elastic, Found, Soft, is_offered
 from planner.errors import ScenarioError
 from planner.plan import Relaxation
 from planner.preparing import Prepared
@@ -43,7 +43,7 @@ def changes_of(found: Found, elastic: Elastic, prepared: Prepared) -> list[Chang
     filters = sorted(elastic.wide.filters[number] for number in found.filters)
     made = [_opened(path, list(group), scenario) for path, group in groupby(filters, key=lambda one: one.path)]
     for one in elastic.soft:
-        if one.path in found.excess and not one.path.startswith(STOCK):
+        if one.path in found.excess and not is_offered(one.path):
             made.append(_moved(one, found.excess[one.path], scenario))
     margin = max(margin_of(job, scenario.limits, prepared.library) for job in scenario.jobs)
     return [replace(change, old=margin) if change.limit == HEADROOM else change for change in made]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from planner.grid import Machine
@@ -35,6 +35,10 @@ class Market:
     @property
     def providers(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(offer.provider for offer in self.offers))
+
+    def without_stock(self) -> Market:
+        """The same offers, each with as many machines as anyone asks for."""
+        return replace(self, offers=tuple(one.model_copy(update={"stock": None}) for one in self.offers))
 
     def services(self, kind: str, architecture: str) -> list[int]:
         """Places of the managed services that take a network for a kind of job; adapters do not pretrain."""
@@ -126,6 +130,7 @@ def _facts(offer: Offer) -> tuple[object, ...]:
         offer.cpu_cores,
         offer.ram_gb,
         offer.spot,
+        offer.spot_notice_seconds,
         offer.billing,
         offer.fees,
         offer.community,

@@ -8,6 +8,8 @@ from dataclasses import replace
 import numpy as np
 
 from planner.chances import deadline_probability
+from planner.elastic import STOCK, Elastic, Found, Soft
+from planner.loosening import above, changes_of
 from planner.plan import NearMiss
 from planner.preparing import Prepared
 from planner.recipes import allowed
@@ -16,6 +18,7 @@ from planner.screening import deadline_hours, screen
 from planner.trials import attempt, way_words
 from planner.vram import MemoryProbe
 from planner.ways import Miss
+from planner.widening import Wide
 
 STEP_TOKENS = 128
 """Sequence lengths are proposed in multiples of it, as kernels like them."""
@@ -25,10 +28,15 @@ SHORT_OF_MEMORY = 2
 """Cards that are told as short of memory, per job."""
 MANY_STEPS = 64.0
 """Accumulation steps beyond any pipeline degree: the memory of a micro-batch that is repeated."""
+SERVICES = 2
+"""Services that are told as not taking the network, per job."""
+HOURS_STEP = 0.1
+"""Hours that an offer would have to have left are told in multiples of it."""
 
 
-def nearest(prepared: Prepared) -> tuple[NearMiss, ...]:
-    """Per job: the least late, the least over the budget, the least over the GPUs, and the cards shortest of memory.
+def nearest(prepared: Prepared, wide: Wide) -> tuple[NearMiss, ...]:
+    """Per job: the least late, the least over the budget, the least over the GPUs, and the cards shortest of memory;
+    what offers have too little of, and services that take other networks.
 
     A job that has ways of its own is not held up by time or memory where others share its limits.
     """
@@ -38,7 +46,8 @@ def nearest(prepared: Prepared) -> tuple[NearMiss, ...]:
         if several and len(prepared.screened[index].table):
             continue
         found += [*_late(prepared, index), *_too_many(prepared, index), *_short(prepared, index)]
-    return (*_dear(prepared), *found)
+        found += _untaken(prepared, index)
+    return (*_dear(prepared), *_offered(prepared, wide), *found)
 
 
 def _late(prepared: Prepared, index: int) -> Iterator[NearMiss]:
@@ -112,6 +121,58 @@ def _too_many(prepared: Prepared, index: int) -> Iterator[NearMiss]:
             reason="needs more GPUs than a limit allows",
             shortfall=gpus - most,
             unit="GPUs",
+        )
+
+
+def _offered(prepared: Prepared, wide: Wide) -> Iterator[NearMiss]:
+    """What offers have too little of, in machines or hours paid for, where a plan would be possible with more."""
+    elastic = Elastic.of(wide)
+    found = elastic.solve(elastic.offered) if elastic.offered else None
+    if found is None and elastic.offered and elastic.solve(elastic.levers) is None:
+        found = elastic.solve((*elastic.levers, *elastic.offered))
+    if found is None:
+        return
+    settings = [change.setting for change in changes_of(found, elastic, prepared)]
+    for soft in elastic.soft:
+        if soft.path in elastic.offered and soft.path in found.excess:
+            yield _too_little(prepared, elastic, found, soft, settings)
+
+
+def _too_little(prepared: Prepared, elastic: Elastic, found: Found, soft: Soft, settings: list[str]) -> NearMiss:
+    """One offer that has too few machines or hours left for a plan."""
+    wide, jobs, stock = elastic.wide, prepared.scenario.jobs, soft.path.startswith(STOCK)
+    label, short = soft.path.partition(" of ")[2], found.excess[soft.path]
+    needed = f"{soft.current + short:.0f} in stock" if stock else f"{above(soft.current + short, HOURS_STEP):g} h left"
+    row, share = int(found.rows[0]), float(found.shares[0])
+    one = way_words(wide.pieces[int(wide.piece[row])], int(wide.row[row]), share, wide.market)
+    alone = len(jobs) == 1
+    what = "machines in stock" if stock else "hours paid for"
+    return NearMiss(
+        job=jobs[0].name if alone else "",
+        what=one if alone else "all jobs together",
+        reason=f"{'needs' if alone else 'need'} more {what} than {label} has",
+        shortfall=short,
+        unit="machines" if stock else "machine hours",
+        fix=" and ".join((f"{needed} would do", *settings)),
+    )
+
+
+def _untaken(prepared: Prepared, index: int) -> Iterator[NearMiss]:
+    """Services that do not take the network of a job that nobody can train."""
+    one = prepared.candidates[index]
+    services = [offer for offer in prepared.market.offers if offer.managed is not None]
+    if len(one.table):
+        return
+    for offer in services[:SERVICES]:
+        taken = offer.managed.architectures if offer.managed else ()
+        name = one.architecture.name
+        yield NearMiss(
+            job=one.job.name,
+            what=f"managed service at {offer.provider}",
+            reason="trains adapters, which are no pretraining" if name in taken else f"does not take {name}",
+            shortfall=0.0,
+            unit="",
+            fix=f"offer machines with GPUs{'' if name in taken else f', or a service that takes {name}'}",
         )
 
 

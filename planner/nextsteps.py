@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from planner.elastic import STOCK, Elastic, Found
 from planner.explanations import Binding, NextStep
-from planner.loosening import changes_of, loosened
+from planner.loosening import HOURS_STEP, above, changes_of, loosened
 from planner.now import Now, step_of, worth_of
 from planner.preparing import prepare
 from planner.scenario import Limits, Scenario
@@ -14,6 +14,9 @@ from planner.screening import DEFAULT_MAX_HOURS, FOREVER_HOURS
 from planner.slopes import slope, tighter
 from planner.trials import attempt, way_words
 from planner.widening import HEADROOM, free_techniques
+
+ENDLESS_HOURS = 1e9
+"""Hours left of an offer that limit nothing."""
 
 
 def bindings(now: Now) -> tuple[Binding, ...]:
@@ -55,6 +58,16 @@ def _lifted(scenario: Scenario) -> Iterator[tuple[str, float | str, Scenario]]:
         if given != none and name != "max_hours":
             value = given if isinstance(given, (int, float)) else "as given"
             yield f"limits.{name}", value, _without(scenario, name, none)
+    for name, field, free in (("stock", "stock", None), ("hours paid for", "committed_hours", ENDLESS_HOURS)):
+        if any(getattr(offer, field) is not None for offer in scenario.offers):
+            yield name, "as offered", _offering(scenario, field, free)
+
+
+def _offering(scenario: Scenario, field: str, free: float | None) -> Scenario:
+    """The scenario where offers have as much of something as anyone asks for, where they said how much they have."""
+    given = (offer for offer in scenario.offers)
+    free_offers = (one if getattr(one, field) is None else one.model_copy(update={field: free}) for one in given)
+    return scenario.model_copy(update={"offers": tuple(free_offers)})
 
 
 def _without(scenario: Scenario, limit: str, free: object) -> Scenario:
@@ -77,7 +90,7 @@ def next_steps(now: Now, binding: tuple[Binding, ...]) -> tuple[NextStep, ...]:
     for path in _set_by_user(now.elastic, scenario, bound):
         gains = path == HEADROOM or any(path == limit or path.startswith(f"{limit}.") for limit in bound)
         steps.append(_looser(now, path) if gains else _nothing(path, scenario))
-    steps += _stock(now)
+    steps += _offered(now)
     if not now.by_time:
         steps += [step for job in range(len(scenario.jobs)) for step in tighter(now, job)]
     return tuple(steps)
@@ -109,24 +122,25 @@ def _nothing(path: str, scenario: Scenario) -> NextStep:
     return NextStep(worth=worth_of(path), limit=path, change_from=current, note="nothing at any value")
 
 
-def _stock(now: Now) -> Iterator[NextStep]:
-    """Machines that an offer has too few of; nobody but the provider can change that, so no setting does."""
+def _offered(now: Now) -> Iterator[NextStep]:
+    """Machines or hours paid for that an offer has too few of; nobody but the provider changes that: no setting."""
     elastic = now.elastic
-    stocks = [one for one in elastic.soft if one.path.startswith(STOCK)]
-    found = elastic.solve([one.path for one in stocks], caps=now.caps) if stocks else None
+    found = elastic.solve(elastic.offered, caps=now.caps) if elastic.offered else None
     if found is None:
         return
-    for one in stocks:
-        if one.path in found.excess:
+    for one in elastic.soft:
+        if one.path in elastic.offered and one.path in found.excess:
+            needed = one.current + found.excess[one.path]
+            stock = one.path.startswith(STOCK)
             yield NextStep(
-                worth="gpu",
+                worth="gpu" if stock else "hour",
                 limit=one.path,
                 change_from=one.current,
-                change_to=float(round(one.current + found.excess[one.path])),
+                change_to=float(round(needed)) if stock else above(needed, HOURS_STEP),
                 plan=_words(elastic, found),
                 cost_usd=found.cost,
                 delta_usd=found.cost - now.trial.cost_usd,
-                note="machines that the offer would have to have",
+                note=f"{'machines' if stock else 'hours'} that the offer would have to have",
             )
 
 

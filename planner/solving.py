@@ -27,6 +27,9 @@ from planner.screening import screen
 from planner.solvers.base import Termination
 from planner.table import CandidateTable, concatenate
 
+SIDE_BY_SIDE = "jobs never take turns on a machine; methods and limits are per job"
+"""What several jobs in one plan should be told."""
+
 
 class AuditError(PlannerError):
     """Our own fault: a plan that the independent audit does not confirm."""
@@ -178,7 +181,8 @@ def _counts(prepared: Prepared, dominated: int) -> Counts:
 
 
 def _warnings(jobs: tuple[Assignment, ...]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(note for job in jobs for note in job.notes))
+    joint = (SIDE_BY_SIDE,) if len(jobs) > 1 else ()
+    return tuple(dict.fromkeys((*joint, *(note for job in jobs for note in job.notes))))
 
 
 __all__ = ["AuditError", "Prepared", "prepare", "solve", "solve_prepared"]

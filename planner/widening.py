@@ -1,7 +1,7 @@
 """Candidates that break a filter are made too, each with the filters that it breaks.
 
-A filter is a limit that lets a single candidate in or not: the lists of GPUs, providers and regions, the job's
-techniques, the VRAM margin. What can be exceeded by an amount (hours, dollars, counts) is a row of the elastic
+A filter is a limit that lets a single candidate in or not: the lists of GPUs, providers, regions and tiers, the
+job's techniques, the VRAM margin. What can be exceeded by an amount (hours, dollars, counts) is a row of the elastic
 program instead, so candidates are uncut here.
 """
 
@@ -22,7 +22,7 @@ from planner.scenario import AllowForbid, Job, Limits, Scenario, Techniques
 from planner.screening import FOREVER_HOURS, screen
 from planner.table import CandidateTable, Flags, Integers, concatenate
 
-LISTS = {"providers": "provider", "gpus": "gpu", "regions": "region"}
+LISTS = {"providers": "provider", "gpus": "gpu", "regions": "region", "tiers": "tier"}
 """Limit -> the field of an offer that it reads."""
 FIELDS = ("weight_bits", "precision", "activation_checkpointing", "sharding", "attention", "optimizer")
 """Techniques that a recipe has under the same name, the method left out."""
@@ -138,9 +138,13 @@ def _pieces(one: JobCandidates, limits: Limits, market: Market, library: Library
 def _uncut(
     piece: JobCandidates, limits: Limits, market: Market, library: Library
 ) -> Iterator[tuple[CandidateTable, Integers]]:
-    """All rows with their whole range of spot shares; coarse bills also at the share that today's deadline cuts to."""
+    """All rows with their whole range of spot shares; coarse bills also at the share that today's deadline cuts to.
+
+    What an offer has left, in machines or in hours paid for, is a row of the elastic program, too.
+    """
     free = replace(piece, job=piece.job.model_copy(update={"deadline_hours": None}))
-    stockless = replace(market, offers=tuple(offer.model_copy(update={"stock": None}) for offer in market.offers))
+    stockless = market.without_stock()
+    free, piece = free.without_hours_limit(), piece.without_hours_limit()
     lifted = screen(free, stockless, Limits(max_hours=FOREVER_HOURS), library, method_filter=False)
     yield lifted.table, lifted.rows
     timed = Limits(max_hours=limits.max_hours, spot_share=limits.spot_share)
@@ -170,8 +174,10 @@ def _broken(
     for name, field in LISTS.items():
         rule: AllowForbid = getattr(limits, name)
         if rule != AllowForbid():
-            values = [str(getattr(offer, field)) for offer in market.offers]
-            add([None if rule.permits(v) else Filter(f"limits.{name}", v) for v in values], table.offer)
+            values = [getattr(offer, field) for offer in market.offers]  # no card: a list of cards says nothing
+            barred = [value is not None and not rule.permits(value) for value in values]
+            filters = [Filter(f"limits.{name}", str(v)) if no else None for v, no in zip(values, barred, strict=True)]
+            add(filters, table.offer)
     recipes = piece.recipes
     several = {True: {r: _technique_filters(r, asked, index, True) for r in set(recipes)}}
     several[False] = {r: _technique_filters(r, asked, index, False) for r in set(recipes)}

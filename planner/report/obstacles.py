@@ -91,7 +91,9 @@ def limit_name(path: str, scenario: str = "") -> str:
         return f"quota of {path.removeprefix('limits.quota.')}"
     if path.startswith("limits.spot_share."):
         return f"{key} of spot share"
-    job = ".".join(part for part in parts[1:-1]).removesuffix(".techniques")
+    if path.endswith(".trials.at_once"):
+        key = "trials at once"
+    job = ".".join(part for part in parts[1:-1]).removesuffix(".techniques").removesuffix(".trials")
     return f"{key} of {job}" if parts[0] == "jobs" and job not in ("", scenario) else key
 
 
@@ -116,7 +118,7 @@ def limit_value(path: str, value: float | str | None) -> str:
         return f"{typed(value * 100)} %"
     if key.endswith("usd"):
         return words.usd(value)
-    if key in ("deadline", "max_hours", "deadline_hours"):
+    if key in ("deadline", "max_hours", "deadline_hours") or path.startswith("hours left of "):
         return f"{typed(value)} h"
     return typed(value)
 
@@ -137,7 +139,8 @@ def near_miss(miss: NearMiss) -> str:
     elif miss.unit == "GPUs":
         said = f"{miss.what}: {miss.reason} ({words.bare(miss.shortfall)} too many)"
     else:
-        said = f"{miss.what}: {miss.reason} ({_short(miss.shortfall)} {miss.unit} short)"
+        unit = miss.unit.removesuffix("s") if miss.shortfall == 1 else miss.unit
+        said = f"{miss.what}: {miss.reason} ({_short(miss.shortfall)} {unit} short)"
     return f"{said}; {miss.fix}" if miss.fix else said
 
 

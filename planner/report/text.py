@@ -81,23 +81,24 @@ def _joint_lines(plan: Plan, detail: int) -> list[str]:
     lines = [_verdict(plan.scenario, ", ".join((f"{len(plan.jobs)} jobs", *figures, parts.proof(plan))))]
     for job in plan.jobs:
         lines += [*[""] * full, *_block(job)[:detail]]
-    binding = "; ".join(dict.fromkeys(limit for job in plan.jobs for limit in job.binding))
+    binding = "; ".join(f"{job.name}: {', '.join(job.binding)}" for job in plan.jobs if job.binding)
     ages = dict.fromkeys(parts.prices(job)[0] for job in plan.jobs)
     lines += ["", *words.section("Bill", _joint_bill(plan) if full else _joint_bill(plan)[-1:])]
     sure = parts.budget(plan)
-    lines += words.section("Limits", [*([sure] if sure else []), *words.wrapped(binding or "none binds", ROOM, 2)])
+    binds = words.wrapped(binding or "none binds a job alone", ROOM, 2)
+    lines += words.section("Limits", [*([sure] if sure else []), *binds])
     lines += words.section("Prices", list(ages)[:2])
     return [*lines, *warnings(_joint_notes(plan), 4 if full else 3)]
 
 
 def _joint_notes(plan: Plan) -> tuple[str, ...]:
-    """Remarks that hold for every job once, those of some jobs under their names, what else there is last."""
+    """What holds for the plan, remarks that hold for every job once, and those of some jobs under their names."""
     shared = set.intersection(*(set(job.notes) for job in plan.jobs))
     own = [f"{job.name}: {note}" for job in plan.jobs for note in job.notes if note not in shared]
     told = {note for job in plan.jobs for note in job.notes}
     common = [note for note in plan.jobs[0].notes if note in shared]
     rest = [note for note in plan.warnings if note not in told]
-    return tuple(dict.fromkeys((*common, *own, *rest)))
+    return tuple(dict.fromkeys((*rest, *common, *own)))
 
 
 def _block(job: Assignment) -> list[str]:
