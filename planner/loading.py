@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
 from planner.cards import CardNames, architecture_names, data_folder, read_library
-from planner.documents import Document, parse_document, read_document, write_yaml
+from planner.documents import Document, Path_, parse_document, read_document, write_yaml
 from planner.errors import Fault, InputError, ScenarioError
 from planner.inventories import read_offers, validate_offers
-from planner.offers import Offer
+from planner.offers import Offer, offer_labels
 from planner.overrides import override
 from planner.paths import renamed
 from planner.ranges import check_ranges
@@ -31,10 +33,12 @@ from planner.texts import file_name, read_text, write_text_atomically
 from planner.wording import complaints, nearest
 
 __all__ = [
+    "Asked",
     "architecture_names",
     "change_scenario",
     "data_folder",
     "parse_scenario",
+    "read_asked",
     "read_library",
     "read_plan",
     "read_scenario",
@@ -44,17 +48,56 @@ __all__ = [
 ]
 
 
+@dataclass(frozen=True)
+class Asked:
+    """A scenario with where its values were written: a fault that is found later still names its file and line."""
+
+    scenario: Scenario
+    source: Source
+    offered: tuple[tuple[Source, Path_], ...]  # where each of its offers stands
+
+    @contextmanager
+    def telling_lines(self) -> Iterator[None]:
+        """Faults of the scenario that are raised inside go on with the file and line of what they are about."""
+        try:
+            yield
+        except ScenarioError as error:
+            raise ScenarioError([self.located(fault) for fault in error.faults]) from None
+
+    def located(self, fault: Fault) -> Fault:
+        """The fault at its line; as it is where it has one, or is about no place of this scenario."""
+        jobs = self.scenario.jobs
+        if fault.line or fault.file not in (self.scenario.name, *(job.name for job in jobs)):
+            return fault
+        known: list[tuple[str, Source, Path_]] = [
+            (f"jobs.{job.name}.", self.source, ("jobs", index)) for index, job in enumerate(jobs)
+        ]
+        labels = offer_labels(self.scenario.offers)
+        known += [(f"offers.{label}.", *where) for label, where in zip(labels, self.offered, strict=True)]
+        for prefix, source, place in known:
+            if fault.where.startswith(prefix):
+                rest = fault.where.removeprefix(prefix).split(".")
+                path = (*place, *(int(part) if part.isdigit() else part for part in rest))
+                return source.fault(path, fault.what, fault.fix)
+        return fault
+
+
 def read_scenario(path_or_name: str | Path, set_: Sequence[str] = ()) -> Scenario:
     """The scenario of a file, a shipped name or standard input (`-`), with `PATH=VALUE` settings applied.
 
     Raises `ScenarioError` with every fault of the scenario, its inventories and the settings.
     """
+    return read_asked(path_or_name, set_).scenario
+
+
+def read_asked(path_or_name: str | Path, set_: Sequence[str] = ()) -> Asked:
+    """The same with where its values stand. Raises like `read_scenario`."""
     try:
         path = _located(path_or_name)
         document = read_document(path)
     except InputError as error:
         raise ScenarioError(error.faults) from None
-    return _scenario(document, Path() if str(path) == "-" else Path(path).parent, set_)
+    return _asked(document, Path() if str(path) == "-" else Path(path).parent, set_)
 
 
 def parse_scenario(
@@ -65,7 +108,7 @@ def parse_scenario(
         document = parse_document(text, file)
     except InputError as error:
         raise ScenarioError(error.faults) from None
-    return _scenario(document, Path(folder), set_)
+    return _asked(document, Path(folder), set_).scenario
 
 
 def scenario_text(scenario: Scenario) -> str:
@@ -90,12 +133,16 @@ def change_scenario(scenario: Scenario, set_: Sequence[str]) -> Scenario:
     return _validated(changed.data, Path(), source, from_files, faults)
 
 
-def _scenario(document: Document, folder: Path, set_: Sequence[str]) -> Scenario:
+def _asked(document: Document, folder: Path, set_: Sequence[str]) -> Asked:
     changed = override(document.data, set_)
     source = Source(document.file, document, changed.origins)
     faults = list(changed.faults)
-    from_files = _inventories(changed.data.get("inventory"), folder, source, faults)
-    return _validated(changed.data, folder, source, from_files, faults)
+    found = _inventories(changed.data.get("inventory"), folder, source, faults)
+    scenario = _validated(changed.data, folder, source, tuple(offer for _, offers in found for offer in offers), faults)
+    # Without a fault no offer of a file was left out, so that they stand in its order.
+    places = [(there, len(offers)) for there, offers in found] + [(source, len(scenario.offers_inline))]
+    offered = tuple((there, ("offers", index)) for there, count in places for index in range(count))
+    return Asked(scenario, source, offered)
 
 
 def _validated(
@@ -149,9 +196,11 @@ def _without_unmade(written: list[Any], has_files: bool, source: Source, faults:
     return kept
 
 
-def _inventories(named: Any, folder: Path, source: Source, faults: list[Fault]) -> tuple[Offer, ...]:
-    """The offers of all inventory files; what is not a list of names is left to the validation."""
-    offers: tuple[Offer, ...] = ()
+def _inventories(
+    named: Any, folder: Path, source: Source, faults: list[Fault]
+) -> list[tuple[Source, tuple[Offer, ...]]]:
+    """The offers of each inventory file; what is not a list of names is left to the validation."""
+    found = []
     items = named if isinstance(named, list) else [named]
     gpus = CardNames("gpus")
     for index, name in enumerate(items):
@@ -172,8 +221,8 @@ def _inventories(named: Any, folder: Path, source: Source, faults: list[Fault]) 
         rows = resolve_offer_names(document.data.get("offers"), gpus, Source(document.file, document), faults)
         if rows is not document.data.get("offers"):
             document = Document(document.file, {**document.data, "offers": rows}, document.marks)
-        offers += read_offers(document, faults)
-    return offers
+        found.append((Source(document.file, document), read_offers(document, faults)))
+    return found
 
 
 def shipped_scenarios() -> dict[str, Path]:

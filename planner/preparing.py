@@ -60,7 +60,7 @@ def prepare(scenario: Scenario, library: Library | None = None, before: Prepared
         for index, one in enumerate(candidates)
     )
     _check_memory(candidates)
-    _check_terms(candidates, screened, market)
+    _check_terms(scenario.name, candidates, screened, market)
     return Prepared(scenario, library, market, candidates, screened)
 
 
@@ -71,7 +71,9 @@ def _check_memory(candidates: Sequence[JobCandidates]) -> None:
         raise ScenarioError(faults)
 
 
-def _check_terms(candidates: Sequence[JobCandidates], screened: Sequence[Screened], market: Market) -> None:
+def _check_terms(
+    scenario: str, candidates: Sequence[JobCandidates], screened: Sequence[Screened], market: Market
+) -> None:
     """Commitments that are the only way left and end before the job does are a mistake in the question."""
     faults = []
     for one, left in zip(candidates, screened, strict=True):
@@ -88,7 +90,7 @@ def _check_terms(candidates: Sequence[JobCandidates], screened: Sequence[Screene
             term = f"{months} month{'s' if months > 1 else ''} ({offer.term_hours:,.0f} h)"
             what = f"a commitment of {term} ends before {one.job.name} does"
             fix = f"it takes {least:,.0f} h there at the least: a longer term, or machines by the hour"
-            faults.append(Fault(market.labels[place], 0, "commitment.months", what, fix))
+            faults.append(Fault(scenario, 0, f"offers.{market.labels[place]}.commitment.months", what, fix))
     if faults:
         raise ScenarioError(faults)
 

@@ -23,10 +23,11 @@ def explain(scenario: str, settings: tuple[str, ...], why_not: str | None, as_js
     What binds, what one more hour, dollar, GPU or GiB is worth, the best
     alternatives; of an infeasible scenario the smallest limits to move.
     """
-    from planner.loading import read_scenario
+    from planner.loading import read_asked
 
-    question = read_scenario(scenario, settings)
-    with working(f"explaining {question.name}"):
+    asked = read_asked(scenario, settings)
+    question = asked.scenario
+    with working(f"explaining {question.name}"), asked.telling_lines():
         from planner.explaining import explain as find_reasons
 
         told = find_reasons(question, why_not)

@@ -55,17 +55,18 @@ def frontier(
     For one job every breakpoint is exact. SCENARIO is a file, the name of a
     shipped scenario, or - for standard input.
     """
-    from planner.loading import read_scenario
+    from planner.loading import read_asked
     from planner.scenario import SolveOptions
 
-    question = read_scenario(scenario, settings)
+    asked = read_asked(scenario, settings)
+    question = asked.scenario
     if plot is not None:
         from planner.report.plotting import checked_suffix
 
         checked_suffix(plot)
         check_writable(plot)
     options = SolveOptions(solver=solver, as_of=as_of.date() if as_of else None)
-    with working(f"tracing {question.name}"):
+    with working(f"tracing {question.name}"), asked.telling_lines():
         # Only now: a wrong scenario is told before numpy and the solvers are loaded.
         from planner.pareto import frontier as trace
 

@@ -83,16 +83,17 @@ def solve(
 
     SCENARIO is a file, the name of a shipped scenario, or - for standard input.
     """
-    from planner.loading import read_scenario
+    from planner.loading import read_asked
     from planner.scenario import SolveOptions
 
-    question = read_scenario(scenario, settings)
+    asked = read_asked(scenario, settings)
+    question = asked.scenario
     if output is not None:
         check_writable(output)
     options = SolveOptions(
         solver=solver, gap=gap, time_limit_seconds=time_limit, as_of=as_of.date() if as_of else None
     )
-    with working(f"solving {question.name}"):
+    with working(f"solving {question.name}"), asked.telling_lines():
         # Only now: a wrong scenario is told before numpy and the solvers are loaded.
         from planner.solving import solve as find_plan
 

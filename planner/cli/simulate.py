@@ -80,14 +80,16 @@ def simulate(
 
     Try: planner simulate spot-heavy --as-of 2026-06-01
     """
-    from planner.loading import read_scenario
+    from planner.loading import read_asked
     from planner.scenario import SolveOptions
 
-    question = read_scenario(scenario, settings)
+    asked = read_asked(scenario, settings)
+    question = asked.scenario
     _check_files(plot, policy_file)
     given = typed_plan(plan_file) if plan_file is not None else None
     options = SolveOptions(solver=solver, as_of=as_of.date() if as_of else None)
-    with _bar(f"solving {question.name}" if given is None else f"reading {question.name}") as progress:
+    what = f"solving {question.name}" if given is None else f"reading {question.name}"
+    with _bar(what) as progress, asked.telling_lines():
         # Only now: a wrong scenario is told before numpy and the solvers are loaded.
         from planner.simulating import simulate as replay
 

@@ -58,12 +58,13 @@ def what_if(
     then changes what these start from. Without any of them the ranges go
     through that the scenario itself names under vary.
     """
-    from planner.loading import read_scenario
+    from planner.loading import read_asked
     from planner.scenario import SolveOptions
 
     if vary and as_tornado:
         raise click.UsageError("--vary and --tornado are two questions: ask one at a time")
-    question = read_scenario(scenario)
+    asked = read_asked(scenario)
+    question = asked.scenario
     if not settings and not vary and not as_tornado:
         vary = question.vary
         if not vary:
@@ -71,7 +72,8 @@ def what_if(
     if plot is not None:
         _check_plot(plot)
     options = SolveOptions(solver=solver, as_of=as_of.date() if as_of else None)
-    answer, text = _answer(question, settings, vary, by if as_tornado else None, options)
+    with asked.telling_lines():
+        answer, text = _answer(question, settings, vary, by if as_tornado else None, options)
     if plot is not None:
         _draw(answer, plot, text)
     if as_json:
