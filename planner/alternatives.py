@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from planner.candidates import JobCandidates
+from planner.details import pays_from
 from planner.library import Library
 from planner.markets import Market
 from planner.measure import Measure
@@ -111,8 +112,11 @@ def runner_up(
         taken.add((name, how))
         same_card = market.gpus[int(table.offer[row])] == gpu
         note = verdict(float(value[row]), reached, difference_sigma(library, same_card), less, more, much)
-        if how != paid(chosen) and market.gpus[int(table.offer[row])]:
+        offer = market.offers[int(table.offer[row])]
+        if how != paid(chosen):
             note = f"{note}, {how}".removeprefix(", ")
+        if pays := pays_from(market, offer, float(table.instances[row])):
+            note = f"{note}: {pays}"
         found.append(_option(name, table, int(row), float(shares[row]), market, True, note))
         if len(found) == RUNNERS_UP:
             break
@@ -186,6 +190,7 @@ def _option(
         provider=offer.provider,
         gpu=market.gpus[int(table.offer[row])],
         gpus=int(table.run_gpus[row]),
+        runs_at_once=int(table.gangs[row]),
         cost_usd=float(one.cost_usd(share)[0]),
         hours=float(one.hours(share)[0]),
         allowed=permitted,

@@ -140,11 +140,18 @@ class CellJob(Part):
     provider: str
     gpu: str
     gpus: int
+    runs_at_once: int = 1
+    """Gangs side by side: `gpus` are those of one."""
     method: str
     spot_share: float
     cost_usd: float
     hours: float
     start_hours: float
+
+    @property
+    def machines(self) -> str:
+        """What it runs on, in words."""
+        return machines_named(self.gpus, self.gpu, self.runs_at_once)
 
 
 class Cell(Part):
@@ -190,7 +197,7 @@ class Sweep(Part):
                 *one.values,
                 _or(one.cost_usd) or one.status,
                 f"{one.hours:,.1f}" if one.hours is not None else "",
-                "; ".join(f"{machines_named(job.gpus, job.gpu)} at {job.provider}, {job.method}" for job in one.jobs),
+                "; ".join(f"{job.machines} at {job.provider}, {job.method}" for job in one.jobs),
             )
             for one in self.cells
         ]

@@ -9,6 +9,9 @@ from planner.plan import Assignment, Part, Techniques
 TELLING = 2
 """Differences that `change_words` names: a reader takes in two at a glance."""
 
+SERVICE = "managed"
+"""The card of a service, which tells none."""
+
 HAIR = 0.005
 """Spot shares closer than this read as the same percentage."""
 
@@ -66,6 +69,9 @@ def changes(before: Assignment, after: Assignment) -> tuple[Change, ...]:
 def change_words(found: tuple[Change, ...], most: int = TELLING) -> str:
     """The most telling differences in a few words, such as `4-bit, other card`; empty where there is none."""
     differs = {one.what for one in found}
+    if any(one.what == "card" and SERVICE in (one.before, one.after) for one in found):
+        # A service tells neither GPUs nor how it trains: that it is one says it all.
+        found = tuple(one for one in found if one.what in ("card", "method", "provider"))
     # What only follows from a difference that is named already tells nothing new.
     telling = [one for one in found if not differs & set(FOLLOWS_FROM.get(one.what, ()))]
     return ", ".join(_worded(one) for one in telling[:most])
@@ -108,6 +114,8 @@ def _worded(change: Change) -> str:
         return "all on demand" if after == "0 %" else f"spot {before} to {after}"
     if change.what == "GPUs":
         return f"{after} GPU{'' if after == '1' else 's'} instead of {before}"
+    if change.what == "card" and SERVICE in (before, after):
+        return "by a service" if after == SERVICE else "on machines"
     if change.what in ("card", "provider", "region", "instance", "batch", "attention", "machines"):
         return f"other {change.what}"
     if change.what == "checkpointing":

@@ -134,8 +134,25 @@ def commitment_use(candidates: JobCandidates, row: int, market: Market) -> Commi
         used_hours=used * machines / candidates.hours.gangs,
         term_hours=offer.term_hours * machines,
         on_demand_usd_per_hour=price,
-        break_even_hours=float(break_even_hours(committed, price)) if price else None,
+        break_even_hours=break_even(market, offer, machines),
     )
+
+
+def break_even(market: Market, offer: Offer, machines: float) -> float | None:
+    """Machine hours of use from which on a commitment costs less than the like by the hour.
+
+    None without a commitment, and where nobody rents the like.
+    """
+    price = hourly_alike(market, offer) if offer.commitment is not None else None
+    return float(break_even_hours(offer.committed_usd * machines, price)) if price else None
+
+
+def pays_from(market: Market, offer: Offer, machines: float) -> str:
+    """The same in words, such as `pays from 365 h of use`; empty where there is nothing to tell."""
+    hours = break_even(market, offer, machines)
+    if hours is None:
+        return ""
+    return f"pays from {hours:,.0f} h of use" if hours <= offer.term_hours * machines else "never pays in its term"
 
 
 def hourly_alike(market: Market, offer: Offer) -> float | None:

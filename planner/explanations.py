@@ -64,6 +64,8 @@ class Alternative(Part):
     plan: str
     gpu: str = ""
     gpus: int = 0
+    runs_at_once: int = 1
+    """Gangs side by side: `gpus` are those of one."""
     provider: str = ""
     method: str = ""
     cost_usd: float | None = None

@@ -224,7 +224,7 @@ class Frontier(Part):
 def way_of(job: Assignment) -> str:
     """A way in one line: `4 x H100-80GB, nebius, LoRA, spot 40 %`."""
     spot = "" if job.spot_share <= 0 else ", spot" if job.spot_share >= 1 else f", spot {spot_percent(job.spot_share)}"
-    return f"{machines_named(job.gpus, job.gpu)}, {job.provider}, {method_name(job.techniques)}{spot}"
+    return f"{machines_named(job.gpus, job.gpu, job.runs_at_once)}, {job.provider}, {method_name(job.techniques)}{spot}"
 
 
 NEAR = 0.01

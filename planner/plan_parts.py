@@ -8,9 +8,12 @@ from __future__ import annotations
 from pydantic import BaseModel, ConfigDict
 
 
-def machines_named(gpus: int, gpu: str) -> str:
-    """Such as `4 x H100-80GB`; a service that tells no machines is just that."""
-    return f"{gpus:,} x {gpu}" if gpus else "managed service"
+def machines_named(gpus: int, gpu: str, runs_at_once: int = 1) -> str:
+    """Such as `4 x H100-80GB`, or `3 x (4 x H100-80GB)` for runs side by side; a service is just that."""
+    if not gpus:
+        return "managed service"
+    one = f"{gpus:,} x {gpu}"
+    return f"{runs_at_once:,} x ({one})" if runs_at_once > 1 else one
 
 
 class Part(BaseModel):
@@ -82,6 +85,8 @@ class Option(Part):
     provider: str
     gpu: str
     gpus: int
+    runs_at_once: int = 1
+    """Gangs side by side: `gpus` are those of one."""
     cost_usd: float | None
     hours: float | None
     allowed: bool = True

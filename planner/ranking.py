@@ -94,6 +94,7 @@ def _alternative(now: Now, job: int, by: str, name: str, standing: _Standing, ro
         plan=way_words(one, uncut, share, prepared.market),
         gpu=card,
         gpus=int(figures.run_gpus[0]),
+        runs_at_once=int(figures.gangs[0]),
         provider=offer.provider,
         method=method_words(recipe_of(one, uncut)),
         cost_usd=cost,

@@ -120,6 +120,7 @@ def _job(job: Assignment) -> CellJob:
         provider=job.provider,
         gpu=job.gpu,
         gpus=job.gpus,
+        runs_at_once=job.runs_at_once,
         method=method_name(job.techniques),
         spot_share=job.spot_share,
         cost_usd=job.cost_usd,

@@ -72,7 +72,8 @@ def way_words(candidates: JobCandidates, row: int, share: float, market: Market)
     offer = market.offers[int(table.offer[row])]
     recipe = recipe_of(candidates, row)
     spot = "" if share < 0.005 else ", spot" if share >= 0.995 else f", spot {share * 100:.0f} %"
-    return f"{machines_named(int(table.run_gpus[row]), offer.card)} at {offer.provider}, {method_words(recipe)}{spot}"
+    machines = machines_named(int(table.run_gpus[row]), offer.card, int(table.gangs[row]))
+    return f"{machines} at {offer.provider}, {method_words(recipe)}{spot}"
 
 
 def recipe_of(candidates: JobCandidates, row: int) -> Recipe:

@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from planner.candidates import JobCandidates, enumerate_candidates
+from planner.details import pays_from
 from planner.diagnosis import loosenings
 from planner.explanations import WhyNot
 from planner.hindrances import hindrance, pinned_job, recipe_fits, remedies
@@ -183,21 +184,35 @@ def _kind(trial: Trial, job: int) -> tuple[object, ...]:
 def _differences(trial: Trial, found: Trial, job: int) -> tuple[str, ...]:
     """What makes the difference: the price of an hour, the hours, the work of other jobs; largest factor first."""
     (price, hours), (price_x, hours_x) = _per_hour(trial, job), _per_hour(found, job)
-    reasons = []
-    for factor, said in (
-        (price_x / price if price > 0 else math.inf, f"an hour costs ${price_x:,.2f} against ${price:,.2f}"),
-        (hours_x / hours if hours > 0 else math.inf, f"it takes {hours_x:,.1f} h against {hours:,.1f} h"),
-    ):
-        if factor > TELLING or factor < 1 / TELLING:
-            reasons.append((abs(math.log(factor)) if 0 < factor < math.inf else math.inf, f"{said} ({_times(factor)})"))
     gpus, gpus_x = int(trial.chosen.gpus[job]), int(found.chosen.gpus[job])
+    reasons = []
+    for one, other, said in (
+        (price_x, price, f"an hour costs ${price_x:,.2f} against ${price:,.2f}"),
+        (hours_x, hours, f"it takes {_took(hours_x)} against {_took(hours)}"),
+    ):
+        if said.startswith("an hour") and not (gpus and gpus_x):
+            continue  # a service charges for tokens and runs, however long they take
+        if min(one, other) <= 0:  # what is free is no multiple of anything
+            reasons += [(math.inf, said)] if one != other else []
+        elif max(one, other) > TELLING * min(one, other):
+            reasons.append((abs(math.log(one / other)), f"{said} ({_times(one / other)})"))
     told = [said for _, said in sorted(reasons, reverse=True)]
-    if gpus != gpus_x:
+    market, place = found.prepared.market, int(found.chosen.offer[job])
+    if pays := pays_from(market, market.offers[place], float(found.chosen.instances[job])):
+        told.append(f"its commitment {pays}")
+    if not gpus or not gpus_x:
+        told.insert(0, "it charges for tokens or runs, not for hours" if gpus else "it is paid by the hour")
+    elif gpus != gpus_x:
         told.append(f"{gpus_x:,} GPU{'s' if gpus_x > 1 else ''} against {gpus:,}")
     penalty = float(found.chosen.penalty_usd[job] - trial.chosen.penalty_usd[job])
     if abs(penalty) >= 0.01:
         told.append(f"penalties make ${penalty:+,.2f}".replace("$-", "-$").replace("$+", "+$"))
     return tuple(told)
+
+
+def _took(hours: float) -> str:
+    """Hours, or minutes where tenths of an hour say nothing."""
+    return f"{hours * 60:,.0f} min" if hours < 0.1 else f"{hours:,.1f} h"
 
 
 def _times(factor: float) -> str:
@@ -245,6 +260,8 @@ def _reason(change: Change, base: Prepared) -> str:
         return f"it needs {new:,.0f} GPUs at {limit.removeprefix('limits.quota.')}; the quota is {old:,.0f}"
     if limit.startswith("limits.spot_share."):
         return f"it needs a spot share of {new:.2g}; {limit.removeprefix('limits.')} is {old:.2g}"
+    if limit.endswith(".trials.at_once"):
+        return f"there are machines for {new:g} trial{'' if new == 1 else 's'} at a time; {old:g} are asked for"
     if limit == HEADROOM:
         return (
             f"it fits in memory only with a margin of {float(new) * 100:.3g} %; {float(old) * 100:.3g} % are kept free"

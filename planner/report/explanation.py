@@ -190,10 +190,10 @@ def _instead(mine: Sequence[Alternative], job: str, most: int) -> list[str]:
 def _row(one: Alternative) -> list[str]:
     """One way; in a second line the rest of what is said of it."""
     name = words.shortened(words.plain(one.name), 17)
-    machines = words.gpus(one.gpus, one.gpu)
+    machines = words.gpus(one.gpus, one.gpu, one.runs_at_once)
     how = {
         "provider": f"{machines}, {one.method}",
-        "gpu": f"{one.gpus:,} at {one.provider}",
+        "gpu": f"{_count(one)} at {one.provider}",
         "method": f"{machines} at {one.provider}",
     }[one.by]
     if len(how) > HOW and one.by != "gpu":
@@ -205,6 +205,13 @@ def _row(one: Alternative) -> list[str]:
     first, *rest = words.wrapped(said, VERDICT, 2)
     lines = [f"{row}{first}".rstrip(), *(f"{'':<{len(row)}}{line}" for line in rest)]
     return [words.shortened(line, words.WIDTH) for line in lines]
+
+
+def _count(one: Alternative) -> str:
+    """How many of a card that stands beside it: `8`, `2 x 8` of runs side by side; of a service that it is one."""
+    if not one.gpus:
+        return "service"
+    return f"{one.runs_at_once:,} x {one.gpus:,}" if one.runs_at_once > 1 else f"{one.gpus:,}"
 
 
 def why_not(told: Explanation, found: WhyNot) -> list[str]:

@@ -76,7 +76,7 @@ def what(point: Point, room: int = words.WIDTH) -> list[str]:
     Where room is short the provider's name gives way first: machines and method are what a reader looks for.
     """
     if len(point.jobs) > 1:
-        *cards, last = (words.gpus(job.gpus, words.plain(job.gpu)) for job in point.jobs)
+        *cards, last = (words.gpus(job.gpus, words.plain(job.gpu), job.runs_at_once) for job in point.jobs)
         return words.joined([*(f"{card}," for card in cards), last], " ", room, 3)
     job = point.jobs[0].model_copy(update={"provider": words.plain(point.jobs[0].provider)})
     over = len(words.plain(way_of(job))) - room

@@ -183,8 +183,9 @@ def _short(point: Point) -> str:
     """Such as `4 x H100-80GB, QLoRA`; of several jobs the cards alone."""
     if len(point.jobs) == 1:
         job = point.jobs[0]
-        return words.plain(f"{words.gpus(job.gpus, job.gpu)}, {method_name(job.techniques)}")
-    return words.shortened(words.plain(", ".join(words.gpus(job.gpus, job.gpu) for job in point.jobs)), 44)
+        return words.plain(f"{words.gpus(job.gpus, job.gpu, job.runs_at_once)}, {method_name(job.techniques)}")
+    cards = (words.gpus(job.gpus, job.gpu, job.runs_at_once) for job in point.jobs)
+    return words.shortened(words.plain(", ".join(cards)), 44)
 
 
 def _place(axes: Any, point: Point, said: str, color: str, taken: list[Box], dots: int, line: Sequence[Spot]) -> None:

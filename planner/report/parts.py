@@ -32,8 +32,7 @@ def where(job: Assignment, with_region: bool = True) -> str:
 
 def machines_of_all(job: Assignment) -> str:
     """The GPUs of one run, and how many such runs there are side by side."""
-    one = words.gpus(job.gpus, job.gpu)
-    return f"{job.runs_at_once} x ({one})" if job.runs_at_once > 1 and job.gpus else one
+    return words.gpus(job.gpus, job.gpu, job.runs_at_once)
 
 
 def tenure(spot_share: float, tier: str = "secure") -> str:
@@ -216,14 +215,14 @@ def methods_brief(job: Assignment) -> str:
 
 
 def next_best(job: Assignment) -> list[str]:
-    """The best alternatives, at most two; what they are compared by, where that is more than dollars."""
+    """The best alternatives, at most two in two lines each; what they are compared by, if more than dollars."""
     lines = [words.shortened(f"compared by {job.compared_by}:", ROOM)] if job.compared_by and job.runner_up else []
     for option in job.runner_up[:2]:
-        what = f"{words.gpus(option.gpus, option.gpu)} at {option.provider}"
+        what = f"{words.gpus(option.gpus, option.gpu, option.runs_at_once)} at {option.provider}"
         cost = f" {words.usd(option.cost_usd)}" if option.cost_usd is not None else ""
         took = f", {words.hours(option.hours)}" if option.hours is not None else ""
         note = f": {option.note}" if option.note else ""
-        lines.append(words.shortened(words.plain(f"{what}{cost}{took}{note}"), ROOM))
+        lines += words.wrapped(f"{what}{cost}{took}{note}", ROOM, 2)
     return lines
 
 

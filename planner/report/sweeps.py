@@ -60,7 +60,7 @@ def rented(cell: Cell) -> str:
     """What a cell rents, without figures; of several jobs one after the other."""
     return "; ".join(
         words.plain(
-            f"{words.gpus(job.gpus, job.gpu)} at {job.provider}, {job.method}"
+            f"{job.machines} at {job.provider}, {job.method}"
             + (f", {parts.tenure(job.spot_share)}" if job.spot_share > 0 else "")
         )
         for job in cell.jobs

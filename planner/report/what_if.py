@@ -172,7 +172,7 @@ def _bill(line: BillDelta) -> list[str]:
 
 
 def _machines(job: Assignment | None) -> str:
-    return f"{parts.where(job)}, {parts.tenure(job.spot_share)}" if job else NONE
+    return f"{parts.where(job)}, {parts.tenure(job.spot_share, job.tier)}" if job else NONE
 
 
 def _hours_of(job: Assignment) -> str:

@@ -147,7 +147,7 @@ def _write_figures(axes: Any, answer: Sweep, costs: list[list[float]], middle: f
             text = words.usd(cost) if cost == cost else "no plan"
             jobs = answer.cells[row * len(line) + column].jobs
             if len(line) <= ROOMY and len(jobs) == 1:
-                text += f"\n{words.gpus(jobs[0].gpus, jobs[0].gpu)}"
+                text += f"\n{jobs[0].machines}"
             color = "white" if cost > middle else INK
             axes.text(column, row, text, ha="center", va="center", fontsize=8, color=color)
 

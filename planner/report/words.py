@@ -106,9 +106,9 @@ def bar(share: float) -> str:
     return "#" * filled + "." * (BAR - filled)
 
 
-def gpus(count: int, gpu: str) -> str:
-    """Such as `4 x H100-80GB`; a service that tells no machines is just that."""
-    return machines_named(count, gpu)
+def gpus(count: int, gpu: str, runs_at_once: int = 1) -> str:
+    """Such as `4 x H100-80GB`, `2 x (4 x H100-80GB)` of runs side by side; a service is just that."""
+    return machines_named(count, gpu, runs_at_once)
 
 
 def plain(text: str) -> str:
