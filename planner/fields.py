@@ -163,5 +163,12 @@ Rows = Annotated[tuple[_T, ...], BeforeValidator(_rows)]
 Text = Annotated[str, Field(min_length=1)]
 Positive = Annotated[float, Field(gt=0)]
 NotNegative = Annotated[float, Field(ge=0)]
+MOST_USD = 1e9
+"""No price of anything here: what is more is a slip of the keyboard, and too much for a solver's arithmetic."""
+Price = Annotated[float, Field(ge=0, le=MOST_USD)]
+"""Dollars per hour, GB, token or machine."""
+MOST_GB = 1e12
+"""A zettabyte: more than anybody trains on."""
+Gigabytes = Annotated[float, Field(ge=0, le=MOST_GB)]
 Share = Annotated[float, Field(ge=0, le=1)]
 Whole = Annotated[int, Field(ge=1)]

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, Self, get_args
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from planner.amounts import Work
-from planner.fields import Hours, Many, NotNegative, Positive, Rows, Strict, Text, Whole, complaint
+from planner.fields import Gigabytes, Hours, Many, NotNegative, Positive, Price, Rows, Strict, Text, Whole, complaint
 from planner.workflow import Stages, Trials, TrialsGiven
 
 Method = Literal["full", "lora"]
@@ -107,7 +107,7 @@ class Techniques(Strict):
     optimizer: Many[Optimizer] | None = None
     tensor_parallel: Many[Whole] | None = None
     pipeline_parallel: Many[Whole] | None = None
-    penalty_usd: dict[TechniqueName, NotNegative] = Field(default_factory=dict)
+    penalty_usd: dict[TechniqueName, Price] = Field(default_factory=dict)
     lora_given: LoraSettings | None = Field(default=None, alias="lora")
 
     @model_validator(mode="after")
@@ -231,7 +231,7 @@ class Job(Strict):
     architecture: Text
     """Name of a card, or the path of a Hugging Face config.json."""
     work: Work
-    data_gb: NotNegative = 0.0
+    data_gb: Gigabytes = 0.0
     sequence_length: Whole | None = None  # tokens; None: 2048, or the context where that is shorter
     global_batch: Whole = 64  # sequences or images per optimizer step
     packing: Literal["packed", "padded", "fixed"] = "packed"

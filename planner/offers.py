@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from planner.fields import Currency, Date, NotNegative, Positive, Strict, Text, Whole, complaint
+from planner.fields import Currency, Date, NotNegative, Positive, Price, Strict, Text, Whole, complaint
 from planner.payments import Commitment, Managed, Own, Tier
 from planner.spot_statistics import SpotStatistics
 
@@ -23,10 +23,10 @@ class Billing(Strict):
 class Fees(Strict):
     """What costs beside the hours; None is not known (which is not free)."""
 
-    egress_usd_per_gb: NotNegative | None = None
-    ingress_usd_per_gb: NotNegative | None = None
-    storage_usd_per_gb_month: NotNegative | None = None
-    network_storage_usd_per_gb_month: NotNegative | None = None  # volume or object store that outlives the machine
+    egress_usd_per_gb: Price | None = None
+    ingress_usd_per_gb: Price | None = None
+    storage_usd_per_gb_month: Price | None = None
+    network_storage_usd_per_gb_month: Price | None = None  # volume or object store that outlives the machine
 
 
 def _one_node(value: Any) -> Any:
@@ -62,8 +62,8 @@ class Offer(Terms):
     gpus: Annotated[int, Field(ge=0)] = 0  # per instance
     cpu_cores: Positive | None = None  # per instance
     ram_gb: Positive | None = None  # per instance
-    usd_per_hour: NotNegative | None = None
-    spot_usd_per_hour: NotNegative | None = None
+    usd_per_hour: Price | None = None
+    spot_usd_per_hour: Price | None = None
     stock: Annotated[int, Field(ge=0)] | None = None  # instances; None: unknown
     commitment: Commitment | None = None
     committed_hours: Positive | None = None  # instance-hours already paid for and left

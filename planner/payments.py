@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, model_validator
 
-from planner.fields import Many, NotNegative, Positive, Strict, Text, complaint, shown
+from planner.fields import MOST_USD, Many, Positive, Price, Strict, Text, complaint, shown
 from planner.units import MONTH_HOURS
 
 MONTHS = (1, 3, 6, 12, 36)
@@ -30,7 +30,7 @@ class Commitment(Strict):
     """A term that is paid for whether it is used or not; the hour's price is due in every hour of it."""
 
     months: Annotated[Literal[1, 3, 6, 12, 36], BeforeValidator(_sold_term)]
-    upfront_usd: NotNegative = 0.0  # per instance
+    upfront_usd: Price = 0.0  # per instance
 
     @property
     def term_hours(self) -> float:
@@ -42,8 +42,8 @@ class Own(Strict):
     """A machine that stands in the house: its hour costs electricity and wear."""
 
     power_watts: Positive  # per instance, under load
-    usd_per_kwh: NotNegative
-    purchase_usd: NotNegative = 0.0  # per instance
+    usd_per_kwh: Price
+    purchase_usd: Price = 0.0  # per instance
     lifetime_hours: Positive | None = None  # hours of use that the purchase is spread over
 
     @property
@@ -61,6 +61,9 @@ class Own(Strict):
         if self.purchase_usd > 0 and self.lifetime_hours is None:
             fix = "give lifetime_hours, the hours of use that purchase_usd is spread over"
             raise complaint("a purchase without a lifetime", fix, "lifetime_hours")
+        hour = self.power_usd_per_hour + self.depreciation_usd_per_hour
+        if hour > MOST_USD:
+            raise complaint(f"an hour of it costs ${hour:.3g}", f"power and wear come to at most {MOST_USD:g} dollars")
         return self
 
 
@@ -68,9 +71,9 @@ class Managed(Strict):
     """A service that takes data and hands back a trained network: no machine, no memory to fit into."""
 
     architectures: Many[Text]  # names of cards; one that we have no card of is never asked for
-    usd_per_million_tokens: NotNegative | None = None  # of training, every epoch counted
-    usd_per_run: NotNegative | None = None
-    minimum_usd: NotNegative = 0.0  # a run costs at least this
+    usd_per_million_tokens: Price | None = None  # of training, every epoch counted
+    usd_per_run: Price | None = None
+    minimum_usd: Price = 0.0  # a run costs at least this
     tokens_per_second: Positive | None = None  # None: the provider promises no speed
     method: Literal["lora", "full"] = "lora"
 

@@ -10,7 +10,20 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from planner.amounts import Work
-from planner.fields import Currency, NotNegative, Positive, Rows, Several, Share, Strict, Text, Whole, complaint, shown
+from planner.fields import (
+    Currency,
+    NotNegative,
+    Positive,
+    Price,
+    Rows,
+    Several,
+    Share,
+    Strict,
+    Text,
+    Whole,
+    complaint,
+    shown,
+)
 from planner.jobs import FRAMEWORKS, Job, LoraSettings, Measured, Techniques
 from planner.offers import Billing, Fees, Offer, Terms, offer_data, offer_labels
 from planner.payments import TIERS, Commitment, Managed, Own
@@ -91,7 +104,7 @@ class SpotShare(Strict):
 class Limits(Strict):
     """What a plan must keep; None is no limit."""
 
-    budget_usd: Positive | None = None
+    budget_usd: Annotated[float, Field(gt=0, le=1e15)] | None = None
     max_gpus: Whole | None = None  # at one time, over all jobs
     max_hours: Positive | None = None
     quota: dict[str, Annotated[int, Field(ge=0)]] = Field(default_factory=dict)  # provider -> GPUs
@@ -130,18 +143,22 @@ class Match(Strict):
         return found
 
 
+MOST_TIMES = 1000.0
+"""Factor on a price beyond which no what-if asks anything."""
+
+
 class Adjust(Strict):
     """A what-if on prices."""
 
     match: Match = Match()
-    usd_per_hour_factor: NotNegative = 1.0
-    spot_usd_per_hour_factor: NotNegative = 1.0
+    usd_per_hour_factor: Annotated[float, Field(ge=0, le=MOST_TIMES)] = 1.0
+    spot_usd_per_hour_factor: Annotated[float, Field(ge=0, le=MOST_TIMES)] = 1.0
 
 
 class ValueOfTime(Strict):
     """Minimise dollars plus what waiting is worth."""
 
-    value_of_time_usd_per_hour: NotNegative
+    value_of_time_usd_per_hour: Price
 
 
 def _word_or_value(value: Any) -> Any:

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field, model_validator
 
 from planner.amounts import Work
-from planner.fields import Count, Hours, Many, NotNegative, Positive, Strict, Text, Whole, complaint, shown
+from planner.fields import MOST_GB, Count, Hours, Many, Positive, Price, Strict, Text, Whole, complaint, shown
 
 IngestPlace = Literal["machine", "cpu"]
 EvaluationPlace = Literal["machine", "one_gpu", "cpu"]
@@ -57,7 +57,7 @@ TrialsGiven = Annotated[Trials, BeforeValidator(_count_alone, json_schema_input_
 class Ingest(Strict):
     """Raw text is read, tokenised and written as token ids before the run."""
 
-    raw_gb: Positive = Field(description="GB of raw text (or images) as they lie on a disk.")
+    raw_gb: Positive = Field(le=MOST_GB, description="GB of raw text (or images) as they lie on a disk.")
     tokens: Count | None = Field(default=None, description="Tokens made of it; left out, one epoch of the work.")
     on: Many[IngestPlace] = Field(
         default=("machine", "cpu"), description="Where it may be done: the training machine, or a CPU offer."
@@ -69,7 +69,7 @@ class Transfer(Strict):
     """Where the data lie now; nothing of it applies to offers in the same region."""
 
     region: Text | None = Field(default=None, description="Region of the data; left out, it is no offer's region.")
-    egress_usd_per_gb: NotNegative = Field(default=0.0, description="Dollars per GB that leaves its place.")
+    egress_usd_per_gb: Price = Field(default=0.0, description="Dollars per GB that leaves its place.")
     gb_per_second: Positive | None = Field(
         default=None, description="How fast it flows; left out, as fast as the machine pulls."
     )
