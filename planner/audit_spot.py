@@ -20,8 +20,10 @@ from planner.spot.physics import checkpoint_interval, last_checkpoint_fits
 from planner.spot.run import SpotRun
 from planner.spot.shapes import Shape, states_of
 from planner.spot.states import Ages, SpotStates
-from planner.units import GB, MONTH_HOURS
+from planner.units import GB, HOUR, MONTH_HOURS
 
+FINE_BILLING_HOURS = 0.1
+"""Longest billing step of a market that a policy is made for."""
 ENDLESS = 1000.0
 """Times the run, or the restart where that is longer: a market on which it takes so long is not used."""
 SAME_TIME = 1e-6
@@ -81,7 +83,8 @@ def followed_of(
     found = []
     if plan.spot_share > 0 and not serves:
         found.append(Violation(plan.name, "spot_share", "0: on this market the run never ends", plan.spot_share))
-    found += unequal(plan.name, "a policy on spot", able and plan.spot_share > 0, told is not None)
+    if told is not None or ground.limits.spot_share.min == 0:  # a mix may reach a floor that no policy asks for
+        found += unequal(plan.name, "a policy on spot", able and plan.spot_share > 0, told is not None)
     if told is None or not able or usd_per_hour is None:
         return None, found
     states = _states(ground)
@@ -97,6 +100,7 @@ def _may_follow(ground: Ground, course: Course) -> bool:
     """One run on an offer that has both markets, of which none is ruled out, and that bills about what is used."""
     offer = ground.offer
     both = offer.has_spot and offer.usd_per_hour is not None and ground.limits.spot_share.min < 1
+    both = both and ground.limits.spot_share.max >= 1 and offer.billing.step_seconds / HOUR <= FINE_BILLING_HOURS
     return both and ground.job.trials.count == 1 and not is_coarse(ground, course)
 
 
@@ -119,15 +123,17 @@ def _run(ground: Ground, course: Course, physics: Physics, states: SpotStates, u
     written = float(checkpoint_seconds(saved, machines, job.storage_gb_per_second * GB, float("inf"), stages))
     notice = offer.spot.notice_seconds if offer.spot else None
     notice = offer.spot_notice_seconds if notice is None else notice
+    warned = last_checkpoint_fits(notice or 0.0, written)
+    share = ground.values("stages")["interval_share_of_young"]
     return SpotRun(
         work_hours=course.run if ground.observed_hours is None else course.run - course.restart,
         restart_hours=course.restart,
         stall_hours=stall,
-        interval_hours=checkpoint_interval(stall, states, ground.values("stages")["interval_share_of_young"]),
+        interval_hours=checkpoint_interval(stall, states, share, warned),
         spot_usd_per_hour=(offer.spot_usd_per_hour or 0.0) * machines,
         on_demand_usd_per_hour=(offer.usd_per_hour or 0.0) * machines,
         standing_usd_per_hour=_storage_usd_per_hour(ground, course) + usd_per_hour,
-        last_checkpoint=last_checkpoint_fits(notice or 0.0, written),
+        last_checkpoint=warned,
     )
 
 

@@ -99,8 +99,9 @@ def screen(
     cut = _cut(table, latest)
     follows = np.zeros(len(table), dtype=bool)
     if waiting_usd is not None:
-        # All of the work on spot is what no policy promises: it has on-demand machines to fall back on.
-        follows = may_follow_policy(candidates, table, np.arange(len(table))) & (high > 0) & (low < 1)
+        # A policy has on-demand machines to fall back on, so that it promises no share of its own: under a cap, or
+        # where all must be on spot, the mix of two markets stands.
+        follows = may_follow_policy(candidates, table, np.arange(len(table))) & (high >= 1) & (low < 1)
     # A policy has its on-demand machines to end in time with.
     late = keep & (np.minimum(cut, high) < np.where(follows, 0.0, low) - 1e-12)
     lateness = np.where(late, _least_late_hours(table, low, high) - latest, 0.0)
@@ -120,8 +121,10 @@ def screen(
             candidates, cut_table, rows, able, aim, market, library, whole, not method_filter, every_place
         )
         # What follows a policy replaces the mix of two markets; on demand alone stays where it is allowed.
-        alone = ~able | (low[rows] <= 0)
-        cut_table = replace(cut_table, share_high=np.where(able, cut_table.share_low, cut_table.share_high))
+        # Where a floor asks for spot, a mix may still reach it.
+        alone = ~able | (low[rows] <= 0) | (cut[rows] >= low[rows] - 1e-12)
+        replaced = able & (low[rows] <= 0)
+        cut_table = replace(cut_table, share_high=np.where(replaced, cut_table.share_low, cut_table.share_high))
         cut_table, rows_kept = cut_table.rows(alone), np.flatnonzero(alone)
     else:
         rows_kept = np.arange(len(rows))

@@ -35,6 +35,9 @@ from planner.table import ON_DEMAND, SPOT, CandidateTable, Flags, Floats, Intege
 from planner.terms import states_of
 from planner.units import GB, HOUR
 
+FINE_BILLING_HOURS = 0.1
+"""Longest billing step of a market that a policy is made for: each start would pay for whole steps."""
+
 
 @dataclass(frozen=True)
 class SpotChoice:
@@ -60,6 +63,7 @@ class Aim:
 def may_follow_policy(candidates: JobCandidates, table: CandidateTable, rows: Integers) -> Flags:
     """Rows that have both markets and one run: a policy needs on-demand machines to fall back on."""
     both = ~np.isnan(table.run_h[:, ON_DEMAND]) & ~np.isnan(table.run_h[:, SPOT])
+    both &= candidates.columns.step_hours[table.offer] <= FINE_BILLING_HOURS
     return np.asarray(both & (candidates.job.trials.count == 1) & (candidates.way[rows] >= 0), dtype=bool)
 
 
@@ -174,16 +178,17 @@ class SpotRows:
         way = int(self.candidates.way[self.rows[row]])
         stall = float(self.stalls[row])
         share = self.candidates.running.gang.interval_share_of_young
+        warned = last_checkpoint_fits(offer.notice_seconds, write_seconds(self.candidates, way, nodes))
         return (
             SpotRun(
                 work_hours=float(self.work[row]),
                 restart_hours=float(self.hours.restart[row]),
                 stall_hours=stall,
-                interval_hours=checkpoint_interval(stall, states, share),
+                interval_hours=checkpoint_interval(stall, states, share, warned),
                 spot_usd_per_hour=float(self.spot[row]),
                 on_demand_usd_per_hour=float(self.on_demand[row]),
                 standing_usd_per_hour=float(self.standing[row]),
-                last_checkpoint=last_checkpoint_fits(offer.notice_seconds, write_seconds(self.candidates, way, nodes)),
+                last_checkpoint=warned,
             ),
             states,
         )

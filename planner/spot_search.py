@@ -17,6 +17,8 @@ TOGETHER = 8
 """Candidates whose curves are computed at a time."""
 RUNNERS_UP = 2
 """Other cards or providers that a plan names beside its own: their spot plans must be known too."""
+NAMED = 2
+"""Candidates of a card at a provider whose curves are computed to name it beside the plan: those of least bound."""
 SHORTEST_HOURS = 1e-3
 """Of work: there is nothing to switch in less."""
 TIMES = 40
@@ -121,6 +123,7 @@ class _Best(_Search):
         np.minimum.at(self.of_method, self.method, self.on_demand)
         np.minimum.at(self.of_place, self.place, self.on_demand)
         self.runner_up = self._runner_up()
+        self.tried = np.zeros((count, len(self.names)), dtype=np.int64)
         self.free = work.unlimited[work.table.offer]
         self.gpus, number = np.unique(work.table.gpus, return_inverse=True)
         self.with_gpus = np.full(len(self.gpus), np.inf)
@@ -135,7 +138,9 @@ class _Best(_Search):
 
     def promises(self, row: int) -> bool:
         bound = self.bounds[row]
-        told = bound < min(self.runner_up, self.of_place[self.place[row]]) or bound < self.of_method[self.method[row]]
+        place, method = self.place[row], self.method[row]
+        named = bound < min(self.runner_up, self.of_place[place]) and self.tried[place, method] < NAMED
+        told = named or bound < self.of_method[method]
         if told or not self.work.aim.shared:
             return bool(told)
         fewer = np.searchsorted(self.gpus, self.work.table.gpus[row], side="right")
@@ -145,6 +150,7 @@ class _Best(_Search):
         for row, choice in self.work.choices(which):
             value = self.work.value(row, choice.point)
             method, place = self.method[row], self.place[row]
+            self.tried[place, method] += 1
             self.of_method[method] = min(self.of_method[method], value)
             self.of_place[place] = min(self.of_place[place], value)
             if self.free[row]:

@@ -8,15 +8,22 @@ from planner.estimates.preemption import young_interval
 from planner.spot.run import SpotRun
 from planner.spot.states import SpotStates
 
+WARNED_INTERVAL_HOURS = 1.0
+"""Of work between checkpoints where the notice lets a last one be written: against all that is no interruption."""
 
-def checkpoint_interval(stall_hours: float, states: SpotStates, share_of_young: float) -> float:
+
+def checkpoint_interval(
+    stall_hours: float, states: SpotStates, share_of_young: float, last_checkpoint: bool = False
+) -> float:
     """Hours of work between two checkpoints that stall the run for `stall_hours` each: a share of Young's interval.
 
     `share_of_young`: `interval_share_of_young` of models/calibration/stages.yaml (0.7: many up-times are short).
-    inf where machines are never taken; 0 where a checkpoint costs nothing.
+    inf where machines are never taken; 0 where a checkpoint costs nothing. With `last_checkpoint` an interruption
+    loses nothing, and the interval is an hour at the least.
     """
     up = states.up.mean()
-    return math.inf if math.isinf(up) else share_of_young * float(young_interval(stall_hours, up))
+    interval = math.inf if math.isinf(up) else share_of_young * float(young_interval(stall_hours, up))
+    return max(interval, WARNED_INTERVAL_HOURS) if last_checkpoint else interval
 
 
 def last_checkpoint_fits(notice_seconds: float, write_seconds: float) -> bool:
