@@ -162,11 +162,11 @@ def _lines(ground: Footing, managed: Managed, work: Workload, late: bool) -> lis
     runs = float(trials.count)
     per_token, per_run = managed.usd_per_million_tokens or 0.0, managed.usd_per_run or 0.0
     millions = tokens / MILLION
-    lines = [
-        Line("tokens trained", millions * per_token, millions, "M tokens", per_token),
-        Line("training runs", runs * per_run, runs, "runs", per_run),
-    ]
-    lines = [line for line in lines if line.usd > 0]
+    lines = []
+    if managed.usd_per_million_tokens is not None:
+        lines.append(Line("tokens trained", millions * per_token, millions, "M tokens", per_token))
+    if managed.usd_per_run is not None:
+        lines.append(Line("training runs", runs * per_run, runs, "runs", per_run))
     due = service_usd(tokens, runs, per_token, per_run, managed.minimum_usd)
     missing = due - math.fsum(line.usd for line in lines)
     if missing > 1e-9:

@@ -238,10 +238,13 @@ def _service_lines(
     usd, tokens = (service.late_usd, service.late_tokens) if late else (service.usd, service.tokens)
     runs = float(candidates.job.trials.count)
     lines = [
-        _line("tokens trained", tokens / 1e6, "M tokens", told.usd_per_million_tokens or 0.0),
-        _line("training runs", runs, "runs", told.usd_per_run or 0.0),
+        _line(item, amount, unit, price)
+        for item, amount, unit, price in (
+            ("tokens trained", tokens / 1e6, "M tokens", told.usd_per_million_tokens),
+            ("training runs", runs, "runs", told.usd_per_run),
+        )
+        if price is not None  # what the service gives away is on its bill, what it does not sell is not
     ]
-    lines = [line for line in lines if line.usd]
     least = usd - math.fsum(line.usd for line in lines)
     if least > 1e-9:
         lines.append(BillItem(item="minimum charge", usd=least, quantity=runs, unit="runs"))

@@ -14,7 +14,7 @@ NOT_INCLUDED = "not included"
 def bill(job: Assignment, room: int) -> list[str]:
     """Items that cost something, what is not included, and the total, in at most `room` (>= 3) lines."""
     unknown = [item.item for item in job.bill if NOT_INCLUDED in item.basis]
-    free = ("gpu committed",)  # worth a line although it costs nothing more
+    free = ("gpu committed", "tokens trained", "training runs")  # worth a line although they cost nothing
     known = [item for item in job.bill if NOT_INCLUDED not in item.basis]
     paid = [item for item in known if round(item.usd, 2) != 0 or item.item in free]
     tail = words.joined([f"not included: {', '.join(unknown)}"], "", ROOM, 1) if unknown else []
@@ -51,6 +51,7 @@ def quantity(amount: float, unit: str) -> str:
         return words.hours(amount)
     figure = f"{amount:,.1f}" if "hour" in unit else words.significant(amount)
     unit = unit.removesuffix("s") if amount == 1 and " " not in unit else unit
+    unit = unit.replace("machine for", "machines for") if amount != 1 else unit
     return f"{figure} {unit}".rstrip()
 
 

@@ -137,7 +137,8 @@ def rate(job: Run) -> str:
 
 def speed(job: Assignment) -> list[str]:
     """Work per second, and the steps."""
-    steps = f", {job.steps:,} steps of {words.significant(job.step_seconds)} s" if job.step_seconds else ""
+    count = f"{job.steps:,} step{'' if job.steps == 1 else 's'}"
+    steps = f", {count} of {words.significant(job.step_seconds)} s" if job.step_seconds else ""
     paced = ", as fast as storage feeds it" if job.fed_by_storage else ""
     return words.wrapped(f"{rate(job)}{steps}{paced}", ROOM, 2 if paced else 1)
 
@@ -157,8 +158,7 @@ def time(job: Assignment) -> list[str]:
         lines = [", ".join([*said, whole])] if len(said) < 3 else [*words.joined(said, ", ", ROOM, 2), whole]
     else:
         lines = [_observed(job, whole, interval)]
-    if job.deadline_hours is not None and job.deadline_probability is not None:
-        lines.append(deadline(job.deadline_hours, job.deadline_probability, job.has_fallback, job.spot is not None))
+    lines += [holds] if (holds := deadline_of(job)) else []
     if job.spot is None and job.spot_share > 0 and job.switch_to_on_demand_at_hours is not None:
         switch = words.bare(job.switch_to_on_demand_at_hours)
         lines.append(f"on demand from hour {switch}, if not done on spot")
@@ -173,6 +173,13 @@ def _observed(job: Assignment, whole: str, interval: str) -> str:
     if job.spot_share > 0:
         return f"{seen} as observed, on spot {whole}"
     return f"{seen} for the whole job, as observed {interval}"
+
+
+def deadline_of(job: Assignment) -> str:
+    """How sure the deadline of a job is; empty without one."""
+    if job.deadline_hours is None or job.deadline_probability is None:
+        return ""
+    return deadline(job.deadline_hours, job.deadline_probability, job.has_fallback, job.spot is not None)
 
 
 def deadline(limit_hours: float, probability: float, fallback: bool = True, guarded: bool = False) -> str:

@@ -12,6 +12,9 @@ from planner.report.parts import ROOM
 LINES = 25
 """Most lines of the text of a plan for one job."""
 
+NOTE_LINES = 3
+"""Most lines of one remark."""
+
 MORE_LINES = 10
 """Lines more where a job has stages, trials or a commitment to tell of."""
 
@@ -105,12 +108,11 @@ def _block(job: Assignment) -> list[str]:
     """One of several jobs, in at most six lines."""
     vram = job.vram_gib
     fit = f"{words.gib(vram.peak)} of {words.gib(vram.usable)} GiB"
-    times = parts.time(job)
-    sure = f"; {times[1]}" if job.deadline_probability is not None and len(times) > 1 else ""
+    sure = f"; {holds}" if (holds := parts.deadline_of(job)) else ""
     interval = words.between(job.hours.low, job.hours.high)
     lines = [
         *words.wrapped(parts.techniques(job, brief=True), ROOM, 1),
-        words.shortened(parts.batch(job), ROOM),
+        *([words.shortened(made, ROOM)] if (made := parts.batch(job)) else []),
         words.shortened(f"{fit}; {parts.rate(job)}" if job.gpus else parts.rate(job), ROOM),
         words.shortened(f"{interval}{sure}", ROOM),
         *(words.wrapped(parts.methods_brief(job), ROOM, 1) if job.ladder else []),
@@ -161,16 +163,21 @@ def _verdict(name: str, *said: str, width: int = words.WIDTH) -> str:
 
 
 def warnings(told: tuple[str, ...], room: int) -> list[str]:
-    """Remarks in at most `room` lines, the last of which says how many are left out."""
+    """Remarks in at most `room` lines, each in full or not at all; the last line says how many are left out."""
     lines: list[str] = []
-    for index, remark in enumerate(told):
-        label, after = ("" if lines else "Notes"), len(told) - index - 1
-        space = room - len(lines) - min(after, 1)
-        if space < 1:
-            more = f" ({after} more: --json)"
-            return [*lines, *words.section(label, [words.wrapped(remark, ROOM - len(more), 1)[0] + more])]
-        lines += words.section(label, words.wrapped(remark, ROOM, min(space, 3)))
-    return lines
+    left = list(told)
+    while left:
+        wrapped = words.wrapped(left[0], ROOM, NOTE_LINES)
+        if len(lines) + len(wrapped) + (len(left) > 1) > room:
+            break
+        lines += wrapped
+        left.pop(0)
+    if left:
+        more = f" ({len(left) - 1} more: --json)" if len(left) > 1 else ""
+        short = next((one for one in left if len(one) + len(more) <= ROOM), None)
+        counted = f"{len(left)} {'more' if lines else 'remarks'}: --json"
+        lines.append(f"{words.plain(short)}{more}" if short else counted)
+    return words.section("Notes", lines)
 
 
 def colored(lines: list[str]) -> list[str]:

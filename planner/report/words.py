@@ -54,8 +54,8 @@ def hours_typed(value: float) -> str:
 
 
 def between(low: float, high: float) -> str:
-    """An interval of hours, such as `17.0 to 27.1 h`."""
-    if high < 0.1:
+    """An interval of hours, such as `17.0 to 27.1 h`; `4 min to 0.1 h` where it begins with minutes."""
+    if low < 0.1:
         return f"{hours(low)} to {hours(high)}"
     return f"{_hours(low)} to {_hours(high)} h"
 
