@@ -8,6 +8,7 @@ import numpy as np
 
 from planner.candidates import JobCandidates
 from planner.estimates.pilot import APART, is_far_off, times_apart
+from planner.estimates.trials import trial_work
 from planner.hardware import DEFAULT_NETWORK_BYTES_PER_SECOND, efficiency_of
 from planner.library import Library
 from planner.peaks import setting_of
@@ -17,7 +18,7 @@ from planner.scenario import Job, Limits, Offer
 from planner.screening import deadline_hours
 from planner.terms import spot_market
 from planner.units import GB, HOUR, MINUTE
-from planner.workflow import Stages
+from planner.workflow import Stages, Trials
 
 TIGHT = 0.9
 """Chance to fit below which the plan says how to ask for more room."""
@@ -237,11 +238,21 @@ def _rounding(offer: Offer) -> str:
     return f"{told}, for at least {least:g} h".replace("billed, ", "billed ") if least else told
 
 
+def _on_one_more_trial(trials: Trials) -> list[str]:
+    """Where the next count is thinned out once more often, more trials are less work."""
+    now, more = (trial_work(count, trials.at_once, trials.halving) for count in (trials.count, trials.count + 1))
+    if more.work + more.waiting >= now.work + now.waiting:
+        return []
+    less = (1 - (more.work + more.waiting) / (now.work + now.waiting)) * 100
+    return [f"{trials.count + 1} trials would be {less:.0f} % less work: they are thinned out once more"]
+
+
 def _on_work(candidates: JobCandidates, limits: Limits) -> list[str]:
     notes = []
     job, shape = candidates.job, candidates.physics.shape
     if job.trials.halving is not None:
         notes.append("trials are thinned out by successive halving, survivors go on from their checkpoints")
+        notes += _on_one_more_trial(job.trials)
     if shape.clipped:
         notes.append(f"samples longer than {shape.sequence:,} tokens are cut to it")
     if shape.unit == "images":
