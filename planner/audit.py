@@ -1,6 +1,8 @@
-"""Independent check of a plan: everything it says, recomputed from scenario and library alone.
+"""Independent check of a plan: everything it says of its jobs, recomputed from scenario and library alone.
 
 Plain arithmetic on one configuration at a time; nothing of how the plan was found is known here.
+Not recomputed is what a plan says of other ways than its own: the ladder of methods, runners-up, limits that bind,
+notes, and the explanation of a question without a plan. Nothing in the plan hangs on them.
 """
 
 from __future__ import annotations
@@ -79,6 +81,7 @@ def audit(
 ) -> list[Violation]:
     """Every disagreement between the plan and what follows from scenario and library; empty for a sound plan.
 
+    Other ways that the plan names (`ladder`, `runner_up`, `binding`) and its notes are left out.
     `asked_gap` is the relative gap at which the solver was allowed to stop.
     """
     tolerance = tolerance or Tolerance()

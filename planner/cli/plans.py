@@ -116,7 +116,11 @@ def solve(
 @set_option
 @json_option
 def check(plan: str, scenario: str, settings: tuple[str, ...], as_json: bool) -> None:
-    """Audit the file PLAN against SCENARIO."""
+    """Audit the file PLAN against SCENARIO.
+
+    Every figure of the plan itself is recomputed; what it says of other ways
+    (methods, next best, limits that bind) and its notes are not.
+    """
     from planner.audit import audit
     from planner.loading import read_library, read_scenario
 
