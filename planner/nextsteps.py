@@ -146,8 +146,10 @@ def _offered(now: Now) -> Iterator[NextStep]:
 
 def _words(elastic: Elastic, found: Found) -> str:
     wide = elastic.wide
-    said = [
-        way_words(wide.pieces[int(wide.piece[row])], int(wide.row[row]), float(share), wide.market)
-        for row, share in zip(found.rows, found.shares, strict=True)
-    ]
+    several = len(found.rows) > 1
+    said = []
+    for row, share in zip(found.rows, found.shares, strict=True):
+        one = wide.pieces[int(wide.piece[row])]
+        words = way_words(one, int(wide.row[row]), float(share), wide.market)
+        said.append(f"{one.job.name}: {words}" if several else words)
     return "; ".join(said)

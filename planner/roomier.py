@@ -43,8 +43,9 @@ def memory_step(now: Now) -> NextStep:
 def _step(now: Now, trial: Trial, more: float) -> NextStep:
     before = {name: card.usable_gib for name, card in now.prepared.library.gpus.items()}
     named = [
-        (trial.prepared.market.gpus[int(one.table.offer[row])], float(one.table.fit_gib[row]))
+        (name, float(one.table.fit_gib[row]))
         for one, row in zip(trial.prepared.candidates, trial.rows, strict=True)
+        if (name := trial.prepared.market.gpus[int(one.table.offer[row])]) in before  # a service has no card
     ]
     card = next((name for name, need in named if need > before[name]), named[0][0])
     return NextStep(
