@@ -121,8 +121,9 @@ def screen(
             candidates, cut_table, rows, able, aim, market, library, whole, not method_filter, every_place
         )
         # What follows a policy replaces the mix of two markets; on demand alone stays where it is allowed.
-        # Where a floor asks for spot, a mix may still reach it.
-        alone = ~able | (low[rows] <= 0) | (cut[rows] >= low[rows] - 1e-12)
+        # Where a floor asks for more spot than any policy takes, a mix may still reach it.
+        reached = (cut[rows] >= low[rows] - 1e-12) & (len(added) == 0)
+        alone = ~able | (low[rows] <= 0) | reached
         replaced = able & (low[rows] <= 0)
         cut_table = replace(cut_table, share_high=np.where(replaced, cut_table.share_low, cut_table.share_high))
         cut_table, rows_kept = cut_table.rows(alone), np.flatnonzero(alone)

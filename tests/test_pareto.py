@@ -22,6 +22,8 @@ OPTIONS = SolveOptions(as_of=datetime.date(2026, 11, 21))
 ONE_JOB = ("quickstart", "seven-b-billion-tokens", "budget-bound")
 DOLLARS = "objective=cost"
 """budget-bound asks for the soonest end; its frontier is the same for either objective."""
+MIXED = "limits.spot_share.max=0.999"
+"""Under a cap two markets are mixed: joint frontiers are held where thousands of policies do not slow the proof."""
 
 
 @cache
@@ -146,7 +148,7 @@ def test_jobs_that_share_a_budget_are_never_below_their_sum_and_as_solve_finds()
 
 def test_between_two_points_nothing_is_below_the_bound_that_is_shown() -> None:
     """Solving just before each point costs no less than the floor; where the floor is the cost, the step is proven."""
-    found, scenario = traced("three-jobs-one-budget"), scenario_of("three-jobs-one-budget")
+    found, scenario = traced("three-jobs-one-budget", MIXED), scenario_of("three-jobs-one-budget", MIXED)
     proven = 0
     for left, right in itertools.pairwise(found.points):
         assert left.floor_usd is not None and right.cost_usd - 0.01 <= left.floor_usd <= left.cost_usd
@@ -280,10 +282,10 @@ def test_a_notebook_shows_a_line_per_breakpoint() -> None:
 
 def test_between_the_points_of_a_joint_curve_nothing_is_further_below_than_is_said() -> None:
     """A curve of jobs that get in each other's way tells what its few solved deadlines may hide, and has no knee."""
-    found = traced("three-jobs-one-budget", by="provider")
+    found = traced("three-jobs-one-budget", MIXED, by="provider")
     curve = next(one for one in found.curves if one.label == "vast")
     assert not curve.exact and curve.knee is None and curve.hidden_usd > 0
-    alone = read_scenario("three-jobs-one-budget", ["limits.providers={allow: [vast]}"])
+    alone = read_scenario("three-jobs-one-budget", [MIXED, "limits.providers={allow: [vast]}"])
     for hours in (3.0, 5.0, 8.0):
         at = min(one.cost_usd for one in curve.points if one.hours <= hours)
         plan = solved_by(alone, hours)
