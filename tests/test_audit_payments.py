@@ -88,7 +88,8 @@ def test_what_spot_loses_is_a_line() -> None:
 def test_spot_keeps_one_more_start_for_the_move_to_on_demand() -> None:
     """Two runs, for which no policy is made, may end on the same machine on demand: one more start at $2 an hour.
 
-    It stands beside the one at $0.50, both in proportion to the share of spot, which half a cent may move for the sake of time.
+    It stands beside the one at $0.50, both in proportion to the share of spot, which half a cent may move for the sake
+    of time.
     """
     spot = {"availability": 0.98, "mean_up_hours": 50}
     told = planned({**RENTED, "spot_usd_per_hour": 0.5, "spot": spot}, work={"tokens": 5e8}, trials={"count": 2})
