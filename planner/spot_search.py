@@ -139,7 +139,8 @@ class _Best(_Search):
     def promises(self, row: int) -> bool:
         bound = self.bounds[row]
         place, method = self.place[row], self.method[row]
-        named = bound < min(self.runner_up, self.of_place[place]) and self.tried[place, method] < NAMED
+        enough = self.tried[place, method] >= (1 if self.every_place else NAMED)
+        named = bound < min(self.runner_up, self.of_place[place]) and not enough
         told = named or bound < self.of_method[method]
         if told or not self.work.aim.shared:
             return bool(told)

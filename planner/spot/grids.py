@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -30,12 +31,12 @@ class Question:
     states: SpotStates
     guaranteed_hours: float
 
-    @property
+    @cached_property
     def slack_hours(self) -> float:
         """What is left of the guaranteed time where the work is done without a pause."""
         return self.guaranteed_hours - self.run.work_hours
 
-    @property
+    @cached_property
     def parts(self) -> float:
         """In how many equal parts it is computed, 1 for all but very long runs.
 
@@ -44,12 +45,12 @@ class Question:
         """
         return max(1.0, self.wanted_ticks / MOST_TICKS)
 
-    @property
+    @cached_property
     def wanted_ticks(self) -> float:
         """Ticks that tell the states of the market apart."""
         return self.guaranteed_hours * min(fastest(self.states), QUICKEST) / CHANCE_PER_TICK
 
-    @property
+    @cached_property
     def part(self) -> Question:
         """One of the equal parts."""
         hours = self.run.work_hours / self.parts
