@@ -12,7 +12,7 @@ from numpy.random import Generator
 
 from benchmarks.spot_judge import SLACKS, states_of
 from benchmarks.spot_zones import SEED
-from planner.spot.curve import market_curve
+from planner.spot.horizons import Curves
 from planner.spot.physics import checkpoint_interval
 from planner.spot.policy import best_policy
 from planner.spot.recorded import Trace
@@ -77,8 +77,9 @@ def check_markets(markets: int, outside: int = OUTSIDE) -> list[Check]:
 def _check(form: str, states: SpotStates, rng: Generator, sample: Sample) -> Check:
     """Promise and replay of one run drawn at random on one market."""
     run, deadline = _run(rng, states)
-    point = market_curve(run, states, deadline).at(deadline)
-    policy = best_policy(run, states, deadline, tick_hours=TICK_HOURS)
+    # The point that a plan would take of the curves that plans are priced with.
+    point = min(Curves().latest_points([(run, states, deadline)])[0], key=lambda one: one.usd)
+    policy = best_policy(run, states, point.hours, tick_hours=TICK_HOURS)
     paths = sample(RUNS, math.ceil(deadline / TICK_HOURS), rng)
     found: Replays = replay(policy, run, paths.up, TICK_HOURS, deadline, age_hours=paths.age_hours)
     mean = float(found.usd.mean())

@@ -35,6 +35,7 @@ def commitment_is_told(ground: Ground, course: Course, tolerance: Tolerance) -> 
         ("term_hours", term * n * gangs, told.term_hours),
         ("on_demand_usd_per_hour", price, told.on_demand_usd_per_hour),
         ("break_even_hours", due / price if price else None, told.break_even_hours),
+        ("break_even_share", due / price / (term * n * gangs) if price else None, told.break_even_share),
     ):
         if wanted is None:
             found += unequal(name, f"commitment.{what}", None, said)

@@ -46,7 +46,6 @@ class Times:
     uses: tuple[Use, ...]
     rounded: tuple[float, float]  # machine hours that billing steps and minimum charges add, per market
     wall: float  # in which the machines are rented
-    gangs: int
 
 
 @dataclass(frozen=True)
@@ -124,7 +123,7 @@ def times_of(candidates: JobCandidates, chosen: Chosen, offer: Offer, late: bool
         once = float(h.once[row] - h.start[row])
         whole = (once + chosen.spot.point.finish_hours * longer + float(h.late_aside[row])) * every
     aside = float(h.late_aside[row]) * every if late else float(h.aside[row])
-    return Times(tuple(uses), added, whole - aside, gangs)
+    return Times(tuple(uses), added, whole - aside)
 
 
 def _under_policy(uses: list[Use], spot: SpotChoice, run: float, machines: float, longer: float) -> list[Use]:

@@ -61,7 +61,7 @@ def assignment(
     observed = None if math.isnan(seen) else seen
     rate = real / (observed * HOUR) if observed else real / (shape.steps * step)
     mixed = 0 < share < 1 and chosen.spot is None
-    told = spot_plan(candidates, chosen, market, late) if chosen.spot else None
+    told = spot_plan(candidates, chosen) if chosen.spot else None
     luck, spread = (told.luck_hours, told.hours_sd) if told else (0.0, 0.0)
     soonest, latest = interval(hours, hours - luck, (low, high), spread)
     vram = _vram(candidates, way, recipe, machine, limits, library)

@@ -10,7 +10,7 @@ import numpy as np
 
 from planner.bills import FIXED, Chosen
 from planner.candidates import JobCandidates
-from planner.estimates.bill import break_even_hours
+from planner.estimates.bill import break_even_hours, due_share
 from planner.estimates.uncertainty import interval
 from planner.markets import Market
 from planner.plan import BillItem, CommitmentUse, SpotPlan, Spread, Techniques
@@ -74,12 +74,11 @@ def stage_hours_of(candidates: JobCandidates, row: int) -> dict[str, float]:
 
 def before_run(candidates: JobCandidates, row: int) -> float:
     """Hours until training begins: data prepared here or elsewhere, then the start."""
-    h, there = candidates.hours, candidates.placements[int(candidates.placement[row])].ingest
-    aside = there.hours if there and float(h.aside[row]) > 0 else 0.0
-    return float(h.start[row]) + float(h.ingest[row]) + aside
+    h = candidates.hours
+    return float(h.start[row]) + float(h.ingest[row]) + beside_before(candidates, row)
 
 
-def spot_plan(candidates: JobCandidates, chosen: Chosen, market: Market, late: float) -> SpotPlan:
+def spot_plan(candidates: JobCandidates, chosen: Chosen) -> SpotPlan:
     """What the policy of a choice promises and expects; hours from the order of the first machines on."""
     spot = chosen.spot
     if spot is None:
@@ -135,6 +134,7 @@ def commitment_use(candidates: JobCandidates, row: int, market: Market) -> Commi
         term_hours=offer.term_hours * machines,
         on_demand_usd_per_hour=price,
         break_even_hours=break_even(market, offer, machines),
+        break_even_share=float(due_share(committed, price, offer.term_hours * machines)) if price else None,
     )
 
 

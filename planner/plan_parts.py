@@ -129,6 +129,8 @@ class CommitmentUse(Part):
     """Of one machine alike without a commitment; None where the inventory has none."""
     break_even_hours: float | None
     """Machine hours of use from which the commitment costs less than renting by the hour."""
+    break_even_share: float | None
+    """The same over the hours of the term: over 1 the commitment never pays."""
 
 
 class SpotPlan(Part):

@@ -264,10 +264,10 @@ def commitment(job: Assignment) -> list[str]:
         return []
     months = f"{told.months} month{'s' if told.months > 1 else ''}"
     used = f"{words.hours(told.used_hours)} of the {words.hours(told.term_hours)} paid for"
-    if told.break_even_hours is None or told.on_demand_usd_per_hour is None:
+    share = told.break_even_share
+    if told.break_even_hours is None or told.on_demand_usd_per_hour is None or share is None:
         pays = "nobody here rents the like by the hour to compare with"
     else:
-        share = told.break_even_hours / told.term_hours
         against = f"against {words.rate(told.on_demand_usd_per_hour)} an hour"
         pays = f"pays from {words.hours(told.break_even_hours)} of use on ({words.percent(share)}) {against}"
         if share > 1:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -29,10 +28,6 @@ from planner.spot.states import SpotStates
 
 TICKS, POINTS = 200, 96
 """Of one curve: within half a percent of a grid many times finer (see tests)."""
-BATCH_TICKS, BATCH_POINTS = 128, 96
-"""Where many candidates are compared: within one percent, two at twice the time of the work."""
-BLOCK = 8
-"""Runs that are computed together: their arrays stay in the processor's cache."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +97,7 @@ def market_curve(
     part = asked.part
     hours, found = [run.work_hours + run.restart_hours], [demand_counts(run)]
     if part.slack_hours > part.run.restart_hours + 1e-6 * part.guaranteed_hours:
-        chain = chain_of([part], ticks_of([part], ticks), points)
+        chain = chain_of([part], ticks_of(part, ticks), points)
         backward = Backward(chain)
         for number in range(round(part.guaranteed_hours / chain.tick[0])):
             moment = backward.step()
@@ -113,39 +108,9 @@ def market_curve(
     return curve_of(run, np.array(hours), np.array(found))
 
 
-def market_curves(
-    runs: Sequence[SpotRun],
-    states: Sequence[SpotStates],
-    guaranteed_hours: Sequence[float],
-    ticks: int = BATCH_TICKS,
-    points: int = BATCH_POINTS,
-) -> tuple[CurvePoint, ...]:
-    """The point of each run's curve at its own guaranteed time; many runs on one grid, with coarser ticks.
-
-    ValueError as in `market_curve`.
-    """
-    asked = [Question(*each) for each in zip(runs, states, guaranteed_hours, strict=True)]
-    for question in asked:
-        checked(question.run, question.guaranteed_hours)
-    found = np.array([demand_counts(question.run) for question in asked])
-    parts = [question.part for question in asked]
-    tight = [part.slack_hours <= part.run.restart_hours + 1e-6 * part.guaranteed_hours for part in parts]
-    order = sorted((i for i in range(len(asked)) if not tight[i]), key=lambda i: parts[i].wanted_ticks)
-    for first in range(0, len(order), BLOCK):
-        block = order[first : first + BLOCK]
-        together = [parts[i] for i in block]
-        chain = chain_of(together, steps := ticks_of(together, ticks), points)
-        backward = Backward(chain)
-        for _ in range(steps):
-            backward.step()
-        started = start_counts(chain, backward.now.counts, np.array([part.slack_hours for part in together]))
-        found[block] = started * np.array([[asked[i].parts] for i in block])
-    return tuple(_point(question, counts) for question, counts in zip(asked, found, strict=True))
-
-
-def ticks_of(questions: Sequence[Question], ticks: int) -> int:
-    """Ticks of a pass over several questions: as asked for, or more where a market is quicker than that."""
-    return max(ticks, *(math.ceil(question.wanted_ticks) for question in questions))
+def ticks_of(question: Question, ticks: int) -> int:
+    """Ticks of a pass: as asked for, or more where the market is quicker than that."""
+    return max(ticks, math.ceil(question.wanted_ticks))
 
 
 def start_counts(chain: Chain, counts: Floats, slack: Floats) -> Floats:
@@ -169,13 +134,6 @@ def demand_counts(run: SpotRun) -> Floats:
     counts[USD] = hours * (run.on_demand_usd_per_hour + run.standing_usd_per_hour)
     counts[[FINISH, DEMAND_HOURS, DEMAND_STARTS]] = hours, hours, 1.0
     return counts
-
-
-def _point(question: Question, counts: Floats) -> CurvePoint:
-    """What `counts` say, or all on demand where that is no dearer."""
-    run, hours = question.run, question.guaranteed_hours
-    curve = curve_of(run, np.array([run.work_hours + run.restart_hours, hours]), np.array([demand_counts(run), counts]))
-    return curve.at(hours)
 
 
 def curve_of(run: SpotRun, hours: Floats, counts: Floats) -> Curve:

@@ -12,9 +12,6 @@ import numpy as np
 
 from planner.spot.backward import Backward
 from planner.spot.curve import (
-    BATCH_POINTS,
-    BATCH_TICKS,
-    BLOCK,
     Curve,
     CurvePoint,
     curve_of,
@@ -25,6 +22,10 @@ from planner.spot.grids import Question, chain_of, checked
 from planner.spot.run import SpotRun
 from planner.spot.states import SpotStates
 
+BATCH_TICKS, BATCH_POINTS = 128, 96
+"""Where many candidates are compared: within one percent, two at twice the time of the work."""
+BLOCK = 8
+"""Runs that are computed together: their arrays stay in the processor's cache."""
 FIRST_SLACK = 0.25
 """Slack of the shortest horizon over the work; each further one has twice as much."""
 TOLD = 80

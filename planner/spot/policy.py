@@ -102,7 +102,7 @@ def best_policy(
     keys += [(True, band, SPOT) for band in range(ups)]
     found: list[tuple[float, list[Row]]] = []
     if part.slack_hours > run.restart_hours + 1e-6 * guaranteed_hours:
-        steps = ticks_of([part], ticks)
+        steps = ticks_of(part, ticks)
         chain = chain_of([part], steps, points)
         backward = Backward(chain)
         every = max(1, steps // ROWS)

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from planner.spot.backward import Backward
 from planner.spot.chain import USD, build_chain
-from planner.spot.curve import market_curve, market_curves
+from planner.spot.curve import CurvePoint, market_curve
+from planner.spot.horizons import Curves
 from planner.spot.run import SpotRun
 from planner.spot.states import Ages, SpotStates
 
@@ -150,7 +151,9 @@ def test_a_worse_market_never_costs_less(
         up = Ages(up.begins, tuple(rate * worse for rate in up.rates))
     else:
         down = Ages(down.begins, tuple(rate / worse for rate in down.rates))
-    usual, bad = market_curves([run] * 2, [market, SpotStates(up, down)], [longest] * 2, ticks=240, points=48)
+    usual, bad = (
+        market_curve(run, one, longest, ticks=240, points=48).at(longest) for one in (market, SpotStates(up, down))
+    )
     assert bad.usd >= usual.usd * (1 - 0.01)
 
 
@@ -192,7 +195,12 @@ def test_what_cannot_be_promised_is_refused(change: dict[str, float], hours: flo
     with pytest.raises(ValueError, match=message):
         market_curve(run, MARKET, hours)
     with pytest.raises(ValueError, match=message):
-        market_curves([RUN, run], [MARKET] * 2, [96.0, hours])
+        Curves().of([(RUN, MARKET, 96.0), (run, MARKET, hours)])
+
+
+def planned(run: SpotRun, hours: float, *beside: tuple[SpotRun, SpotStates, float]) -> CurvePoint:
+    """What a plan takes of the curves, whatever is computed beside it."""
+    return min(Curves().latest_points([(run, MARKET, hours), *beside])[0], key=lambda point: point.usd)
 
 
 @pytest.mark.parametrize("factor", [1.08, 1.25, 2.0])
@@ -201,11 +209,10 @@ def test_the_usual_grids_are_fine_enough(factor: float) -> None:
     hours = factor * 48.0
     fine = market_curve(RUN, MARKET, hours, ticks=1200, points=240).at(hours)
     assert market_curve(RUN, MARKET, hours).at(hours).usd == pytest.approx(fine.usd, rel=0.006)
-    coarse = market_curves([RUN, replace(RUN, work_hours=2.0)], [MARKET, ALWAYS_UP], [hours, 9.0])[0]
+    coarse = planned(RUN, hours, (replace(RUN, work_hours=2.0), ALWAYS_UP, 9.0))
     assert coarse.usd == pytest.approx(fine.usd, rel=0.02)
     assert coarse.spot_share == pytest.approx(fine.spot_share, abs=0.02)
-    alone = market_curves([RUN], [MARKET], [hours])[0]
-    assert coarse.usd == pytest.approx(alone.usd, rel=1e-9)
+    assert coarse.usd == pytest.approx(planned(RUN, hours).usd, rel=1e-9)
 
 
 @pytest.mark.parametrize("work", [0.02, 0.5, 300.0, 2000.0])
