@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from planner.cli.exits import write_json
-from planner.cli.plans import json_option, wants_color
+from planner.cli.plans import as_of_option, json_option, wants_color
 from planner.errors import Fault, ScenarioError
 
 CHOICES = {
@@ -78,10 +78,13 @@ def _settings(command: Callable[..., None]) -> Callable[..., None]:
 @click.option("--largest-batch", is_flag=True, help="Tell the largest micro-batch that fits, too.")
 @click.option("--longest-sequence", is_flag=True, help="Tell the longest sequence that fits, too.")
 @json_option
-def estimate(as_json: bool, lora_targets: str | None, **settings: Any) -> None:
+@as_of_option
+def estimate(as_json: bool, lora_targets: str | None, as_of: object, **settings: Any) -> None:
     """Memory and speed of one configuration, by part.
 
     What is left out is chosen and said; [in brackets] what that is.
+
+    An estimate has no prices: --as-of is accepted, as by the other commands, and changes nothing.
 
     Try: planner estimate --architecture mistral-7b --gpu A10G --weight-bits 4
     """

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import datetime
+
 import click
 
 from planner.cli.exits import write_json
-from planner.cli.plans import json_option, set_option, working
+from planner.cli.plans import as_of_option, json_option, set_option, working
 
 
 @click.command()
@@ -17,20 +19,28 @@ from planner.cli.plans import json_option, set_option, working
     help="Ask about one way, such as gpu=RTX4090,method=full.",
 )
 @json_option
-def explain(scenario: str, settings: tuple[str, ...], why_not: str | None, as_json: bool) -> None:
+@as_of_option
+def explain(
+    scenario: str,
+    settings: tuple[str, ...],
+    why_not: str | None,
+    as_json: bool,
+    as_of: datetime.datetime | None,
+) -> None:
     """Tell why the plan of SCENARIO is as it is, or why there is none.
 
     What binds, what one more hour, dollar, GPU or GiB is worth, the best
     alternatives; of an infeasible scenario the smallest limits to move.
     """
     from planner.loading import read_asked
+    from planner.scenario import SolveOptions
 
     asked = read_asked(scenario, settings)
     question = asked.scenario
     with working(f"explaining {question.name}"), asked.telling_lines():
         from planner.explaining import explain as find_reasons
 
-        told = find_reasons(question, why_not)
+        told = find_reasons(question, why_not, SolveOptions(as_of=as_of.date() if as_of else None))
     if as_json:
         write_json(told.model_dump(mode="json", by_alias=True))
     else:
