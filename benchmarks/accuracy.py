@@ -23,9 +23,9 @@ from benchmarks.predictions import Comparison, Prediction, Predictor
 from benchmarks.prices import usd_per_gpu_hour
 from benchmarks.scores import Speed
 from benchmarks.splits import SPLITS, side
-from planner.cards import read_library
 from planner.errors import InputError
-from planner.library import Library
+from planner.library.reading import read_library
+from planner.library.schema import Library
 
 FIGURES = ("memory", "throughput")
 Grouping = Callable[[Prediction], str]

@@ -8,7 +8,7 @@ from typing import Any
 
 from benchmarks.predictions import Comparison, Prediction
 from benchmarks.scores import grouped
-from planner.report.plotting import ACCENT, COLORS, FAINT, canvas, write_picture
+from planner.report.plots.style import ACCENT, COLORS, FAINT, canvas, write_picture
 from planner.units import GIB
 
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")

@@ -17,10 +17,10 @@ from dataclasses import asdict, dataclass
 
 from planner.errors import InputError
 from planner.estimates.trials import trial_work
-from planner.loading import read_scenario
-from planner.plan import Assignment
-from planner.scenario import Job, SolveOptions
-from planner.solving import solve
+from planner.loading.scenario_file import read_scenario
+from planner.results.plan import Assignment
+from planner.scenario.scenario import Job, SolveOptions
+from planner.solving.solve import solve
 from planner.units import HOUR
 
 SCENARIOS = ("bill-aws-adapter", "bill-runpod-trials", "bill-marketplace-70b")

@@ -23,8 +23,8 @@ from benchmarks.intervals import estimated_keys
 from benchmarks.measurements import read_measurements
 from benchmarks.splits import family, side
 from benchmarks.targets import beaten
-from planner.cards import data_folder, read_library
 from planner.errors import InputError
+from planner.library.reading import data_folder, read_library
 
 
 def judgement(table: Table) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.traced import BYTES, key_of
-from planner.documents import read_document
-from planner.texts import write_text_atomically
+from planner.documents.files import write_text_atomically
+from planner.documents.strict_yaml import read_document
 
 DIGITS = 3
 CALIBRATIONS = ("memory", "time", "kernels", "gpu_efficiency", "uncertainty")

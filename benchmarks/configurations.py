@@ -23,7 +23,9 @@ from benchmarks.recipes import (
     weights_dtype,
     zero_group,
 )
-from planner.estimates.setup import (
+from planner.configurations.coefficients import recipe_setup
+from planner.configurations.recipe import CardClass, Recipe, framework_of
+from planner.estimates.inputs import (
     CHECKPOINT_EVERY_2ND,
     CHECKPOINT_FULL,
     CHECKPOINT_OFFLOAD,
@@ -34,10 +36,8 @@ from planner.estimates.setup import (
     Stack,
     States,
 )
-from planner.library import Library
-from planner.recipes import CardClass, Recipe, framework_of
-from planner.scenario import Job, LoraSettings, Work
-from planner.setups import recipe_setup
+from planner.library.schema import Library
+from planner.scenario.scenario import Job, LoraSettings, Work
 
 LOSS_ROWS = {"fused-16bit": "chunked"}
 """Loss kernels that a table names otherwise than models/techniques: logits in 16 bit and one chunk."""

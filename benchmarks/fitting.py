@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.traced import key_of
-from planner.documents import read_document
+from planner.documents.strict_yaml import read_document
 
 Floats = NDArray[np.float64]
 Predict = Callable[[Mapping[str, Floats], int], Floats]

@@ -18,7 +18,7 @@ from benchmarks.predictions import Comparison, Prediction, Predictor
 from benchmarks.splits import SPLITS, family, inner_side, side
 from benchmarks.stacking import MemoryRows, SpeedRows
 from benchmarks.traced import key_of, shipped_values, traced_library
-from planner.library import Library
+from planner.library.schema import Library
 
 Floats = NDArray[np.float64]
 

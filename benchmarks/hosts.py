@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 
 from benchmarks.measurements import Row
 from benchmarks.networks import Incomplete, NotExpressible
-from planner.estimates.setup import Hardware
-from planner.hardware import PCIE_BYTES_PER_SECOND, efficiency_of, hardware_numbers
-from planner.library import GpuSpec, Library
+from planner.configurations.hardware import PCIE_BYTES_PER_SECOND, efficiency_of, hardware_numbers
+from planner.estimates.inputs import Hardware
+from planner.library.schema import GpuSpec, Library
 from planner.units import GB, GIB, TERA
 
 GPUS_PER_NODE = {"GB200": 72, "GB300": 72}

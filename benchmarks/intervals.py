@@ -23,9 +23,9 @@ from benchmarks.predictions import Prediction
 from benchmarks.scores import quantile
 from benchmarks.splits import family
 from benchmarks.traced import key_of
+from planner.configurations.recipe import framework_of
 from planner.estimates.uncertainty import Sigmas, Spreads, class_of, time_sigmas
-from planner.library import Library
-from planner.recipes import framework_of
+from planner.library.schema import Library
 
 Floats = NDArray[np.float64]
 

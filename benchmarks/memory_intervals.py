@@ -9,7 +9,7 @@ import numpy as np
 from benchmarks.evidence import MEASURES, Evidence, weighted_quantile
 from benchmarks.predictions import Prediction
 from benchmarks.traced import key_of
-from planner.library import Library
+from planner.library.schema import Library
 
 USUAL_FRAMEWORKS = ("hf", "hf-fused")
 """The byte accounting of Transformers is known best: these are told apart by what was measured, not by name."""

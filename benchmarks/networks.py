@@ -7,9 +7,9 @@ import re
 from dataclasses import replace
 
 from benchmarks.measurements import Row
-from planner.estimates.setup import Network
-from planner.library import Library
-from planner.setups import network_of
+from planner.configurations.coefficients import network_of
+from planner.estimates.inputs import Network
+from planner.library.schema import Library
 
 
 class Incomplete(Exception):

@@ -3,8 +3,8 @@
     python -m benchmarks.pilot TABLE.csv [--json]
 
 Each row is predicted after k other rows of its source, drawn at random from a fixed seed, have corrected the
-estimate as `planner/observations.py` does; never does a row correct itself. Two columns: with the framework of the
-row, whose coefficients were fitted on such rows, and with the framework forgotten, which is how a stack that nobody
+estimate as `planner/configurations/observed/learning.py` does; never does a row correct itself.
+Two columns: with the framework of the row, whose coefficients were fitted on such rows, and with the framework forgotten, which is how a stack that nobody
 has measured is met. Memory likewise, from rows of the same setting.
 """
 
@@ -25,11 +25,11 @@ from benchmarks.measurements import Row, read_measurements
 from benchmarks.predictions import Prediction, Predictor
 from benchmarks.splits import family
 from planner.errors import InputError
-from planner.estimates.memory import MemoryCoefficients, estimate_memory
-from planner.estimates.pilot import log_memory_scale, log_speed_correction, memory_half, sigmas_after
+from planner.estimates.memory.peak import MemoryCoefficients, estimate_memory
+from planner.estimates.observed_runs import log_memory_scale, log_speed_correction, memory_half, sigmas_after
 from planner.estimates.uncertainty import Sigmas, memory_tail
-from planner.library import Library
-from planner.loading import read_library
+from planner.library.schema import Library
+from planner.loading.scenario_file import read_library
 from planner.units import GIB
 
 COUNTS = (1, 3, 5)

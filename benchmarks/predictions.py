@@ -14,16 +14,16 @@ from benchmarks.hosts import gpu_of_row
 from benchmarks.measurements import Lengths, Row
 from benchmarks.networks import Incomplete, NotExpressible
 from benchmarks.recipes import checkpointing_known
-from planner.estimates.coefficients import TimeCoefficients
-from planner.estimates.device_time import stack_parameters
-from planner.estimates.memory import MemoryCoefficients, estimate_memory
+from planner.configurations.grid import coefficients
+from planner.configurations.recipe import framework_of
+from planner.estimates.memory.peak import MemoryCoefficients, estimate_memory
 from planner.estimates.parameters import training_flops
-from planner.estimates.throughput import step_seconds, tokens_per_step
+from planner.estimates.time.coefficients import TimeCoefficients
+from planner.estimates.time.device import stack_parameters
+from planner.estimates.time.step import step_seconds, tokens_per_step
 from planner.estimates.uncertainty import Spreads, class_of, time_sigmas
 from planner.estimates.work import padded_length
-from planner.grid import coefficients
-from planner.library import Library
-from planner.recipes import framework_of
+from planner.library.schema import Library
 
 USUAL_DEVIATION = 0.8
 """Coefficient of variation of sample lengths where a source names the mean alone: the scenario's own default."""

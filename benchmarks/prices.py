@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from functools import cache
 
-from planner.cards import data_folder
-from planner.documents import read_document
+from planner.documents.strict_yaml import read_document
 from planner.errors import Fault, InputError
-from planner.inventories import read_offers
-from planner.library import Library
+from planner.library.reading import data_folder
+from planner.library.schema import Library
+from planner.loading.inventory_file import read_offers
 
 
 @cache

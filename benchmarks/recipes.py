@@ -7,9 +7,9 @@ from typing import Any
 
 from benchmarks.measurements import Row
 from benchmarks.networks import Incomplete, NotExpressible
-from planner.estimates.setup import Network
-from planner.library import Library
-from planner.recipes import CardClass, Recipe, best_attention
+from planner.configurations.recipe import CardClass, Recipe, best_attention
+from planner.estimates.inputs import Network
+from planner.library.schema import Library
 
 CHECKPOINTING_BY_DEFAULT = {
     "torchtitan": "selective",

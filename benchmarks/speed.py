@@ -21,8 +21,8 @@ from benchmarks.speed_frontier import frontier_lines
 from benchmarks.timing import AS_OF, Line, best_seconds, process_seconds, question_of
 
 if TYPE_CHECKING:
-    from planner.library import Library
-    from planner.offers import Offer
+    from planner.library.schema import Library
+    from planner.scenario.offer import Offer
 
 LLM_ANALYSIS_PER_SECOND = 6257
 """Configurations per second of llm-analysis: a stated figure, from another machine, not measured here."""
@@ -77,8 +77,8 @@ def candidates_lines(repeat: int) -> list[Line]:
 
 def _grid() -> tuple[_Estimate, list[Any], list[Any]]:
     """Recipes of a 7B fine-tuning times machines of all Ampere cards: counts and networks differ."""
-    from planner.grid import Machine
-    from planner.recipes import CardClass, enumerate_recipes, open_parallel
+    from planner.configurations.grid import Machine
+    from planner.configurations.recipe import CardClass, enumerate_recipes, open_parallel
 
     scenario, library = question_of("quickstart-any")
     job = scenario.jobs[0]
@@ -105,9 +105,9 @@ class _Estimate:
     """Largest micro-batch, memory need and step time of every recipe on every machine."""
 
     def __init__(self, job: Any, library: Library) -> None:
-        from planner.estimates.coefficients import TimeCoefficients
-        from planner.estimates.memory_states import MemoryCoefficients
-        from planner.grid import coefficients, shape_of
+        from planner.configurations.grid import coefficients, shape_of
+        from planner.estimates.memory.states import MemoryCoefficients
+        from planner.estimates.time.coefficients import TimeCoefficients
 
         self.job, self.library = job, library
         self.shape = shape_of(job, library.architecture(job.architecture))
@@ -116,14 +116,14 @@ class _Estimate:
 
     def prepared(self, recipes: list[Any], machines: list[Any]) -> Any:
         """The inputs of the estimates, shapes (R, 1) and (H,)."""
-        from planner.grid import grid_inputs
+        from planner.configurations.grid import grid_inputs
 
         return grid_inputs(self.job, self.shape, recipes, machines, self.library)
 
     def run(self, inputs: Any) -> tuple[Any, Any, Any]:
         """Micro-batch, bytes needed and seconds per step, shape (R, H)."""
-        from planner.estimates.fit import memory_lines
-        from planner.estimates.throughput import step_seconds
+        from planner.estimates.memory.fit import memory_lines
+        from planner.estimates.time.step import step_seconds
 
         usable = inputs.hardware.usable_bytes
         lines = memory_lines(
@@ -149,13 +149,13 @@ class _Estimate:
 
 def market_lines(repeat: int) -> list[Line]:
     """One job on a market of 5,000 offers: the solve alone, once its candidates are made."""
-    from planner.candidates import enumerate_candidates
-    from planner.dominance import undominated
-    from planner.formulation.passes import solve_passes
-    from planner.formulation.question import Question
-    from planner.markets import market_of
-    from planner.screening import screen
+    from planner.candidates.enumeration import enumerate_candidates
+    from planner.candidates.market import market_of
+    from planner.candidates.screening import screen
+    from planner.formulation.dominance import undominated
+    from planner.formulation.shared_limits import Question
     from planner.solvers.base import run
+    from planner.solving.lexicographic import solve_passes
 
     scenario, library = question_of("quickstart-any")
     scenario = scenario.model_copy(update={"offers": _many(scenario.offers)})
@@ -185,8 +185,8 @@ def market_lines(repeat: int) -> list[Line]:
 
 def _curves_line(found: Any, market: Any, limits: Any, library: Library, repeat: int) -> Line:
     """The best policies on spot of all candidates that a bound leaves, over the same screening without them."""
-    from planner.screening import screen
-    from planner.spot.horizons import Curves
+    from planner.candidates.screening import screen
+    from planner.spot.policy.curve_cache import Curves
 
     def curves() -> Any:
         return screen(replace(found, curves=Curves()), market, limits, library, waiting_usd=0.0)
@@ -210,10 +210,10 @@ CHANGES = {
 
 def what_if_lines(repeat: int) -> list[Line]:
     """One job on 5,000 offers asked again with one value changed, in a running process: change, solve and audit."""
-    from planner.loading import change_scenario
-    from planner.preparing import prepare
-    from planner.scenario import SolveOptions
-    from planner.solving import solve, solve_prepared
+    from planner.loading.scenario_file import change_scenario
+    from planner.scenario.scenario import SolveOptions
+    from planner.solving.prepare import prepare
+    from planner.solving.solve import solve, solve_prepared
 
     scenario, library = question_of("quickstart-any")
     scenario = scenario.model_copy(update={"offers": _many(scenario.offers)})

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from benchmarks.timing import AS_OF, Line, best_seconds, question_of
 
 if TYPE_CHECKING:
-    from planner.scenario import Scenario
+    from planner.scenario.scenario import Scenario
 
 FIVE_JOBS = (
     ("mistral-7b", 90e6, 48.0),
@@ -22,9 +22,9 @@ FIVE_JOBS = (
 
 def frontier_lines(repeat: int) -> list[Line]:
     """The exact frontier of one job against one solve and against a solve per breakpoint; five jobs, 20 points."""
-    from planner.pareto import frontier
-    from planner.scenario import SolveOptions
-    from planner.solving import solve
+    from planner.analysis.frontier.frontier import frontier
+    from planner.scenario.scenario import SolveOptions
+    from planner.solving.solve import solve
 
     scenario, library = question_of("quickstart-any")
     options = SolveOptions(as_of=datetime.date.fromisoformat(AS_OF))

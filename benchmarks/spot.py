@@ -18,11 +18,11 @@ from benchmarks.spot_fleets import judge_recorded
 from benchmarks.spot_judge import POLICIES, SLACKS, job, summary
 from benchmarks.spot_units import check_markets, unit_rows
 from benchmarks.spot_zones import SEED, SETS, TICK_HOURS, WORK_HOURS, judge_zones
-from planner.spot.policy import best_policy
-from planner.spot.replay import replay
-from planner.spot.rules import Greedy, UniformProgress
-from planner.spot.sampling import sample_states
-from planner.spot.states import Ages, SpotStates
+from planner.spot.market.sampling import sample_states
+from planner.spot.market.states import Ages, SpotStates
+from planner.spot.policy.baseline_policies import Greedy, UniformProgress
+from planner.spot.policy.switching_policy import best_policy
+from planner.spot.replay.replay import replay
 
 ABOVE_OPTIMUM = dict(zip(SLACKS, (7.0, 5.0, 4.0, 4.0), strict=True))
 """Percent: targets for the planned policy on the zones of the first set."""

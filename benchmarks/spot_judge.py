@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from planner.spot.fitting import fit_states
-from planner.spot.optimum import optimum_usd
-from planner.spot.policy import best_policy
-from planner.spot.recorded import Runs
-from planner.spot.replay import replay
-from planner.spot.rules import Greedy, OnDemandOnly, UniformProgress
-from planner.spot.run import Flags, Floats, SpotRun
-from planner.spot.states import SpotStates
+from planner.spot.market.hazard_fit import fit_states
+from planner.spot.market.states import SpotStates
+from planner.spot.market.trace import Runs
+from planner.spot.policy.baseline_policies import Greedy, OnDemandOnly, UniformProgress
+from planner.spot.policy.run import Flags, Floats, SpotRun
+from planner.spot.policy.switching_policy import best_policy
+from planner.spot.replay.offline_optimum import optimum_usd
+from planner.spot.replay.replay import replay
 
 SLACKS = (1.08, 1.25, 1.5, 1.92)
 """Deadline over work."""

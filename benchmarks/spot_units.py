@@ -12,13 +12,7 @@ from numpy.random import Generator
 
 from benchmarks.spot_judge import SLACKS, states_of
 from benchmarks.spot_zones import SEED
-from planner.spot.horizons import Curves
-from planner.spot.physics import checkpoint_interval
-from planner.spot.policy import best_policy
-from planner.spot.recorded import Trace
-from planner.spot.replay import Replays, replay
-from planner.spot.run import SpotRun
-from planner.spot.sampling import (
+from planner.spot.market.sampling import (
     Paths,
     batch_chance,
     lognormal_draw,
@@ -27,7 +21,13 @@ from planner.spot.sampling import (
     sample_states,
     weibull_draw,
 )
-from planner.spot.states import Ages, SpotStates
+from planner.spot.market.states import Ages, SpotStates
+from planner.spot.market.trace import Trace
+from planner.spot.policy.checkpointing import checkpoint_interval
+from planner.spot.policy.curve_cache import Curves
+from planner.spot.policy.run import SpotRun
+from planner.spot.policy.switching_policy import best_policy
+from planner.spot.replay.replay import Replays, replay
 from planner.units import DAY_HOURS, HOUR
 
 RUNS = 1000

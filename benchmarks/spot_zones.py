@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.spot_judge import SLACKS, Costs, Windows, ages_before, deadline_of, job, judge, states_of
-from planner.spot.recorded import Trace
-from planner.spot.sampling import Draw, quantile_draw, sample_paths
+from planner.spot.market.sampling import Draw, quantile_draw, sample_paths
+from planner.spot.market.trace import Trace
 from planner.units import DAY_HOURS, HOUR
 
 TABLE = Path(__file__).with_name("spot_durations.csv")

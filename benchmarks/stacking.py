@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 
 from benchmarks.predictions import Prediction
 from benchmarks.traced import Traced, key_of, traced_states
-from planner.estimates.coefficients import TimeCoefficients
-from planner.estimates.memory import MemoryCoefficients, estimate_memory
-from planner.estimates.setup import Network
-from planner.estimates.throughput import step_seconds, tokens_per_step
-from planner.library import Library
+from planner.estimates.inputs import Network
+from planner.estimates.memory.peak import MemoryCoefficients, estimate_memory
+from planner.estimates.time.coefficients import TimeCoefficients
+from planner.estimates.time.step import step_seconds, tokens_per_step
+from planner.library.schema import Library
 
 Floats = NDArray[np.float64]
 T = TypeVar("T")
@@ -51,7 +51,7 @@ class Item:
     row: int
     share: float
     network: Network
-    parts: tuple[Any, ...]  # dataclasses of planner/estimates/setup.py
+    parts: tuple[Any, ...]  # dataclasses of planner/estimates/inputs.py
 
 
 @dataclass(frozen=True)

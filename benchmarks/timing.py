@@ -12,8 +12,8 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from planner.library import Library
-    from planner.scenario import Scenario
+    from planner.library.schema import Library
+    from planner.scenario.scenario import Scenario
 
 AS_OF = "2026-11-21"
 """The day that ages of prices are counted to."""
@@ -67,6 +67,6 @@ def process_seconds(code: str, repeat: int) -> float:
 
 def question_of(name: str) -> tuple[Scenario, Library]:
     """A shipped scenario and all cards."""
-    from planner.loading import data_folder, read_library, read_scenario
+    from planner.loading.scenario_file import data_folder, read_library, read_scenario
 
     return read_scenario(data_folder("scenarios") / f"{name}.yaml"), read_library()

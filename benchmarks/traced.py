@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from planner.estimates.setup import States
-from planner.library import Calibration, Coefficient, Library
+from planner.estimates.inputs import States
+from planner.library.schema import Calibration, Coefficient, Library
 
 Values = Mapping[str, Any]
 """Coefficient key -> number, or an array of shape (K, 1): K calibrations at once."""

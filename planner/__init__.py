@@ -12,53 +12,53 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from planner.advising import policy_tables, spot_advice
-    from planner.calibrating import calibrate
-    from planner.comparisons import Sweep, Tornado, WhatIf
+    from planner.analysis.calibration.calibrate import calibrate
+    from planner.analysis.estimate.estimate import estimate
+    from planner.analysis.explain.explain import explain
+    from planner.analysis.frontier.frontier import frontier
+    from planner.analysis.market_fit import market_fit
+    from planner.analysis.simulation.policy_advice import policy_tables, spot_advice
+    from planner.analysis.simulation.simulate import simulate
+    from planner.analysis.what_if.sweep import sweep
+    from planner.analysis.what_if.tornado import tornado
+    from planner.analysis.what_if.what_if import what_if
     from planner.errors import InputError, LibraryError, NoPlanError, PlannerError, ScenarioError, SolverError
-    from planner.estimating import estimate
-    from planner.estimation import Estimate
-    from planner.explaining import explain
-    from planner.explanations import Explanation
-    from planner.fits import MarketFit
-    from planner.frontiers import Frontier
-    from planner.loading import read_scenario
-    from planner.market_fitting import market_fit
-    from planner.pareto import frontier
-    from planner.plan import Plan
-    from planner.replays import Simulation
-    from planner.scenario import Scenario, SolveOptions
-    from planner.sensitivity import what_if
-    from planner.simulating import simulate
-    from planner.solving import solve
-    from planner.sweeps import sweep
-    from planner.tornados import tornado
+    from planner.loading.scenario_file import read_scenario
+    from planner.results.estimate import Estimate
+    from planner.results.explanation import Explanation
+    from planner.results.frontier import Frontier
+    from planner.results.market_fit import MarketFit
+    from planner.results.plan import Plan
+    from planner.results.simulation import Simulation
+    from planner.results.what_if import Sweep, Tornado, WhatIf
+    from planner.scenario.scenario import Scenario, SolveOptions
+    from planner.solving.solve import solve
 
 _HOME = {
-    "read_scenario": "planner.loading",
-    "solve": "planner.solving",
-    "frontier": "planner.pareto",
-    "Frontier": "planner.frontiers",
-    "calibrate": "planner.calibrating",
-    "estimate": "planner.estimating",
-    "market_fit": "planner.market_fitting",
-    "MarketFit": "planner.fits",
-    "simulate": "planner.simulating",
-    "Simulation": "planner.replays",
-    "policy_tables": "planner.advising",
-    "spot_advice": "planner.advising",
-    "Estimate": "planner.estimation",
-    "explain": "planner.explaining",
-    "Explanation": "planner.explanations",
-    "what_if": "planner.sensitivity",
-    "sweep": "planner.sweeps",
-    "tornado": "planner.tornados",
-    "WhatIf": "planner.comparisons",
-    "Sweep": "planner.comparisons",
-    "Tornado": "planner.comparisons",
-    "Scenario": "planner.scenario",
-    "SolveOptions": "planner.scenario",
-    "Plan": "planner.plan",
+    "read_scenario": "planner.loading.scenario_file",
+    "solve": "planner.solving.solve",
+    "frontier": "planner.analysis.frontier.frontier",
+    "Frontier": "planner.results.frontier",
+    "calibrate": "planner.analysis.calibration.calibrate",
+    "estimate": "planner.analysis.estimate.estimate",
+    "market_fit": "planner.analysis.market_fit",
+    "MarketFit": "planner.results.market_fit",
+    "simulate": "planner.analysis.simulation.simulate",
+    "Simulation": "planner.results.simulation",
+    "policy_tables": "planner.analysis.simulation.policy_advice",
+    "spot_advice": "planner.analysis.simulation.policy_advice",
+    "Estimate": "planner.results.estimate",
+    "explain": "planner.analysis.explain.explain",
+    "Explanation": "planner.results.explanation",
+    "what_if": "planner.analysis.what_if.what_if",
+    "sweep": "planner.analysis.what_if.sweep",
+    "tornado": "planner.analysis.what_if.tornado",
+    "WhatIf": "planner.results.what_if",
+    "Sweep": "planner.results.what_if",
+    "Tornado": "planner.results.what_if",
+    "Scenario": "planner.scenario.scenario",
+    "SolveOptions": "planner.scenario.scenario",
+    "Plan": "planner.results.plan",
     "PlannerError": "planner.errors",
     "InputError": "planner.errors",
     "ScenarioError": "planner.errors",

@@ -7,11 +7,11 @@ from functools import cache
 
 from hypothesis import settings
 
-from planner.library import Library
-from planner.loading import change_scenario, parse_scenario, read_library
-from planner.plan import Plan
-from planner.scenario import Scenario, SolveOptions
-from planner.solving import solve
+from planner.library.schema import Library
+from planner.loading.scenario_file import change_scenario, parse_scenario, read_library
+from planner.results.plan import Plan
+from planner.scenario.scenario import Scenario, SolveOptions
+from planner.solving.solve import solve
 
 OPTIONS = SolveOptions(as_of=datetime.date(2026, 11, 21))
 LAWS = settings(derandomize=True, max_examples=12, deadline=None)

@@ -6,11 +6,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from planner.cards import read_library
-from planner.documents import read_document
-from planner.estimating import estimate
-from planner.estimation import Estimate
-from planner.library import Library
+from planner.analysis.estimate.estimate import estimate
+from planner.documents.strict_yaml import read_document
+from planner.library.reading import read_library
+from planner.library.schema import Library
+from planner.results.estimate import Estimate
 
 GOLDEN = Path(__file__).parent / "estimates"
 FSDP_QLORA = ["q", "k", "v", "gate", "up", "down"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from planner.plan import Assignment, Plan
+from planner.results.plan import Assignment, Plan
 
 TECHNIQUES: dict[str, Any] = {
     "method": "lora",

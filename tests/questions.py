@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from planner.errors import ScenarioError
-from planner.loading import parse_scenario
+from planner.loading.scenario_file import parse_scenario
 
 GOOD = """\
 name: small

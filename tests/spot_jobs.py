@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
-from planner.loading import change_scenario, parse_scenario, read_library
-from planner.plan import Plan
-from planner.preparing import Prepared, prepare
-from planner.scenario import Scenario, SolveOptions
-from planner.solving import solve_prepared
+from planner.loading.scenario_file import change_scenario, parse_scenario, read_library
+from planner.results.plan import Plan
+from planner.scenario.scenario import Scenario, SolveOptions
+from planner.solving.prepare import Prepared, prepare
+from planner.solving.solve import solve_prepared
 
 OPTIONS = SolveOptions(as_of=datetime.date(2026, 11, 21))
 

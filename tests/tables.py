@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 from hypothesis import strategies as st
 
-from planner.formulation.question import Question
-from planner.table import ON_DEMAND, SPOT, TECHNIQUES, CandidateTable
+from planner.candidate_table import ON_DEMAND, SPOT, TECHNIQUES, CandidateTable
+from planner.formulation.shared_limits import Question
 
 NAN = float("nan")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import Any
 
-from planner.plan import Plan
+from planner.results.plan import Plan
 
 UNAUDITED = {
     "schema_version": "the format",

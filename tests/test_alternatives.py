@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import datetime
 
-from planner.loading import parse_scenario
-from planner.scenario import SolveOptions
-from planner.solving import solve
+from planner.loading.scenario_file import parse_scenario
+from planner.scenario.scenario import SolveOptions
+from planner.solving.solve import solve
 
 AS_OF = datetime.date(2026, 11, 21)
 SCENARIO = """

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from tampering import Path, audited_leaves, tampered, with_value
 
-from planner.audit import audit
-from planner.library import Library
-from planner.loading import parse_scenario, read_library
-from planner.plan import Plan
-from planner.scenario import Scenario, SolveOptions
-from planner.solving import solve
+from planner.audit.audit import audit
+from planner.library.schema import Library
+from planner.loading.scenario_file import parse_scenario, read_library
+from planner.results.plan import Plan
+from planner.scenario.scenario import Scenario, SolveOptions
+from planner.solving.solve import solve
 
 AS_OF = datetime.date(2026, 1, 1)
 

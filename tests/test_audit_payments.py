@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from workflows import LORA, RENTED, START_SECONDS, asked, library, line, planned, question, read, run_hours, solved
 
-from planner.audit import audit
-from planner.plan import Plan
-from planner.scenario import Scenario
+from planner.audit.audit import audit
+from planner.results.plan import Plan
+from planner.scenario.scenario import Scenario
 
 START = START_SECONDS / 3600
 MACHINE = {"provider": "p", "gpu": "A100-80GB", "gpus": 1}

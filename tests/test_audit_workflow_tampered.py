@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from tampering import Path, audited_leaves, tampered
 from workflows import AS_OF, JOB, LORA, RENTED, library, question, read, solved
 
-from planner.audit import audit
+from planner.audit.audit import audit
 from planner.errors import ScenarioError
-from planner.plan import Plan
-from planner.scenario import Scenario
+from planner.results.plan import Plan
+from planner.scenario.scenario import Scenario
 
 FEES = {
     "ingress_usd_per_gb": 0.05,

@@ -10,18 +10,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from planner.candidates import JobCandidates
-from planner.estimates.coefficients import TimeCoefficients
-from planner.estimates.fit import memory_lines
-from planner.estimates.memory_states import MemoryCoefficients
-from planner.estimates.throughput import step_seconds
+from planner.candidate_table import ON_DEMAND, SPOT
+from planner.candidates.enumeration import JobCandidates
+from planner.configurations.grid import coefficients, grid_inputs
+from planner.configurations.recipe import CardClass, enumerate_recipes
+from planner.estimates.memory.fit import memory_lines
+from planner.estimates.memory.states import MemoryCoefficients
+from planner.estimates.time.coefficients import TimeCoefficients
+from planner.estimates.time.step import step_seconds
 from planner.estimates.work import processed_length
-from planner.grid import coefficients, grid_inputs
-from planner.library import Library
-from planner.loading import parse_scenario, read_library
-from planner.recipes import CardClass, enumerate_recipes
-from planner.solving import Prepared, prepare
-from planner.table import ON_DEMAND, SPOT
+from planner.library.schema import Library
+from planner.loading.scenario_file import parse_scenario, read_library
+from planner.solving.solve import Prepared, prepare
 from planner.units import GIB
 
 Data = dict[str, Any]

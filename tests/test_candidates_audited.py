@@ -8,15 +8,15 @@ import random
 import numpy as np
 import pytest
 
-from planner.audit import audit
-from planner.bills import Chosen
-from planner.candidates import enumerate_candidates
-from planner.decode import assignment
-from planner.loading import parse_scenario, read_library
-from planner.markets import market_of
-from planner.plan import Assignment, Counts, Plan
-from planner.scenario import Scenario
-from planner.screening import screen
+from planner.audit.audit import audit
+from planner.candidates.enumeration import enumerate_candidates
+from planner.candidates.market import market_of
+from planner.candidates.screening import screen
+from planner.decode.assignment import assignment
+from planner.decode.bill import Chosen
+from planner.loading.scenario_file import parse_scenario, read_library
+from planner.results.plan import Assignment, Counts, Plan
+from planner.scenario.scenario import Scenario
 
 AS_OF = datetime.date(2026, 1, 1)
 SAMPLE = 40

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from questions import changed, told
 
-from planner.cards import CardNames
 from planner.errors import LibraryError
-from planner.loading import (
+from planner.library.reading import CardNames
+from planner.loading.scenario_file import (
     architecture_names,
     parse_scenario,
     read_library,
@@ -66,7 +66,7 @@ def test_a_broken_card_is_told_with_its_line(tmp_path: Path, monkeypatch: pytest
     (tmp_path / "calibration" / "m.yaml").write_text(
         "name: n\ndescription: d\ncoefficients: {}\n", encoding="utf-8"
     )
-    monkeypatch.setattr("planner.cards.data_folder", lambda kind: tmp_path)
+    monkeypatch.setattr("planner.library.reading.data_folder", lambda kind: tmp_path)
     with pytest.raises(LibraryError) as caught:
         read_library([])
     text = str(caught.value)

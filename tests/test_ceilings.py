@@ -6,7 +6,7 @@ import pytest
 from workflows import RENTED, asked, planned, question, read
 
 from planner.errors import ScenarioError
-from planner.loading import change_scenario
+from planner.loading.scenario_file import change_scenario
 
 HUGE = {
     "offers.0.usd_per_hour": "1e300",

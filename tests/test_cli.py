@@ -15,7 +15,7 @@ from plans import make_infeasible, make_plan
 
 from planner.cli import main
 from planner.errors import NoPlanError, SolverError
-from planner.plan import Plan
+from planner.results.plan import Plan
 
 SCENARIO = """
 name: tiny
@@ -38,7 +38,7 @@ def scenario(tmp_path: Path) -> str:
 
 
 class Solver:
-    """Stands in for `planner.solving.solve`: what it is to answer or raise, and what it was asked."""
+    """Stands in for `planner.solving.solve.solve`: what it is to answer or raise, and what it was asked."""
 
     def __init__(self) -> None:
         self.answer: Plan | BaseException = make_plan()
@@ -54,9 +54,9 @@ class Solver:
 
 @pytest.fixture
 def solver(monkeypatch: pytest.MonkeyPatch) -> Solver:
-    stand_in, module = Solver(), ModuleType("planner.solving")
+    stand_in, module = Solver(), ModuleType("planner.solving.solve")
     module.solve = stand_in  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "planner.solving", module)
+    monkeypatch.setitem(sys.modules, "planner.solving.solve", module)
     monkeypatch.delenv("PLANNER_DEBUG", raising=False)
     return stand_in
 
@@ -201,12 +201,12 @@ def test_all_faults_come_at_once_a_line_each(tmp_path: Path) -> None:
 
 def test_check_finds_what_was_edited(scenario: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No violation exits 0; one exits 3, as a line and as JSON."""
-    from planner.audit import Violation
+    from planner.audit.audit import Violation
 
     path = tmp_path / "plan.json"
     path.write_text(make_plan().model_dump_json(by_alias=True))
     found: list[Violation] = []
-    monkeypatch.setattr("planner.audit.audit", lambda plan, question, library: found)
+    monkeypatch.setattr("planner.audit.audit.audit", lambda plan, question, library: found)
     good = run("check", str(path), scenario)
     assert (good.exit_code, good.stdout) == (0, "quickstart: no violations (1 job checked)\n")
     found.append(Violation("quickstart", "cost", 2.82, 2.5))

@@ -11,9 +11,9 @@ import yaml
 from click.testing import CliRunner, Result
 
 from planner.cli.calibrate import SETTINGS, calibrate
-from planner.cli.exits import Commands
-from planner.jobs import Measured
-from planner.loading import parse_scenario
+from planner.cli.exit_codes import Commands
+from planner.loading.scenario_file import parse_scenario
+from planner.scenario.job import Measured
 
 SCENARIO = """
 name: two
@@ -70,7 +70,7 @@ def test_with_a_scenario_the_run_stands_beside_its_estimate_and_changes_the_plan
     assert compared["speed_factor"] == pytest.approx(ratio ** (1 / 1.5))
     assert after["hours"] > before["hours"] and after["cost_usd"] > before["cost_usd"]
     entry = ", ".join(f"{key}: {value}" for key, value in told["measured"].items())
-    from planner.solving import solve
+    from planner.solving.solve import solve
 
     pasted = solve(parse_scenario(SCENARIO, set_=[f"jobs.one.measured=[{{{entry}}}]"]))
     assert pasted.jobs[0].hours.expected == pytest.approx(after["hours"])

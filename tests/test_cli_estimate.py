@@ -9,8 +9,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from planner.cli.estimate import CHOICES, estimate
-from planner.cli.exits import Commands
-from planner.configuration import Configuration
+from planner.cli.exit_codes import Commands
+from planner.scenario.configuration import Configuration
 
 MISTRAL = ("--architecture", "mistral-7b", "--gpu", "A10G", "--weight-bits", "4")
 

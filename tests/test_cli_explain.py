@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from planner.cli import main
-from planner.report.words import WIDTH
+from planner.report.format import WIDTH
 
 
 def run(*arguments: str) -> Result:

@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 from questions import GOOD
 
 from planner.cli import main
-from planner.report.plotting import tick
+from planner.report.plots.style import tick
 
 SPOT = """\
   - {provider: lambda, gpu: A100-80GB, gpus: 4, usd_per_hour: 6, spot_usd_per_hour: 2}
@@ -142,7 +142,7 @@ def test_a_write_that_fails_leaves_the_old_file(scenario: str, tmp_path: Path, m
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("planner.report.plotting.write_bytes_atomically", full)
+    monkeypatch.setattr("planner.report.plots.style.write_bytes_atomically", full)
     result = ask(scenario, "--plot", str(path))
     assert result.exit_code == 2
     assert "cannot be written: no space left" in result.stderr

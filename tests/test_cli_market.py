@@ -11,7 +11,7 @@ import yaml
 from click.testing import CliRunner, Result
 
 from planner.cli import main
-from planner.offers import Offer
+from planner.scenario.offer import Offer
 
 
 @pytest.fixture

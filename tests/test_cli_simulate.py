@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 from spot_jobs import SPOT, trace
 
 from planner.cli import main
-from planner.spot.tables import advice
+from planner.spot.policy.policy_table import advice
 
 DISTRIBUTION = {"mean", "p05", "p50", "p95"}
 FIGURES = {

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from estimate_cases import told
 
+from planner.analysis.estimate.estimate import estimate
 from planner.errors import LibraryError, ScenarioError
-from planner.estimating import estimate
 
 
 def test_gaps_are_filled_with_what_the_card_can_do() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from plans import make_assignment
 
-from planner.contrast import FEATURES, Change, change_words, changes, jobs_change_words, spot_percent
+from planner.results.differences import FEATURES, Change, change_words, changes, jobs_change_words, spot_percent
 
 PLAIN = make_assignment()
 

@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tables import brute_force, limits_hold, small_cases
 
-from planner.coupling import Joint, Solved, keeps, spread, undercut
-from planner.envelope import lower_envelope, segments_of, within
-from planner.envelope_sum import Way, least_usd
-from planner.formulation.question import Question
-from planner.scenario import SolveOptions
-from planner.table import CandidateTable
+from planner.analysis.frontier.envelope_sum import Way, least_usd
+from planner.analysis.frontier.joint_frontier import Joint, Solved, keeps, spread, undercut
+from planner.analysis.frontier.lower_envelope import lower_envelope, segments_of, within
+from planner.candidate_table import CandidateTable
+from planner.formulation.shared_limits import Question
+from planner.scenario.scenario import SolveOptions
 
 LAW = settings(max_examples=40, deadline=None, derandomize=True)
 

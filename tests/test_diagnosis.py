@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.library import Library
-from planner.loading import change_scenario, parse_scenario, read_library
-from planner.plan import Plan, Relaxation
-from planner.scenario import Scenario, SolveOptions
-from planner.solving import solve
+from planner.library.schema import Library
+from planner.loading.scenario_file import change_scenario, parse_scenario, read_library
+from planner.results.plan import Plan, Relaxation
+from planner.scenario.scenario import Scenario, SolveOptions
+from planner.solving.solve import solve
 
 OPTIONS = SolveOptions(as_of=datetime.date(2026, 11, 21))
 TINY = "tinyllama-1.1b"

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.documents import MAX_DEPTH, parse_document, parse_value, read_document, write_yaml
+from planner.documents.strict_yaml import MAX_DEPTH, parse_document, parse_value, read_document, write_yaml
 from planner.errors import Fault, InputError
 
 

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tables import NAN, make_table, random_table, small_cases
 
-from planner.dominance import undominated
-from planner.formulation.question import Question
-from planner.table import CandidateTable
+from planner.candidate_table import CandidateTable
+from planner.formulation.dominance import undominated
+from planner.formulation.shared_limits import Question
 
 
 def row(usd: float, hours: float, **more: object) -> dict[str, object]:

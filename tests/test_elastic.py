@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.elastic import Elastic
-from planner.library import Library
-from planner.loading import parse_scenario, read_library
-from planner.preparing import prepare
-from planner.widening import Filter, Wide, promising, widened
+from planner.library.schema import Library
+from planner.loading.scenario_file import parse_scenario, read_library
+from planner.solving.infeasibility.elastic_program import Elastic
+from planner.solving.infeasibility.relaxed_candidates import Filter, Wide, promising, widened
+from planner.solving.prepare import prepare
 
 TINY = "tinyllama-1.1b"
 few = settings(max_examples=10, derandomize=True, deadline=None, database=None)
@@ -155,7 +155,7 @@ def test_dropping_what_can_only_do_worse_changes_no_optimum(hours: float, limits
 
 def _of_all(found: Wide) -> Elastic:
     """The program of every row: `promising` left out."""
-    import planner.elastic as module
+    import planner.solving.infeasibility.elastic_program as module
 
     kept = module.promising
     module.promising = lambda one, *_: one  # type: ignore[assignment]
@@ -167,7 +167,7 @@ def _of_all(found: Wide) -> Elastic:
 
 def test_promising_rows_are_few() -> None:
     """Dominance leaves a small part: the program stays small however many offers there are."""
-    from planner.formulation.question import Question
+    from planner.formulation.shared_limits import Question
 
     found = wide(gpus={"allow": ["RTX3090"]})
     few_rows = promising(found, Question(), 2)

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tables import make_table, random_table
 
-from planner.envelope import (
+from planner.analysis.frontier.envelope_sum import least_usd, summed
+from planner.analysis.frontier.lower_envelope import (
     Knee,
     Piece,
     convex_hull,
@@ -19,8 +20,7 @@ from planner.envelope import (
     segments_of,
     within,
 )
-from planner.envelope_sum import least_usd, summed
-from planner.table import CandidateTable
+from planner.candidate_table import CandidateTable
 
 LAW = settings(max_examples=120, deadline=None, derandomize=True)
 GRID = np.linspace(0.0, 1.0, 41)

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import planner
-from planner.estimating import estimate
-from planner.estimation import Estimate
+from planner.analysis.estimate.estimate import estimate
+from planner.results.estimate import Estimate
 from planner.units import GB, GIB
 
 QUIET = settings(derandomize=True, max_examples=30, deadline=None)

@@ -11,15 +11,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.alternatives import verdict
-from planner.explaining import explain
-from planner.explanations import Explanation, NextStep
-from planner.library import Library
-from planner.loading import change_scenario, parse_scenario, read_library, read_scenario
-from planner.plan import Plan
-from planner.report.text import render
-from planner.scenario import Scenario, SolveOptions
-from planner.solving import solve
+from planner.analysis.explain.explain import explain
+from planner.library.schema import Library
+from planner.loading.scenario_file import change_scenario, parse_scenario, read_library, read_scenario
+from planner.report.plan import render
+from planner.results.explanation import Explanation, NextStep
+from planner.results.plan import Plan
+from planner.scenario.scenario import Scenario, SolveOptions
+from planner.solving.alternatives import verdict
+from planner.solving.solve import solve
 
 OPTIONS = SolveOptions(as_of=datetime.date(2026, 11, 21))
 TINY = "tinyllama-1.1b"

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from planner.cli import main
 from planner.errors import Fault, ScenarioError
-from planner.loading import read_asked, read_scenario
+from planner.loading.scenario_file import read_asked, read_scenario
 
 SCENARIO = """\
 name: s

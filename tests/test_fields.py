@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from planner.fields import parse_count, parse_hours, write_hours
-from planner.scenario import Job, Work
+from planner.documents.quantities import parse_count, parse_hours, write_hours
+from planner.scenario.scenario import Job, Work
 
 JOB = {"name": "a", "architecture": "mistral-7b", "work": {"tokens": "1M"}}
 

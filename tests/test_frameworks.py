@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from planner.cards import read_library
-from planner.jobs import FRAMEWORKS
-from planner.library import Library
+from planner.library.reading import read_library
+from planner.library.schema import Library
+from planner.scenario.job import FRAMEWORKS
 
 BASES = {"peaks", "fits", "shared", "documented", "none"}
 

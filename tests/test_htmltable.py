@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import datetime
 
-from planner.htmltable import html_table
-from planner.loading import read_scenario
-from planner.scenario import SolveOptions
-from planner.solving import solve
+from planner.loading.scenario_file import read_scenario
+from planner.results.html import html_table
+from planner.scenario.scenario import SolveOptions
+from planner.solving.solve import solve
 
 
 def test_texts_are_escaped() -> None:

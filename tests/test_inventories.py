@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from questions import GOOD, told
 
-from planner.loading import (
+from planner.loading.scenario_file import (
     parse_scenario,
 )
 

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 import yaml
 
-from planner.documents import read_document
+from planner.documents.strict_yaml import read_document
 from planner.errors import Fault
-from planner.inventories import read_offers
-from planner.offers import Offer
-from planner.payments import TIERS
+from planner.loading.inventory_file import read_offers
+from planner.scenario.offer import Offer
+from planner.scenario.payment import TIERS
 
 ROOT = Path(__file__).parents[1]
 INVENTORY = ROOT / "scenarios" / "inventory"

@@ -11,7 +11,7 @@ import yaml
 from pydantic import ValidationError
 
 from planner.estimates.parameters import Dimensions, active_parameters, count_parameters
-from planner.library import Architecture, Calibration, Coefficient, GpuSpec, Library
+from planner.library.schema import Architecture, Calibration, Coefficient, GpuSpec, Library
 
 MODELS = Path(__file__).parents[1] / "models"
 

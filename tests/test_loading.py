@@ -11,7 +11,7 @@ import pytest
 from questions import GOOD, changed, told
 
 from planner.errors import InputError, ScenarioError
-from planner.loading import (
+from planner.loading.scenario_file import (
     change_scenario,
     parse_scenario,
     read_plan,

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from questions import GOOD
 
-from planner.documents import write_yaml
+from planner.documents.strict_yaml import write_yaml
 from planner.errors import ScenarioError
-from planner.loading import (
+from planner.loading.scenario_file import (
     parse_scenario,
     scenario_text,
 )

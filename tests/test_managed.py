@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from workflows import LORA, WEIGHTS_GB, line, planned
 
-from planner.plan import Assignment
+from planner.results.plan import Assignment
 
 FEES = {"ingress_usd_per_gb": 0.1, "egress_usd_per_gb": 0.2, "network_storage_usd_per_gb_month": 1.0}
 MOVES: dict[str, Any] = {

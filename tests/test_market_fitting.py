@@ -11,12 +11,12 @@ import pytest
 import yaml
 
 import planner
+from planner.analysis.market_fit import market_fit
+from planner.candidates.offer_terms import states_of
 from planner.errors import InputError
-from planner.fits import MarketFit
-from planner.market_fitting import market_fit
-from planner.offers import Offer
-from planner.spot_statistics import SpotStatistics
-from planner.terms import states_of
+from planner.results.market_fit import MarketFit
+from planner.scenario.offer import Offer
+from planner.scenario.spot_statistics import SpotStatistics
 
 
 def counts(seed: int = 0, hours: int = 600, machines: int = 1, gap: int = 300) -> list[int]:

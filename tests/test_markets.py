@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from ways_to_pay import CPU, LEFT, OWN, PRICED, YEAR, asked
 
-from planner.loading import read_library
-from planner.markets import market_of
+from planner.candidates.market import market_of
+from planner.loading.scenario_file import read_library
 
 LIBRARY = read_library(["mistral-7b"])
 

@@ -12,14 +12,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.audit import audit
-from planner.candidates import JobCandidates
-from planner.loading import parse_scenario, read_library, read_scenario
-from planner.plan import Assignment, Plan
-from planner.preparing import prepare
-from planner.scenario import Scenario, SolveOptions
-from planner.solving import solve
-from planner.table import ON_DEMAND, SPOT
+from planner.audit.audit import audit
+from planner.candidate_table import ON_DEMAND, SPOT
+from planner.candidates.enumeration import JobCandidates
+from planner.loading.scenario_file import parse_scenario, read_library, read_scenario
+from planner.results.plan import Assignment, Plan
+from planner.scenario.scenario import Scenario, SolveOptions
+from planner.solving.prepare import prepare
+from planner.solving.solve import solve
 
 OPTIONS = SolveOptions(as_of=datetime.date(2026, 11, 21))
 SCENARIO = """

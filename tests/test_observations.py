@@ -14,16 +14,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from planner.audit import audit
-from planner.candidates import JobCandidates
+from planner.analysis.estimate.estimate import estimate
+from planner.audit.audit import audit
+from planner.candidates.enumeration import JobCandidates
+from planner.configurations.observed.comparison import Seen, compared
 from planner.errors import ScenarioError
-from planner.estimating import estimate
-from planner.loading import change_scenario, parse_scenario, read_library
-from planner.plan import Assignment, Plan
-from planner.preparing import prepare
-from planner.scenario import Job, Measured, Scenario, SolveOptions
-from planner.seen import Seen, compared
-from planner.solving import solve, solve_prepared
+from planner.loading.scenario_file import change_scenario, parse_scenario, read_library
+from planner.results.plan import Assignment, Plan
+from planner.scenario.scenario import Job, Measured, Scenario, SolveOptions
+from planner.solving.prepare import prepare
+from planner.solving.solve import solve, solve_prepared
 
 OPTIONS = SolveOptions(as_of=datetime.date(2026, 11, 21))
 SCENARIO = """

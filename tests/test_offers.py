@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from questions import GOOD
 from ways_to_pay import CPU, KINDS, LEFT, OWN, PRICED, SERVICE, T4, YEAR, asked, question
 
-from planner.closest import nearest_cards, nearest_offers
-from planner.documents import write_yaml
-from planner.loading import change_scenario, parse_scenario, read_library, scenario_text
-from planner.offers import Offer, offer_data, offer_labels
-from planner.payments import MONTHS, TIERS, Commitment, Own
-from planner.scenario import adjusted_offers, scenario_data, scenario_schema
+from planner.documents.strict_yaml import write_yaml
+from planner.loading.scenario_file import change_scenario, parse_scenario, read_library, scenario_text
+from planner.loading.suggestions import nearest_cards, nearest_offers
+from planner.scenario.offer import Offer, offer_data, offer_labels
+from planner.scenario.payment import MONTHS, TIERS, Commitment, Own
+from planner.scenario.scenario import adjusted_offers, scenario_data, scenario_schema
 
 
 def offer(data: dict[str, Any], **more: Any) -> Offer:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.overrides import override
+from planner.documents.overrides import override
 
 DATA: dict[str, Any] = {
     "name": "s",

@@ -8,15 +8,15 @@ from functools import cache
 
 import pytest
 
-from planner.audit import audit
+from planner.analysis.frontier.frontier import frontier
+from planner.audit.audit import audit
 from planner.errors import NoPlanError
-from planner.frontiers import Frontier, telling
-from planner.library import Library
-from planner.loading import read_library, read_scenario
-from planner.pareto import frontier
-from planner.plan import Plan
-from planner.scenario import Scenario, SolveOptions
-from planner.solving import solve
+from planner.library.schema import Library
+from planner.loading.scenario_file import read_library, read_scenario
+from planner.results.frontier import Frontier, telling
+from planner.results.plan import Plan
+from planner.scenario.scenario import Scenario, SolveOptions
+from planner.solving.solve import solve
 
 OPTIONS = SolveOptions(as_of=datetime.date(2026, 11, 21))
 ONE_JOB = ("quickstart", "seven-b-billion-tokens", "budget-bound")

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from questions import GOOD
 
+from planner.documents.overrides import override
+from planner.documents.setting_paths import known_paths, nearest_paths
 from planner.errors import ScenarioError
-from planner.loading import change_scenario, parse_scenario
-from planner.overrides import override
-from planner.paths import known_paths, nearest_paths
-from planner.scenario import ScenarioFile, scenario_data
+from planner.loading.scenario_file import change_scenario, parse_scenario
+from planner.scenario.scenario import ScenarioFile, scenario_data
 
 
 @pytest.mark.parametrize(

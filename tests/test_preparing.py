@@ -10,18 +10,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.candidates import BLIND, TIMED
-from planner.dominance import undominated
-from planner.formulation.passes import solve_passes, within_reach
-from planner.library import Library
-from planner.loading import change_scenario, read_library, read_scenario
-from planner.plan import Plan
-from planner.preparing import Prepared, prepare, question_of
-from planner.scenario import Scenario, SolveOptions
+from planner.candidate_table import concatenate
+from planner.candidates.enumeration import BLIND, TIMED
+from planner.configurations.enumeration import enumerate_ways
+from planner.formulation.dominance import undominated
+from planner.library.schema import Library
+from planner.loading.scenario_file import change_scenario, read_library, read_scenario
+from planner.results.plan import Plan
+from planner.scenario.scenario import Scenario, SolveOptions
 from planner.solvers.base import run
-from planner.solving import solve, solve_prepared
-from planner.table import concatenate
-from planner.ways import enumerate_ways
+from planner.solving.lexicographic import solve_passes, within_reach
+from planner.solving.prepare import Prepared, prepare, question_of
+from planner.solving.solve import solve, solve_prepared
 
 OPTIONS = SolveOptions(as_of=datetime.date(2026, 11, 21))
 

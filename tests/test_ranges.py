@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from questions import GOOD
 
+from planner.documents.sweep_ranges import MOST_CELLS, parse_range, parse_ranges
 from planner.errors import ScenarioError
-from planner.loading import parse_scenario
-from planner.ranges import MOST_CELLS, parse_range, parse_ranges
+from planner.loading.scenario_file import parse_scenario
 
 
 def told(*texts: str) -> list[str]:

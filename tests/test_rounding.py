@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from workflows import CPU, RENTED, library, question, read
 
 from planner.estimates.trials import gang_shares, trial_work
-from planner.plan import Assignment
-from planner.solving import solve
+from planner.results.plan import Assignment
+from planner.solving.solve import solve
 
 HOURLY = {"step_seconds": 3600}
 

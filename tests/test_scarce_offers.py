@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from workflows import JOB, RENTED, asked, library, planned, read, solved
 
-from planner.explaining import explain
-from planner.loading import change_scenario
-from planner.plan import NearMiss, Plan, Relaxation
-from planner.report.obstacles import near_miss
-from planner.report.text import render
-from planner.scenario import Scenario
+from planner.analysis.explain.explain import explain
+from planner.loading.scenario_file import change_scenario
+from planner.report.infeasible import near_miss
+from planner.report.plan import render
+from planner.results.plan import NearMiss, Plan, Relaxation
+from planner.scenario.scenario import Scenario
 
 SEEN: dict[str, Any] = {"measured": [{"gpu": "A100-80GB", "gpus": 1, "hours": 100}]}
 CHEAP = {**RENTED, "provider": "few", "usd_per_hour": 1.0, "stock": 0}

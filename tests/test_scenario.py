@@ -8,10 +8,11 @@ from typing import Any, get_args
 import pytest
 from pydantic import ValidationError
 
+from planner.candidate_table import TECHNIQUES
 from planner.errors import ScenarioError
-from planner.jobs import TechniqueName
-from planner.loading import parse_scenario
-from planner.scenario import (
+from planner.loading.scenario_file import parse_scenario
+from planner.scenario.job import TechniqueName
+from planner.scenario.scenario import (
     AllowForbid,
     Job,
     Limits,
@@ -25,7 +26,6 @@ from planner.scenario import (
     offer_labels,
     scenario_schema,
 )
-from planner.table import TECHNIQUES
 
 OFFER = {"provider": "vast", "region": "US-CA", "gpu": "RTX3090", "gpus": 1, "usd_per_hour": 0.2}
 JOB = {"name": "a", "architecture": "mistral-7b", "work": {"tokens": "1M"}}

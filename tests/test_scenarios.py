@@ -8,11 +8,11 @@ from functools import cache
 
 import pytest
 
-from planner.audit import audit
-from planner.loading import data_folder, read_library, read_scenario, shipped_scenarios
-from planner.plan import Plan
-from planner.scenario import SolveOptions
-from planner.solving import solve
+from planner.audit.audit import audit
+from planner.loading.scenario_file import data_folder, read_library, read_scenario, shipped_scenarios
+from planner.results.plan import Plan
+from planner.scenario.scenario import SolveOptions
+from planner.solving.solve import solve
 
 AS_OF = datetime.date(2026, 11, 21)
 FOLDER = data_folder("scenarios")

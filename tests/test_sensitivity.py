@@ -8,12 +8,12 @@ from asking import LAWS, OPTIONS, SMALL, TWO, library, small, solved
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.comparisons import WhatIf
-from planner.loading import change_scenario
-from planner.plan import Plan
-from planner.preparing import prepare
-from planner.scenario import Scenario
-from planner.sensitivity import what_if
+from planner.analysis.what_if.what_if import what_if
+from planner.loading.scenario_file import change_scenario
+from planner.results.plan import Plan
+from planner.results.what_if import WhatIf
+from planner.scenario.scenario import Scenario
+from planner.solving.prepare import prepare
 
 
 def asked(*changes: str, text: str = SMALL) -> WhatIf:

@@ -7,11 +7,11 @@ from functools import cache
 
 import pytest
 
-from planner.cards import read_library
-from planner.library import Library
-from planner.recipes import Recipe
-from planner.scenario import Job, Work
-from planner.setups import RecipeSetup, network_of, recipe_setup
+from planner.configurations.coefficients import RecipeSetup, network_of, recipe_setup
+from planner.configurations.recipe import Recipe
+from planner.library.reading import read_library
+from planner.library.schema import Library
+from planner.scenario.scenario import Job, Work
 
 PLAIN = Recipe("full", 16, "none", "bf16", "full", "none", "flash", "adamw")
 

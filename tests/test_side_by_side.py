@@ -7,15 +7,15 @@ from typing import Any
 import pytest
 from workflows import AS_OF, LORA, RENTED, asked, library, planned, read, solved
 
-from planner.contrast import change_words, changes
-from planner.explaining import explain
-from planner.pareto import frontier
+from planner.analysis.explain.explain import explain
+from planner.analysis.frontier.frontier import frontier
+from planner.analysis.what_if.what_if import what_if
 from planner.report.explanation import render
 from planner.report.frontier import render_frontier
-from planner.report.text import render as render_plan
-from planner.report.what_if import render_what_if
-from planner.scenario import SolveOptions
-from planner.sensitivity import what_if
+from planner.report.plan import render as render_plan
+from planner.report.what_if.comparison import render_what_if
+from planner.results.differences import change_words, changes
+from planner.scenario.scenario import SolveOptions
 
 TWO: dict[str, Any] = {"trials": {"count": 2, "at_once": 2}, "deadline": "10h"}
 DEAR = {**RENTED, "provider": "q", "gpu": "H100-80GB", "usd_per_hour": 20.0}

@@ -11,17 +11,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from spot_jobs import ON_DEMAND, OPTIONS, SEVERAL, SPOT, SPOT_ALONE, planned, prepared, scenario, trace
 
-from planner.advising import policy_tables, spot_advice
-from planner.courses import Course, courses_of
+from planner.analysis.simulation.job_replay import play, run_deadlines
+from planner.analysis.simulation.job_runs import Course, courses_of
+from planner.analysis.simulation.market_paths import Drawn, Windows, recorded
+from planner.analysis.simulation.policy_advice import policy_tables, spot_advice
+from planner.analysis.simulation.simulate import simulate
+from planner.analysis.simulation.statistics import BINS, histogram
 from planner.errors import InputError, ScenarioError
-from planner.market_paths import Drawn, Windows, recorded
-from planner.outcomes import BINS, histogram
-from planner.replaying import play, run_deadlines
-from planner.replays import GREEDY, ON_DEMAND_ONLY, OPTIMUM, PLANNED, UNIFORM, Simulation
-from planner.simulating import simulate
-from planner.spot.recorded import Trace
-from planner.spot.replay import replay
-from planner.spot.tables import from_table
+from planner.results.simulation import GREEDY, ON_DEMAND_ONLY, OPTIMUM, PLANNED, UNIFORM, Simulation
+from planner.spot.market.trace import Trace
+from planner.spot.policy.policy_table import from_table
+from planner.spot.replay.replay import replay
 
 
 def simulated(text: str = SPOT, *changes: str, **asked: object) -> Simulation:

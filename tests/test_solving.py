@@ -14,11 +14,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.library import Library
-from planner.loading import parse_scenario, read_library, read_scenario
-from planner.plan import Plan
-from planner.scenario import Scenario, SolveOptions
-from planner.solving import prepare, solve
+from planner.library.schema import Library
+from planner.loading.scenario_file import parse_scenario, read_library, read_scenario
+from planner.results.plan import Plan
+from planner.scenario.scenario import Scenario, SolveOptions
+from planner.solving.solve import prepare, solve
 
 AS_OF = datetime.date(2026, 11, 9)
 TINY = "tinyllama-1.1b"

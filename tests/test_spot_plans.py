@@ -14,18 +14,18 @@ from hypothesis import strategies as st
 from tampering import tampered
 from workflows import AS_OF, JOB, RENTED, library, line, question, read, solved
 
-from planner.audit import audit
-from planner.choosing import optimise
-from planner.loading import read_scenario
-from planner.pareto import frontier
-from planner.plan import Assignment, Plan, SpotPlan
-from planner.preparing import prepare
-from planner.scenario import Scenario, SolveOptions
-from planner.spot.policy import best_policy
-from planner.spot.replay import replay
-from planner.spot.sampling import sample_states
-from planner.spot.tables import from_table, to_table
-from planner.spot_curves import SpotChoice
+from planner.analysis.frontier.frontier import frontier
+from planner.audit.audit import audit
+from planner.candidates.spot_candidates import SpotChoice
+from planner.loading.scenario_file import read_scenario
+from planner.results.plan import Assignment, Plan, SpotPlan
+from planner.scenario.scenario import Scenario, SolveOptions
+from planner.solving.optimise import optimise
+from planner.solving.prepare import prepare
+from planner.spot.market.sampling import sample_states
+from planner.spot.policy.policy_table import from_table, to_table
+from planner.spot.policy.switching_policy import best_policy
+from planner.spot.replay.replay import replay
 
 GRID = 0.01
 """Relative: two markets are computed on two grids, which may differ by so much (see tests of curves)."""

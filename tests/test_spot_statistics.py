@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.durations import mean_hours
+from planner.candidates.offer_terms import spot_market, states_of
 from planner.errors import InputError
 from planner.estimates.preemption import GangCoefficients, gang_market
-from planner.loading import parse_scenario, read_library
-from planner.scenario import Offer, SpotStatistics, scenario_schema
-from planner.solving import solve
-from planner.terms import spot_market, states_of
+from planner.hazards import mean_hours
+from planner.loading.scenario_file import parse_scenario, read_library
+from planner.scenario.scenario import Offer, SpotStatistics, scenario_schema
+from planner.solving.solve import solve
 
 BY_AGE: dict[str, Any] = {
     "up": {"ages_hours": [0, 0.5], "ends_per_hour": [1.2, 0.1]},

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from workflows import CPU, RENTED, asked, library, planned, solved
 
-from planner.audit import audit
+from planner.audit.audit import audit
 from planner.errors import ScenarioError
 
 SMALL = {**RENTED, "ram_gb": 16}

@@ -10,10 +10,10 @@ from asking import LAWS, OPTIONS, SMALL, TWO, library, small, solved
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.comparisons import Axis
+from planner.analysis.what_if.sweep import sweep
 from planner.errors import NoPlanError, ScenarioError
-from planner.loading import read_scenario
-from planner.sweeps import sweep
+from planner.loading.scenario_file import read_scenario
+from planner.results.what_if import Axis
 
 
 @LAWS

@@ -7,10 +7,10 @@ from functools import cache
 import pytest
 from asking import OPTIONS, SMALL, TWO, library, small, solved
 
-from planner.comparisons import Tornado
+from planner.analysis.what_if.tornado import tornado
 from planner.errors import ScenarioError
-from planner.loading import change_scenario
-from planner.tornados import tornado
+from planner.loading.scenario_file import change_scenario
+from planner.results.what_if import Tornado
 
 
 @cache

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from test_scenarios import plan_of
 
-from planner.loading import data_folder
+from planner.loading.scenario_file import data_folder
 
 FOLDER = data_folder("scenarios") / "whole-job"
 WORKED = re.compile(r"^# worked: (?P<figure>[^=]+?) = (?P<by_hand>.+) = (?P<result>-?[\d.]+)$", re.MULTILINE)

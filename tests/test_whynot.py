@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from planner.analysis.explain.explain import explain
 from planner.errors import ScenarioError
-from planner.explaining import explain
-from planner.explanations import WhyNot
-from planner.library import Library
-from planner.loading import change_scenario, parse_scenario, read_library
-from planner.scenario import Scenario, SolveOptions
-from planner.solving import solve
+from planner.library.schema import Library
+from planner.loading.scenario_file import change_scenario, parse_scenario, read_library
+from planner.results.explanation import WhyNot
+from planner.scenario.scenario import Scenario, SolveOptions
+from planner.solving.solve import solve
 
 OPTIONS = SolveOptions(as_of=datetime.date(2026, 11, 21))
 BASE = "llama-3.2-1b"

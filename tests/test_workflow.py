@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from planner.documents.validation import complaints
 from planner.errors import ScenarioError
-from planner.jobs import Job
-from planner.loading import parse_scenario, scenario_text
-from planner.scenario import scenario_schema
-from planner.wording import complaints
-from planner.workflow import Stages, Trials
+from planner.loading.scenario_file import parse_scenario, scenario_text
+from planner.scenario.job import Job
+from planner.scenario.scenario import scenario_schema
+from planner.scenario.stages import Stages, Trials
 
 JOB = {"name": "a", "architecture": "mistral-7b", "work": {"tokens": 1_000_000}}
 IMAGES = {"name": "a", "architecture": "stable-diffusion-1.5", "work": {"images": 1000}}

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from questions import GOOD
 
-from planner.documents import write_yaml
+from planner.documents.strict_yaml import write_yaml
 from planner.errors import ScenarioError
-from planner.loading import parse_scenario
-from planner.scenario import Scenario, scenario_data
+from planner.loading.scenario_file import parse_scenario
+from planner.scenario.scenario import Scenario, scenario_data
 
 T4 = {"provider": "p", "gpu": "T4", "gpus": 1}
 PRICED = {**T4, "usd_per_hour": 1.0}

@@ -12,12 +12,12 @@ import datetime
 from functools import cache
 from typing import Any
 
-from planner.documents import write_yaml
-from planner.library import Library
-from planner.loading import parse_scenario, read_library
-from planner.plan import Assignment, Plan
-from planner.scenario import Scenario, SolveOptions
-from planner.solving import solve
+from planner.documents.strict_yaml import write_yaml
+from planner.library.schema import Library
+from planner.loading.scenario_file import parse_scenario, read_library
+from planner.results.plan import Assignment, Plan
+from planner.scenario.scenario import Scenario, SolveOptions
+from planner.solving.solve import solve
 
 AS_OF = datetime.date(2026, 1, 1)
 

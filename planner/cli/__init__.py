@@ -7,15 +7,15 @@ from collections.abc import Callable
 import click
 
 from planner.cli.calibrate import calibrate
+from planner.cli.catalog import architectures, gpus, schema
 from planner.cli.estimate import estimate
-from planner.cli.exits import Commands
+from planner.cli.exit_codes import Commands
 from planner.cli.explain import explain
 from planner.cli.frontier import frontier
-from planner.cli.known import architectures, gpus, schema
 from planner.cli.market import market
 from planner.cli.offers import offers
-from planner.cli.plans import check, solve
 from planner.cli.simulate import simulate
+from planner.cli.solve import check, solve
 from planner.cli.what_if import what_if
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import click
 
-from planner.cli.exits import write_json
-from planner.cli.files import check_writable, write_text
-from planner.cli.plans import as_of_option, json_option
+from planner.cli.exit_codes import write_json
+from planner.cli.output_files import check_writable, write_text
+from planner.cli.solve import as_of_option, json_option
 
 SETTINGS: dict[str, tuple[Any, str, str]] = {
     # option: type, metavar, help; values as the scenario file spells them
@@ -71,9 +71,9 @@ def calibrate(
 
     Try: planner calibrate trainer_state.json --gpu A100 --scenario quickstart
     """
-    from planner.calibrating import calibrate as calibrated
-    from planner.loading import read_scenario
-    from planner.scenario import SolveOptions
+    from planner.analysis.calibration.calibrate import calibrate as calibrated
+    from planner.loading.scenario_file import read_scenario
+    from planner.scenario.scenario import SolveOptions
 
     if output is not None:
         check_writable(output)

@@ -8,8 +8,8 @@ from typing import Any
 
 import click
 
-from planner.cli.exits import write_json
-from planner.cli.plans import as_of_option, json_option, wants_color
+from planner.cli.exit_codes import write_json
+from planner.cli.solve import as_of_option, json_option, wants_color
 from planner.errors import Fault, ScenarioError
 
 CHOICES = {
@@ -88,7 +88,7 @@ def estimate(as_json: bool, lora_targets: str | None, as_of: object, **settings:
 
     Try: planner estimate --architecture mistral-7b --gpu A10G --weight-bits 4
     """
-    from planner.estimating import estimate as estimated
+    from planner.analysis.estimate.estimate import estimate as estimated
 
     given = {name: value for name, value in settings.items() if value is not None}
     if lora_targets is not None:
@@ -107,7 +107,7 @@ def estimate(as_json: bool, lora_targets: str | None, as_of: object, **settings:
 
 def _targets(text: str) -> str | list[str]:
     """A set by its name, or a list of linear layers."""
-    from planner.jobs import LINEARS
+    from planner.scenario.job import LINEARS
 
     parts = [part.strip() for part in text.split(",")]
     return parts if len(parts) > 1 or parts[0].removesuffix("_proj") in LINEARS else text

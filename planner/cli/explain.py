@@ -6,8 +6,8 @@ import datetime
 
 import click
 
-from planner.cli.exits import write_json
-from planner.cli.plans import as_of_option, json_option, set_option, working
+from planner.cli.exit_codes import write_json
+from planner.cli.solve import as_of_option, json_option, set_option, working
 
 
 @click.command()
@@ -32,13 +32,13 @@ def explain(
     What binds, what one more hour, dollar, GPU or GiB is worth, the best
     alternatives; of an infeasible scenario the smallest limits to move.
     """
-    from planner.loading import read_asked
-    from planner.scenario import SolveOptions
+    from planner.loading.scenario_file import read_asked
+    from planner.scenario.scenario import SolveOptions
 
     asked = read_asked(scenario, settings)
     question = asked.scenario
     with working(f"explaining {question.name}"), asked.telling_lines():
-        from planner.explaining import explain as find_reasons
+        from planner.analysis.explain.explain import explain as find_reasons
 
         told = find_reasons(question, why_not, SolveOptions(as_of=as_of.date() if as_of else None))
     if as_json:

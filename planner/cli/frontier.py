@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from planner.cli.exits import write_json
-from planner.cli.files import check_writable, unwritable
-from planner.cli.plans import (
+from planner.cli.exit_codes import write_json
+from planner.cli.output_files import check_writable, unwritable
+from planner.cli.solve import (
     EXIT_CODES,
     as_of_option,
     json_option,
@@ -20,7 +20,7 @@ from planner.cli.plans import (
 )
 
 if TYPE_CHECKING:
-    from planner.frontiers import Frontier
+    from planner.results.frontier import Frontier
 
 
 @click.command()
@@ -55,20 +55,20 @@ def frontier(
     For one job every breakpoint is exact. SCENARIO is a file, the name of a
     shipped scenario, or - for standard input.
     """
-    from planner.loading import read_asked
-    from planner.scenario import SolveOptions
+    from planner.loading.scenario_file import read_asked
+    from planner.scenario.scenario import SolveOptions
 
     asked = read_asked(scenario, settings)
     question = asked.scenario
     if plot is not None:
-        from planner.report.plotting import checked_suffix
+        from planner.report.plots.style import checked_suffix
 
         checked_suffix(plot)
         check_writable(plot)
     options = SolveOptions(solver=solver, as_of=as_of.date() if as_of else None)
     with working(f"tracing {question.name}"), asked.telling_lines():
         # Only now: a wrong scenario is told before numpy and the solvers are loaded.
-        from planner.pareto import frontier as trace
+        from planner.analysis.frontier.frontier import frontier as trace
 
         found = trace(question, options, by=by, points=points)
     from planner.report.frontier import render_frontier
@@ -85,7 +85,7 @@ def frontier(
 
 def _draw(found: Frontier, path: str, text: str) -> None:
     """The picture into the file; ScenarioError where that fails, the old file then as it was."""
-    from planner.report.frontier_plot import draw_frontier
+    from planner.report.plots.frontier import draw_frontier
 
     try:
         draw_frontier(found, path, text.splitlines())

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
-from planner.cli.exits import write_json
-from planner.cli.files import check_writable, write_text
-from planner.cli.plans import json_option
+from planner.cli.exit_codes import write_json
+from planner.cli.output_files import check_writable, write_text
+from planner.cli.solve import json_option
 
 
 @click.group()
@@ -38,7 +38,7 @@ def fit(traces: tuple[str, ...], instances: int, only: tuple[str, ...], as_json:
 
     Try: planner market fit us-east-1a.json --instances 4
     """
-    from planner.market_fitting import market_fit
+    from planner.analysis.market_fit import market_fit
 
     if output is not None:
         check_writable(output)
@@ -48,6 +48,6 @@ def fit(traces: tuple[str, ...], instances: int, only: tuple[str, ...], as_json:
     if as_json:
         write_json(found.model_dump(mode="json", by_alias=True))
     else:
-        from planner.report.market import render_market
+        from planner.report.market_fit import render_market
 
         click.echo(render_market(found))

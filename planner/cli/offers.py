@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from planner.cli.exits import Listing, write_json
-from planner.cli.plans import json_option
+from planner.cli.exit_codes import Listing, write_json
+from planner.cli.solve import json_option
 from planner.errors import Fault, ScenarioError
 
 if TYPE_CHECKING:
-    from planner.offers import Offer
+    from planner.scenario.offer import Offer
 
 inventory_option = click.option(
     "--inventory", metavar="FILE", help="An inventory or a scenario; default: the shipped market."
@@ -31,9 +31,9 @@ def offers() -> None:
 @json_option
 def offers_list(inventory: str | None, gpu: str | None, provider: str | None, as_json: bool) -> None:
     """All of them, a line each; prices per GPU and hour in dollars, an upfront part spread over its term."""
-    from planner.cards import CardNames
-    from planner.offers import offer_labels
-    from planner.report.cards import offers_table
+    from planner.library.reading import CardNames
+    from planner.report.catalog import offers_table
+    from planner.scenario.offer import offer_labels
 
     found = read_market(inventory)
     card = CardNames("gpus").canonical(gpu) or gpu if gpu else None
@@ -54,9 +54,9 @@ def offers_list(inventory: str | None, gpu: str | None, provider: str | None, as
 @json_option
 def offers_show(name: str, inventory: str | None, as_json: bool) -> None:
     """One of them; NAME is the label that `offers list` prints."""
-    from planner.offers import offer_labels
-    from planner.report.cards import card_text
-    from planner.wording import nearest
+    from planner.documents.validation import nearest
+    from planner.report.catalog import card_text
+    from planner.scenario.offer import offer_labels
 
     found = read_market(inventory)
     labelled = dict(zip(offer_labels(found), found, strict=True))
@@ -73,7 +73,7 @@ def offers_show(name: str, inventory: str | None, as_json: bool) -> None:
 
 def _facts(label: str, offer: Offer) -> dict[str, Any]:
     """What is known of an offer, what its provider grants all of its offers last."""
-    from planner.offers import Terms
+    from planner.scenario.offer import Terms
 
     facts = offer.model_dump(mode="json")
     granted = {key: facts.pop(key) for key in Terms.model_fields}
@@ -85,12 +85,12 @@ def read_market(path: str | None) -> tuple[Offer, ...]:
 
     Raises `ScenarioError` with every fault.
     """
-    from planner.cards import CardNames
-    from planner.documents import Document, read_document
-    from planner.inventories import read_offers
-    from planner.loading import data_folder, read_scenario
-    from planner.references import resolve_offer_names
-    from planner.sources import Source
+    from planner.documents.source_map import Source
+    from planner.documents.strict_yaml import Document, read_document
+    from planner.library.reading import CardNames
+    from planner.loading.inventory_file import read_offers
+    from planner.loading.name_resolution import resolve_offer_names
+    from planner.loading.scenario_file import data_folder, read_scenario
 
     file = str(data_folder("scenarios") / "inventory" / "market.yaml") if path is None else path
     if not os.path.isfile(file):

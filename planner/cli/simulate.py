@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from planner.cli.exits import write_json
-from planner.cli.files import check_writable, unwritable, write_text
-from planner.cli.plans import (
+from planner.cli.exit_codes import write_json
+from planner.cli.output_files import check_writable, unwritable, write_text
+from planner.cli.solve import (
     EXIT_CODES,
     as_of_option,
     json_option,
@@ -24,8 +24,8 @@ from planner.cli.plans import (
 )
 
 if TYPE_CHECKING:
-    from planner.replays import Simulation
-    from planner.scenario import Scenario
+    from planner.results.simulation import Simulation
+    from planner.scenario.scenario import Scenario
 
 
 @click.command()
@@ -80,8 +80,8 @@ def simulate(
 
     Try: planner simulate spot-heavy --as-of 2026-06-01
     """
-    from planner.loading import read_asked
-    from planner.scenario import SolveOptions
+    from planner.loading.scenario_file import read_asked
+    from planner.scenario.scenario import SolveOptions
 
     asked = read_asked(scenario, settings)
     question = asked.scenario
@@ -91,7 +91,7 @@ def simulate(
     what = f"solving {question.name}" if given is None else f"reading {question.name}"
     with _bar(what) as progress, asked.telling_lines():
         # Only now: a wrong scenario is told before numpy and the solvers are loaded.
-        from planner.simulating import simulate as replay
+        from planner.analysis.simulation.simulate import simulate as replay
 
         found = replay(
             question,
@@ -121,7 +121,7 @@ def simulate(
 
 def _check_files(plot: str | None, policy_file: str | None) -> None:
     if plot is not None:
-        from planner.report.plotting import checked_suffix
+        from planner.report.plots.style import checked_suffix
 
         checked_suffix(plot)
     for path in (plot, policy_file):
@@ -152,7 +152,7 @@ def _bar(before: str) -> Iterator[Callable[[int, int], None] | None]:
 
 
 def _write_policies(question: Scenario, found: Simulation, path: str) -> None:
-    from planner.advising import policy_tables
+    from planner.analysis.simulation.policy_advice import policy_tables
 
     document = {"scenario": question.name, "jobs": policy_tables(question, found.plan)}
     write_text(path, json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
@@ -160,7 +160,7 @@ def _write_policies(question: Scenario, found: Simulation, path: str) -> None:
 
 def _draw(found: Simulation, path: str, text: str) -> None:
     """The picture into the file; ScenarioError where that fails, the old file then as it was."""
-    from planner.report.simulation_plot import draw_simulation
+    from planner.report.plots.simulation import draw_simulation
 
     try:
         draw_simulation(found, path, text.splitlines())

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from planner.cli.exits import write_json
-from planner.cli.files import check_writable, unwritable
-from planner.cli.plans import (
+from planner.cli.exit_codes import write_json
+from planner.cli.output_files import check_writable, unwritable
+from planner.cli.solve import (
     EXIT_CODES,
     as_of_option,
     json_option,
@@ -21,8 +21,8 @@ from planner.cli.plans import (
 )
 
 if TYPE_CHECKING:
-    from planner.comparisons import Sweep, Tornado, WhatIf
-    from planner.scenario import Scenario, SolveOptions
+    from planner.results.what_if import Sweep, Tornado, WhatIf
+    from planner.scenario.scenario import Scenario, SolveOptions
 
 
 @click.command("what-if")
@@ -58,8 +58,8 @@ def what_if(
     then changes what these start from. Without any of them the ranges go
     through that the scenario itself names under vary.
     """
-    from planner.loading import read_asked
-    from planner.scenario import SolveOptions
+    from planner.loading.scenario_file import read_asked
+    from planner.scenario.scenario import SolveOptions
 
     if vary and as_tornado:
         raise click.UsageError("--vary and --tornado are two questions: ask one at a time")
@@ -91,22 +91,22 @@ def _answer(
     options: SolveOptions,
 ) -> tuple[WhatIf | Sweep | Tornado, str]:
     """The answer that was asked for, and its text."""
-    from planner.report.sweeps import render_sweep
-    from planner.report.tornados import render_tornado
-    from planner.report.what_if import render_what_if
+    from planner.report.what_if.comparison import render_what_if
+    from planner.report.what_if.sweep import render_sweep
+    from planner.report.what_if.tornado import render_tornado
 
     with working(f"solving {question.name}"):
         if by is not None:
-            from planner.tornados import tornado
+            from planner.analysis.what_if.tornado import tornado
 
             found = tornado(question, options, by=by, settings=settings)
             return found, render_tornado(found)
         if vary:
-            from planner.sweeps import sweep
+            from planner.analysis.what_if.sweep import sweep
 
             swept = sweep(question, vary, settings, options, tell=_tell)
             return swept, render_sweep(swept)
-        from planner.sensitivity import what_if as ask
+        from planner.analysis.what_if.what_if import what_if as ask
 
         answer = ask(question, settings, options)
         return answer, render_what_if(answer)
@@ -120,7 +120,7 @@ def _tell(done: int, cells: int) -> None:
 
 def _code(answer: WhatIf | Sweep | Tornado) -> int:
     """3 where there is no plan at all: after the change, in every cell, or to move away from."""
-    from planner.comparisons import Sweep, WhatIf
+    from planner.results.what_if import Sweep, WhatIf
 
     if isinstance(answer, Sweep):
         statuses = {cell.status for cell in answer.cells}
@@ -130,14 +130,14 @@ def _code(answer: WhatIf | Sweep | Tornado) -> int:
 
 
 def _check_plot(path: str) -> None:
-    from planner.report.plotting import checked_suffix
+    from planner.report.plots.style import checked_suffix
 
     checked_suffix(path)
     check_writable(path)
 
 
 def _draw(answer: WhatIf | Sweep | Tornado, path: str, text: str) -> None:
-    from planner.report.what_if_plots import draw
+    from planner.report.plots.what_if import draw
 
     try:
         draw(answer, path, text.splitlines())

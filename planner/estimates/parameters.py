@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from planner.estimates.setup import Network
+from planner.estimates.inputs import Network
 
 ATTENTION_LINEARS = ("q", "k", "v", "o")
 FFN_LINEARS = ("gate", "up", "down")

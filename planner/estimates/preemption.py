@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from planner.estimates.setup import Numbers
+from planner.estimates.inputs import Numbers
 
 _NEVER = 1e15
 """Stands for the up-time of a machine that is never taken."""

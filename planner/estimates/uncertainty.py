@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from planner.estimates.setup import Numbers
+from planner.estimates.inputs import Numbers
 
 _NORMAL_95, _STUDENT_2_95 = 1.645, 2.92
 """One-sided 95 % quantiles of the normal and of Student's t with 2 degrees of freedom."""

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.estimates.setup import Numbers
+from planner.estimates.inputs import Numbers
 
 _REACH, _CELLS = 8.5, 2000
 """Grid of standard normal values: both tails beyond it hold less than 1e-16."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from planner.formulation.columns import Columns
+from planner.candidate_table import CandidateTable
 from planner.formulation.constraints import FAMILIES
 from planner.formulation.objective import cost_objective, time_objective
 from planner.formulation.program import Program
-from planner.formulation.question import Question
-from planner.table import CandidateTable
+from planner.formulation.shared_limits import Question
+from planner.formulation.variables import Columns
 
 
 def build_program(table: CandidateTable, question: Question) -> Program:

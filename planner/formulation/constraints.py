@@ -11,8 +11,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from planner.formulation.columns import Columns
 from planner.formulation.program import INFINITY, Floats, Integers, Rows, single_row, sparse_rows
+from planner.formulation.variables import Columns
 
 Family = Callable[[Columns], tuple[Rows, ...]]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from planner.formulation.columns import Columns
 from planner.formulation.program import Floats
+from planner.formulation.variables import Columns
 
 
 def cost_objective(columns: Columns) -> Floats:

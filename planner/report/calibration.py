@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from planner.pilots import Outcome, Pilot
-from planner.report import words
+from planner.report import format as words
+from planner.results.calibration import Outcome, Pilot
 
 ROOM = words.WIDTH - words.LABEL
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from planner.estimation import Estimate
-from planner.report import parts, words
-from planner.report.parts import ROOM
-from planner.report.text import colored
+from planner.report import format as words
+from planner.report import plan_sections as parts
+from planner.report.plan import colored
+from planner.report.plan_sections import ROOM
+from planner.results.estimate import Estimate
 
 NAME, FIGURE = 22, 7
 """Columns of a bar's name and of its figure."""

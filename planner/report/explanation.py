@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from planner.explanations import Alternative, Binding, Explanation, NextStep, WhyNot
-from planner.report import words
-from planner.report.obstacles import limit_name, limit_value, near_misses, settings, way_out, ways_out
-from planner.report.parts import ROOM
+from planner.report import format as words
+from planner.report.infeasible import limit_name, limit_value, near_misses, settings, way_out, ways_out
+from planner.report.plan_sections import ROOM
+from planner.results.explanation import Alternative, Binding, Explanation, NextStep, WhyNot
 
 ROWS, ROWS_OF_SEVERAL = 6, 3
 """Rows of a table of alternatives, for one job and for each of several."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from itertools import zip_longest
 
-from planner.contrast import jobs_change_words
-from planner.frontiers import Beyond, Curve, Frontier, Point, Segment, telling, way_of
-from planner.report import words
-from planner.report.obstacles import obstacles
+from planner.report import format as words
+from planner.report.infeasible import obstacles
+from planner.results.differences import jobs_change_words
+from planner.results.frontier import Beyond, Curve, Frontier, Point, Segment, telling, way_of
 
 ROWS = 16
 """Breakpoints that the text shows unless asked for all."""

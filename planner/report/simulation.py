@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from planner.replays import (
+from planner.report import format as words
+from planner.report.infeasible import obstacles
+from planner.results.simulation import (
     Distribution,
     Histogram,
     JobReplays,
     PolicyFigures,
     Simulation,
 )
-from planner.report import words
-from planner.report.obstacles import obstacles
 
 ROOM = words.WIDTH - words.LABEL
 ROWS = 5

@@ -16,7 +16,7 @@ from benchmarks import accuracy
 from benchmarks.accuracy_text import percent, text_of
 from benchmarks.measurements import read_measurements
 from benchmarks.predictions import Predictor
-from planner.cards import read_library
+from planner.library.reading import read_library
 
 TABLE = Path(__file__).parents[2] / "benchmarks" / "validation.csv"
 

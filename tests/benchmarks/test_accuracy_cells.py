@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from benchmarks.measurements import Row
 from benchmarks.predictions import Prediction, Predictor
-from planner.cards import read_library
+from planner.library.reading import read_library
 
 # A QLoRA run on one card: every cell that matters is filled in, so that one other cell can do harm.
 RUN = {

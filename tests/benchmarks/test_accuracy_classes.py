@@ -9,9 +9,9 @@ import pytest
 
 from benchmarks.configurations import configuration_of
 from benchmarks.measurements import Row
-from planner.cards import read_library
-from planner.estimates.setup import Activations, States
-from planner.library import Library
+from planner.estimates.inputs import Activations, States
+from planner.library.reading import read_library
+from planner.library.schema import Library
 
 # SantaCoder-1.1B (GPT-2's lineage: plain feed-forward, learned positions) in pure bf16 on one A100-80.
 SANTACODER = {

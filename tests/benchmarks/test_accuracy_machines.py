@@ -9,8 +9,8 @@ import pytest
 
 from benchmarks.configurations import configuration_of
 from benchmarks.measurements import Row
-from planner.cards import read_library
-from planner.library import Library
+from planner.library.reading import read_library
+from planner.library.schema import Library
 
 BLANK = {
     "source": "s", "model": "Llama-3.1-8B", "method": "pretrain", "precision": "bf16 mixed", "gpu": "A100-SXM",

@@ -13,9 +13,9 @@ from benchmarks.measurements import Row
 from benchmarks.networks import Incomplete, NotExpressible, network_of_row
 from benchmarks.predictions import Prediction, Predictor
 from benchmarks.prices import usd_per_gpu_hour
-from planner.cards import read_library
-from planner.estimates import setup
-from planner.library import Library
+from planner.estimates import inputs as setup
+from planner.library.reading import read_library
+from planner.library.schema import Library
 
 # Mistral-7B, LoRA r16 on q, k, v, o, one A100-80, 4 x 4096, full checkpointing: 24.87 GiB allocated and 3,324 tokens/s
 # (foundation-model-stack/fms-acceleration, scripts/benchmarks/refs/a100_80gb.csv).

@@ -25,9 +25,9 @@ from benchmarks.splits import SPLITS, configuration_cells, family, side
 from benchmarks.stacking import MemoryRows, SpeedRows
 from benchmarks.targets import TARGETS, Target
 from benchmarks.traced import Traced, key_of, library_with, shipped_values, traced_library
-from planner.cards import data_folder, read_library
-from planner.library import Calibration
-from planner.texts import read_text
+from planner.documents.files import read_text
+from planner.library.reading import data_folder, read_library
+from planner.library.schema import Calibration
 
 ROOT = Path(__file__).parents[2]
 TABLE = ROOT / "benchmarks" / "validation.csv"
@@ -316,7 +316,7 @@ def test_shipped_files_are_those_that_a_calibration_can_write(tmp_path: Path) ->
     names = {path.stem: "as tested" for path in (MODELS / "calibration").glob("*.yaml")}
     shutil.copytree(data_folder("models"), tmp_path / "models")
     write_calibration(tmp_path / "models", tmp_path / "models", found, names)
-    from planner.documents import read_document
+    from planner.documents.strict_yaml import read_document
 
     for path in sorted((tmp_path / "models" / "calibration").glob("*.yaml")):
         held = Calibration.model_validate(read_document(path).data)

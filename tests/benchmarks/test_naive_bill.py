@@ -8,10 +8,10 @@ import json
 import pytest
 
 from benchmarks.bill import SCENARIOS, Comparison, compared, main, text
-from planner.loading import read_scenario
-from planner.plan import Assignment
-from planner.scenario import SolveOptions
-from planner.solving import solve
+from planner.loading.scenario_file import read_scenario
+from planner.results.plan import Assignment
+from planner.scenario.scenario import SolveOptions
+from planner.solving.solve import solve
 
 AS_OF = datetime.date(2026, 11, 21)
 

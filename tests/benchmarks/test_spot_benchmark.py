@@ -14,7 +14,7 @@ from benchmarks.spot_fleets import gang_paths, judge_recorded
 from benchmarks.spot_judge import POLICIES, SLACKS, Costs, ages_before, job, judge, summary
 from benchmarks.spot_units import check_markets, unit_rows
 from benchmarks.spot_zones import SETS, draw_of, published, zone
-from planner.spot.recorded import Trace
+from planner.spot.market.trace import Trace
 from planner.units import HOUR
 
 

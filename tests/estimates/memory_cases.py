@@ -7,8 +7,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from planner.estimates.memory import MemoryCoefficients
-from planner.estimates.setup import CHECKPOINT_FULL, Activations, Layout, Network, Stack, States
+from planner.estimates.inputs import CHECKPOINT_FULL, Activations, Layout, Network, Stack, States
+from planner.estimates.memory.peak import MemoryCoefficients
 
 # Round figures near the fitted ones: laws must hold whatever was fitted.
 PLAIN = MemoryCoefficients(

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.estimates.bill import break_even_hours, due_share
+from planner.estimates.billing import break_even_hours, due_share
 
 
 def test_a_month_committed() -> None:

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from time_cases import Case, case_of, golden_cases
 
-from planner.estimates.communication import hybrid_group, links
-from planner.estimates.throughput import StepParts
+from planner.estimates.time.communication import hybrid_group, links
+from planner.estimates.time.step import StepParts
 
 GOLDEN = golden_cases()
 NVLINK = 0.79 * 300e9

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from time_cases import CHECKPOINTING, calibration
 
-from planner.estimates.data_stages import (
+from planner.estimates.time.data_stages import (
     evaluation_bytes,
     evaluation_fits,
     forward_tokens_per_second_cpu,
@@ -21,7 +21,7 @@ from planner.estimates.data_stages import (
     retained_gb_months,
     upload_seconds,
 )
-from planner.estimates.stages import StageCoefficients, evaluation_seconds, tokenise_seconds
+from planner.estimates.time.stages import StageCoefficients, evaluation_seconds, tokenise_seconds
 
 STAGES = StageCoefficients.of(calibration("stages"))
 LAW = settings(max_examples=120, derandomize=True)

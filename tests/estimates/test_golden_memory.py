@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
-from planner.estimates.memory import (
+from planner.estimates.inputs import Activations, Layout, Network, Stack, States
+from planner.estimates.memory.peak import (
     PHASES,
     MemoryCoefficients,
     MemoryEstimate,
@@ -16,7 +17,6 @@ from planner.estimates.memory import (
     largest_micro_batch,
     need_bytes,
 )
-from planner.estimates.setup import Activations, Layout, Network, Stack, States
 from planner.units import GB, GIB
 
 HERE = Path(__file__).parent

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from memory_cases import PLAIN, TINY, full_states, layout, network
 from time_cases import Case, case_of, golden_cases
 
-from planner.estimates.memory_states import static_terms
+from planner.estimates.memory.states import static_terms
 
 GOLDEN = golden_cases()
 PCIE = 0.8 * 12e9  # what pinned copies reach on the PCIe 3 host of the two RTX 3090

@@ -8,9 +8,7 @@ import numpy as np
 import pytest
 from memory_cases import HF, PLAIN, TINY, Case, adapter_states, full_states, layout, network
 
-from planner.estimates.memory import PHASES, estimate_memory, fit_need_gib, need_bytes
-from planner.estimates.memory_states import static_terms
-from planner.estimates.setup import (
+from planner.estimates.inputs import (
     ATTENTION_EAGER,
     CHECKPOINT_EVERY_2ND,
     CHECKPOINT_FULL,
@@ -20,6 +18,8 @@ from planner.estimates.setup import (
     Activations,
     Stack,
 )
+from planner.estimates.memory.peak import PHASES, estimate_memory, fit_need_gib, need_bytes
+from planner.estimates.memory.states import static_terms
 from planner.units import GIB
 
 WORKED = Case(TINY, layout(micro_batch=2, sequence=10), full_states(), HF, Stack())

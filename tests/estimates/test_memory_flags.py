@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 from memory_cases import HF, LAYER_PARAMETERS, PLAIN, TINY, Case, adapter_states, full_states, layout, network
 
-from planner.estimates.memory import PHASES, estimate_memory, largest_micro_batch, need_bytes
-from planner.estimates.memory_activations import activation_terms
-from planner.estimates.memory_states import static_terms
-from planner.estimates.setup import (
+from planner.estimates.inputs import (
     ATTENTION_EAGER,
     CHECKPOINT_MEGATRON_SELECTIVE,
     CHECKPOINT_NONE,
     Stack,
 )
+from planner.estimates.memory.activations import activation_terms
+from planner.estimates.memory.peak import PHASES, estimate_memory, largest_micro_batch, need_bytes
+from planner.estimates.memory.states import static_terms
 from planner.units import GIB
 
 UNSAVED = {"checkpointing": CHECKPOINT_NONE}

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from memory_cases import PLAIN, Case, adapter_states, cases, full_states, layouts, network
 
-from planner.estimates.fit import fit_probability
-from planner.estimates.memory import estimate_memory, largest_micro_batch, need_bytes
-from planner.estimates.memory_states import static_terms
-from planner.estimates.setup import Layout, States
+from planner.estimates.inputs import Layout, States
+from planner.estimates.memory.fit import fit_probability
+from planner.estimates.memory.peak import estimate_memory, largest_micro_batch, need_bytes
+from planner.estimates.memory.states import static_terms
 from planner.units import GIB
 
 LAWS = settings(derandomize=True, max_examples=80, deadline=None)

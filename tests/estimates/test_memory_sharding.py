@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from memory_cases import HF, PLAIN, TINY, Case, full_states, layout, network
 
-from planner.estimates.memory import estimate_memory
-from planner.estimates.memory_activations import activation_terms
-from planner.estimates.memory_states import static_terms
-from planner.estimates.setup import Stack
+from planner.estimates.inputs import Stack
+from planner.estimates.memory.activations import activation_terms
+from planner.estimates.memory.peak import estimate_memory
+from planner.estimates.memory.states import static_terms
 
 
 def test_a_sharded_pipeline_keeps_its_stage_whole_between_micro_batches() -> None:

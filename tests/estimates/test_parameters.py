@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from planner.estimates.inputs import Network
 from planner.estimates.parameters import (
     Dimensions,
     active_parameters,
@@ -15,7 +16,6 @@ from planner.estimates.parameters import (
     lora_parameters,
     training_flops,
 )
-from planner.estimates.setup import Network
 
 LLAMA_3_8B = Dimensions(layers=32, hidden=4096, heads=32, kv_heads=8, head_dim=128, ffn=14336, vocab=128256)
 MIXTRAL = replace(LLAMA_3_8B, vocab=32000, experts=8, experts_per_token=2)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.estimates.pilot import (
+from planner.estimates.observed_runs import (
     fit_sigma_after,
     log_memory_scale,
     log_speed_correction,

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from time_cases import CHECKPOINTING, calibration
 
-from planner.estimates.stages import (
+from planner.estimates.time.stages import (
     StageCoefficients,
     asynchronous_stall_seconds,
     boot_seconds,

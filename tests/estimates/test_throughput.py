@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from time_cases import CHECKPOINTING, Case, case_of, golden_cases
 
-from planner.estimates import setup
-from planner.estimates.device_time import attended_tokens, stack_parameters
-from planner.estimates.setup import Hardware
-from planner.estimates.throughput import step_seconds, step_time, tokens_per_step
+from planner.estimates import inputs as setup
+from planner.estimates.inputs import Hardware
+from planner.estimates.time.device import attended_tokens, stack_parameters
+from planner.estimates.time.step import step_seconds, step_time, tokens_per_step
 
 GOLDEN = golden_cases()
 LOOSE = {"m0220": 0.25}

@@ -12,7 +12,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from time_cases import CHECKPOINTING, Case, case_of, golden_cases, kernels_of
 
-from planner.estimates.device_time import stack_parameters
+from planner.estimates.time.device import stack_parameters
 
 GOLDEN = golden_cases()
 PROFILES = ("hf", "hf_plus", "eager", "tuned", "compiled", "fused", "megatron")

@@ -7,12 +7,12 @@ from dataclasses import fields
 import pytest
 from time_cases import ROOT, calibration, document, kernels_of
 
-from planner.estimates.coefficients import TimeCoefficients
+from planner.estimates.inputs import Kernels
 from planner.estimates.preemption import GangCoefficients
-from planner.estimates.setup import Kernels
-from planner.estimates.stages import StageCoefficients
+from planner.estimates.time.coefficients import TimeCoefficients
+from planner.estimates.time.stages import StageCoefficients
 from planner.estimates.uncertainty import class_of
-from planner.library import Calibration
+from planner.library.schema import Calibration
 
 PROFILES = ("hf", "hf_plus", "eager", "tuned", "compiled", "fused", "megatron")
 FILES = ("time", "kernels", "gpu_efficiency", "uncertainty", "stages")

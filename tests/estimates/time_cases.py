@@ -7,11 +7,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from planner.documents import read_document
-from planner.estimates import setup
-from planner.estimates.coefficients import TimeCoefficients
-from planner.estimates.setup import Activations, Hardware, Kernels, Layout, Network, States
-from planner.estimates.throughput import StepTime, step_time
+from planner.documents.strict_yaml import read_document
+from planner.estimates import inputs as setup
+from planner.estimates.inputs import Activations, Hardware, Kernels, Layout, Network, States
+from planner.estimates.time.coefficients import TimeCoefficients
+from planner.estimates.time.step import StepTime, step_time
 from planner.units import GB, TERA
 
 ROOT = Path(__file__).resolve().parents[2]

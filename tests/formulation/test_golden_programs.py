@@ -11,7 +11,7 @@ from tables import NAN, make_table
 from planner.formulation import constraints
 from planner.formulation.build import build_program
 from planner.formulation.program import program_text
-from planner.formulation.question import Question
+from planner.formulation.shared_limits import Question
 
 TABLE = make_table(
     [

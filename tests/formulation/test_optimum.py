@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from tables import brute_force, small_cases
 
-from planner.dominance import undominated
+from planner.candidate_table import CandidateTable
 from planner.formulation.build import build_program
-from planner.formulation.passes import solve_passes
-from planner.formulation.question import Question
+from planner.formulation.dominance import undominated
+from planner.formulation.shared_limits import Question
 from planner.solvers.base import Termination, run
-from planner.table import CandidateTable
+from planner.solving.lexicographic import solve_passes
 
 TOLERANCE = 2e-5
 """$ or h: what solvers may leave rows by (1e-6), times the dearest coefficient of these tables."""

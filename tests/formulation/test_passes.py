@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from tables import NAN, limits_hold, make_table, small_cases
 
+from planner.candidate_table import CandidateTable
 from planner.errors import NoPlanError
-from planner.formulation.passes import solve_passes
 from planner.formulation.program import Program
-from planner.formulation.question import Question
+from planner.formulation.shared_limits import Question
 from planner.solvers.base import SOLVERS, Limit, SolveResult, Termination, run
-from planner.table import CandidateTable
+from planner.solving.lexicographic import solve_passes
 
 
 def row(usd: float, hours: float, **more: object) -> dict[str, object]:

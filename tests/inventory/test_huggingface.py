@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from planner.errors import LibraryError
-from planner.inventory.huggingface import architecture_from_config
-from planner.library import Architecture
+from planner.library.huggingface import architecture_from_config
+from planner.library.schema import Architecture
 
 CARDS = Path(__file__).parents[2] / "models" / "architectures"
 

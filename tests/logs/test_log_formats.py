@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from planner.analysis.calibration.log_formats import read_log
+from planner.analysis.calibration.run_log import RunLog, pace_of, warm_up
 from planner.errors import InputError
-from planner.logs.reading import read_log
-from planner.logs.records import RunLog, pace_of, warm_up
 
 LAST = {
     "epoch": 1.0, "step": 60, "total_flos": 1e15, "train_loss": 1.1,

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from planner.estimation import Capacity, Estimate, Remedy, StepSeconds
-from planner.plan import Techniques
 from planner.report.estimate import BAR_WIDTH, render_estimate
+from planner.results.estimate import Capacity, Estimate, Remedy, StepSeconds
+from planner.results.plan import Techniques
 
 
 def estimated(peak: float = 12.0, **changes: Any) -> Estimate:

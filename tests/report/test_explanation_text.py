@@ -7,9 +7,9 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.explanations import Explanation
 from planner.report.explanation import render
-from planner.report.words import WIDTH
+from planner.report.format import WIDTH
+from planner.results.explanation import Explanation
 
 PLAN: dict[str, Any] = {
     "scenario": "small",

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from plans import make_assignment, make_infeasible
 
-from planner.frontiers import Beyond, Curve, Frontier, Leg, Point, Segment
-from planner.plan import Counts
+from planner.report.format import WIDTH
 from planner.report.frontier import ROWS, clock, render_frontier
-from planner.report.words import WIDTH
+from planner.results.frontier import Beyond, Curve, Frontier, Leg, Point, Segment
+from planner.results.plan import Counts
 
 KNEE = "each hour up to here saves $8.39 on average, those after it at most $0.57 on average"
 WAYS: tuple[tuple[float, float, dict[str, Any], str], ...] = (

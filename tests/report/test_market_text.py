@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from planner.fits import EndsByAge, FittedDurations, HeldOut, MarketFit, SpotBlock, TraceSeen
-from planner.plan import Spread
-from planner.report.market import render_market, span
+from planner.report.market_fit import render_market, span
+from planner.results.market_fit import EndsByAge, FittedDurations, HeldOut, MarketFit, SpotBlock, TraceSeen
+from planner.results.plan import Spread
 
 
 def fit(**changes: object) -> MarketFit:

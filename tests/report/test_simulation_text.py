@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from spot_jobs import ON_DEMAND, OPTIONS, SEVERAL, SPOT, planned, scenario
 
-from planner.replays import Simulation
+from planner.analysis.simulation.simulate import simulate
 from planner.report.simulation import cases, percent, render_simulation
-from planner.simulating import simulate
+from planner.results.simulation import Simulation
 
 
 def found(text: str = SPOT, **changes: object) -> Simulation:

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from workflows import JOB, LORA, RENTED, line, planned, read, solved
 
-from planner.report import words
-from planner.report.billing import bill, quantity
-from planner.report.parts import speed
-from planner.report.text import render, warnings
+from planner.report import format as words
+from planner.report.bill import bill, quantity
+from planner.report.plan import render, warnings
+from planner.report.plan_sections import speed
 
 SEEN: dict[str, Any] = {"measured": [{"gpu": "A100-80GB", "gpus": 1, "hours": 300}]}
 SOLD = {"provider": "s", "managed": {"architectures": ["tinyllama-1.1b"], "usd_per_million_tokens": 0}}

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from plans import make_assignment, make_infeasible, make_plan
 
-from planner.report.text import LINES, render
-from planner.report.words import WIDTH
+from planner.report.format import WIDTH
+from planner.report.plan import LINES, render
 
 GOLDEN = """\
 quickstart: 1 x RTX3090 at vast (Quebec), on demand, 21.4 h, $2.82, proven

@@ -8,7 +8,14 @@ from typing import Any
 import pytest
 from plans import make_assignment, make_infeasible, make_plan
 
-from planner.comparisons import (
+from planner.report.plots.what_if import stepping
+from planner.report.what_if.comparison import render_what_if
+from planner.report.what_if.differences import amount, hours_amount, hours_rounded, rounded, setting_words
+from planner.report.what_if.sweep import render_sweep, value_words
+from planner.report.what_if.tornado import render_tornado
+from planner.results.differences import changes
+from planner.results.plan import Plan
+from planner.results.what_if import (
     Axis,
     Bar,
     BillDelta,
@@ -22,13 +29,6 @@ from planner.comparisons import (
     Tornado,
     WhatIf,
 )
-from planner.contrast import changes
-from planner.plan import Plan
-from planner.report.differences import amount, hours_amount, hours_rounded, rounded, setting_words
-from planner.report.sweeps import render_sweep, value_words
-from planner.report.tornados import render_tornado
-from planner.report.what_if import render_what_if
-from planner.report.what_if_plots import stepping
 
 NONE = Delta(cost_usd=None, hours=None)
 BEFORE = make_plan()

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from hypothesis import strategies as st
 
-from planner.spot.run import ON_DEMAND, SPOT, WAIT, Flags, Floats, Integers, Policy, SpotRun
+from planner.spot.policy.run import ON_DEMAND, SPOT, WAIT, Flags, Floats, Integers, Policy, SpotRun
 
 TICK = 0.25
 """Hours."""

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.spot.backward import Backward
-from planner.spot.chain import USD, build_chain
-from planner.spot.curve import CurvePoint, market_curve
-from planner.spot.horizons import Curves
-from planner.spot.run import SpotRun
-from planner.spot.states import Ages, SpotStates
+from planner.spot.market.states import Ages, SpotStates
+from planner.spot.policy.backward_induction import Backward
+from planner.spot.policy.cost_curve import CurvePoint, market_curve
+from planner.spot.policy.curve_cache import Curves
+from planner.spot.policy.markov_chain import USD, build_chain
+from planner.spot.policy.run import SpotRun
 
 MARKET = SpotStates(Ages((0.0, 1.0), (0.9, 0.12)), Ages((0.0, 1.0), (0.8, 0.25)))
 RUN = SpotRun(48.0, 1 / 6, 0.01, 0.14, 1.0, 3.0)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from planner.errors import InputError
-from planner.spot.market_fit import fit_market, poisson_quantile, pooled
-from planner.spot.recorded import Trace
+from planner.spot.market.market_fit import fit_market, poisson_quantile, pooled
+from planner.spot.market.trace import Trace
 
 UP, DOWN = 3.0, 1.0
 

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from spot_cases import TICK, Coin, Script, by_hand, paths, runs
 
-from planner.spot.replay import Replays, replay
-from planner.spot.rules import Greedy, OnDemandOnly, SpotOnly
-from planner.spot.run import ON_DEMAND, SPOT, WAIT, Flags, SpotRun
+from planner.spot.policy.baseline_policies import Greedy, OnDemandOnly, SpotOnly
+from planner.spot.policy.run import ON_DEMAND, SPOT, WAIT, Flags, SpotRun
+from planner.spot.replay.replay import Replays, replay
 
 RUN = SpotRun(
     work_hours=2.0,

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from spot_cases import TICK, paths, runs
 
-from planner.spot.replay import replay
-from planner.spot.rules import Greedy, OnDemandOnly, SpotOnly, UniformProgress
-from planner.spot.run import ON_DEMAND, SPOT, WAIT, Flags, Policy, SpotRun
+from planner.spot.policy.baseline_policies import Greedy, OnDemandOnly, SpotOnly, UniformProgress
+from planner.spot.policy.run import ON_DEMAND, SPOT, WAIT, Flags, Policy, SpotRun
+from planner.spot.replay.replay import replay
 
 RUN = SpotRun(8.0, 0.25, 0.0, 0.1, 1.0, 3.0, last_checkpoint=True)
 

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.spot.run import Flags
-from planner.spot.sampling import (
+from planner.spot.market.sampling import (
     QUANTILES,
     Draw,
     ages_draw,
@@ -22,7 +21,8 @@ from planner.spot.sampling import (
     sample_states,
     weibull_draw,
 )
-from planner.spot.states import Ages, SpotStates
+from planner.spot.market.states import Ages, SpotStates
+from planner.spot.policy.run import Flags
 
 STATES = SpotStates(up=Ages((0.0, 1.0), (1.0, 0.1)), down=Ages((0.0, 0.5), (1.5, 0.4)))
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.cards import read_library
-from planner.spot.shapes import EXPONENTIAL, Shape, ages_of, states_of
-from planner.spot.states import Ages
+from planner.library.reading import read_library
+from planner.spot.market.duration_shapes import EXPONENTIAL, Shape, ages_of, states_of
+from planner.spot.market.states import Ages
 
 
 @pytest.fixture(scope="module")

@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from spot_cases import TICK, Coin, Script, paths, runs
 
-from planner.spot.optimum import optimum_usd
-from planner.spot.optimum_bound import bound_usd
-from planner.spot.replay import replay
-from planner.spot.rules import Greedy, OnDemandOnly, SpotOnly, UniformProgress
-from planner.spot.run import ON_DEMAND, SPOT, WAIT, Flags, SpotRun
+from planner.spot.policy.baseline_policies import Greedy, OnDemandOnly, SpotOnly, UniformProgress
+from planner.spot.policy.run import ON_DEMAND, SPOT, WAIT, Flags, SpotRun
+from planner.spot.replay.lagrangian_bound import bound_usd
+from planner.spot.replay.offline_optimum import optimum_usd
+from planner.spot.replay.replay import replay
 
 RUN = SpotRun(2.0, 0.25, 0.0, 0.1, 1.0, 3.0, last_checkpoint=True)
 

@@ -11,23 +11,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.spot.curve import market_curve
-from planner.spot.guard import Guard
-from planner.spot.physics import (
+from planner.spot.market.duration_shapes import EXPONENTIAL, Shape, states_of
+from planner.spot.market.sampling import sample_states
+from planner.spot.market.states import Ages, SpotStates
+from planner.spot.policy.baseline_policies import Greedy, UniformProgress
+from planner.spot.policy.checkpointing import (
     checkpoint_interval,
     last_checkpoint_fits,
     mean_lost,
     most_lost,
     progress_on_spot,
 )
-from planner.spot.policy import SwitchingPolicy, best_policy
-from planner.spot.replay import Replays, replay
-from planner.spot.rules import Greedy, UniformProgress
-from planner.spot.run import ON_DEMAND, SPOT, WAIT, SpotRun
-from planner.spot.sampling import sample_states
-from planner.spot.shapes import EXPONENTIAL, Shape, states_of
-from planner.spot.states import Ages, SpotStates
-from planner.spot.tables import RUNNING, WORDS, advice, from_table, to_table
+from planner.spot.policy.cost_curve import market_curve
+from planner.spot.policy.deadline_guard import Guard
+from planner.spot.policy.policy_table import RUNNING, WORDS, advice, from_table, to_table
+from planner.spot.policy.run import ON_DEMAND, SPOT, WAIT, SpotRun
+from planner.spot.policy.switching_policy import SwitchingPolicy, best_policy
+from planner.spot.replay.replay import Replays, replay
 
 SHAPE = Shape(0.83, 0.46, 0.75)
 MARKET = states_of(2.0, 4 / 3, SHAPE)

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.errors import InputError
-from planner.spot.traces import Trace, read_traces
+from planner.spot.market.trace_files import Trace, read_traces
 
 COUNTS = [1, 1, 1, 0, 0, 2, 2, 2, 2, 0, 0, 0]
 RLE = "1x3;0x2;2x4;0x3"

@@ -1,0 +1,1 @@
+"""Questions about a scenario beyond its optimal plan."""

@@ -1,0 +1,1 @@
+"""From the logs of a run to an observed run of a scenario."""

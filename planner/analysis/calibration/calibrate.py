@@ -1,0 +1,221 @@
+"""From the logs of a run to the `measured:` entry that it is worth, and to what that changes in a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from planner.analysis.calibration.log_formats import read_log
+from planner.analysis.calibration.run_log import Pace, RunLog, fault, pace_of
+from planner.configurations.grid import shape_of
+from planner.configurations.observed.comparison import real_units
+from planner.configurations.observed.learning import Learned, learn
+from planner.configurations.observed.memory_peaks import setting_of
+from planner.decode.assignment_parts import techniques_of
+from planner.errors import Fault, ScenarioError
+from planner.estimates.observed_runs import is_far_off
+from planner.library.reading import CardNames
+from planner.library.schema import Library
+from planner.loading.arguments import read_run
+from planner.loading.scenario_file import change_scenario, read_library
+from planner.results.calibration import Comparison, Outcome, Pilot, Setting, StepTimes
+from planner.results.plan import Plan
+from planner.scenario.scenario import Job, Measured, Scenario, SolveOptions
+from planner.solving.prepare import prepare
+from planner.solving.solve import solve_prepared
+
+WHERE = "planner calibrate"
+
+
+def calibrate(
+    logs: Sequence[str],
+    gpu: str,
+    gpus: int = 1,
+    scenario: Scenario | None = None,
+    job: str | None = None,
+    tokens_per_step: float | None = None,
+    options: SolveOptions | None = None,
+    **settings: Any,
+) -> Pilot:
+    """What the logs of one run say, ready for a job's `measured`; with a scenario also what that changes.
+
+    `logs` are paths of files of one run: one that tells its time, one that tells its memory, or both.
+    `settings` are those of the run in the spelling of the scenario file, such as `method` or `micro_batch`.
+    `tokens_per_step` are the real tokens of one optimizer step over all cards; without it those of the scenario's job.
+    Raises `InputError` for logs that cannot be read or say too little, and for settings that do not work together.
+    """
+    card = _card(gpu)
+    asked = _job_of(scenario, job) if scenario is not None else None
+    read = [read_log(path) for path in logs]
+    timed = _only([one for one in read if one.step_seconds or one.whole], "how fast the run was")
+    sized = _only([one for one in read if one.peak_gib is not None], "how much memory it used")
+    pace = pace_of(timed) if timed is not None else None
+    entry: dict[str, Setting] = {"gpu": card, "gpus": gpus}
+    notes: list[str] = []
+    settings = {**_from_log(timed, settings, gpus, notes), **settings}
+    if pace is not None and timed is not None:
+        tokens, how = _tokens(timed, asked, {"gpus": gpus, **settings}, tokens_per_step)
+        entry["tokens_per_second"] = _rounded(tokens / pace.seconds)
+        notes.append(how)
+        if pace.spread is None:
+            notes.append("only the whole run is timed: warm-up, evaluation and saving count as training")
+    if sized is not None and sized.peak_gib is not None:
+        entry |= {"peak_vram_gib": _rounded(sized.peak_gib), "peak_kind": str(sized.peak_kind)}
+    entry |= settings
+    read_run(entry, WHERE)
+    pilot = Pilot(
+        logs=tuple(f"{one.file} ({one.kind})" for one in read),
+        step_times=_told(pace),
+        measured=entry,
+        unit="images" if asked is not None and asked.work.images is not None else "tokens",
+        notes=tuple(notes),
+    )
+    return pilot if scenario is None or asked is None else _in_scenario(pilot, scenario, asked, options)
+
+
+def _card(gpu: str) -> str:
+    names = CardNames("gpus")
+    card = names.canonical(gpu)
+    if card is None:
+        raise ScenarioError([Fault(WHERE, 0, "--gpu", f"unknown GPU {gpu!r}", names.suggestion(gpu))])
+    return card
+
+
+def _job_of(scenario: Scenario, name: str | None) -> Job:
+    names = ", ".join(one.name for one in scenario.jobs)
+    if name is None and len(scenario.jobs) > 1:
+        raise ScenarioError([Fault(WHERE, 0, "--job", f"{scenario.name} has several jobs", f"one of {names}")])
+    for job in scenario.jobs:
+        if name in (None, job.name):
+            return job
+    raise ScenarioError([Fault(WHERE, 0, "--job", f"{scenario.name} has no job {name!r}", f"one of {names}")])
+
+
+def _only(logs: Sequence[RunLog], what: str) -> RunLog | None:
+    if len(logs) > 1:
+        raise fault(logs[1].file, 0, f"{logs[0].file} says already {what}", "give the logs of one run at a time")
+    return logs[0] if logs else None
+
+
+def _from_log(log: RunLog | None, said: Mapping[str, Any], gpus: int, notes: list[str]) -> dict[str, Setting]:
+    """Batch sizes that the log tells and nobody said otherwise."""
+    if log is None or any(key in said for key in ("micro_batch", "accumulation_steps", "global_batch")):
+        return {}
+    found: dict[str, Setting] = {}
+    if log.micro_batch is not None:
+        found["micro_batch"] = log.micro_batch
+    ranks = gpus // (said.get("tensor_parallel", 1) * said.get("pipeline_parallel", 1))
+    if log.global_batch is not None and log.global_batch % max(1, ranks * (log.micro_batch or 1)) == 0:
+        found["global_batch"] = log.global_batch
+    if found:
+        notes.append(f"{' and '.join(found)} are as the log says".replace("_", " "))
+    return found
+
+
+def _tokens(log: RunLog, job: Job | None, settings: Mapping[str, Any], given: float | None) -> tuple[float, str]:
+    """Real tokens (images) of one optimizer step, and where the figure is from."""
+    if given is not None:
+        return given, f"{given:,.0f} tokens per step as given"
+    if job is not None:
+        architecture = read_library([job.architecture]).architecture(job.architecture)
+        length = settings.get("sequence_length") or job.sequence_length
+        shape = shape_of(job.model_copy(update={"sequence_length": length}), architecture)
+        batch = _batch(settings, job)
+        tokens = batch * real_units(job, shape)
+        unit = "images" if shape.unit == "images" else "real tokens"
+        return tokens, f"{tokens:,.0f} {unit} per step: {batch:,} of the job's sequences"
+    if log.tokens_per_step is not None:
+        tokens = log.tokens_per_step
+        return tokens, f"{tokens:,.0f} tokens per step as the log counts them, padding perhaps among them"
+    fix = "give --tokens-per-step, or --scenario with --job"
+    raise fault(log.file, 0, "does not say how many tokens a step has", fix)
+
+
+def _batch(settings: Mapping[str, Any], job: Job) -> int:
+    """Sequences of one optimizer step: as said of the run, else as the job has it."""
+    if "global_batch" in settings or not {"micro_batch", "accumulation_steps"} <= set(settings):
+        return int(settings.get("global_batch", job.global_batch))
+    ranks = settings["gpus"] // (settings.get("tensor_parallel", 1) * settings.get("pipeline_parallel", 1))
+    return int(settings["micro_batch"] * settings["accumulation_steps"] * ranks)
+
+
+def _rounded(value: float) -> float:
+    """Four digits: the entry that is pasted is the one that is calculated with, and says no more than was seen."""
+    return float(f"{value:.4g}")
+
+
+def _told(pace: Pace | None) -> StepTimes | None:
+    if pace is None:
+        return None
+    return StepTimes(seconds=pace.seconds, spread=pace.spread, steps=pace.steps, dropped=pace.dropped)
+
+
+def _in_scenario(pilot: Pilot, scenario: Scenario, job: Job, options: SolveOptions | None) -> Pilot:
+    """The run beside its estimate, and the plan before and after."""
+    entry = ", ".join(f"{key}: {value}" for key, value in pilot.measured.items())
+    changed = change_scenario(scenario, [f"jobs.{job.name}.measured.{len(job.measured)}={{{entry}}}"])
+    after = next(one for one in changed.jobs if one.name == job.name)
+    library = read_library([one.architecture for one in scenario.jobs])
+    learned = learn(after, library.architecture(job.architecture), library)
+    run = after.measured[-1]
+    compared = _compared(after, run, learned, library)
+    notes = [*pilot.notes, *_doubts(run, compared, learned)]
+    before = prepare(scenario, library)
+    plans = [solve_prepared(one, options) for one in (before, prepare(changed, library, before))]
+    return pilot.model_copy(
+        update={
+            "scenario": scenario.name,
+            "job": job.name,
+            "compared": compared,
+            "before": _outcome(plans[0], job.name),
+            "after": _outcome(plans[1], job.name),
+            "notes": tuple(notes),
+        }
+    )
+
+
+def _compared(job: Job, run: Measured, learned: Learned, library: Library) -> Comparison | None:
+    """The run beside its estimate; None where nothing can be compared."""
+    seen = next((one for one in learned.runs if one.run is run), None)
+    if seen is None:
+        return None
+    probed = learned.probed.get(setting_of(seen.recipe, seen.machine.gpus))
+    return Comparison(
+        techniques=techniques_of(seen.recipe, job, seen.micro_batch, seen.accumulation),
+        assumed=seen.assumed,
+        tokens_per_second=run.tokens_per_second,
+        predicted_tokens_per_second=seen.predicted,
+        peak_vram_gib=run.peak_vram_gib,
+        predicted_peak_vram_gib=seen.peak.predicted_gib(library) if seen.peak else None,
+        speed_factor=learned.speed_factor(library),
+        memory_factor=probed.scale if probed else 1.0,
+    )
+
+
+def _doubts(run: Measured, compared: Comparison | None, learned: Learned) -> list[str]:
+    """What may be wrong with a run."""
+    if compared is None:
+        why = next((why for one, why in learned.unused if one is run), "")
+        return [f"the run changes nothing: {why}"]
+    speed, predicted = run.tokens_per_second, compared.predicted_tokens_per_second
+    if speed is not None and is_far_off(speed, predicted):
+        return [f"{speed / predicted:.2g} times the estimate: are unit, card and settings right?"]
+    return []
+
+
+def _outcome(plan: Plan, name: str) -> Outcome:
+    job = next((one for one in plan.jobs if one.name == name), None)
+    if job is None:
+        return Outcome(status=plan.status)
+    return Outcome(
+        status=plan.status,
+        gpu=job.gpu,
+        gpus=job.gpus,
+        provider=job.provider,
+        method=job.techniques.method,
+        hours=job.hours.expected,
+        hours_low=job.hours.low,
+        hours_high=job.hours.high,
+        cost_usd=job.cost_usd,
+        tokens_per_second=job.tokens_per_second,
+    )

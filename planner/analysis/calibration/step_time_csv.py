@@ -1,0 +1,85 @@
+"""A CSV of step times: a column of steps (optional), and one of seconds per step or of time stamps."""
+
+from __future__ import annotations
+
+import datetime
+import itertools
+from collections.abc import Sequence
+
+from planner.analysis.calibration.csv_table import Table
+from planner.analysis.calibration.run_log import LEAST_STEPS, RunLog, fault
+
+KIND = "CSV of step times"
+STEPS = ("step", "global_step", "iteration", "iter")
+SECONDS = ("seconds", "step_seconds", "step_time", "step_time_s", "step_time_seconds", "seconds_per_step", "duration_s")
+MILLISECONDS = ("step_time_ms", "step_ms", "milliseconds")
+PER_STEP = {**dict.fromkeys(SECONDS, 1.0), **dict.fromkeys(MILLISECONDS, 1e-3)}
+"""Columns of seconds per step, with what one unit is in seconds."""
+STAMPS = ("elapsed_seconds", "elapsed", "timestamp", "time", "datetime", "wall_time")
+TOKENS = ("tokens", "num_tokens", "tokens_per_step")
+
+
+def is_step_times(table: Table) -> bool:
+    """Whether a table has a column of times."""
+    return table.first(PER_STEP) is not None or (table.first(STAMPS) is not None and table.first(STEPS) is not None)
+
+
+def read_step_times(table: Table) -> RunLog:
+    """The log; `InputError` for rows that are no times, or that go backwards."""
+    step = table.first(STEPS)
+    steps = table.numbers(step) if step else []
+    for line, (before, after) in zip(table.lines[1:], itertools.pairwise(steps), strict=False):
+        if after <= before:
+            what = f"step {after:g} follows step {before:g}"
+            raise fault(table.file, line, what, "give one run, in the order of its steps", step or "")
+    column = table.first(PER_STEP)
+    if column is not None:
+        seconds = [value * PER_STEP[column] for value in table.numbers(column)]
+        for line, value in zip(table.lines, seconds, strict=True):
+            if value <= 0:
+                fix = "seconds of a step are above zero; name a column of clock times timestamp"
+                raise fault(table.file, line, f"{value:g} seconds for a step", fix, column)
+        _check_not_elapsed(table, column, seconds)
+    else:
+        seconds = _between(table, str(table.first(STAMPS)), steps)
+    tokens = table.first(TOKENS)
+    return RunLog(
+        table.file,
+        KIND,
+        step_seconds=tuple(seconds),
+        tokens_per_step=sum(table.numbers(tokens)) / len(table.lines) if tokens else None,
+    )
+
+
+def _check_not_elapsed(table: Table, column: str, seconds: Sequence[float]) -> None:
+    """Times that only ever grow, as much as a sum of steps would, are no times of single steps."""
+    growing = all(after > before for before, after in itertools.pairwise(seconds))
+    if growing and len(seconds) >= LEAST_STEPS and seconds[-1] > seconds[0] * len(seconds) / 2:
+        what = f"grows from row to row, from {seconds[0]:g} to {seconds[-1]:g} s, as time since the start does"
+        raise fault(table.file, table.lines[0], what, "name the column elapsed_seconds", column)
+
+
+def _between(table: Table, column: str, steps: Sequence[float]) -> list[float]:
+    """Seconds per step between the time stamps of following rows."""
+    stamps = [_seconds(table, line, column, text) for line, text in zip(table.lines, table.texts(column), strict=True)]
+    found = []
+    for line, (before, after), (first, last) in zip(
+        table.lines[1:], itertools.pairwise(stamps), itertools.pairwise(steps), strict=True
+    ):
+        if after <= before:
+            raise fault(table.file, line, "time does not go on", "give one run, in the order of its steps", column)
+        found.append((after - before) / (last - first))
+    return found
+
+
+def _seconds(table: Table, line: int, column: str, text: str) -> float:
+    """Seconds since some fixed time: a number of them, or a date and time."""
+    try:
+        return float(text)
+    except ValueError:
+        pass
+    try:
+        return datetime.datetime.fromisoformat(text.replace("/", "-")).timestamp()
+    except ValueError:
+        fix = "seconds, or a date and time such as 2026-11-21T10:00:00"
+        raise fault(table.file, line, f"{text!r} is no time", fix, column) from None

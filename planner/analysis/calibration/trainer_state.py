@@ -1,0 +1,116 @@
+"""`trainer_state.json` of the Hugging Face Trainer.
+
+Its `log_history` has an entry per logging step (`step`, `epoch`, `loss`, ...). Time stands in the last entry alone
+(`train_runtime`, `train_steps_per_second`, `train_samples_per_second`, of the whole run), unless input tokens were
+counted: then every entry has `num_input_tokens_seen` and, in newer versions, the `train_runtime` so far.
+With memory metrics on, the last entry has `before_init_mem_gpu` and `*_mem_gpu_*_delta` in bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from planner.analysis.calibration.run_log import LEAST_STEPS, RunLog, fault
+from planner.units import GIB
+
+KIND = "trainer_state.json"
+PEAKED = "train_mem_gpu_peaked_delta"
+MEMORY_PARTS = ("before_init_mem_gpu", "init_mem_gpu_alloc_delta", "train_mem_gpu_alloc_delta", PEAKED)
+WHOLE_BATCH_SLACK = 0.02
+"""Share by which the ratio of two rounded rates may miss a whole number."""
+
+
+def is_trainer_state(document: object) -> bool:
+    """Whether a JSON document is one."""
+    return isinstance(document, Mapping) and isinstance(document.get("log_history"), list)
+
+
+def read_trainer_state(document: Mapping[str, Any], file: str) -> RunLog:
+    """The log; `InputError` where it holds no time or goes backwards."""
+    entries = [one for one in document["log_history"] if isinstance(one, Mapping)]
+    training = [one for one in entries if not any(str(key).startswith("eval_") for key in one)]
+    if not training:
+        raise fault(file, 0, "log_history is empty", "train for some steps with logging_steps set, then save the state")
+    _check_order(training, file)
+    last = next((one for one in reversed(training) if _number(one, "train_steps_per_second")), None)
+    steps = tuple(_interval_seconds(training, file))
+    whole = None
+    if last is not None and _number(last, "train_runtime"):
+        # Not train_steps_per_second: it counts the steps that were asked for, also where the run ended early.
+        whole = (round(_number(last, "step")), _number(last, "train_runtime"))
+    if len(steps) < LEAST_STEPS and whole is None:
+        fix = "wait for the end of the run, or train with include_num_input_tokens_seen, which logs time as it goes"
+        raise fault(file, 0, "has no training time: neither train_runtime at its end nor along the way", fix)
+    peak = _peak_gib(training)
+    return RunLog(
+        file,
+        KIND,
+        step_seconds=steps if len(steps) >= LEAST_STEPS else (),
+        whole=whole,
+        tokens_per_step=_tokens_per_step(document, training),
+        micro_batch=_whole_number(document.get("train_batch_size")),
+        global_batch=_global_batch(last) if last is not None else None,
+        peak_gib=peak,
+        peak_kind="allocated" if peak is not None else None,
+    )
+
+
+def _check_order(entries: Sequence[Mapping[str, Any]], file: str) -> None:
+    before = 0.0
+    for number, entry in enumerate(entries):
+        step = _number(entry, "step")
+        if step < before:
+            what = f"steps go back from {before:g} to {step:g}"
+            raise fault(file, 0, what, "give the state of one uninterrupted run", f"log_history[{number}]")
+        before = step
+
+
+def _interval_seconds(entries: Sequence[Mapping[str, Any]], file: str) -> list[float]:
+    """Seconds per step between entries that tell the time so far; the entry at the end sums up and is left out."""
+    timed = [one for one in entries if _number(one, "train_runtime") and not _number(one, "train_steps_per_second")]
+    found, step, seconds = [], 0.0, 0.0
+    for entry in timed:
+        here, now = _number(entry, "step"), _number(entry, "train_runtime")
+        if now < seconds:
+            what = f"time goes back from {seconds:g} to {now:g} s at step {here:g}"
+            raise fault(file, 0, what, "give the state of one uninterrupted run")
+        if here > step:
+            found.append((now - seconds) / (here - step))
+        step, seconds = here, now
+    return found
+
+
+def _tokens_per_step(document: Mapping[str, Any], entries: Sequence[Mapping[str, Any]]) -> float | None:
+    seen = [one for one in entries if _number(one, "num_input_tokens_seen") and _number(one, "step")]
+    if seen:
+        return _number(seen[-1], "num_input_tokens_seen") / _number(seen[-1], "step")
+    tokens, steps = _number(document, "num_input_tokens_seen"), _number(document, "global_step")
+    return tokens / steps if tokens and steps else None
+
+
+def _global_batch(last: Mapping[str, Any]) -> int | None:
+    """Samples per step, where the two rounded rates give a whole number."""
+    samples = _number(last, "train_samples_per_second")
+    ratio = samples / _number(last, "train_steps_per_second") if samples else 0.0
+    near = round(ratio)
+    return near if near and abs(ratio / near - 1) < WHOLE_BATCH_SLACK else None
+
+
+def _peak_gib(entries: Sequence[Mapping[str, Any]]) -> float | None:
+    """What was held before, at the start of training and beyond it, of the first process."""
+    for entry in reversed(entries):
+        parts = [_number(entry, name) for name in MEMORY_PARTS]
+        if PEAKED in entry and sum(parts) > 0:
+            return sum(parts) / GIB
+    return None
+
+
+def _number(entry: Mapping[str, Any], key: str) -> float:
+    """The figure, 0 where there is none."""
+    value = entry.get(key)
+    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else 0.0
+
+
+def _whole_number(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None

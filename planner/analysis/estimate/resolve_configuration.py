@@ -1,0 +1,257 @@
+"""One configuration as a user asks for it, and what it means: job, machine, recipe and batch, the gaps filled in.
+
+What the rules refuse, and what does not divide, is an input error with its reason.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from planner.configurations.grid import GridInputs, JobShape, Machine, coefficients, shape_of
+from planner.configurations.recipe import CardClass, Recipe, best_attention, framework_of, refusal
+from planner.decode.memory_breakdown import MemoryProbe, one
+from planner.errors import Fault, ScenarioError
+from planner.estimates.time.coefficients import TimeCoefficients
+from planner.estimates.time.step import StepTime, step_time
+from planner.estimates.work import processed_length
+from planner.library.schema import Architecture, GpuSpec, Library
+from planner.scenario.configuration import WHERE, Configuration
+from planner.scenario.job import LoraSettings, Sharding
+from planner.scenario.scenario import Job, Work
+
+STEPS_PER_STAGE = 8
+"""Micro-batches per further pipeline stage where nothing is said: the bubble then takes a ninth of the step."""
+
+GPUS_PER_MACHINE = 8
+"""GPUs of one machine where the number of machines is not said."""
+
+SHARDING_ORDER: tuple[Sharding, ...] = ("ddp", "zero1", "zero3", "zero2")
+"""What several GPUs try in turn where nothing is said: the least sharding, hence the least traffic, that fits."""
+
+
+@dataclass(frozen=True)
+class Setup:
+    """A configuration in the planner's own terms."""
+
+    architecture: Architecture
+    job: Job
+    shape: JobShape
+    machine: Machine
+    recipe: Recipe
+    probe: MemoryProbe
+    micro_batch: int
+    accumulation: int
+    assumed: tuple[str, ...]  # what was not given
+
+
+def setup_of(asked: Configuration, architecture: Architecture, card: GpuSpec, library: Library) -> Setup:
+    """The setup of a configuration; `ScenarioError` for what cannot be run this way at all."""
+    machine = _machine(asked, card)
+    _check_batch(asked, machine)
+    recipes, assumed = _recipes(asked, card, machine, library)
+    job = _job(asked, architecture)
+    shape = shape_of(job, architecture)
+    probes = [MemoryProbe.of(job, shape, recipe, machine, asked.vram_headroom, library) for recipe in recipes]
+    best = _first_that_fits(probes, asked)
+    recipe, probe = recipes[best], probes[best]
+    if asked.sharding is None and machine.gpus > 1:
+        assumed.append(recipe.sharding)
+    ranks = machine.gpus // (asked.tensor_parallel * asked.pipeline_parallel)
+    time = TimeCoefficients(**coefficients(library, "time", TimeCoefficients))
+    micro, accumulation = _batch(asked, job, shape, probe, ranks, time)
+    if asked.micro_batch is None:
+        assumed.append("the best micro-batch that fits" if probe.fits(micro, accumulation) else "micro-batch 1")
+    if asked.accumulation_steps is None and asked.global_batch is None and asked.pipeline_parallel > 1:
+        assumed.append(f"{accumulation} accumulation steps")
+    if asked.sequence_length is None and shape.unit == "tokens":
+        assumed.append(f"{shape.sequence:,} tokens per sequence")
+    job = job.model_copy(update={"global_batch": micro * accumulation * ranks})
+    return Setup(architecture, job, shape, machine, recipe, probe, micro, accumulation, tuple(assumed))
+
+
+def _machine(asked: Configuration, card: GpuSpec) -> Machine:
+    instances = asked.instances or -(-asked.gpus // GPUS_PER_MACHINE)
+    if asked.gpus % instances:
+        fix = f"gpus counts all of them; give a multiple of {instances}, or other instances"
+        raise _fault("gpus", f"{asked.gpus} GPUs do not spread evenly over {instances} machines", fix)
+    each = asked.gpus // instances
+    if asked.tensor_parallel > each:
+        what = f"{asked.tensor_parallel} ranks do not fit into a machine of {each} GPUs"
+        raise _fault("tensor_parallel", what, f"at most {each}: neighbours share a machine")
+    group = asked.tensor_parallel * asked.pipeline_parallel
+    if asked.gpus % group:
+        what = f"{asked.gpus} GPUs are no multiple of {group}, the GPUs that share one copy of the network"
+        raise _fault("gpus", what, "give a multiple of tensor_parallel x pipeline_parallel")
+    if asked.interconnect in ("nvlink", "nvswitch") and not card.nvlink_gb_s:
+        raise _fault("interconnect", f"{card.name} has no NVLink", "give pcie, or leave it out")
+    link = asked.interconnect or ("nvlink" if card.nvlink_by_default else "pcie")
+    return Machine(
+        card.name, each, instances, link if each > 1 else "pcie", asked.network_gbps if instances > 1 else None
+    )
+
+
+def _check_batch(asked: Configuration, machine: Machine) -> None:
+    """A global batch must divide over the GPUs, the micro-batch and the accumulation steps."""
+    if asked.global_batch is None:
+        return
+    ranks = machine.gpus // (asked.tensor_parallel * asked.pipeline_parallel)
+    parts = ranks * (asked.micro_batch or 1) * (asked.accumulation_steps or 1)
+    all_given = asked.micro_batch is not None and asked.accumulation_steps is not None
+    if asked.global_batch % parts or (all_given and parts != asked.global_batch):
+        said = [f"{ranks} data-parallel GPUs"]
+        said += [f"micro-batch {asked.micro_batch}"] if asked.micro_batch else []
+        said += [f"{asked.accumulation_steps} accumulation steps"] if asked.accumulation_steps else []
+        what = f"{asked.global_batch} is no {'product' if all_given else 'multiple'} of {' x '.join(said)}"
+        raise _fault("global_batch", what, f"such as {parts if all_given else parts * 2}, or leave one of them out")
+
+
+def _recipes(asked: Configuration, card: GpuSpec, machine: Machine, library: Library) -> tuple[list[Recipe], list[str]]:
+    """Recipes that may be meant, one per sharding in question, and what was not given."""
+    kind = CardClass.of(card)
+    bits = asked.weight_bits or (4 if asked.quant else 16)
+    method = asked.method or "lora"
+    precision = asked.precision or ("bf16_mixed" if kind.bf16 else "fp16_mixed")
+    checkpointing = asked.activation_checkpointing or "full"
+    attention = asked.attention or _best_attention(kind, precision)
+    quant = {16: "none", 8: "int8"}.get(bits, asked.quant or "nf4")
+    assumed = [
+        said
+        for value, said in (
+            (asked.method, method if bits == 16 else None),
+            (asked.weight_bits or asked.quant, "16-bit weights" if method == "lora" else None),
+            (asked.quant, quant if bits == 4 else None),
+            (asked.precision, precision),
+            (asked.activation_checkpointing, f"{checkpointing} checkpointing"),
+            (asked.attention, f"{attention} attention"),
+        )
+        if value is None and said is not None
+    ]
+    recipes, refused = [], ""
+    for sharding in _shardings(asked, machine, library):
+        recipe = Recipe(
+            method,
+            bits,
+            quant,
+            precision,
+            checkpointing,
+            sharding,
+            attention,
+            asked.optimizer,
+            asked.tensor_parallel,
+            asked.pipeline_parallel,
+        )
+        reason = refusal(recipe, kind, asked.framework, library)
+        if reason is None:
+            recipes.append(recipe)
+        refused = refused or reason or ""
+    if not recipes:
+        raise _fault("", f"does not work together: {refused}", _what_was(recipe))
+    return recipes, assumed
+
+
+def _best_attention(card: CardClass, precision: str) -> str:
+    """The fastest that the card has; flash kernels compute in 16 bit only."""
+    best = best_attention(card)
+    return "mem_efficient" if best == "flash" and precision in ("fp32", "tf32") else best
+
+
+def _what_was(recipe: Recipe) -> str:
+    weights = f"{recipe.weight_bits}-bit weights"
+    said = (recipe.method, weights, recipe.precision, f"{recipe.attention} attention", f"sharding {recipe.sharding}")
+    return f"asked for or assumed: {', '.join(said)}, {recipe.optimizer}"
+
+
+def _shardings(asked: Configuration, machine: Machine, library: Library) -> list[Sharding]:
+    """The sharding that was asked for, or those to try in turn."""
+    allowed = framework_of(library, asked.framework)["allowed"]
+    several = [name for name in SHARDING_ORDER if name in allowed]
+    if machine.gpus == 1:
+        if asked.sharding not in (None, "none"):
+            raise _fault("sharding", f"{asked.sharding} needs several GPUs", "give gpus 2 or more, or none")
+        return ["none"]
+    if asked.sharding is None and several:
+        return several
+    if not several:
+        raise _fault("gpus", f"framework {asked.framework} trains on one GPU", "give gpus 1, or another framework")
+    if asked.sharding not in allowed or asked.sharding == "none":
+        fix = f"{asked.framework} has {', '.join(name for name in allowed if name != 'none')}"
+        raise _fault("sharding", f"{asked.sharding} is not possible with {machine.gpus} GPUs here", fix)
+    assert asked.sharding is not None
+    return [asked.sharding]
+
+
+def _job(asked: Configuration, architecture: Architecture) -> Job:
+    image = architecture.image is not None
+    if asked.resolution is not None and not image:
+        raise _fault("resolution", f"{architecture.name} is trained on text", "give sequence_length")
+    if asked.sequence_length is not None and image:
+        raise _fault("sequence_length", f"{architecture.name} is trained on images", "give resolution")
+    if asked.lora_rank > architecture.hidden:
+        what = f"{asked.lora_rank:,} is more than the network is wide"
+        raise _fault("lora_rank", what, f"at most {architecture.hidden:,}; 8 to 256 are usual")
+    return Job(
+        name="estimate",
+        architecture=architecture.name,
+        work=Work(steps=1, resolution=asked.resolution, tokens_per_sample=asked.tokens_per_sample),
+        sequence_length=asked.sequence_length,
+        packing=asked.packing,
+        length_cv=asked.length_cv,
+        framework=asked.framework,
+        lora=LoraSettings(rank=asked.lora_rank, targets=asked.lora_targets),
+    )
+
+
+def _first_that_fits(probes: list[MemoryProbe], asked: Configuration) -> int:
+    """Index of the first that fits with the batch asked for, else of the one that needs least."""
+    batch = (asked.micro_batch or 1, asked.accumulation_steps or 1)
+    for index, probe in enumerate(probes):
+        if probe.fits(*batch):
+            return index
+    needs = [probe.need_gib(*batch) for probe in probes]
+    return needs.index(min(needs))
+
+
+def _batch(
+    asked: Configuration, job: Job, shape: JobShape, probe: MemoryProbe, ranks: int, time: TimeCoefficients
+) -> tuple[int, int]:
+    """Micro-batch and accumulation steps; of several possible the best that fits, 1 where none does.
+
+    The best is the largest, except where batches are padded (larger ones pad more) or go through a pipeline
+    (few leave it empty): there it is the fastest.
+    """
+    if asked.global_batch is None:
+        accumulation = asked.accumulation_steps or (STEPS_PER_STAGE * asked.pipeline_parallel - STEPS_PER_STAGE + 1)
+        return asked.micro_batch or max(1, probe.largest_micro_batch(accumulation)), accumulation
+    local = asked.global_batch // ranks
+    if asked.micro_batch is not None:
+        return asked.micro_batch, local // asked.micro_batch
+    if asked.accumulation_steps is not None:
+        return local // asked.accumulation_steps, asked.accumulation_steps
+    sizes = [size for size in range(local, 0, -1) if local % size == 0 and probe.fits(size, local // size)]
+    if asked.packing == "padded" or asked.pipeline_parallel > 1:
+        sizes.sort(key=lambda size: one(timed(job, shape, probe.inputs, size, local // size, time).seconds))
+    return (sizes[0], local // sizes[0]) if sizes else (1, local)
+
+
+def processed(job: Job, shape: JobShape, micro_batch: int) -> float:
+    """Tokens per sequence that the GPUs work on, padding among them."""
+    return one(processed_length(job.packing, shape.sequence, shape.mean_length, job.length_cv, float(micro_batch)))
+
+
+def timed(
+    job: Job, shape: JobShape, inputs: GridInputs, micro_batch: int, accumulation: int, time: TimeCoefficients
+) -> StepTime:
+    """One optimizer step by cause."""
+    layout = replace(
+        inputs.layout,
+        micro_batch=float(micro_batch),
+        accumulation=float(accumulation),
+        sequence=processed(job, shape, micro_batch),
+    )
+    return step_time(
+        inputs.network, layout, inputs.states, inputs.activations, inputs.kernels, inputs.hardware, time
+    )
+
+
+def _fault(where: str, what: str, fix: str = "") -> ScenarioError:
+    return ScenarioError([Fault(WHERE, 0, where, what, fix)])

@@ -1,0 +1,155 @@
+"""What moving one limit is worth: the exact next point at which another plan is better."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from planner.analysis.explain.baseline import Now, step_of, worth_of
+from planner.analysis.explain.marginal_cost import slope, tighter
+from planner.candidates.screening import DEFAULT_MAX_HOURS, FOREVER_HOURS
+from planner.results.explanation import Binding, NextStep
+from planner.scenario.scenario import Limits, Scenario
+from planner.solving.infeasibility.elastic_program import STOCK, Elastic, Found
+from planner.solving.infeasibility.relaxations import HOURS_STEP, above, changes_of, loosened
+from planner.solving.infeasibility.relaxed_candidates import HEADROOM, free_techniques
+from planner.solving.prepare import prepare
+from planner.solving.resolve import attempt, way_words
+
+ENDLESS_HOURS = 1e9
+"""Hours left of an offer that limit nothing."""
+
+
+def bindings(now: Now) -> tuple[Binding, ...]:
+    """Limits without which the plan would be cheaper, or faster where that is the objective."""
+    found = []
+    for limit, current, lifted in _lifted(now.prepared.scenario):
+        free = attempt(prepare(lifted, now.prepared.library, now.prepared))
+        if free is None or free.objective > now.goal:
+            continue
+        found.append(
+            Binding(
+                limit=limit,
+                current=current,
+                saving=now.trial.objective - free.objective,
+                saving_usd=now.trial.cost_usd - free.cost_usd,
+                saving_hours=now.trial.hours - free.hours,
+            )
+        )
+    return tuple(found)
+
+
+def _lifted(scenario: Scenario) -> Iterator[tuple[str, float | str, Scenario]]:
+    """Every limit that the scenario sets, its value, and the scenario without it."""
+    limits = scenario.limits
+    for index, job in enumerate(scenario.jobs):
+        kept = free_techniques(job.techniques)
+        for limit, given, update in (
+            ("deadline", job.deadline_hours, {"deadline_hours": None}),
+            ("techniques", None if job.techniques == kept else "as given", {"techniques": kept}),
+        ):
+            if given is not None:
+                jobs = list(scenario.jobs)
+                jobs[index] = job.model_copy(update=update)
+                yield f"jobs.{job.name}.{limit}", given, scenario.model_copy(update={"jobs": tuple(jobs)})
+    yield "limits.max_hours", _longest(scenario), _without(scenario, "max_hours", FOREVER_HOURS)
+    plain = Limits()
+    for name in type(limits).model_fields:
+        given, none = getattr(limits, name), getattr(plain, name)
+        if given != none and name != "max_hours":
+            value = given if isinstance(given, (int, float)) else "as given"
+            yield f"limits.{name}", value, _without(scenario, name, none)
+    for name, field, free in (("stock", "stock", None), ("hours paid for", "committed_hours", ENDLESS_HOURS)):
+        if any(getattr(offer, field) is not None for offer in scenario.offers):
+            yield name, "as offered", _offering(scenario, field, free)
+
+
+def _offering(scenario: Scenario, field: str, free: float | None) -> Scenario:
+    """The scenario where offers have as much of something as anyone asks for, where they said how much they have."""
+    given = (offer for offer in scenario.offers)
+    free_offers = (one if getattr(one, field) is None else one.model_copy(update={field: free}) for one in given)
+    return scenario.model_copy(update={"offers": tuple(free_offers)})
+
+
+def _without(scenario: Scenario, limit: str, free: object) -> Scenario:
+    return scenario.model_copy(update={"limits": scenario.limits.model_copy(update={limit: free})})
+
+
+def _longest(scenario: Scenario) -> float | str:
+    """The longest run, also where nobody has set it: then it is called the default."""
+    if scenario.limits.max_hours is not None:
+        return scenario.limits.max_hours
+    kinds = dict.fromkeys(job.kind for job in scenario.jobs)
+    return f"default {' and '.join(f'{DEFAULT_MAX_HOURS[kind]:,.0f}' for kind in kinds)} h"
+
+
+def next_steps(now: Now, binding: tuple[Binding, ...]) -> tuple[NextStep, ...]:
+    """Looser: every limit that the scenario sets; tighter: the deadline under which the plan ends, job by job."""
+    scenario = now.prepared.scenario
+    bound = {one.limit for one in binding}
+    steps: list[NextStep] = []
+    for path in _set_by_user(now.elastic, scenario, bound):
+        gains = path == HEADROOM or any(path == limit or path.startswith(f"{limit}.") for limit in bound)
+        steps.append(_looser(now, path) if gains else _nothing(path, scenario))
+    steps += _offered(now)
+    if not now.by_time:
+        steps += [step for job in range(len(scenario.jobs)) for step in tighter(now, job)]
+    return tuple(steps)
+
+
+def _set_by_user(elastic: Elastic, scenario: Scenario, bound: set[str]) -> list[str]:
+    """The limits that can be moved; the longest run that nobody has set only where it binds."""
+    unset = set() if scenario.limits.max_hours is not None else {"limits.max_hours"} - bound
+    return [path for path in elastic.levers if path not in unset]
+
+
+def _looser(now: Now, path: str) -> NextStep:
+    """The least move of one limit that reaches the goal; of a list the one value that saves most."""
+    elastic = now.elastic
+    is_list = any(one.path == path for one in elastic.wide.filters) and path != HEADROOM
+    found = elastic.solve((path,), caps=now.caps, one_filter=is_list, cost_first=is_list)
+    held = loosened(now.prepared, changes_of(found, elastic, now.prepared), now.better) if found else None
+    if held is None:
+        return _nothing(path, now.prepared.scenario)
+    trial, changes = held
+    return slope(now, trial, changes[0]) or step_of(now, trial, changes[0])
+
+
+def _nothing(path: str, scenario: Scenario) -> NextStep:
+    limits = scenario.limits
+    current = next((given for limit, given, _ in _lifted(scenario) if limit == path), None)
+    if path.startswith("limits.quota."):
+        current = limits.quota.get(path.removeprefix("limits.quota."))
+    return NextStep(worth=worth_of(path), limit=path, change_from=current, note="nothing at any value")
+
+
+def _offered(now: Now) -> Iterator[NextStep]:
+    """Machines or hours paid for that an offer has too few of; nobody but the provider changes that: no setting."""
+    elastic = now.elastic
+    found = elastic.solve(elastic.offered, caps=now.caps) if elastic.offered else None
+    if found is None:
+        return
+    for one in elastic.soft:
+        if one.path in elastic.offered and one.path in found.excess:
+            needed = one.current + found.excess[one.path]
+            stock = one.path.startswith(STOCK)
+            yield NextStep(
+                worth="gpu" if stock else "hour",
+                limit=one.path,
+                change_from=one.current,
+                change_to=float(round(needed)) if stock else above(needed, HOURS_STEP),
+                plan=_words(elastic, found),
+                cost_usd=found.cost,
+                delta_usd=found.cost - now.trial.cost_usd,
+                note=f"{'machines' if stock else 'hours'} that the offer would have to have",
+            )
+
+
+def _words(elastic: Elastic, found: Found) -> str:
+    wide = elastic.wide
+    several = len(found.rows) > 1
+    said = []
+    for row, share in zip(found.rows, found.shares, strict=True):
+        one = wide.pieces[int(wide.piece[row])]
+        words = way_words(one, int(wide.row[row]), float(share), wide.market)
+        said.append(f"{one.job.name}: {words}" if several else words)
+    return "; ".join(said)

@@ -1,0 +1,105 @@
+"""What one more GiB is worth: the least memory per GPU with which a better way fits, and on which card."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from planner.analysis.explain.baseline import Now
+from planner.library.schema import Library
+from planner.results.explanation import NextStep
+from planner.scenario.scenario import Scenario
+from planner.solving.prepare import Prepared, prepare
+from planner.solving.resolve import Trial, attempt
+
+MOST_GIB = 48.0
+"""More than this per GPU is another card."""
+STEP_GIB = 0.1
+GAIN = 0.02
+"""Share of the objective that memory must save to be told: it is not had for a cent."""
+
+
+def memory_step(now: Now) -> NextStep:
+    """The least addition to the cards' memory at which another plan is better, in steps of 0.1 GiB."""
+    prepared = now.prepared
+    nothing = NextStep(worth="gib", limit="memory per GPU", note=f"nothing up to {MOST_GIB:g} GiB more")
+    vast = prepare(prepared.scenario, _roomier(prepared.library, None, MOST_GIB))
+    if _better(now, vast) is None:
+        return nothing
+    cards = _promising_cards(now, vast)
+    scenario = _only(prepared, cards, now.trial)
+
+    def tried(steps: int) -> Trial | None:
+        return _better(now, prepare(scenario, _roomier(prepared.library, cards, steps * STEP_GIB)))
+
+    low, high = 0, round(MOST_GIB / STEP_GIB)
+    found = tried(high)
+    while found is not None and high - low > 1:
+        middle = (low + high) // 2
+        other = tried(middle)
+        low, high, found = (low, middle, other) if other is not None else (middle, high, found)
+    return _step(now, found, high * STEP_GIB) if found is not None else nothing
+
+
+def _step(now: Now, trial: Trial, more: float) -> NextStep:
+    before = {name: card.usable_gib for name, card in now.prepared.library.gpus.items()}
+    named = [
+        (name, float(one.table.fit_gib[row]))
+        for one, row in zip(trial.prepared.candidates, trial.rows, strict=True)
+        if (name := trial.prepared.market.gpus[int(one.table.offer[row])]) in before  # a service has no card
+    ]
+    card = next((name for name, need in named if need > before[name]), named[0][0])
+    return NextStep(
+        worth="gib",
+        limit=f"memory of {card}",
+        change_from=before[card],
+        change_to=round(before[card] + more, 1),
+        plan=trial.words,
+        cost_usd=trial.cost_usd,
+        hours=trial.hours,
+        delta_usd=trial.cost_usd - now.trial.cost_usd,
+        delta_hours=trial.hours - now.trial.hours,
+        gain=now.trial.objective - trial.objective,
+        note=f"{more:.1f} GiB more per GPU",
+    )
+
+
+def _better(now: Now, prepared: Prepared) -> Trial | None:
+    trial = attempt(prepared)
+    goal = min(now.goal, now.trial.objective * (1 - GAIN))
+    return trial if trial is not None and trial.objective <= goal else None
+
+
+def _roomier(library: Library, cards: set[str] | None, more_gib: float) -> Library:
+    """The library with more memory on some cards (None: on all)."""
+    gpus = {
+        name: card.model_copy(update={"usable_gib": card.usable_gib + more_gib, "vram_gib": card.vram_gib + more_gib})
+        if cards is None or name in cards
+        else card
+        for name, card in library.gpus.items()
+    }
+    return library.model_copy(update={"gpus": gpus})
+
+
+def _promising_cards(now: Now, vast: Prepared) -> set[str]:
+    """Cards that with memory in plenty would serve some job better than its present way does."""
+    found: set[str] = set()
+    for job, one in enumerate(vast.screened):
+        mine = now.trial.chosen.rows(np.asarray([job]))
+        share = np.asarray([now.trial.shares[job]])
+        reached = float(now.measure.values(mine, share)[0])
+        values = now.measure.best(one.table)[0]
+        found |= {vast.market.gpus[int(offer)] for offer in np.unique(one.table.offer[values < reached])}
+    return found
+
+
+def _only(prepared: Prepared, cards: set[str], trial: Trial) -> Scenario:
+    """The scenario with the offers of some cards, and those that the present plan uses."""
+    used = {prepared.market.labels[int(offer)] for offer in trial.chosen.offer}
+    labels = dict(zip(prepared.market.labels, prepared.market.offers, strict=True))
+    kept = {offer.label for label, offer in labels.items() if label in used}
+    offers = tuple(
+        offer
+        for offer in prepared.scenario.offers
+        if not offer.rents_gpus or prepared.library.gpu(offer.card).name in cards or offer.label in kept
+    )
+    return prepared.scenario.model_copy(update={"offers": offers})

@@ -1,0 +1,170 @@
+"""What `--why-not` names: `gpu=RTX4090,method=full` as a checked wish; every fault tells the nearest valid name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
+
+from planner.documents.validation import nearest
+from planner.errors import Fault, ScenarioError
+from planner.library.schema import Library
+from planner.loading.suggestions import nearest_offers
+from planner.scenario.job import Attention, Checkpointing, Optimizer, Precision, Quantisation, Sharding
+from planner.scenario.offer import Offer, offer_labels
+from planner.scenario.scenario import Scenario
+
+Market = Literal["spot", "on_demand"]
+
+OFFER_KEYS = ("gpu", "provider", "region", "instance", "offer")
+TECHNIQUE_VALUES: dict[str, tuple[str, ...]] = {
+    "method": ("full", "lora", "qlora"),
+    "weight_bits": ("16", "8", "4"),
+    "quant": get_args(Quantisation),
+    "precision": get_args(Precision),
+    "activation_checkpointing": get_args(Checkpointing),
+    "sharding": get_args(Sharding),
+    "attention": get_args(Attention),
+    "optimizer": get_args(Optimizer),
+}
+KEYS = ("job", *OFFER_KEYS, "gpus", "market", *TECHNIQUE_VALUES)
+ALIASES = {"checkpointing": "activation_checkpointing", "card": "gpu", "spot": "market"}
+MOSTLY = 0.5
+"""Share of the work from which on a job is run on spot: a policy keeps on-demand machines to fall back on."""
+HOW = "such as gpu=RTX4090,method=full"
+
+
+@dataclass(frozen=True)
+class Wish:
+    """One job run in a certain way; what is not named is free. `techniques` are fields of a recipe by name."""
+
+    asked: str
+    job: int
+    where: dict[str, str] = field(default_factory=dict)  # keys of OFFER_KEYS
+    gpus: int | None = None  # in all
+    market: Market | None = None  # on spot most of the work, on demand all of it
+    techniques: dict[str, Any] = field(default_factory=dict)
+
+    def permits(self, offer: Offer, label: str) -> bool:
+        """Whether the offer is one that is asked about."""
+        facts = {
+            "gpu": offer.gpu,
+            "provider": offer.provider,
+            "region": offer.region,
+            "instance": offer.instance,
+            "offer": label,
+        }
+        return all(facts[key] == value for key, value in self.where.items())
+
+    def without(self, *keys: str) -> Wish:
+        """The wish with less in it."""
+        return Wish(
+            self.asked,
+            self.job,
+            {key: value for key, value in self.where.items() if key not in keys},
+            None if "gpus" in keys else self.gpus,
+            None if "market" in keys else self.market,
+            {key: value for key, value in self.techniques.items() if key not in keys},
+        )
+
+
+def read_wish(text: str, scenario: Scenario, library: Library) -> Wish:
+    """The wish in a text of KEY=VALUE pairs; `ScenarioError` with every fault."""
+    name = f"--why-not {text if len(text) <= 80 else text[:77] + '...'}"
+    faults: list[Fault] = []
+
+    def fault(key: str, what: str, fix: str = "") -> None:
+        faults.append(Fault(name, 0, key, what, fix))
+
+    given: dict[str, str] = {}
+    for part in text.split(","):
+        key, equals, value = (piece.strip() for piece in part.partition("="))
+        key = ALIASES.get(key, key)
+        if not equals or not key or not value:
+            fault("", f"{part.strip()!r} is not KEY=VALUE", HOW)
+        elif key not in KEYS:
+            close = nearest(key, KEYS)
+            fault(
+                key,
+                "is nothing that can be asked about",
+                f"did you mean {close}?" if close else f"known are {', '.join(KEYS)}",
+            )
+        elif key in given:
+            fault(key, "is given twice", "keep one")
+        else:
+            given[key] = value
+    wish = _read(text, given, scenario, library, fault)
+    if faults:
+        raise ScenarioError(faults)
+    return wish
+
+
+def _read(text: str, given: dict[str, str], scenario: Scenario, library: Library, fault: Any) -> Wish:
+    known = {
+        "job": [job.name for job in scenario.jobs],
+        "gpu": [*library.gpus, *(alias for card in library.gpus.values() for alias in card.aliases)],
+        "provider": [offer.provider for offer in scenario.offers],
+        "region": [offer.region for offer in scenario.offers],
+        "instance": [offer.instance for offer in scenario.offers if offer.instance],
+        "offer": list(offer_labels(scenario.offers)),
+        "market": get_args(Market),
+        **TECHNIQUE_VALUES,
+    }
+    values = {}
+    for key, value in given.items():
+        if key == "market":
+            value = {"yes": "spot", "true": "spot", "no": "on_demand", "false": "on_demand"}.get(
+                value, value.replace("-", "_")
+            )
+        if key == "gpus":
+            if value.isdecimal() and 0 < int(value) < 10**6:
+                values[key] = value
+            else:
+                fault(key, f"{value!r} is no count", "a whole number of GPUs in all")
+            continue
+        exact = _known(value, known[key])
+        if exact is None:
+            close = nearest(value, known[key])
+            if key == "offer":  # names of parts that mean something: the likeness of letters tells nothing
+                close = " or ".join(nearest_offers(value, scenario.offers))
+            few = list(dict.fromkeys(known[key]))
+            fix = (
+                f"did you mean {close}?"
+                if close
+                else f"known are {', '.join(few[:8])}{', ...' if len(few) > 8 else ''}"
+            )
+            fault(key, f"there is no {value!r}", fix)
+        else:
+            values[key] = exact
+    techniques: dict[str, Any] = {key: values[key] for key in TECHNIQUE_VALUES if key in values}
+    _settle_method(techniques, fault)
+    job = known["job"].index(values["job"]) if "job" in values else 0
+    if len(scenario.jobs) > 1 and "job" not in given:
+        fault(
+            "job",
+            "is not named, and there are several",
+            f"job={known['job'][0]}, or another of {', '.join(known['job'])}",
+        )
+    where = {key: values[key] for key in OFFER_KEYS if key in values}
+    if "gpu" in where:
+        where["gpu"] = library.gpu(where["gpu"]).name
+    gpus = int(values["gpus"]) if "gpus" in values else None
+    return Wish(text, job, where, gpus, values.get("market"), techniques)  # type: ignore[arg-type]
+
+
+def _known(value: str, known: Iterable[str]) -> str | None:
+    """The name as it is written where it is known, in any case."""
+    names = list(known)
+    if value in names:
+        return value
+    return next((name for name in names if name.casefold() == value.casefold()), None)
+
+
+def _settle_method(techniques: dict[str, Any], fault: Any) -> None:
+    """QLoRA is LoRA on 4-bit weights; fewer bits mean LoRA."""
+    if "weight_bits" in techniques:
+        techniques["weight_bits"] = int(techniques["weight_bits"])
+    if techniques.get("method") == "qlora":
+        if techniques.get("weight_bits", 4) != 4:
+            fault("weight_bits", "QLoRA has 4-bit weights", "leave it out, or say method=lora")
+        techniques.update(method="lora", weight_bits=4)

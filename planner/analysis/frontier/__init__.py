@@ -1,0 +1,1 @@
+"""Cost against time: the exact Pareto frontier."""

@@ -1,0 +1,158 @@
+"""Several jobs side by side: `F(T) = sum_j f_j(T)` over the envelopes of the jobs, with the ways that make it up.
+
+An envelope ends at its job's deadline and stays at its last cost from there on, so
+`f_j(min(T, deadline_j))` is `f_j(T)`. One job is the case of one term.
+"""
+
+from __future__ import annotations
+
+import itertools
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from planner.analysis.frontier.lower_envelope import TOLERANCE, Piece
+
+
+class Way(NamedTuple):
+    """A row of the job's table at a spot share."""
+
+    row: int
+    share: float
+
+
+class Stop(NamedTuple):
+    """A breakpoint of F that nothing undercuts: the way of each job, and the ways that are left there."""
+
+    hours: float
+    usd: float
+    ways: tuple[Way, ...]
+    before: tuple[Way, ...]
+    """Where pieces meet: the ways on the left side; empty where they are the same or end earlier."""
+
+
+class Stretch(NamedTuple):
+    """A straight part of F on which waiting pays, with the ways at either end; a point where both ends are equal."""
+
+    hours_from: float
+    hours_to: float
+    usd_from: float
+    usd_to: float
+    ways_from: tuple[Way, ...]
+    ways_to: tuple[Way, ...]
+    from_included: bool = True
+    to_included: bool = True
+
+
+class _On(NamedTuple):
+    """Where one job stands at a time."""
+
+    way: Way
+    usd: float
+    piece: int
+
+
+def summed(envelopes: Sequence[Sequence[Piece]]) -> tuple[tuple[Stop, ...], tuple[Stretch, ...]]:
+    """Stops and stretches of F from left to right; none where a job has no envelope."""
+    if not envelopes or not all(envelopes):
+        return (), ()
+    starts = [[piece.hours_from for piece in pieces] for pieces in envelopes]
+    first = max(one[0] for one in starts)
+    marks = {hours for pieces in envelopes for piece in pieces for hours in (piece.hours_from, piece.hours_to)}
+    times = sorted(hours for hours in marks if hours >= first)
+    tolerance = TOLERANCE * max(1.0, sum(pieces[0].usd_from for pieces in envelopes))
+    stops: dict[float, Stop] = {}
+    for hours in times:
+        here = [_at(p, s, hours) for p, s in zip(envelopes, starts, strict=True)]
+        left = None if hours == first else [_before(p, s, hours) for p, s in zip(envelopes, starts, strict=True)]
+        usd = sum(one.usd for one in here)
+        if left is None or _pays(envelopes, left, hours) or sum(one.usd for one in left) > usd + tolerance:
+            ways = tuple(one.way for one in here)
+            stops[hours] = Stop(hours, usd, ways, _left_behind(envelopes, left, here, hours))
+    stretches = []
+    for begun, ended in itertools.pairwise(times):
+        running = [_after(p, s, begun) for p, s in zip(envelopes, starts, strict=True)]
+        if any(p[one].hours_to > begun for p, one in zip(envelopes, running, strict=True)):
+            stretches.append(_stretch(envelopes, running, begun, ended, stops, tolerance))
+    touched = {one.hours_from for one in stretches if one.from_included}
+    touched |= {one.hours_to for one in stretches if one.to_included}
+    points = [
+        Stretch(stop.hours, stop.hours, stop.usd, stop.usd, stop.ways, stop.ways)
+        for stop in stops.values()
+        if stop.hours not in touched
+    ]
+    return tuple(stops.values()), tuple(sorted([*stretches, *points], key=lambda one: (one.hours_to, one.hours_from)))
+
+
+def least_usd(envelope: Sequence[Piece], hours: float) -> float:
+    """f(hours) in dollars; infinite before the envelope begins."""
+    if not envelope or hours < envelope[0].hours_from:
+        return float("inf")
+    return _at(envelope, [piece.hours_from for piece in envelope], hours).usd
+
+
+def _on(pieces: Sequence[Piece], index: int, hours: float) -> _On:
+    share, usd = pieces[index].at(hours)
+    return _On(Way(pieces[index].row, share), usd, index)
+
+
+def _at(pieces: Sequence[Piece], starts: list[float], hours: float) -> _On:
+    index = bisect_right(starts, hours) - 1
+    if index and pieces[index].hours_from == hours and not pieces[index].from_included:
+        index -= 1
+    return _on(pieces, index, hours)
+
+
+def _before(pieces: Sequence[Piece], starts: list[float], hours: float) -> _On:
+    """The limit from the left, which a jump at `hours` undercuts; at an envelope's very start, its start."""
+    return _on(pieces, max(0, bisect_left(starts, hours) - 1), hours)
+
+
+def _after(pieces: Sequence[Piece], starts: list[float], hours: float) -> int:
+    """The piece in force right after `hours`."""
+    return bisect_right(starts, hours) - 1
+
+
+def _pays(envelopes: Sequence[Sequence[Piece]], left: Sequence[_On], hours: float) -> bool:
+    """Whether some job's cost still falls as `hours` are reached."""
+    return any(p[one.piece].hours_from < hours <= p[one.piece].hours_to for p, one in zip(envelopes, left, strict=True))
+
+
+def _left_behind(
+    envelopes: Sequence[Sequence[Piece]], left: Sequence[_On] | None, here: Sequence[_On], hours: float
+) -> tuple[Way, ...]:
+    if left is None:
+        return ()
+    meets = any(
+        old.way.row != new.way.row and p[old.piece].hours_from < p[old.piece].hours_to == hours
+        for p, old, new in zip(envelopes, left, here, strict=True)
+    )
+    return tuple(one.way for one in left) if meets else ()
+
+
+def _stretch(
+    envelopes: Sequence[Sequence[Piece]],
+    running: Sequence[int],
+    begun: float,
+    ended: float,
+    stops: dict[float, Stop],
+    tolerance: float,
+) -> Stretch:
+    def usd_at(hours: float) -> tuple[float, tuple[Way, ...]]:
+        ends = [
+            _on(pieces, index, max(hours, pieces[index].hours_from))
+            for pieces, index in zip(envelopes, running, strict=True)
+        ]
+        return sum(one.usd for one in ends), tuple(one.way for one in ends)
+
+    (usd_from, ways_from), (usd_to, ways_to) = usd_at(begun), usd_at(ended)
+    return Stretch(
+        begun,
+        ended,
+        usd_from,
+        usd_to,
+        ways_from,
+        ways_to,
+        begun in stops and usd_from <= stops[begun].usd + tolerance,
+        ended in stops and usd_to <= stops[ended].usd + tolerance,
+    )

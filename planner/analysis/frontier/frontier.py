@@ -1,0 +1,210 @@
+"""The frontier: cost against time, exact for one job, and for several where no shared limit binds."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import replace
+from time import perf_counter
+
+import numpy as np
+
+from planner.analysis.frontier.lower_envelope import segments_of
+from planner.analysis.frontier.trace import Traced, Tracer
+from planner.candidates.enumeration import JobCandidates
+from planner.candidates.screening import Screened, deadline_hours, screen
+from planner.configurations.recipe import allowed
+from planner.library.schema import Library
+from planner.results.frontier import Beyond, By, Curve, Frontier
+from planner.results.plan import Counts
+from planner.scenario.scenario import Scenario, SolveOptions
+from planner.solving.infeasibility.diagnosis import diagnose
+from planner.solving.prepare import Prepared, prepare
+
+POINTS = 20
+"""Breakpoints that are solved as a program, where jobs get in each other's way."""
+
+CURVE_POINTS = 10
+"""The least of them for each curve of `by`."""
+
+METHODS = ("QLoRA", "LoRA 8-bit", "LoRA", "full")
+
+NOTICEABLE_USD = 0.005
+
+NO_WORTH = 0.0
+"""Dollars that an hour of waiting is worth on a frontier: its cost axis is dollars paid."""
+ANY_HOURS = 1e6
+"""A limit on hours that no way meets: a hundred years."""
+
+
+def frontier(
+    scenario: Scenario,
+    options: SolveOptions | None = None,
+    library: Library | None = None,
+    by: By | None = None,
+    points: int = POINTS,
+) -> Frontier:
+    """Cost for every deadline: every breakpoint with its plan, none dominated.
+
+    One job: exact, the lower envelope of all ways. Several: exact where the separate optima keep the budget, GPUs,
+    quota and stock that they share; elsewhere the program is solved at up to `points` breakpoints. `by` adds one
+    curve per method, card or provider. Raises ScenarioError or LibraryError on bad input, SolverError where the
+    solver broke; an infeasible scenario is a Frontier with that status and its explanation.
+    """
+    started = perf_counter()
+    return frontier_prepared(prepare(scenario, library), options, by, points, started)
+
+
+def frontier_prepared(
+    prepared: Prepared,
+    options: SolveOptions | None = None,
+    by: By | None = None,
+    points: int = POINTS,
+    started: float | None = None,
+) -> Frontier:
+    """The same from what is prepared already; `started` is when the seconds that it tells begin."""
+    started = perf_counter() if started is None else started
+    options = options or SolveOptions()
+    tracer = Tracer(prepared, options)
+    screened = _whole_curves(prepared)
+    main = tracer.traced(screened, points)
+    scenario = prepared.scenario
+    confidences = {job.confidence for job in scenario.jobs}
+    curves = _curves(tracer, by, points) if by and main.status != "infeasible" else ()
+    return Frontier(
+        scenario=scenario.name,
+        status=main.status,
+        exact=main.exact,
+        confidence=confidences.pop() if len(confidences) == 1 else None,
+        points=main.points,
+        segments=main.segments,
+        knee=main.knee,
+        separate=main.separate,
+        by=by,
+        curves=curves,
+        beyond=_beyond(prepared) if main.points else (),
+        candidates=_counts(prepared, main),
+        solver="envelope" if main.exact else options.solver,
+        seconds=perf_counter() - started,
+        as_of=tracer.as_of.isoformat(),
+        budget_usd=scenario.limits.budget_usd,
+        infeasible=diagnose(scenario, prepared.market, prepared.candidates, prepared.library)
+        if main.status == "infeasible"
+        else None,
+        notes=(*_left_out(scenario), *main.notes),
+    )
+
+
+def _curves(tracer: Tracer, by: By, points: int) -> tuple[Curve, ...]:
+    """One curve for each value that any job's ways have; methods that the jobs exclude are shown, marked so."""
+    prepared = tracer.prepared
+    wide = _whole_curves(prepared, by)
+    labels = [_labels(prepared, index, one, by) for index, one in enumerate(wide)]
+    names = list(dict.fromkeys(str(name) for column in labels for name in np.unique(column)))
+    if by == "method":
+        names = [name for name in METHODS if name in names]
+    each = max(CURVE_POINTS, points // max(1, len(names)))
+    curves = []
+    for name in names:
+        part = [one.only(column == name) for one, column in zip(wide, labels, strict=True)]
+        traced = tracer.traced(part, each)
+        curves.append(
+            Curve(
+                label=name,
+                allowed=by != "method" or _allowed(prepared, name),
+                exact=traced.exact,
+                points=traced.points,
+                segments=traced.segments,
+                knee=traced.knee if traced.exact else None,  # a bend of a few solved points says nothing
+            )
+        )
+    if by == "method":
+        return tuple(curves)
+    return tuple(sorted(curves, key=lambda one: (one.points[-1].cost_usd if one.points else math.inf, one.label)))
+
+
+def _whole_curves(prepared: Prepared, by: By | None = None) -> tuple[Screened, ...]:
+    """The screened candidates with every point of the market curves that may matter at some time, for each value."""
+    spot = any(np.isfinite(one.columns.spot_usd).any() for one in prepared.candidates)
+    if not spot and by != "method":
+        return prepared.screened
+    limits, library = prepared.scenario.limits, prepared.library
+    places = by in ("gpu", "provider")
+    return tuple(
+        screen(_dollars_alone(one), prepared.market, limits, library, by != "method", NO_WORTH, True, places)
+        for one in prepared.candidates
+    )
+
+
+def _dollars_alone(one: JobCandidates) -> JobCandidates:
+    """Without penalties, which are no dollars paid: they must not decide which market curves are worth computing."""
+    return replace(one, table=replace(one.table, penalty_usd=np.zeros(len(one.table))))
+
+
+def _labels(prepared: Prepared, index: int, screened: Screened, by: By) -> np.ndarray:
+    """The value of each row (n,) of one job."""
+    table, market = screened.table, prepared.market
+    if by == "method":
+        recipes = prepared.candidates[index].recipes
+        return np.asarray([recipe.method_label for recipe in recipes], dtype=object)[table.recipe]
+    if by == "gpu":
+        return np.asarray(market.gpus, dtype=object)[table.offer]
+    return np.asarray(market.providers, dtype=object)[table.provider]
+
+
+def _allowed(prepared: Prepared, method: str) -> bool:
+    return all(
+        any(allowed(recipe, one.job) for recipe in one.recipes if recipe.method_label == method)
+        for one in prepared.candidates
+    )
+
+
+def _beyond(prepared: Prepared) -> tuple[Beyond, ...]:
+    """For each job whose deadline or longest run hides a cheaper way: that way, the job by itself."""
+    found = []
+    limits = prepared.scenario.limits
+    for one, screened in zip(prepared.candidates, prepared.screened, strict=True):
+        latest = deadline_hours(one.job, limits)
+        by_deadline = one.job.deadline_hours is not None and one.job.deadline_hours <= latest
+        free = replace(_dollars_alone(one), job=one.job.model_copy(update={"deadline_hours": None}))
+        longer = limits if by_deadline else limits.model_copy(update={"max_hours": ANY_HOURS})
+        seen = segments_of(screened.table, limits.budget_usd)
+        later = screen(free, prepared.market, longer, prepared.library, waiting_usd=NO_WORTH)
+        whole = segments_of(later.table, limits.budget_usd)
+        least = int(np.argmin(whole.usd_to))
+        if float(whole.usd_to[least]) < float(seen.usd_to.min()) - NOTICEABLE_USD:
+            hours = float(whole.hours_to[least])
+            limit = f"jobs.{one.job.name}.deadline" if by_deadline else "limits.max_hours"
+            found.append(
+                Beyond(
+                    limit=limit,
+                    limit_hours=latest,
+                    cost_usd=float(whole.usd_to[least]),
+                    hours=hours,
+                    setting=f"{limit}={'null' if by_deadline else f'{math.ceil(hours)}'}",
+                )
+            )
+    return tuple(found)
+
+
+def _left_out(scenario: Scenario) -> tuple[str, ...]:
+    """What the scenario's own objective counts and the frontier does not."""
+    found = []
+    if any(job.techniques.penalty_usd for job in scenario.jobs):
+        found.append("penalties are left out: the cost is dollars paid")
+    if scenario.value_of_time_usd_per_hour:
+        found.append("the value of time is left out: the cost is dollars paid")
+    return tuple(found)
+
+
+def _counts(prepared: Prepared, traced: Traced) -> Counts:
+    reasons: Counter[str] = Counter()
+    for candidates, screened in zip(prepared.candidates, prepared.screened, strict=True):
+        reasons += candidates.physics.rejected + screened.rejected
+    possible = sum(len(one.table) for one in prepared.screened)
+    return Counts(
+        made=sum(len(one.table) for one in prepared.candidates),
+        rejected=sum(reasons.values()),
+        dominated=possible - traced.used,
+        reasons=dict(reasons.most_common()),
+    )

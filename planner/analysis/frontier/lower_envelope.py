@@ -1,0 +1,278 @@
+"""The lower-left envelope of line segments in (hours, $): least cost for every time, exact, without sampling.
+
+A row of a table is a segment: its late hours and its dollars are linear in the spot share, from the share's
+floor to its cap. `f(T)`, the least cost of any point of any segment with hours <= T, falls along pieces of
+segments, is level between them, and jumps where a segment starts lower.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from planner.candidate_table import CandidateTable, Flags, Floats, Integers
+
+TOLERANCE = 1e-9
+"""Relative difference of dollars, and of dollars per hour, below which two ways are equal: rounding, not price."""
+
+
+@dataclass(frozen=True)
+class Segments:
+    """Columns (n,): from the fast end of each segment to the slow end, which is the cheaper one.
+
+    `row` is the row of the table; of two equal segments the one of lower `rank` is preferred.
+    """
+
+    row: Integers
+    share_from: Floats
+    share_to: Floats
+    hours_from: Floats
+    hours_to: Floats
+    usd_from: Floats
+    usd_to: Floats
+    rank: Integers
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+    def taken(self, which: Integers | Flags) -> Segments:
+        """The segments that a mask or an index array names, in that order."""
+        return Segments(**{name: values[which] for name, values in vars(self).items()})
+
+    @property
+    def slope(self) -> Floats:
+        """Dollars per hour along each segment (n,), at most 0; 0 for a point."""
+        hours, usd = self.hours_to - self.hours_from, self.usd_to - self.usd_from
+        return np.divide(usd, hours, out=np.zeros(len(self)), where=hours > 0)
+
+
+class Piece(NamedTuple):
+    """A stretch of one row's segment on which it is the envelope; `hours_to == hours_from` for a point.
+
+    An end that is not included is undercut there by a jump; a start that is not included costs as much as
+    an earlier piece.
+    """
+
+    row: int
+    share_from: float
+    share_to: float
+    hours_from: float
+    hours_to: float
+    usd_from: float
+    usd_to: float
+    from_included: bool = True
+    to_included: bool = True
+
+    def at(self, hours: float) -> tuple[float, float]:
+        """Spot share and dollars at hours on the piece; beyond its end those of the end."""
+        if hours >= self.hours_to:
+            return self.share_to, self.usd_to
+        part = (hours - self.hours_from) / (self.hours_to - self.hours_from)
+        return (
+            self.share_from + part * (self.share_to - self.share_from),
+            self.usd_from + part * (self.usd_to - self.usd_from),
+        )
+
+
+def segments_of(table: CandidateTable, budget_usd: float | None = None) -> Segments:
+    """The rows of a table as segments (n,); shares at which late dollars exceed the budget are cut away.
+
+    The axis is late hours and expected dollars, penalties left out. Where the slow end is no cheaper, the fast
+    end alone remains. Ties prefer more free VRAM, then the offer's label, then the recipe.
+    """
+    kept = within(table, budget_usd) if budget_usd is not None else (np.arange(len(table)), table)
+    rows, inside = kept
+    low, high = inside.share_low, inside.share_high
+    hours = np.stack([inside.late_hours(low), inside.late_hours(high)])
+    usd = np.stack([inside.cost_usd(low), inside.cost_usd(high)])
+    swap = (hours[1] < hours[0]) | ((hours[1] == hours[0]) & (usd[1] < usd[0]))
+    first, last = np.where(swap, 1, 0), np.where(swap, 0, 1)
+    everything = np.arange(len(inside))
+    shares = np.stack([low, high])
+    last = np.where(usd[last, everything] < usd[first, everything], last, first)
+    label = np.argsort(np.argsort(np.asarray(inside.offers), kind="stable"), kind="stable")
+    order = np.lexsort((rows, inside.recipe, label[inside.offer], inside.fit_gib - inside.usable_gib))
+    rank = np.empty(len(inside), dtype=np.int64)
+    rank[order] = everything
+    return Segments(
+        rows,
+        shares[first, everything],
+        shares[last, everything],
+        hours[first, everything],
+        hours[last, everything],
+        usd[first, everything],
+        usd[last, everything],
+        rank,
+    )
+
+
+def within(
+    table: CandidateTable, budget_usd: float | None = None, hours: float | None = None
+) -> tuple[Integers, CandidateTable]:
+    """Rows that can keep late dollars and late hours under the given caps, their shares cut to where they do.
+
+    Returns the row numbers and the table of those rows.
+    """
+    keep, low, high = np.ones(len(table), dtype=bool), table.share_low, table.share_high
+    for cap, measure in ((budget_usd, table.late_cost_usd), (hours, table.late_hours)):
+        if cap is None:
+            continue
+        slack = TOLERANCE * max(1.0, abs(cap))
+        first, last = measure(low), measure(high)
+        keep &= np.minimum(first, last) <= cap + slack
+        with np.errstate(invalid="ignore", divide="ignore"):
+            crossing = low + np.clip((cap - first) / (last - first), 0.0, 1.0) * (high - low)
+        low, high = (
+            np.where((first > cap + slack) & (last < first), crossing, low),
+            np.where((last > cap + slack) & (first < last), crossing, high),
+        )
+    rows = np.flatnonzero(keep)
+    return rows, replace(table.rows(rows), share_low=low[rows], share_high=np.maximum(low, high)[rows])
+
+
+def lower_envelope(segments: Segments) -> tuple[Piece, ...]:
+    """The pieces of f from left to right; none for no segments.
+
+    A sweep from the left: each next event (another segment starts lower or comes through, or the current one
+    ends) is the least of one expression over all segments that are not dominated outright.
+    """
+    if not len(segments):
+        return ()
+    segments = _pruned(segments)
+    sweep = _Sweep(segments)
+    pieces: list[Piece] = []
+    now = float(segments.hours_from.min())
+    current: int | None = sweep.best(now)
+    begun, included, level = now, True, 0.0
+    while True:
+        if current is None:
+            event = sweep.next_below(now, level, 0.0, np.inf)
+            if event is None:
+                return tuple(pieces)
+            now, included = event
+            current, begun = sweep.best(now), now
+            continue
+        level, end = sweep.value(current, now), float(segments.hours_to[current])
+        event = sweep.next_below(now, level, float(sweep.slope[current]), end)
+        if event is None:
+            pieces.append(sweep.piece(current, begun, end, included, True))
+            now, level, current = end, float(segments.usd_to[current]), None
+            continue
+        now, jump = event
+        if now > begun:
+            pieces.append(sweep.piece(current, begun, now, included, not jump))
+            included = True
+        current, begun = sweep.best(now), now
+
+
+def _pruned(segments: Segments) -> Segments:
+    """Without segments whose cheapest point some end point undercuts no later than they start."""
+    hours = np.concatenate([segments.hours_from, segments.hours_to])
+    usd = np.concatenate([segments.usd_from, segments.usd_to])
+    order = np.argsort(hours, kind="stable")
+    least = np.minimum.accumulate(usd[order])
+    before = np.searchsorted(hours[order], segments.hours_from, side="right") - 1
+    reached = least[before]
+    return segments.taken(segments.usd_to <= reached + TOLERANCE * np.maximum(1.0, np.abs(reached)))
+
+
+class _Sweep:
+    """Events of segments against the line that is the envelope at a time."""
+
+    def __init__(self, segments: Segments) -> None:
+        self.segments, self.slope = segments, segments.slope
+        self.tolerance = TOLERANCE * max(1.0, float(np.abs(segments.usd_from).max()))
+
+    def value(self, index: int, hours: float) -> float:
+        """Dollars of one segment at a time on it."""
+        one = self.segments
+        return float(one.usd_from[index] + self.slope[index] * (hours - one.hours_from[index]))
+
+    def best(self, hours: float) -> int:
+        """The segment to follow from a time on: cheapest there, then steepest, then of least rank."""
+        one = self.segments
+        usd = one.usd_from + self.slope * (hours - one.hours_from)
+        active = (one.hours_from <= hours) & (one.hours_to >= hours)
+        usd = np.where(active, usd, np.inf)
+        level = np.flatnonzero(usd <= usd.min() + self.tolerance)
+        steepest = self.slope[level].min()
+        level = level[self.slope[level] <= steepest + TOLERANCE * abs(steepest)]
+        return int(level[np.argmin(one.rank[level])])
+
+    def next_below(self, now: float, level: float, slope: float, end: float) -> tuple[float, bool] | None:
+        """When another segment first undercuts the line from (now, level) to `end`, and whether by a jump."""
+        one = self.segments
+        start = np.maximum(one.hours_from, now)
+        above = one.usd_from + self.slope * (start - one.hours_from) - (level + slope * (np.minimum(start, end) - now))
+        alive = (start <= end) & (one.hours_to >= start)
+        jumps = alive & (above < -self.tolerance)
+        until = np.minimum(one.hours_to, end)
+        closing = slope - self.slope
+        through = above - closing * (until - start) < -self.tolerance
+        crosses = alive & ~jumps & (closing > TOLERANCE * abs(slope)) & through
+        when = np.full(len(one), np.inf)
+        when[jumps] = start[jumps]
+        when[crosses] = start[crosses] + np.maximum(above[crosses], 0.0) / closing[crosses]
+        first = int(np.argmin(when))
+        if not np.isfinite(when[first]):
+            return None
+        return float(when[first]), bool(np.any(jumps & (when == when[first])))
+
+    def piece(self, index: int, begun: float, ended: float, included: bool, closed: bool) -> Piece:
+        """The stretch of one segment between two times."""
+        one = self.segments
+        whole = Piece(
+            int(one.row[index]),
+            float(one.share_from[index]),
+            float(one.share_to[index]),
+            float(one.hours_from[index]),
+            float(one.hours_to[index]),
+            float(one.usd_from[index]),
+            float(one.usd_to[index]),
+        )
+        (share_from, usd_from), (share_to, usd_to) = (
+            (whole.share_from, whole.usd_from) if begun <= whole.hours_from else whole.at(begun),
+            whole.at(ended),
+        )
+        return Piece(whole.row, share_from, share_to, begun, ended, usd_from, usd_to, included, closed)
+
+
+def convex_hull(hours: Floats, usd: Floats) -> list[int]:
+    """Indices of the vertices of the lower convex hull of points sorted by hours, both ends included."""
+    hull: list[int] = []
+    straight = TOLERANCE * float(np.ptp(hours) * np.ptp(usd)) if len(hours) else 0.0
+    for i in range(len(hours)):
+        while len(hull) > 1:
+            a, b = hull[-2], hull[-1]
+            turn = (hours[b] - hours[a]) * (usd[i] - usd[a]) - (usd[b] - usd[a]) * (hours[i] - hours[a])
+            if turn > straight:
+                break
+            hull.pop()
+        hull.append(i)
+    return hull
+
+
+class Knee(NamedTuple):
+    """Where waiting stops paying more per hour than on average over the whole range."""
+
+    vertex: int
+    saved_before: float
+    """Dollars that an hour saves on average from the fastest point to the knee."""
+    saved_after: float
+    """The most dollars per hour that any wait beyond the knee saves."""
+
+
+def knee_of(hours: Floats, usd: Floats) -> Knee | None:
+    """The vertex of the lower convex hull farthest from the chord between its ends; None with under three.
+
+    Distance is measured in dollars: which vertex is farthest does not depend on the scale of either axis.
+    """
+    hull = convex_hull(hours, usd)
+    if len(hull) < 3:
+        return None
+    h, c = hours[hull], usd[hull]
+    below = c[0] + (c[-1] - c[0]) * (h - h[0]) / (h[-1] - h[0]) - c
+    k = 1 + int(np.argmax(below[1:-1]))
+    return Knee(hull[k], float((c[0] - c[k]) / (h[k] - h[0])), float((c[k] - c[k + 1]) / (h[k + 1] - h[k])))

@@ -1,0 +1,186 @@
+"""Points and segments of a frontier: the envelopes of the jobs, summed, decoded, told."""
+
+from __future__ import annotations
+
+import datetime
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from planner.analysis.frontier.envelope_sum import Stretch, Way, summed
+from planner.analysis.frontier.joint_frontier import Joint, Solved, Stopped, proven, standing
+from planner.analysis.frontier.lower_envelope import knee_of, lower_envelope, segments_of
+from planner.candidates.screening import Screened
+from planner.candidates.spot_candidates import SpotChoice
+from planner.decode.assignment import assignment
+from planner.decode.bill import Chosen
+from planner.decode.probability import budget_probability
+from planner.results.differences import jobs_change_words
+from planner.results.frontier import Leg, Point, Segment
+from planner.results.plan import Assignment, Status
+from planner.scenario.offer import Offer
+from planner.scenario.scenario import SolveOptions
+from planner.solving.prepare import Prepared, question_of
+
+
+@dataclass(frozen=True)
+class Traced:
+    """Points and segments of one set of ways; `status` tells why there are none."""
+
+    points: tuple[Point, ...]
+    segments: tuple[Segment, ...]
+    exact: bool
+    knee: int | None
+    status: Status
+    notes: tuple[str, ...] = ()
+    separate: tuple[Segment, ...] = ()
+    """Where not exact: what the jobs would cost without each other, which nothing undercuts."""
+    used: int = 0
+    """Ways that some segment runs along."""
+
+
+class Tracer:
+    """Traces frontiers of subsets of the ways of one prepared scenario; plans are decoded once."""
+
+    def __init__(self, prepared: Prepared, options: SolveOptions) -> None:
+        self.prepared, self.options = prepared, options
+        self.as_of = options.as_of or datetime.date.today()
+        self.question = question_of(prepared.scenario, prepared.market)
+        self._decoded: dict[tuple[int, int, float, bool, SpotChoice | None], Assignment] = {}
+
+    def traced(self, screened: Sequence[Screened], points: int) -> Traced:
+        """Points, segments and knee of the frontier over the given ways of each job."""
+        tables = [one.table for one in screened]
+        envelopes = [lower_envelope(segments_of(table, self.question.budget_usd)) for table in tables]
+        if not all(envelopes):
+            return Traced((), (), True, None, "infeasible")
+        stops, stretches = summed(envelopes)
+        found: list[Solved] = proven(tables, stops, self.question)
+        straight = standing(tables, stretches, self.question)
+        exact = len(found) == len(stops) and len(straight) == len(stretches)
+        notes: tuple[str, ...] = ()
+        if not exact:
+            try:
+                joint = Joint(tables, envelopes, self.question, self.options)
+                found, notes = joint.filled([stop.hours for stop in stops], found, straight, points)
+            except Stopped:
+                return Traced((), (), False, None, "no_plan")
+            if not found:
+                return Traced((), (), False, None, "infeasible")
+        told, knee = _with_knee(self._points(screened, found))
+        used = {(index, way.row) for one in straight for index, way in enumerate(one.ways_to)}
+        return Traced(
+            told,
+            tuple(self._segment(screened, one) for one in straight),
+            exact,
+            knee,
+            "optimal" if all(point.gap == 0 for point in told) else "feasible",
+            notes,
+            () if exact else tuple(self._segment((), one) for one in stretches),
+            len(used),
+        )
+
+    def _points(self, screened: Sequence[Screened], found: Sequence[Solved]) -> tuple[Point, ...]:
+        made: list[Point] = []
+        for one in found:
+            jobs = self.plans(screened, one.ways)
+            before = self.plans(screened, one.before)
+            earlier = before or (made[-1].jobs if made else ())
+            usd = math.fsum(job.cost_usd for job in jobs)
+            made.append(
+                Point(
+                    hours=one.hours,
+                    expected_hours=max(job.hours.expected for job in jobs),
+                    cost_usd=usd,
+                    jobs=jobs,
+                    before=before,
+                    change=jobs_change_words(earlier, jobs),
+                    bound=min(one.bound, usd),  # the two differ by rounding where they are one
+                    gap=one.gap,
+                    budget_probability=budget_probability(
+                        self.prepared.scenario.limits.budget_usd,
+                        math.fsum(job.cost.expected for job in jobs),
+                        math.fsum(job.cost_at_confidence for job in jobs),
+                        min(job.confidence for job in self.prepared.scenario.jobs),
+                    ),
+                    separate_usd=one.separate_usd,
+                    floor_usd=None if one.floor_usd is None else min(one.floor_usd, usd),
+                    mostly_start_up=_starts_most(jobs),
+                    spot_only=any(
+                        way.share > 0 and self._offer(table, way).usd_per_hour is None
+                        for table, way in zip(screened, one.ways, strict=True)
+                    ),
+                )
+            )
+        return tuple(made)
+
+    def _offer(self, screened: Screened, way: Way) -> Offer:
+        return self.prepared.market.offers[int(screened.table.offer[way.row])]
+
+    def plans(self, screened: Sequence[Screened], ways: Sequence[Way]) -> tuple[Assignment, ...]:
+        """The plan of each job in full, without the alternatives that `solve` adds."""
+        if not ways:
+            return ()
+        return tuple(self._plan(index, screened[index], way) for index, way in enumerate(ways))
+
+    def _plan(self, index: int, screened: Screened, way: Way) -> Assignment:
+        row, rounded = int(screened.rows[way.row]), bool(screened.rounded[way.row])
+        spot = screened.spot.get(way.row)
+        key = (index, row, way.share, rounded, spot)
+        if key not in self._decoded:
+            one = self.prepared
+            chosen = Chosen(row, way.share, rounded, screened.table.rows(np.asarray([way.row])), spot)
+            self._decoded[key] = assignment(
+                one.candidates[index], chosen, one.market, one.scenario.limits, one.library, self.as_of
+            )
+        return self._decoded[key]
+
+    def _segment(self, screened: Sequence[Screened], one: Stretch) -> Segment:
+        return Segment(
+            hours_from=one.hours_from,
+            hours_to=one.hours_to,
+            cost_from_usd=one.usd_from,
+            cost_to_usd=one.usd_to,
+            from_included=one.from_included,
+            to_included=one.to_included,
+            jobs=tuple(
+                self._leg(index, table, old, new)
+                for index, (table, old, new) in enumerate(zip(screened, one.ways_from, one.ways_to, strict=False))
+            ),
+        )
+
+    def _leg(self, index: int, screened: Screened, old: Way, new: Way) -> Leg:
+        table, market, candidates = screened.table, self.prepared.market, self.prepared.candidates[index]
+        place = int(table.offer[old.row])
+        return Leg(
+            name=candidates.job.name,
+            provider=market.offers[place].provider,
+            offer=market.labels[place],
+            gpu=market.gpus[place],
+            gpus=int(table.run_gpus[old.row]),
+            method=candidates.recipes[int(table.recipe[old.row])].method_label,
+            spot_share_from=old.share,
+            spot_share_to=new.share,
+        )
+
+
+def _starts_most(jobs: Sequence[Assignment]) -> bool:
+    last = max(jobs, key=lambda job: job.hours.at_confidence)
+    return last.start_hours > 0.5 * last.hours.expected
+
+
+def _with_knee(points: tuple[Point, ...]) -> tuple[tuple[Point, ...], int | None]:
+    """The points with the reason at the knee, and its index."""
+    knee = knee_of(np.asarray([one.hours for one in points]), np.asarray([one.cost_usd for one in points]))
+    if knee is None:
+        return points, None
+    # Within an hour of the fastest way a figure per hour would promise dollars that no hour brings.
+    near = points[knee.vertex].hours - points[0].hours < 1
+    unit, share = ("minute", 1 / 60) if near else ("hour", 1.0)
+    before, later = knee.saved_before * share, knee.saved_after * share
+    after = f"at most ${later:,.2f}" if later >= 0.01 else "under a cent"
+    reason = f"each {unit} up to here saves ${before:,.2f} on average, those after it {after} on average"
+    marked = points[knee.vertex].model_copy(update={"knee": reason})
+    return (*points[: knee.vertex], marked, *points[knee.vertex + 1 :]), knee.vertex

@@ -1,0 +1,184 @@
+"""From recorded traces to the `spot:` block of an offer, with how surely it is known and what to mind."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from math import exp
+from pathlib import Path
+
+from planner.errors import Fault, InputError
+from planner.hazards import mean_hours
+from planner.results.market_fit import EndsByAge, FittedDurations, HeldOut, MarketFit, SpotBlock, TraceSeen
+from planner.results.plan import Spread
+from planner.spot.market.market_fit import Durations, Known, Seen, fit_market
+from planner.spot.market.market_fit import MarketFit as Fitted
+from planner.spot.market.states import Ages
+from planner.spot.market.trace import Trace
+from planner.spot.market.trace_files import read_traces
+from planner.units import MINUTE
+
+WHERE = "planner market fit"
+HASTY_GAP_SECONDS = 10.0
+"""Looking at a market more often than this is so rare that minutes may have been meant."""
+COARSE_STEPS = 3.0
+"""Mean durations of fewer steps: those shorter than a step were not seen, and there were some."""
+APART = 3.0
+"""Ratio of odds of being there between traces from which on their mean is the market of neither."""
+MOST_NAMES = 12
+"""Names that a message lists."""
+LONG_FIRST = 0.1
+"""Share of the hours that runs already going on at the beginning may have, before it is worth a word."""
+
+
+def market_fit(
+    traces: str | Path | Sequence[str | Path], instances: int = 1, only: Sequence[str] = ()
+) -> MarketFit:
+    """What recorded traces say of a spot market, as the `spot:` block of an offer.
+
+    `traces` are files, or folders of them, in the formats of `planner.spot.market.trace_files`; all are pooled.
+    `instances` machines must be there together for the market to be up.
+    `only` names the traces that count, where the files hold others too.
+    Raises `InputError` for files that cannot be read and for traces that say too little.
+    """
+    paths = [traces] if isinstance(traces, (str, Path)) else list(traces)
+    if not paths:
+        raise InputError([Fault(WHERE, 0, "", "no trace to fit", "name a file or a folder")])
+    if instances < 1:
+        raise InputError([Fault(WHERE, 0, "--instances", f"{instances} machines are none", "give 1 or more")])
+    read = _chosen(traces_of(paths), only)
+    fitted = fit_market(read, instances)
+    hours = sum(one.hours for one in fitted.traces)
+    up, outage = _by_age(fitted.up.ages), _by_age(fitted.down.ages)
+    mean_up, mean_outage = (mean_hours(one.ages_hours, one.ends_per_hour) for one in (up, outage))
+    return MarketFit(
+        instances=instances,
+        hours=hours,
+        interruptions=sum(one.interruptions for one in fitted.traces),
+        availability=_spread(fitted.availability),
+        share_of_hours=sum(one.availability * one.hours for one in fitted.traces) / hours,
+        up=_durations(fitted.up),
+        outage=_durations(fitted.down),
+        spot=SpotBlock(
+            availability=_rounded(mean_up / (mean_up + mean_outage)),
+            mean_up_hours=_rounded(mean_up),
+            mean_outage_hours=_rounded(mean_outage),
+            up=up,
+            outage=outage,
+            instances=instances,
+        ),
+        held_out=_held_out(fitted),
+        traces=tuple(_seen(one) for one in fitted.traces),
+        notes=tuple(_notes(fitted, read)),
+    )
+
+
+def traces_of(paths: Sequence[str | Path]) -> list[Trace]:
+    """All traces of files and folders, every fault of every file; those of one name are told apart by their files."""
+    read: list[tuple[str, Trace]] = []
+    faults: list[Fault] = []
+    again = [path for path, count in Counter(Path(path).resolve() for path in paths).items() if count > 1]
+    faults += [Fault(str(path), 0, "", "is given twice", "its runs would count twice") for path in again]
+    for path in paths:
+        try:
+            read += [(str(path), trace) for trace in read_traces(path)]
+        except InputError as error:
+            faults += error.faults
+    if faults:
+        raise InputError(faults)
+    names = Counter(trace.name for _, trace in read)
+    return [trace if names[trace.name] == 1 else replace(trace, name=f"{path}: {trace.name}") for path, trace in read]
+
+
+def _chosen(traces: list[Trace], only: Sequence[str]) -> list[Trace]:
+    """The traces of these names, all where none is named."""
+    names = [trace.name for trace in traces]
+    unknown = [name for name in only if name not in names]
+    if unknown:
+        there = ", ".join(names[:MOST_NAMES]) + (", ..." if len(names) > MOST_NAMES else "")
+        raise InputError([Fault(WHERE, 0, "--only", f"no trace is called {name!r}", there) for name in unknown])
+    return [trace for trace in traces if not only or trace.name in only]
+
+
+def _by_age(ages: Ages) -> EndsByAge:
+    """As it is pasted; ages keep the digits that tell one from the next."""
+    return EndsByAge(
+        ages_hours=tuple(_rounded(age, 6) for age in ages.begins),
+        ends_per_hour=tuple(_rounded(rate) for rate in ages.rates),
+    )
+
+
+def _durations(fitted: Durations) -> FittedDurations:
+    mean = fitted.mean_hours
+    return FittedDurations(
+        mean_hours=_spread(mean),
+        known_to_factor=max(mean.high / mean.value, mean.value / mean.low),
+        cv=fitted.cv,
+        ends=fitted.ends,
+        hours=fitted.hours,
+        ends_per_hour=tuple(_spread(rate) for rate in fitted.rates),
+    )
+
+
+def _spread(known: Known) -> Spread:
+    return Spread(expected=known.value, low=known.low, high=known.high)
+
+
+def _held_out(fitted: Fitted) -> HeldOut | None:
+    told = fitted.held_out
+    return None if told is None else HeldOut(likelier_by=exp(told.gain_per_end), ends=told.ends)
+
+
+def _seen(one: Seen) -> TraceSeen:
+    told = asdict(one)
+    return TraceSeen(most_machines=told.pop("most"), **told)
+
+
+def _rounded(value: float, digits: int = 4) -> float:
+    """To so many digits; no figure of a market is known to more than four."""
+    return float(f"{value:.{digits}g}")
+
+
+def _notes(fitted: Fitted, traces: Sequence[Trace]) -> list[str]:
+    """What could be misread."""
+    notes = []
+    seen, several = fitted.traces, fitted.instances > 1
+    losses, machine_hours = sum(one.machine_losses for one in seen), sum(one.machine_hours for one in seen)
+    most = max(one.most for one in seen)
+    if most > fitted.instances and losses:
+        least = f"{fitted.instances} of them were" if several else "any one of them was"
+        notes.append(
+            f"up to {most} machines were watched, and up means that {least} there, not the same ones; "
+            f"a single machine stayed {machine_hours / losses:.1f} h on average ({losses} losses): a run that "
+            "cannot move to another without a restart is interrupted more often than the block says"
+        )
+    if several:
+        notes.append(
+            f"the figures are of {fitted.instances} machines together, which the block says; "
+            "for another number the planner converts them by its law for gangs"
+        )
+    odds = [one.availability / max(1 - one.availability, 1e-9) for one in seen if one.availability > 0]
+    if len(seen) > 1 and (len(odds) < len(seen) or max(odds) > APART * min(odds)):
+        low, high = (f"{100 * pick(one.availability for one in seen):.0f} %" for pick in (min, max))
+        notes.append(f"the traces differ, from {low} to {high} of the time: better fit each place by itself (--only)")
+    first = sum(trace.hours for trace in traces) - fitted.up.hours - fitted.down.hours
+    if first > LONG_FIRST * sum(one.hours for one in seen):
+        notes.append(
+            f"{first:.1f} h before the first change are left out of the fit: when they began is not known, "
+            "or the machines were not asked for yet"
+        )
+    return notes + _doubts_of_time(fitted)
+
+
+def _doubts_of_time(fitted: Fitted) -> list[str]:
+    """Whether the steps are what they should be."""
+    notes = []
+    shortest, longest = (pick(one.gap_seconds for one in fitted.traces) for pick in (min, max))
+    if shortest < HASTY_GAP_SECONDS:
+        notes.append(f"a count every {shortest:g} s is unusual: if minutes were meant, all is 60 times as long")
+    brief = min(fitted.up.mean_hours.value, fitted.down.mean_hours.value)
+    if brief * 60 * MINUTE < COARSE_STEPS * longest:
+        notes.append(f"a count every {longest / MINUTE:.3g} minutes misses shorter changes: there were more of them")
+    notes.append("traces say nothing of warnings: add notice_seconds if the provider gives one")
+    return notes

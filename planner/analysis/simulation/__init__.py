@@ -1,0 +1,1 @@
+"""Monte Carlo replays of a plan on spot markets."""

@@ -1,0 +1,244 @@
+"""One job of a plan over many runs: its own policy and the others, on the same markets at the same speeds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from time import process_time
+
+import numpy as np
+
+from planner.analysis.simulation.job_runs import MIX, POLICY, Course
+from planner.analysis.simulation.market_paths import Source
+from planner.results.simulation import GREEDY, ON_DEMAND_ONLY, PLANNED, UNIFORM
+from planner.spot.market.sampling import Paths
+from planner.spot.policy.baseline_policies import Greedy, SpotOnly, UniformProgress, with_safety_net
+from planner.spot.policy.run import Flags, Floats, Integers, Policy, SpotRun
+from planner.spot.policy.switching_policy import best_policy
+from planner.spot.replay.offline_optimum import optimum_usd
+from planner.spot.replay.replay import BLOCK, Replays, replay
+
+MOST_LOOKS = 1_200_000
+"""Runs times ticks that the all-knowing optimum is computed for: it is much slower than a replay."""
+FEWEST_OPTIMA, MOST_OPTIMA = 64, 1000
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of each run of a whole job; arrays of shape (runs,)."""
+
+    usd: Floats
+    hours: Floats  # for runs that were not done: until their path ended
+    spot_share: Floats
+    interruptions: Floats
+    wasted_hours: Floats
+    waiting_hours: Floats
+    done: Flags
+
+    @classmethod
+    def joined(cls, parts: list[Outcome]) -> Outcome:
+        """Blocks of runs, in order."""
+        return cls(**{one.name: np.concatenate([getattr(part, one.name) for part in parts]) for one in fields(cls)})
+
+
+@dataclass(frozen=True)
+class Specimen:
+    """One run that can be told: its path and speed; `deadline_hours` of the run."""
+
+    up: Flags  # (ticks,)
+    age_hours: float
+    slowness: float
+    deadline_hours: float
+    usd: float
+    interruptions: int
+
+
+@dataclass(frozen=True)
+class Played:
+    """All runs of one job."""
+
+    outcomes: dict[str, Outcome]  # by policy, the planned one first
+    optimum: Floats | None  # (first runs,) least of what the plan minimises; None where there is nothing to compare
+    specimen: Specimen | None
+    policy: Policy | None
+    seconds: float  # of one core for the planned policy, its market drawn
+
+
+@dataclass(frozen=True)
+class Aimed:
+    """A policy whose runs have different deadlines: the replay's is the last of them.
+
+    For the runs of one block of a replay, which are all decided on at once.
+    """
+
+    policy: Policy
+    early_hours: Floats  # (runs,) by which each deadline comes before the replay's
+    name: str = "aimed"
+
+    def decide(
+        self, work_left: Floats, hours_left: Floats, up: Flags, age_hours: Floats, running: Integers
+    ) -> Integers:
+        """As the policy does, by each run's own deadline."""
+        return self.policy.decide(work_left, hours_left - self.early_hours, up, age_hours, running)
+
+
+@dataclass(frozen=True)
+class AimedUniform:
+    """Uniform progress towards different deadlines of different amounts of work, the safety net in true hours."""
+
+    rule: UniformProgress
+    early_hours: Floats
+    deadlines: Floats
+    slowness: Floats
+    name: str = "uniform progress"
+
+    def decide(
+        self, work_left: Floats, hours_left: Floats, up: Flags, age_hours: Floats, running: Integers
+    ) -> Integers:
+        """The rule knows one amount of work and one deadline: hours are shown to it in their proportion."""
+        left = hours_left - self.early_hours
+        pace = self.rule.deadline_hours / self.deadlines
+        asked = self.rule.decide(work_left / self.slowness, left * pace, up, age_hours, running)
+        return with_safety_net(self.rule.run, self.rule.tick_hours, asked, left - work_left, running)
+
+
+def planned_policy(course: Course, tick_hours: float) -> Policy:
+    """The policy that a plan follows: its table, or spot and nothing else."""
+    if course.kind == POLICY and course.states is not None:
+        return best_policy(course.run, course.states, course.aim_hours, tick_hours=tick_hours)
+    return SpotOnly(name=PLANNED)
+
+
+def run_deadlines(course: Course, slowness: Floats) -> Floats:
+    """Hours within which each run shall end: as guaranteed, in proportion to its length, and by the deadline."""
+    latest = course.latest_hours - slowness * course.beside_hours
+    return np.asarray(np.minimum(slowness * course.aim_hours, latest))
+
+
+def play_plainly(course: Course, slowness: Floats) -> Played:
+    """A job without spot: hours and what hangs on them grow with the error of the speed."""
+    started = process_time()
+    hours = slowness * course.run.work_hours
+    outcome = _outcome(course, slowness, hours, hours)
+    return Played({PLANNED: outcome}, None, None, None, process_time() - started)
+
+
+def play(course: Course, source: Source, slowness: Floats, progress: Callable[[int], None]) -> Played:
+    """A job that spot has a part in, and the same work under the other policies.
+
+    `progress` is told how many runs have been added.
+    """
+    policy = planned_policy(course, source.tick_hours)
+    parts: list[dict[str, Outcome]] = []
+    optimum, specimen, seconds = None, None, 0.0
+    for first in range(0, slowness.size, BLOCK):
+        numbers = np.arange(first, min(first + BLOCK, slowness.size))
+        slow = slowness[numbers]
+        started = process_time()
+        paths = source.paths(numbers)
+        found = _planned(course, policy, paths, source.tick_hours, slow)
+        parts.append({PLANNED: _of_replays(course, slow, found, paths, source.tick_hours)})
+        seconds += process_time() - started
+        if not first:
+            specimen = _specimen(course, paths, slow, parts[0][PLANNED])
+        if math.isfinite(course.run.on_demand_usd_per_hour):
+            parts[-1] |= _others(course, paths, source.tick_hours, slow)
+            if not first:
+                optimum = _optimum(course, paths, source.tick_hours, slow)
+        progress(numbers.size)
+    outcomes = {name: Outcome.joined([part[name] for part in parts]) for name in parts[0]}
+    return Played(outcomes, optimum, specimen, policy, seconds)
+
+
+def _planned(course: Course, policy: Policy, paths: Paths, tick: float, slow: Floats) -> Replays:
+    if course.kind == POLICY:
+        return _towards(policy, course.run, paths, tick, run_deadlines(course, slow), slow)
+    return replay(policy, course.run, paths.up, tick, _say(course, slow), slow, paths.age_hours)
+
+
+def _towards(
+    policy: Policy, run: SpotRun, paths: Paths, tick: float, deadlines: Floats, slow: Floats
+) -> Replays:
+    """Replays of runs that each have their own deadline."""
+    last = float(deadlines.max())
+    if isinstance(policy, UniformProgress):
+        policy = AimedUniform(policy, last - deadlines, deadlines, slow)
+    elif np.ptp(deadlines) > 0:
+        policy = Aimed(policy, last - deadlines)
+    up = paths.up[:, : math.ceil(last / tick - 1e-9)]
+    return replay(policy, run, up, tick, last, slow, paths.age_hours)
+
+
+def _others(course: Course, paths: Paths, tick: float, slow: Floats) -> dict[str, Outcome]:
+    """The policies to compare with: the same work, deadlines, paths and speeds."""
+    run, deadlines = course.run, run_deadlines(course, slow)
+    alone = run.restart_hours + slow * run.work_hours
+    found = {ON_DEMAND_ONLY: _outcome(course, slow, alone, alone, wasted=np.full(slow.size, run.restart_hours))}
+    for name, rule in ((GREEDY, Greedy(run, tick)), (UNIFORM, UniformProgress(run, tick, course.aim_hours))):
+        replays = _towards(rule, run, paths, tick, deadlines, slow)
+        found[name] = _of_replays(course, slow, replays, paths, tick)
+    return found
+
+
+def _optimum(course: Course, paths: Paths, tick: float, slow: Floats) -> Floats:
+    """What an all-knowing renter pays, hours of waiting counted at their worth; the first runs of a block.
+
+    Computed at the expected speed and taken in proportion to the length of the run, as its deadline is.
+    """
+    run, ticks = course.run, math.ceil(course.aim_hours / tick - 1e-9)
+    most = min(MOST_OPTIMA, max(FEWEST_OPTIMA, MOST_LOOKS // ticks))
+    up, slow = paths.up[:most, :ticks], slow[:most]
+    usd = optimum_usd(run, up, tick, course.aim_hours)
+    alone = (run.work_hours + run.restart_hours) * (run.on_demand_usd_per_hour + run.standing_usd_per_hour)
+    none = np.zeros(slow.size)
+    beside = course.usd(slow, none, none, none) + course.worth_usd * slow * course.beside_hours
+    return np.asarray(beside + slow * np.minimum(usd, alone))
+
+
+def _of_replays(course: Course, slow: Floats, replays: Replays, paths: Paths, tick: float) -> Outcome:
+    """The whole job; a run that was not done is told as it was when its path ended."""
+    done = np.isfinite(replays.hours)
+    hours = np.where(done, replays.hours, paths.up.shape[1] * tick)
+    return Outcome(
+        usd=course.usd(slow, replays.on_demand_hours, replays.spot_hours, hours),
+        hours=hours + slow * course.beside_hours,
+        spot_share=replays.spot_share,
+        interruptions=replays.interruptions.astype(float),
+        wasted_hours=replays.wasted_hours,
+        waiting_hours=replays.waiting_hours,
+        done=done,
+    )
+
+
+def _outcome(course: Course, slow: Floats, hours: Floats, demand: Floats, wasted: Floats | None = None) -> Outcome:
+    """Runs on demand alone."""
+    none = np.zeros(slow.size)
+    return Outcome(
+        usd=course.usd(slow, demand, none, hours),
+        hours=hours + slow * course.beside_hours,
+        spot_share=none,
+        interruptions=none,
+        wasted_hours=none if wasted is None else wasted,
+        waiting_hours=none,
+        done=np.ones(slow.size, dtype=bool),
+    )
+
+
+def _specimen(course: Course, paths: Paths, slow: Floats, outcome: Outcome) -> Specimen:
+    """A run as most are: of those with the usual number of interruptions, that with the cost nearest to the median."""
+    usual = outcome.interruptions == np.percentile(outcome.interruptions, 50, method="lower")
+    at = int(np.argmin(np.where(usual, np.abs(outcome.usd - np.median(outcome.usd)), np.inf)))
+    return Specimen(
+        up=paths.up[at],
+        age_hours=float(paths.age_hours[at]),
+        slowness=float(slow[at]),
+        deadline_hours=float(run_deadlines(course, slow)[at]) if course.kind == POLICY else _say(course, slow),
+        usd=float(outcome.usd[at]),
+        interruptions=int(outcome.interruptions[at]),
+    )
+
+
+def _say(course: Course, slow: Floats) -> float:
+    """Hours after which a mix goes on demand, as a replay does after its deadline; inf where that is not sold."""
+    return math.inf if course.kind != MIX else min(course.switch_hours, float(run_deadlines(course, slow).max()))

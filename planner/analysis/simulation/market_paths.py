@@ -1,0 +1,128 @@
+"""The markets that a plan is replayed on: drawn from the states of its market, or windows of recorded ones."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.random import Generator
+
+from planner.errors import Fault, InputError
+from planner.spot.market.sampling import Paths, sample_states
+from planner.spot.market.states import SpotStates
+from planner.spot.market.trace import Trace
+from planner.spot.policy.run import Floats, Integers, SpotRun
+
+LONGEST_TICK, SHORTEST_TICK = 1 / 12, 1 / 120
+"""Hours between two looks at the market: five minutes, half a minute."""
+TICKS_PER_STAY = 6
+"""Looks in a mean up-time or outage: changes between two looks would be missed."""
+TICKS_PER_SLACK = 20
+"""A guard keeps one tick in hand: it shall be little of the slack that there is."""
+LEAST_STEPS = 12
+"""Counts of a trace in the time of a run: with fewer a replay says nothing."""
+
+
+class Source(Protocol):
+    """Where paths of one job's market come from."""
+
+    tick_hours: float
+
+    def paths(self, runs: Integers) -> Paths:
+        """Paths for these run numbers, which are asked for in order; `up` has the shape (runs, ticks)."""
+        ...
+
+
+def tick_of(run: SpotRun, states: SpotStates, aim_hours: float) -> float:
+    """Hours between two looks of a policy at its market."""
+    stays = (states.up.mean(), states.down.mean())
+    slack = aim_hours - run.work_hours - run.restart_hours
+    asked = [LONGEST_TICK, *(stay / TICKS_PER_STAY for stay in stays)]
+    asked += [slack / TICKS_PER_SLACK] if math.isfinite(slack) else []
+    return max(SHORTEST_TICK, min(asked))
+
+
+@dataclass
+class Drawn:
+    """Paths drawn from the states of a market, each begun at a moment picked at random."""
+
+    states: SpotStates
+    ticks: int
+    tick_hours: float
+    rng: Generator
+
+    def paths(self, runs: Integers) -> Paths:
+        """The next paths; always up where machines are never taken."""
+        if math.isinf(self.states.up.mean()):
+            return Paths(np.ones((len(runs), self.ticks), dtype=bool), np.zeros(len(runs)))
+        return sample_states(self.states, len(runs), self.ticks, self.tick_hours, self.rng)
+
+
+class Windows:
+    """Windows of recorded markets: one for every moment at which one can begin, or some of them."""
+
+    def __init__(self, traces: Sequence[Trace], instances: int, ticks: int) -> None:
+        self.names = tuple(trace.name for trace in traces)
+        self.tick_hours = traces[0].gap_hours
+        self.flags = [trace.up(instances) for trace in traces]
+        self.ages = [_ages(flags) * self.tick_hours for flags in self.flags]
+        self.ticks = ticks
+        starts = np.asarray([flags.size - ticks + 1 for flags in self.flags])
+        self.begins = np.concatenate([[0], np.cumsum(starts)])
+        self.windows = int(self.begins[-1])
+        self.chosen = np.arange(self.windows)
+
+    def spread(self, runs: int) -> None:
+        """So many windows instead of all of them, spread evenly over the traces."""
+        self.chosen = (np.arange(runs) * self.windows) // runs
+
+    def paths(self, runs: Integers) -> Paths:
+        """The windows of these runs."""
+        windows = self.chosen[runs]
+        which = np.searchsorted(self.begins, windows, side="right") - 1
+        first = windows - self.begins[which]
+        up = np.stack([self.flags[i][at : at + self.ticks] for i, at in zip(which, first, strict=True)])
+        return Paths(up, np.asarray([self.ages[i][at] for i, at in zip(which, first, strict=True)]))
+
+    @property
+    def availability(self) -> float:
+        """Share of all recorded time."""
+        return float(np.mean(np.concatenate(self.flags)))
+
+
+def _ages(flags: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Floats:
+    """Steps since the last change at each step; from the beginning of the trace where there was none before."""
+    steps = np.arange(flags.size)
+    changed = np.diff(flags, prepend=flags[:1])
+    return np.asarray(steps - np.maximum.accumulate(np.where(changed, steps, 0)), dtype=float)
+
+
+def recorded(traces: Sequence[Trace], job: str, instances: int, hours: float) -> tuple[Windows, list[Trace]]:
+    """Windows of the traces that are long enough for a job, and the traces that are not.
+
+    Raises `InputError` where none is, where their steps differ, or where they are too coarse for the job.
+    """
+    gaps = sorted({trace.gap_hours for trace in traces})
+    if len(gaps) > 1:
+        told = ", ".join(f"{gap * 60:g}" for gap in gaps)
+        fix = "simulate traces of one step at a time"
+        raise InputError([Fault(traces[0].name, 0, "", f"traces of different steps ({told} minutes)", fix)])
+    gap = gaps[0]
+    if hours < LEAST_STEPS * gap:
+        what = f"a count every {gap:.3g} h is too coarse for {job}, which may take {hours:.1f} h"
+        raise InputError([Fault(traces[0].name, 0, "", what, "are its steps in seconds?")])
+    ticks = math.ceil(hours / gap - 1e-9)
+    long = [trace for trace in traces if trace.available.size >= ticks]
+    if not long:
+        best = max(traces, key=lambda trace: trace.hours)
+        only = "this trace" if len(traces) == 1 else f"the longest of {len(traces)} traces"
+        what = f"{only} is {best.hours:.1f} h long, and {job} may take {hours:.1f} h"
+        raise InputError([Fault(best.name, 0, "", what, "record for longer, or ask for an earlier deadline")])
+    never = f"{instances} machines" if instances > 1 else "a machine"
+    if not any(trace.up(instances).any() for trace in long):
+        what = f"{never} were never there together" if instances > 1 else f"{never} was never there"
+        raise InputError([Fault(long[0].name, 0, "", f"{what}, and {job} needs it", "other traces")])
+    return Windows(long, instances, ticks), [trace for trace in traces if trace.available.size < ticks]

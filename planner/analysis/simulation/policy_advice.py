@@ -1,0 +1,66 @@
+"""The policy of a plan as a file, and what it advises at one moment, without solving anything again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from planner.analysis.simulation.job_runs import POLICY, courses_of
+from planner.analysis.simulation.market_paths import tick_of
+from planner.errors import Fault, ScenarioError
+from planner.library.schema import Library
+from planner.results.plan import Plan
+from planner.scenario.scenario import Scenario
+from planner.solving.prepare import prepare
+from planner.spot.policy.policy_table import advice, to_table
+from planner.spot.policy.switching_policy import best_policy
+
+
+def policy_tables(scenario: Scenario, plan: Plan, library: Library | None = None) -> dict[str, dict[str, Any]]:
+    """The switching policy of each job of a plan that follows one, by job: data that JSON can hold.
+
+    `planner simulate --policy FILE` writes it as `{"scenario": ..., "jobs": {name: table}}`.
+    Raises ScenarioError where no job of the plan follows a policy, or the plan is of another scenario.
+    """
+    tables = {}
+    for course in courses_of(prepare(scenario, library), plan):
+        if course.kind == POLICY and course.states is not None:
+            tick = tick_of(course.run, course.states, course.aim_hours)
+            tables[course.job.name] = to_table(best_policy(course.run, course.states, course.aim_hours, tick))
+    if not tables:
+        what = "no job of this plan follows a policy on spot"
+        fix = "leave --policy out; limits.spot_share.min asks for spot"
+        raise ScenarioError([Fault(scenario.name, 0, "", what, fix)])
+    return tables
+
+
+def spot_advice(
+    table: Mapping[str, Any],
+    hour: float,
+    done: float,
+    market_up: bool,
+    minutes: float,
+    running: str = "nothing",
+    slowness: float = 1.0,
+) -> str:
+    """What a policy says now: "wait", "spot" or "on_demand".
+
+    `table`: of one job, from `policy_tables` or its file. `hour`: since the first machines were ordered.
+    `done`: share of the work, 0 to 1, unsaved work counted as done. `minutes`: since the market went up or down.
+    `running`: "nothing", "spot" or "on_demand". `slowness`: hours that the work takes at the speed seen, over those
+    expected; a slower run has proportionally more of them.
+    Ask every few minutes, and whenever machines are taken or come back. ValueError for what cannot be.
+
+    At hour 20 with 60 % done and the market down for 10 minutes: `spot_advice(table, 20, 0.6, False, 10)`.
+    """
+    if not 0 <= done <= 1:
+        raise ValueError(f"a share of the work lies between 0 and 1, not at {done:g}")
+    if running not in ("nothing", "spot", "on_demand"):
+        raise ValueError(f'running is "nothing", "spot" or "on_demand", not {running!r}')
+    if running == "spot" and not market_up:
+        raise ValueError("spot machines do not run while the market is down")
+    if not (hour >= 0 and minutes >= 0 and slowness > 0):
+        raise ValueError("hours and minutes gone by are not negative, and slowness is positive")
+    hours_left = table["guaranteed_hours"] * slowness - hour
+    work_left = (1 - done) * table["work_hours"] * slowness
+    return advice(dict(table), hours_left, work_left, market_up, minutes / 60, running)

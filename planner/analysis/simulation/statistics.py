@@ -1,0 +1,165 @@
+"""What came of many runs, in figures: jobs together, policies against the all-knowing optimum, distributions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from planner.analysis.simulation.job_replay import Outcome, Played
+from planner.analysis.simulation.job_runs import Course
+from planner.results.plan import Assignment
+from planner.results.simulation import OPTIMUM, PLANNED, Distribution, Histogram, PolicyFigures, Predicted
+from planner.spot.policy.run import Flags, Floats
+
+BINS = 60
+TAIL = 0.5
+"""Percent of the runs at either end that the first and last bin of a histogram take in."""
+LATE = 1e-6
+"""Hours that rounding may make of a run that ends at its deadline."""
+
+
+@dataclass(frozen=True)
+class Whole(Outcome):
+    """All jobs of a plan together; `met`: (runs,) whether each deadline was, None where there is none."""
+
+    met: Flags | None
+
+
+def together(courses: Sequence[Course], outcomes: Sequence[Mapping[str, Outcome]]) -> dict[str, Whole]:
+    """The jobs of a plan by policy: dollars and interruptions add up, the last end is the end.
+
+    A job that a policy has no say in stays as planned.
+    """
+    names = dict.fromkeys(name for each in outcomes for name in each)
+    return {name: _whole(courses, [each.get(name, each[PLANNED]) for each in outcomes]) for name in names}
+
+
+def _whole(courses: Sequence[Course], several: Sequence[Outcome]) -> Whole:
+    jobs = [one.job for one in courses]
+    weights = np.asarray([max(1, job.gpus) * job.runs_at_once * job.hours.expected for job in jobs])
+    on_time = [
+        one.done & (one.hours <= job.deadline_hours + LATE)
+        for job, one in zip(jobs, several, strict=True)
+        if job.deadline_hours is not None
+    ]
+    return Whole(
+        usd=np.sum([one.usd for one in several], axis=0),
+        hours=np.max([one.hours for one in several], axis=0),
+        spot_share=np.average([one.spot_share for one in several], axis=0, weights=weights),
+        interruptions=np.sum([one.interruptions for one in several], axis=0),
+        wasted_hours=np.sum([one.wasted_hours for one in several], axis=0),
+        waiting_hours=np.sum([one.waiting_hours for one in several], axis=0),
+        done=np.all([one.done for one in several], axis=0),
+        met=np.all(on_time, axis=0) if on_time else None,
+    )
+
+
+def figures(whole: Whole) -> dict[str, Any]:
+    """The fields of `Figures`."""
+    return {
+        "cost_usd": distribution(whole.usd),
+        "hours": distribution(whole.hours),
+        "deadline_hit_rate": None if whole.met is None else float(np.mean(whole.met)),
+        "spot_share": float(np.mean(whole.spot_share)),
+        "interruptions": float(np.mean(whole.interruptions)),
+        "wasted_hours": float(np.mean(whole.wasted_hours)),
+        "waiting_hours": float(np.mean(whole.waiting_hours)),
+    }
+
+
+def within_budget(whole: Whole, budget_usd: float | None) -> float | None:
+    """Share of runs that cost no more; None without a budget."""
+    return None if budget_usd is None else float(np.mean(whole.usd <= budget_usd * (1 + 1e-9)))
+
+
+def policies_of(
+    courses: Sequence[Course], played: Sequence[Played], whole: Mapping[str, Whole]
+) -> dict[str, PolicyFigures]:
+    """Every policy with what it costs more than an all-knowing renter pays; that one last.
+
+    The optimum is known for the first runs only. On these it is set off against the plan, whose mean over all runs is
+    known: that errs much less than the mean of a few.
+    """
+    if len(whole) == 1 and all(one.optimum is None for one in played):
+        return {PLANNED: PolicyFigures(**figures(whole[PLANNED]), usd_over_optimum=None, share_over_optimum=None)}
+    below = 0.0  # of the optimum under the plan, in what the plan minimises
+    for course, one in zip(courses, played, strict=True):
+        if one.optimum is not None:
+            below += float(np.mean(_worth(course, one, PLANNED)[: one.optimum.size] - one.optimum))
+    means = {
+        name: math.fsum(float(np.mean(_worth(c, one, name))) for c, one in zip(courses, played, strict=True))
+        for name in whole
+    }
+    least = means[PLANNED] - below
+    found = {
+        name: PolicyFigures(
+            **figures(one),
+            usd_over_optimum=means[name] - least,
+            share_over_optimum=(means[name] - least) / least if least > 0 else None,
+        )
+        for name, one in whole.items()
+    }
+    paid = None if any(one.worth_usd for one in courses) else _optimal(played, least)
+    unknown = dict.fromkeys(
+        ("hours", "deadline_hit_rate", "spot_share", "interruptions", "wasted_hours", "waiting_hours")
+    )
+    found[OPTIMUM] = PolicyFigures(cost_usd=paid, **unknown, usd_over_optimum=0.0, share_over_optimum=0.0)
+    return found
+
+
+def _worth(course: Course, played: Played, name: str) -> Floats:
+    """What the plan minimises, (runs,): dollars, and what the hours are worth."""
+    one = played.outcomes.get(name, played.outcomes[PLANNED])
+    return np.asarray(one.usd + course.worth_usd * one.hours)
+
+
+def _optimal(played: Sequence[Played], mean: float) -> Distribution:
+    """What the all-knowing renter pays: quantiles of the first runs, about the mean over all."""
+    first = min(one.optimum.size for one in played if one.optimum is not None)
+    usd = np.sum(
+        [(one.outcomes[PLANNED].usd if one.optimum is None else one.optimum)[:first] for one in played], axis=0
+    )
+    told = distribution(usd)
+    return told.model_copy(update={"mean": mean})
+
+
+def distribution(values: Floats) -> Distribution:
+    """Mean and quantiles of (runs,)."""
+    p05, p50, p95 = (float(value) for value in np.percentile(values, (5, 50, 95)))
+    return Distribution(mean=float(np.mean(values)), p05=p05, p50=p50, p95=p95)
+
+
+def histogram(values: Floats) -> Histogram:
+    """Counts in `BINS` bins of one width; one bin where all values are the same."""
+    low, high = (float(value) for value in np.percentile(values, (TAIL, 100 - TAIL)))
+    if high - low <= 1e-9 * abs(high):
+        return Histogram(edges=(low, high), counts=(values.size,))
+    counts, edges = np.histogram(np.clip(values, low, high), bins=BINS, range=(low, high))
+    return Histogram(edges=tuple(edges.tolist()), counts=tuple(counts.tolist()))
+
+
+def predicted_of(jobs: Sequence[Assignment]) -> Predicted:
+    """What a plan says of its jobs together."""
+    chances = [one.deadline_probability for one in jobs if one.deadline_probability is not None]
+    policies = [one.spot for one in jobs if one.spot is not None]
+    known = all(one.spot is not None or one.spot_share <= 0 for one in jobs)
+    weights = [max(1, one.gpus) * one.runs_at_once * one.hours.expected for one in jobs]
+
+    def total(name: str) -> float | None:
+        return math.fsum(getattr(one, name) for one in policies) if known else None
+
+    return Predicted(
+        cost_usd=math.fsum(one.cost_usd for one in jobs),
+        hours=max(one.hours.expected for one in jobs),
+        # One error of the speed for all jobs: the least likely deadline is met no more rarely than all of them.
+        deadline_probability=min(chances, default=None),
+        at_least=bool(policies),
+        spot_share=float(np.average([one.spot_share for one in jobs], weights=weights)),
+        interruptions=total("interruptions"),
+        wasted_hours=total("wasted_hours"),
+        waiting_hours=total("waiting_hours"),
+    )

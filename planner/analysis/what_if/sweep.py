@@ -1,0 +1,129 @@
+"""Sweeps: the question solved at every value of one range, or at every pair of values of two."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import product
+
+from planner.analysis.what_if.what_if import library_of
+from planner.documents.sweep_ranges import Range, parse_ranges, range_name
+from planner.errors import Fault, ScenarioError
+from planner.library.schema import Library
+from planner.loading.scenario_file import change_scenario
+from planner.results.differences import method_name
+from planner.results.plan import Assignment, Plan
+from planner.results.what_if import Axis, Cell, CellJob, Sweep
+from planner.scenario.scenario import Scenario, SolveOptions
+from planner.solvers.base import Termination
+from planner.solving.optimise import optimise
+from planner.solving.prepare import Prepared, prepare
+from planner.solving.solve import solve_prepared
+
+
+def sweep(
+    scenario: Scenario,
+    vary: Sequence[str],
+    settings: Sequence[str] = (),
+    options: SolveOptions | None = None,
+    library: Library | None = None,
+    tell: Callable[[int, int], None] | None = None,
+) -> Sweep:
+    """The plan at every value of `vary`: one or two texts `PATH=A:B:STEP` or `PATH=[a, b, c]`.
+
+    `settings` are applied first, and hold in every cell. A cell is what `solve` gives for the scenario changed
+    that way. `tell` is called with the cells done and all cells. Raises ScenarioError for ranges, settings or
+    values that cannot be, before anything is solved.
+    """
+    ranges = parse_ranges(tuple(vary))
+    if not ranges:
+        fault = Fault("--vary", 0, "", "there is nothing to vary", "such as jobs.NAME.deadline=6h:48h:6h")
+        raise ScenarioError([fault])
+    base = change_scenario(scenario, settings) if settings else scenario
+    questions = [[_changed(base, one, setting) for setting in one.settings] for one in ranges]
+    library = library or library_of([base, *(question for row in questions for question in row)])
+    cells: list[Cell] = []
+    before: Prepared | None = None
+    total = len(list(product(*questions)))
+    for places in product(*(range(len(row)) for row in questions)):
+        question = questions[0][places[0]]
+        if len(ranges) == 2:
+            question = _changed(question, ranges[1], ranges[1].settings[places[1]])
+        before = prepare(question, library, before)
+        values = tuple(one.values[place] for one, place in zip(ranges, places, strict=True))
+        cells.append(_cell(values, before, options or SolveOptions()))
+        if tell:
+            tell(len(cells), total)
+    axes = tuple(Axis(path=one.path, values=one.values, numbers=one.numbers, unit=one.unit) for one in ranges)
+    answer = Sweep(scenario=scenario.name, settings=tuple(settings), axes=axes, cells=tuple(cells))
+    if any(cell.jobs for cell in cells):
+        return answer
+    ends = [_loosest(axis) for axis in axes]
+    question = change_scenario(base, [one.settings[place] for one, place in zip(ranges, ends, strict=True)])
+    values = tuple(one.values[place] for one, place in zip(ranges, ends, strict=True))
+    unsolved = solve_prepared(prepare(question, library, before), options)
+    return answer.model_copy(update={"loosest": values, "unsolved": unsolved})
+
+
+def _loosest(axis: Axis) -> int:
+    """The place of the value that asks for least: the highest limit, the least work; of names the last."""
+    if axis.numbers is None:
+        return len(axis.values) - 1
+    ease = 1 if axis.loosens == "up" or axis.path.endswith(".efficiency") else -1
+    return max(range(len(axis.numbers)), key=[ease * number for number in axis.numbers].__getitem__)
+
+
+def _changed(scenario: Scenario, one: Range, setting: str) -> Scenario:
+    """The scenario at one value; faults name the range that the value is from."""
+    try:
+        return change_scenario(scenario, [setting])
+    except ScenarioError as error:
+        name = range_name(f"{one.path}={setting.partition('=')[2]}")
+        raise ScenarioError([Fault(name, 0, f.where, f.what, _fix(f, one)) for f in error.faults]) from None
+
+
+def _fix(fault: Fault, one: Range) -> str:
+    """A unit that is missing is missing three times."""
+    if fault.what.endswith("has no unit") and one.numbers and not one.unit:
+        return f"such as {one.path}={one.values[0]}h:{one.values[-1]}h:STEPh"
+    return fault.fix
+
+
+def _cell(values: tuple[str, ...], prepared: Prepared, options: SolveOptions) -> Cell:
+    """One cell; why there is no plan is not looked into: that takes longer than all else."""
+    if not all(len(one.table) for one in prepared.screened):
+        return Cell(values=values, status="infeasible")
+    if len(prepared.scenario.jobs) > 1 or prepared.scenario.limits.budget_usd is not None:
+        choice = optimise(prepared, options).choice
+        if choice.chosen is None:
+            impossible = (Termination.INFEASIBLE, Termination.INFEASIBLE_OR_UNBOUNDED)
+            return Cell(values=values, status="infeasible" if choice.first.termination in impossible else "no_plan")
+    return cell_of(values, solve_prepared(prepared, options))
+
+
+def cell_of(values: tuple[str, ...], plan: Plan) -> Cell:
+    """The figures of a plan that a sweep keeps."""
+    if plan.cost_usd is None or plan.hours is None:
+        return Cell(values=values, status=plan.status)
+    return Cell(
+        values=values,
+        status=plan.status,
+        cost_usd=plan.cost_usd.expected,
+        hours=plan.hours.expected,
+        hours_at_confidence=plan.hours.at_confidence,
+        jobs=tuple(_job(job) for job in plan.jobs),
+    )
+
+
+def _job(job: Assignment) -> CellJob:
+    return CellJob(
+        name=job.name,
+        provider=job.provider,
+        gpu=job.gpu,
+        gpus=job.gpus,
+        runs_at_once=job.runs_at_once,
+        method=method_name(job.techniques),
+        spot_share=job.spot_share,
+        cost_usd=job.cost_usd,
+        hours=job.hours.expected,
+        start_hours=job.start_hours,
+    )

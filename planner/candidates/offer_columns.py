@@ -1,0 +1,77 @@
+"""The offers of a market as columns of numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from planner.candidate_table import Flags, Floats
+from planner.candidates.market import Market
+from planner.candidates.offer_terms import SpotMarket, disk_gb
+from planner.candidates.stage_placement import pull_of
+from planner.library.schema import Architecture, Library
+from planner.scenario.scenario import Job
+from planner.units import GB, HOUR, MONTH_HOURS
+
+
+@dataclass(frozen=True)
+class OfferColumns:
+    """Offers as columns (offers,): nan where a price does not exist, 0 for an unknown fee, which the bill names."""
+
+    on_demand_usd: Floats  # what one more hour costs: nothing under a commitment, which is paid for anyway
+    spot_usd: Floats  # nan where there is no spot market worth the name
+    committed_usd: Floats  # per instance, however little it is used
+    ingress_usd_per_gb: Floats
+    egress_usd_per_gb: Floats
+    storage_usd_per_gb_hour: Floats
+    network_storage_usd_per_gb_month: Floats
+    source_usd_per_gb: float  # what leaving its place costs the user's data
+    beside_data: Flags  # in the region of the user's data
+    disk_gb: Floats  # per instance, what preparing data leaves on it aside
+    pull_bytes_per_second: Floats
+    disk_bytes_per_second: Floats
+    cores: Floats  # per instance; nan: unknown
+    ram_gb: Floats  # nan: unknown
+    availability: Floats
+    mean_up_hours: Floats
+    step_hours: Floats
+    minimum_hours: Floats
+    term_hours: Floats  # longest run: the term of a commitment; inf without one
+    committed_hours: Floats  # machine hours paid for already and left; inf where that does not limit
+
+    @classmethod
+    def of(
+        cls, market: Market, job: Job, architecture: Architecture, spot: Sequence[SpotMarket], library: Library
+    ) -> OfferColumns:
+        """The columns of a market's offers, given how spot machines come and go on each."""
+        offers = market.offers
+        source = job.stages.transfer
+        usual = library.calibrations["stages"].value("disk_bytes_per_second") / GB
+
+        def column(values: Sequence[float | None], missing: float = np.nan) -> Floats:
+            return np.asarray([missing if value is None else value for value in values], dtype=float)
+
+        return cls(
+            on_demand_usd=column([0.0 if o.commitment else o.usd_per_hour for o in offers]),
+            spot_usd=column([o.spot_usd_per_hour if o.has_spot else None for o in offers]),
+            committed_usd=column([o.committed_usd for o in offers]),
+            ingress_usd_per_gb=column([o.fees.ingress_usd_per_gb for o in offers], 0.0),
+            egress_usd_per_gb=column([o.fees.egress_usd_per_gb for o in offers], 0.0),
+            storage_usd_per_gb_hour=column([o.fees.storage_usd_per_gb_month for o in offers], 0.0) / MONTH_HOURS,
+            network_storage_usd_per_gb_month=column([o.fees.network_storage_usd_per_gb_month for o in offers], 0.0),
+            source_usd_per_gb=source.egress_usd_per_gb if source else 0.0,
+            beside_data=np.asarray([bool(source and source.region == o.region) for o in offers], dtype=bool),
+            disk_gb=np.full(len(offers), disk_gb(architecture, job.data_gb)),
+            pull_bytes_per_second=np.asarray([pull_of(o, library) for o in offers], dtype=float),
+            disk_bytes_per_second=column([o.disk_gb_per_second for o in offers], usual) * GB,
+            cores=column([o.cpu_cores for o in offers]),
+            ram_gb=column([o.ram_gb for o in offers]),
+            availability=column([s.availability for s in spot]),
+            mean_up_hours=column([s.mean_up_hours for s in spot]),
+            step_hours=column([o.billing.step_seconds for o in offers]) / HOUR,
+            minimum_hours=column([o.billing.minimum_hours for o in offers]),
+            term_hours=column([o.term_hours if o.commitment else None for o in offers], np.inf),
+            committed_hours=column([o.committed_hours for o in offers], np.inf),
+        )

@@ -1,0 +1,200 @@
+"""Which candidates' market curves are worth computing: a bound leaves few, and what is found leaves fewer."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator
+
+import numpy as np
+
+from planner.candidate_table import ON_DEMAND, CandidateTable, Flags, Floats, Integers
+from planner.candidates.enumeration import JobCandidates
+from planner.candidates.market import Market
+from planner.candidates.spot_candidates import Aim, SpotChoice, SpotRows
+from planner.library.schema import Library
+
+TOGETHER = 8
+"""Candidates whose curves are computed at a time."""
+RUNNERS_UP = 2
+"""Other cards or providers that a plan names beside its own: their spot plans must be known too."""
+NAMED = 2
+"""Candidates of a card at a provider whose curves are computed to name it beside the plan: those of least bound."""
+SHORTEST_HOURS = 1e-3
+"""Of work: there is nothing to switch in less."""
+TIMES = 40
+"""Deadlines at which a frontier asks whether a curve may matter."""
+
+
+def spot_points(
+    candidates: JobCandidates,
+    table: CandidateTable,
+    rows: Integers,
+    able: Flags,
+    aim: Aim,
+    market: Market,
+    library: Library,
+    whole: bool = False,
+    by_method: bool = True,
+    every_place: bool = False,
+) -> tuple[CandidateTable, Integers, dict[int, SpotChoice]]:
+    """Candidates on their best policies: rows to be put beside `table`, where they came from, and their choices.
+
+    `table` holds screened rows at share 0, `rows` what they are in the uncut table, `able` which may follow a policy.
+    Computed are those that may be the best of their method, or among the best of another card or provider; the rest
+    would not be told of, unless `every_place` is. `whole` gives every point of the curves that may matter at some time
+    up to the latest, for each card and provider (`every_place`), for each method (`by_method`), or for the job.
+    """
+    if not able.any():
+        return table.rows(np.zeros(0, dtype=np.int64)), np.zeros(0, dtype=np.int64), {}
+    work = SpotRows(candidates, table, rows, aim, market, library)
+    which: list[int] = []
+    choices: list[SpotChoice] = []
+    search = _Frontier(work, able, by_method, every_place) if whole else _Best(work, able, every_place)
+    for row, found in search.found():
+        which += [row] * len(found)
+        choices += found
+    if not which:
+        return table.rows(np.zeros(0, dtype=np.int64)), np.zeros(0, dtype=np.int64), {}
+    came = np.asarray(which, dtype=np.int64)
+    return work.as_rows(came, choices), came, dict(enumerate(choices))
+
+
+class _Search:
+    """Rows in the order of their bounds; each computed unless it cannot matter, or another of its kind beats it."""
+
+    def __init__(self, work: SpotRows, able: Flags) -> None:
+        self.work = work
+        names = np.asarray([one.method_label for one in work.candidates.recipes])
+        self.names, code = np.unique(names, return_inverse=True)
+        self.method: Integers = code[work.table.recipe]
+        enough = (work.guarantee > work.work + work.hours.restart) & (work.work > SHORTEST_HOURS)
+        self.able = np.flatnonzero(able & enough)
+        self.bounds = work.bound()
+        table, aim = work.table, work.aim
+        on_demand = table.cost_usd(0.0) + table.penalty_usd + aim.usd_per_hour * table.hours(0.0)
+        barred = np.isnan(table.run_h[:, ON_DEMAND]) | (table.share_low > 0)
+        self.on_demand: Floats = np.where(barred, np.inf, on_demand)
+
+    def found(self) -> Iterator[tuple[int, list[SpotChoice]]]:
+        """Rows with their choices."""
+        done: dict[tuple[object, ...], list[Floats]] = {}
+        waiting: list[int] = []
+        for row in self.able[np.argsort(self.bounds[self.able], kind="stable")].tolist():
+            if not self.promises(row):
+                continue
+            key, size = (*self.work.kind(row), self.method[row]), self.work.sizes[row]
+            if any(bool(np.all(other <= size)) for other in done.get(key, ())):
+                continue
+            done.setdefault(key, []).append(size)
+            waiting.append(row)
+            if len(waiting) == TOGETHER:
+                yield from self.computed(waiting)
+                waiting.clear()
+        yield from self.computed(waiting)
+
+    def promises(self, row: int) -> bool:
+        """Whether the row may still matter."""
+        raise NotImplementedError
+
+    def computed(self, which: list[int]) -> Iterator[tuple[int, list[SpotChoice]]]:
+        """The choices of rows, which are remembered for those that follow."""
+        raise NotImplementedError
+
+
+def _places(work: SpotRows) -> tuple[Integers, int]:
+    """Number (n,) of the provider and card of each row, and how many there are."""
+    places = [(offer.provider, offer.gpu) for offer in work.market.offers]
+    known = {place: code for code, place in enumerate(dict.fromkeys(places))}
+    return np.asarray([known[place] for place in places], dtype=np.int64)[work.table.offer], len(known)
+
+
+class _Best(_Search):
+    """For one deadline: the best of each method, and of the cards and providers that come next.
+
+    Where limits are shared, also whatever no cheaper row with as few GPUs, on an offer that nothing limits, replaces.
+    """
+
+    def __init__(self, work: SpotRows, able: Flags, every_place: bool) -> None:
+        super().__init__(work, able)
+        self.every_place = every_place
+        self.place, count = _places(work)
+        self.of_method = np.full(len(self.names), np.inf)
+        self.of_place = np.full(count, np.inf)
+        np.minimum.at(self.of_method, self.method, self.on_demand)
+        np.minimum.at(self.of_place, self.place, self.on_demand)
+        self.runner_up = self._runner_up()
+        self.tried = np.zeros((count, len(self.names)), dtype=np.int64)
+        self.free = work.unlimited[work.table.offer]
+        self.gpus, number = np.unique(work.table.gpus, return_inverse=True)
+        self.with_gpus = np.full(len(self.gpus), np.inf)
+        stands = np.flatnonzero(np.isfinite(self.on_demand) & self.free)
+        beyond = work.table.late_cost_usd(0.0) - work.table.cost_usd(0.0)
+        np.minimum.at(self.with_gpus, number[stands], (self.on_demand + beyond)[stands])
+
+    def _runner_up(self) -> float:
+        """The best of the third place: what is dearer is not told of."""
+        told = [] if self.every_place else heapq.nsmallest(RUNNERS_UP + 1, self.of_place.tolist())
+        return told[-1] if len(told) > RUNNERS_UP else np.inf
+
+    def promises(self, row: int) -> bool:
+        bound = self.bounds[row]
+        place, method = self.place[row], self.method[row]
+        enough = self.tried[place, method] >= (1 if self.every_place else NAMED)
+        named = bound < min(self.runner_up, self.of_place[place]) and not enough
+        told = named or bound < self.of_method[method]
+        if told or not self.work.aim.shared:
+            return bool(told)
+        fewer = np.searchsorted(self.gpus, self.work.table.gpus[row], side="right")
+        return bool(bound < self.with_gpus[:fewer].min())
+
+    def computed(self, which: list[int]) -> Iterator[tuple[int, list[SpotChoice]]]:
+        for row, choice in self.work.choices(which):
+            value = self.work.value(row, choice.point)
+            method, place = self.method[row], self.place[row]
+            self.tried[place, method] += 1
+            self.of_method[method] = min(self.of_method[method], value)
+            self.of_place[place] = min(self.of_place[place], value)
+            if self.free[row]:
+                at = int(np.searchsorted(self.gpus, self.work.table.gpus[row]))
+                self.with_gpus[at] = min(self.with_gpus[at], self.work.late_value(row, choice.point))
+            yield row, [choice]
+        self.runner_up = self._runner_up()
+
+
+class _Frontier(_Search):
+    """For every deadline: what may be the cheapest (of its method, or place) at some of many."""
+
+    def __init__(self, work: SpotRows, able: Flags, by_method: bool, every_place: bool) -> None:
+        super().__init__(work, able)
+        if every_place:
+            self.method, _ = _places(work)
+        elif not by_method:
+            self.method = np.zeros(len(work.table), dtype=np.int64)
+        late = work.table.late_hours(0.0)
+        ends = late[np.isfinite(late)]
+        first = float(ends.min()) if len(ends) else 0.0
+        self.times = np.linspace(min(first, work.aim.latest_hours), work.aim.latest_hours, TIMES)
+        self.least = {int(code): self._on_demand(self.method == code, late) for code in np.unique(self.method)}
+        self.bound_by: Floats = np.stack([work.bound(work.guarantee_by(at)) for at in self.times])
+
+    def _on_demand(self, which: Flags, late: Floats) -> Floats:
+        """Least cost (times,) on demand by each time."""
+        order = np.argsort(late[which], kind="stable")
+        hours, usd = late[which][order], np.minimum.accumulate(self.on_demand[which][order])
+        place = np.searchsorted(hours, self.times, side="right") - 1
+        return np.where(place >= 0, usd[np.maximum(place, 0)], np.inf) if len(usd) else np.full(TIMES, np.inf)
+
+    def promises(self, row: int) -> bool:
+        return bool(np.any(self.bound_by[:, row] < self.least[int(self.method[row])]))
+
+    def computed(self, which: list[int]) -> Iterator[tuple[int, list[SpotChoice]]]:
+        for row, found in self.work.whole_curves(which):
+            late = self.work.late_beside[row] + np.asarray([one.point.hours for one in found]) * float(
+                self.work.hours.late[row] * self.work.hours.stretch[row]
+            )
+            usd = np.asarray([self.work.value(row, one.point) for one in found])
+            place = np.searchsorted(late, self.times, side="right") - 1
+            here = np.where(place >= 0, usd[np.maximum(place, 0)], np.inf)
+            method = int(self.method[row])
+            self.least[method] = np.minimum(self.least[method], here)
+            yield row, found

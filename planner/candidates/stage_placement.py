@@ -1,0 +1,256 @@
+"""Stages on machines of their own: preparing data on a CPU offer, evaluating on one GPU or on a CPU.
+
+The training machines are not rented meanwhile, so that such a stage has hours and dollars of its own, which hang on
+nothing but the job and the offer.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from planner.candidates.market import Market
+from planner.candidates.run_hours import evaluated_tokens, values_of
+from planner.configurations.grid import JobShape
+from planner.configurations.hardware import PCIE_BYTES_PER_SECOND, efficiency_of
+from planner.errors import Fault, ScenarioError
+from planner.estimates.billing import rounded_hours
+from planner.estimates.inputs import Network
+from planner.estimates.time.data_stages import (
+    evaluation_fits,
+    forward_tokens_per_second_cpu,
+    forward_tokens_per_second_gpu,
+    ingest_seconds,
+)
+from planner.estimates.time.stages import StageCoefficients, boot_seconds, download_seconds, load_seconds
+from planner.estimates.trials import trial_work
+from planner.library.schema import Architecture, Library
+from planner.scenario.scenario import Job, Offer
+from planner.units import GB, GIB, HOUR, TERA
+
+Place = Literal["none", "machine", "aside"]
+TOKEN_GB = 4.0 / GB
+"""Bytes of a token id on disk, in GB."""
+
+
+@dataclass(frozen=True)
+class Aside:
+    """A stage on a machine that is rented for it alone: hours as rented, and dollars."""
+
+    stage: Literal["ingest", "evaluation"]
+    label: str
+    offer: Offer
+    hours: float  # expected, of the wall clock
+    late_hours: float  # where the run does not stop early; the error of the estimate is left out
+    usd: float
+    late_usd: float
+    billed_hours: float
+    moved_usd: float  # of them for data that move in and out
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Where the stages of a job are done that have a choice; None: on the training machine, or not at all."""
+
+    ingest: Aside | None = None
+    evaluation: Aside | None = None
+
+    @property
+    def asides(self) -> tuple[Aside, ...]:
+        """The stages that have machines of their own."""
+        return tuple(one for one in (self.ingest, self.evaluation) if one is not None)
+
+    @property
+    def hours(self) -> float:
+        """Hours before and after the training machines are rented."""
+        return sum(one.hours for one in self.asides)
+
+    @property
+    def late_hours(self) -> float:
+        """The same where the run does not stop early."""
+        return sum(one.late_hours for one in self.asides)
+
+    @property
+    def usd(self) -> float:
+        """Dollars of those machines."""
+        return sum(one.usd for one in self.asides)
+
+    @property
+    def late_usd(self) -> float:
+        """The same where the run does not stop early."""
+        return sum(one.late_usd for one in self.asides)
+
+    @property
+    def offers(self) -> tuple[Offer, ...]:
+        """The offers that are rented beside the training machines."""
+        return tuple(one.offer for one in self.asides)
+
+
+def placements(
+    job: Job, architecture: Architecture, shape: JobShape, market: Market, library: Library
+) -> tuple[Placement, ...]:
+    """Every combination of places that may be the best one: fewer hours cost more dollars among those that stay.
+
+    None at all where no machine can run a stage, and a service trains. Raises ScenarioError where none does, either.
+    """
+    ingest = _options(job, "ingest", list(_ingests(job, architecture, shape, market, library)))
+    evaluation = _options(job, "evaluation", list(_evaluations(job, architecture, shape, market, library)))
+    missing = [stage for stage, found in (("ingest", ingest), ("evaluation", evaluation)) if not found]
+    if missing and not market.services(job.kind, architecture.name):
+        raise ScenarioError([nowhere(job, stage) for stage in missing])
+    return tuple(Placement(a, b) for a, b in itertools.product(ingest, evaluation))
+
+
+def _options(job: Job, stage: str, found: Sequence[Aside]) -> list[Aside | None]:
+    """The machine itself where it is allowed (or there is no such stage), then the undominated ones beside."""
+    wanted = getattr(job.stages, stage)
+    if wanted is None:
+        return [None]
+    own: list[Aside | None] = [None] if "machine" in wanted.on else []
+    best: list[Aside | None] = []
+    for one in sorted(found, key=lambda aside: (aside.hours, aside.usd, aside.label)):
+        if not best or one.usd < (best[-1].usd if best[-1] else 0.0):
+            best.append(one)
+    return own + best
+
+
+def nowhere(job: Job, stage: str) -> Fault:
+    """The fault of a stage that no offer can run."""
+    wanted = getattr(job.stages, stage)
+    places = " or ".join(place.replace("_", " ") for place in wanted.on)
+    needs = f"{wanted.ram_gb:g} GB of RAM" if stage == "ingest" else "room for the weights"
+    fix = f"offer a machine with {needs}, or allow it on the training machine: on: [machine]"
+    if "machine" in wanted.on:  # then it is memory that every place lacks
+        fix = f"offer a machine with {needs}, or ask for less: ram_gb"
+    return Fault(job.name, 0, f"jobs.{job.name}.stages.{stage}.on", f"no offer can run this stage on {places}", fix)
+
+
+def _ingests(
+    job: Job, architecture: Architecture, shape: JobShape, market: Market, library: Library
+) -> Iterator[Aside]:
+    wanted = job.stages.ingest
+    if wanted is None or "cpu" not in wanted.on:
+        return
+    stages = StageCoefficients.of(values_of(library, "stages"))
+    tokens = ingested_tokens(job, shape)
+    for label, offer in zip(market.beside_labels, market.beside, strict=True):
+        if not offer.is_cpu or (offer.ram_gb is not None and offer.ram_gb < wanted.ram_gb):
+            continue
+        fetched = data_seconds(wanted.raw_gb, job, offer, pull_of(offer, library))
+        worked = ingest_seconds(
+            wanted.raw_gb * GB,
+            tokens,
+            offer.cpu_cores or 1.0,
+            (offer.ram_gb or wanted.ram_gb) * GB,
+            disk_of(offer, library),
+            stages,
+        )
+        hours = (stages.boot_seconds + fetched + float(worked)) / HOUR
+        moved = wanted.raw_gb * (leaving_usd_per_gb(job, offer) + (offer.fees.ingress_usd_per_gb or 0.0))
+        moved += prepared_gb(job, shape) * (offer.fees.egress_usd_per_gb or 0.0)
+        yield _aside("ingest", label, offer, hours, hours, moved)
+
+
+def _evaluations(
+    job: Job, architecture: Architecture, shape: JobShape, market: Market, library: Library
+) -> Iterator[Aside]:
+    wanted = job.stages.evaluation
+    if wanted is None or shape.unit == "images":
+        return
+    stages = StageCoefficients.of(values_of(library, "stages"))
+    trials = trial_work(job.trials.count, job.trials.at_once, job.trials.halving)
+    tokens = evaluated_tokens(job, shape) * trials.work
+    weights = architecture.download_gb
+    offers = list(zip(market.beside_labels, market.beside, strict=True))
+    for label, offer in offers:
+        rate = _forward_rate(job, shape.network, offer, library)
+        if rate is None:
+            continue
+        pull = pull_of(offer, library)
+        slot = PCIE_BYTES_PER_SECOND[library.gpu(offer.card).pcie_gen] if offer.rents_gpus else float("inf")
+        load = load_seconds(
+            weights * GB, 1, float("inf"), disk_of(offer, library) * job.load_efficiency / stages.disk_efficiency, slot,
+            stages,
+        )
+        ready = float(boot_seconds(pull, stages) + download_seconds(weights * GB, pull) + load)
+        hours, late = ((ready + share * tokens / rate) / HOUR for share in (job.early_stopping, 1.0))
+        yield _aside("evaluation", label, offer, hours, late, weights * (offer.fees.ingress_usd_per_gb or 0.0))
+
+
+def _forward_rate(job: Job, network: Network, offer: Offer, library: Library) -> float | None:
+    """Tokens a second that an offer evaluates; None where it is of no use for that."""
+    wanted = job.stages.evaluation
+    assert wanted is not None
+    stages = StageCoefficients.of(values_of(library, "stages"))
+    if offer.is_cpu:
+        ram = (offer.ram_gb or 0.0) * GB
+        if "cpu" not in wanted.on or not evaluation_fits(network.parameters, ram, stages):
+            return None
+        return float(forward_tokens_per_second_cpu(network.active_parameters, offer.cpu_cores or 1.0, stages))
+    if "one_gpu" not in wanted.on or offer.gpus != 1 or offer.usd_per_hour is None:
+        return None
+    card = library.gpu(offer.card)
+    if not evaluation_fits(network.parameters, card.usable_gib * GIB, stages):
+        return None
+    peak = card.matmul16_tflops * TERA
+    efficiency, _ = efficiency_of(card, library.calibrations["gpu_efficiency"])
+    return float(forward_tokens_per_second_gpu(network.active_parameters, peak, efficiency, stages))
+
+
+def ingested_tokens(job: Job, shape: JobShape) -> float:
+    """Tokens that preparing the data makes: as stated, else those of one epoch; none of images."""
+    wanted = job.stages.ingest
+    if wanted is None or shape.unit == "images":
+        return 0.0
+    return float(wanted.tokens) if wanted.tokens is not None else shape.tokens / job.work.epochs
+
+
+def prepared_gb(job: Job, shape: JobShape) -> float:
+    """GB that preparing the data makes: token ids, or the images themselves."""
+    wanted = job.stages.ingest
+    if wanted is None:
+        return 0.0
+    return wanted.raw_gb if shape.unit == "images" else ingested_tokens(job, shape) * TOKEN_GB
+
+
+def pull_of(offer: Offer, library: Library) -> float:
+    """Bytes a second from the outside onto a machine: what the offer says, else that of its class."""
+    if offer.download_gb_per_second is not None:
+        return offer.download_gb_per_second * GB
+    key = "community_pull_bytes_per_second" if offer.community else "pull_bytes_per_second"
+    return library.calibrations["stages"].value(key)
+
+
+def disk_of(offer: Offer, library: Library) -> float:
+    """Bytes a second of a machine's own disk."""
+    if offer.disk_gb_per_second is not None:
+        return offer.disk_gb_per_second * GB
+    return library.calibrations["stages"].value("disk_bytes_per_second")
+
+
+def data_seconds(gb: float, job: Job, offer: Offer, pull: float) -> float:
+    """Seconds until the user's data lie on a machine: no faster than they leave their place, unless they lie there."""
+    source = job.stages.transfer
+    if source is not None and source.gb_per_second is not None and source.region != offer.region:
+        pull = min(pull, source.gb_per_second * GB)
+    return float(download_seconds(gb * GB, pull))
+
+
+def leaving_usd_per_gb(job: Job, offer: Offer) -> float:
+    """Dollars per GB that the user's data cost to leave their place for a machine; nothing within its region."""
+    source = job.stages.transfer
+    return 0.0 if source is None or source.region == offer.region else source.egress_usd_per_gb
+
+
+def _aside(
+    stage: Literal["ingest", "evaluation"], label: str, offer: Offer, hours: float, late_hours: float, moved_usd: float
+) -> Aside:
+    """Hours as the offer bills them: whole steps, at least its minimum."""
+    step, least = offer.billing.step_seconds / HOUR, offer.billing.minimum_hours
+    billed, late = (float(rounded_hours(one, step, least)) for one in (hours, late_hours))
+    price = offer.usd_per_hour or 0.0
+    return Aside(
+        stage, label, offer, hours, late_hours, billed * price + moved_usd, late * price + moved_usd, billed, moved_usd
+    )

@@ -1,0 +1,95 @@
+"""`architectures`, `gpus` and `schema`: what the planner knows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from planner.cli.exit_codes import Listing, write_json
+from planner.cli.solve import json_option
+from planner.errors import Fault, LibraryError
+
+if TYPE_CHECKING:
+    from planner.library.schema import Card
+
+
+@click.group(cls=Listing)
+def architectures() -> None:
+    """Networks that can be planned for."""
+
+
+@architectures.command("list")
+@json_option
+def architectures_list(as_json: bool) -> None:
+    """All of them, a line each."""
+    from planner.loading.scenario_file import read_library
+    from planner.report.catalog import architectures_table
+
+    cards = list(read_library().architectures.values())
+    if as_json:
+        write_json([card.model_dump(mode="json") for card in cards])
+    else:
+        click.echo(architectures_table(cards))
+
+
+@architectures.command("show")
+@click.argument("name")
+@json_option
+def architectures_show(name: str, as_json: bool) -> None:
+    """One of them; NAME is a name, an alias or the path of a config.json."""
+    from planner.loading.scenario_file import read_library
+
+    (card,) = read_library([name]).architectures.values()
+    _show(card, as_json)
+
+
+@click.group(cls=Listing)
+def gpus() -> None:
+    """Cards whose memory and speed are known."""
+
+
+@gpus.command("list")
+@json_option
+def gpus_list(as_json: bool) -> None:
+    """All of them, a line each."""
+    from planner.loading.scenario_file import read_library
+    from planner.report.catalog import gpus_table
+
+    cards = list(read_library([]).gpus.values())
+    if as_json:
+        write_json([card.model_dump(mode="json") for card in cards])
+    else:
+        click.echo(gpus_table(cards))
+
+
+@gpus.command("show")
+@click.argument("name")
+@json_option
+def gpus_show(name: str, as_json: bool) -> None:
+    """One of them, by name or alias."""
+    from planner.library.reading import CardNames, read_library
+
+    names = CardNames("gpus")
+    found = names.canonical(name)
+    if found is None:
+        raise LibraryError([Fault(name, 0, "", "unknown GPU", names.suggestion(name))])
+    _show(read_library([]).gpus[found], as_json)
+
+
+@click.command()
+def schema() -> None:
+    """Print the JSON Schema of a scenario file."""
+    from planner.scenario.scenario import scenario_schema
+
+    write_json(scenario_schema())
+
+
+def _show(card: Card, as_json: bool) -> None:
+    from planner.report.catalog import card_text
+
+    facts = card.model_dump(mode="json")
+    if as_json:
+        write_json(facts)
+    else:
+        click.echo(card_text(facts))

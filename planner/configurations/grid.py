@@ -1,0 +1,176 @@
+"""Machines, jobs and recipes in the units of the estimates: what one grid (R, 1) x (H,) is computed from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+
+from planner.configurations.coefficients import network_of, recipe_setup
+from planner.configurations.hardware import hardware_numbers
+from planner.configurations.recipe import Recipe
+from planner.estimates.inputs import Activations, Hardware, Kernels, Layout, Network, Stack, States
+from planner.estimates.work import PACKED_FILL, step_count
+from planner.library.schema import Architecture, Library
+from planner.scenario.scenario import Job
+
+T = TypeVar("T", States, Activations, Stack, Kernels, Hardware)
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Hardware that estimates can tell apart; `network_gbps` None where unknown or where there is one instance."""
+
+    gpu: str
+    gpus_per_instance: int
+    instances: int
+    link: str
+    network_gbps: float | None
+
+    @property
+    def gpus(self) -> int:
+        return self.gpus_per_instance * self.instances
+
+
+@dataclass(frozen=True)
+class JobShape:
+    """A job in the units of the estimates: tokens (or equivalent tokens of an image) and sequences."""
+
+    network: Network
+    sequence: int  # tokens per packed sequence, or the cap
+    longest: float  # tokens of the longest sequence that sets the memory peak
+    mean_length: float  # tokens per sample before padding
+    tokens: float  # real tokens in all
+    steps: float  # optimizer steps; nan where it depends on the micro-batch (never: batches are global)
+    units_per_token: float  # 1, or images per equivalent token
+    unit: str
+    clipped: bool = False
+
+
+@dataclass(frozen=True)
+class GridInputs:
+    """Dataclasses of the estimates over one grid (R, 1) x (H,)."""
+
+    network: Network
+    states: States
+    activations: Activations
+    stack: Stack
+    kernels: Kernels
+    hardware: Hardware
+    layout: Layout  # micro-batch 1
+
+
+def shape_of(job: Job, architecture: Architecture) -> JobShape:
+    """The job's work in tokens, optimizer steps and sequence lengths."""
+    network = network_of(architecture)
+    if architecture.image is not None:
+        return _shape_of_images(job, architecture, network)
+    sequence = job.sequence_length or min(2048, architecture.max_sequence)
+    work = job.work
+    mean = min(work.tokens_per_sample or sequence, sequence)
+    clipped = work.tokens_per_sample is not None and work.tokens_per_sample > sequence
+    per_batch = job.global_batch * (sequence if job.packing == "packed" else mean)
+    if work.steps is not None:
+        steps = float(work.steps)
+        tokens = steps * per_batch * (PACKED_FILL if job.packing == "packed" else 1.0)
+    else:
+        tokens = work.tokens if work.tokens is not None else (work.samples or 0) * mean * work.epochs
+        samples = (work.samples or 0) * work.epochs if work.samples is not None else tokens / mean
+        steps = step_count(job.packing, tokens, samples, sequence, job.global_batch)
+    return JobShape(
+        network, sequence, float(sequence), float(mean), float(tokens), float(steps), 1.0, "tokens", clipped
+    )
+
+
+def _shape_of_images(job: Job, architecture: Architecture, network: Network) -> JobShape:
+    assert architecture.image is not None
+    resolution = job.work.resolution or architecture.image.resolution
+    tokens = architecture.image.tokens(resolution)
+    longest = architecture.image.memory_tokens(resolution)
+    images = job.work.images * job.work.epochs if job.work.images else (job.work.steps or 0) * job.global_batch
+    steps = float(np.ceil(images / job.global_batch))
+    return JobShape(network, round(tokens), longest, tokens, images * tokens, steps, 1.0 / tokens, "images")
+
+
+def grid_inputs(
+    job: Job, shape: JobShape, recipes: Sequence[Recipe], machines: Sequence[Machine], library: Library
+) -> GridInputs:
+    """The estimates' inputs for recipes (R, 1) on machines (H,) of one class of card and one precision peak each."""
+    setups = [recipe_setup(recipe, job, shape.network, library) for recipe in recipes]
+
+    def column(values: Sequence[float]) -> Any:
+        array = np.asarray(values, dtype=float)
+        return float(array[0]) if np.all(array == array[0]) else array[:, None]
+
+    def row(values: Sequence[float]) -> Any:
+        return np.asarray(values, dtype=float)
+
+    layout = Layout(
+        micro_batch=1,
+        accumulation=1,
+        sequence=float(shape.sequence),
+        longest_sequence=shape.longest,
+        gpus=row([m.gpus for m in machines]),
+        gpus_per_node=row([m.gpus_per_instance for m in machines]),
+        tensor=column([r.tensor_parallel for r in recipes]),
+        pipeline=column([r.pipeline_parallel for r in recipes]),
+        zero_stage=column([r.zero_stage for r in recipes]),
+        hybrid=column([float(r.sharding == "hsdp") for r in recipes]),
+        variable_length=int(job.packing == "padded"),
+    )
+    return GridInputs(
+        shape.network,
+        stacked([s.states for s in setups], True),
+        stacked([s.activations for s in setups], True),
+        stacked([s.stack for s in setups], True),
+        stacked([s.kernels for s in setups], True),
+        _hardware(recipes, machines, library),
+        layout,
+    )
+
+
+def _hardware(recipes: Sequence[Recipe], machines: Sequence[Machine], library: Library) -> Hardware:
+    """Speeds (H,), or (R, H) where the recipes differ in the precision that sets the peak."""
+    kinds = ["fp32" if r.precision == "fp32" else "tf32" if r.precision == "tf32" else "16 bit" for r in recipes]
+    per_kind = {
+        kind: stacked(
+            [hardware_numbers(library.gpu(m.gpu), m.link, m.network_gbps, kind, library) for m in machines],
+            False,
+        )
+        for kind in dict.fromkeys(kinds)
+    }
+    if len(per_kind) == 1:
+        return per_kind[kinds[0]]
+    first = per_kind[kinds[0]]
+    width = len(machines)
+    fields = {
+        name: np.stack(
+            [np.broadcast_to(np.asarray(getattr(per_kind[kind], name), dtype=float), (width,)) for kind in kinds]
+        )
+        for name in first.__dataclass_fields__
+    }
+    return Hardware(**fields)
+
+
+def stacked(items: Sequence[T], as_column: bool) -> T:
+    """One dataclass of arrays, shape (n, 1) as a column of recipes or (n,) as a row of hardware.
+
+    A field that is the same in all items stays a scalar: the estimates run faster on it.
+    """
+    first = items[0]
+    fields: dict[str, Any] = {}
+    for name in first.__dataclass_fields__:
+        values = [getattr(item, name) for item in items]
+        if all(value == values[0] for value in values):
+            fields[name] = values[0]
+        else:
+            array = np.asarray(values, dtype=float)
+            fields[name] = array[:, None] if as_column else array
+    return type(first)(**fields)
+
+
+def coefficients(library: Library, name: str, kind: type) -> dict[str, float]:
+    """Keyword arguments of a coefficient dataclass, from the calibration of that name."""
+    return {key: library.calibrations[name].value(key) for key in kind.__dataclass_fields__}  # type: ignore[attr-defined]

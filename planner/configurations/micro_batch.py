@@ -1,0 +1,116 @@
+"""Micro-batches: which batches divide over the GPUs of a machine, and the largest or fastest that fits.
+
+Shapes: recipes and machines form a grid (R, H).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from planner.candidate_table import Flags, Floats, Integers
+from planner.configurations.grid import GridInputs, JobShape
+from planner.configurations.recipe import HYBRID_ABOVE_GPUS, Recipe
+from planner.estimates.inputs import Layout
+from planner.estimates.memory.fit import MemoryLines
+from planner.estimates.time.coefficients import TimeCoefficients
+from planner.estimates.time.step import step_seconds
+from planner.estimates.work import processed_length
+from planner.scenario.scenario import Job
+
+
+def possible_cells(recipes: Sequence[Recipe], layout: Layout, per_rank: Floats, width: int) -> Flags:
+    """Cells whose batch divides exactly and whose parallel degrees fit the machine."""
+    shape = (len(recipes), width)
+    gpus = np.asarray(layout.gpus)
+    ranks = np.broadcast_to(np.asarray(layout.data_parallel, dtype=float), shape)
+    possible = (ranks >= 1) & (ranks == np.floor(ranks)) & (np.broadcast_to(per_rank, shape) == np.floor(per_rank))
+    possible &= np.broadcast_to(per_rank, shape) >= 1
+    possible &= np.broadcast_to(np.asarray(layout.tensor) <= np.asarray(layout.gpus_per_node), shape)
+    hybrid = np.asarray([[recipe.sharding == "hsdp"] for recipe in recipes])
+    worthwhile = (gpus > HYBRID_ABOVE_GPUS) & (gpus > np.asarray(layout.gpus_per_node))
+    return np.asarray(possible & (~hybrid | worthwhile))
+
+
+def batches(
+    job: Job, inputs: GridInputs, lines: Sequence[MemoryLines], per_rank: Floats, possible: Flags
+) -> tuple[Floats, Floats]:
+    """Micro-batch and accumulation steps, (R, H); 0 where nothing fits.
+
+    The whole batch of a rank in one go if that fits; else the largest proper divisor of it that fits while
+    gradients are kept between micro-steps.
+    """
+    usable = inputs.hardware.usable_bytes
+    local = np.broadcast_to(per_rank, possible.shape)
+    whole = np.broadcast_to(lines[0].largest_micro_batch(usable), possible.shape) >= local
+    most = np.broadcast_to(lines[1].largest_micro_batch(usable), possible.shape)
+    divided = np.zeros(possible.shape)
+    for batch in np.unique(local[possible]):
+        cells = possible & (local == batch)
+        divisors = proper_divisors(int(batch))
+        if len(divisors):
+            index = np.searchsorted(divisors, most[cells], side="right")
+            divided[cells] = np.where(index > 0, divisors[np.maximum(index, 1) - 1], 0)
+    micro = np.where(possible, np.where(whole, local, divided), 0.0)
+    return micro, np.where(micro > 0, local / np.maximum(micro, 1.0), 0.0)
+
+
+def nearest_cells(
+    job: Job, inputs: GridInputs, lines: Sequence[MemoryLines], per_rank: Floats, possible: Flags
+) -> tuple[Floats, Floats]:
+    """As `batches`, but one recipe per machine, fitting or not: the least over its memory, at a micro-batch of one."""
+    usable = inputs.hardware.usable_bytes
+    over = np.where(possible, np.broadcast_to(lines[1].need(1.0, usable), possible.shape) - usable, np.inf)
+    nearest = np.arange(len(possible))[:, None] == np.argmin(over, axis=0)
+    micro = np.where(possible & nearest, 1.0, 0.0)
+    return micro, micro * np.broadcast_to(per_rank, possible.shape)
+
+
+Batching = Callable[[Job, GridInputs, Sequence[MemoryLines], Floats, Flags], tuple[Floats, Floats]]
+"""How micro-batches and accumulation steps (R, H) are found; 0 where a recipe is not to be used on a machine."""
+
+
+def proper_divisors(number: int) -> Integers:
+    """Divisors of a positive integer below itself, ascending."""
+    return np.asarray([d for d in range(1, number // 2 + 1) if number % d == 0], dtype=np.int64)
+
+
+def fastest_division(
+    job: Job,
+    shape: JobShape,
+    inputs: GridInputs,
+    time: TimeCoefficients,
+    lines: Sequence[MemoryLines],
+    micro: Floats,
+    accumulation: Floats,
+    per_rank: Floats,
+) -> tuple[Floats, Floats]:
+    """Of all divisors up to the largest that fits, the fastest: (R, H).
+
+    A larger padded batch pads more, and a pipeline of few large micro-batches idles at both ends.
+    """
+    local = np.broadcast_to(per_rank, micro.shape)
+    usable = inputs.hardware.usable_bytes
+    best, best_seconds, best_steps = micro, np.full(micro.shape, np.inf), accumulation
+    for candidate in sorted({int(d) for b in np.unique(local[micro > 0]) for d in (*proper_divisors(int(b)), int(b))}):
+        # The whole batch at once may fit where a part of it does not: only accumulating keeps gradients.
+        fits = (candidate == micro) | (lines[1].need(float(candidate), usable) <= usable)
+        usable_here = (candidate <= micro) & (local % candidate == 0) & fits
+        if not usable_here.any():
+            continue
+        layout = replace(
+            inputs.layout,
+            micro_batch=float(candidate),
+            accumulation=np.where(usable_here, local / candidate, 1.0),
+            sequence=processed_length(job.packing, shape.sequence, shape.mean_length, job.length_cv, float(candidate)),
+        )
+        seconds = step_seconds(
+            inputs.network, layout, inputs.states, inputs.activations, inputs.kernels, inputs.hardware, time
+        )
+        better = usable_here & (seconds < best_seconds)
+        best = np.where(better, float(candidate), best)
+        best_steps = np.where(better, local / candidate, best_steps)
+        best_seconds = np.where(better, seconds, best_seconds)
+    return best, best_steps

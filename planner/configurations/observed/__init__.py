@@ -1,0 +1,1 @@
+"""Runs that were observed, and what they change in the estimates."""

@@ -1,0 +1,191 @@
+"""An observed run beside what was predicted for the same configuration.
+
+A run that does not say how it was set up is compared with the fastest way that the job's techniques allow on that
+hardware. Where a run was observed it did fit, so neither the fit rule's margin nor the market's offers matter here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from planner.candidate_table import Flags, Floats
+from planner.configurations.grid import GridInputs, JobShape, Machine, coefficients, grid_inputs, shape_of
+from planner.configurations.hardware import hardware_numbers
+from planner.configurations.micro_batch import possible_cells, proper_divisors
+from planner.configurations.observed.memory_peaks import Peak
+from planner.configurations.recipe import CardClass, Recipe, allowed, enumerate_recipes, opened_recipes, refusal
+from planner.estimates.memory.fit import memory_lines
+from planner.estimates.memory.states import MemoryCoefficients
+from planner.estimates.parameters import training_flops
+from planner.estimates.time.coefficients import TimeCoefficients
+from planner.estimates.time.device import stack_parameters
+from planner.estimates.time.step import step_seconds
+from planner.estimates.work import PACKED_FILL, processed_length
+from planner.library.schema import Architecture, GpuSpec, Library
+from planner.scenario.scenario import Job, Measured
+from planner.units import HOUR, TERA
+
+GPUS_PER_MACHINE = 8
+"""GPUs of one machine at most, where a run does not say in how many it stood."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """An observed run and the configuration that it is compared with."""
+
+    run: Measured
+    machine: Machine
+    recipe: Recipe
+    micro_batch: int
+    accumulation: int
+    sequence: int  # tokens
+    predicted: float  # real tokens (images) per second over all cards
+    peak: Peak | None  # None where no peak was observed
+
+    @property
+    def assumed(self) -> tuple[str, ...]:
+        """Settings that the run does not say."""
+        return tuple(name for name in ASSUMABLE if getattr(self.run, name) is None)
+
+
+ASSUMABLE = ("method", "weight_bits", "activation_checkpointing", "micro_batch")
+"""Settings of a run that matter much and that only the run can say."""
+
+
+def compared(job: Job, run: Measured, architecture: Architecture, library: Library) -> Seen | str:
+    """A run beside the estimate of the same configuration; else why there is none."""
+    card = library.gpu(run.gpu)
+    machine = machine_of(run, card)
+    own = job_of_run(job, run)
+    recipes = [
+        recipe
+        for recipe in enumerate_recipes(own, CardClass.of(card), machine.gpus > 1, library)
+        if allowed(recipe, own) and refusal(recipe, CardClass.of(card), own.framework, library) is None
+    ]
+    if not recipes:
+        return f"framework {own.framework} and the job's techniques allow no such run"
+    shape = shape_of(own, architecture)
+    found = _fastest(own, run, shape, recipes, machine, library)
+    if (found is None or not found.fits) and (opened := opened_recipes(own, recipes, library)):
+        found = _better(found, _fastest(own, run, shape, opened, machine, library))
+    if found is None:
+        return "its global batch does not divide over the GPUs: say micro_batch and accumulation_steps"
+    peak = None
+    if run.peak_vram_gib is not None:
+        one = grid_inputs(own, shape, [found.recipe], [machine], library)
+        peak = Peak(machine.gpu, one, found.batch, run.peak_vram_gib, run.peak_kind or "allocated")
+    return Seen(run, machine, found.recipe, *found.batch, shape.sequence, found.rate, peak)
+
+
+def beyond_the_card(job: Job, run: Measured, architecture: Architecture, library: Library) -> str | None:
+    """Why no card can have done what the run says, however it was set up; None where it can.
+
+    Each real token costs at least the products of the layer stack, 2 FLOP per weight that it meets: forward and the
+    gradient of the inputs, and in full training that of the weights. Head, attention, padding and recomputation come
+    on top, so nothing that can be is called impossible. Cards do no more than the dense peak of their sheet.
+    Images are left out: the tokens that stand for them are a guess, and no bound rests on a guess.
+    """
+    own, shape, card = job_of_run(job, run), shape_of(job, architecture), library.gpu(run.gpu)
+    rate = run.tokens_per_second or (shape.tokens / (run.hours * HOUR) if run.hours else None)
+    if rate is None or shape.unit == "images":
+        return None
+    quantised = any(bits != 16 for bits in (run.weight_bits or 16, 4 if run.quant else 16))
+    frozen = own.techniques.method != ("full",) or quantised
+    flops = training_flops(stack_parameters(shape.network), rate, frozen=frozen)
+    # Whatever is not said may be the fastest: 16 bit.
+    peak: Any = hardware_numbers(card, "pcie", None, run.precision or "16 bit", library).linear_peak
+    if flops <= peak * run.gpus:
+        return None
+    told = f"at least {flops / TERA:,.0f} TFLOP/s against {peak * run.gpus / TERA:,.0f} of the sheet"
+    return f"needs more FLOP per second than {run.gpus} x {card.name} can do ({told})"
+
+
+class _Way(NamedTuple):
+    recipe: Recipe
+    batch: tuple[int, int]  # micro-batch and accumulation steps
+    rate: float  # real tokens (images) per second
+    fits: bool
+
+
+def _better(one: _Way | None, other: _Way | None) -> _Way | None:
+    return other if one is None or (other is not None and other.fits) else one
+
+
+def machine_of(run: Measured, card: GpuSpec) -> Machine:
+    """The hardware of a run; what it does not say is as few machines of up to 8 cards as it takes."""
+    least = -(-run.gpus // GPUS_PER_MACHINE)
+    instances = run.instances or next(n for n in range(least, run.gpus + 1) if run.gpus % n == 0)
+    each = run.gpus // instances
+    link = run.interconnect or ("nvlink" if card.nvlink_by_default else "pcie")
+    return Machine(
+        card.name, each, instances, link if each > 1 else "pcie", run.network_gbps if instances > 1 else None
+    )
+
+
+def job_of_run(job: Job, run: Measured) -> Job:
+    """The job as the run was set up: what the run says in place of what the job allows."""
+    said = {name: (value,) for name, value in run.settings.items() if name in type(job.techniques).model_fields}
+    if run.quant is not None and run.weight_bits is None:
+        said["weight_bits"] = (4,)
+    return job.model_copy(
+        update={
+            "measured": (),
+            "techniques": job.techniques.model_copy(update=said),
+            "sequence_length": run.sequence_length or job.sequence_length,
+            "global_batch": run.global_batch or job.global_batch,
+        }
+    )
+
+
+def _batches(job: Job, run: Measured, recipes: Sequence[Recipe], inputs: GridInputs) -> tuple[Floats, Floats, Flags]:
+    """Micro-batches, accumulation steps and which of them are possible: (R, D), D batches in question."""
+    ranks = np.broadcast_to(np.asarray(inputs.layout.data_parallel, dtype=float), (len(recipes), 1))
+    local = job.global_batch / ranks
+    if run.micro_batch is not None and run.accumulation_steps is not None and run.global_batch is None:
+        local = np.full_like(ranks, run.micro_batch * run.accumulation_steps)
+    if run.micro_batch is not None:
+        micro = np.asarray([[float(run.micro_batch)]])
+    elif run.accumulation_steps is not None:
+        micro = local / run.accumulation_steps
+    else:
+        micro = np.asarray([[*proper_divisors(job.global_batch), job.global_batch]], dtype=float)
+    micro, local = np.broadcast_arrays(micro, local)
+    steps = local / micro
+    whole = (steps >= 1) & (steps == np.floor(steps)) & (micro == np.floor(micro)) & (micro >= 1)
+    possible = whole & possible_cells(recipes, inputs.layout, local[:, :1], 1)
+    return np.maximum(micro, 1.0), np.maximum(np.floor(steps), 1.0), possible
+
+
+def real_units(job: Job, shape: JobShape) -> float:
+    """Real tokens of one sequence, padding and unfilled positions left out; 1 of an image."""
+    if shape.unit == "images":
+        return 1.0
+    return PACKED_FILL * shape.sequence if job.packing == "packed" else shape.mean_length
+
+
+def _fastest(
+    job: Job, run: Measured, shape: JobShape, recipes: Sequence[Recipe], machine: Machine, library: Library
+) -> _Way | None:
+    """The fastest way that fits; where none does although it ran, the one that needs least. None: none divides."""
+    inputs = grid_inputs(job, shape, recipes, [machine], library)
+    micro, accumulation, possible = _batches(job, run, recipes, inputs)
+    if not possible.any():
+        return None
+    length = processed_length(job.packing, shape.sequence, shape.mean_length, job.length_cv, micro)
+    layout = replace(inputs.layout, micro_batch=micro, accumulation=accumulation, sequence=length)
+    setup = (inputs.network, layout, inputs.states, inputs.activations)
+    time = TimeCoefficients(**coefficients(library, "time", TimeCoefficients))
+    memory = MemoryCoefficients(**coefficients(library, "memory", MemoryCoefficients))
+    batch = micro * accumulation * np.asarray(layout.data_parallel, dtype=float)
+    rate = batch * real_units(job, shape) / step_seconds(*setup, inputs.kernels, inputs.hardware, time)
+    usable: Any = inputs.hardware.usable_bytes
+    need = np.broadcast_to(memory_lines(*setup, inputs.stack, memory).need(micro, usable), rate.shape)
+    fits = possible & (need <= usable)
+    score = np.where(fits, rate, -np.inf) if fits.any() else np.where(possible, -need, -np.inf)
+    row, column = np.unravel_index(int(np.argmax(score)), rate.shape)
+    at = (int(row), int(column))
+    return _Way(recipes[at[0]], (int(micro[at]), int(accumulation[at])), float(rate[at]), bool(fits[at]))

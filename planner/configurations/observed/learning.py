@@ -1,0 +1,161 @@
+"""What the observed runs of a job teach its estimates: a factor on speed, memory by setting, and how sure both are."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from planner.candidate_table import Flags, Floats
+from planner.configurations.grid import GridInputs, Machine
+from planner.configurations.observed.comparison import Seen, compared
+from planner.configurations.observed.memory_peaks import Peak, Probed, Setting, probed_by, setting_of
+from planner.configurations.recipe import Recipe, framework_of
+from planner.estimates.observed_runs import fit_sigma_after, log_speed_correction, sigmas_after
+from planner.estimates.uncertainty import Sigmas, memory_tail
+from planner.library.schema import Architecture, Library
+from planner.scenario.scenario import Job, Measured
+from planner.units import GIB
+
+
+@dataclass(frozen=True)
+class Learned:
+    """What the observed runs of a job teach its estimates; without runs nothing changes."""
+
+    runs: tuple[Seen, ...] = ()
+    unused: tuple[tuple[Measured, str], ...] = ()  # with the reason
+    probed: Mapping[Setting, Probed] = field(default_factory=dict)  # what peaks say of their settings
+
+    @property
+    def timed(self) -> tuple[Seen, ...]:
+        """The runs whose speed was observed."""
+        return tuple(seen for seen in self.runs if seen.run.tokens_per_second is not None)
+
+    @property
+    def log_ratios(self) -> list[float]:
+        """ln(measured / predicted) of the speed of each run that was timed."""
+        speeds = [(seen.run.tokens_per_second, seen.predicted) for seen in self.runs]
+        return [math.log(measured / predicted) for measured, predicted in speeds if measured is not None]
+
+    def speed_factor(self, library: Library) -> float:
+        """Factor on the predicted speed of every way."""
+        return math.exp(log_speed_correction(self.log_ratios, library.calibrations["pilot"].value("speed_half")))
+
+    def spread(
+        self, before: Sigmas, gpu: Sequence[str], method: Sequence[str], several: Flags, library: Library
+    ) -> Sigmas:
+        """Spread of ln(time) of ways (n,), given their card, method and whether they span machines."""
+        runs = self.timed
+        if not runs:
+            return before
+        pilot, spreads = library.calibrations["pilot"], library.calibrations["uncertainty"]
+        same = {(seen.recipe.method, seen.machine.instances > 1, seen.machine.gpu) for seen in runs}
+        alike = {one[:2] for one in same}
+        keys = [
+            "same_card" if (m, s, g) in same else "other_card" if (m, s) in alike else "other_source"
+            for m, s, g in zip(method, np.asarray(several).tolist(), gpu, strict=True)
+        ]
+        difference = {key: spreads.value(f"difference.{key}") for key in ("same_card", "other_card", "other_source")}
+        return sigmas_after(
+            before,
+            np.asarray([difference[key] for key in keys], dtype=float),
+            difference["other_source"],
+            pilot.value("tail"),
+            len(runs),
+            pilot.value("speed_half"),
+            self.log_ratios,
+        )
+
+    def on_memory(
+        self, inputs: GridInputs, recipes: Sequence[Recipe], machines: Sequence[Machine], library: Library
+    ) -> GridInputs:
+        """The inputs of a grid (R, 1) x (H,), with what observed peaks say of its cells."""
+        cells = {
+            (row, column): self.probed[setting]
+            for row, recipe in enumerate(recipes if self.probed else ())
+            for column, machine in enumerate(machines)
+            if (setting := setting_of(recipe, machine.gpus)) in self.probed
+        }
+        if not cells:
+            return inputs
+        shape = (len(recipes), len(machines))
+        scale = np.ones(shape)
+        margin, phi = (
+            np.broadcast_to(np.asarray(one, dtype=float), shape).copy()
+            for one in (inputs.stack.margin, inputs.stack.phi)
+        )
+        for cell, probed in cells.items():
+            scale[cell], phi[cell] = probed.scale, probed.phi
+            margin[cell] = probed.margin_on(machines[cell[1]].gpu)
+        return replace(
+            inputs,
+            activations=replace(inputs.activations, scale=scale),
+            stack=replace(inputs.stack, margin=margin, phi=phi),
+        )
+
+    def floors(self, recipes: Sequence[Recipe], machines: Sequence[Machine], micro: Floats, longest: float) -> Floats:
+        """Bytes that a run at most as large was seen to take, (R, H); 0 where none was."""
+        taken = np.zeros(micro.shape)
+        for row, recipe in enumerate(recipes if self.probed else ()):
+            for column, machine in enumerate(machines):
+                probed = self.probed.get(setting_of(recipe, machine.gpus))
+                if probed is not None:
+                    taken[row, column] = probed.floor_gib(float(micro[row, column]), longest) * GIB
+        return taken
+
+    def did_run(self, recipe: Recipe, machine: Machine, micro_batch: int, accumulation: int, sequence: int) -> bool:
+        """Whether a peak was observed on this card of a run of the same setting that was at least as large."""
+        return any(
+            seen.peak is not None
+            and seen.machine.gpu == machine.gpu
+            and setting_of(seen.recipe, seen.machine.gpus) == setting_of(recipe, machine.gpus)
+            and micro_batch <= seen.micro_batch
+            and (seen.accumulation > 1 or accumulation == 1)
+            and sequence <= seen.sequence
+            for seen in self.runs
+        )
+
+    def fit_sigma(self, before: float, recipe: Recipe, gpus: int, library: Library) -> float:
+        """Spread of ln(measured / predicted) of the memory of a recipe on so many cards."""
+        probed = self.probed.get(setting_of(recipe, gpus))
+        if probed is None:
+            return before
+        return fit_sigma_after(before, library.calibrations["pilot"].value("sigma_probed"), probed.runs)
+
+
+NOTHING = Learned()
+"""No run was observed."""
+
+
+def learn(job: Job, architecture: Architecture, library: Library) -> Learned:
+    """What the runs of the job say that are not whole jobs; those stand for their hardware by themselves."""
+    runs, unused = [], []
+    for run in job.measured:
+        if run.hours is not None:
+            continue
+        seen = compared(job, run, architecture, library)
+        if isinstance(seen, Seen):
+            runs.append(seen)
+        else:
+            unused.append((run, seen))
+    if not runs and not unused:
+        return NOTHING
+    return Learned(tuple(runs), tuple(unused), _probed(job, runs, library))
+
+
+def _probed(job: Job, runs: Sequence[Seen], library: Library) -> dict[Setting, Probed]:
+    """What the peaks among the runs say, by setting."""
+    peaks: dict[Setting, list[Peak]] = {}
+    for seen in runs:
+        if seen.peak is not None:
+            peaks.setdefault(setting_of(seen.recipe, seen.machine.gpus), []).append(seen.peak)
+    sigma = memory_sigma(job.framework, library)
+    return {setting: probed_by(several, sigma, library) for setting, several in peaks.items()}
+
+
+def memory_sigma(framework: str, library: Library) -> float:
+    """Spread of ln(measured / predicted) of allocated bytes, nothing observed."""
+    values = {key: entry.value for key, entry in library.calibrations["memory"].coefficients.items()}
+    return memory_tail(values, framework, bool(framework_of(library, framework)["profiled"]))

@@ -1,0 +1,129 @@
+"""Observed peaks of memory: the factor on what grows with the batch that explains them, and what else they teach."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from planner.configurations.grid import GridInputs, coefficients
+from planner.configurations.recipe import Recipe
+from planner.estimates.memory.fit import memory_lines
+from planner.estimates.memory.peak import estimate_memory
+from planner.estimates.memory.states import MemoryCoefficients
+from planner.estimates.observed_runs import log_memory_scale, memory_half
+from planner.library.schema import Library
+from planner.units import GIB
+
+STEPS = 60
+"""Halvings of the search: a factor between its bounds to the last digit."""
+KINDS = {"allocated": "allocated", "reserved": "reserved_uncapped", "device": "device_used"}
+"""The figure of the estimate that a kind of peak is compared with."""
+ROUNDING = 1e-9
+"""Share by which the margin is lowered further, so that rounding rejects no batch that ran."""
+
+Setting = tuple[Recipe, int]
+
+
+def setting_of(recipe: Recipe, gpus: int) -> Setting:
+    """Of a way, all that its memory depends on beside batch and lengths, which the estimate follows well."""
+    return recipe, gpus
+
+
+@dataclass(frozen=True)
+class Peak:
+    """An observed peak with the run that it was observed in."""
+
+    gpu: str
+    inputs: GridInputs  # of one recipe on one machine
+    batch: tuple[int, int]  # micro-batch and accumulation steps
+    observed_gib: float
+    kind: str
+
+    def predicted_gib(self, library: Library, scale: float = 1.0) -> float:
+        """The estimate of the same kind, what grows with the batch scaled."""
+        inputs = self.inputs
+        told = estimate_memory(
+            inputs.network,
+            replace(inputs.layout, micro_batch=float(self.batch[0]), accumulation=float(self.batch[1])),
+            inputs.states,
+            replace(inputs.activations, scale=scale),
+            inputs.stack,
+            MemoryCoefficients(**coefficients(library, "memory", MemoryCoefficients)),
+        )
+        return float(getattr(told, KINDS[self.kind]).reshape(-1)[0]) / GIB
+
+    @property
+    def taken_gib(self) -> float:
+        """The peak with the context that its kind leaves out; at most the card, because it did run."""
+        inputs, usable = self.inputs, self.inputs.hardware.usable_bytes / GIB
+        several = np.greater(inputs.layout.gpus, 1)
+        context = inputs.stack.context_gib + np.where(several, inputs.stack.fit_nccl_gib, 0.0)
+        beside = 0.0 if self.kind == "device" else context
+        return float(np.minimum(self.observed_gib + beside, usable).reshape(-1)[0])
+
+    def scale(self, library: Library) -> float:
+        """The factor that explains the peak, between its bounds; by halving, as no peak falls while it grows."""
+        pilot = library.calibrations["pilot"]
+        low, high = pilot.value("memory_scale_low"), pilot.value("memory_scale_high")
+        for _ in range(STEPS):
+            middle = math.sqrt(low * high)
+            low, high = (middle, high) if self.predicted_gib(library, middle) < self.observed_gib else (low, middle)
+        return high
+
+
+@dataclass(frozen=True)
+class Probed:
+    """What the peaks of one setting say of its other batches and lengths."""
+
+    scale: float
+    phi: float
+    margin: float
+    margins: Mapping[str, float]  # by card: lower, where a run that the fit rule would reject did fit
+    floors: tuple[tuple[int, float, float], ...]  # micro-batch, tokens of the longest sequence, GiB that it took
+    runs: int
+
+    def floor_gib(self, micro_batch: float, longest: float) -> float:
+        """What a run at most as large was seen to take, in terms of the fit rule; 0 where none was."""
+        return max(
+            (gib for batch, tokens, gib in self.floors if batch <= micro_batch and tokens <= longest), default=0.0
+        )
+
+    def margin_on(self, gpu: str) -> float:
+        """Margin of the fit rule on a card."""
+        return self.margins.get(gpu, self.margin)
+
+
+def probed_by(peaks: Sequence[Peak], sigma: float, library: Library) -> Probed:
+    """What the peaks of one setting say together; `sigma` is the spread of the memory estimate without them."""
+    pilot, memory = library.calibrations["pilot"], library.calibrations["memory"]
+    half = memory_half(sigma, pilot.value("sigma_probed"))
+    scale = math.exp(log_memory_scale([math.log(peak.scale(library)) for peak in peaks], half))
+    probed = Probed(
+        scale=scale,
+        phi=memory.value("phi_probed"),
+        margin=memory.value("margin_probed"),
+        margins={},
+        floors=tuple((peak.batch[0], float(peak.inputs.layout.longest_sequence), peak.taken_gib) for peak in peaks),
+        runs=len(peaks),
+    )
+    margins: dict[str, float] = {}
+    for peak in peaks:
+        margins[peak.gpu] = min(margins.get(peak.gpu, probed.margin), _margin_that_fits(peak, probed, library))
+    return replace(probed, margins=margins)
+
+
+def _margin_that_fits(peak: Peak, probed: Probed, library: Library) -> float:
+    """The margin at which the batch that ran passes the fit rule on its card."""
+    inputs = peak.inputs
+    stack = replace(inputs.stack, margin=probed.margin, phi=probed.phi)
+    activations = replace(inputs.activations, scale=probed.scale)
+    layout = replace(inputs.layout, accumulation=float(peak.batch[1]))
+    coefficients_ = MemoryCoefficients(**coefficients(library, "memory", MemoryCoefficients))
+    lines = memory_lines(inputs.network, layout, inputs.states, activations, stack, coefficients_)
+    usable = inputs.hardware.usable_bytes
+    over = float((lines.need(float(peak.batch[0]), usable) - usable).reshape(-1)[0])
+    allocated = float(lines.allocated(float(peak.batch[0])).reshape(-1)[0])
+    return probed.margin - max(0.0, over / allocated + ROUNDING) if over > 0 else probed.margin

@@ -1,0 +1,48 @@
+"""How sure the speed of a way is: which classes of the uncertainty apply to a framework, a network and a machine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from planner.candidate_table import Floats, Integers
+from planner.configurations.grid import Machine
+from planner.configurations.hardware import efficiency_of
+from planner.configurations.recipe import framework_of
+from planner.estimates.uncertainty import Sigmas, Spreads, class_of, time_sigmas
+from planner.library.schema import Architecture, Library
+
+
+def spreads(
+    framework: str,
+    architecture: Architecture,
+    machines: Sequence[Machine],
+    machine: Integers,
+    tokens_per_micro_batch: Floats | float,
+    library: Library,
+) -> Sigmas:
+    """Spread of ln(time) of ways on `machines[machine]`, of the shape of `machine`."""
+    values = {key: entry.value for key, entry in library.calibrations["uncertainty"].coefficients.items()}
+    row = framework_of(library, framework)
+    profile = class_of(values, "unknown" if row.get("unknown") else row["kernels"])
+    cards = [library.gpu(one.gpu) for one in machines]
+    classes = [class_of(values, card.name) for card in cards]
+    speeds = library.calibrations["gpu_efficiency"]
+
+    def column(of_machines: Sequence[Any]) -> Floats:
+        return np.asarray(of_machines, dtype=float)[machine]
+
+    return time_sigmas(
+        Spreads.of(values),
+        profile,
+        Sigmas(column([one.display for one in classes]), column([one.tail for one in classes])),
+        column([one.gpus for one in machines]),
+        column([one.instances for one in machines]),
+        tokens_per_micro_batch,
+        # A diffusion network is no stack of equal layers: its estimate is coarse, as unsure as a mixture of experts.
+        mixture=int(architecture.experts > 0 or architecture.kind == "diffusion"),
+        efficiency_is_prior=column([not efficiency_of(card, speeds)[1] for card in cards]),
+        network_unknown=column([one.network_gbps is None for one in machines]),
+    )

@@ -1,0 +1,1 @@
+"""From chosen rows of the candidate table to a plan."""

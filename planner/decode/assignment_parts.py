@@ -1,0 +1,189 @@
+"""Parts of an assignment that stand for themselves: place, cost, stages, spot policy, commitment, techniques."""
+
+from __future__ import annotations
+
+import datetime
+import math
+from typing import Any
+
+import numpy as np
+
+from planner.candidates.enumeration import JobCandidates
+from planner.candidates.market import Market
+from planner.candidates.spot_candidates import storage_usd_per_hour
+from planner.configurations.recipe import Recipe
+from planner.decode.bill import FIXED, Chosen
+from planner.decode.notes import age_in_days
+from planner.estimates.billing import break_even_hours, due_share
+from planner.estimates.uncertainty import interval
+from planner.results.plan import BillItem, CommitmentUse, SpotPlan, Spread, Techniques
+from planner.scenario.scenario import Job, Offer
+
+
+def place_of(candidates: JobCandidates, row: int, market: Market) -> dict[str, Any]:
+    """Where the machines are: provider, region, instance, offer and tier."""
+    place = int(candidates.table.offer[row])
+    offer, alike = market.offers[place], market.merged[place]
+    return {
+        "provider": offer.provider,
+        "region": offer.region if alike == 1 else f"any of {alike}",
+        "instance": offer.instance,
+        "offer": market.labels[place],
+        "tier": offer.tier,
+    }
+
+
+def costs_of(
+    lines: tuple[BillItem, ...], late: tuple[BillItem, ...], factors: tuple[float, float], spot: SpotPlan | None = None
+) -> dict[str, Any]:
+    """The bill, its sum, and the interval: what does not hang on hours stays, the rest goes with them."""
+    cost = math.fsum(line.usd for line in lines)
+    fixed = math.fsum(line.usd for line in lines if line.item in FIXED)
+    least, spread = (cost - spot.luck_usd, spot.usd_sd) if spot else (cost, 0.0)
+    low, high = interval(cost - fixed, least - fixed, factors, spread)
+    return {
+        "cost": Spread(expected=cost, low=fixed + low, high=fixed + high),
+        "cost_at_confidence": math.fsum(line.usd for line in late),
+        "cost_usd": cost,
+        "bill": lines,
+    }
+
+
+def prices_of(offer: Offer, as_of: datetime.date) -> dict[str, Any]:
+    """How old the price is and where it is from."""
+    return {
+        "price_date": offer.date.isoformat() if isinstance(offer.date, datetime.date) else str(offer.date or ""),
+        "price_age_days": age_in_days(offer, as_of),
+        "price_source": offer.source,
+    }
+
+
+def stage_hours_of(candidates: JobCandidates, row: int) -> dict[str, float]:
+    """Expected hours of the stages beside start and training, those on machines of their own among them."""
+    h, told = candidates.hours, candidates.placements[int(candidates.placement[row])]
+    beside = float(h.aside[row]) > 0
+    found = {
+        "prepare data": float(h.ingest[row]) + (told.ingest.hours if beside and told.ingest else 0.0),
+        "evaluation": float(h.evaluation[row]) + (told.evaluation.hours if beside and told.evaluation else 0.0),
+        "checkpoints": float(h.checkpoints[row]),
+        "load between trials": float(h.reload[row]),
+        "export": float(h.export[row]),
+    }
+    return {name: hours for name, hours in found.items() if hours > 0}
+
+
+def before_run(candidates: JobCandidates, row: int) -> float:
+    """Hours until training begins: data prepared here or elsewhere, then the start."""
+    h = candidates.hours
+    return float(h.start[row]) + float(h.ingest[row]) + beside_before(candidates, row)
+
+
+def spot_plan(candidates: JobCandidates, chosen: Chosen) -> SpotPlan:
+    """What the policy of a choice promises and expects; hours from the order of the first machines on."""
+    spot = chosen.spot
+    if spot is None:
+        raise ValueError("a choice without a policy")
+    h, row, point, run = candidates.hours, chosen.row, spot.point, spot.run
+    place = int(candidates.table.offer[row])
+    before = float(h.ingest[row]) + beside_before(candidates, row)
+    storage = float(storage_usd_per_hour(candidates, np.asarray([row]))[0])
+    needed = run.work_hours + run.restart_hours
+    on_demand = needed * (run.on_demand_usd_per_hour + storage)
+    # What an hour is worth to the user is in the point, and on no bill.
+    paid = point.usd - (run.standing_usd_per_hour - storage) * point.finish_hours
+    return SpotPlan(
+        guaranteed_hours=point.hours,
+        latest_on_demand_hours=before + point.hours - needed,
+        saving_usd=on_demand - paid,
+        usd_sd=point.usd_sd,
+        hours_sd=point.finish_sd,
+        luck_usd=paid - needed * (run.spot_usd_per_hour + storage),
+        luck_hours=point.finish_hours - needed,
+        interruptions=point.interruptions,
+        wasted_hours=point.wasted_hours,
+        waiting_hours=point.waiting_hours,
+        checkpoint_interval_hours=run.interval_hours,
+        restart_hours=run.restart_hours,
+        last_checkpoint=run.last_checkpoint,
+        availability=spot.states.availability(),
+        mean_up_hours=spot.states.up.mean(),
+        mean_outage_hours=spot.states.down.mean(),
+        basis=candidates.spot[place].basis,
+    )
+
+
+def beside_before(candidates: JobCandidates, row: int) -> float:
+    """Hours of data preparation on a machine of its own, before the training machines are rented."""
+    told = candidates.placements[int(candidates.placement[row])].ingest
+    return told.hours if told and not candidates.running.observed[int(candidates.way[row])] else 0.0
+
+
+def commitment_use(candidates: JobCandidates, row: int, market: Market) -> CommitmentUse | None:
+    """What the commitment of a candidate costs, how much of it the job uses, and from when on it pays."""
+    table, place = candidates.table, int(candidates.table.offer[row])
+    offer, machines = market.offers[place], float(table.instances[row])
+    if offer.commitment is None:
+        return None
+    price = hourly_alike(market, offer)
+    used = float(candidates.hours.once[row]) * candidates.hours.gangs + float(candidates.hours.gang_run[row])
+    committed = offer.committed_usd * machines
+    return CommitmentUse(
+        months=offer.commitment.months,
+        usd=committed,
+        used_hours=used * machines / candidates.hours.gangs,
+        term_hours=offer.term_hours * machines,
+        on_demand_usd_per_hour=price,
+        break_even_hours=break_even(market, offer, machines),
+        break_even_share=float(due_share(committed, price, offer.term_hours * machines)) if price else None,
+    )
+
+
+def break_even(market: Market, offer: Offer, machines: float) -> float | None:
+    """Machine hours of use from which on a commitment costs less than the like by the hour.
+
+    None without a commitment, and where nobody rents the like.
+    """
+    price = hourly_alike(market, offer) if offer.commitment is not None else None
+    return float(break_even_hours(offer.committed_usd * machines, price)) if price else None
+
+
+def pays_from(market: Market, offer: Offer, machines: float) -> str:
+    """The same in words, such as `pays from 365 h of use`; empty where there is nothing to tell."""
+    hours = break_even(market, offer, machines)
+    if hours is None:
+        return ""
+    return f"pays from {hours:,.0f} h of use" if hours <= offer.term_hours * machines else "never pays in its term"
+
+
+def hourly_alike(market: Market, offer: Offer) -> float | None:
+    """Least price by the hour of the same cards in the same number, at the same provider if it has one."""
+    alike = [
+        one
+        for one in market.offers
+        if one.gpu == offer.gpu and one.gpus == offer.gpus and one.tier in ("secure", "community") and one.usd_per_hour
+    ]
+    here = [one for one in alike if one.provider == offer.provider]
+    return min((one.usd_per_hour or 0.0 for one in here or alike), default=None)
+
+
+def techniques_of(recipe: Recipe, job: Job, micro_batch: int, accumulation: int) -> Techniques:
+    """A recipe and its batch as the answer says them."""
+    adapts = recipe.method == "lora"
+    return Techniques(
+        method=recipe.method,
+        weight_bits=recipe.weight_bits,
+        quant=recipe.quant,
+        precision=recipe.precision,
+        activation_checkpointing=recipe.activation_checkpointing,
+        micro_batch=micro_batch,
+        accumulation_steps=accumulation,
+        sharding=recipe.sharding,
+        attention=recipe.attention,
+        optimizer=recipe.optimizer,
+        tensor_parallel=recipe.tensor_parallel,
+        pipeline_parallel=recipe.pipeline_parallel,
+        lora_rank=job.lora.rank if adapts else None,
+        lora_targets=job.lora.targets if adapts else None,
+    )
+
+

@@ -1,0 +1,124 @@
+"""The memory answer of one recipe on one machine: GiB by part, the limiting phase, and the chance that it fits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+
+import numpy as np
+
+from planner.configurations.grid import GridInputs, JobShape, Machine, coefficients, grid_inputs
+from planner.configurations.observed.learning import NOTHING, Learned, memory_sigma
+from planner.configurations.recipe import Recipe
+from planner.estimates.inputs import Layout
+from planner.estimates.memory.fit import MemoryLines, fit_probability, memory_lines
+from planner.estimates.memory.peak import PHASES, MemoryEstimate, estimate_memory
+from planner.estimates.memory.states import MemoryCoefficients
+from planner.library.schema import Library
+from planner.results.plan import Vram
+from planner.scenario.scenario import Job
+from planner.units import GIB
+
+
+@dataclass(frozen=True)
+class MemoryProbe:
+    """One recipe on one machine, ready to be asked for its memory at any batch and sequence length."""
+
+    inputs: GridInputs
+    coefficients: MemoryCoefficients
+    usable_gib: float
+    several_gpus: bool
+    sigma: float  # of ln(measured / predicted allocated bytes)
+
+    @classmethod
+    def of(
+        cls,
+        job: Job,
+        shape: JobShape,
+        recipe: Recipe,
+        machine: Machine,
+        headroom: float | None,
+        library: Library,
+        learned: Learned = NOTHING,
+    ) -> MemoryProbe:
+        """The probe; `headroom` (a share) replaces the margin of the fit rule, `learned` is from observed peaks."""
+        inputs = learned.on_memory(grid_inputs(job, shape, [recipe], [machine], library), [recipe], [machine], library)
+        if headroom is not None:
+            inputs = replace(inputs, stack=replace(inputs.stack, margin=headroom))
+        return cls(
+            inputs,
+            MemoryCoefficients(**coefficients(library, "memory", MemoryCoefficients)),
+            one(inputs.hardware.usable_bytes) / GIB,
+            machine.gpus > 1,
+            learned.fit_sigma(memory_sigma(job.framework, library), recipe, machine.gpus, library),
+        )
+
+    def at(self, micro_batch: float, accumulation: float, sequence: float | None = None) -> MemoryEstimate:
+        """Bytes of a batch; `sequence` (tokens) replaces the longest sequence of the job."""
+        layout = replace(self._layout(accumulation, sequence), micro_batch=float(micro_batch))
+        inputs = self.inputs
+        return estimate_memory(
+            inputs.network,
+            layout,
+            inputs.states,
+            inputs.activations,
+            inputs.stack,
+            self.coefficients,
+            self.usable_gib * GIB,
+        )
+
+    def need_gib(self, micro_batch: float, accumulation: float, sequence: float | None = None) -> float:
+        """Left side of the fit rule."""
+        return one(self._lines(accumulation, sequence).need(micro_batch, self.usable_gib * GIB)) / GIB
+
+    def fits(self, micro_batch: float, accumulation: float, sequence: float | None = None) -> bool:
+        """Whether the need is at most what the card has."""
+        return self.need_gib(micro_batch, accumulation, sequence) <= self.usable_gib
+
+    def largest_micro_batch(self, accumulation: float) -> int:
+        """Largest micro-batch that fits, 0 where one sequence does not."""
+        return int(one(self._lines(accumulation, None).largest_micro_batch(self.usable_gib * GIB)))
+
+    def longest_sequence(self, micro_batch: float, accumulation: float, most: int = 2**24) -> int:
+        """Tokens of the longest sequence that fits, at most `most`; 0 where not one token does.
+
+        By bisection: the need never falls as the sequence grows.
+        """
+        low, high = 0, 1
+        while high <= most and self.fits(micro_batch, accumulation, high):
+            low, high = high, 2 * high
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if self.fits(micro_batch, accumulation, middle) else (low, middle)
+        return min(low, most)
+
+    def vram(self, told: MemoryEstimate) -> Vram:
+        """An estimate as the answer says it."""
+        return Vram(
+            peak=one(told.need) / GIB,
+            allocated=one(told.allocated) / GIB,
+            usable=self.usable_gib,
+            fit_probability=one(
+                fit_probability(one(told.allocated), (self.usable_gib - self.context_gib) * GIB, self.sigma)
+            ),
+            phase=PHASES[int(one(told.phase))],
+            parts={part.name: one(getattr(told.breakdown, part.name)) / GIB for part in fields(told.breakdown)},
+        )
+
+    @property
+    def context_gib(self) -> float:
+        """Context of the fit rule, not the larger one that a monitor shows."""
+        stack = self.inputs.stack
+        return one(stack.context_gib) + (one(stack.fit_nccl_gib) if self.several_gpus else 0.0)
+
+    def _lines(self, accumulation: float, sequence: float | None) -> MemoryLines:
+        inputs, layout = self.inputs, self._layout(accumulation, sequence)
+        return memory_lines(inputs.network, layout, inputs.states, inputs.activations, inputs.stack, self.coefficients)
+
+    def _layout(self, accumulation: float, sequence: float | None) -> Layout:
+        layout = replace(self.inputs.layout, accumulation=float(accumulation))
+        return layout if sequence is None else replace(layout, longest_sequence=float(sequence))
+
+
+def one(values: object) -> float:
+    """The only element of an array, or the scalar itself."""
+    return float(np.asarray(values, dtype=float).reshape(-1)[0])

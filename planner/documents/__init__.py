@@ -1,0 +1,1 @@
+"""Text files and their values: strict YAML, settings, units, and faults that name a line."""

@@ -1,0 +1,165 @@
+"""Values to go through one by one: `PATH=A:B:STEP` for numbers with a unit, `PATH=[a, b, c]` for anything."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+from planner.documents.source_map import Source
+from planner.documents.strict_yaml import parse_value
+from planner.errors import Fault, InputError, ScenarioError
+
+MOST_RANGES = 2
+MOST_CELLS = 2500
+"""A picture of 50 by 50 shows all that an eye can take in, and is solved in a minute or two."""
+
+_NUMBER = re.compile(r"\s*([-+]?(?:\d[\d_]*(?:\.\d*)?|\.\d+)(?:e[-+]?\d{1,3})?)\s*([a-z]*)\s*\Z", re.IGNORECASE)
+_HOW = "such as jobs.NAME.deadline=6h:48h:6h, or limits.gpus.allow=[A100-80GB, H100-80GB]"
+
+
+@dataclass(frozen=True)
+class Range:
+    """A place in the scenario and the values it takes, each as it would be typed after `--set PATH=`."""
+
+    path: str
+    values: tuple[str, ...]
+    numbers: tuple[float, ...] | None = None  # without the unit; None for a list of values
+    unit: str = ""
+
+    @property
+    def settings(self) -> tuple[str, ...]:
+        """The values as settings `PATH=VALUE`."""
+        return tuple(f"{self.path}={value}" for value in self.values)
+
+
+def parse_range(text: str) -> Range:
+    """The range that is written; both ends are in it when the step hits them. Raises ScenarioError."""
+    path, equals, written = text.partition("=")
+    path, written = path.strip(), written.strip()
+    if not equals or not path or not all(path.split(".")):
+        raise _wrong(text, "is not PATH=A:B:STEP", _HOW)
+    if written.startswith("["):
+        return _listed(text, path, written)
+    parts = written.split(":")
+    if len(parts) != 3:
+        raise _wrong(text, f"{written or 'nothing'} is not A:B:STEP", _HOW)
+    first, last, step = parts
+    return _stepped(text, path, *(_number(text, part) for part in (first, last, step)))
+
+
+def parse_ranges(texts: tuple[str, ...]) -> tuple[Range, ...]:
+    """One or two ranges with at most `MOST_CELLS` pairs of values. Raises ScenarioError with every fault."""
+    faults: list[Fault] = []
+    found: list[Range] = []
+    for text in texts:
+        try:
+            found.append(parse_range(text))
+        except InputError as error:
+            faults.extend(error.faults)
+    if not faults:
+        faults = _combined(texts, found)
+    if faults:
+        raise ScenarioError(faults)
+    return tuple(found)
+
+
+def check_ranges(written: Any, source: Source, faults: list[Fault]) -> None:
+    """Adds the faults of a scenario's `vary`; what is no text is left to the validation."""
+    texts = [written] if isinstance(written, str) else written
+    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+        return
+    try:
+        parse_ranges(tuple(texts))
+    except ScenarioError as error:
+        for fault in error.faults:
+            place = next((i for i, text in enumerate(texts) if range_name(text) == fault.file), None)
+            where = ("vary",) if place is None else ("vary", place)
+            faults.append(source.fault(where, fault.what, fault.fix))
+
+
+def range_name(text: str) -> str:
+    """How a range is called where a file would be named."""
+    return f"--vary {text if len(text) <= 80 else text[:77] + '...'}"
+
+
+def _combined(texts: tuple[str, ...], found: list[Range]) -> list[Fault]:
+    if len(found) > MOST_RANGES:
+        what = f"{len(found)} ranges cannot be shown"
+        return [Fault(range_name(texts[MOST_RANGES]), 0, "", what, "give one (a curve) or two (a heat map)")]
+    if len(found) == 2 and found[0].path == found[1].path:
+        return [Fault(range_name(texts[1]), 0, found[1].path, "is varied twice", "give two places")]
+    cells = 1
+    for one in found:
+        cells *= len(one.values)
+    if cells > MOST_CELLS:
+        fix = f"at most {MOST_CELLS:,}: take wider steps"
+        return [Fault(range_name(texts[-1]), 0, "", f"{cells:,} plans to be made", fix)]
+    return []
+
+
+def _wrong(text: str, what: str, fix: str) -> ScenarioError:
+    path, equals, _ = text.partition("=")
+    return ScenarioError([Fault(range_name(text), 0, path.strip() if equals else "", what, fix)])
+
+
+def _number(text: str, part: str) -> tuple[Decimal, str]:
+    match = _NUMBER.match(part)
+    if not match:
+        raise _wrong(text, f"{part.strip() or 'nothing'} is not a number with a unit", _HOW)
+    return Decimal(match[1].replace("_", "")), match[2]
+
+
+def _stepped(
+    text: str, path: str, first: tuple[Decimal, str], last: tuple[Decimal, str], step: tuple[Decimal, str]
+) -> Range:
+    (start, unit), (end, unit_end), (width, unit_step) = first, last, step
+    if not unit == unit_end == unit_step:
+        shown = ", ".join(one or "none" for one in (unit, unit_end, unit_step))
+        known = unit or unit_end or unit_step
+        if {unit, unit_end, unit_step} - {"", known}:
+            raise _wrong(text, f"the three units differ ({shown})", "give all three in one unit, such as 6h:48h:6h")
+        fix = f"such as {_plain(start)}{known}:{_plain(end)}{known}:{_plain(width)}{known}"
+        raise _wrong(text, f"the three units differ ({shown})", fix)
+    if width == 0:
+        raise _wrong(text, "a step of 0 leads nowhere", "give a step that leads from A to B")
+    if start != end and (width > 0) != (end > start):
+        fix = f"{_plain(start)}{unit}:{_plain(end)}{unit}:{_plain(-width)}{unit}"
+        raise _wrong(text, f"a step of {_plain(width)}{unit} leads away from {_plain(end)}{unit}", f"write {fix}")
+    steps = (end - start) / width
+    if steps >= MOST_CELLS:
+        count = f"{int(steps) + 1:,}" if steps < 10**12 else "far too many"
+        raise _wrong(text, f"{count} plans to be made", f"at most {MOST_CELLS:,}: take wider steps")
+    numbers = [start + width * index for index in range(int(steps) + 1)]
+    return Range(path, tuple(f"{_plain(one)}{unit}" for one in numbers), tuple(float(one) for one in numbers), unit)
+
+
+def _plain(number: Decimal) -> str:
+    """The number without an exponent and without zeros at its end."""
+    text = f"{number:f}"
+    return (text.rstrip("0").rstrip(".") if "." in text else text) or "0"
+
+
+def _listed(text: str, path: str, written: str) -> Range:
+    try:
+        values = parse_value(written, range_name(text))
+    except InputError as error:
+        raise _wrong(text, error.faults[0].what, _HOW) from None
+    if not isinstance(values, list) or not values:
+        raise _wrong(text, "there is nothing to go through", _HOW)
+    written_out = tuple(_typed(value) for value in values)
+    twice = [value for value in dict.fromkeys(written_out) if written_out.count(value) > 1]
+    if twice:
+        raise _wrong(text, f"{', '.join(twice)} more than once", "name every value once")
+    numeric = all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in values)
+    return Range(path, written_out, tuple(float(value) for value in values) if numeric else None)
+
+
+def _typed(value: Any) -> str:
+    """A value as one would type it; JSON is YAML, and quotes go where nothing needs them."""
+    text = json.dumps(value, ensure_ascii=False)
+    if isinstance(value, str) and re.fullmatch(r"\w[\w. /-]*", value) and parse_value(value, "") == value:
+        return value
+    return text

@@ -1,0 +1,161 @@
+"""What pydantic reports, reworded for people, with the line it is about."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from planner.documents.quantities import shown
+from planner.documents.strict_yaml import Path_
+
+Complaint = tuple[Path_, str, str]
+"""A place in the data, what is wrong there, and what would be right."""
+
+_SYNONYMS = {
+    "qlora": "write method: lora with weight_bits: 4",
+    "fsdp": "write zero3",
+    "zero-2": "write zero2",
+    "zero-3": "write zero3",
+    "fp16": "write fp16_mixed",
+    "bfloat16": "write bf16_mixed, or bf16 for pure 16-bit weights",
+    "sdpa": "write flash or mem_efficient",
+}
+"""What people write for something that is called otherwise here."""
+
+_KINDS = {
+    "float_type": "a number",
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "string_type": "text",
+    "bool_type": "true or false",
+    "tuple_type": "a list",
+    "list_type": "a list",
+    "dict_type": "a mapping of keys to values",
+    "model_type": "a mapping of keys to values",
+    "model_attributes_type": "a mapping of keys to values",
+    "date_type": "a date such as 2024-05-31",
+}
+_BOUNDS = {
+    "greater_than": ("gt", "more than"),
+    "greater_than_equal": ("ge", "at least"),
+    "less_than": ("lt", "less than"),
+    "less_than_equal": ("le", "at most"),
+}
+
+
+def complaints(error: ValidationError, kind: type[BaseModel], data: Any) -> list[Complaint]:
+    """Every error of validating `data` as `kind`, at its place in `data`."""
+    found: list[Complaint] = []
+    schema: dict[str, Any] = {}
+    for detail in error.errors(include_url=False):
+        if detail["type"] == "too_short" and detail["input"]:
+            continue  # its items are faulty, and told one by one
+        path = _place(detail["loc"], data)
+        context = detail.get("ctx", {})
+        if detail["type"] == "extra_forbidden":
+            schema = schema or kind.model_json_schema(by_alias=True)
+            what, fix = "unknown key", _known_keys(str(path[-1]), keys_at(schema, path[:-1]))
+        elif detail["type"] == "planner":
+            what, fix = context["what"], context["fix"]
+            path += tuple(context["where"].split(".")) if context["where"] else ()
+        else:
+            what, fix = _reworded(detail["type"], detail.get("input"), context, detail["msg"])
+        found.append((path, what, fix))
+    return found
+
+
+def nearest(word: str, known: Iterable[str], cutoff: float = 0.6) -> str:
+    """Up to three known names that look like the word, joined by "or"; empty where none does."""
+    by_folded = {name.casefold(): name for name in known}
+    folded = word.casefold()
+    close = difflib.get_close_matches(folded, by_folded, n=3, cutoff=cutoff)
+    if not close and len(folded) >= 3:
+        close = sorted((name for name in by_folded if folded in name), key=len)[:3]
+    return " or ".join(by_folded[name] for name in close)
+
+
+def keys_at(schema: dict[str, Any], path: Path_) -> list[str]:
+    """The keys that a JSON Schema allows in the mapping at a place."""
+    nodes = forms_of(schema, schema)
+    for part in path:
+        inside: list[dict[str, Any]] = []
+        for node in nodes:
+            if isinstance(part, int):
+                inside += forms_of(node.get("items"), schema)
+            elif part in node.get("properties", {}):
+                inside += forms_of(node["properties"][part], schema)
+            else:
+                inside += forms_of(node.get("additionalProperties"), schema)
+        nodes = inside
+    return [key for node in nodes for key in node.get("properties", {})]
+
+
+def _place(loc: tuple[int | str, ...], data: Any) -> Path_:
+    """The error's location without what pydantic adds (names of union members, indices of a lone value)."""
+    path: list[int | str] = []
+    for position, part in enumerate(loc):
+        if (
+            part in data
+            if isinstance(data, dict)
+            else isinstance(data, (list, tuple)) and isinstance(part, int)
+        ):
+            data = data[part]
+        elif not (
+            isinstance(data, dict) and position == len(loc) - 1 and part not in ("[key]", "word", "value")
+        ):
+            continue
+        path.append(part)
+    return tuple(path)
+
+
+def forms_of(node: Any, schema: dict[str, Any]) -> list[dict[str, Any]]:
+    """The alternatives that a node stands for, references followed."""
+    if not isinstance(node, dict):
+        return []
+    if "$ref" in node:
+        return forms_of(schema["$defs"][node["$ref"].rsplit("/", 1)[-1]], schema)
+    branches = [branch for key in ("anyOf", "oneOf", "allOf") for branch in node.get(key, ())]
+    return [node] + [form for branch in branches for form in forms_of(branch, schema)]
+
+
+def _known_keys(key: str, known: list[str]) -> str:
+    close = nearest(key, known)
+    return f"did you mean {close}?" if close else f"known here: {', '.join(sorted(known))}"
+
+
+def _reworded(kind: str, value: Any, context: dict[str, Any], message: str) -> tuple[str, str]:
+    if kind == "missing":
+        return "is missing", "add it"
+    if kind == "literal_error":
+        return _not_one_of(value, context["expected"])
+    if kind in _KINDS:
+        return f"{shown(value)} is not {_KINDS[kind]}", _how_to_write(kind, value)
+    if kind in _BOUNDS:
+        key, words = _BOUNDS[kind]
+        return f"{shown(value)} is out of range", f"must be {words} {context[key]:g}"
+    if kind == "finite_number":
+        return f"{shown(value)} is not a number to plan with", "give a finite number"
+    if kind in ("too_short", "string_too_short"):
+        return "is empty", "give at least one" if kind == "too_short" else "give a name"
+    return message, ""
+
+
+def _not_one_of(value: Any, expected: str) -> tuple[str, str]:
+    choices = [text or number for text, number in re.findall(r"'([^']*)'|(\d+)", expected)]
+    what = f"{shown(value)} is not one of {', '.join(choices)}"
+    if not isinstance(value, str):
+        return what, ""
+    close = nearest(value, choices)
+    return what, _SYNONYMS.get(value.casefold(), f"did you mean {close}?" if close else "")
+
+
+def _how_to_write(kind: str, value: Any) -> str:
+    if kind == "string_type":
+        return "put it in quotes if it is a name" if not isinstance(value, (dict, list)) else ""
+    if kind in ("float_type", "int_type") and isinstance(value, str):
+        return "write it without quotes and without a unit: the unit is in the key's name"
+    return ""

@@ -1,0 +1,153 @@
+"""Bytes of one sequence of the micro-batch: stored activations, working set, logits.
+
+Everything here grows in proportion to the micro-batch, so the terms are bytes *per sequence* and the
+estimate multiplies them; that is what makes the largest micro-batch a closed form.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from planner.estimates.inputs import (
+    ATTENTION_EAGER,
+    CHECKPOINT_EVERY_2ND,
+    CHECKPOINT_FULL,
+    CHECKPOINT_MEGATRON_SELECTIVE,
+    CHECKPOINT_NONE,
+    CHECKPOINT_OFFLOAD,
+    CHECKPOINT_SELECTIVE,
+    Activations,
+    Layout,
+    Network,
+    Numbers,
+    States,
+)
+from planner.estimates.memory.states import MemoryCoefficients, stage_layers
+
+# Without recomputation only the gradients of one layer are alive beside what is stored: a quarter of the
+# working set of a recomputed layer (structural constant of the formula, not fitted).
+_WORKING_SHARE_WITHOUT_CHECKPOINTS = 0.25
+
+
+@dataclass(frozen=True)
+class ActivationTerms:
+    """Bytes per GPU and sequence of the micro-batch."""
+
+    stored_first: Numbers  # first pipeline stage, all micro-batches in flight
+    stored_last: Numbers  # last pipeline stage
+    working_set: Numbers  # Ws, while one layer is recomputed and differentiated
+    logits: Numbers  # Lg, last stage only
+    fragments: Numbers  # what the allocator keeps beyond the peak, on top of rho * (together - peak)
+
+
+@dataclass(frozen=True)
+class _Layer:
+    """Bytes of one layer and sequence."""
+
+    activations: Numbers  # k_comp * A_lay
+    plain_activations: Numbers  # A_lay
+    adapter_inputs: Numbers  # A_in
+    scores: Numbers  # E, elements
+    boundary: Numbers  # K, the input that full checkpointing keeps
+
+
+def activation_terms(
+    network: Network,
+    layout: Layout,
+    states: States,
+    activations: Activations,
+    coefficients: MemoryCoefficients,
+) -> ActivationTerms:
+    """Section "activation terms" for a micro-batch of one sequence."""
+    k = coefficients
+    tokens = np.divide(layout.longest_sequence, layout.context)  # t at b = 1
+    layer = _layer(network, layout, states, activations, k, tokens)
+    code = np.asarray(activations.checkpointing)
+    none, full = code == CHECKPOINT_NONE, code == CHECKPOINT_FULL
+
+    per_layer = _stored(layer, states, activations, k)
+    stored_last = stage_layers(network, layout.pipeline) * per_layer
+    stored_first = stored_last * _in_flight(layout)
+    plain_share = np.where(np.not_equal(activations.megatron_kernels, 0), k.k_mws, k.k_ws)
+    share = np.where(np.greater(activations.working_factor, 0), activations.working_factor, plain_share)
+    working = share * layer.activations + layer.adapter_inputs + k.e_att * layer.scores
+    working = np.where(none, _WORKING_SHARE_WITHOUT_CHECKPOINTS, 1.0) * working
+
+    logits_held = tokens * network.vocab / layout.tensor
+    adapted_shards = np.not_equal(states.frozen, 0) & np.greater_equal(layout.zero_stage, 3)
+    held = k.k_log * np.where(adapted_shards, k.k_log_fsdp, 1.0)
+    logits = held * activations.logit_bytes * logits_held
+    cached_logits = np.not_equal(activations.logits_materialised, 0) & ~none
+    varying = np.not_equal(layout.variable_length, 0)
+    fragments = (
+        k.f_dyn * (stored_last + logits + working)
+        + k.f_log * cached_logits * logits_held
+        + (k.f_var * varying) * (logits + working + full * stored_last)
+    )
+    terms = (stored_first, stored_last, working, logits, fragments)
+    if np.ndim(activations.scale) == 0 and activations.scale == 1:
+        return ActivationTerms(*terms)
+    return ActivationTerms(*(np.multiply(activations.scale, term) for term in terms))
+
+
+def _layer(
+    network: Network,
+    layout: Layout,
+    states: States,
+    activations: Activations,
+    k: MemoryCoefficients,
+    tokens: Numbers,
+) -> _Layer:
+    """Tensors of one layer for one sequence of `tokens` per GPU."""
+    q, kv = network.query_width, network.kv_width
+    rope = activations.rope_factor if network.rope else 1.0
+    # Two matrices keep their input and output, and a parallel block has one norm: profiles written for
+    # gated, sequential blocks are cut to that.
+    ffn_units = activations.ffn_units if network.gated else np.minimum(activations.ffn_units, 2)
+    norm_units = activations.norm_units
+    if network.parallel_residual:
+        norm_units = np.minimum(norm_units, 5)
+    routed = max(network.experts_per_token, 1) if network.experts else 1
+    split = np.where(np.not_equal(activations.sequence_parallel, 0), layout.tensor, 1)  # sp
+    inner = (rope * (q + 2 * kv) + q + ffn_units * (network.ffn * routed)) / layout.tensor
+    plain = activations.element_bytes * tokens * (norm_units * network.hidden / split + inner)
+    adapted = k.c_in * states.adapter_copies * states.adapter_inputs * tokens
+    # A sliding window masks scores but eager attention still computes the full square, so it saves no bytes.
+    eager = np.equal(activations.attention, ATTENTION_EAGER)
+    scores = eager * (network.heads * tokens * layout.longest_sequence / layout.tensor)
+    return _Layer(
+        activations=np.where(np.not_equal(activations.compiled, 0), k.k_comp, 1.0) * plain,
+        plain_activations=plain,
+        adapter_inputs=np.not_equal(states.frozen, 0) * adapted,
+        scores=scores,
+        boundary=network.hidden * activations.residual_bytes * tokens / split,
+    )
+
+
+def _stored(layer: _Layer, states: States, activations: Activations, k: MemoryCoefficients) -> Numbers:
+    """Bytes that one layer keeps until its backward pass, by checkpointing code."""
+    code = np.asarray(activations.checkpointing)
+    frozen = np.not_equal(states.frozen, 0)
+    bnb = frozen & np.not_equal(states.quantised, 0)
+    bnb = bnb & np.not_equal(activations.quantised_no_checkpoint_factor, 0)
+    share = np.where(bnb, k.k_frzq, np.where(frozen, k.k_frz, k.k_act))
+    kept = share * layer.activations + 0.5 * layer.adapter_inputs + k.e_sto * layer.scores
+    selective = np.maximum(k.k_sel * layer.activations, layer.boundary)
+    stored = np.where(code == CHECKPOINT_FULL, layer.boundary, kept)
+    stored = np.where(code == CHECKPOINT_SELECTIVE, selective, stored)
+    stored = np.where(code == CHECKPOINT_MEGATRON_SELECTIVE, layer.plain_activations, stored)
+    stored = np.where(code == CHECKPOINT_EVERY_2ND, 0.5 * (kept + layer.boundary), stored)
+    return np.where(code == CHECKPOINT_OFFLOAD, 0.0, stored)
+
+
+def _in_flight(layout: Layout) -> Numbers:
+    """Micro-batches whose activations the first stage of a 1F1B pipeline holds.
+
+    Interleaving v chunks per stage holds 1 + (pp - 1) / (pp * v) times as much
+    (Korthikanti et al. 2022, arXiv:2205.05198); no published run checks that factor here.
+    """
+    pipeline, chunks = layout.pipeline, layout.interleave
+    interleaved = np.greater(chunks, 1) * (np.subtract(pipeline, 1) / np.multiply(pipeline, chunks))
+    return np.minimum(pipeline, layout.accumulation) * (1.0 + interleaved)

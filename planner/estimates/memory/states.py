@@ -1,0 +1,139 @@
+"""Bytes that do not depend on the batch: weights, gradients, optimizer and what sharding gathers.
+
+One GPU of the fullest pipeline stage; the symbols in comments are those of the formulas
+(W weights, A adapters, G gradients, O optimizer, T trained parameters, S shards).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from planner.estimates.inputs import Layout, Network, Numbers, States
+
+
+@dataclass(frozen=True)
+class MemoryCoefficients:
+    """Fitted factors of the memory estimate; values, ranges and sources: `models/calibration/memory.yaml`."""
+
+    k_log: float  # logit bytes, scale
+    k_log_fsdp: float  # the same under stage 3 with adapters, on top of k_log
+    k_ws: float  # working set of one layer, share of its activations
+    k_act: float  # stored activations without checkpointing, all weights trained
+    k_frz: float  # the same over a frozen base
+    k_frzq: float  # the same over a frozen 4-bit base, one framework only
+    k_comp: float  # compiled kernels, factor on stored activations
+    k_sel: float  # share of a layer kept by selective checkpointing
+    c_in: float  # copies of adapter inputs
+    e_att: float  # bytes per attention score in the working set of eager attention
+    e_sto: float  # bytes per attention score kept for the backward pass
+    n_uns: float  # layers whose gathered weights are alive under stage 3
+    rho: float  # share of (sum of phases - peak) that the allocator keeps cached
+    f_dyn: float  # fragmentation, share of activation bytes
+    f_log: float  # extra cached bytes per logit
+    f_var: float  # fragmentation of batches of varying length
+    k_mws: float  # k_ws of Megatron kernels
+    host_resident: float  # share of states in host memory that stays on the GPU (buffers of the copies)
+
+
+@dataclass(frozen=True)
+class StaticTerms:
+    """Bytes per GPU, each a scalar or an array that broadcasts with the setup."""
+
+    weights: Numbers  # W
+    adapters: Numbers  # A
+    gradients: Numbers  # G
+    early_gradients: Numbers  # G where it is alive during the forward pass too, else 0
+    optimizer: Numbers  # O
+    step_temporary: Numbers  # Tm
+    cast_weights: Numbers  # AMP
+    gathered_weights: Numbers  # U
+    gathered_root: Numbers  # of U, what is still gathered when the last layer's forward pass is over
+    gathered_gradients: Numbers  # Ug
+    dequantised: Numbers  # D
+    load: Numbers  # weights of a loader that materialises them whole on every rank, else 0
+
+
+def static_terms(
+    network: Network, layout: Layout, states: States, coefficients: MemoryCoefficients
+) -> StaticTerms:
+    """Section "static terms": what one GPU holds whatever the micro-batch.
+
+    Expert parallelism is not modelled: every rank is taken to hold all experts, an over-estimate.
+    """
+    tensor = layout.tensor
+    per_layer, layers, embedding = _stage(network, layout.pipeline)
+    in_stage = per_layer * layers + embedding  # P_l
+    frozen = np.not_equal(states.frozen, 0)
+    trained = np.where(frozen, states.trainable * (layers / network.layers), in_stage) / tensor  # T / tp
+
+    shards = _shards(layout)
+    zero = layout.zero_stage
+    ones = np.greater_equal(zero, 1)
+    twos = np.greater_equal(zero, 2)
+    threes = np.greater_equal(zero, 3)
+    over_1 = np.where(ones, shards, 1.0)
+    over_2 = np.where(twos, shards, 1.0)
+    over_3 = np.where(threes, shards, 1.0)
+    hosted = np.not_equal(states.host_weights, 0) & threes
+    weights_here = np.where(hosted, coefficients.host_resident, 1.0)
+    optimizer_here = np.where(
+        hosted | np.not_equal(states.host_optimizer, 0), coefficients.host_resident, 1.0
+    )
+    gathers = threes & (np.greater(shards, 1) | hosted)
+    accumulates = np.greater(layout.accumulation, 1)
+
+    whole_weights = (per_layer * layers * states.weight_bytes + embedding * states.embedding_bytes) / tensor
+    # The reducer of plain data parallelism keeps a second copy of the gradients in its buckets.
+    buckets = np.where(~ones & np.greater(layout.data_parallel, 1), 2.0, 1.0)
+    # Between the micro-batches of a pipeline, FSDP neither gathers again nor reduces (PyTorch's pipelining stages
+    # switch both off until the last backward): the stage's weights and gradients stay whole.
+    unsynced = np.not_equal(states.no_sync_full_gradients, 0) | np.greater(layout.pipeline, 1)
+    keeps_full = gathers & accumulates & unsynced
+    gradient_bytes = states.gradient_bytes + states.extra_gradient_bytes
+    gradients = trained * gradient_bytes * buckets / np.where(keeps_full, 1.0, over_2)
+    gradients = np.where(keeps_full, 1.0, weights_here) * gradients
+    early = accumulates | np.not_equal(states.gradients_in_forward, 0)
+    # Stage 3 gathers layers one by one, but the root unit (embedding and head) stays gathered.
+    root = 2.0 * embedding
+    by_layer = coefficients.n_uns * per_layer * states.gathered_bytes + root
+    whole = 2.0 * in_stage
+    return StaticTerms(
+        weights=weights_here * whole_weights / over_3,
+        adapters=weights_here * np.where(frozen, trained * states.adapter_bytes, 0.0) / over_3,
+        gradients=gradients,
+        early_gradients=early * gradients,
+        optimizer=optimizer_here * trained * states.optimizer_bytes / over_1,
+        step_temporary=optimizer_here * trained * (states.step_bytes + states.extra_sharded_bytes) / over_1,
+        cast_weights=np.where(ones, 0.0, states.cast_bytes) * in_stage / tensor,
+        gathered_weights=gathers * np.where(keeps_full, whole, by_layer) / tensor,
+        # FSDP frees a layer's weights once its forward pass is over; what is left at the loss is the root unit.
+        gathered_root=gathers * np.where(keeps_full, whole, root) / tensor,
+        gathered_gradients=(gathers & ~frozen) * (2.0 * per_layer / tensor),
+        dequantised=np.not_equal(states.quantised, 0) * (2.0 * network.hidden * network.ffn),
+        load=np.not_equal(states.load_whole, 0) * whole_weights * (1.0 + 1.0 / over_3),
+    )
+
+
+def stage_layers(network: Network, pipeline: Numbers) -> Numbers:
+    """L_l: layers of the fullest pipeline stage."""
+    return np.ceil(np.divide(network.layers, pipeline))
+
+
+def _stage(network: Network, pipeline: Numbers) -> tuple[float, Numbers, Numbers]:
+    """Parameters of one layer, layers of the stage, embedding parameters of the stage.
+
+    With a pipeline the first stage holds the embedding and the last the head: one matrix each.
+    """
+    per_layer = (network.parameters - network.embedding_parameters) / network.layers
+    one_matrix = float(network.vocab * network.hidden)
+    embedding = np.where(np.greater(pipeline, 1), one_matrix, float(network.embedding_parameters))
+    return per_layer, stage_layers(network, pipeline), embedding
+
+
+def _shards(layout: Layout) -> Numbers:
+    """GPUs over which the states are cut: all replicas, or those of one node under hybrid sharding of any stage."""
+    everywhere = layout.data_parallel * layout.context
+    in_node = np.maximum(np.minimum(everywhere, np.divide(layout.gpus_per_node, layout.tensor)), 1.0)
+    return np.where(np.not_equal(layout.hybrid, 0), in_node, everywhere)

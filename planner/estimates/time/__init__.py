@@ -1,0 +1,1 @@
+"""Seconds of a training step and of the stages around it."""

@@ -1,0 +1,248 @@
+"""Seconds of one micro-batch on one GPU: arithmetic and memory traffic of the device, launches of its host.
+
+Symbols and formulas are those of roofline models: FLOP over a share of the peak, bytes over bandwidth.
+The share falls with few tokens per weight read (saturation) and with narrow layers (width).
+Every function is elementwise; factors of recipe and card are kept apart until their product is needed,
+so a grid of recipes (R, 1) times cards (H,) pays for few full-size arrays.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from planner.estimates.inputs import (
+    ATTENTION_EAGER,
+    ATTENTION_FLASH,
+    CHECKPOINT_OFFLOAD,
+    Activations,
+    Hardware,
+    Kernels,
+    Layout,
+    Network,
+    Numbers,
+    States,
+)
+from planner.estimates.time.coefficients import TimeCoefficients
+
+# By CHECKPOINT_ code: none, every second layer, selective per operator, full, offload, Megatron selective.
+_RECOMPUTED_MATMUL = np.array([0.0, 0.5, 0.4, 1.0, 1.0, 0.0])
+_RECOMPUTED_ATTENTION = np.array([0.0, 0.5, 0.0, 1.0, 1.0, 1.0])
+_LINEARS_PER_QUANTISED_LAYER = 7  # q k v o gate up down
+_MOE_TOKEN_SHARE = 0.25  # experts see fewer tokens per weight read than dense layers
+_PASSES = 3.0  # forward and twice as much backward
+_ELEMENT_BYTES = 2.0
+
+# In fp32 elements take four bytes for two, but norms and softmax, which cast up and down in 16 bit, save their casts.
+# Bytes of a forward pass as Transformers' Llama runs it unfused, per hidden unit: norms 56 for 72, rotation 62 for 31,
+# residuals 24 for 12, gate 70 for 35; per attention score 32 for 26.
+_FP32_TRAFFIC = 212.0 / 150.0
+_FP32_SCORES = 32.0 / 26.0
+
+
+class DeviceTime(NamedTuple):
+    """Seconds of one micro-batch by cause; arrays broadcast against each other."""
+
+    matmul: Any
+    head: Any
+    elementwise: Any
+    attention: Any
+    dequantisation: Any
+
+    @property
+    def total(self) -> Any:
+        """Seconds of all of the device's work."""
+        return self.matmul + self.head + self.elementwise + self.attention + self.dequantisation
+
+
+class Recompute(NamedTuple):
+    """Shares of layers whose forward pass runs twice, in matrix products and in attention."""
+
+    matmul: Any
+    attention: Any
+
+
+def recomputed(checkpointing: Numbers) -> Recompute:
+    """Recomputed shares of CHECKPOINT_ codes, of the codes' shape."""
+    code = np.asarray(checkpointing, dtype=np.intp)
+    return Recompute(_RECOMPUTED_MATMUL[code], _RECOMPUTED_ATTENTION[code])
+
+
+def stack_parameters(network: Network) -> float:
+    """N: matmul parameters of the layer stack that one token meets (no embedding, no head)."""
+    if network.experts:
+        return network.active_parameters - network.embedding_parameters
+    attention = network.hidden * 2 * (network.query_width + network.kv_width)
+    return network.layers * (attention + ffn_matrices(network) * network.hidden * network.ffn)
+
+
+def stored_stack_parameters(network: Network) -> float:
+    """Matmul parameters of the layer stack in memory: N, with every expert of a mixture."""
+    if network.experts:
+        return network.parameters - network.embedding_parameters
+    return stack_parameters(network)
+
+
+def ffn_matrices(network: Network) -> int:
+    """g: matrices of one feed-forward, 3 when gated."""
+    return 3 if network.gated else 2
+
+
+def attended_tokens(network: Network, sequence: Numbers) -> Any:
+    """Sequence length whose causal attention costs as much as this network's, in tokens, shape of `sequence`.
+
+    Token i meets min(i, W) tokens under a window W: W - W^2/(2s) on average against s/2 without one.
+    """
+    if not network.sliding_window or not network.sliding_layers:
+        return sequence
+    window = np.minimum(sequence, network.sliding_window)
+    capped = window * (2.0 - window / sequence)
+    return (1.0 - network.sliding_layers) * sequence + network.sliding_layers * capped
+
+
+def micro_batch_tokens(layout: Layout) -> Any:
+    """M: tokens that one GPU works on per micro-batch."""
+    return layout.micro_batch * layout.sequence / layout.context
+
+
+def device_time(
+    network: Network,
+    layout: Layout,
+    states: States,
+    activations: Activations,
+    kernels: Kernels,
+    hardware: Hardware,
+    coefficients: TimeCoefficients,
+) -> DeviceTime:
+    """Seconds of one micro-batch on the device of one pipeline stage, by cause.
+
+    Sources of form and coefficients: see models/calibration/time.yaml, kernels.yaml, gpu_efficiency.yaml.
+    """
+    tokens = micro_batch_tokens(layout)
+    again = recomputed(activations.checkpointing)
+    layers = network.layers / layout.pipeline
+    passes = 3.0 - states.frozen  # 2 + w: forward, gradient of inputs, gradient of weights
+    seconds_per_byte = 1.0 / hardware.bandwidth
+    parked = np.equal(activations.checkpointing, CHECKPOINT_OFFLOAD)
+    offload = np.where(parked, coefficients.offload_factor, 1.0)
+    filled = tokens * (_MOE_TOKEN_SHARE if network.experts else 1.0)
+    knee = coefficients.token_half_saturation * hardware.peak * seconds_per_byte
+    slowdown = 1.0 + knee / filled  # 1/sat
+
+    stack = stack_parameters(network)
+    # Weight gradients reduce over the tokens: products of another shape, with an efficiency of their own.
+    weighted = 2.0 + (1.0 - states.frozen) / coefficients.weight_gradient_factor
+    work = (2.0 * offload) * tokens * stack * (weighted + again.matmul) / (layout.pipeline * layout.tensor)
+    work = work / _matmul_factor(network, layout, kernels, coefficients)
+    matmul = (work * slowdown) * (1.0 / (hardware.linear_peak * hardware.efficiency))
+
+    stages = 1.0 / layout.pipeline
+    share = (stages + coefficients.head_imbalance * (1.0 - stages)) * offload
+    entries = share * tokens * network.vocab / layout.tensor
+    fp32 = np.not_equal(activations.fp32_paths, 0)
+    head_speed = _at_most_fp32(hardware.peak * hardware.efficiency, fp32, hardware, coefficients)
+    head = (entries * 2.0 * network.hidden * passes) * slowdown * (1.0 / head_speed)
+    head = head + (entries * kernels.logit_traffic_bytes) * seconds_per_byte
+
+    # A backward pass moves twice the bytes of a forward pass; in elements of two bytes.
+    moved = 0.5 * _PASSES * states.adapter_pass_bytes * states.adapted_linears * network.hidden
+    adapters = states.frozen * coefficients.adapter_traffic * moved
+    traffic = kernels.element_traffic * _element_units(network, layout, stack) + adapters
+    traffic = traffic * np.where(fp32, _FP32_TRAFFIC, 1.0)
+    traffic = traffic * (_ELEMENT_BYTES * offload * (1.0 + again.matmul / _PASSES)) * tokens * layers
+
+    weights = stored_stack_parameters(network) / (layout.tensor * layout.pipeline)
+    dequantised = states.quantised * (2.0 + again.matmul) * offload * kernels.quantised_bytes * weights
+    return DeviceTime(
+        matmul=matmul,
+        head=head,
+        elementwise=traffic * seconds_per_byte,
+        attention=_attention(network, layout, activations, kernels, hardware, coefficients, offload),
+        dequantisation=dequantised * (hardware.dequant_factor * seconds_per_byte),
+    )
+
+
+def launch_seconds(
+    network: Network,
+    layout: Layout,
+    states: States,
+    activations: Activations,
+    kernels: Kernels,
+    hardware: Hardware,
+    coefficients: TimeCoefficients,
+) -> Any:
+    """Seconds the host needs to launch one micro-batch's kernels, forward and backward (t_cpu)."""
+    layers = network.layers / layout.pipeline
+    again = 1.0 + recomputed(activations.checkpointing).matmul / 3.0
+    frozen = 1.0 - (1.0 - coefficients.frozen_launch_factor) * states.frozen
+    blocks = kernels.launch_seconds * again * frozen
+    blocks = blocks + states.frozen * states.adapted_linears * coefficients.adapter_launch_seconds
+    rest = states.quantised * (_LINEARS_PER_QUANTISED_LAYER * coefficients.quantised_launch_seconds)
+    rest = rest + np.equal(layout.zero_stage, 3) * kernels.fsdp_launch_seconds
+    if network.experts:
+        looped = kernels.naive_experts * (network.experts / layout.expert)
+        rest = rest + looped * coefficients.expert_launch_seconds * again
+    return (layers * blocks) * hardware.host_factor + layers * rest
+
+
+def _matmul_factor(network: Network, layout: Layout, kernels: Kernels, coefficients: TimeCoefficients) -> Any:
+    """Share of E that is left after profile, width, alignment and experts."""
+    sharded = network.hidden / np.sqrt(layout.tensor)
+    width = sharded / (sharded + coefficients.width_half_saturation)
+    crooked = (network.hidden / layout.tensor) % 64 != 0
+    if network.head_dim % 8:
+        crooked = np.ones_like(crooked)
+    aligned = np.where(crooked, coefficients.misaligned_factor, 1.0)
+    mixture = kernels.moe_factor if network.experts else 1.0
+    return kernels.matmul_factor * mixture * width * aligned
+
+
+def _element_units(network: Network, layout: Layout, stack: float) -> Any:
+    """Elements read and written per token and layer at the least, by norms, activations and residuals."""
+    matrices = ffn_matrices(network)
+    ffn = float(network.ffn)
+    if network.experts:  # the feed-forward width one token meets, shared experts included
+        ffn = max(stack / (3.0 * network.layers * network.hidden) - 2.0 * network.hidden, float(network.ffn))
+    return 12.0 * network.hidden + 4.0 * matrices * ffn / layout.tensor
+
+
+def _attention(
+    network: Network,
+    layout: Layout,
+    activations: Activations,
+    kernels: Kernels,
+    hardware: Hardware,
+    coefficients: TimeCoefficients,
+    offload: Any,
+) -> Any:
+    """Seconds of attention: fused kernels skip the causal half, eager ones pay it and move every score."""
+    again = recomputed(activations.checkpointing).attention
+    sequence = layout.sequence
+    rows = offload * micro_batch_tokens(layout) * (network.layers / layout.pipeline) / layout.tensor
+    flop = 4.0 * network.query_width * rows
+    eager = np.equal(activations.attention, ATTENTION_EAGER)
+    # Only flash kernels skip what lies outside a window; the others mask it.
+    met = sequence
+    if network.sliding_window:
+        flash = np.equal(activations.attention, ATTENTION_FLASH)
+        met = np.where(flash, attended_tokens(network, sequence), sequence)
+    fused_flop = (~eager * 0.5) * flop * met * (3.5 + again) / kernels.attention_factor
+    fp32 = np.not_equal(activations.fp32_paths, 0)
+    speed = _at_most_fp32(hardware.peak * hardware.attention_efficiency, fp32, hardware, coefficients)
+    seconds = fused_flop * (1.0 / speed)
+    if not np.any(eager):
+        return seconds
+    share = coefficients.eager_attention_factor
+    eager_flop = eager * flop * sequence * (3.0 + again)
+    scores = eager * (2.0 * network.heads) * rows * sequence * (1.0 + again / 3.0) * kernels.eager_traffic
+    plain = _at_most_fp32(share * hardware.peak * hardware.efficiency, fp32, hardware, coefficients)
+    moved = np.where(fp32, _FP32_SCORES, 1.0) * scores
+    return seconds + eager_flop * (1.0 / plain) + moved * (1.0 / hardware.bandwidth)
+
+
+def _at_most_fp32(speed: Any, fp32: Any, hardware: Hardware, coefficients: TimeCoefficients) -> Any:
+    """FLOP/s of work that runs in plain fp32 where `fp32` is set: no faster than in 16 bit."""
+    if not np.any(fp32):
+        return speed
+    return np.where(fp32, np.minimum(speed, hardware.fp32_peak * coefficients.fp32_path_efficiency), speed)

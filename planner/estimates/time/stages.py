@@ -1,0 +1,204 @@
+"""Seconds of a job outside its training steps: start, load, data, evaluation, checkpoints.
+
+Numbers: models/calibration/stages.yaml, most of them assumptions of the right size.
+Shapes: every argument is a scalar or an array; results broadcast.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from planner.estimates.inputs import Numbers
+from planner.estimates.time.device import recomputed
+
+
+@dataclass(frozen=True)
+class StageCoefficients:
+    """Plain floats, keys of `models/calibration/stages.yaml`; units end the name."""
+
+    boot_seconds: float
+    image_bytes: float
+    disk_efficiency: float
+    pcie_load_share: float
+    load_fixed_seconds: float
+    communicator_fixed_seconds: float
+    communicator_seconds_per_gpu: float
+    quantise_weights_per_second: float
+    compile_seconds: float
+    tokenise_tokens_per_core_second: float
+    ingest_bytes_per_token: float
+    ingest_ram_share: float
+    ingest_batch_seconds: float
+    cores_per_gpu: float
+    image_bytes_per_pixel: float
+    checkpoint_bytes_per_trained: float
+    weight_bytes_per_parameter: float
+    checkpoint_fixed_seconds: float
+    checkpoint_pcie_share: float
+    evaluation_factor: float
+    evaluation_memory_factor: float
+    cpu_flop_per_core_second: float
+    goodput_one_node: float
+    goodput_several_nodes: float
+    goodput_long_hours: float
+
+    @classmethod
+    def of(cls, values: Mapping[str, float]) -> StageCoefficients:
+        """From the values of `models/calibration/stages.yaml` by key, which holds others besides."""
+        return cls(**{field.name: values[field.name] for field in fields(cls)})
+
+
+def boot_seconds(pull_bytes_per_second: Numbers, coefficients: StageCoefficients) -> Any:
+    """From order to running container: machine, driver, pull of the image."""
+    return coefficients.boot_seconds + coefficients.image_bytes / np.asarray(pull_bytes_per_second)
+
+
+def download_seconds(stored_bytes: Numbers, pull_bytes_per_second: Numbers) -> Any:
+    """Weights or data from the outside onto the machine's disk."""
+    return np.asarray(stored_bytes) / np.asarray(pull_bytes_per_second)
+
+
+def load_seconds(
+    weight_bytes: Numbers,
+    gpus: Numbers,
+    network_bytes_per_second: Numbers,
+    disk_bytes_per_second: Numbers,
+    pcie_bytes_per_second: Numbers,
+    coefficients: StageCoefficients,
+    quantised_weights: Numbers = 0,
+    compiled: Numbers = 0,
+) -> Any:
+    """From disk to a network that can train: read, move, quantise, connect, compile.
+
+    `quantised_weights` is the number of weights that are quantised on the way.
+    `network_bytes_per_second` bounds reading where the disk is a remote volume; inf for a local one.
+    `weight_bytes` is the checkpoint as released (2 bytes per parameter as a rule).
+    """
+    size = np.asarray(weight_bytes, dtype=float)
+    read = size / np.minimum(
+        network_bytes_per_second, np.asarray(disk_bytes_per_second) * coefficients.disk_efficiency
+    )
+    moved = size / (np.asarray(pcie_bytes_per_second) * coefficients.pcie_load_share)
+    several = np.greater(gpus, 1)
+    per_gpu = coefficients.communicator_seconds_per_gpu * np.asarray(gpus)
+    joined = coefficients.communicator_fixed_seconds + per_gpu
+    quantised = np.asarray(quantised_weights) / coefficients.quantise_weights_per_second
+    once = coefficients.load_fixed_seconds + np.asarray(compiled) * coefficients.compile_seconds
+    return read + moved + quantised + once + several * joined
+
+
+def tokenise_seconds(tokens: Numbers, cpu_cores: Numbers, coefficients: StageCoefficients) -> Any:
+    """Turning text into tokens before the run, where it was not done beforehand."""
+    return np.asarray(tokens) / (np.asarray(cpu_cores) * coefficients.tokenise_tokens_per_core_second)
+
+
+def step_bytes(per_step: Numbers, coefficients: StageCoefficients, resolution: Numbers = 0) -> Any:
+    """Bytes that a step reads from storage: `per_step` token ids, or images of `resolution` pixels per side.
+
+    256 images of 512 pixels per side, half a byte per pixel: 33.6 MB.
+    """
+    each = np.where(
+        np.greater(resolution, 0),
+        np.square(np.asarray(resolution, dtype=float)) * coefficients.image_bytes_per_pixel,
+        coefficients.ingest_bytes_per_token,
+    )
+    return np.asarray(per_step) * each
+
+
+def fed_step_seconds(
+    step_seconds: Numbers,
+    per_step: Numbers,
+    storage_bytes_per_second: Numbers,
+    coefficients: StageCoefficients,
+    resolution: Numbers = 0,
+) -> Any:
+    """Step time no faster than storage delivers what it works on, tokens or images as in `step_bytes`.
+
+    Storage is shared by all machines of the run.
+    """
+    read = step_bytes(per_step, coefficients, resolution)
+    return np.maximum(step_seconds, read / np.asarray(storage_bytes_per_second))
+
+
+def evaluation_seconds(
+    tokens: Numbers,
+    training_tokens_per_second: Numbers,
+    frozen: Numbers,
+    checkpointing: Numbers,
+    coefficients: StageCoefficients,
+) -> Any:
+    """Forward passes over `tokens`: one unit of the 2 + w + rc that a training token costs."""
+    units = 3.0 - np.asarray(frozen) + recomputed(checkpointing).matmul
+    forward_rate = np.asarray(training_tokens_per_second) * units * coefficients.evaluation_factor
+    return np.asarray(tokens) / forward_rate
+
+
+def checkpoint_bytes(trainable: Numbers, coefficients: StageCoefficients) -> Any:
+    """A checkpoint that training can resume from: weights, masters and moments of what is trained."""
+    return coefficients.checkpoint_bytes_per_trained * np.asarray(trainable)
+
+
+def kept_checkpoint_bytes(
+    trainable: Numbers, weight_bytes: Numbers, resume: Numbers, coefficients: StageCoefficients
+) -> Any:
+    """One checkpoint with (`resume` 1) or without (0) what training goes on from.
+
+    Without, the trained weights alone at `weight_bytes` each: 2 of full training, those of the adapters of lora.
+    """
+    return np.where(resume, checkpoint_bytes(trainable, coefficients), np.asarray(trainable) * weight_bytes)
+
+
+def export_bytes(parameters: Numbers, coefficients: StageCoefficients) -> Any:
+    """16-bit weights alone."""
+    return coefficients.weight_bytes_per_parameter * np.asarray(parameters)
+
+
+def checkpoint_seconds(
+    stored_bytes: Numbers,
+    nodes: Numbers,
+    disk_bytes_per_second: Numbers,
+    store_bytes_per_second: Numbers,
+    coefficients: StageCoefficients,
+) -> Any:
+    """Full write of a checkpoint by all nodes at once into a store with its own limit (inf: local disks)."""
+    rate = np.minimum(np.asarray(nodes) * np.asarray(disk_bytes_per_second), store_bytes_per_second)
+    return np.asarray(stored_bytes) / rate + coefficients.checkpoint_fixed_seconds
+
+
+def asynchronous_stall_seconds(
+    stored_bytes: Numbers, gpus: Numbers, pcie_bytes_per_second: Numbers, coefficients: StageCoefficients
+) -> Any:
+    """Stall of a checkpoint that is copied to host memory and written behind the training.
+
+    The interval between checkpoints must exceed the full write (`checkpoint_seconds`).
+    """
+    rate = np.asarray(gpus) * coefficients.checkpoint_pcie_share * np.asarray(pcie_bytes_per_second)
+    return np.asarray(stored_bytes) / rate
+
+
+def checkpoint_stall_seconds(
+    written_seconds: Numbers, copied_seconds: Numbers, interval_seconds: Numbers, asynchronous: Numbers
+) -> Any:
+    """What training waits per checkpoint: its full write, or, asynchronous, the copy to host memory.
+
+    Asynchronous writing that takes longer than the training between two checkpoints holds up the next one.
+    A copy of 3 s, a write of 100 s: 3 s every 10 minutes, 40 s every minute.
+    """
+    late = np.maximum(copied_seconds, np.subtract(written_seconds, interval_seconds))
+    return np.where(asynchronous, np.minimum(late, written_seconds), written_seconds)
+
+
+def goodput_factor(
+    step_hours: Numbers, nodes: Numbers, spot: Numbers, coefficients: StageCoefficients
+) -> Any:
+    """Hours used over hours of steps: restarts and hiccups.
+
+    Several nodes and long runs lose more; on spot the market adds its own losses, so only the base holds.
+    """
+    long = np.greater(nodes, 1) | np.greater(step_hours, coefficients.goodput_long_hours)
+    harder = long & ~np.equal(spot, 1)
+    return np.where(harder, coefficients.goodput_several_nodes, coefficients.goodput_one_node)

@@ -1,0 +1,251 @@
+"""Seconds of one optimizer step and tokens per second, for any grid of configurations.
+
+One step is `accumulation` micro-batches plus the pipeline's bubble, the gradient reduction and the optimizer.
+Device and host run side by side, and so do compute and sharding traffic as far as they overlap:
+the cube root of summed cubes is a smooth maximum of both.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from planner.estimates.inputs import Activations, Hardware, Kernels, Layout, Network, States
+from planner.estimates.time import communication
+from planner.estimates.time.coefficients import TimeCoefficients
+from planner.estimates.time.device import DeviceTime, device_time, launch_seconds
+
+_HOST_STEP_BYTES = 4.0  # per parameter updated in host memory: a 16-bit gradient down, a 16-bit weight up
+
+
+@dataclass(frozen=True)
+class StepParts:
+    """Seconds per optimizer step by cause, before overlap; arrays broadcast to the step's shape.
+
+    Their sum is at least the step's seconds, each is at most those.
+    """
+
+    matmul: Any
+    head: Any
+    elementwise: Any
+    attention: Any
+    dequantisation: Any
+    launch: Any
+    tensor_parallel: Any
+    expert_parallel: Any
+    sharding: Any
+    pipeline_transfer: Any
+    bubble: Any
+    data_parallel: Any
+    optimizer: Any
+    fixed: Any
+    node_loss: Any
+
+    def items(self) -> list[tuple[str, Any]]:
+        """Name and seconds of every part, in the order of the fields."""
+        return [(field.name, getattr(self, field.name)) for field in fields(self)]
+
+
+@dataclass(frozen=True)
+class StepTime:
+    """One optimizer step: seconds, what they go to, and processed tokens per second over all GPUs.
+
+    `parts` are before overlap; `visible` are what each cause adds to the step, and sum to `seconds`.
+    """
+
+    seconds: Any
+    parts: StepParts
+    visible: StepParts
+    tokens_per_second: Any
+
+    def tokens_per_gpu_second(self, layout: Layout) -> Any:
+        """Processed tokens per second and GPU."""
+        return self.tokens_per_second / layout.gpus
+
+
+class _MicroBatch(NamedTuple):
+    """Seconds of one micro-batch by cause, and of one step's tail."""
+
+    device: DeviceTime
+    launch: Any
+    tensor: Any
+    expert: Any
+    sharding: Any
+    handover: Any
+    reduction: Any
+    optimizer: Any
+
+
+def step_time(
+    network: Network,
+    layout: Layout,
+    states: States,
+    activations: Activations,
+    kernels: Kernels,
+    hardware: Hardware,
+    coefficients: TimeCoefficients,
+) -> StepTime:
+    """Seconds of one optimizer step with breakdown; arrays of the broadcast shape of all inputs.
+
+    `tokens_per_second` counts tokens as processed; padding and packing turn them into real ones (`work.py`).
+    """
+    parts = _micro_batch(network, layout, states, activations, kernels, hardware, coefficients)
+    each = _overlapped(parts, kernels) + parts.handover
+    seconds, nodes_factor = _assembled(parts, each, layout, coefficients)
+    whole, visible = (
+        _by_cause(parts, shown, each, seconds * (1.0 - 1.0 / nodes_factor), layout, coefficients)
+        for shown in (_EVERYTHING, _shown(parts, kernels))
+    )
+    return StepTime(seconds, whole, visible, tokens_per_step(layout) / seconds)
+
+
+def step_seconds(
+    network: Network,
+    layout: Layout,
+    states: States,
+    activations: Activations,
+    kernels: Kernels,
+    hardware: Hardware,
+    coefficients: TimeCoefficients,
+) -> Any:
+    """Seconds of one optimizer step without breakdown: `step_time(...).seconds`, for large grids."""
+    parts = _micro_batch(network, layout, states, activations, kernels, hardware, coefficients)
+    each = _overlapped(parts, kernels) + parts.handover
+    return _assembled(parts, each, layout, coefficients)[0]
+
+
+def tokens_per_step(layout: Layout) -> Any:
+    """Tokens processed per optimizer step over all GPUs."""
+    return layout.micro_batch * layout.sequence * layout.accumulation * layout.data_parallel
+
+
+def _micro_batch(
+    network: Network,
+    layout: Layout,
+    states: States,
+    activations: Activations,
+    kernels: Kernels,
+    hardware: Hardware,
+    coefficients: TimeCoefficients,
+) -> _MicroBatch:
+    reached = communication.links(layout, hardware, coefficients)
+    return _MicroBatch(
+        device=device_time(network, layout, states, activations, kernels, hardware, coefficients),
+        launch=launch_seconds(network, layout, states, activations, kernels, hardware, coefficients),
+        tensor=communication.tensor_seconds(network, layout, activations, kernels, coefficients, reached),
+        expert=communication.expert_seconds(network, layout, activations, coefficients, reached),
+        sharding=communication.sharding_seconds(network, layout, states, reached)
+        + communication.host_seconds(layout, states, hardware, coefficients, network.parameters),
+        handover=communication.pipeline_seconds(network, layout, reached),
+        reduction=communication.reduction_seconds(layout, states, kernels, coefficients, reached),
+        optimizer=_optimizer_seconds(layout, states, hardware, coefficients),
+    )
+
+
+def _overlapped(parts: _MicroBatch, kernels: Kernels) -> Any:
+    """Seconds of one micro-batch; host, device and sharding traffic hide each other as far as they can."""
+    device = parts.device.total
+    cubed = _cube(device) + _cube(parts.launch)
+    if _is_zero(parts.sharding) and _is_zero(parts.tensor) and _is_zero(parts.expert):
+        return np.cbrt(cubed)
+    work = np.cbrt(cubed) + parts.tensor + parts.expert
+    hidden = kernels.overlap * parts.sharding
+    return np.cbrt(_cube(work) + _cube(hidden)) + (parts.sharding - hidden)
+
+
+class _Shown(NamedTuple):
+    """Shares of work that the step waits for; the rest is hidden behind work that runs beside it."""
+
+    device: Any
+    launch: Any
+    exchange: Any  # between tensor-parallel ranks and experts
+    sharding: Any
+
+
+_EVERYTHING = _Shown(1.0, 1.0, 1.0, 1.0)
+
+
+def _shown(parts: _MicroBatch, kernels: Kernels) -> _Shown:
+    """Shares that sum to the time of `_overlapped`.
+
+    Of f = (a^3 + b^3)^(1/3) the side a counts (a/f)^2 * a: Euler's identity for homogeneous functions, and the
+    share of a small saving in a that reaches the step.
+    """
+    device = parts.device.total
+    busy = np.cbrt(_cube(device) + _cube(parts.launch))
+    work = busy + parts.tensor + parts.expert
+    hidden = kernels.overlap * parts.sharding
+    outer = np.square(work / np.cbrt(_cube(work) + _cube(hidden)))
+    beside = kernels.overlap * np.square(hidden / np.cbrt(_cube(work) + _cube(hidden)))
+    return _Shown(
+        device=outer * np.square(device / busy),
+        launch=outer * np.square(parts.launch / busy),
+        exchange=outer,
+        sharding=beside + (1.0 - kernels.overlap),
+    )
+
+
+def _by_cause(
+    parts: _MicroBatch, shown: _Shown, each: Any, node_loss: Any, layout: Layout, coefficients: TimeCoefficients
+) -> StepParts:
+    """Seconds of one optimizer step by cause, each micro-batch's work weighted by its `shown` share."""
+    rounds, device = layout.accumulation, parts.device
+    return StepParts(
+        matmul=rounds * device.matmul * shown.device,
+        head=rounds * device.head * shown.device,
+        elementwise=rounds * device.elementwise * shown.device,
+        attention=rounds * device.attention * shown.device,
+        dequantisation=rounds * device.dequantisation * shown.device,
+        launch=rounds * parts.launch * shown.launch,
+        tensor_parallel=rounds * parts.tensor * shown.exchange,
+        expert_parallel=rounds * parts.expert * shown.exchange,
+        sharding=rounds * parts.sharding * shown.sharding,
+        pipeline_transfer=rounds * parts.handover,
+        bubble=(layout.pipeline - 1.0) / layout.interleave * each,
+        data_parallel=parts.reduction,
+        optimizer=parts.optimizer,
+        fixed=coefficients.fixed_seconds,
+        node_loss=node_loss,
+    )
+
+
+def _assembled(
+    parts: _MicroBatch, each: Any, layout: Layout, coefficients: TimeCoefficients
+) -> tuple[Any, Any]:
+    """Seconds of the step, and the factor that several nodes cost."""
+    rounds = layout.accumulation + (layout.pipeline - 1.0) / layout.interleave
+    nodes_factor = 1.0 + coefficients.node_loss_per_doubling * np.log2(communication.node_count(layout))
+    tail = parts.reduction + parts.optimizer + coefficients.fixed_seconds
+    return (rounds * each + tail) * nodes_factor, nodes_factor
+
+
+def _optimizer_seconds(
+    layout: Layout, states: States, hardware: Hardware, coefficients: TimeCoefficients
+) -> Any:
+    """Memory traffic of the optimizer over the parameters that one GPU updates (t_opt), or their update by the host."""
+    shards = layout.tensor * layout.pipeline
+    copies = np.where(
+        np.equal(layout.hybrid, 1), communication.hybrid_group(layout) * shards * layout.context, layout.gpus
+    )
+    updated = states.trainable / np.where(np.greater(layout.zero_stage, 0), copies, shards)
+    traffic = states.optimizer_traffic_bytes * updated * coefficients.optimizer_factor
+    seconds = traffic * (1.0 / hardware.bandwidth)
+    hosted = np.not_equal(states.host_optimizer, 0) | (
+        np.not_equal(states.host_weights, 0) & np.equal(layout.zero_stage, 3)
+    )
+    if not np.any(hosted):
+        return seconds
+    # Gradients go down and weights come back in 16 bit, and the GPUs of a node share its CPUs.
+    copies_seconds = _HOST_STEP_BYTES * updated / (coefficients.host_copy_utilisation * hardware.pcie)
+    updating = updated * layout.gpus_per_node / coefficients.host_optimizer_rate
+    return np.where(hosted, copies_seconds + updating, seconds)
+
+
+def _cube(values: Any) -> Any:
+    return values * values * values
+
+
+def _is_zero(values: Any) -> bool:
+    return isinstance(values, float) and values == 0.0

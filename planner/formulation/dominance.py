@@ -1,0 +1,167 @@
+"""Candidates that no optimal plan needs, found before the program is built."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.candidate_table import ON_DEMAND, SPOT, CandidateTable
+from planner.formulation.program import Flags, Floats, Integers
+from planner.formulation.shared_limits import Question
+
+PEELS = 64
+"""Strong candidates that are compared with everything first; they drop most of a market table."""
+
+COMPRESS = 0.7
+"""The part still standing below which the peeled table is copied together."""
+
+BLOCK = 512
+"""Candidates compared with the front at a time: keeps the comparison inside the processor's cache."""
+
+FRONT = 4000
+"""Most members of a front that later candidates are compared with; a pair not compared only keeps more."""
+
+
+def undominated(table: CandidateTable, question: Question) -> Flags:
+    """Mask (n,) of the candidates that the program needs; dropping the others never changes its optimum.
+
+    c dominates c' of the same job if, at every spot share that c' may have, c may have it too and takes no
+    more expected hours, late hours, expected dollars with penalty and late dollars; if it takes no more
+    GPUs; and if every stock, quota or committed row that holds c holds c' with at least the same coefficient.
+    Replacing c' by c at the same share then keeps every row and raises neither objective. Each quantity is
+    linear in the share, so it is compared at share 0 and at share 1 (a market that c' does not use counts
+    as infinite): implied by, and so wider than, comparing start and markets one by one. Penalties are
+    compared as dollars in the objective, which is where alone techniques meet the program once filters
+    have run. Of two that dominate each other, the one with more free VRAM, then the first name, stays.
+    """
+    keep = np.zeros(len(table), dtype=bool)
+    values = _values(table, question)
+    score = _score(values)
+    fronts: dict[tuple[int, int, int], Integers] = {}
+    for (job, offer, provider), members in _groups(table, question):
+        # The same key four times over where nothing is limited; a set keeps one.
+        keys = {(job, o, p) for o in (-1, offer) for p in (-1, provider)} & fronts.keys()
+        others = [fronts[key] for key in sorted(keys)]
+        front = _front(table, values, score, members, others)
+        fronts[job, offer, provider] = front
+        keep[front] = True
+    return keep
+
+
+def _groups(table: CandidateTable, question: Question) -> list[tuple[tuple[int, int, int], Integers]]:
+    """Candidates by (job, stocked offer or -1, provider with a quota or -1), in that order.
+
+    A member may replace members of its own group, and of those that have the same job and are limited where
+    it is limited too. On one offer fewer GPUs are fewer instances, so comparing GPUs serves stock and quota;
+    machine hours are compared where they are limited.
+    """
+    shared = question.stock.keys() | question.committed.keys()
+    stocked = np.array([name in shared for name in table.offers], dtype=bool)
+    limited = np.array([name in question.quota for name in table.providers], dtype=bool)
+    offer = np.where(stocked[table.offer], table.offer, -1)
+    provider = np.where(limited[table.provider], table.provider, -1)
+    width = len(table.providers) + 1
+    code = (table.job * (len(table.offers) + 1) + offer + 1) * width + provider + 1
+    order = np.argsort(code, kind="stable")
+    starts = np.flatnonzero(np.diff(code[order], prepend=-1))
+    groups = np.split(order, starts[1:]) if len(order) else []
+    return [((int(table.job[g[0]]), int(offer[g[0]]), int(provider[g[0]])), g) for g in groups]
+
+
+def _values(table: CandidateTable, question: Question) -> Floats:
+    """What a dominating candidate must not exceed, (11, n), or (12, n) where machine hours are limited."""
+    unused = {ON_DEMAND: table.share_low >= 1.0, SPOT: table.share_high <= 0.0}
+    columns = []
+    for fixed, per_market in (
+        (table.fixed_usd + table.penalty_usd, table.run_usd),
+        (table.start_h, table.run_h),
+        (table.fixed_usd, table.late_usd),
+        (table.late_start_h, table.late_h),
+    ):
+        for market in (ON_DEMAND, SPOT):
+            total = fixed + per_market[:, market]
+            columns.append(np.where(unused[market] | np.isnan(total), np.inf, total))
+    columns += [table.gpus.astype(float), table.share_low, -table.share_high]
+    if question.committed:
+        limited = np.array([name in question.committed for name in table.offers], dtype=bool)
+        columns.append(np.where(limited[table.offer], table.rented_h, 0.0))
+    return np.array(columns)
+
+
+def _score(values: Floats) -> Floats:
+    """A number (n,) that no dominating candidate has higher: a sum of increasing functions of each value."""
+    score = np.zeros(values.shape[1])
+    for column in values:
+        finite = column[np.isfinite(column)]
+        if len(finite) == 0:
+            continue
+        least = float(finite.min())
+        typical = float(np.median(finite[:: 1 + len(finite) // 1000])) - least or 1.0
+        score -= typical / (column - least + typical)
+    return score
+
+
+def _front(
+    table: CandidateTable, values: Floats, score: Floats, members: Integers, others: list[Integers]
+) -> Integers:
+    """The members that neither `others` nor another member dominates."""
+    rivals = np.concatenate(others) if others else np.empty(0, dtype=np.int64)
+    if len(members) > BLOCK:
+        members = _peeled(values, score, members, rivals)
+    members = members[_order(table, score, members)]
+    ranks = _ranks(values[:, np.concatenate([rivals, members])])
+    front, waiting = ranks[:, : min(len(rivals), FRONT)], ranks[:, len(rivals) :]
+    kept = []
+    for start in range(0, len(members), BLOCK):
+        block = waiting[:, start : start + BLOCK]
+        alive = np.flatnonzero(~_below(front, block).any(axis=0))
+        block = block[:, alive]
+        earlier = np.triu(_below(block, block), k=1)
+        # A dominated member still dominates only what its own dominator does: no harm in comparing with it.
+        alive, block = alive[best := ~earlier.any(axis=0)], block[:, best]
+        kept.append(members[start + alive])
+        if front.shape[1] < FRONT:
+            front = np.concatenate([front, block], axis=1)
+    return np.concatenate(kept) if kept else members
+
+
+def _peeled(values: Floats, score: Floats, members: Integers, rivals: Integers) -> Integers:
+    """The members less those that a few strong candidates dominate; equal scores are left for later."""
+    pool = np.concatenate([rivals, members])
+    strong = pool[np.argpartition(score[pool], min(PEELS, len(pool) - 1))[:PEELS]]
+    left, mine, marks = members, values[:, members], score[members]
+    stay = np.ones(len(left), dtype=bool)
+    for row in strong[np.argsort(score[strong], kind="stable")]:
+        worse = np.flatnonzero((mine[0] >= values[0, row]) & (marks > score[row]) & stay)
+        for column, limit in zip(mine[1:], values[1:, row], strict=True):
+            worse = worse[column[worse] >= limit]
+        stay[worse] = False
+        if np.count_nonzero(stay) < COMPRESS * len(stay):  # copying each time would cost more than it saves
+            left, mine, marks = left[stay], mine[:, stay], marks[stay]
+            stay = np.ones(len(left), dtype=bool)
+    return left[stay]
+
+
+def _order(table: CandidateTable, score: Floats, members: Integers) -> Integers:
+    """Best score first; at equal scores more free VRAM, then the first name, then the first row."""
+    names = np.empty(len(table.offers), dtype=np.int64)
+    names[np.argsort(np.array(table.offers))] = np.arange(len(table.offers))
+    free = table.usable_gib[members] - table.fit_gib[members]
+    return np.lexsort((members, names[table.offer[members]], -free, score[members]))
+
+
+def _ranks(values: Floats) -> NDArray[Any]:
+    """Each row of values as dense ranks: the same comparisons, on the smallest integers that hold them."""
+    kind = np.int16 if values.shape[1] < 2**15 else np.int32
+    return np.array([np.unique(row, return_inverse=True)[1] for row in values], dtype=kind)
+
+
+def _below(front: NDArray[Any], block: NDArray[Any]) -> Flags:
+    """Whether (front, block) the first is nowhere above the second."""
+    below = np.ones((front.shape[1], block.shape[1]), dtype=bool)
+    if below.size:
+        for ours, theirs in zip(front, block, strict=True):
+            below &= ours[:, None] <= theirs[None, :]
+    return below

@@ -1,0 +1,124 @@
+"""Which variables a candidate table needs, where they stand, and what each symbol costs on them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from planner.candidate_table import ON_DEMAND, SPOT, CandidateTable
+from planner.formulation.program import Flags, Floats, Integers
+from planner.formulation.shared_limits import Question
+
+
+@dataclass(frozen=True, eq=False)
+class Columns:
+    """The layout of the variables: choose (one per candidate), then spot shares, then `last`.
+
+    `share[c,on_demand] = choose[c] - share[c,spot]` is substituted everywhere, so `split[c]` needs no
+    row and only the spot share is a variable. A candidate whose share is a point (one market, or
+    share_low = share_high) has no share variable at all: share = share_low * choose[c], folded into the
+    coefficient of choose[c]. Both are equal to the form with two shares per candidate, because
+    that form's extra variables are determined by `choose` and the spot share.
+    """
+
+    table: CandidateTable
+    question: Question
+    split: Integers = field(init=False)  # candidates with a share variable
+    base_share: Floats = field(init=False)  # (n,) spot share that the coefficient of choose stands for
+
+    def __post_init__(self) -> None:
+        is_split = self.table.share_low < self.table.share_high
+        object.__setattr__(self, "split", np.flatnonzero(is_split))
+        object.__setattr__(self, "base_share", np.where(is_split, 0.0, self.table.share_low))
+
+    @property
+    def choose(self) -> Integers:
+        """Columns (n,) of choose[c]."""
+        return np.arange(len(self.table))
+
+    @property
+    def share(self) -> Integers:
+        """Columns (len(split),) of share[c,spot]."""
+        return len(self.table) + np.arange(len(self.split))
+
+    @property
+    def last(self) -> int | None:
+        """Column of the last finish; only the objective `time` has one."""
+        return len(self.table) + len(self.split) if self.question.objective == "time" else None
+
+    @property
+    def size(self) -> int:
+        """Number of variables."""
+        return len(self.table) + len(self.split) + (self.last is not None)
+
+    def vector(self, per_choice: Floats, per_share: Floats | None = None) -> Floats:
+        """One number per variable (size,) from one per candidate and one per split candidate."""
+        values = np.zeros(self.size)
+        values[: len(self.table)] = per_choice
+        if per_share is not None:
+            values[self.share] = per_share
+        return values
+
+    def slope(self, per_market: Floats) -> Floats:
+        """What a unit of spot share adds over on demand, (len(split),)."""
+        chosen = per_market[self.split]
+        return np.asarray(chosen[:, SPOT] - chosen[:, ON_DEMAND])
+
+    def hours(self) -> Floats:
+        """Expected hours: start_h*choose + sum_m run_h*share."""
+        return self.vector(self.table.hours(self.base_share), self.slope(self.table.run_h))
+
+    def late_hours(self) -> Floats:
+        """Hours at the confidence asked for: late_start_h*choose + sum_m late_h*share."""
+        return self.vector(self.table.late_hours(self.base_share), self.slope(self.table.late_h))
+
+    def late_cost_usd(self) -> Floats:
+        """Dollars at the confidence asked for: fixed_usd*choose + sum_m late_usd*share."""
+        return self.vector(self.table.late_cost_usd(self.base_share), self.slope(self.table.late_usd))
+
+    def cost_usd(self) -> Floats:
+        """Expected dollars: fixed_usd*choose + sum_m run_usd*share."""
+        return self.vector(self.table.cost_usd(self.base_share), self.slope(self.table.run_usd))
+
+    def chosen(self, values: Floats) -> Integers:
+        """The chosen candidates, one per job, in the order of the jobs."""
+        rows = np.flatnonzero(values[: len(self.table)] > 0.5)
+        return rows[np.argsort(self.table.job[rows], kind="stable")]
+
+    def spot_share(self, values: Floats, rows: Integers) -> Floats:
+        """Spot share of the given candidates at a solution, inside their limits."""
+        share = self.base_share.copy()
+        share[self.split] = values[self.share]
+        return np.clip(share[rows], self.table.share_low[rows], self.table.share_high[rows])
+
+    def bounds(self) -> tuple[Floats, Floats, Flags]:
+        """lower, upper and integrality of every variable; choose in {0,1}, share in [0, share_high]."""
+        lower, upper = np.zeros(self.size), np.ones(self.size)
+        upper[self.share] = self.table.share_high[self.split]
+        integer = np.zeros(self.size, dtype=bool)
+        integer[self.choose] = True
+        if self.last is not None:
+            upper[self.last] = longest_finish(self.table)
+        return lower, upper, integer
+
+    def candidate_label(self, row: int) -> str:
+        """`job,offer,count,recipe` of a candidate."""
+        table = self.table
+        job, offer = table.jobs[table.job[row]], table.offers[table.offer[row]]
+        return f"{job},{offer},{table.instances[row]},{table.recipe[row]}"
+
+    def name(self, column: int) -> str:
+        """Name of a variable."""
+        if column < len(self.table):
+            return f"choose[{self.candidate_label(column)}]"
+        if column == self.last:
+            return "last"
+        return f"share[{self.candidate_label(int(self.split[column - len(self.table)]))}]"
+
+
+def longest_finish(table: CandidateTable) -> float:
+    """Latest hours that any candidate can take: an upper bound on `last`, for solvers that need one."""
+    if len(table) == 0:
+        return 0.0
+    return float(max(table.late_hours(table.share_low).max(), table.late_hours(table.share_high).max()))

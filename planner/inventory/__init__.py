@@ -1,1 +1,0 @@
-"""Offers and architectures from elsewhere: one file per foreign format."""

@@ -1,0 +1,1 @@
+"""What is known: cards of networks and GPUs, techniques and calibrated coefficients."""

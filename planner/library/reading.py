@@ -1,0 +1,157 @@
+"""The cards in `models/`: where they lie, what they are called, and reading them into a `Library`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from pydantic import ValidationError
+
+from planner.documents.files import read_text
+from planner.documents.source_map import Source
+from planner.documents.strict_yaml import Document, read_document
+from planner.documents.validation import complaints, nearest
+from planner.errors import Fault, InputError, LibraryError
+from planner.library.schema import Architecture, Calibration, Card, GpuSpec, Library
+
+_Card = TypeVar("_Card", bound=Card)
+
+
+def data_folder(kind: Literal["models", "scenarios"]) -> Path:
+    """The folder of shipped data: inside the package where it was installed, else that of the checkout."""
+    here = Path(__file__).parent.parent
+    packaged = here / "_data" / kind
+    return packaged if packaged.is_dir() else here.parent / kind
+
+
+def is_config_path(architecture: str) -> bool:
+    """Whether an architecture is the path of a Hugging Face config.json rather than a card's name."""
+    return architecture.endswith(".json")
+
+
+class CardNames:
+    """Names of the cards of one kind; aliases are read only when a name is no card's own."""
+
+    def __init__(self, kind: Literal["architectures", "gpus"]):
+        self.folder = data_folder("models") / kind
+        self.names = tuple(sorted(path.stem for path in self.folder.glob("*.yaml")))
+        self._own = frozenset(self.names)
+
+    @cached_property
+    def by_alias(self) -> dict[str, str]:
+        """Case-folded name or alias -> name."""
+        found: dict[str, str] = {}
+        for name in self.names:
+            for alias in read_document(self.folder / f"{name}.yaml").data.get("aliases", ()):
+                found.setdefault(alias.casefold(), name)
+        return found | {name.casefold(): name for name in self.names}
+
+    def canonical(self, wanted: str) -> str | None:
+        """The card's name behind a name or alias in any case; None where there is no such card."""
+        return wanted if wanted in self._own else self.by_alias.get(wanted.casefold())
+
+    def suggestion(self, wanted: str) -> str:
+        """What may have been meant."""
+        # Aliases are for recognising, names for suggesting: a near alias leads to its name.
+        close = nearest(wanted, self.by_alias)
+        names = dict.fromkeys(self.by_alias[alias] for alias in close.split(" or ")) if close else {}
+        return f"did you mean {' or '.join(names)}?" if names else f"known: {', '.join(self.names)}"
+
+
+def architecture_names() -> tuple[str, ...]:
+    """Names of the architecture cards, sorted."""
+    return CardNames("architectures").names
+
+
+def read_library(architectures: Iterable[str] | None = None) -> Library:
+    """Everything under `models/`; if `architectures` is given, only those (name, alias or config.json path).
+
+    Raises `LibraryError` with every fault of every card that is read.
+    """
+    faults: list[Fault] = []
+    models = data_folder("models")
+    chosen = _read_architectures(architectures, faults)
+    gpus = _read_folder(models / "gpus", GpuSpec, faults)
+    calibrations = _read_folder(models / "calibration", Calibration, faults)
+    tables = {path.stem: data.data for path, data in _documents(models / "techniques", faults)}
+    if faults:
+        raise LibraryError(faults)
+    return Library(architectures=chosen, gpus=gpus, calibrations=calibrations, tables=tables)
+
+
+def _read_architectures(wanted: Iterable[str] | None, faults: list[Fault]) -> dict[str, Architecture]:
+    folder = data_folder("models") / "architectures"
+    if wanted is None:
+        return _read_folder(folder, Architecture, faults)
+    names = CardNames("architectures")
+    found: dict[str, Architecture] = {}
+    for name in dict.fromkeys(wanted):
+        try:
+            found |= _one_architecture(name, names, faults)
+        except InputError as error:
+            faults.extend(error.faults)
+    return found
+
+
+def _one_architecture(name: str, names: CardNames, faults: list[Fault]) -> dict[str, Architecture]:
+    if is_config_path(name):
+        return {name: read_config(name)}
+    card = names.canonical(name)
+    if card is None:
+        raise InputError([Fault(name, 0, "", "unknown architecture", names.suggestion(name))])
+    path = names.folder / f"{card}.yaml"
+    return _validated(path, read_document(path), Architecture, faults)
+
+
+def read_config(path: str) -> Architecture:
+    """The architecture that a Hugging Face config.json describes, named by its path; or `InputError`."""
+    from planner.library.huggingface import architecture_from_config
+
+    try:
+        config = json.loads(read_text(path))
+        if not isinstance(config, dict):
+            raise ValueError("the top of the file is not a mapping")
+        return Architecture.model_validate(architecture_from_config(config, path))
+    except InputError:
+        raise
+    except ValidationError as error:
+        raise InputError(Source(path).faults(complaints(error, Architecture, {}))) from None
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        reason = f"no {error.args[0]}" if isinstance(error, KeyError) else str(error)
+        fix = "give the config.json of a causal language model"
+        raise InputError([Fault(path, 0, "", f"not a usable configuration: {reason}", fix)]) from None
+
+
+def _read_folder(folder: Path, kind: type[_Card], faults: list[Fault]) -> dict[str, _Card]:
+    found: dict[str, _Card] = {}
+    for path, document in _documents(folder, faults):
+        found |= _validated(path, document, kind, faults)
+    return found
+
+
+def _documents(folder: Path, faults: list[Fault]) -> list[tuple[Path, Document]]:
+    found = []
+    for path in sorted(folder.glob("*.yaml")):
+        try:
+            found.append((path, read_document(path)))
+        except InputError as error:
+            faults.extend(error.faults)
+    return found
+
+
+def _validated(path: Path, document: Document, kind: type[_Card], faults: list[Fault]) -> dict[str, _Card]:
+    """The card under its name, which is its file's; nothing where it is faulty."""
+    source = Source(str(path), document)
+    try:
+        card = kind.model_validate(document.data)
+    except ValidationError as error:
+        faults.extend(source.faults(complaints(error, kind, document.data)))
+        return {}
+    name: Any = getattr(card, "name", None)
+    if name != path.stem:
+        faults.append(source.fault(("name",), f"{name!r} is not the file's name", f"call it {path.stem!r}"))
+        return {}
+    return {name: card}

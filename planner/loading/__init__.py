@@ -1,0 +1,1 @@
+"""From files and arguments to a validated scenario, every fault at once."""

@@ -1,0 +1,65 @@
+"""A request from Python or the command line: settings become a `Configuration`, names become cards."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import ValidationError
+
+from planner.documents.source_map import Source
+from planner.documents.validation import complaints
+from planner.errors import Fault, LibraryError, ScenarioError
+from planner.library.reading import CardNames, read_library
+from planner.library.schema import Architecture, GpuSpec, Library
+from planner.scenario.configuration import WHERE, Configuration
+from planner.scenario.job import Measured
+
+
+def read_configuration(architecture: str, gpu: str, settings: dict[str, Any]) -> Configuration:
+    """The configuration, or `ScenarioError` with every fault of its settings."""
+    data = {"architecture": architecture, "gpu": gpu, **settings}
+    try:
+        return Configuration.model_validate(data)
+    except ValidationError as error:
+        raise ScenarioError(Source(WHERE).faults(complaints(error, Configuration, data))) from None
+
+
+def read_run(entry: Mapping[str, Any], where: str) -> Measured:
+    """An observed run, or `ScenarioError` with every fault of its settings, told of `where`."""
+    data = dict(entry)
+    try:
+        return Measured.model_validate(data)
+    except ValidationError as error:
+        raise ScenarioError(Source(where).faults(complaints(error, Measured, data))) from None
+
+
+def cards_of(
+    architecture: str | Architecture, gpu: str, library: Library | None
+) -> tuple[Architecture, GpuSpec, Library]:
+    """The two cards and the library they are from; `LibraryError` tells every unknown name."""
+    faults: list[Fault] = []
+    if library is None:
+        library = _read(architecture, faults)
+    network = architecture if isinstance(architecture, Architecture) else None
+    if network is None and not faults:
+        try:
+            network = library.architecture(str(architecture))
+        except KeyError as error:
+            faults.append(Fault(str(architecture), 0, "", str(error.args[0])))
+    try:
+        card = library.gpu(gpu)
+    except KeyError:
+        faults.append(Fault(gpu, 0, "", "unknown GPU", CardNames("gpus").suggestion(gpu)))
+    if faults or network is None:
+        raise LibraryError(faults)
+    return network, card, library
+
+
+def _read(architecture: str | Architecture, faults: list[Fault]) -> Library:
+    """The shipped library with the one architecture that is asked for; without it where it cannot be read."""
+    try:
+        return read_library([architecture] if isinstance(architecture, str) else [])
+    except LibraryError as error:
+        faults += error.faults
+        return read_library([])

@@ -1,0 +1,91 @@
+"""Inventory files: offers with a date and a currency, and what a provider grants all of its offers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import Field, ValidationError
+
+from planner.documents.quantities import Currency, Date, Strict
+from planner.documents.source_map import Source
+from planner.documents.strict_yaml import Document, Path_
+from planner.documents.validation import complaints
+from planner.errors import Fault
+from planner.scenario.offer import Offer, Terms
+
+
+class InventoryFile(Strict):
+    """An inventory as it is written; its offers are validated one by one, with their terms in place."""
+
+    date: Date | None = None
+    currency: Currency
+    description: str = ""
+    notes: str = ""
+    source: str = ""
+    sources: dict[str, str] = Field(default_factory=dict)  # short key -> text, for `source: KEY`
+    terms: dict[str, Terms] = Field(default_factory=dict)  # by provider
+    offers: list[Any] = Field(min_length=1)
+
+
+def read_offers(document: Document, faults: list[Fault]) -> tuple[Offer, ...]:
+    """The offers of an inventory file, terms filled in; what is wrong is added to `faults`."""
+    source = Source(document.file, document)
+    data = document.data
+    bad: set[str | int] = set()
+    try:
+        InventoryFile.model_validate(data)
+    except ValidationError as error:
+        found = complaints(error, InventoryFile, data)
+        bad = {path[0] for path, _, _ in found if path}
+        faults.extend(source.faults(found))
+    header = {key: value for key, value in data.items() if key not in bad}  # a fault is not to be inherited
+    raw = data.get("offers")
+    return validate_offers(raw, source, faults, header) if isinstance(raw, list) else ()
+
+
+def validate_offers(
+    raw: list[Any],
+    source: Source,
+    faults: list[Fault],
+    header: dict[str, Any] | None = None,
+) -> tuple[Offer, ...]:
+    """The good offers of a list found under the key `offers`; the faults of the others are added."""
+    header = header or {}
+    terms = header.get("terms", {})
+    offers = []
+    for index, written in enumerate(raw):
+        filled = _filled(written, header, terms)
+        try:
+            offers.append(Offer.model_validate(filled))
+        except ValidationError as error:
+            for path, what, fix in complaints(error, Offer, filled):
+                faults.append(source.fault(_origin(path, index, written, terms), what, fix))
+    return tuple(offers)
+
+
+def _filled(written: Any, header: dict[str, Any], terms: dict[str, Any]) -> Any:
+    """The offer with what its provider's terms and the file's header say for all."""
+    if not isinstance(written, dict):
+        return written
+    provider = written.get("provider")
+    granted = terms.get(provider, {}) if isinstance(provider, str) else {}
+    filled = {**granted, **written}
+    for block in ("billing", "fees"):  # an offer may differ in one fee; spot statistics belong together
+        if isinstance(granted.get(block), dict) and isinstance(written.get(block), dict):
+            filled[block] = {**granted[block], **written[block]}
+    for key in ("date", "source"):
+        if key not in filled and isinstance(header.get(key), str):
+            filled[key] = header[key]
+    sources = header.get("sources")
+    if isinstance(sources, dict) and isinstance(filled.get("source"), str):
+        filled["source"] = sources.get(filled["source"], filled["source"])
+    return filled
+
+
+def _origin(path: Path_, index: int, written: Any, terms: dict[str, Any]) -> Path_:
+    """Where the value was written: in the offer, or in the terms of its provider."""
+    if path and isinstance(written, dict) and path[0] not in written:
+        provider = written.get("provider")
+        if path[0] in terms.get(str(provider), {}):
+            return ("terms", str(provider), *path)
+    return ("offers", index, *path)

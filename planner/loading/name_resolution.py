@@ -1,0 +1,158 @@
+"""Names in a scenario that must exist elsewhere: architectures, GPUs, providers.
+
+Plain data is looked at, before it is validated: a misspelt name is told together with all other faults.
+An alias is replaced by the card's name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from planner.documents.overrides import replaced
+from planner.documents.source_map import Source
+from planner.documents.strict_yaml import Path_, read_document
+from planner.documents.validation import nearest
+from planner.errors import Fault, InputError
+from planner.library.reading import CardNames, is_config_path, read_config
+
+
+def resolve_architectures(data: Any, folder: Path, source: Source, faults: list[Fault]) -> Any:
+    """The data with aliases and paths resolved; unknown names, and work that does not suit, are faults."""
+    names = CardNames("architectures")
+    for path, wanted in list(texts_at(data, ("jobs", "*", "architecture"))):
+        if is_config_path(wanted):
+            found, kind = str((source.folder(path, folder) / wanted).resolve()), "decoder"
+            try:
+                read_config(found)
+            except InputError as error:
+                faults.extend(source.fault(path, fault.what, fault.fix) for fault in error.faults)
+                continue
+        else:
+            card = names.canonical(wanted)
+            if card is None:
+                faults.append(
+                    source.fault(path, f"unknown architecture {wanted!r}", names.suggestion(wanted))
+                )
+                continue
+            found, kind = card, _kind_of(names, card)
+        if found != wanted:
+            data = replaced(data, path, found)
+        work = data["jobs"][path[1]].get("work")
+        if isinstance(work, dict):
+            _check_work(path[:-1], work, found, kind, source, faults)
+    return data
+
+
+def _kind_of(names: CardNames, card: str) -> str:
+    """decoder or diffusion; a card that cannot be read is complained about by `read_library`."""
+    try:
+        return str(read_document(names.folder / f"{card}.yaml").data.get("kind", "decoder"))
+    except InputError:
+        return "decoder"
+
+
+def _check_work(
+    job: Path_, work: dict[str, Any], name: str, kind: str, source: Source, faults: list[Fault]
+) -> None:
+    if kind == "decoder" and work.get("images") is not None:
+        what = f"{name} is trained on tokens, not on images"
+        faults.append(
+            source.fault((*job, "work", "images"), what, "give samples and tokens_per_sample, or tokens")
+        )
+    for way in ("samples", "tokens") if kind == "diffusion" else ():
+        if work.get(way) is not None:
+            what = f"{name} is trained on images, not on {way}"
+            faults.append(source.fault((*job, "work", way), what, "give images, epochs and resolution"))
+
+
+GPU_PLACES = (
+    ("limits", "gpus", "allow", "*"),
+    ("limits", "gpus", "forbid", "*"),
+    ("adjust", "*", "match", "gpu"),
+    ("jobs", "*", "measured", "*", "gpu"),
+)
+"""Where a scenario names GPUs, its offers apart."""
+
+
+def resolve_gpus(data: Any, names: CardNames, source: Source, faults: list[Fault]) -> Any:
+    """The data with card names for GPU aliases; unknown GPUs, and observed peaks beyond the card, are faults."""
+    for place in GPU_PLACES:
+        for path, wanted in list(texts_at(data, place)):
+            data = _resolved_gpu(data, path, wanted, names, source, faults)
+    for path, card in texts_at(data, ("jobs", "*", "measured", "*", "gpu")):
+        _check_peak(data["jobs"][path[1]]["measured"][path[3]], path[:-1], card, names, source, faults)
+    return data
+
+
+def _check_peak(
+    run: dict[str, Any], path: Path_, card: str, names: CardNames, source: Source, faults: list[Fault]
+) -> None:
+    peak = run.get("peak_vram_gib")
+    if card not in names.names or isinstance(peak, bool) or not isinstance(peak, (int, float)):
+        return
+    holds = read_document(names.folder / f"{card}.yaml").data.get("vram_gib")
+    if isinstance(holds, (int, float)) and peak > holds:
+        fix = "the peak of one GPU in GiB (2^30 bytes), not of all"
+        faults.append(source.fault((*path, "peak_vram_gib"), f"{peak:g} is more than the {holds:g} GiB of {card}", fix))
+
+
+def resolve_offer_names(offers: Any, names: CardNames, source: Source, faults: list[Fault]) -> Any:
+    """The same for a list of offers found under the key `offers`.
+
+    Architectures of a managed service get their card's name too; one without a card is never asked for, and stays.
+    """
+    data: Any = {"offers": offers}
+    for path, wanted in list(texts_at(data, ("offers", "*", "gpu"))):
+        if wanted not in names.names:
+            data = _resolved_gpu(data, path, wanted, names, source, faults)
+    taken = list(texts_at(data, ("offers", "*", "managed", "architectures", "*")))
+    architectures = CardNames("architectures") if taken else None
+    for path, wanted in taken:
+        card = architectures.canonical(wanted) if architectures else None
+        data = replaced(data, path, card) if card not in (None, wanted) else data
+    return data["offers"]
+
+
+def _resolved_gpu(
+    data: Any, path: Path_, wanted: str, names: CardNames, source: Source, faults: list[Fault]
+) -> Any:
+    card = names.canonical(wanted)
+    if card is None:
+        faults.append(source.fault(path, f"unknown GPU {wanted!r}", names.suggestion(wanted)))
+        return data
+    return data if card == wanted else replaced(data, path, card)
+
+
+def check_providers(data: Any, offered: Iterable[str], source: Source, faults: list[Fault]) -> None:
+    """A provider in a limit that nobody offers is a fault where it looks like one that is offered.
+
+    Naming an absent provider is harmless (limits outlive inventories); a misspelt one limits nothing.
+    """
+    known = frozenset(offered)
+    places = [
+        (path, name)
+        for end in ("allow", "forbid")
+        for path, name in texts_at(data, ("limits", "providers", end, "*"))
+    ]
+    quota = (data.get("limits") or {}).get("quota") if isinstance(data.get("limits"), dict) else None
+    places += [(("limits", "quota", name), name) for name in (quota if isinstance(quota, dict) else ())]
+    for path, name in places:
+        close = "" if name in known else nearest(name, known, cutoff=0.65)
+        if close:
+            faults.append(source.fault(path, f"nothing is offered by {name!r}", f"did you mean {close}?"))
+
+
+def texts_at(data: Any, place: tuple[str, ...], path: Path_ = ()) -> Iterator[tuple[Path_, str]]:
+    """Every text at a place in which `*` is any item of a list, or the lone value in its place."""
+    if not place:
+        if isinstance(data, str):
+            yield path, data
+    elif place[0] == "*" and isinstance(data, list):
+        for index, item in enumerate(data):
+            yield from texts_at(item, place[1:], (*path, index))
+    elif place == ("*",):
+        yield from texts_at(data, (), path)
+    elif isinstance(data, dict) and place[0] in data:
+        yield from texts_at(data[place[0]], place[1:], (*path, place[0]))

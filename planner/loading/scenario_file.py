@@ -1,0 +1,270 @@
+"""From files to a validated scenario, all faults at once; and text into files, whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from planner.documents.files import file_name, read_text, write_text_atomically
+from planner.documents.overrides import override
+from planner.documents.setting_paths import renamed
+from planner.documents.source_map import Source
+from planner.documents.strict_yaml import Document, Path_, parse_document, read_document, write_yaml
+from planner.documents.sweep_ranges import check_ranges
+from planner.documents.validation import complaints, nearest
+from planner.errors import Fault, InputError, ScenarioError
+from planner.library.reading import CardNames, architecture_names, data_folder, read_library
+from planner.loading.inventory_file import read_offers, validate_offers
+from planner.loading.name_resolution import (
+    check_providers,
+    resolve_architectures,
+    resolve_gpus,
+    resolve_offer_names,
+    texts_at,
+)
+from planner.scenario.offer import Offer, offer_labels
+from planner.scenario.scenario import NOTHING_TRAINS, Scenario, ScenarioFile, scenario_data
+
+__all__ = [
+    "Asked",
+    "architecture_names",
+    "change_scenario",
+    "data_folder",
+    "parse_scenario",
+    "read_asked",
+    "read_library",
+    "read_plan",
+    "read_scenario",
+    "scenario_text",
+    "shipped_scenarios",
+    "write_text_atomically",
+]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A scenario with where its values were written: a fault that is found later still names its file and line."""
+
+    scenario: Scenario
+    source: Source
+    offered: tuple[tuple[Source, Path_], ...]  # where each of its offers stands
+
+    @contextmanager
+    def telling_lines(self) -> Iterator[None]:
+        """Faults of the scenario that are raised inside go on with the file and line of what they are about."""
+        try:
+            yield
+        except ScenarioError as error:
+            raise ScenarioError([self.located(fault) for fault in error.faults]) from None
+
+    def located(self, fault: Fault) -> Fault:
+        """The fault at its line; as it is where it has one, or is about no place of this scenario."""
+        jobs = self.scenario.jobs
+        if fault.line or fault.file not in (self.scenario.name, *(job.name for job in jobs)):
+            return fault
+        known: list[tuple[str, Source, Path_]] = [
+            (f"jobs.{job.name}.", self.source, ("jobs", index)) for index, job in enumerate(jobs)
+        ]
+        labels = offer_labels(self.scenario.offers)
+        known += [(f"offers.{label}.", *where) for label, where in zip(labels, self.offered, strict=True)]
+        for prefix, source, place in known:
+            if fault.where.startswith(prefix):
+                rest = fault.where.removeprefix(prefix).split(".")
+                path = (*place, *(int(part) if part.isdigit() else part for part in rest))
+                return source.fault(path, fault.what, fault.fix)
+        return fault
+
+
+def read_scenario(path_or_name: str | Path, set_: Sequence[str] = ()) -> Scenario:
+    """The scenario of a file, a shipped name or standard input (`-`), with `PATH=VALUE` settings applied.
+
+    Raises `ScenarioError` with every fault of the scenario, its inventories and the settings.
+    """
+    return read_asked(path_or_name, set_).scenario
+
+
+def read_asked(path_or_name: str | Path, set_: Sequence[str] = ()) -> Asked:
+    """The same with where its values stand. Raises like `read_scenario`."""
+    try:
+        path = _located(path_or_name)
+        document = read_document(path)
+    except InputError as error:
+        raise ScenarioError(error.faults) from None
+    return _asked(document, Path() if str(path) == "-" else Path(path).parent, set_)
+
+
+def parse_scenario(
+    text: str, folder: str | Path = ".", file: str = "scenario", set_: Sequence[str] = ()
+) -> Scenario:
+    """The scenario in a text; its relative paths start at `folder`. Raises like `read_scenario`."""
+    try:
+        document = parse_document(text, file)
+    except InputError as error:
+        raise ScenarioError(error.faults) from None
+    return _asked(document, Path(folder), set_).scenario
+
+
+def scenario_text(scenario: Scenario) -> str:
+    """YAML that reads back as the same scenario, given the same inventory files."""
+    return write_yaml(scenario_data(scenario))
+
+
+def change_scenario(scenario: Scenario, set_: Sequence[str]) -> Scenario:
+    """The scenario with settings applied and validated again; its inventory files are not read again.
+
+    Raises `ScenarioError`; naming other inventory files is one, because where they would lie is not known.
+    """
+    changed = override(scenario_data(scenario), set_)
+    source = Source(scenario.name, None, changed.origins)
+    faults = list(changed.faults)
+    touched = next((path for path in changed.origins if path[0] == "inventory"), None)
+    if touched:
+        faults.append(
+            source.fault(touched, "inventories cannot be exchanged here", "set it when the file is read")
+        )
+    from_files = scenario.offers[: len(scenario.offers) - len(scenario.offers_inline)]
+    return _validated(changed.data, Path(), source, from_files, faults)
+
+
+def _asked(document: Document, folder: Path, set_: Sequence[str]) -> Asked:
+    changed = override(document.data, set_)
+    source = Source(document.file, document, changed.origins)
+    faults = list(changed.faults)
+    found = _inventories(changed.data.get("inventory"), folder, source, faults)
+    scenario = _validated(changed.data, folder, source, tuple(offer for _, offers in found for offer in offers), faults)
+    # Without a fault no offer of a file was left out, so that they stand in its order.
+    places = [(there, len(offers)) for there, offers in found] + [(source, len(scenario.offers_inline))]
+    offered = tuple((there, ("offers", index)) for there, count in places for index in range(count))
+    return Asked(scenario, source, offered)
+
+
+def _validated(
+    data: dict[str, Any], folder: Path, source: Source, from_files: tuple[Offer, ...], faults: list[Fault]
+) -> Scenario:
+    """The scenario of plain data; every fault, those found before included, is raised together."""
+    gpus = CardNames("gpus")
+    data = resolve_architectures(data, folder, source, faults)
+    data = resolve_gpus(data, gpus, source, faults)
+    offered = {offer.provider for offer in from_files}
+    offered.update(name for _, name in texts_at(data, ("offers", "*", "provider")))
+    check_providers(data, offered, source, faults)
+    inline: tuple[Offer, ...] = ()
+    written = data.get("offers")
+    if isinstance(written, list):
+        written = _without_unmade(written, bool(from_files), source, faults)
+        inline = validate_offers(resolve_offer_names(written, gpus, source, faults), source, faults)
+        data = {**data, "offers": []}  # validated a moment ago
+    offers = from_files + inline
+    if not data.get("inventory") and not written:
+        faults.append(
+            source.fault(("offers",), "there is nothing to rent", "give inventory: [FILE] or offers: [...]")
+        )
+    elif offers and all(offer.is_cpu for offer in offers):
+        faults.append(source.fault(("offers",) if written else ("inventory",), *NOTHING_TRAINS))
+    check_ranges(data.get("vary"), source, faults)
+    question: ScenarioFile | None = None
+    try:
+        question = ScenarioFile.model_validate(data)
+    except ValidationError as error:
+        found = complaints(error, ScenarioFile, data)
+        schema = ScenarioFile.model_json_schema(by_alias=True) if source.origins else {}
+        faults.extend(source.faults(renamed(found, source.origins, schema, data)))
+    if faults or question is None:
+        raise ScenarioError(list(dict.fromkeys(faults)))
+    return Scenario.model_validate({**dict(question), "offers": offers, "offers_inline": inline})
+
+
+def _without_unmade(written: list[Any], has_files: bool, source: Source, faults: list[Fault]) -> list[Any]:
+    """The offers without those that settings alone made in part: they meant an offer of an inventory file."""
+    kept = []
+    for index, offer in enumerate(written):
+        set_ = {place[2] for place in source.origins if place[:2] == ("offers", index) and len(place) > 2}
+        only_set = isinstance(offer, dict) and bool(set_) and set(offer) <= set_
+        if has_files and only_set and not {"gpu", "provider"} & set_:
+            what = "is not written in the scenario; what inventory files offer is changed by adjust"
+            fix = "such as adjust.0={match: {gpu: H100-80GB}, usd_per_hour_factor: 1.2}"
+            faults.append(source.fault(("offers", index), what, fix))
+        else:
+            kept.append(offer)
+    return kept
+
+
+def _inventories(
+    named: Any, folder: Path, source: Source, faults: list[Fault]
+) -> list[tuple[Source, tuple[Offer, ...]]]:
+    """The offers of each inventory file; what is not a list of names is left to the validation."""
+    found = []
+    items = named if isinstance(named, list) else [named]
+    gpus = CardNames("gpus")
+    for index, name in enumerate(items):
+        if not isinstance(name, str) or not name:
+            continue
+        place = ("inventory", index) if isinstance(named, list) else ("inventory",)
+        path = source.folder(place, folder) / name
+        if not path.is_file():
+            faults.append(
+                source.fault(place, f"there is no file {path}", "paths start at the scenario's folder")
+            )
+            continue
+        try:
+            document = read_document(path)
+        except InputError as error:
+            faults.extend(error.faults)
+            continue
+        rows = resolve_offer_names(document.data.get("offers"), gpus, Source(document.file, document), faults)
+        if rows is not document.data.get("offers"):
+            document = Document(document.file, {**document.data, "offers": rows}, document.marks)
+        found.append((Source(document.file, document), read_offers(document, faults)))
+    return found
+
+
+def shipped_scenarios() -> dict[str, Path]:
+    """The scenarios that come with the package, by bare name: those of the folder, then those of `whole-job`."""
+    folder = data_folder("scenarios")
+    files = [*sorted(folder.glob("*.yaml")), *sorted(folder.glob("whole-job/*.yaml"))]
+    return {path.stem: path for path in files}
+
+
+def _located(path_or_name: str | Path) -> str | Path:
+    """The file that is meant: the one named, else the shipped scenario of that name."""
+    name = str(path_or_name)
+    if name == "-" or os.path.exists(name):
+        return path_or_name
+    shipped = shipped_scenarios()
+    if (found := shipped.get(name.removesuffix(".yaml"))) is not None:
+        return found
+    close = nearest(Path(name).stem, sorted(shipped))
+    listed = [stem for stem, path in shipped.items() if path.parent.name != "whole-job"]
+    fix = f"did you mean {close}?" if close else f"give a file, or one of {', '.join(listed)}"
+    raise InputError([Fault(name, 0, "", "there is no such file and no shipped scenario of that name", fix)])
+
+
+def read_plan(path: str | Path) -> dict[str, Any]:
+    """The JSON document that `solve --json` or `-o` wrote; `ScenarioError` where it is none."""
+    file = file_name(path)
+    try:
+        plan = json.loads(read_text(path), parse_constant=_refuse_constant)
+    except InputError as error:
+        raise ScenarioError(error.faults) from None
+    except json.JSONDecodeError as error:
+        raise ScenarioError(
+            [Fault(file, error.lineno, "", f"not JSON: {error.msg}", "give a plan file")]
+        ) from None
+    except (ValueError, RecursionError) as error:
+        raise ScenarioError([Fault(file, 0, "", f"not a plan: {error}", "give a plan file")]) from None
+    missing = [key for key in ("scenario", "status", "jobs") if not isinstance(plan, dict) or key not in plan]
+    if missing:
+        fix = "give a file that planner solve wrote"
+        raise ScenarioError([Fault(file, 0, "", f"not a plan: no {', '.join(missing)}", fix)])
+    return dict(plan)
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not a number")

@@ -1,0 +1,52 @@
+"""What comes closest to a thing that cannot be had: the nearest cards that are rented, the nearest names of offers."""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Sequence
+
+from planner.library.schema import GpuSpec, Library
+from planner.scenario.offer import Offer, offer_labels
+
+FEW = 3
+PART, ALIKE = 1.0, 0.75
+"""Weight of a part of a name that is the same, and the likeness from which a part is taken to be meant."""
+
+
+def nearest_cards(gpu: str, offers: Sequence[Offer], library: Library, most: int = FEW) -> list[str]:
+    """Cards that are rented and most like one that is not: by memory, by speed and by bandwidth, in factors."""
+    card = library.gpu(gpu)
+    rented = {library.gpu(offer.card).name: library.gpu(offer.card) for offer in offers if offer.rents_gpus}
+    rented.pop(card.name, None)
+    return sorted(rented, key=lambda name: (_distance(card, rented[name]), name))[:most]
+
+
+def _distance(one: GpuSpec, other: GpuSpec) -> float:
+    pairs = (
+        (one.usable_gib, other.usable_gib),
+        (one.matmul16_tflops, other.matmul16_tflops),
+        (one.memory_bandwidth_gb_s, other.memory_bandwidth_gb_s),
+    )
+    return sum(abs(math.log(a / b)) for a, b in pairs)
+
+
+def nearest_offers(label: str, offers: Sequence[Offer], most: int = FEW) -> list[str]:
+    """Offers whose provider, region, instance or card is named in a label that is none; empty where none is."""
+    wanted = [part for part in label.casefold().split("/") if part]
+    scored = []
+    for known, offer in zip(offer_labels(offers), offers, strict=True):
+        parts = {part.casefold() for part in (*known.split("/"), offer.provider, offer.region, offer.card)}
+        parts.discard("")
+        scored.append((-sum(max(_likeness(want, part) for part in parts) for want in wanted), known))
+    best = min(scored, default=(0.0, ""))[0]
+    return [known for score, known in sorted(scored)[:most] if score <= best + PART / 2] if best <= -PART else []
+
+
+def _likeness(want: str, part: str) -> float:
+    if want == part:
+        return PART
+    ratio = difflib.SequenceMatcher(None, want, part).ratio()
+    if want in part:
+        ratio = max(ratio, ALIKE)
+    return ratio if ratio >= ALIKE else 0.0

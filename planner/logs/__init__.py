@@ -1,1 +1,0 @@
-"""What training runs write down: one file per foreign format, each to a `RunLog`."""

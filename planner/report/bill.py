@@ -1,0 +1,61 @@
+"""The bill of a plan as lines of text: what costs something, what is not included, the total."""
+
+from __future__ import annotations
+
+from planner.report import format as words
+from planner.results.plan import Assignment, BillItem
+
+ROOM = words.WIDTH - words.LABEL
+
+NOT_INCLUDED = "not included"
+"""In the basis of a bill item whose price is not known."""
+
+
+def bill(job: Assignment, room: int) -> list[str]:
+    """Items that cost something, what is not included, and the total, in at most `room` (>= 3) lines."""
+    unknown = [item.item for item in job.bill if NOT_INCLUDED in item.basis]
+    free = ("gpu committed", "tokens trained", "training runs")  # worth a line although they cost nothing
+    known = [item for item in job.bill if NOT_INCLUDED not in item.basis]
+    paid = [item for item in known if round(item.usd, 2) != 0 or item.item in free]
+    tail = words.joined([f"not included: {', '.join(unknown)}"], "", ROOM, 1) if unknown else []
+    certain = words.usd(job.cost.low) == words.usd(job.cost.high)
+    spread = "" if certain else f"({words.usd_between(job.cost.low, job.cost.high)})"
+    tail.append(_amount("total", spread, job.cost.expected))
+    space = room - len(tail)
+    if len(paid) > space:
+        # The order of the bill is kept; the small items are the ones that a reader can do without.
+        kept = sorted(range(len(paid)), key=lambda i: -paid[i].usd)[: space - 1]
+        others = f"and {len(paid) - len(kept)} smaller items (--json lists them)"
+        return [bill_line(paid[i]) for i in sorted(kept)] + [others, *tail]
+    return [bill_line(item) for item in paid] + tail
+
+
+def bill_line(item: BillItem) -> str:
+    """An item as quantity x rate where both are told; a stand-in for an unknown price is marked."""
+    how = ""
+    single = item.quantity == 1 and item.unit != "h"  # its rate is the amount
+    if item.quantity is not None and item.rate_usd is not None and not single:
+        how = f"{quantity(item.quantity, item.unit)} x {words.rate(item.rate_usd)}"
+    elif item.quantity is not None:
+        how = quantity(item.quantity, item.unit)
+    what, at, place = item.item.partition(" at ")  # a stage on a machine of its own
+    if at and item.rate_usd is None:
+        how = f"{how} and transfers"
+    how = f"{how}, {item.basis}".removeprefix(", ") if item.basis else how
+    return _amount(what.replace("gpu ", "GPU "), f"{how}{at}{place}", item.usd)
+
+
+def quantity(amount: float, unit: str) -> str:
+    """An amount with its unit; hours of any kind have one decimal."""
+    if unit == "h":
+        return words.hours(amount)
+    figure = f"{amount:,.1f}" if "hour" in unit else words.significant(amount)
+    unit = unit.removesuffix("s") if amount == 1 and " " not in unit else unit
+    unit = unit.replace("machine for", "machines for") if amount != 1 else unit
+    return f"{figure} {unit}".rstrip()
+
+
+def _amount(item: str, how: str, amount: float) -> str:
+    """One row of the bill: 21 columns item, 35 how, 12 dollars."""
+    what, how = words.shortened(words.plain(item), 20), words.shortened(words.plain(how), 34)
+    return f"{what:<21}{how:<35}{words.usd(amount).replace('$', ''):>12}"

@@ -1,0 +1,243 @@
+"""A frontier as a picture: dollars against hours, level where waiting pays nothing, dotted where the cost jumps."""
+
+from __future__ import annotations
+
+import itertools
+import textwrap
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from planner.report import format as words
+from planner.report.frontier import figures, knee, verdict
+from planner.report.plots.style import ACCENT, COLORS, FAINT, INK, canvas, headline, tick, write_picture
+from planner.results.differences import method_name
+from planner.results.frontier import Curve, Frontier, Point, Segment, telling
+
+LABELS = 14
+"""Breakpoints that get a label, where there is room."""
+
+WIDE_RANGE = 8
+"""Largest over smallest figure from which an axis is logarithmic."""
+
+PLACES = (
+    (7, 5, "left"), (7, 20, "left"), (12, 36, "left"), (-7, -16, "right"), (-7, -30, "right"),
+    (20, 54, "left"), (7, -16, "left"), (30, 74, "left"), (-7, 8, "right"), (40, 96, "left"), (-14, -46, "right"),
+)  # fmt: skip
+"""Offsets of a label from its point in typographic points, tried in this order: up and right is free as a rule."""
+
+FAR = 16
+"""Offset from which a thin line joins label and point."""
+
+Spot = tuple[float, float]
+Box = tuple[float, float, float, float]
+"""Left, bottom, right, top in pixels."""
+
+BENDS = 16
+"""Straight strokes that a slope is drawn with."""
+
+DOT = 4
+"""Half the pixels that a breakpoint takes up."""
+
+
+def draw_frontier(found: Frontier, path: str | Path, caption: Sequence[str] = ()) -> None:
+    """The frontier, or one line per curve, into a file; `caption` is the text that a page shows under it.
+
+    Raises ScenarioError for a file name that is no picture, OSError where the file cannot be written.
+    """
+    curves = [one for one in found.curves if one.points]
+    whole = {"color": INK, "alpha": 0.15, "linewidth": 6}
+    with canvas(9.0, 5.4) as (figure, axes):
+        if curves:
+            first = _leading(found, curves)
+            _line(axes, found.segments, found.points, whole, "the frontier, of all allowed", 0)
+            for one in curves:
+                if one not in first:
+                    _line(axes, one.segments, one.points, {"color": FAINT, "alpha": 0.5, "linewidth": 0.8}, "", 0)
+            for color, one in zip(COLORS, first, strict=False):
+                _line(axes, one.segments, one.points, {"color": color}, _named(one), 2.5)
+            if len(curves) > len(first):
+                axes.plot([], [], color=FAINT, alpha=0.5, linewidth=0.8, label=f"{len(curves) - len(first)} others")
+            axes.legend(frameon=False, fontsize=8)
+        else:
+            if found.separate:
+                style = {"color": FAINT, "linewidth": 0.8}
+                _line(axes, found.separate, (), style, "lower bound: the jobs without each other", 0)
+                axes.legend(frameon=False, fontsize=8)
+            _line(axes, found.segments, found.points, {"color": COLORS[0]}, "", 4)
+        points = [point for one in curves for point in one.points] or list(found.points)
+        _axes(axes, points, found)
+        headline(figure, "; ".join(one for one in (verdict(found), knee(found)) if one))
+        if curves:
+            _mark_knee(axes, found)
+        else:
+            _labels(figure, axes, found)
+        write_picture(figure, path, caption)
+
+
+def _leading(found: Frontier, curves: Sequence[Curve]) -> list[Curve]:
+    """As many curves as there are colours: those that make up the frontier first, then the cheapest."""
+    legs = {getattr(leg, found.by or "method") for one in found.segments for leg in one.jobs}
+    chosen = sorted(curves, key=lambda one: (one.label not in legs, one.points[-1].cost_usd))[: len(COLORS)]
+    return [one for one in curves if one in chosen]
+
+
+def _named(curve: Curve) -> str:
+    return words.plain(curve.label) + ("" if curve.allowed else " (not allowed here)")
+
+
+def _line(
+    axes: Any, segments: Sequence[Segment], points: Sequence[Point], style: dict[str, Any], name: str, dot: float
+) -> None:
+    """Slopes and levels in full, jumps dotted, a dot at each breakpoint."""
+    runs = list(_runs(segments, points))
+    hours, usd = [runs[0][0]], [runs[0][1]]
+    for x0, y0, x1, y1 in runs:
+        if x0 > hours[-1]:
+            hours.append(x0)
+            usd.append(usd[-1])
+        if y0 < usd[-1] * (1 - 1e-9):
+            axes.plot(
+                [x0, x0], [usd[-1], y0], color=style["color"], linestyle=":", linewidth=1.0, alpha=style.get("alpha")
+            )
+            hours.append(float("nan"))
+            usd.append(float("nan"))
+        # A straight line of dollars over hours is a curve where an axis is logarithmic.
+        parts = BENDS if x1 > x0 else 1
+        hours += [x0 + (x1 - x0) * k / parts for k in range(parts + 1)]
+        usd += [y0 + (y1 - y0) * k / parts for k in range(parts + 1)]
+    axes.plot(hours, usd, label=name or None, **{"linewidth": 1.6, **style})
+    for spot_only, fill in ((False, style["color"]), (True, "white")):
+        some = [one for one in points if one.spot_only is spot_only and dot]
+        at = [one.hours for one in some], [one.cost_usd for one in some]
+        axes.plot(*at, "o", color=style["color"], markerfacecolor=fill, markersize=dot)
+
+
+def _runs(segments: Sequence[Segment], points: Sequence[Point]) -> Iterator[tuple[float, float, float, float]]:
+    """Segments, and the points that lie on none of them, from left to right."""
+    runs = [(one.hours_from, one.cost_from_usd, one.hours_to, one.cost_to_usd) for one in segments]
+    ends = {hours for run in runs for hours in (run[0], run[2])}
+    runs += [(one.hours, one.cost_usd, one.hours, one.cost_usd) for one in points if one.hours not in ends]
+    yield from sorted(runs, key=lambda run: (run[2], run[0]))
+
+
+def _axes(axes: Any, points: Sequence[Point], found: Frontier) -> None:
+    """Logarithmic where the range asks for it, with round figures on the ticks."""
+    sure = f" ({words.cases(found.confidence)})" if found.confidence is not None else ""
+    hollow = "; hollow: spot only, nothing is guaranteed" if any(one.spot_only for one in points) else ""
+    axes.set_xlabel(f"hours until done{sure}{hollow}")
+    axes.set_ylabel("expected dollars")
+    for values, axis, scale, limit in (
+        ([one.hours for one in points], axes.xaxis, axes.set_xscale, axes.set_xlim),
+        ([one.cost_usd for one in points], axes.yaxis, axes.set_yscale, axes.set_ylim),
+    ):
+        low, high = min(values), max(values)
+        if low > 0 and high > WIDE_RANGE * low:
+            scale("log")
+            limit(low / 1.25, high * 1.6)
+            axis.set_ticks(_round_figures(low / 1.25, high * 1.6))
+            axis.set_ticks([], minor=True)
+        else:
+            # Dollars from zero tell proportions; hours need no zero.
+            limit(0 if axis is axes.yaxis else None, high * 1.15 if high > 0 else 1)
+        axis.set_major_formatter(tick)
+    axes.grid(True, color=FAINT, alpha=0.2, linewidth=0.6)
+
+
+def _round_figures(low: float, high: float) -> list[float]:
+    """1, 2 and 5 times powers of ten within a range."""
+    figures_ = [m * 10.0**e for e in range(-6, 12) for m in (1, 2, 5)]
+    return [value for value in figures_ if low <= value <= high]
+
+
+def _mark_knee(axes: Any, found: Frontier) -> None:
+    """That of the frontier alone: those of the curves would stand on one another."""
+    if found.knee is not None:
+        at = [found.points[found.knee].hours], [found.points[found.knee].cost_usd]
+        axes.plot(*at, "o", markersize=10, markerfacecolor="none", markeredgecolor=ACCENT, gid="knee")
+
+
+def _labels(figure: Any, axes: Any, found: Frontier) -> None:
+    """The knee with its reason first, then the telling breakpoints; a label without a free place is left out."""
+    figure.draw_without_rendering()  # places can only be measured once the layout stands
+    line = [spot for drawn in axes.lines if (spots := _between(drawn.get_xydata())) for spot in _pixels(axes, spots)]
+    dots = _pixels(axes, [(one.hours, one.cost_usd) for one in found.points])
+    taken: list[Box] = [(x - DOT, y - DOT, x + DOT, y + DOT) for x, y in dots]
+    order = sorted(
+        telling(found.points, LABELS), key=lambda i: (i != found.knee, i not in (0, len(found.points) - 1), i)
+    )
+    for index in order:
+        point = found.points[index]
+        said, color = _short(point), INK
+        if index == found.knee:
+            _mark_knee(axes, found)
+            said, color = f"knee: {said}, {figures(point)}\n{textwrap.fill(point.knee, 46)}", ACCENT
+        _place(axes, point, said, color, taken, len(dots), line)
+
+
+def _pixels(axes: Any, spots: Sequence[Spot]) -> list[Spot]:
+    return [(float(x), float(y)) for x, y in axes.transData.transform(spots)]
+
+
+def _short(point: Point) -> str:
+    """Such as `4 x H100-80GB, QLoRA`; of several jobs the cards alone."""
+    if len(point.jobs) == 1:
+        job = point.jobs[0]
+        return words.plain(f"{words.gpus(job.gpus, job.gpu, job.runs_at_once)}, {method_name(job.techniques)}")
+    cards = (words.gpus(job.gpus, job.gpu, job.runs_at_once) for job in point.jobs)
+    return words.shortened(words.plain(", ".join(cards)), 44)
+
+
+def _place(axes: Any, point: Point, said: str, color: str, taken: list[Box], dots: int, line: Sequence[Spot]) -> None:
+    """The label at the first free place, joined to its point by a thin line where that is far.
+
+    `taken` are the boxes of `dots` breakpoints, then those of labels and their lines; a free place is added.
+    """
+    frame = _box_of(axes, 0.0)
+    for dx, dy, side in PLACES:
+        at: dict[str, Any] = {"xy": (point.hours, point.cost_usd), "xytext": (dx, dy), "textcoords": "offset points"}
+        up = "bottom" if dy > 0 else "center"
+        note = axes.annotate(said, ha=side, va=up, fontsize=7.5, color=color, **at)
+        box = _box_of(note, 1.5)
+        far = abs(dy) > FAR
+        leader = _leader(axes, point, note) if far else []
+        free = _inside(box, frame) and not any(_meet(box, one) for one in (*taken, *_spots(line)))
+        if free and not any(_meet(spot, one) for spot in _spots(leader) for one in taken[dots:]):
+            taken += [box, *_spots(leader)]
+            if far:
+                axes.annotate("", arrowprops={"arrowstyle": "-", "color": FAINT, "linewidth": 0.6}, **at)
+            return
+        note.remove()
+
+
+def _leader(axes: Any, point: Point, note: Any) -> list[Spot]:
+    """Spots along the line from a breakpoint to where its label is anchored."""
+    ((x0, y0),) = _pixels(axes, [(point.hours, point.cost_usd)])
+    x1, y1 = note.get_transform().transform(note.get_position())
+    return [(x0 + (x1 - x0) * k / 12, y0 + (y1 - y0) * k / 12) for k in range(12)]
+
+
+def _spots(spots: Sequence[Spot]) -> list[Box]:
+    return [(x, y, x, y) for x, y in spots]
+
+
+def _box_of(drawn: Any, margin: float) -> Box:
+    x0, y0, x1, y1 = drawn.get_window_extent().extents
+    return x0 - margin, y0 - margin, x1 + margin, y1 + margin
+
+
+def _inside(box: Box, frame: Box) -> bool:
+    return box[0] >= frame[0] and box[1] >= frame[1] and box[2] <= frame[2] and box[3] <= frame[3]
+
+
+def _meet(one: Box, other: Box) -> bool:
+    return one[0] <= other[2] and other[0] <= one[2] and one[1] <= other[3] and other[1] <= one[3]
+
+
+def _between(data: Any) -> list[Spot]:
+    """Spots along a drawn line, close enough that no label slips between them."""
+    spots = []
+    for (x0, y0), (x1, y1) in itertools.pairwise(data):
+        if x0 == x0 and x1 == x1:  # not nan, which parts the strokes
+            spots += [(x0 + (x1 - x0) * k / 40, y0 + (y1 - y0) * k / 40) for k in range(41)]
+    return spots

@@ -1,0 +1,1 @@
+"""What-if answers as text."""

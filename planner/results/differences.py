@@ -1,0 +1,133 @@
+"""What differs between two ways to run one job, in the order that a person cares about."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from planner.results.plan import Assignment, Part, Techniques
+
+TELLING = 2
+"""Differences that `change_words` names: a reader takes in two at a glance."""
+
+SERVICE = "managed"
+"""The card of a service, which tells none."""
+
+HAIR = 0.005
+"""Spot shares closer than this read as the same percentage."""
+
+FEATURES: tuple[tuple[str, Callable[[Assignment], str]], ...] = (
+    ("method", lambda job: method_name(job.techniques)),
+    ("card", lambda job: job.gpu),
+    ("GPUs", lambda job: f"{job.gpus:,}"),
+    ("provider", lambda job: job.provider),
+    ("spot share", lambda job: spot_percent(job.spot_share)),
+    ("region", lambda job: job.region),
+    ("instance", lambda job: job.instance),
+    ("precision", lambda job: job.techniques.precision),
+    ("checkpointing", lambda job: job.techniques.activation_checkpointing),
+    ("sharding", lambda job: job.techniques.sharding),
+    ("optimizer", lambda job: job.techniques.optimizer),
+    ("tensor parallel", lambda job: str(job.techniques.tensor_parallel)),
+    ("pipeline parallel", lambda job: str(job.techniques.pipeline_parallel)),
+    ("batch", lambda job: f"{job.techniques.micro_batch} x {job.techniques.accumulation_steps}"),
+    ("attention", lambda job: job.techniques.attention),
+    ("quantisation", lambda job: job.techniques.quant),
+    ("machines", lambda job: f"{job.instances:,} of {job.gpus_per_instance:,} GPUs ({job.interconnect})"),
+)
+"""What may differ, most telling first, and how each side of it reads."""
+
+_RENTED = ("card", "GPUs", "provider")
+FOLLOWS_FROM = {
+    "region": _RENTED,
+    "instance": _RENTED,
+    "machines": _RENTED,
+    "sharding": ("GPUs",),
+    "batch": ("method", "card", "GPUs", "checkpointing", "sharding"),
+    "attention": ("method", "card"),
+    "quantisation": ("method",),
+}
+"""Differences that need no word where one that brings them about is named."""
+
+
+class Change(Part):
+    """One difference: its name in `FEATURES`, and how it reads on either side."""
+
+    what: str
+    before: str
+    after: str
+
+
+def changes(before: Assignment, after: Assignment) -> tuple[Change, ...]:
+    """Every difference in what is rented and switched on, most telling first; empty for the same way."""
+    return tuple(
+        Change(what=name, before=old, after=new)
+        for name, said in FEATURES
+        if (old := said(before)) != (new := said(after))
+    )
+
+
+def change_words(found: tuple[Change, ...], most: int = TELLING) -> str:
+    """The most telling differences in a few words, such as `4-bit, other card`; empty where there is none."""
+    differs = {one.what for one in found}
+    if any(one.what == "card" and SERVICE in (one.before, one.after) for one in found):
+        # A service tells neither GPUs nor how it trains: that it is one says it all.
+        found = tuple(one for one in found if one.what in ("card", "method", "provider"))
+    # What only follows from a difference that is named already tells nothing new.
+    telling = [one for one in found if not differs & set(FOLLOWS_FROM.get(one.what, ()))]
+    return ", ".join(_worded(one) for one in telling[:most])
+
+
+def jobs_change_words(before: Sequence[Assignment], after: Sequence[Assignment]) -> str:
+    """What differs, in words; of several jobs each one's most telling difference: `chat, code: other card`."""
+    if len(after) == 1:
+        return change_words(changes(before[0], after[0])) if before else ""
+    told: dict[str, list[str]] = {}
+    for old, job in zip(before, after, strict=False):
+        if words := change_words(changes(old, job), 1):
+            told.setdefault(words, []).append(job.name)
+    return "; ".join(f"{', '.join(names)}: {words}" for words, names in told.items())
+
+
+def method_name(how: Techniques) -> str:
+    """`full`, `LoRA` (on 16-bit weights), `LoRA 8-bit` or `QLoRA` (4-bit): the names of the ladder."""
+    if how.method != "lora":
+        return how.method
+    return {16: "LoRA", 4: "QLoRA"}.get(how.weight_bits, f"LoRA {how.weight_bits}-bit")
+
+
+def spot_percent(share: float) -> str:
+    """A share of the work as whole percent; a positive one never reads as nothing, a part never as all."""
+    if share <= 0 or share >= 1:
+        return f"{share:.0%}".replace("%", " %")
+    if share < HAIR:
+        return "under 1 %"
+    return "over 99 %" if share > 1 - HAIR else f"{share * 100:.0f} %"
+
+
+def _worded(change: Change) -> str:
+    before, after = change.before, change.after
+    if change.what == "method":
+        return _method_words(before, after)
+    if change.what == "spot share":
+        if before == "0 %":
+            return "spot begins"
+        return "all on demand" if after == "0 %" else f"spot {before} to {after}"
+    if change.what == "GPUs":
+        return f"{after} GPU{'' if after == '1' else 's'} instead of {before}"
+    if change.what == "card" and SERVICE in (before, after):
+        return "by a service" if after == SERVICE else "on machines"
+    if change.what in ("card", "provider", "region", "instance", "batch", "attention", "machines"):
+        return f"other {change.what}"
+    if change.what == "checkpointing":
+        return "no checkpointing" if after == "none" else f"{after} checkpointing"
+    if change.what == "sharding":
+        return "no sharding" if after == "none" else after
+    return f"{change.what} {after}" if change.what.endswith("parallel") else after
+
+
+def _method_words(before: str, after: str) -> str:
+    """Among LoRA's variants only the bits change; else the method that comes."""
+    bits = {"QLoRA": "4-bit", "LoRA": "16-bit", "LoRA 8-bit": "8-bit"}
+    if after == "full":
+        return "full training"
+    return bits.get(after, after) if before in bits else after

@@ -1,0 +1,153 @@
+"""What `explain` answers: what binds, what moving a limit is worth, what else there was, why not X, why infeasible.
+
+Dollars are expected US dollars and hours expected wall hours of the job that takes longest, unless a name says
+otherwise; None stands where there is no plan.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from planner.results.html import html_table
+from planner.results.plan import NearMiss, Part, Relaxation, Status, Vram
+
+
+class Binding(Part):
+    """A limit without which the plan would do better, each lifted alone with all else kept."""
+
+    limit: str
+    current: float | str
+    saving: float = 0.0
+    """Of the objective: dollars with penalties and the value of time (`compared_by`), or late hours."""
+    saving_usd: float
+    saving_hours: float
+
+
+class NextStep(Part):
+    """The smallest move of one limit at which another plan is better (looser) or needed (tighter).
+
+    `worth` says of what there is more or less: an hour, a dollar, a GPU, a GiB, or another choice (a list, a share).
+    `change_to` is None where nothing is gained at any value, and `note` says so. `cost_usd`, `hours` and `plan`
+    are those at the new value, checked by solving; the deltas are against the plan that is.
+    """
+
+    worth: Literal["hour", "dollar", "gpu", "gib", "choice"]
+    limit: str
+    direction: Literal["looser", "tighter"] = "looser"
+    change_from: float | str | None = Field(default=None, alias="from")
+    change_to: float | str | None = Field(default=None, alias="to")
+    plan: str = ""
+    cost_usd: float | None = None
+    hours: float | None = None
+    delta_usd: float | None = None
+    delta_hours: float | None = None
+    gain: float | None = None
+    """Of the objective, as `saving` of a binding limit."""
+    slope: bool = False
+    """The same machines all the way, with another spot share at every value; the figures are those at its end."""
+    usd_per_hour: float | None = None
+    """On a slope of hours: dollars for each hour at the asked confidence."""
+    below: float | None = None
+    """Of a tighter deadline: the hours under which it holds."""
+    setting: str = ""
+    note: str = ""
+
+
+class Alternative(Part):
+    """The best way of one provider, GPU or method within all other limits; of several jobs the others stay."""
+
+    by: Literal["provider", "gpu", "method"]
+    job: str
+    name: str
+    plan: str
+    gpu: str = ""
+    gpus: int = 0
+    runs_at_once: int = 1
+    """Gangs side by side: `gpus` are those of one."""
+    provider: str = ""
+    method: str = ""
+    cost_usd: float | None = None
+    hours: float | None = None
+    difference: float | None = None
+    """The objective against the plan's (dollars with penalties and the value of time, or hours): 0.63 is 63 % more."""
+    verdict: str = ""
+    chosen: bool = False
+    allowed: bool = True
+
+
+class Remedy(Part):
+    """A change of the question itself under which X can be, with the plan that it then gives."""
+
+    change: str
+    setting: str = ""
+    also: tuple[str, ...] = ()
+    """Settings that go with it: what the job's techniques must let in for X."""
+    plan: str = ""
+    cost_usd: float | None = None
+    hours: float | None = None
+
+
+class WhyNot(Part):
+    """The answer to "why not X": what X would cost, or why it cannot be and the smallest change that makes it.
+
+    `cost_usd` and `hours` are those of the best plan with X: within the limits where the status is `possible`,
+    under `relax` where it is `beyond` a limit; None where it is `impossible` at any limits.
+    """
+
+    asked: str
+    status: Literal["chosen", "possible", "beyond", "impossible"]
+    plan: str = ""
+    cost_usd: float | None = None
+    hours: float | None = None
+    times: float | None = None
+    """Cost with X over the cost of the plan."""
+    reasons: tuple[str, ...] = ()
+    memory: Vram | None = None
+    relax: tuple[Relaxation, ...] = ()
+    remedies: tuple[Remedy, ...] = ()
+
+
+class Explanation(Part):
+    """What `planner explain` says of a scenario."""
+
+    schema_version: int = 1
+    scenario: str
+    status: Status
+    objective: Literal["cost", "time"] = "cost"
+    compared_by: str = ""
+    """Such as `cost + $0.50 per hour + penalties`; empty where plans are compared by plain dollars or hours."""
+    plan: str = ""
+    cost_usd: float | None = None
+    hours: float | None = None
+    notes: tuple[str, ...] = ()
+    """What the figures of the plan leave open."""
+    binding: tuple[Binding, ...] = ()
+    next_steps: tuple[NextStep, ...] = ()
+    alternatives: tuple[Alternative, ...] = ()
+    why_not: WhyNot | None = None
+    relax: tuple[Relaxation, ...] = ()
+    nearest: tuple[NearMiss, ...] = ()
+    seconds: float = 0.0
+
+    def _repr_html_(self) -> str:
+        """A table for notebooks: next steps of a plan, or ways out where there is none."""
+        if self.status == "infeasible":
+            rows = [(f"{one.way}", one.limit, f"{one.change_to}", one.then, one.setting) for one in self.relax]
+            caption = f"{self.scenario}: infeasible; limits to move, those with one number together"
+            return html_table(caption, ("way", "limit", "to", "then", "setting"), rows)
+        caption = f"{self.scenario}: {self.plan}" if self.cost_usd is None else self._caption()
+        steps = [
+            (one.worth, one.limit, one.note or f"{one.change_to}", one.plan, _dollars(one.cost_usd))
+            for one in self.next_steps
+        ]
+        return html_table(caption, ("worth", "limit", "at", "plan", "cost"), steps)
+
+    def _caption(self) -> str:
+        binds = ", ".join(one.limit for one in self.binding) or "none"
+        return f"{self.scenario}: {self.plan}, {_dollars(self.cost_usd)}; binding limits: {binds}"
+
+
+def _dollars(amount: float | None) -> str:
+    return "" if amount is None else f"${amount:,.2f}"

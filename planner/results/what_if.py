@@ -1,0 +1,291 @@
+"""Answers to what-if: two plans side by side, a sweep along one or two values, and the tornado of all limits.
+
+Dollars are expected US dollars and hours expected wall hours, as in a plan, unless a name says otherwise;
+None stands where there is no plan.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from planner.errors import NoPlanError
+from planner.results.differences import Change
+from planner.results.html import html_table
+from planner.results.plan import Part, Plan, Status, machines_named
+
+Better = Literal["cheaper", "sooner"]
+
+
+class Delta(Part):
+    """After minus before; None where either has no plan."""
+
+    cost_usd: float | None
+    hours: float | None
+
+
+class BillDelta(Part):
+    """One line of the bill that changed; None where the line is missing on that side."""
+
+    item: str
+    before_usd: float | None
+    after_usd: float | None
+
+
+class JobDelta(Part):
+    """What a change did to one job.
+
+    `ruled_out` are ways that were possible before, would do better than the way chosen after, and are not
+    possible any more; `dearer` those that still are, but have become worse than it.
+    `opened` and `cheaper` are the reverse: ways that do better than the one chosen before, and were impossible
+    or worse then. Better means cheaper, or with `objective: time` sooner done.
+    """
+
+    name: str
+    changes: tuple[Change, ...] = ()
+    bill: tuple[BillDelta, ...] = ()
+    bill_unchanged: BillDelta | None = None
+    """All lines that did not change, in one; None where there are none that cost anything."""
+    delta: Delta
+    ruled_out: int = 0
+    dearer: int = 0
+    opened: int = 0
+    cheaper: int = 0
+
+
+class Effect(Part):
+    """What one of several settings does; those of one rule under `adjust` are taken together.
+
+    `alone` is the difference that it makes by itself, `last` the one that it makes where all others are in
+    force already, and `share` the mean of the two: for two settings the shares add up to the whole difference.
+    None where a plan is missing on either side; `alone_status` is the status with this setting alone.
+    """
+
+    setting: str
+    alone_status: Status
+    alone: Delta
+    last: Delta
+    share: Delta
+    ruled_out: int = 0
+    opened: int = 0
+
+
+class WhatIf(Part):
+    """Before and after a change of the scenario."""
+
+    scenario: str
+    settings: tuple[str, ...]
+    better: Better
+    """What the objective asks for, and what ways that were ruled out or opened are counted by."""
+    before: Plan
+    after: Plan
+    delta: Delta
+    jobs: tuple[JobDelta, ...] = ()
+    effects: tuple[Effect, ...] = ()
+    together: Delta = Delta(cost_usd=None, hours=None)
+    """What is left of the difference when the shares of all effects are taken away."""
+    it_would_take: tuple[str, ...] = ()
+    """Where nothing changed: the values at which something would."""
+
+    @property
+    def unchanged(self) -> bool:
+        """Whether the plan is the same, to the cent and the minute."""
+        if self.before.status != self.after.status or any(job.changes for job in self.jobs):
+            return False
+        if {job.name for job in self.before.jobs} != {job.name for job in self.after.jobs}:
+            return False
+        return abs(self.delta.cost_usd or 0.0) < 0.005 and abs(self.delta.hours or 0.0) < 0.01
+
+    def _repr_html_(self) -> str:
+        """How a notebook shows it: before and after, a line per job and figure."""
+        rows = [("cost", _usd(self.before), _usd(self.after)), ("hours", _took(self.before), _took(self.after))]
+        for job in self.jobs:
+            rows += [(f"{job.name}: {one.what}", one.before, one.after) for one in job.changes]
+            rows += [(f"{job.name}: {one.item}", _or(one.before_usd), _or(one.after_usd)) for one in job.bill]
+        return html_table(f"{self.scenario}: {', '.join(self.settings)}", ("", "before", "after"), rows)
+
+
+def _usd(plan: Plan) -> str:
+    return f"${plan.cost_usd.expected:,.2f}" if plan.cost_usd else plan.status
+
+
+def _took(plan: Plan) -> str:
+    return f"{plan.hours.expected:,.1f}" if plan.hours else ""
+
+
+def _or(usd: float | None) -> str:
+    return f"${usd:,.2f}" if usd is not None else ""
+
+
+class Axis(Part):
+    """A place in the scenario and the values it takes, as typed; `numbers` without the unit, None for names."""
+
+    path: str
+    values: tuple[str, ...]
+    numbers: tuple[float, ...] | None
+    unit: str
+
+    @property
+    def loosens(self) -> Literal["up", "down", ""]:
+        """Which way a limit leaves more room; empty for what is no limit, or has no numbers."""
+        limit = self.path.startswith("limits.") or self.path.endswith(".deadline")
+        if self.numbers is None or not limit:
+            return ""
+        return "down" if self.path in ("limits.spot_share.min", "limits.vram_headroom") else "up"
+
+
+class CellJob(Part):
+    """How one job is run in a cell."""
+
+    name: str
+    provider: str
+    gpu: str
+    gpus: int
+    runs_at_once: int = 1
+    """Gangs side by side: `gpus` are those of one."""
+    method: str
+    spot_share: float
+    cost_usd: float
+    hours: float
+    start_hours: float
+
+    @property
+    def machines(self) -> str:
+        """What it runs on, in words."""
+        return machines_named(self.gpus, self.gpu, self.runs_at_once)
+
+
+class Cell(Part):
+    """The plan at one value of every axis."""
+
+    values: tuple[str, ...]
+    status: Status
+    cost_usd: float | None = None
+    hours: float | None = None
+    hours_at_confidence: float | None = None
+    jobs: tuple[CellJob, ...] = ()
+
+
+class Sweep(Part):
+    """Plans along one axis, or along two (cells row by row: the last axis runs fastest)."""
+
+    scenario: str
+    settings: tuple[str, ...]
+    axes: tuple[Axis, ...]
+    cells: tuple[Cell, ...]
+    loosest: tuple[str, ...] | None = None
+    """Where no cell has a plan: the values of the cell that asks for least."""
+    unsolved: Plan | None = None
+    """What `solve` says of that cell: why there is no plan, and what would have to give."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Values per axis."""
+        return tuple(len(axis.values) for axis in self.axes)
+
+    def cell(self, *values: str) -> Cell:
+        """The cell at the values as typed; NoPlanError where the sweep did not go there."""
+        for one in self.cells:
+            if one.values == values:
+                return one
+        raise NoPlanError(f"the sweep has no cell at {', '.join(values)}")
+
+    def _repr_html_(self) -> str:
+        """How a notebook shows it: a row per cell."""
+        header = (*(axis.path for axis in self.axes), "cost", "hours", "what is rented")
+        rows = [
+            (
+                *one.values,
+                _or(one.cost_usd) or one.status,
+                f"{one.hours:,.1f}" if one.hours is not None else "",
+                "; ".join(f"{job.machines} at {job.provider}, {job.method}" for job in one.jobs),
+            )
+            for one in self.cells
+        ]
+        return html_table(self.scenario, header, rows)
+
+
+class End(Part):
+    """One end of a bar: the value tried, and what came of it."""
+
+    value: str
+    settings: tuple[str, ...]
+    status: Status
+    cost_usd: float | None = None
+    hours: float | None = None
+
+
+class Bar(Part):
+    """What one limit, price or estimate does to cost and hours, moved down and up; effects are the larger changes."""
+
+    what: str
+    path: str
+    base: str
+    down: End
+    up: End
+    effect_usd: float
+    effect_hours: float = 0.0
+
+    @property
+    def can_fail(self) -> bool:
+        """Whether one of the ends leaves no plan."""
+        return "infeasible" in (self.down.status, self.up.status)
+
+
+PRICES = " prices"
+"""How the names of bars that move a price end."""
+
+
+def _together(names: list[str]) -> str:
+    """`A5000, vast on demand prices` of `A5000 on demand prices` and `vast on demand prices`."""
+    market = " on demand prices" if names[0].endswith(" on demand prices") else " spot prices"
+    return names[0] if len(names) == 1 else ", ".join(name.removesuffix(market) for name in names) + market
+
+
+def _round(value: float | None) -> float | None:
+    return None if value is None else round(value, 6)
+
+
+class Tornado(Part):
+    """Every limit, price and estimate moved by the share `by`, what matters most first.
+
+    What matters is what the objective asks for: `better` is cheaper (dollars) or sooner (hours).
+    A bar with an end that leaves no plan comes before all others; `base` is the plan that is moved away from.
+    """
+
+    scenario: str
+    settings: tuple[str, ...]
+    by: float
+    base: Plan
+    bars: tuple[Bar, ...]
+    better: Better = "cheaper"
+
+    @property
+    def lines(self) -> tuple[tuple[str, Bar], ...]:
+        """The bars with their names; prices that do the same, as of a card and of its only provider, as one."""
+        alike: dict[object, list[Bar]] = {}
+        for bar in self.bars:
+            ends = tuple((end.status, _round(end.cost_usd), _round(end.hours)) for end in (bar.down, bar.up))
+            key = (bar.path, ends) if bar.what.endswith(PRICES) else bar.what
+            alike.setdefault(key, []).append(bar)
+        return tuple((_together([bar.what for bar in bars]), bars[0]) for bars in alike.values())
+
+    def effect(self, bar: Bar) -> float:
+        """The larger change of what the objective asks for, in dollars or hours."""
+        return bar.effect_hours if self.better == "sooner" else bar.effect_usd
+
+    def _repr_html_(self) -> str:
+        """How a notebook shows it: a row per bar, what matters most first."""
+        sides = [f"{what} at {sign}{self.by:.0%}" for what in ("cost", "hours") for sign in "-+"]
+        header = ("what", "now", *sides, "effect")
+        rows = [
+            (
+                name,
+                bar.base,
+                _or(bar.down.cost_usd) or bar.down.status,
+                _or(bar.up.cost_usd) or bar.up.status,
+                *("" if end.hours is None else f"{end.hours:,.1f}" for end in (bar.down, bar.up)),
+                f"{bar.effect_hours:,.1f} h" if self.better == "sooner" else f"${bar.effect_usd:,.2f}",
+            )
+            for name, bar in self.lines
+        ]
+        return html_table(f"{self.scenario}: {_usd(self.base)}", header, rows)

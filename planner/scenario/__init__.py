@@ -1,0 +1,1 @@
+"""What a user asks: jobs, offers, limits and options, as validated data."""

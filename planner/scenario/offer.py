@@ -1,0 +1,231 @@
+"""What a market has to rent: one offer is one instance type at one place and one date."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from planner.documents.quantities import Currency, Date, NotNegative, Positive, Price, Strict, Text, Whole, complaint
+from planner.scenario.payment import Commitment, Managed, Own, Tier
+from planner.scenario.spot_statistics import SpotStatistics
+
+
+class Billing(Strict):
+    """How use is rounded up."""
+
+    step_seconds: Positive = 1.0
+    minimum_hours: NotNegative = 0.0
+
+
+class Fees(Strict):
+    """What costs beside the hours; None is not known (which is not free)."""
+
+    egress_usd_per_gb: Price | None = None
+    ingress_usd_per_gb: Price | None = None
+    storage_usd_per_gb_month: Price | None = None
+    network_storage_usd_per_gb_month: Price | None = None  # volume or object store that outlives the machine
+
+
+def _one_node(value: Any) -> Any:
+    return 1 if value is None else value
+
+
+class Terms(Strict):
+    """What a provider grants all of its offers, unless an offer says otherwise."""
+
+    billing: Billing = Billing()
+    fees: Fees = Fees()
+    spot: SpotStatistics | None = None
+    spot_notice_seconds: NotNegative | None = None  # from the warning to the loss of a spot machine; None: not known
+    interconnect: Literal["nvlink", "nvswitch", "pcie"] | None = None
+    network_gbps: Positive | None = None  # per instance
+    disk_gb_per_second: Positive | None = None  # per instance; None: as the class of machine has it
+    download_gb_per_second: Positive | None = None  # per instance, from the outside; None likewise
+    max_nodes: Annotated[Whole, BeforeValidator(_one_node, json_schema_input_type=Whole | None)] = 1
+    community: bool = False
+    notes: str = ""
+    currency: Currency = "USD"
+    date: Date | None = None
+    source: str = ""
+
+
+class Offer(Terms):
+    """One instance type that can be booked; prices are dollars per instance and hour, None if not sold so."""
+
+    provider: Text
+    region: Text = "any"
+    instance: str = ""
+    gpu: Text | None = None  # None: a machine without GPU, or a managed service
+    gpus: Annotated[int, Field(ge=0)] = 0  # per instance
+    cpu_cores: Positive | None = None  # per instance
+    ram_gb: Positive | None = None  # per instance
+    usd_per_hour: Price | None = None
+    spot_usd_per_hour: Price | None = None
+    stock: Annotated[int, Field(ge=0)] | None = None  # instances; None: unknown
+    commitment: Commitment | None = None
+    committed_hours: Positive | None = None  # instance-hours already paid for and left
+    own: Own | None = None
+    managed: Managed | None = None
+
+    @property
+    def is_cpu(self) -> bool:
+        """Whether this is a machine without GPU."""
+        return self.gpu is None and self.managed is None
+
+    @property
+    def is_managed(self) -> bool:
+        """Whether a service trains, and no machine is rented."""
+        return self.managed is not None
+
+    @property
+    def rents_gpus(self) -> bool:
+        """Whether this is a machine with GPUs."""
+        return self.gpu is not None
+
+    @property
+    def card(self) -> str:
+        """Name of its GPU, empty where it has none."""
+        return self.gpu or ""
+
+    @property
+    def tier(self) -> Tier:
+        """What `limits.tiers` knows the offer as."""
+        if self.own is not None:
+            return "own"
+        if self.managed is not None:
+            return "managed"
+        if self.commitment is not None or self.committed_hours is not None:
+            return "committed"
+        return "community" if self.community else "secure"
+
+    @property
+    def term_hours(self) -> float:
+        """Hours that a commitment is due for, 0 without one."""
+        return self.commitment.term_hours if self.commitment else 0.0
+
+    @property
+    def committed_usd(self) -> float:
+        """What a commitment costs per instance, used or not, 0 without one: upfront + price * hours of the term."""
+        if self.commitment is None:
+            return 0.0
+        return self.commitment.upfront_usd + (self.usd_per_hour or 0.0) * self.term_hours
+
+    @property
+    def full_usd_per_hour(self) -> float | None:
+        """What an instance costs per hour, an upfront payment spread over all hours of its term."""
+        return self.committed_usd / self.term_hours if self.commitment else self.usd_per_hour
+
+    @property
+    def label(self) -> str:
+        """Such as `vast/US-CA/1x-rtx3090`."""
+        return f"{self.provider}/{self.region}/{self.instance or self._kind}"
+
+    @property
+    def _kind(self) -> str:
+        """What tells the offer apart where no instance is named."""
+        if self.gpu is not None:
+            return f"{self.gpus}x-{self.gpu.lower()}"
+        return f"managed-{self.managed.method}" if self.managed else f"{self.cpu_cores or 0:g}-cores"
+
+    @property
+    def notice_seconds(self) -> float:
+        """From the warning to the loss of a spot machine: what its statistics say, else its provider, else nothing."""
+        told = self.spot.notice_seconds if self.spot else None
+        return (self.spot_notice_seconds or 0.0) if told is None else told
+
+    @property
+    def has_spot(self) -> bool:
+        """Whether spot is worth considering: sold, and cheaper than on demand."""
+        if self.spot_usd_per_hour is None:
+            return False
+        return self.usd_per_hour is None or self.spot_usd_per_hour < self.usd_per_hour
+
+    @model_validator(mode="before")
+    @classmethod
+    def _own_price_is_not_written(cls, data: Any) -> Any:
+        """What is written is looked at here: an offer that is handed on has its derived price already."""
+        if isinstance(data, dict) and data.get("own") is not None and data.get("usd_per_hour") is not None:
+            fix = "leave it out: the hour's price follows from power and purchase"
+            raise complaint("an own machine with a price", fix, "usd_per_hour")
+        return data
+
+    @model_validator(mode="after")
+    def _rents_something(self) -> Self:
+        if self.managed is not None:
+            self._is_no_machine()
+        elif self.gpu is not None and self.gpus == 0:
+            raise complaint(f"how many {self.gpu} it has is not said", "give gpus, the GPUs of one instance", "gpus")
+        elif self.gpu is None and self.gpus > 0:
+            raise complaint(f"which GPU it has {self.gpus} of is not said", "give gpu, such as H100-80GB", "gpu")
+        elif self.gpu is None and self.cpu_cores is None:
+            fix = "give gpu and gpus, cpu_cores for a machine without GPU, or managed for a service"
+            raise complaint("what is rented is not said", fix)
+        return self
+
+    def _is_no_machine(self) -> None:
+        for key in ("gpu", "gpus", "cpu_cores", "ram_gb", "usd_per_hour", "spot_usd_per_hour"):
+            if getattr(self, key) not in (None, type(self).model_fields[key].default):
+                fix = "leave it out; prices stand in managed" if "usd" in key else "leave it out, or leave managed out"
+                raise complaint(f"a managed service has no {key}", fix, key)
+
+    @model_validator(mode="after")
+    def _is_paid_in_one_way(self) -> Self:
+        ways = [key for key in ("commitment", "committed_hours", "own", "managed") if getattr(self, key) is not None]
+        if len(ways) > 1:
+            fix = "keep one, and make another offer of what else there is"
+            raise complaint(f"paid in {len(ways)} ways at once: {', '.join(ways)}", fix)
+        if ways and self.spot_usd_per_hour is not None:
+            fix = "leave it out: the spot price belongs to another offer"
+            raise complaint(f"a spot price beside {ways[0]}", fix, "spot_usd_per_hour")
+        return self
+
+    @model_validator(mode="after")
+    def _has_a_price(self) -> Self:
+        if self.own is not None:
+            self._fill(usd_per_hour=self.own.power_usd_per_hour + self.own.depreciation_usd_per_hour, stock=1)
+        elif self.committed_hours is not None:
+            self._fill(usd_per_hour=0.0)
+        elif self.managed is None and self.usd_per_hour is None:
+            self._complain_of_no_price()
+        elif self.commitment is not None and self.committed_usd == 0:
+            fix = "give usd_per_hour or upfront_usd; hours already paid for are committed_hours"
+            raise complaint("a commitment that costs nothing", fix, "commitment")
+        return self
+
+    def _complain_of_no_price(self) -> None:
+        if self.commitment is not None:
+            fix = "give usd_per_hour, which is due in every hour of the term; 0 where all of it is paid upfront"
+            raise complaint("a commitment without an hourly price", fix, "usd_per_hour")
+        if self.gpu is None:
+            raise complaint("a machine without GPU has no price", "give usd_per_hour, in dollars", "usd_per_hour")
+        if self.spot_usd_per_hour is None:
+            raise complaint("an offer without a price", "give usd_per_hour or spot_usd_per_hour, in dollars")
+
+    def _fill(self, **values: Any) -> None:
+        """Set what follows from the rest and is not there; the offer is frozen for everybody else."""
+        for key, value in values.items():
+            if getattr(self, key) is None:
+                object.__setattr__(self, key, value)
+
+
+def offer_data(offer: Offer) -> dict[str, Any]:
+    """The offer as plain data in the form of its file: defaults, and the derived price of an own machine, left out."""
+    data = offer.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+    if offer.own is not None:
+        data.pop("usd_per_hour", None)
+    return data
+
+
+def offer_labels(offers: Sequence[Offer]) -> tuple[str, ...]:
+    """One distinct label per offer: equal ones are numbered, as in `aws/us-east-1/p4d#2`."""
+    seen: Counter[str] = Counter()
+    labels = []
+    for offer in offers:
+        label = offer.label
+        seen[label] += 1
+        again = seen[label]
+        labels.append(label if again == 1 else f"{label}#{again}")
+    return tuple(labels)

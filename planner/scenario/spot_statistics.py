@@ -1,0 +1,125 @@
+"""What an offer says of its spot market: how long machines stay, and how long there are none."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Annotated, Any, Self
+
+from pydantic import ConfigDict, Field, model_validator
+
+from planner.documents.quantities import NotNegative, Positive, Rows, Strict, Whole, complaint
+from planner.hazards import mean_hours
+
+AGREEMENT = 0.01
+"""How far, as a share, spot statistics may contradict each other."""
+
+_MEANS = ("availability", "mean_up_hours", "mean_outage_hours")
+_ENOUGH = [[_MEANS[0], _MEANS[1]], [_MEANS[0], _MEANS[2]], [_MEANS[1], _MEANS[2]], ["up", "outage"]]
+
+
+class EndsByAge(Strict):
+    """Durations that end `ends_per_hour[i]` times an hour once they are `ages_hours[i]` old, until the next age."""
+
+    ages_hours: Annotated[Rows[NotNegative], Field(min_length=1)]
+    ends_per_hour: Annotated[Rows[Positive], Field(min_length=1)]
+
+    @model_validator(mode="after")
+    def _bands(self) -> Self:
+        ages, rates = self.ages_hours, self.ends_per_hour
+        if len(ages) != len(rates):
+            raise complaint(f"{len(rates)} for {len(ages)} ages_hours", "give one rate per age", "ends_per_hour")
+        if ages[0] != 0:
+            raise complaint(f"the first age is {ages[0]:g}", "it must be 0: durations begin there", "ages_hours")
+        for young, old in pairwise(ages):
+            if old <= young:
+                raise complaint(f"{old:g} comes after {young:g}", "ages must rise", "ages_hours")
+        return self
+
+    @property
+    def mean_hours(self) -> float:
+        """The mean duration."""
+        return mean_hours(self.ages_hours, self.ends_per_hour)
+
+
+def _two_are_enough(schema: dict[str, Any]) -> None:
+    del schema["required"]
+    schema["anyOf"] = [{"required": keys} for keys in _ENOUGH]
+
+
+class SpotStatistics(Strict):
+    """How a spot market comes and goes; `availability` = up / (up + outage).
+
+    Two of the three means are enough, or `up` and `outage` by age, from which they follow; all are there afterwards.
+    """
+
+    model_config = ConfigDict(json_schema_extra=_two_are_enough)
+
+    availability: Annotated[float, Field(gt=0, le=1)]
+    mean_up_hours: Positive
+    mean_outage_hours: NotNegative
+    up: EndsByAge | None = None
+    outage: EndsByAge | None = None
+    instances: Whole = 1
+    """How many machines must be there together for these statistics to call it up."""
+    notice_seconds: NotNegative | None = None
+    """From the warning to the loss of a machine; 0 where there is none, None where it is not known."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _all_three(cls, data: Any) -> Any:
+        """Complete good numbers; anything else is left to the ordinary checks."""
+        if not isinstance(data, dict):
+            return data
+        by_age = [data.get(key) is not None for key in ("up", "outage")]
+        if any(by_age) and not all(by_age):
+            here, missing = ("up", "outage") if by_age[0] else ("outage", "up")
+            raise complaint(f"{here} is there by age, {missing} is not", f"give {missing} too, or neither")
+        return _from_ages(data) if all(by_age) else _from_means(data)
+
+    @model_validator(mode="after")
+    def _agree(self) -> Self:
+        if self.up is not None and self.outage is not None:
+            for key, ages in (("mean_up_hours", self.up), ("mean_outage_hours", self.outage)):
+                mean, told = ages.mean_hours, getattr(self, key)
+                if abs(told - mean) > AGREEMENT * mean:
+                    name = key.split("_")[1]
+                    what = f"{name}.ends_per_hour means {mean:.3g} h on average, not {told:.3g}"
+                    raise complaint(what, "correct one, or leave the mean out", key)
+        implied = self.mean_up_hours / (self.mean_up_hours + self.mean_outage_hours)
+        if abs(implied - self.availability) > AGREEMENT * self.availability:
+            what = f"up and outage hours mean an availability of {implied:.3g}, not {self.availability:.3g}"
+            raise complaint(what, "correct one, or leave one out", "availability")
+        return self
+
+
+def _from_ages(data: dict[str, Any]) -> dict[str, Any]:
+    """The means that nobody gave, from durations by age; where those are faulty, any: they alone are to be blamed."""
+    try:
+        up, outage = (EndsByAge.model_validate(data[key]).mean_hours for key in ("up", "outage"))
+    except ValueError:
+        up = outage = 1.0
+    means = dict(zip(_MEANS, (up / (up + outage), up, outage), strict=True))
+    return {**data, **{key: mean for key, mean in means.items() if data.get(key) is None}}
+
+
+def _from_means(data: dict[str, Any]) -> dict[str, Any]:
+    """The third mean from two."""
+    given = {key: data[key] for key in _MEANS if data.get(key) is not None}
+    if len(given) < 2:
+        what = f"fewer than two of {', '.join(_MEANS)}"
+        raise complaint(what, "give two of them, or up and outage by age (planner market fit writes them)")
+    numbers = {k: float(v) for k, v in given.items() if type(v) in (int, float)}
+    if len(given) > 2 or len(numbers) < 2:
+        return data
+    share, up, outage = (numbers.get(key) for key in _MEANS)
+    if share is None and up is not None and outage is not None and up > 0 and outage >= 0:
+        share = up / (up + outage)
+    elif share is not None and 0 < share <= 1 and up is not None:
+        outage = up * (1 - share) / share
+    elif share is not None and 0 < share <= 1 and outage is not None:
+        if share == 1 or outage == 0:
+            raise complaint("says nothing about how long spot stays up", "give mean_up_hours")
+        up = outage * share / (1 - share)
+    else:
+        return {**dict.fromkeys(_MEANS, 1.0), **data}  # only the bad numbers are to be blamed
+    return {**data, "availability": share, "mean_up_hours": up, "mean_outage_hours": outage}

@@ -1,0 +1,1 @@
+"""Why no plan exists, and the smallest relaxations that give one."""

@@ -1,0 +1,117 @@
+"""Why there is no plan: the smallest sets of limits to move, each held to by solving, and the nearest rejected ways."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import combinations
+
+from planner.candidates.enumeration import JobCandidates
+from planner.candidates.market import Market
+from planner.candidates.screening import screen
+from planner.library.schema import Library
+from planner.results.plan import Infeasible, Relaxation
+from planner.scenario.scenario import Scenario
+from planner.solving.infeasibility.elastic_program import Elastic, Found
+from planner.solving.infeasibility.near_misses import nearest
+from planner.solving.infeasibility.relaxations import Attempt, Change, changes_of, loosened, relaxations, setting_path
+from planner.solving.infeasibility.relaxed_candidates import Wide, widened
+from planner.solving.prepare import Prepared
+from planner.solving.resolve import Trial, attempt
+
+WAYS = 3
+"""Ways out that are told at most."""
+MOST_LIMITS = 4
+"""Limits that a way out may move; more only where otherwise there would be none."""
+MORE = 1
+"""Limits that a later way out may move beyond those of the first: another is no help."""
+SHARED = 0.5
+"""Part of the only single change that a way moving two limits may ask of the same limit."""
+
+
+def diagnose(scenario: Scenario, market: Market, candidates: Sequence[JobCandidates], library: Library) -> Infeasible:
+    """Up to three ways out, fewest limits first, and what came nearest to fitting."""
+    screened = tuple(screen(one, market, scenario.limits, library) for one in candidates)
+    prepared = Prepared(scenario, library, market, tuple(candidates), screened)
+    wide = widened(scenario, market, candidates, library)
+    return Infeasible(
+        relax=tuple(entry for way in ways_out(prepared, wide) for entry in way), nearest=nearest(prepared, wide)
+    )
+
+
+def ways_out(
+    prepared: Prepared, wide: Wide, solve: Attempt = attempt, most: int = WAYS
+) -> list[tuple[Relaxation, ...]]:
+    """Sets of limits to move, fewest first; `solve` finds the plan of a changed question."""
+    held = loosenings(prepared, wide, solve, most)
+    return [tuple(relaxations(trial, changes, way)) for way, (trial, changes) in enumerate(held, 1)]
+
+
+def loosenings(prepared: Prepared, wide: Wide, solve: Attempt, most: int = WAYS) -> list[tuple[Trial, list[Change]]]:
+    """The same before it is put into words: the plan and the changes of each way out."""
+    found: list[tuple[Trial, list[Change]]] = []
+    for elastic, plan in _plans(wide):
+        held = loosened(prepared, changes_of(plan, elastic, prepared), solve)
+        if held is not None:
+            found.append(held)
+        if len(found) == most:
+            break
+    return found or _fewer_side_by_side(prepared, solve)
+
+
+def _fewer_side_by_side(
+    prepared: Prepared, solve: Attempt
+) -> list[tuple[Trial, list[Change]]]:
+    """Where no limit helps: fewer trials at a time, which take fewer machines; the most that have a plan."""
+    scenario = prepared.scenario
+    for job in scenario.jobs:
+        path = f"jobs.{job.name}.trials.at_once"
+        for fewer in range(job.trials.at_once - 1, 0, -1):
+            change = Change(path, job.trials.at_once, fewer, f"{setting_path(path, scenario)}={fewer}")
+            held = loosened(prepared, [change], solve)
+            if held is not None:
+                return [held]
+    return []
+
+
+def _plans(wide: Wide) -> Iterator[tuple[Elastic, Found]]:
+    """Plans of the elastic program by the sets of limits that they move, fewest and least first, none in another."""
+    elastic = Elastic.of(wide)
+    if elastic.solve(elastic.levers) is None:
+        elastic = Elastic.of(wide, len(wide.filters))
+    known: list[Found] = []
+    for size in range(1, MOST_LIMITS + 1):
+        if known and size > len(known[0].paths) + MORE:
+            break
+        taken = {next(iter(one.paths)) for one in known if len(one.paths) == 1}
+        left = [path for path in elastic.levers if path not in taken]
+        if elastic.solve(left) is None:
+            break
+        plans = [
+            plan
+            for give in combinations(left, size)
+            if not any(one.paths <= set(give) for one in known)
+            and (plan := elastic.solve(give)) is not None
+            and plan.paths
+        ]
+        for plan in sorted(plans, key=lambda plan: (plan.change, plan.cost)):
+            if not any(one.paths <= plan.paths for one in known):
+                known.append(plan)
+                yield elastic, plan
+    if not known and (last := elastic.solve(elastic.levers)) is not None and last.paths:
+        yield elastic, last  # many limits at once: still better than no way out
+    if len(known) == 1 and len(known[0].paths) == 1:
+        yield from ((elastic, plan) for plan in _shared_burden(elastic, known[0]))
+
+
+def _shared_burden(elastic: Elastic, only: Found) -> list[Found]:
+    """Where one limit must move whatever else does: the way that moves it at most half as far, and one more."""
+    (path,) = only.paths
+    if path not in only.excess:
+        return []
+    half = {path: only.change * SHARED}
+    plans = [elastic.solve((path, other), half) for other in elastic.levers if other != path]
+    found = [plan for plan in plans if plan is not None]
+    return [min(found, key=lambda plan: (plan.change, plan.cost))] if found else []
+
+
+__all__ = ["diagnose", "loosenings", "ways_out"]

@@ -1,0 +1,213 @@
+"""From a table and a question to one plan: the objective first, then what breaks ties, in a fixed order.
+
+Each pass minimises one goal while every earlier goal stays within a small slack of its optimum. Between
+passes, candidates that cannot be part of any such plan are dropped by a bound (the sum of each job's best),
+which is exact, so the later passes are small and for one job mostly not needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from planner.candidate_table import CandidateTable
+from planner.errors import NoPlanError
+from planner.formulation.build import program_of
+from planner.formulation.objective import (
+    cost_objective,
+    hours_objective,
+    memory_objective,
+    name_objective,
+    time_objective,
+)
+from planner.formulation.program import Floats, Integers, Program, single_row
+from planner.formulation.shared_limits import Question
+from planner.formulation.variables import Columns
+
+if TYPE_CHECKING:  # mathematics knows no solver: it is handed a way to run one
+    from planner.solvers.base import SolveResult
+
+Run = Callable[[Program], "SolveResult"]
+
+
+@dataclass(frozen=True)
+class Goal:
+    """Something to minimise, and how far above its optimum later passes may go."""
+
+    name: str
+    coefficients: Callable[[Columns], Floats]
+    slack: float
+
+
+COST = Goal("cost", cost_objective, 0.005)  # $: half a cent
+HOURS = Goal("hours", hours_objective, 1e-3)  # h: a few seconds, above what solvers take for equal
+LAST = Goal("last", time_objective, 0.001)  # h
+MEMORY = Goal("memory", memory_objective, 1e-3)  # GiB
+NAMES = Goal("names", name_objective, 0.0)
+
+GOALS = {"cost": (COST, HOURS, MEMORY, NAMES), "time": (LAST, COST, MEMORY, NAMES)}
+"""The passes, in order, for each objective; the second one also settles the spot shares."""
+
+SETTLING = 1
+
+BOUND_TOLERANCE = 1e-6
+"""What a candidate may lie above a cap before it is dropped: the feasibility tolerance of solvers."""
+
+SHARE_TOLERANCE = 1e-5
+"""A share this close to its floor or cap is meant to be there."""
+
+
+@dataclass(frozen=True, eq=False)
+class Choice:
+    """The chosen row of the table and its spot share for each job, and what the first pass proved."""
+
+    first: SolveResult
+    chosen: Integers | None  # (jobs,)
+    shares: Floats | None  # (jobs,)
+
+    @property
+    def rows(self) -> Integers:
+        """Row of the table for each job; raises NoPlanError where the first pass has no solution."""
+        if self.chosen is None:
+            raise NoPlanError(f"no plan: {self.first.solver} stopped with '{self.first.termination.value}'")
+        return self.chosen
+
+    @property
+    def spot_share(self) -> Floats:
+        """Spot share for each job; raises NoPlanError where the first pass has no solution."""
+        if self.shares is None:
+            raise NoPlanError(f"no plan: {self.first.solver} stopped with '{self.first.termination.value}'")
+        return self.shares
+
+
+def solve_passes(table: CandidateTable, question: Question, run: Run) -> Choice:
+    """The plan of least objective; among plans within half a cent, least hours, most free VRAM, first name.
+
+    With objective `time`: the least last finish; within 0.001 h of it the least cost, then as above.
+    A first pass without a proven optimum is followed by the second only: ties are not worth breaking then.
+    """
+    goals = GOALS[question.objective]
+    narrowed = _cheapest_ends(table, question)
+    first = run(program_of(Columns(narrowed, question)))
+    if not first.has_solution:
+        return Choice(first, None, None)
+    columns = Columns(narrowed, question)
+    rows = columns.chosen(first.values)
+    shares = columns.spot_share(first.values, rows)
+    result, kept, caps = first, np.arange(len(table)), [_cap(goals[0], first)]
+    for position in range(1, len(goals)):
+        decided = len(kept) == len(table.jobs) or not (first.is_proven and result.is_proven)
+        if position > SETTLING and decided:
+            break
+        kept = kept[_possible(Columns(table.rows(kept), question), goals, caps)]
+        columns = Columns(table.rows(kept), question)
+        result = run(_pass(columns, goals, caps, position))
+        if not result.has_solution:  # only a limit or numerical trouble can do that: keep what we have
+            break
+        before, rows = rows, kept[columns.chosen(result.values)]
+        if position == SETTLING:
+            shares = columns.spot_share(result.values, columns.chosen(result.values))
+        elif not np.array_equal(before, rows):
+            shares = _settled(table, question, goals, caps, rows, run)
+        caps.append(_cap(goals[position], result))
+    return Choice(first, rows, _snapped(table, rows, shares))
+
+
+def within_reach(table: CandidateTable, question: Question) -> Integers:
+    """Rows that a plan of one job may need: the others lie above what one row reaches at an end of its share.
+
+    A bound instead of comparing pairs, exact for one job because its plan is one row. With several jobs, or
+    where no end keeps the budget, every row stays.
+    """
+    everything = np.arange(len(table))
+    if len(table.jobs) != 1 or not len(table):
+        return everything
+    goal = GOALS[question.objective][0]
+    if goal is LAST:
+        ends = (table.late_hours(table.share_low), table.late_hours(table.share_high))
+    else:
+        ends = _at_ends(Columns(table, question), goal)
+    reached = np.inf
+    budget = np.inf if question.budget_usd is None else question.budget_usd
+    for share, values in zip((table.share_low, table.share_high), ends, strict=True):
+        allowed = values[table.late_cost_usd(share) <= budget]
+        reached = min(reached, float(np.min(allowed, initial=np.inf)))
+    slack = goal.slack + BOUND_TOLERANCE * max(1.0, abs(reached)) if np.isfinite(reached) else 0.0
+    return np.flatnonzero(np.minimum(*ends) <= reached + slack)
+
+
+def _cap(goal: Goal, result: SolveResult) -> float:
+    assert result.objective is not None  # callers ask only where there is a solution
+    return result.objective + goal.slack
+
+
+def _pass(columns: Columns, goals: tuple[Goal, ...], caps: list[float], position: int) -> Program:
+    """The program that minimises one goal under the caps of the earlier ones."""
+    program = program_of(columns).minimising(goals[position].coefficients(columns))
+    earlier = zip(goals[:position], caps[:position], strict=True)
+    rows = [single_row(f"cap_{goal.name}", goal.coefficients(columns), upper=cap) for goal, cap in earlier]
+    return program.with_rows(*rows)
+
+
+def _cheapest_ends(table: CandidateTable, question: Question) -> CandidateTable:
+    """Fixes every share at its cheaper end where only the objective reads it.
+
+    Without a budget the share stands in no shared row, so the objective is linear in it between floor and
+    cap and an end is optimal: the first pass needs no share variables.
+    """
+    if question.budget_usd is not None or question.objective != "cost":
+        return table
+    low, high = _at_ends(Columns(table, question), COST)
+    share = np.where(high <= low, table.share_high, table.share_low)
+    return replace(table, share_low=share, share_high=share)
+
+
+def _at_ends(columns: Columns, goal: Goal) -> tuple[Floats, Floats]:
+    """What each candidate (n,) contributes to a goal at its share floor and at its cap."""
+    coefficients = goal.coefficients(columns)
+    low = coefficients[columns.choose].copy()
+    high = low.copy()
+    slope = coefficients[columns.share]
+    low[columns.split] += slope * columns.table.share_low[columns.split]
+    high[columns.split] += slope * columns.table.share_high[columns.split]
+    return low, high
+
+
+def _possible(columns: Columns, goals: tuple[Goal, ...], caps: list[float]) -> Integers:
+    """Candidates that can be part of a plan within the caps, were all other jobs at their own best."""
+    table = columns.table
+    keep = np.ones(len(table), dtype=bool)
+    for goal, cap in zip(goals[: len(caps)], caps, strict=True):
+        if goal is LAST:
+            finish = np.minimum(table.late_hours(table.share_low), table.late_hours(table.share_high))
+            keep &= finish <= cap + BOUND_TOLERANCE
+            continue
+        least = np.minimum(*_at_ends(columns, goal))
+        best = np.full(len(table.jobs), np.inf)
+        np.minimum.at(best, table.job, least)
+        keep &= least - best[table.job] + best.sum() <= cap + BOUND_TOLERANCE * max(1.0, abs(cap))
+    return np.flatnonzero(keep)
+
+
+def _settled(
+    table: CandidateTable,
+    question: Question,
+    goals: tuple[Goal, ...],
+    caps: list[float],
+    rows: Integers,
+    run: Run,
+) -> Floats:
+    """Spot shares of chosen rows by the second pass alone, its own cap left out."""
+    columns = Columns(table.rows(rows), question)
+    result = run(_pass(columns, goals, caps, SETTLING))
+    return columns.spot_share(result.values, np.arange(len(rows)))
+
+
+def _snapped(table: CandidateTable, rows: Integers, shares: Floats) -> Floats:
+    """Shares at a floor or cap that they miss by a solver's tolerance only."""
+    for end in (table.share_low[rows], table.share_high[rows]):
+        shares = np.where(np.abs(shares - end) <= SHARE_TOLERANCE, end, shares)
+    return shares

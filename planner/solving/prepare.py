@@ -1,0 +1,193 @@
+"""What is known before a program is made: candidates of every job on the market, screened by the job's own limits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from planner.candidates.enumeration import JobCandidates, enumerate_candidates
+from planner.candidates.market import Market, market_of, wants_machines_beside
+from planner.candidates.screening import TOO_LATE, TOO_SHORT, Screened, screen
+from planner.candidates.stage_placement import nowhere
+from planner.configurations.observed.comparison import beyond_the_card
+from planner.errors import Fault, ScenarioError
+from planner.formulation.shared_limits import Question
+from planner.library.schema import Library
+from planner.loading.scenario_file import read_library
+from planner.scenario.scenario import Job, Limits, Scenario
+from planner.solving.scoring import Measure
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Everything that is known before a program is made; a changed limit needs `screen` again and no more."""
+
+    scenario: Scenario
+    library: Library
+    market: Market
+    candidates: tuple[JobCandidates, ...]
+    screened: tuple[Screened, ...]
+
+
+def prepare(scenario: Scenario, library: Library | None = None, before: Prepared | None = None) -> Prepared:
+    """Candidates of every job on the scenario's market, screened by the job's own limits.
+
+    What `before` (an earlier question) has in common with this one is taken from it instead of computed again.
+    Raises `ScenarioError` for observed runs that no card can have done.
+    """
+    library = library or (before.library if before and _knows(before, scenario) else None)
+    library = library or read_library([job.architecture for job in scenario.jobs])
+    _check_observations(scenario, library)
+    if before is not None and before.library is not library:
+        before = None
+    market = before.market if before and _same_market(before.scenario, scenario) else market_of(scenario, library)
+    names = [job.name for job in scenario.jobs]
+    earlier = before.candidates if before and len(before.candidates) == len(names) else (None,) * len(names)
+    candidates = tuple(
+        _candidates(job, market, names, library, scenario, one, before)
+        for job, one in zip(scenario.jobs, earlier, strict=True)
+    )
+    screened = tuple(
+        before.screened[index]
+        if before
+        and index < len(before.candidates)
+        and one is before.candidates[index]
+        and _same_filters(before.scenario.limits, scenario.limits)
+        and Measure.of(before.scenario).waiting_usd == Measure.of(scenario).waiting_usd
+        else screen(one, market, scenario.limits, library, waiting_usd=Measure.of(scenario).waiting_usd)
+        for index, one in enumerate(candidates)
+    )
+    _check_memory(candidates)
+    _check_terms(scenario.name, candidates, screened, market)
+    return Prepared(scenario, library, market, candidates, screened)
+
+
+def _check_memory(candidates: Sequence[JobCandidates]) -> None:
+    """Data that no machine has the memory to prepare are a mistake in the question."""
+    faults = [nowhere(one.job, "ingest") for one in candidates if len(one.table) and one.lacks_ram().all()]
+    if faults:
+        raise ScenarioError(faults)
+
+
+def _check_terms(
+    scenario: str, candidates: Sequence[JobCandidates], screened: Sequence[Screened], market: Market
+) -> None:
+    """Commitments that are the only way left and end before the job does are a mistake in the question."""
+    faults = []
+    for one, left in zip(candidates, screened, strict=True):
+        if len(left.table) or not left.rejected[TOO_SHORT] or left.rejected[TOO_LATE]:
+            continue
+        short = one.hours_rented() > one.columns.term_hours[one.table.offer]
+        for place in dict.fromkeys(one.table.offer[short].tolist()):
+            offer = market.offers[place]
+            here = one.table.offer == place
+            least = float(np.min(one.hours_rented()[here]))
+            if offer.commitment is None or least <= offer.term_hours:
+                continue
+            months = offer.commitment.months
+            term = f"{months} month{'s' if months > 1 else ''} ({offer.term_hours:,.0f} h)"
+            what = f"a commitment of {term} ends before {one.job.name} does"
+            fix = f"it takes {least:,.0f} h there at the least: a longer term, or machines by the hour"
+            faults.append(Fault(scenario, 0, f"offers.{market.labels[place]}.commitment.months", what, fix))
+    if faults:
+        raise ScenarioError(faults)
+
+
+def _knows(before: Prepared, scenario: Scenario) -> bool:
+    return {job.architecture for job in scenario.jobs} <= {job.architecture for job in before.scenario.jobs}
+
+
+def _check_observations(scenario: Scenario, library: Library) -> None:
+    """An observation that cannot be is refused: believed, it would make every figure of the plan wrong."""
+    faults = []
+    for job in scenario.jobs:
+        for number, run in enumerate(job.measured):
+            what = beyond_the_card(job, run, library.architecture(job.architecture), library)
+            if what is not None:
+                figure = "hours" if run.hours is not None else "tokens_per_second"
+                units = "are they those of the whole job?" if run.hours is not None else "are unit and GPU count right?"
+                where = f"jobs.{job.name}.measured.{number}.{figure}"
+                faults.append(Fault(scenario.name, 0, where, what, units))
+    if faults:
+        raise ScenarioError(faults)
+
+
+def _same_market(before: Scenario, scenario: Scenario) -> bool:
+    """Whether the same offers at the same prices are seen, regions told apart or not alike."""
+    same = (
+        before.offers == scenario.offers
+        and before.adjust == scenario.adjust
+        and before.limits.regions == scenario.limits.regions
+        and _places(before) == _places(scenario)
+    )
+    # What stages may rent beside the training machines is what the lists allow.
+    lists = ("providers", "gpus", "tiers")
+    beside = any(wants_machines_beside(job) for job in scenario.jobs)
+    return same and (not beside or all(getattr(before.limits, n) == getattr(scenario.limits, n) for n in lists))
+
+
+def _places(scenario: Scenario) -> list[tuple[bool, str | None]]:
+    """What of the jobs the market is made for: stages elsewhere, and where data lie."""
+    return [
+        (wants_machines_beside(job), job.stages.transfer.region if job.stages.transfer else None)
+        for job in scenario.jobs
+    ]
+
+
+UNFILTERED = {"budget_usd": None, "vram_headroom": None}
+"""Limits that no filter on single rows reads: one is a row of the program, the other decided before."""
+
+
+def _same_filters(before: Limits, limits: Limits) -> bool:
+    return before.model_copy(update=UNFILTERED) == limits.model_copy(update=UNFILTERED)
+
+
+def _candidates(
+    job: Job,
+    market: Market,
+    names: Sequence[str],
+    library: Library,
+    scenario: Scenario,
+    earlier: JobCandidates | None,
+    before: Prepared | None,
+) -> JobCandidates:
+    """The candidates of one job: those of before, where nothing that they depend on has changed."""
+    headroom = scenario.limits.vram_headroom
+    if earlier is not None and before is not None:
+        known = before.market is market and earlier.table.jobs == tuple(names) and earlier.headroom == headroom
+        if known and earlier.job == job:
+            return earlier
+        late = {"deadline_hours": None}
+        if known and earlier.job.model_copy(update=late) == job.model_copy(update=late):
+            return replace(earlier, job=job)  # a deadline is read by the screening alone
+    architecture = library.architecture(job.architecture)
+    return enumerate_candidates(job, architecture, market, names, library, headroom, earlier)
+
+
+def question_of(scenario: Scenario, market: Market) -> Question:
+    """What the jobs share: a limit that concerns one job alone was a filter already."""
+    several = len(scenario.jobs) > 1
+    limits = scenario.limits
+    return Question(
+        budget_usd=limits.budget_usd,
+        max_gpus=limits.max_gpus if several else None,
+        quota=limits.quota if several else {},
+        stock={
+            label: offer.stock
+            for label, offer in zip(market.labels, market.offers, strict=True)
+            if offer.stock is not None
+        }
+        if several
+        else {},
+        committed={
+            label: offer.committed_hours
+            for label, offer in zip(market.labels, market.offers, strict=True)
+            if offer.committed_hours is not None
+        }
+        if several
+        else {},
+        objective=scenario.objective_kind,
+        value_of_time_usd_per_hour=scenario.value_of_time_usd_per_hour,
+    )

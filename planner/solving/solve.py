@@ -1,0 +1,188 @@
+"""From a scenario to an audited plan: the order of the steps, nothing else."""
+
+from __future__ import annotations
+
+import datetime
+import math
+from collections import Counter
+from time import perf_counter
+
+import numpy as np
+
+from planner.audit.audit import audit
+from planner.candidate_table import CandidateTable, concatenate
+from planner.candidates.enumeration import JobCandidates
+from planner.candidates.screening import screen
+from planner.configurations.recipe import allowed
+from planner.decode.assignment import assignment
+from planner.decode.bill import Chosen
+from planner.decode.probability import budget_probability
+from planner.errors import PlannerError
+from planner.library.schema import Library
+from planner.results.plan import Assignment, Counts, Hours, Plan, Spread, Status
+from planner.scenario.scenario import Scenario, SolveOptions
+from planner.solvers.base import Termination
+from planner.solving.alternatives import binding_limits, ladder, outlier_note, runner_up
+from planner.solving.optimise import Solved, optimise
+from planner.solving.prepare import Prepared, prepare
+from planner.solving.scoring import Measure
+
+SIDE_BY_SIDE = "jobs never take turns on a machine; methods and limits are per job"
+"""What several jobs in one plan should be told."""
+
+
+class AuditError(PlannerError):
+    """Our own fault: a plan that the independent audit does not confirm."""
+
+
+def solve(scenario: Scenario, options: SolveOptions | None = None, library: Library | None = None) -> Plan:
+    """The cheapest (or fastest) plan that keeps every limit, proven and audited.
+
+    Raises ScenarioError or LibraryError on bad input, SolverError where the solver broke, AuditError where the
+    plan does not stand up to its audit; an infeasible scenario is a Plan with that status and its explanation.
+    """
+    started = perf_counter()
+    return solve_prepared(prepare(scenario, library), options, started)
+
+
+def solve_prepared(prepared: Prepared, options: SolveOptions | None = None, started: float | None = None) -> Plan:
+    """The same from what is prepared already; `started` is when the seconds that the plan tells begin."""
+    options = options or SolveOptions()
+    as_of = options.as_of or datetime.date.today()
+    started = perf_counter() if started is None else started
+    if all(len(one.table) for one in prepared.screened):
+        solved = optimise(prepared, options)
+        plan = _plan(prepared, solved, options, as_of, perf_counter() - started)
+    else:
+        plan = _without(prepared, "infeasible", options, as_of, perf_counter() - started)
+    violations = audit(plan, prepared.scenario, prepared.library, asked_gap=options.gap)
+    if violations:
+        raise AuditError("the plan fails its own audit: " + "; ".join(str(one) for one in violations[:5]))
+    return plan
+
+
+def _plan(prepared: Prepared, solved: Solved, options: SolveOptions, as_of: datetime.date, seconds: float) -> Plan:
+    first = solved.choice.first
+    if solved.choice.chosen is None:
+        impossible = first.termination in (Termination.INFEASIBLE, Termination.INFEASIBLE_OR_UNBOUNDED)
+        return _without(prepared, "infeasible" if impossible else "no_plan", options, as_of, seconds, solved.dominated)
+    scenario = prepared.scenario
+    jobs = tuple(
+        _assignment(prepared, solved, index, row, share, as_of)
+        for index, (row, share) in enumerate(zip(solved.rows, solved.shares, strict=True))
+    )
+    # A solver whose verdict holds only on its own grid proves nothing here, and the status says so.
+    status: Status = "optimal" if first.is_proven and first.gap is not None else "feasible"
+    return Plan(
+        scenario=scenario.name,
+        status=status,
+        objective=first.objective,
+        bound=first.bound if first.gap is not None else None,
+        gap=first.gap,
+        solver=options.solver,
+        seconds=seconds,
+        as_of=as_of.isoformat(),
+        candidates=_counts(prepared, solved.dominated),
+        cost_usd=Spread(
+            expected=math.fsum(job.cost.expected for job in jobs),
+            low=math.fsum(job.cost.low for job in jobs),
+            high=math.fsum(job.cost.high for job in jobs),
+        ),
+        cost_at_confidence=math.fsum(job.cost_at_confidence for job in jobs),
+        budget_usd=scenario.limits.budget_usd,
+        budget_probability=budget_probability(
+            scenario.limits.budget_usd,
+            math.fsum(job.cost.expected for job in jobs),
+            math.fsum(job.cost_at_confidence for job in jobs),
+            min(job.confidence for job in scenario.jobs),
+        ),
+        hours=Hours(
+            expected=max(job.hours.expected for job in jobs),
+            low=max(job.hours.low for job in jobs),
+            high=max(job.hours.high for job in jobs),
+            at_confidence=max(job.hours.at_confidence for job in jobs),
+        ),
+        jobs=jobs,
+        warnings=_warnings(jobs),
+    )
+
+
+def _assignment(
+    prepared: Prepared, solved: Solved, index: int, row: int, share: float, as_of: datetime.date
+) -> Assignment:
+    candidates, screened, market = prepared.candidates[index], prepared.screened[index], prepared.market
+    limits, library = prepared.scenario.limits, prepared.library
+    measure = Measure.of(prepared.scenario)
+    mine = int(solved.owner[row])
+    uncut = int(screened.rows[mine])
+    figures = screened.table.rows(np.asarray([mine]))
+    chosen = Chosen(uncut, share, bool(screened.rounded[mine]), figures, screened.spot.get(mine))
+    made = assignment(candidates, chosen, market, limits, library, as_of)
+    return made.model_copy(
+        update={
+            "ladder": ladder(candidates, _with_excluded_methods(candidates, screened.table, prepared), market, measure),
+            "runner_up": runner_up(screened, mine, share, market, library, measure),
+            "compared_by": measure.terms,
+            "notes": (*outlier_note(screened, int(candidates.table.offer[uncut]), share, market, measure), *made.notes),
+            "binding": binding_limits(candidates, screened, market, limits, library, measure),
+        }
+    )
+
+
+def _with_excluded_methods(candidates: JobCandidates, table: CandidateTable, prepared: Prepared) -> CandidateTable:
+    """The screened rows, and those that only their method keeps out: the ladder prices them too."""
+    recipes, job = candidates.recipes, candidates.job
+    excluded = np.asarray([not allowed(recipe, job) for recipe in recipes], dtype=bool)
+    if not excluded.any():
+        return table
+    others = candidates.rows(excluded[candidates.table.recipe])
+    limits, library = prepared.scenario.limits, prepared.library
+    waiting = Measure.of(prepared.scenario).waiting_usd
+    return concatenate([table, screen(others, prepared.market, limits, library, False, waiting).table])
+
+
+def _without(
+    prepared: Prepared,
+    status: Status,
+    options: SolveOptions,
+    as_of: datetime.date,
+    seconds: float,
+    dominated: int = 0,
+) -> Plan:
+    from planner.solving.infeasibility.diagnosis import diagnose  # many modules that a plan does not need
+
+    explained = diagnose(prepared.scenario, prepared.market, prepared.candidates, prepared.library)
+    return Plan(
+        scenario=prepared.scenario.name,
+        status=status,
+        objective=None,
+        bound=None,
+        gap=None,
+        solver=options.solver,
+        seconds=seconds,
+        as_of=as_of.isoformat(),
+        candidates=_counts(prepared, dominated),
+        cost_usd=None,
+        hours=None,
+        infeasible=explained if status == "infeasible" else None,
+    )
+
+
+def _counts(prepared: Prepared, dominated: int) -> Counts:
+    reasons: Counter[str] = Counter()
+    for candidates, screened in zip(prepared.candidates, prepared.screened, strict=True):
+        reasons += candidates.physics.rejected + screened.rejected
+    return Counts(
+        made=sum(len(one.table) for one in prepared.candidates),
+        rejected=sum(reasons.values()),
+        dominated=dominated,
+        reasons=dict(reasons.most_common()),
+    )
+
+
+def _warnings(jobs: tuple[Assignment, ...]) -> tuple[str, ...]:
+    joint = (SIDE_BY_SIDE,) if len(jobs) > 1 else ()
+    return tuple(dict.fromkeys((*joint, *(note for job in jobs for note in job.notes))))
+
+
+__all__ = ["AuditError", "Prepared", "prepare", "solve", "solve_prepared"]

@@ -1,0 +1,1 @@
+"""How spot machines come and go, from statistics and recorded traces."""

@@ -1,0 +1,239 @@
+"""A spot market from its traces: how often machines are there, for how long, and how surely that is known."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import NormalDist
+
+import numpy as np
+
+from planner.errors import Fault, InputError
+from planner.hazards import mean_hours
+from planner.spot.market.hazard_fit import PRIOR_ENDS, fit_ages, log_likelihood, tallies
+from planner.spot.market.states import Ages, SpotStates
+from planner.spot.market.trace import Runs, Trace
+from planner.spot.policy.run import Flags, Floats
+from planner.units import DAY_HOURS
+
+LEAST_SEEN = 5
+"""Up-times, and outages, whose end must have been seen: with fewer a mean is not known to a factor of two."""
+ENOUGH_SEEN = 20
+"""Ends with which a mean is known to some 30 %."""
+LEAST_JUDGED = 10
+"""Ends below which a held-out half judges nothing."""
+RESAMPLES = 400
+SURE = 0.8
+"""Share of cases that an interval holds."""
+
+
+@dataclass(frozen=True)
+class Known:
+    """A figure with the interval that holds it in `SURE` of cases."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Durations:
+    """Up-times, or outages, of a market."""
+
+    ages: Ages
+    mean_hours: Known
+    cv: float | None  # standard deviation over mean of those that ended; None for fewer than two
+    ends: int  # what the fit rests on
+    hours: float
+    rates: tuple[Known, ...]  # per hour, one per band
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What one trace shows of `instances` machines being there; means are None where no end was seen."""
+
+    name: str
+    hours: float
+    gap_seconds: float
+    most: int  # machines at one time
+    availability: float
+    interruptions: int
+    mean_up_hours: float | None
+    mean_outage_hours: float | None
+    machine_hours: float
+    machine_losses: int
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """Bands of ages against one constant rate, each fitted on one half of the time and judged on the other."""
+
+    gain_per_end: float  # nats of log likelihood; above 0 the bands foretell better
+    ends: int
+
+
+@dataclass(frozen=True)
+class MarketFit:
+    """How a market comes and goes for `instances` machines together, from all traces pooled."""
+
+    instances: int
+    availability: Known
+    up: Durations
+    down: Durations
+    held_out: HeldOut | None  # None where a half is too short to judge
+    traces: tuple[Seen, ...]
+
+    @property
+    def states(self) -> SpotStates:
+        """The market as the planner uses it."""
+        return SpotStates(self.up.ages, self.down.ages)
+
+
+def fit_market(traces: Sequence[Trace], instances: int = 1) -> MarketFit:
+    """The market of `instances` machines together, every run of every trace counted alike.
+
+    The run that a trace begins in is left out of the fit (`Trace.runs`), and the one that it ends in is censored.
+    Raises `InputError` where the traces show too few interruptions or outages to say anything.
+    """
+    seen = tuple(_seen(trace, instances) for trace in traces)
+    runs = pooled(traces, instances)
+    _check(seen, runs, instances)
+    up = _durations(runs.up_hours, runs.up_censored)
+    down = _durations(runs.down_hours, runs.down_censored)
+    return MarketFit(
+        instances=instances,
+        availability=_availability(up.mean_hours, down.mean_hours),
+        up=up,
+        down=down,
+        held_out=_held_out(traces, instances),
+        traces=seen,
+    )
+
+
+def pooled(traces: Sequence[Trace], instances: int) -> Runs:
+    """The runs of all traces whose beginning was seen."""
+    each = [trace.runs(instances, with_first=False) for trace in traces]
+    return Runs(*(np.concatenate(column) for column in zip(*each, strict=True)))
+
+
+def poisson_quantile(ends: float, probability: float) -> float:
+    """Quantile of the mean number of ends where `ends` were seen: Gamma(ends + 1/2), by Wilson and Hilferty."""
+    shape = ends + PRIOR_ENDS
+    z = NormalDist().inv_cdf(probability)
+    return shape * max(0.0, 1 - 1 / (9 * shape) + z / (3 * math.sqrt(shape))) ** 3
+
+
+def _seen(trace: Trace, instances: int) -> Seen:
+    up = trace.up(instances)
+    losses = int((up[:-1] & ~up[1:]).sum())
+    returns = int((~up[:-1] & up[1:]).sum())
+    up_hours = float(up.sum()) * trace.gap_hours
+    return Seen(
+        name=trace.name,
+        hours=trace.hours,
+        gap_seconds=trace.gap_seconds,
+        most=int(trace.available.max(initial=0)),
+        availability=up_hours / trace.hours,
+        interruptions=losses,
+        mean_up_hours=up_hours / losses if losses else None,
+        mean_outage_hours=(trace.hours - up_hours) / returns if returns else None,
+        machine_hours=trace.machine_hours,
+        machine_losses=trace.losses,
+    )
+
+
+def _durations(hours: Floats, censored: Flags) -> Durations:
+    ages = fit_ages(hours, censored)
+    ended, spent = tallies(ages, hours, censored)
+    ends, exposed = ended.sum(axis=0), spent.sum(axis=0)
+    margin = (1 - SURE) / 2
+    rates = tuple(
+        Known(rate, poisson_quantile(count, margin) / time, poisson_quantile(count, 1 - margin) / time)
+        for rate, count, time in zip(ages.rates, ends, exposed, strict=True)
+    )
+    complete = np.asarray(hours)[~np.asarray(censored)]
+    cv = float(complete.std(ddof=1) / complete.mean()) if complete.size > 1 else None
+    return Durations(ages, _mean(ages, ended, spent), cv, int(ends.sum()), float(exposed.sum()), rates)
+
+
+def _mean(ages: Ages, ended: Floats, spent: Floats) -> Known:
+    """The mean of the fit; the wider of what resampled runs say and what so few ends can say at best.
+
+    Resampling sees the heavy tail, and is too sure of itself where runs are few; the exact interval of exponential
+    durations is the other way round.
+    Samples without the rare long runs are the likely ones, so what resampling finds is mirrored on a log scale
+    (basic bootstrap): the truth lies above the fit as far as resamples lie below it.
+    """
+    value = mean_hours(ages.begins, ages.rates)
+    random, runs = np.random.default_rng(0), len(ended)
+    means = []
+    for _ in range(RESAMPLES):
+        weights = random.multinomial(runs, np.full(runs, 1 / runs))
+        rates = np.maximum(weights @ ended, PRIOR_ENDS) / np.maximum(weights @ spent, 1e-9)
+        means.append(mean_hours(ages.begins, rates.tolist()))
+    margin, ends = (1 - SURE) / 2, float(ended.sum())
+    low, high = np.quantile(means, [margin, 1 - margin])
+    least, most = (value * ends / poisson_quantile(ends, share) for share in (1 - margin, margin))
+    return Known(value, min(value * value / float(high), least), max(value * value / float(low), most))
+
+
+def _availability(up: Known, down: Known) -> Known:
+    """Up over up and down; errors of the two means are independent, so they add in squares of logarithms."""
+
+    def share(odds: float) -> float:
+        return odds / (1 + odds)
+
+    odds = up.value / down.value
+    worse = math.hypot(math.log(up.value / up.low), math.log(down.high / down.value))
+    better = math.hypot(math.log(up.high / up.value), math.log(down.value / down.low))
+    return Known(share(odds), share(odds * math.exp(-worse)), share(odds * math.exp(better)))
+
+
+def _held_out(traces: Sequence[Trace], instances: int) -> HeldOut | None:
+    """Either half of the time judged by the fit of the other half; None where there is too little to judge by."""
+    middles = [trace.available.size // 2 for trace in traces]
+    halves = (
+        pooled([trace.part(0, middle) for trace, middle in zip(traces, middles, strict=True)], instances),
+        pooled([trace.part(m, trace.available.size) for trace, m in zip(traces, middles, strict=True)], instances),
+    )
+    gain, ends, banded = 0.0, 0, False
+    for known, judged in (halves, halves[::-1]):
+        for learnt, asked in ((known[:2], judged[:2]), (known[2:], judged[2:])):
+            if not learnt[0].sum() > 0 or not asked[0].sum() > 0:
+                return None
+            bands = fit_ages(*learnt)
+            banded |= len(bands.rates) > 1
+            gain += log_likelihood(bands, *asked) - log_likelihood(fit_ages(*learnt, most_bands=1), *asked)
+            ends += int((~asked[1]).sum())
+    return HeldOut(gain / ends, ends) if banded and ends >= LEAST_JUDGED else None
+
+
+def _check(seen: Sequence[Seen], runs: Runs, instances: int) -> None:
+    """Whether there is enough to learn from, with how much there would have to be."""
+    name = seen[0].name if len(seen) == 1 else f"{len(seen)} traces"
+    hours, most = sum(one.hours for one in seen), max((one.most for one in seen), default=0)
+    machines = "1 machine was" if instances == 1 else f"{instances} machines were"
+    if instances > most:
+        what = f"{machines} never there, at most {most}" if most else "no machine was ever there"
+        raise InputError([Fault(name, 0, "", what, "ask for fewer instances" if most else "give other traces")])
+    ups, outages = int((~runs.up_censored).sum()), int((~runs.down_censored).sum())
+    if min(ups, outages) >= LEAST_SEEN:
+        return
+    wanted = hours * ENOUGH_SEEN / max(min(ups, outages), PRIOR_ENDS)
+    long = f"{wanted / DAY_HOURS:.0f} days" if wanted > 2 * DAY_HOURS else f"{wanted:.0f} h"
+    fix = f"some {long} would show {ENOUGH_SEEN} of each"
+    losses = sum(one.machine_losses for one in seen)
+    if most > instances == 1 and losses:
+        stay = sum(one.machine_hours for one in seen) / losses
+        fix += f"; or give mean_up_hours: {stay:.3g}, which single machines stayed on average, and an availability"
+    elif most > instances:
+        fix += f"; or ask for more instances, of which up to {most} were there"
+    what = f"{machines} there {sum(one.availability * one.hours for one in seen):.1f} of {hours:.1f} h"
+    counts = f"{_count(ups, 'up-time')} and {_count(outages, 'outage')}"
+    what += f", with {counts} seen from beginning to end: too few to say anything"
+    raise InputError([Fault(name, 0, "", what, fix)])
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number or 'no'} {what}{'' if number == 1 else 's'}"

@@ -1,0 +1,103 @@
+"""How a spot market comes and goes: durations whose chance to end depends on their age."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from planner.hazards import mean_hours
+from planner.spot.policy.run import Floats, Integers
+
+
+@dataclass(frozen=True)
+class Ages:
+    """A duration that ends with `rates[i]` per hour once it is `begins[i]` hours old (first 0, rising).
+
+    Falling rates make a heavy tail: what has lasted will last. A last rate of 0: what got so far never ends.
+    ValueError where the bands do not begin at 0 and rise, or a rate is negative or not finite.
+    """
+
+    begins: tuple[float, ...]  # hours
+    rates: tuple[float, ...]  # per hour
+
+    def __post_init__(self) -> None:
+        if not self.begins or len(self.begins) != len(self.rates):
+            raise ValueError(f"each age band has one rate: {len(self.begins)} bands, {len(self.rates)} rates")
+        if self.begins[0] != 0 or any(b <= a for a, b in zip(self.begins, self.begins[1:], strict=False)):
+            raise ValueError(f"age bands begin at 0 and rise, not {self.begins}")
+        if not all(math.isfinite(value) and value >= 0 for value in (*self.begins, *self.rates)):
+            raise ValueError(f"ages and rates are finite and not negative, not {self.begins} and {self.rates}")
+
+    def mean(self) -> float:
+        """Mean duration in hours; inf where some never end."""
+        return mean_hours(self.begins, self.rates)
+
+    def band(self, age_hours: ArrayLike) -> Integers:
+        """Number of the band that an age lies in; the shape of `age_hours`."""
+        found = np.searchsorted(np.asarray(self.begins[1:]), np.asarray(age_hours, float), side="right")
+        return np.asarray(found, np.int64)
+
+    def survival(self, hours: ArrayLike) -> Floats:
+        """Chance to last longer than `hours`; the shape of `hours`."""
+        asked = np.asarray(hours, float)
+        hazard = np.zeros(asked.shape)
+        ends = (*self.begins[1:], math.inf)
+        for begin, end, rate in zip(self.begins, ends, self.rates, strict=True):
+            hazard = hazard + rate * (np.clip(asked, begin, end) - begin)
+        return np.asarray(np.exp(-hazard))
+
+    def reached(self) -> Floats:
+        """Chance to live into each band; shape (bands,), the first 1."""
+        return self.survival(np.asarray(self.begins))
+
+    def mean_up_to(self, hours: float) -> float:
+        """Mean of min(duration, `hours`)."""
+        if hours <= 0:
+            return 0.0
+        begins = tuple(begin for begin in self.begins if begin < hours)
+        total, alive = 0.0, 1.0
+        for begin, end, rate in zip(begins, (*begins[1:], hours), self.rates, strict=False):
+            width = end - begin
+            total += alive * (width if rate == 0 else -math.expm1(-rate * width) / rate)
+            alive *= math.exp(-rate * width)
+        return total
+
+
+@dataclass(frozen=True)
+class SpotStates:
+    """An alternating market: up-times and outages of the machines that one run needs, all of them together.
+
+    ValueError where an outage can last for ever.
+    """
+
+    up: Ages
+    down: Ages
+
+    def __post_init__(self) -> None:
+        if not math.isfinite(self.down.mean()):
+            raise ValueError("an outage that may last for ever is no market: the last rate of `down` must be positive")
+
+    def availability(self) -> float:
+        """Share of time that the market is up, 0 to 1."""
+        up = self.up.mean()
+        return 1.0 if math.isinf(up) else up / (up + self.down.mean())
+
+    def shares(self) -> tuple[Floats, Floats]:
+        """Share of time in each band of `up` and of `down`, shapes (bands,); both together sum to 1."""
+        if math.isinf(self.up.mean()):
+            forever = np.zeros(len(self.up.rates))
+            forever[-1] = 1.0
+            return forever, np.zeros(len(self.down.rates))
+        cycle = self.up.mean() + self.down.mean()
+        return np.asarray(_band_hours(self.up) / cycle), np.asarray(_band_hours(self.down) / cycle)
+
+
+def _band_hours(ages: Ages) -> Floats:
+    """Mean hours that a duration spends in each band; shape (bands,)."""
+    ends = (*ages.begins[1:], math.inf)
+    passed = [0.0 if begin == 0 else ages.mean_up_to(begin) for begin in ages.begins]
+    until = [ages.mean() if math.isinf(end) else ages.mean_up_to(end) for end in ends]
+    return np.array([end - begin for begin, end in zip(passed, until, strict=True)])

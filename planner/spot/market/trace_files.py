@@ -1,0 +1,104 @@
+"""Files of recorded spot markets: which format one has, and what makes it unusable.
+
+Three formats are known. JSON: `{"metadata": {"gap_seconds": 600}, "data": [count, ...]}`, one trace per file.
+Run-length CSV: columns trace_id, step_s, availability_rle (`64x12;63x3`: count x steps), one trace per row.
+CSV of counts: columns time_seconds, available, a row per look at the market; one trace per file.
+Either kind of file may be packed with gzip.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import zlib
+from collections import Counter
+from pathlib import Path
+
+from planner.documents.files import MAX_BYTES, read_text
+from planner.errors import Fault, InputError
+from planner.spot.market.trace import Runs, Trace
+from planner.spot.market.trace_formats import read_counts_json, read_table
+
+__all__ = ["Runs", "Trace", "read_traces"]
+
+FORMATS = (
+    'give JSON {"metadata": {"gap_seconds": 600}, "data": [1, 0, ...]}, a CSV with trace_id, step_s and '
+    "availability_rle, or a CSV with time_seconds and available"
+)
+ENDINGS = (".json", ".csv", ".json.gz", ".csv.gz")
+GZIP_MAGIC = b"\x1f\x8b"
+
+
+def read_traces(path: str | Path) -> list[Trace]:
+    """All traces of a file, or of the files of a folder and the folders in it; names are distinct.
+
+    Raises `InputError` with every fault of every file.
+    """
+    place = Path(path)
+    if not place.is_dir():
+        return _distinct(_read_file(place, _stem(place.name)), str(path))
+    files = sorted(file for file in place.rglob("*") if file.name.endswith(ENDINGS) and file.is_file())
+    if not files:
+        raise InputError([Fault(str(path), 0, "", "no trace in this folder", f"files end in {', '.join(ENDINGS)}")])
+    traces: list[Trace] = []
+    faults: list[Fault] = []
+    for file in files:
+        try:
+            traces += _read_file(file, _stem(file.relative_to(place).as_posix()))
+        except InputError as error:
+            faults += error.faults
+    if faults:
+        raise InputError(faults)
+    return _distinct(traces, str(path))
+
+
+def _read_file(path: Path, name: str) -> list[Trace]:
+    file, text = str(path), _text(path)
+    if not text.strip():
+        raise InputError([Fault(file, 0, "", "is empty", FORMATS)])
+    if text.lstrip()[0] in "{[":
+        return [read_counts_json(text, file, name)]
+    traces = read_table(text, file, name)
+    if traces is None:
+        raise InputError([Fault(file, 1, "", "is no trace in a known format", FORMATS)])
+    return traces
+
+
+def _text(path: Path) -> str:
+    """The text of a file, unpacked where it is packed, of a sane size."""
+    try:
+        with open(path, "rb") as stream:
+            packed = stream.read(len(GZIP_MAGIC)) == GZIP_MAGIC
+    except (OSError, ValueError):
+        packed = False  # told by the ordinary reader
+    if not packed:
+        return read_text(path)
+    try:
+        with gzip.open(path) as stream:
+            raw = stream.read(MAX_BYTES + 1)
+        if len(raw) > MAX_BYTES:
+            raise ValueError(f"unpacks to more than {MAX_BYTES / 1e6:.0f} MB")
+        return io.TextIOWrapper(io.BytesIO(raw), "utf-8-sig").read()
+    except UnicodeDecodeError:
+        raise InputError([Fault(str(path), 0, "", "not UTF-8 text once it is unpacked", FORMATS)]) from None
+    except ValueError as error:
+        raise InputError([Fault(str(path), 0, "", str(error), "give the traces in several files")]) from None
+    except (OSError, EOFError, zlib.error):
+        raise InputError([Fault(str(path), 0, "", "is a gzip file that cannot be unpacked", "pack it anew")]) from None
+
+
+def _stem(name: str) -> str:
+    """`us-east-1a/one.json.gz` is the trace `us-east-1a/one`."""
+    for ending in sorted(ENDINGS, key=len, reverse=True):
+        if name.endswith(ending):
+            return name.removesuffix(ending)
+    return name
+
+
+def _distinct(traces: list[Trace], file: str) -> list[Trace]:
+    """Two traces of one name could be one trace counted twice."""
+    twice = [name for name, count in Counter(trace.name for trace in traces).items() if count > 1]
+    if twice:
+        fix = "rename one, or leave it out"
+        raise InputError([Fault(file, 0, name, "two traces have this name", fix) for name in twice])
+    return traces

@@ -1,0 +1,212 @@
+"""The formats of recorded spot markets, each from its text to traces, every fault told."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from planner.errors import Fault, InputError
+from planner.spot.market.trace import Trace
+from planner.spot.policy.run import Floats
+from planner.units import DAY_HOURS, HOUR, MINUTE
+
+LEAST_HOURS, LEAST_STEPS = 1.0, 10
+"""Below these a trace says nothing about machines that stay for hours."""
+SHORTEST_GAP_SECONDS, LONGEST_GAP_SECONDS = 1.0, DAY_HOURS * HOUR
+"""Nobody looks at a market more often or more seldom: beyond these, another unit is meant."""
+MOST_STEPS = 10_000_000
+"""Steps of one trace that are held in memory (80 MB); three centuries of quarter-hours."""
+MOST_MACHINES = 10**9
+
+_PIECE = re.compile(r"\s*(-?\d{1,12})\s*[x*]\s*(\d{1,12})\s*")
+_RLE = ("trace_id", "step_s", "availability_rle")
+_TIMES = ("time_seconds", "available")
+
+
+def read_counts_json(text: str, file: str, name: str) -> Trace:
+    """`{"metadata": {"gap_seconds": n}, "data": [count, ...]}`; `InputError` with what is wrong."""
+    shape = 'write {"metadata": {"gap_seconds": 600}, "data": [1, 0, ...]}'
+    try:
+        document = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise InputError([Fault(file, error.lineno, "", f"is no whole JSON document: {error.msg}", shape)]) from None
+    except (ValueError, RecursionError):  # a number of thousands of digits; brackets in brackets
+        raise InputError([Fault(file, 0, "", "is no JSON that can be read", shape)]) from None
+    metadata = document.get("metadata") if isinstance(document, dict) else None
+    data = document.get("data") if isinstance(document, dict) else None
+    if not isinstance(metadata, dict) or not isinstance(data, list):
+        raise InputError([Fault(file, 0, "", "has no metadata and data of a trace", shape)])
+    gap: Any = metadata.get("gap_seconds")
+    faults = _gap_faults(gap, file, 0, "metadata.gap_seconds")
+    bad = [i for i, count in enumerate(data) if not _is_count(count)]
+    if bad:
+        many = f" (and {len(bad) - 1} more)" if len(bad) > 1 else ""
+        what = f"{_shown(data[bad[0]])} is no number of machines{many}"
+        faults.append(Fault(file, 0, f"data.{bad[0]}", what, "whole numbers of 0 or more, one per step"))
+    if not faults:
+        faults = _length_faults(len(data), float(gap), file, 0, "data")
+    if faults:
+        raise InputError(faults)
+    return Trace(name, float(gap), np.array(data, dtype=np.int64))
+
+
+def read_table(text: str, file: str, name: str) -> list[Trace] | None:
+    """The traces of a CSV by its columns; None where they are of no known kind."""
+    reader = csv.reader(io.StringIO(text, newline=""))
+    try:
+        rows = [(reader.line_num, [cell.strip() for cell in row]) for row in reader if row]
+    except csv.Error as error:
+        raise InputError([Fault(file, reader.line_num, "", f"is no CSV that can be read: {error}")]) from None
+    header, body = rows[0][1], rows[1:]
+    if set(_RLE) <= set(header):
+        return _run_lengths(header, body, file)
+    if set(_TIMES) <= set(header):
+        return [_counts_over_time(header, body, file, name)]
+    return None
+
+
+def _run_lengths(header: Sequence[str], body: Sequence[tuple[int, list[str]]], file: str) -> list[Trace]:
+    """One trace per row, its counts as `count x steps` joined by semicolons."""
+    traces: list[Trace] = []
+    faults: list[Fault] = []
+    if not body:
+        faults.append(Fault(file, 1, "", "has a header and no trace", "give a row per trace"))
+    for line, row in body:
+        told = dict(zip(header, row, strict=False))
+        name = told.get("trace_id") or f"line {line}"
+        gap, target = _number(told.get("step_s", "")), _number(told.get("target_nodes", ""))
+        counts, wrong = _unfolded(told.get("availability_rle", ""))
+        found = _gap_faults(gap if gap is not None else told.get("step_s") or None, file, line, f"{name}: step_s")
+        if told.get("target_nodes") and (target is None or target < 1 or target % 1):
+            what = f"{_shown(told['target_nodes'])} is no number of machines"
+            found.append(Fault(file, line, f"{name}: target_nodes", what, "leave it blank where it is not known"))
+        if wrong:
+            found.append(Fault(file, line, f"{name}: availability_rle", wrong, "write count x steps as in 64x12;63x3"))
+        elif not found and gap is not None:
+            found = _length_faults(counts.size, gap, file, line, name)
+        faults += found
+        if not found and gap is not None:
+            traces.append(Trace(name, gap, counts, int(target) if target else None))
+    if faults:
+        raise InputError(faults)
+    return traces
+
+
+def _unfolded(text: str) -> tuple[np.ndarray[Any, np.dtype[np.int64]], str]:
+    """Counts per step of a run-length text, and what is wrong with it."""
+    nothing = np.zeros(0, dtype=np.int64)
+    if not text:
+        return nothing, ""  # an empty trace, told as such
+    counts, steps = [], []
+    for piece in text.split(";"):
+        match = _PIECE.fullmatch(piece)
+        if match is None:
+            return nothing, f"{_shown(piece)} cannot be read"
+        counts.append(int(match[1]))
+        steps.append(int(match[2]))
+        if not 0 <= counts[-1] <= MOST_MACHINES:
+            return nothing, f"{counts[-1]} is no number of machines"
+        if steps[-1] < 1:
+            return nothing, f"{_shown(piece)} lasts no step"
+    if sum(steps) > MOST_STEPS:
+        return nothing, f"{sum(steps):,} steps are more than the {MOST_STEPS:,} that can be read"
+    return np.repeat(np.array(counts, dtype=np.int64), steps), ""
+
+
+def _counts_over_time(header: Sequence[str], body: Sequence[tuple[int, list[str]]], file: str, name: str) -> Trace:
+    """A row per look at the market, put on even steps as long as the shortest time between two looks."""
+    times, counts, faults = [], [], []
+    before = -math.inf
+    for line, row in body:
+        told = dict(zip(header, row, strict=False))
+        time, count = (_number(told.get(column, "")) for column in _TIMES)
+        if time is None:
+            what = f"{_shown(told.get('time_seconds', ''))} is no time"
+            faults.append(Fault(file, line, "time_seconds", what, "give seconds"))
+        elif time <= before:
+            what = f"{time:.15g} s does not come after {before:.15g} s"
+            faults.append(Fault(file, line, "time_seconds", what, "sort the rows, each time once"))
+        if count is None or not _is_count(count):
+            what = f"{_shown(told.get('available', ''))} is no number of machines"
+            faults.append(Fault(file, line, "available", what, "whole numbers of 0 or more"))
+        before = time if time is not None else before
+        times.append(before)
+        counts.append(count if count is not None else 0.0)
+    if faults:
+        raise InputError(faults)
+    if len(times) < LEAST_STEPS:
+        raise InputError(_length_faults(len(times), LEAST_HOURS, file, 0, ""))
+    moments = np.array(times)
+    gaps = np.diff(moments)
+    faults = _gap_faults(float(np.median(gaps)), file, 0, "time_seconds")
+    step = max(float(gaps.min()), SHORTEST_GAP_SECONDS)
+    steps = round((moments[-1] - moments[0]) / step) + 1 if not faults else 0
+    if steps > MOST_STEPS:
+        what = f"{steps:,} steps of {step:.3g} s are more than the {MOST_STEPS:,} that can be read"
+        faults = [Fault(file, 0, "time_seconds", what, "give a part of it, or fewer looks")]
+    faults = faults or _length_faults(steps, step, file, 0, "")
+    if faults:
+        raise InputError(faults)
+    return Trace(name, step, _carried(moments, np.array(counts), step, steps).astype(np.int64))
+
+
+def _carried(moments: Floats, counts: Floats, step: float, steps: int) -> Floats:
+    """The last count known at each of `steps` even moments; half a second of slack for clocks that drift."""
+    grid = moments[0] + np.arange(steps) * step + min(0.5, step / 2)
+    known: Floats = counts[np.searchsorted(moments, grid, side="right") - 1]
+    return known
+
+
+def _gap_faults(gap: Any, file: str, line: int, where: str) -> list[Fault]:
+    """Whether the time between two counts is a number of seconds that somebody can have meant."""
+    if gap is None:
+        return [Fault(file, line, where, "is missing", "give the seconds from one count to the next")]
+    if isinstance(gap, bool) or not isinstance(gap, (int, float)) or not math.isfinite(gap) or gap <= 0:
+        return [Fault(file, line, where, f"{_shown(gap)} is no time", "give the seconds from one count to the next")]
+    if gap < SHORTEST_GAP_SECONDS:
+        meant = f"hours were meant, it is {gap * HOUR:.4g}" if gap * HOUR >= MINUTE / 2 else "another unit was meant"
+        return [Fault(file, line, where, f"{gap:.3g} s is too short to look at a market again", f"if {meant}")]
+    if gap > LONGEST_GAP_SECONDS:
+        meant = f"milliseconds were meant, it is {gap / 1000:.6g}"
+        what = f"{gap:.6g} s is {gap / LONGEST_GAP_SECONDS:.1f} days from one count to the next"
+        return [Fault(file, line, where, what, f"if {meant}")]
+    return []
+
+
+def _length_faults(steps: int, gap: float, file: str, line: int, where: str) -> list[Fault]:
+    """Whether there is enough of a trace to say anything."""
+    if steps == 0:
+        return [Fault(file, line, where, "the trace is empty", "give a count per step")]
+    if steps < LEAST_STEPS or steps * gap / HOUR < LEAST_HOURS:
+        counted = f"{steps} count{'s' if steps > 1 else ''} over {steps * gap / MINUTE:.3g} minutes"
+        least = f"{LEAST_STEPS} counts over {LEAST_HOURS:g} h are the least that can be replayed"
+        return [Fault(file, line, where, f"{counted} are too short to say anything", f"{least}; a fit wants days")]
+    return []
+
+
+def _is_count(value: Any) -> bool:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return False
+    return 0 <= value <= MOST_MACHINES and value == int(value)
+
+
+def _number(text: str) -> float | None:
+    """A finite number; None where the text is none."""
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None
+
+
+def _shown(value: Any) -> str:
+    """A value as its author would recognise it, cut where it is long."""
+    text = repr(value) if isinstance(value, str) else json.dumps(value)
+    return text if len(text) <= 40 else f"{text[:37]}..."

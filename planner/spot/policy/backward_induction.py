@@ -1,0 +1,162 @@
+"""The backward pass: from the deadline to the start, the cheapest thing to do in every state of a chain."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from planner.spot.policy.markov_chain import COUNTS, MEANS, USD, VARIANCES, Chain, Lerp
+from planner.spot.policy.run import ON_DEMAND, SPOT, WAIT, Flags, Floats, Integers
+
+CHEAPER = 1 - 1e-12
+"""What is cheaper by less than this part is not: between equals, on demand now, so that ties end alike everywhere."""
+
+
+@dataclass
+class Moment:
+    """All states at one time left.
+
+    `counts` (b, 2M + U, slack, COUNTS): what is still to come, best done. `idle` (b, M, slack): what to do with nothing
+    running. `leaves_demand` (b, M, slack), `leaves_spot` (b, U, slack): whether what runs is given up for that.
+    """
+
+    hours_left: Floats  # (b,)
+    counts: Floats
+    idle: Integers
+    leaves_demand: Flags
+    leaves_spot: Flags
+
+
+class Backward:
+    """Steps backward in time over a chain; `now` is the moment reached."""
+
+    def __init__(self, chain: Chain) -> None:
+        self.chain = chain
+        batch, points = chain.slack.shape
+        m, ups = chain.states, chain.ups
+        self.rows = 2 * m + ups
+        sources = [*range(2 * m), *range(2 * m, 2 * m + ups), *[ups] * ups]  # lost: the market has just gone down
+        self._spent_low, self._spent_part = self._flat(chain.spent, sources)
+        starts = [*range(m, 2 * m), *range(2 * m, 2 * m + ups)]
+        start_low, start_part = self._flat(chain.started, starts)
+        self._start_low, self._start_part = start_low, start_part[..., 0]
+        self._choices = self._choice_tables(start_low, self._start_part)
+        self._cells = np.arange(batch * m * points).reshape(batch, m, points)
+        self._cost = chain.cost[:, :, None, :]
+        self.now = self._end()
+
+    def _flat(self, lerp: Lerp, sources: list[int]) -> tuple[Integers, Floats]:
+        """Row numbers into (b * rows * slack, COUNTS) of the lower neighbours, and the part of the upper ones."""
+        batch, _, points = lerp.low.shape
+        rows = np.arange(batch)[:, None, None] * self.rows + np.array(sources)[None, :, None]
+        return rows * points + lerp.low, lerp.part[..., None]
+
+    def _choice_tables(self, start_low: Integers, start_part: Floats) -> tuple[Integers, Floats]:
+        """For each action (WAIT, SPOT, ON_DEMAND) and idle state: where its counts lie; shapes (3, b, M, slack)."""
+        batch, points = self.chain.slack.shape
+        m, ups = self.chain.states, self.chain.ups
+        low = np.empty((3, batch, m, points), np.int64)
+        part = np.zeros((3, batch, m, points))
+        cells = np.arange(points)[None, None, :] + points * (
+            np.arange(batch)[:, None, None] * self.rows + np.arange(m)[None, :, None]
+        )
+        low[:] = np.minimum(cells, batch * self.rows * points - 2)
+        low[ON_DEMAND], part[ON_DEMAND] = start_low[:, :m], start_part[:, :m]
+        low[SPOT, :, :ups], part[SPOT, :, :ups] = start_low[:, m:], start_part[:, m:]
+        return low.reshape(-1), part.reshape(-1)
+
+    def _end(self) -> Moment:
+        """No time left: whatever has slack is done, and what it did too much is taken back."""
+        batch, points = self.chain.slack.shape
+        m, ups = self.chain.states, self.chain.ups
+        moment = Moment(
+            np.zeros(batch),
+            np.zeros((batch, self.rows, points, COUNTS)),
+            np.zeros((batch, m, points), np.int64),
+            np.zeros((batch, m, points), bool),
+            np.zeros((batch, ups, points), bool),
+        )
+        self._finish(moment.hours_left, moment.counts)
+        return moment
+
+    def _finish(self, hours_left: Floats, counts: Floats) -> None:
+        """States without work left: a tick that ends after the work is refunded at the rate it was paid at.
+
+        Where nothing runs there is nothing to refund: the line goes on that states with work left come down on, a
+        start and the work at the cheaper rate, since they are interpolated with these.
+        """
+        chain = self.chain
+        work = hours_left[:, None] - chain.slack
+        done = (work <= 0)[:, None, :, None]
+        if not done.any():
+            return
+        m = chain.states
+        over = work[:, None, :, None]
+        np.copyto(counts[:, :m], (over + chain.restart) * chain.cheap_rate[:, None, None, :], where=done)
+        np.copyto(counts[:, m : 2 * m], over * chain.demand_rate[:, None, None, :], where=done)
+        np.copyto(counts[:, 2 * m :], over * chain.spot_rate[:, None, None, :], where=done)
+
+    def step(self) -> Moment:
+        """One tick earlier."""
+        chain = self.chain
+        m, ups = chain.states, chain.ups
+        after = self._after_a_tick()
+        usd = np.ascontiguousarray(after[..., USD])
+        flat = usd.reshape(-1)
+        low = flat.take(self._start_low)
+        started = low + self._start_part * (flat.take(self._start_low + 1) - low)
+        wait = usd[:, :m] + chain.wait_barred
+        demand = started[:, :m] + chain.beyond[..., USD]
+        idle = np.where(wait < demand * CHEAPER, WAIT, ON_DEMAND)
+        spot = started[:, m:] + chain.start_barred
+        better = (spot < demand[:, :ups] * CHEAPER) & (spot * CHEAPER <= wait[:, :ups])
+        idle[:, :ups][better] = SPOT
+
+        counts = np.empty_like(after)
+        counts[:, :m] = self._chosen(idle, after)
+        nothing = counts[:, :m, :, USD]
+        leaves_demand = nothing < usd[:, m : 2 * m] * CHEAPER
+        leaves_spot = nothing[:, :ups] <= usd[:, 2 * m :] + chain.spot_barred
+        counts[:, m : 2 * m] = np.where(leaves_demand[..., None], counts[:, :m], after[:, m : 2 * m])
+        counts[:, 2 * m :] = np.where(leaves_spot[..., None], counts[:, :ups], after[:, 2 * m :])
+        hours_left = self.now.hours_left + chain.tick
+        if (hours_left <= chain.slack[:, -1]).any():
+            self._finish(hours_left, counts)
+        self.now = Moment(hours_left, counts, idle, leaves_demand, leaves_spot)
+        return self.now
+
+    def _after_a_tick(self) -> Floats:
+        """Counts of waiting, on demand and on spot for one tick, and best from there; (b, 2M + U, slack, COUNTS).
+
+        Variances are those of what a tick leads to: the mean of theirs and the spread of their means. Between points
+        of the slack axis they are interpolated as such, or the grid would add a spread of its own.
+        """
+        batch, points = self.chain.slack.shape
+        flat = self.now.counts.reshape(-1, COUNTS)
+        rows = flat.take(self._spent_low, axis=0)
+        upper = flat.take(self._spent_low + 1, axis=0)
+        upper -= rows
+        upper *= self._spent_part
+        rows += upper
+        rows[..., VARIANCES] += np.square(rows[..., MEANS])
+        mixed: Floats = np.matmul(self.chain.mix, rows.reshape(batch, rows.shape[1], points * COUNTS))
+        mixed = mixed.reshape(batch, self.rows, points, COUNTS)
+        mixed[..., VARIANCES] -= np.square(mixed[..., MEANS])
+        mixed += self._cost
+        return mixed
+
+    def _chosen(self, idle: Integers, after: Floats) -> Floats:
+        """Counts of what is chosen with nothing running; (b, M, slack, COUNTS)."""
+        lows, parts = self._choices
+        flat = after.reshape(-1, COUNTS)
+        at = idle * self._cells.size
+        at += self._cells
+        low = lows.take(at)
+        rows = flat.take(low, axis=0)
+        upper = flat.take(low + 1, axis=0)
+        upper -= rows
+        upper *= parts.take(at)[..., None]
+        rows += upper
+        rows += (idle == ON_DEMAND)[..., None] * self.chain.beyond
+        return rows

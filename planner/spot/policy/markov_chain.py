@@ -1,0 +1,236 @@
+"""A run on a spot market as a chain of ticks: what one tick does to slack, market and machines.
+
+Slack is time left minus work left. It is what a policy spends: waiting an hour costs an hour of it, a start costs
+the restart, a checkpoint its stall, an interruption the work lost; work itself costs none. Written this way on-demand
+hours need no interpolation, and the slack that the guard keeps is a point of the grid.
+
+A tick is one step of the market as well: a band of rate r is left with chance r dt, so that up-times, outages and
+numbers of interruptions keep their means whatever the tick. A restart is charged at once, as work to be done first:
+any restart fits any tick. What an early interruption leaves of it is given back on average (`early_refund`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from planner.spot.market.states import Ages, SpotStates
+from planner.spot.policy.checkpointing import mean_lost, most_lost, progress_on_spot
+from planner.spot.policy.run import Flags, Floats, Integers, SpotRun
+
+USD, FINISH, USD_VARIANCE, FINISH_VARIANCE, SPOT_HOURS, DEMAND_HOURS, DEMAND_STARTS, INTERRUPTIONS = range(8)
+"""What is counted from a moment to the end of the run; all but the variances as means."""
+COUNTS = 8
+MEANS, VARIANCES = slice(USD, FINISH + 1), slice(USD_VARIANCE, FINISH_VARIANCE + 1)
+"""The figures whose spread is known, and their variances."""
+
+
+@dataclass(frozen=True)
+class Lerp:
+    """Where on the slack axis a step leads: between point `low` and the next, `part` of the way; shapes (.., slack)."""
+
+    low: Integers
+    part: Floats
+
+
+@dataclass(frozen=True)
+class Chain:
+    """The ticks of several runs, each on its own market, as arrays over the runs (b).
+
+    Rows of a state array (b, rows, slack, COUNTS), with M = U + D market states: M with nothing running,
+    M on demand, U on spot. Rows that a tick mixes (b, M + M + U + U, ...): after waiting, on demand, spot that
+    survives, spot that is lost; rows that come out: after waiting, on demand, on spot (M + M + U).
+    """
+
+    ups: int
+    downs: int
+    tick: Floats  # (b,) hours
+    slack: Floats  # (b, slack) hours, rising from 0
+    mix: Floats  # (b, 2M + U, 2M + 2U)
+    spent: Lerp  # (b, 2M + 2U, slack): slack after a tick of each kind
+    cost: Floats  # (b, 2M + U, COUNTS): counts of one tick of each kind
+    started: Lerp  # (b, M + U, slack): slack after a start on demand, on spot
+    beyond: Floats  # (b, M, slack, COUNTS): added where a start on demand is chosen
+    wait_barred: Floats  # (b, 1, slack): 0, or a price that nobody pays where the guard forbids it
+    spot_barred: Floats  # (b, 1, slack)
+    start_barred: Floats  # (b, U, slack)
+    demand_rate: Floats  # (b, COUNTS): counts of an hour on demand
+    spot_rate: Floats  # (b, COUNTS): counts of an hour of work on spot that nothing interrupts
+    cheap_rate: Floats  # (b, COUNTS): the one of the two that costs less
+    restart: Floats  # (b, 1, 1, 1) hours
+    first: Floats  # (b, M): chance of each market state at the start
+
+    @property
+    def states(self) -> int:
+        """Number of market states."""
+        return self.ups + self.downs
+
+
+BARRED = 1e18
+"""Dollars; more than any run costs, and finite: infinity times zero is no number."""
+ROUNDING = 1e-9
+"""Hours by which a guard that was just kept may seem broken."""
+
+
+def older_rate(ages: Ages, band: int) -> float:
+    """Rate per hour of growing into the next band, for a band that is left without memory; 0 from the last.
+
+    rate / (exp(rate width) - 1): the mean time in the band and the chance to leave it alive are those of a duration
+    that grows older by the clock.
+    """
+    if band + 1 >= len(ages.rates):
+        return 0.0
+    width, rate = ages.begins[band + 1] - ages.begins[band], ages.rates[band]
+    x = rate * width
+    return 1 / width if x < 1e-12 else (rate / math.expm1(x) if x < 500 else 0.0)
+
+
+def fastest(states: SpotStates) -> float:
+    """The highest rate per hour at which any market state is left."""
+    return max(
+        rate + older_rate(ages, band) for ages in (states.up, states.down) for band, rate in enumerate(ages.rates)
+    )
+
+
+def early_refund(run: SpotRun, states: SpotStates) -> float:
+    """Hours of work that an interruption in the youngest band gives back, of a restart that was charged in full.
+
+    A restart that is cut short takes min(up-time, restart), and no work is lost by it. On average over all starts that
+    is made good where up-times end young.
+    """
+    unspent = (run.restart_hours - states.up.mean_up_to(run.restart_hours)) * progress_on_spot(run)
+    early = 1.0 - float(states.up.survival(run.restart_hours))
+    reached = float(states.up.survival(states.up.begins[1])) if len(states.up.begins) > 1 else 0.0
+    ended = 1.0 - reached
+    return (unspent + early * mean_lost(run, states.up.rates[0])) / ended if ended > 0 else 0.0
+
+
+def build_chain(runs: Sequence[SpotRun], states: Sequence[SpotStates], tick: Floats, slack: Floats) -> Chain:
+    """The chain of `runs` on their markets; `tick` (b,) hours, `slack` (b, points) hours, rising from 0."""
+    ups = max(len(market.up.rates) for market in states)
+    downs = max(len(market.down.rates) for market in states)
+    count, m = len(runs), ups + downs
+    column = (count, 1, 1)
+    points, step = slack[:, None, :], tick.reshape(column)
+    restart = np.array([run.restart_hours for run in runs]).reshape(column)
+    keep = np.array([most_lost(run) for run in runs]).reshape(column)
+    debt = restart * np.array([progress_on_spot(run) for run in runs]).reshape(column)
+    stalls = step * np.array([1 - progress_on_spot(run) for run in runs]).reshape(column)
+    lost = np.array([_lost(*pair, ups) for pair in zip(runs, states, strict=True)])[:, :, None]
+    spent = (*[points - step] * m, *[points] * m, *[points - stalls] * ups, points - stalls - lost)
+    demand, spot = _rates(runs)
+    beyond = np.repeat(np.maximum(restart - points, 0.0)[..., None] * demand[:, None, None, :], m, axis=1)
+    beyond[..., DEMAND_STARTS] += 1.0
+    guard = restart + keep + stalls - ROUNDING
+    return Chain(
+        ups=ups,
+        downs=downs,
+        tick=tick,
+        slack=slack,
+        mix=np.array([_mixing(market, hours, ups, downs) for market, hours in zip(states, tick, strict=True)]),
+        spent=_lerp(slack, np.concatenate(spent, axis=1)),
+        cost=_tick_costs(runs, states, tick, ups, downs),
+        started=_lerp(slack, np.concatenate((*[points - restart] * m, *[points - debt] * ups), axis=1)),
+        beyond=beyond,
+        wait_barred=_barred(points - step < restart - ROUNDING),
+        spot_barred=_barred(points < guard),
+        start_barred=_barred(points < guard + restart),
+        demand_rate=demand,
+        spot_rate=spot,
+        cheap_rate=np.where(spot[:, [USD]] < demand[:, [USD]], spot, demand),
+        restart=restart[..., None],
+        first=np.array([_first(market, ups, downs) for market in states]),
+    )
+
+
+def _lost(run: SpotRun, states: SpotStates, ups: int) -> Floats:
+    """Mean work lost by an interruption in each band of the up-time; shape (ups,)."""
+    rates = states.up.rates
+    lost = np.array([mean_lost(run, rates[min(band, len(rates) - 1)]) for band in range(ups)])
+    lost[0] -= early_refund(run, states)
+    return lost
+
+
+def _rates(runs: Sequence[SpotRun]) -> tuple[Floats, Floats]:
+    """Counts of an hour of work on demand and on spot, shapes (runs, COUNTS)."""
+    demand, spot = np.zeros((len(runs), COUNTS)), np.zeros((len(runs), COUNTS))
+    for row, run in enumerate(runs):
+        demand[row, [USD, FINISH, DEMAND_HOURS]] = run.on_demand_usd_per_hour + run.standing_usd_per_hour, 1, 1
+        spot[row, [USD, FINISH, SPOT_HOURS]] = run.spot_usd_per_hour + run.standing_usd_per_hour, 1, 1
+        spot[row] /= progress_on_spot(run)
+    return demand, spot
+
+
+def _tick_costs(
+    runs: Sequence[SpotRun], states: Sequence[SpotStates], tick: Floats, ups: int, downs: int
+) -> Floats:
+    """Counts of one tick of waiting, on demand and on spot; shape (runs, 2M + U, COUNTS)."""
+    m = ups + downs
+    cost = np.zeros((len(runs), 2 * m + ups, COUNTS))
+    for row, (run, market, hours) in enumerate(zip(runs, states, tick, strict=True)):
+        cost[row, :, USD] = run.standing_usd_per_hour * hours
+        cost[row, :, FINISH] = hours
+        cost[row, m : 2 * m, USD] += run.on_demand_usd_per_hour * hours
+        cost[row, m : 2 * m, DEMAND_HOURS] = hours
+        cost[row, 2 * m :, USD] += run.spot_usd_per_hour * hours
+        cost[row, 2 * m :, SPOT_HOURS] = hours
+        leave, _ = _chances(market.up, hours)
+        cost[row, 2 * m : 2 * m + len(leave), INTERRUPTIONS] = leave
+    return cost
+
+
+def _chances(ages: Ages, tick: float) -> tuple[Floats, Floats]:
+    """Chance to end, and to grow into the next band, in one tick; shapes (bands,).
+
+    Ticks longer than a band lasts on average leave it for certain: see `fastest`.
+    """
+    leave = np.array(ages.rates) * tick
+    older = np.array([older_rate(ages, band) for band in range(len(ages.rates))]) * tick
+    certain = np.maximum(leave + older, 1.0)
+    return leave / certain, older / certain
+
+
+def _mixing(states: SpotStates, tick: float, ups: int, downs: int) -> Floats:
+    """Chances that lead from each row that comes out to the rows that are mixed; shape (2M + U, 2M + 2U)."""
+    m = ups + downs
+    market = np.eye(m)
+    for ages, first, other in ((states.up, 0, ups), (states.down, ups, 0)):
+        leave, older = _chances(ages, tick)
+        for band in range(len(leave)):
+            here = first + band
+            market[here, here] -= leave[band] + older[band]
+            market[here, other] += leave[band]
+            if band + 1 < len(leave):
+                market[here, here + 1] += older[band]
+    mix = np.zeros((2 * m + ups, 2 * m + 2 * ups))
+    mix[:m, :m] = market
+    mix[m : 2 * m, m : 2 * m] = market
+    mix[2 * m :, 2 * m : 2 * m + ups] = market[:ups, :ups]
+    mix[2 * m :, 2 * m + ups :] = np.diag(market[:ups, ups])
+    return mix
+
+
+def _lerp(slack: Floats, wanted: Floats) -> Lerp:
+    """Where `wanted` (b, rows, points) lies on `slack` (b, points); beyond either end, that end."""
+    low = np.empty(wanted.shape, np.int64)
+    part = np.empty(wanted.shape)
+    for axis, target, at, share in zip(slack, wanted, low, part, strict=True):
+        at[:] = np.clip(np.searchsorted(axis, target, side="right") - 1, 0, len(axis) - 2)
+        share[:] = np.clip((target - axis[at]) / (axis[at + 1] - axis[at]), 0.0, 1.0)
+    return Lerp(low, part)
+
+
+def _barred(forbidden: Flags) -> Floats:
+    return np.where(forbidden, BARRED, 0.0)
+
+
+def _first(states: SpotStates, ups: int, downs: int) -> Floats:
+    """Chances of the market states at a moment that nobody chose; shape (M,)."""
+    up, down = states.shares()
+    chances = np.zeros(ups + downs)
+    chances[: len(up)] = up
+    chances[ups : ups + len(down)] = down
+    return chances

@@ -1,0 +1,1 @@
+"""Policies replayed on known paths of a market, and the offline optimum."""

@@ -1,0 +1,127 @@
+"""A bound from below on the optimum of whoever knows the path of a market, for restarts and checkpoints of any length.
+
+The work to do enters by a price per hour of it (Lagrange): for each price the best way to rent is a short program over
+time and what runs, without work as a state. Where two ways of renting lie on either side of the work, their mixture is
+counted, though only one of them can be had: that is where the bound lies below the optimum.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from planner.spot.policy.checkpointing import progress_on_spot
+from planner.spot.policy.run import Flags, Floats, SpotRun
+
+ROUNDS: Final = 40
+"""Prices of an hour of work that are tried at most; 8 to 15 settle it."""
+
+TOLERANCE: Final = 1e-6
+"""Of the bound, relative: what another round could still raise it by before it is let be."""
+
+
+def bound_usd(run: SpotRun, up: Flags, tick_hours: float, work_hours: Floats) -> Floats:
+    """Dollars that no way of renting undercuts on each path of `up`, shape (runs, ticks until the deadline).
+
+    `work_hours`: of each run, shape (runs,). inf where the deadline cannot be kept.
+
+    Checkpoints on spot slow work down by their share of the time, and the time of one is given back at each start:
+    that is the most a machine gains by being left just before one. Where starts are shorter than a checkpoint,
+    checkpoints are left out. Both err to the cheap side.
+
+    The bound is the height, at the work to do, of the lower edge of all points (hours of work, dollars) that ways of
+    renting have; it is closed in on between a point with too little work and one with enough.
+    """
+    path = np.ascontiguousarray(up.T)
+    spot, demand = _spot(run, tick_hours), _on_demand(run, tick_hours)
+    kinds = (spot, demand) if math.isfinite(demand.usd) else (spot,)
+    standing = run.standing_usd_per_hour * tick_hours
+    dearest = max(kind.usd for kind in kinds) + standing
+    much, much_usd = _best_way(kinds, standing, path, np.full(work_hours.shape, 1e4 * dearest / tick_hours + 1.0))
+    little, little_usd = np.zeros_like(work_hours), np.zeros_like(work_hours)
+    possible = much >= work_hours - 1e-9
+    work_hours = np.minimum(work_hours, much)
+    bound = np.where(possible, 0.0, math.inf)
+    active = np.flatnonzero(possible & (work_hours > 0))
+    for _ in range(ROUNDS):
+        if not active.size:
+            break
+        low, low_usd, high, high_usd = (each[active] for each in (little, little_usd, much, much_usd))
+        price = (high_usd - low_usd) / (high - low)
+        edge = low_usd + price * (work_hours[active] - low)
+        hours, usd = _best_way(kinds, standing, path[:, active], price)
+        found = usd + price * (work_hours[active] - hours)
+        bound[active] = np.maximum(bound[active], found)
+        enough = hours >= work_hours[active]
+        much[active], much_usd[active] = np.where(enough, hours, high), np.where(enough, usd, high_usd)
+        little[active], little_usd[active] = np.where(enough, low, hours), np.where(enough, low_usd, usd)
+        active = active[edge - found > TOLERANCE * edge]
+    return bound
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """Machines of one kind, per tick."""
+
+    usd: float
+    work: float  # hours of work in a tick after the start
+    start: int  # ticks from the start to the end of the one in which work begins
+    first: float  # hours of work in those ticks
+    spot: bool
+
+
+def _spot(run: SpotRun, tick: float) -> _Kind:
+    """A tick on spot, checkpoints spread evenly."""
+    share, start = 1.0, run.restart_hours
+    if 0 < run.stall_hours <= start:
+        share = progress_on_spot(run)
+        start -= run.stall_hours
+    ticks = max(math.ceil(start / tick - 1e-9), 1)
+    return _Kind(run.spot_usd_per_hour * tick, share * tick, ticks, share * (ticks * tick - start), True)
+
+
+def _on_demand(run: SpotRun, tick: float) -> _Kind:
+    """A tick on demand."""
+    ticks = max(math.ceil(run.restart_hours / tick - 1e-9), 1)
+    return _Kind(run.on_demand_usd_per_hour * tick, tick, ticks, ticks * tick - run.restart_hours, False)
+
+
+def _best_way(kinds: tuple[_Kind, ...], standing: float, up: Flags, price: Floats) -> tuple[Floats, Floats]:
+    """Hours of work and dollars of the way to rent that is best at a price of an hour of work; shapes (runs,).
+
+    `up`: (ticks, runs). Forward over ticks; `net` is dollars less the worth of the work done.
+    """
+    runs = price.size
+    idle = (np.zeros(runs), np.zeros(runs))  # net, hours of work
+    at_work = [(np.full(runs, math.inf), np.zeros(runs)) for _ in kinds]
+    past = [idle]
+    best = idle
+    streak = np.zeros(runs, np.int64)
+    for tick in range(len(up)):
+        streak = np.where(up[tick], streak + 1, 0)
+        for number, kind in enumerate(kinds):
+            net, work = at_work[number]
+            net, work = net + (kind.usd - price * kind.work), work + kind.work
+            if kind.spot:
+                net = np.where(up[tick], net, math.inf)
+            if tick + 1 >= kind.start:
+                begun = past[tick + 1 - kind.start]
+                fresh = begun[0] + (kind.start * kind.usd - price * kind.first)
+                if kind.spot:
+                    fresh = np.where(streak >= kind.start, fresh, math.inf)
+                net, work = _better((net, work), (fresh, begun[1] + kind.first))
+            at_work[number] = net, work
+            idle = _better(idle, at_work[number])
+        past.append(idle)
+        until_now = (idle[0] + (tick + 1) * standing, idle[1])
+        best = _better(best, until_now)
+    return best[1], best[0] + price * best[1]
+
+
+def _better(one: tuple[Floats, Floats], other: tuple[Floats, Floats]) -> tuple[Floats, Floats]:
+    """Of two ways (net, hours of work) the one with the lower net, run by run."""
+    less = other[0] < one[0]
+    return np.where(less, other[0], one[0]), np.where(less, other[1], one[1])

@@ -1,0 +1,234 @@
+"""Replays: what a policy costs, and when it is done, on paths of a market that are known afterwards."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields
+from typing import Final
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from planner.spot.policy.run import ON_DEMAND, SPOT, WAIT, Flags, Floats, Integers, Policy, SpotRun
+
+ROUNDING: Final = 1e-9
+"""Hours: ticks, restarts and checkpoints that end together in exact arithmetic shall do so here."""
+
+LONG: Final = 1e6
+"""Hours: an interval that no run reaches; it stands for "no checkpoints" where infinity would make 0 x inf."""
+
+BLOCK: Final = 4096
+"""Runs that are replayed together: their arrays stay in the processor's cache."""
+
+
+@dataclass(frozen=True)
+class Replays:
+    """What came of each run; arrays of shape (runs,)."""
+
+    usd: Floats  # machines and standing costs, until the end of the run
+    hours: Floats  # from the start to the end of the run; inf where the path ended first (see `replay`)
+    spot_hours: Floats  # paid
+    on_demand_hours: Floats  # paid
+    interruptions: Integers
+    wasted_hours: Floats  # paid without progress that lasted: restarts, checkpoints, work lost
+    waiting_hours: Floats  # nothing rented
+    spot_share: Floats  # of the work that was done, 0 to 1
+    met: Flags  # done by the deadline
+
+    @property
+    def n(self) -> int:
+        """Number of runs."""
+        return int(self.usd.size)
+
+
+def replay(
+    policy: Policy,
+    run: SpotRun,
+    up: Flags,
+    tick_hours: float,
+    deadline_hours: float,
+    slowness: ArrayLike = 1.0,
+    age_hours: ArrayLike = 0.0,
+) -> Replays:
+    """Follow `policy` along paths of a market.
+
+    `up`: shape (runs, ticks), whether the machines of the run can be had on spot during each tick; the policy is asked
+    at the start of each, and what happens within a tick (restarts, checkpoints, the end) is exact.
+    `slowness`: of each run, or one for all: its work takes so many times `run.work_hours`; the policy sees the work
+    left at true speed, as whoever watches the steps go by does.
+    `age_hours`: how long the market has been in its first state when a run begins.
+
+    The policy has its say until the deadline. After it a run that is not done goes on demand, so that a policy that
+    gives no guarantee is replayed as it is and its lateness is measured. Where on demand is not sold the policy goes on
+    to the end of the path, and a run that is still not done has infinite `hours`, and what was paid until there.
+    A path must reach to the deadline: ValueError otherwise, and where the policy rents spot that is not there.
+    """
+    runs, ticks = up.shape
+    if run.stall_hours > 0 and not run.interval_hours > 0:
+        raise ValueError("with checkpoints that stall and no work between them nothing is ever done")
+    sold = math.isfinite(run.on_demand_usd_per_hour)
+    if math.isfinite(deadline_hours) and ticks * tick_hours < deadline_hours - ROUNDING:
+        raise ValueError(f"paths of {ticks * tick_hours:g} h do not reach the deadline at {deadline_hours:g} h")
+    work = np.broadcast_to(np.asarray(slowness, float) * run.work_hours, (runs,))
+    ages = np.broadcast_to(np.asarray(age_hours, float), (runs,))
+    parts = []
+    for first in range(0, runs, BLOCK):
+        block = slice(first, first + BLOCK)
+        tape = _Tape(run, work[block], ages[block], np.ascontiguousarray(up[block].T))
+        tape.play(policy, tick_hours, deadline_hours, sold)
+        if sold:
+            tape.go_on_demand()
+        parts.append(tape.result(deadline_hours))
+    if not parts:
+        raise ValueError("no path to replay")
+    return Replays(**{f.name: np.concatenate([getattr(part, f.name) for part in parts]) for f in fields(Replays)})
+
+
+class _Tape:
+    """A block of runs on their way; every array has the shape (runs,).
+
+    Work on spot goes round in cycles of `interval` hours of work and `stall` hours of checkpoint. `cycle` is the time
+    since the restart was over, `base` the work that was left then: both follow the closed form instead of events.
+    """
+
+    def __init__(self, run: SpotRun, work: Floats, ages: Floats, up: Flags) -> None:
+        runs = work.size
+        self.run = run
+        self.work = work
+        self.up = up  # (ticks, runs): what one tick needs lies together
+        # A checkpoint that costs nothing may be written all the time: nothing is ever lost then.
+        self.loses = not run.last_checkpoint and run.interval_hours > 0
+        self.interval = min(run.interval_hours, LONG) or LONG
+        self.round = self.interval + run.stall_hours
+        self.now = 0.0
+        self.left = work.astype(float)  # hours of work not done; unsaved work counts as done
+        self.base = self.left.copy()
+        self.cycle = np.zeros(runs)
+        self.unsaved = np.zeros(runs)
+        self.restart = np.zeros(runs)  # hours of restart still to come
+        self.running = np.full(runs, WAIT, np.int64)
+        self.age = ages.astype(float)
+        self.spot_hours = np.zeros(runs)
+        self.on_demand_hours = np.zeros(runs)
+        self.on_demand_work = np.zeros(runs)
+        self.interruptions = np.zeros(runs, np.int64)
+        self.hours = np.full(runs, math.inf)
+        self.open = work > 0
+        self.hours[~self.open] = 0.0
+
+    def play(self, policy: Policy, tick: float, deadline: float, sold: bool) -> None:
+        """Tick by tick, to the deadline, or to the end of the path where nothing can be had on demand."""
+        end = min(deadline, len(self.up) * tick) if sold else len(self.up) * tick
+        before = self.up[0]
+        for number, up in enumerate(self.up):
+            if self.now >= end - ROUNDING or not self.open.any():
+                return
+            if number:
+                self.age += tick
+                self.age[up != before] = 0.0
+            before = up
+            self._interrupt(up)
+            action = policy.decide(self.left, np.full(self.left.size, deadline - self.now), up, self.age, self.running)
+            self._switch(action, up)
+            step = min(tick, end - self.now)
+            self._advance(step)
+            self.now += step
+
+    def _interrupt(self, up: Flags) -> None:
+        """Machines on spot go with the market, and with them the work that no checkpoint holds."""
+        lost = (self.running == SPOT) & ~up & self.open
+        if not lost.any():
+            return
+        self.interruptions += lost
+        if self.loses:
+            self.left[lost] += self.unsaved[lost]
+        self.running[lost] = WAIT
+
+    def _switch(self, action: Integers, up: Flags) -> None:
+        """Machines that were asked for and do not run yet start; those that run and were not asked for end."""
+        changed = action != self.running
+        if not changed.any():
+            return
+        if ((action == SPOT) & ~up & self.open).any():
+            raise ValueError("the policy rents spot machines while there are none")
+        self.running = np.where(changed, action, self.running)
+        self.restart[changed] = np.where(action[changed] == WAIT, 0.0, self.run.restart_hours)
+        self.base[changed] = self.left[changed]
+        self.cycle[changed] = 0.0
+        self.unsaved[changed] = 0.0
+
+    def _advance(self, step: float) -> None:
+        """Let `step` hours pass: restarts first, then work."""
+        on_spot = (self.running == SPOT) & self.open
+        on_demand = (self.running == ON_DEMAND) & self.open
+        paid = (on_spot | on_demand) * step
+        started = np.minimum(self.restart, paid)
+        self.restart -= started
+        busy = paid - started
+        likely = np.flatnonzero(busy >= self.left - ROUNDING)
+        needed = self._hours_to_the_end(likely)
+        ending = (needed <= busy[likely] + ROUNDING) & self.open[likely] & (paid[likely] > 0)
+        likely, needed = likely[ending], needed[ending]
+        paid[likely] = started[likely] + needed
+
+        self.spot_hours += paid * on_spot
+        self.on_demand_hours += paid * on_demand
+        by_demand = busy * on_demand
+        by_demand[likely] = np.minimum(by_demand[likely], self.left[likely])
+        self.on_demand_work += by_demand
+        self._work(busy * on_spot, by_demand, on_spot)
+        self.left[likely] = 0.0
+        self.open[likely] = False
+        self.hours[likely] = self.now + paid[likely]
+
+    def _work(self, spot: Floats, demand: Floats, on_spot: Flags) -> None:
+        """Progress of hours in which machines on spot and on demand did not start."""
+        self.cycle += spot
+        rounds = np.floor(self.cycle * (1 / self.round) + ROUNDING)
+        unsaved = np.minimum(self.cycle - rounds * self.round, self.interval)
+        self.unsaved = unsaved
+        self.left = np.where(on_spot, self.base - rounds * self.interval - unsaved, self.left - demand)
+
+    def _hours_to_the_end(self, runs: Integers) -> Floats:
+        """Hours until the work of some runs is done if nothing interferes; no checkpoint is written at the end."""
+        left = self.left[runs]
+        cycle = self.cycle[runs]
+        total = self.base[runs]
+        stalls = np.maximum(np.ceil(total / self.interval - ROUNDING) - 1, 0)
+        on_spot = total + stalls * self.run.stall_hours - cycle
+        return np.where(self.running[runs] == SPOT, on_spot, left)
+
+    def go_on_demand(self) -> None:
+        """What is not done yet is done on demand; machines that run there already go on."""
+        late = np.flatnonzero(self.open)
+        anew = self.running[late] != ON_DEMAND
+        start = np.where(anew, self.run.restart_hours, self.restart[late])
+        self.on_demand_hours[late] += start + self.left[late]
+        self.on_demand_work[late] += self.left[late]
+        self.hours[late] = self.now + start + self.left[late]
+        self.left[late] = 0.0
+        self.open[late] = False
+
+    def result(self, deadline: float) -> Replays:
+        """The bill."""
+        run = self.run
+        paid = self.spot_hours + self.on_demand_hours
+        hours = np.where(self.open, self.now, self.hours)
+        usd = self.spot_hours * run.spot_usd_per_hour + hours * run.standing_usd_per_hour
+        if math.isfinite(run.on_demand_usd_per_hour):
+            usd += self.on_demand_hours * run.on_demand_usd_per_hour
+        elif self.on_demand_hours.any():
+            raise ValueError("the policy rents on demand, which is not sold")
+        done = self.work - self.left
+        shares = np.divide(done - self.on_demand_work, done, out=np.zeros_like(done), where=done > 0)
+        return Replays(
+            usd=usd,
+            hours=self.hours,
+            spot_hours=self.spot_hours,
+            on_demand_hours=self.on_demand_hours,
+            interruptions=self.interruptions,
+            wasted_hours=np.maximum(paid - done, 0.0),
+            waiting_hours=np.maximum(hours - paid, 0.0),
+            spot_share=np.clip(shares, 0.0, 1.0),
+            met=self.hours <= deadline + 1e-6,
+        )
