@@ -1,4 +1,4 @@
-"""Makes the helpers beside this file (`tables`) importable from every test folder.
+"""Settings of every test process.
 
 Linear algebra keeps to one thread: several test processes that each take every core slow one another down many times.
 """

@@ -3,7 +3,8 @@
 A machine is a card, a number of them per instance, a number of instances and the links between.
 For each recipe and machine the largest micro-batch that fits and divides the batch exactly is kept.
 Where the whole job was observed on a machine, its ways have the observed hours
-(`planner/configurations/observed/whole_run.py`); observed speed and memory draw the estimates of all ways towards them (`planner/configurations/observed/learning.py`).
+(`observed/whole_run.py`); observed speed and memory draw the estimates of all ways
+towards them (`observed/learning.py`).
 """
 
 from __future__ import annotations

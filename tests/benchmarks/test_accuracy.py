@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from benchmarks import accuracy
-from benchmarks.accuracy_text import percent, text_of
-from benchmarks.measurements import read_measurements
-from benchmarks.predictions import Predictor
+from benchmarks.accuracy import benchmark as accuracy
+from benchmarks.accuracy.measurements import read_measurements
+from benchmarks.accuracy.predictions import Predictor
+from benchmarks.accuracy.text import percent, text_of
 from planner.library.reading import read_library
 
 TABLE = Path(__file__).parents[2] / "benchmarks" / "validation.csv"

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.measurements import Row
-from benchmarks.predictions import Prediction, Predictor
+from benchmarks.accuracy.measurements import Row
+from benchmarks.accuracy.predictions import Prediction, Predictor
 from planner.library.reading import read_library
 
 # A QLoRA run on one card: every cell that matters is filled in, so that one other cell can do harm.

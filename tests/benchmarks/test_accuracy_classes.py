@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from benchmarks.configurations import configuration_of
-from benchmarks.measurements import Row
+from benchmarks.accuracy.configurations import configuration_of
+from benchmarks.accuracy.measurements import Row
 from planner.estimates.inputs import Activations, States
 from planner.library.reading import read_library
 from planner.library.schema import Library

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from benchmarks import baselines
-from benchmarks.configurations import Configuration, configuration_of
-from benchmarks.measurements import Row
-from benchmarks.networks import Incomplete, NotExpressible, network_of_row
-from benchmarks.predictions import Prediction, Predictor
-from benchmarks.prices import usd_per_gpu_hour
+from benchmarks.accuracy import baselines
+from benchmarks.accuracy.configurations import Configuration, configuration_of
+from benchmarks.accuracy.measurements import Row
+from benchmarks.accuracy.networks import Incomplete, NotExpressible, network_of_row
+from benchmarks.accuracy.predictions import Prediction, Predictor
+from benchmarks.cost.prices import usd_per_gpu_hour
 from planner.estimates import inputs as setup
 from planner.library.reading import read_library
 from planner.library.schema import Library

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks import scores
-from benchmarks.measurements import Row
-from benchmarks.scores import Speed
+from benchmarks.accuracy import scores
+from benchmarks.accuracy.measurements import Row
+from benchmarks.accuracy.scores import Speed
 
 
 def row(**cells: str) -> Row:

@@ -13,18 +13,18 @@ import pytest
 
 pytest.importorskip("scipy")
 
-from benchmarks import calibrate
-from benchmarks.calibration_files import Found, plain, rewritten, write_calibration
-from benchmarks.evidence import Evidence, weighted_quantile
-from benchmarks.fitting import Free, Loss, fitted, read_free, source_weights, values_at
-from benchmarks.held_out import MEMORY_FILES, TIME_FILES, Table, counts, folds, judged, unfitted
-from benchmarks.intervals import Timed, profile_classes
-from benchmarks.measurements import read_measurements
-from benchmarks.predictions import Predictor
-from benchmarks.splits import SPLITS, configuration_cells, family, side
-from benchmarks.stacking import MemoryRows, SpeedRows
-from benchmarks.targets import TARGETS, Target
-from benchmarks.traced import Traced, key_of, library_with, shipped_values, traced_library
+from benchmarks.accuracy.measurements import read_measurements
+from benchmarks.accuracy.predictions import Predictor
+from benchmarks.accuracy.splits import SPLITS, configuration_cells, family, side
+from benchmarks.calibration import calibrate
+from benchmarks.calibration.evidence import Evidence, weighted_quantile
+from benchmarks.calibration.files import Found, plain, rewritten, write_calibration
+from benchmarks.calibration.fitting import Free, Loss, fitted, read_free, source_weights, values_at
+from benchmarks.calibration.held_out import MEMORY_FILES, TIME_FILES, Table, counts, folds, judged, unfitted
+from benchmarks.calibration.intervals import Timed, profile_classes
+from benchmarks.calibration.stacking import MemoryRows, SpeedRows
+from benchmarks.calibration.targets import TARGETS, Target
+from benchmarks.calibration.traced import Traced, key_of, library_with, shipped_values, traced_library
 from planner.documents.files import read_text
 from planner.library.reading import data_folder, read_library
 from planner.library.schema import Calibration

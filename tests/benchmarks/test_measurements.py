@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.measurements import NEEDED_COLUMNS, Row, read_measurements
-from benchmarks.splits import CONFIGURATION_COLUMNS, SPLITS, family, side
+from benchmarks.accuracy.measurements import NEEDED_COLUMNS, Row, read_measurements
+from benchmarks.accuracy.splits import CONFIGURATION_COLUMNS, SPLITS, family, side
 from planner.errors import InputError
 
 HEADER = ",".join((*NEEDED_COLUMNS, "peak_mem_gb_per_gpu", "mem_unit", "mem_kind"))

@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from benchmarks.bill import SCENARIOS, Comparison, compared, main, text
+from benchmarks.cost.bill import SCENARIOS, Comparison, compared, main, text
 from planner.loading.scenario_file import read_scenario
 from planner.results.plan import Assignment
 from planner.scenario.scenario import SolveOptions

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.measurements import read_measurements
-from benchmarks.pilot import main, pilots
+from benchmarks.accuracy.measurements import read_measurements
+from benchmarks.calibration.pilot import main, pilots
 
 TABLE = Path(__file__).parent.parent.parent / "benchmarks" / "validation.csv"
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks import spot
-from benchmarks.spot_fleets import gang_paths, judge_recorded
-from benchmarks.spot_judge import POLICIES, SLACKS, Costs, ages_before, job, judge, summary
-from benchmarks.spot_units import check_markets, unit_rows
-from benchmarks.spot_zones import SETS, draw_of, published, zone
+from benchmarks.spot import benchmark as spot
+from benchmarks.spot.fleets import gang_paths, judge_recorded
+from benchmarks.spot.judge import POLICIES, SLACKS, Costs, ages_before, job, judge, summary
+from benchmarks.spot.units import check_markets, unit_rows
+from benchmarks.spot.zones import SETS, draw_of, published, zone
 from planner.spot.market.trace import Trace
 from planner.units import HOUR
 

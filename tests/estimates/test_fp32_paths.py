@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from time_cases import Case, case_of, golden_cases
+
+from tests.helpers.time_cases import Case, case_of, golden_cases
 
 TINYLLAMA_ON_T4 = {**golden_cases()["m1748"], "attention": "flash"}
 T4_FP32 = 8.1e12

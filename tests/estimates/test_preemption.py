@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from time_cases import calibration
 
 from planner.estimates.preemption import (
     GangCoefficients,
@@ -21,6 +20,7 @@ from planner.estimates.preemption import (
     wall_quantile_factor,
     young_interval,
 )
+from tests.helpers.time_cases import calibration
 
 GANG = GangCoefficients.of(calibration("stages"))
 HOUR = 3600.0

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from time_cases import golden_values
 
 from planner.estimates.uncertainty import (
     Sigmas,
@@ -21,6 +20,7 @@ from planner.estimates.uncertainty import (
     student_2_quantile,
     time_sigmas,
 )
+from tests.helpers.time_cases import golden_values
 
 VALUES = golden_values("uncertainty")
 SPREADS = Spreads.of(VALUES)

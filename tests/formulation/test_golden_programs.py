@@ -6,12 +6,12 @@ import inspect
 from dataclasses import replace
 
 import numpy as np
-from tables import NAN, make_table
 
 from planner.formulation import constraints
 from planner.formulation.build import build_program
 from planner.formulation.program import program_text
 from planner.formulation.shared_limits import Question
+from tests.helpers.candidate_tables import NAN, make_table
 
 TABLE = make_table(
     [

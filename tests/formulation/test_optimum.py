@@ -7,7 +7,6 @@ from functools import partial
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from tables import brute_force, small_cases
 
 from planner.candidate_table import CandidateTable
 from planner.formulation.build import build_program
@@ -15,6 +14,7 @@ from planner.formulation.dominance import undominated
 from planner.formulation.shared_limits import Question
 from planner.solvers.base import Termination, run
 from planner.solving.lexicographic import solve_passes
+from tests.helpers.candidate_tables import brute_force, small_cases
 
 TOLERANCE = 2e-5
 """$ or h: what solvers may leave rows by (1e-6), times the dearest coefficient of these tables."""

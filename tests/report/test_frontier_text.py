@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from plans import make_assignment, make_infeasible
 
 from planner.report.format import WIDTH
 from planner.report.frontier import ROWS, clock, render_frontier
 from planner.results.frontier import Beyond, Curve, Frontier, Leg, Point, Segment
 from planner.results.plan import Counts
+from tests.helpers.plans import make_assignment, make_infeasible
 
 KNEE = "each hour up to here saves $8.39 on average, those after it at most $0.57 on average"
 WAYS: tuple[tuple[float, float, dict[str, Any], str], ...] = (

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from spot_jobs import ON_DEMAND, OPTIONS, SEVERAL, SPOT, planned, scenario
 
 from planner.analysis.simulation.simulate import simulate
 from planner.report.simulation import cases, percent, render_simulation
 from planner.results.simulation import Simulation
+from tests.helpers.spot_scenarios import ON_DEMAND, OPTIONS, SEVERAL, SPOT, planned, scenario
 
 
 def found(text: str = SPOT, **changes: object) -> Simulation:

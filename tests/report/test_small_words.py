@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from workflows import JOB, LORA, RENTED, line, planned, read, solved
 
 from planner.report import format as words
 from planner.report.bill import bill, quantity
 from planner.report.plan import render, warnings
 from planner.report.plan_sections import speed
+from tests.helpers.stage_scenarios import JOB, LORA, RENTED, line, planned, read, solved
 
 SEEN: dict[str, Any] = {"measured": [{"gpu": "A100-80GB", "gpus": 1, "hours": 300}]}
 SOLD = {"provider": "s", "managed": {"architectures": ["tinyllama-1.1b"], "usd_per_million_tokens": 0}}

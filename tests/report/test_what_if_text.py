@@ -6,7 +6,6 @@ import re
 from typing import Any
 
 import pytest
-from plans import make_assignment, make_infeasible, make_plan
 
 from planner.report.plots.what_if import stepping
 from planner.report.what_if.comparison import render_what_if
@@ -29,6 +28,7 @@ from planner.results.what_if import (
     Tornado,
     WhatIf,
 )
+from tests.helpers.plans import make_assignment, make_infeasible, make_plan
 
 NONE = Delta(cost_usd=None, hours=None)
 BEFORE = make_plan()

@@ -72,8 +72,8 @@ def simulate(
     """The plan of a scenario under `runs` markets and speeds: cost, end, chance to meet the deadline, other policies.
 
     `plan`: replayed as it is, after an audit against the scenario; without one the scenario is solved.
-    `traces`: files or folders of recorded markets (`planner.spot.market.trace_files`); windows of them take the place of
-    markets drawn from the plan's own, spread evenly over all moments, at most `runs`.
+    `traces`: files or folders of recorded markets (`planner.spot.market.trace_files`); windows of them take the place
+    of markets drawn from the plan's own, spread evenly over all moments, at most `runs`.
     `exact_speed`: every run is as fast as expected; else its speed is drawn from the error of the estimate, one draw
     for all jobs, as the chance of a budget is told. The same seed gives the same answer.
 

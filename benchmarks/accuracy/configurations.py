@@ -1,0 +1,254 @@
+"""From a row to everything that the estimates take: the one place where a published run becomes a setup."""
+
+from __future__ import annotations
+
+import math
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+from benchmarks.accuracy.hosts import Host, gpu_of_row, host_of_row
+from benchmarks.accuracy.measurements import Row
+from benchmarks.accuracy.networks import Incomplete, NotExpressible, as_framework_builds, network_of_row
+from benchmarks.accuracy.recipes import (
+    checkpointing_of_row,
+    degree,
+    framework_of_row,
+    in_host_memory,
+    lora_targets,
+    loss_stays_16bit,
+    optimizer_bytes,
+    partial_share,
+    recipe_of_row,
+    weights_dtype,
+    zero_group,
+)
+from planner.configurations.coefficients import recipe_setup
+from planner.configurations.recipe import CardClass, Recipe, framework_of
+from planner.estimates.inputs import (
+    CHECKPOINT_EVERY_2ND,
+    CHECKPOINT_FULL,
+    CHECKPOINT_OFFLOAD,
+    Activations,
+    Kernels,
+    Layout,
+    Network,
+    Stack,
+    States,
+)
+from planner.library.schema import Library
+from planner.scenario.scenario import Job, LoraSettings, Work
+
+LOSS_ROWS = {"fused-16bit": "chunked"}
+"""Loss kernels that a table names otherwise than models/techniques: logits in 16 bit and one chunk."""
+
+CHUNK_LAYERS = 2
+"""Layers per chunk of interleaved pipelines in NeMo's published recipes, where the stage divides into such."""
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """One row in the units of the estimates.
+
+    `activations` holds (share of the layers, setup): two of them where only some layers are checkpointed.
+    `host` is None where the row names no card: then there is no speed, and nothing caps the memory.
+    """
+
+    row: Row
+    framework: str
+    profiled: bool
+    recipe: Recipe
+    network: Network
+    layout: Layout
+    states: States
+    activations: tuple[tuple[float, Activations], ...]
+    stack: Stack
+    kernels: Kernels
+    host: Host | None
+    lengths_assumed: bool  # processed lengths come from a mean
+
+
+def configuration_of(row: Row, library: Library, as_unknown: bool = False) -> Configuration:
+    """The setup of a row; `as_unknown` forgets its framework.
+
+    Raises Incomplete (a column is blank) or NotExpressible (the estimate has no word for it).
+    """
+    network = as_framework_builds(network_of_row(row, library), row.text("framework"))
+    framework = "unknown" if as_unknown else framework_of_row(row, library)
+    card = _card_class(row, library)
+    recipe = recipe_of_row(row, card, framework)
+    profile = framework_of(library, framework)
+    job = _job(row, framework)
+    setup = recipe_setup(recipe, job, network, library)
+    if profile.get("compiled") and row.text("compile") == "no":
+        setup = replace(setup, kernels=recipe_setup(recipe, _job(row, "eager"), network, library).kernels)
+    layout = _layout(row, recipe, framework, network)
+    states = _states(row, recipe, setup.states)
+    activations = _activations(row, network, setup.activations, states, library)
+    host = host_of_row(row, library, recipe.precision) if card else None
+    nodes = host.gpus_per_node if host else 8
+    return Configuration(
+        row=row,
+        framework=framework,
+        profiled=bool(profile["profiled"]),
+        recipe=recipe,
+        network=network,
+        layout=replace(layout, gpus_per_node=min(nodes, layout.gpus)),
+        states=states,
+        activations=_shares(row, activations),
+        stack=setup.stack,
+        kernels=_kernels(row, recipe, framework, setup.kernels, library),
+        host=host,
+        lengths_assumed=bool(row.lengths and not row.lengths.full),
+    )
+
+
+def require_columns(row: Row, library: Library) -> None:
+    """Raises Incomplete where a column that every estimate needs is blank, whatever stands in the others.
+
+    A row that states something inexpressible is our gap only if this passes.
+    """
+    with suppress(NotExpressible):
+        network_of_row(row, library)
+    with suppress(NotExpressible):
+        checkpointing_of_row(row)
+    gpus = row.count("num_gpus")
+    accumulated = row.count("grad_accum") is not None and row.count("global_batch") is not None
+    blank = {
+        "the method": not row.text("method"),
+        "the number of GPUs": gpus is None,
+        "how the network is spread over its GPUs": gpus != 1 and not row.text("sharding"),
+        "the sequence length": not row.text("seq_len"),
+        "the micro-batch": row.count("micro_batch") is None and not accumulated,
+    }
+    for what in (name for name, is_blank in blank.items() if is_blank):
+        raise Incomplete(what)
+
+
+def _card_class(row: Row, library: Library) -> CardClass | None:
+    try:
+        return CardClass.of(gpu_of_row(row, library))
+    except (Incomplete, NotExpressible):  # memory can be told without a card
+        return None
+
+
+def _job(row: Row, framework: str) -> Job:
+    """The least of a job that a recipe's setup reads: framework, rank and targets."""
+    lora = {}
+    if row.text("method") in ("lora", "qlora"):
+        lora = {"lora": LoraSettings(rank=row.count("lora_rank") or 16, targets=lora_targets(row))}  # type: ignore[arg-type]
+    return Job.model_validate(
+        {"name": "row", "architecture": "row", "work": Work(steps=1), "framework": framework, **lora}
+    )
+
+
+def _layout(row: Row, recipe: Recipe, framework: str, network: Network) -> Layout:
+    gpus = row.count("num_gpus")
+    sequence = row.count("seq_len")
+    if sequence is None:
+        raise Incomplete("the sequence length")
+    assert gpus is not None  # recipe_of_row has seen it
+    context = degree(row, "cp")
+    ranks = gpus / (recipe.tensor_parallel * recipe.pipeline_parallel * context)
+    if ranks < 1 or ranks != int(ranks):
+        raise NotExpressible("degrees of parallelism that do not divide the GPUs")
+    micro, rounds = _batches(row, int(ranks))
+    if row.text("framework") == "torchtitan" and recipe.pipeline_parallel > 1 and rounds == 1:
+        micro, rounds = 1, micro  # its batch per rank runs through the pipeline one sequence at a time
+    if "layer split" in row.text("sharding"):
+        rounds = 1  # stages take turns: nothing is in flight behind a micro-batch, and more of them hide nothing
+    interleave = 1
+    if framework == "nemo" and recipe.pipeline_parallel > 1:
+        stage = math.ceil(network.layers / recipe.pipeline_parallel)
+        interleave = stage // CHUNK_LAYERS if stage % CHUNK_LAYERS == 0 else 1
+    return Layout(
+        micro_batch=micro,
+        accumulation=rounds,
+        sequence=float(sequence),
+        longest_sequence=float(sequence),
+        gpus=gpus,
+        tensor=recipe.tensor_parallel,
+        pipeline=recipe.pipeline_parallel,
+        interleave=interleave,
+        context=context,
+        zero_stage=recipe.zero_stage,
+        hybrid=int(recipe.sharding == "hsdp" or (zero_group(row) or ranks) < ranks),
+        variable_length=int(bool(row.lengths and row.lengths.varying)),
+    )
+
+
+def _batches(row: Row, ranks: int) -> tuple[int, int]:
+    """Micro-batch and micro-steps; without any word on accumulation there is one micro-step."""
+    micro, rounds, whole = row.count("micro_batch"), row.count("grad_accum"), row.count("global_batch")
+    if micro is None and whole is not None and rounds is not None and whole % (ranks * rounds) == 0:
+        micro = whole // (ranks * rounds)
+    if micro is None:
+        raise Incomplete("the micro-batch")
+    if rounds is None:
+        rounds = math.ceil(whole / (micro * ranks)) if whole is not None else 1
+    return micro, rounds
+
+
+def _states(row: Row, recipe: Recipe, states: States) -> States:
+    weights = weights_dtype(row)
+    changes: dict[str, Any] = optimizer_bytes(row) | in_host_memory(row, recipe.zero_stage)
+    if recipe.quant in ("nf4", "nf4_dq") and weights in ("bf16", "fp16"):
+        # A base loaded in 16 bit without the k-bit preparation; plugins that load it so quantise the scales too.
+        changes |= {"weight_bytes": 0.5159, "embedding_bytes": 2.0, "gathered_bytes": 0.5159}
+    if recipe.method == "lora" and recipe.quant == "none" and weights == "fp32":
+        changes |= {"weight_bytes": 4.0, "embedding_bytes": 4.0}
+        if recipe.activation_checkpointing == "none" and "mixed" in row.text("precision"):
+            # Autocast hands the backward pass a 16-bit copy of every frozen weight, which nothing frees before.
+            changes |= {"cast_bytes": 2.0}
+    if recipe.quant == "int8" and "gptq" in row.text("weight_quant"):
+        # PEFT's k-bit preparation leaves GPTQ networks as they are; a scale and a zero per group of 128.
+        changes |= {"weight_bytes": 1.02, "embedding_bytes": 2.0, "gathered_bytes": 1.02}
+    return replace(states, **changes)
+
+
+def _activations(
+    row: Row, network: Network, activations: Activations, states: States, library: Library
+) -> Activations:
+    changes: dict[str, Any] = {}
+    kernel = row.text("loss_kernel")
+    losses = library.tables["bytes"]["loss"]
+    prepared = states.quantised and states.embedding_bytes == 4.0
+    if row.text("framework") == "unsloth":
+        kernel = "liger"
+    if kernel == "hf":
+        kernel = "hf-prepared" if prepared else "hf-16bit" if loss_stays_16bit(row, network) else kernel
+    if LOSS_ROWS.get(kernel, kernel) in losses:
+        loss = losses[LOSS_ROWS.get(kernel, kernel)]
+        changes = {"logit_bytes": float(loss["bytes"]), "logits_materialised": int(loss["materialised"])}
+    if states.quantised and not prepared and activations.residual_bytes == 4.0 and row.count("num_gpus") == 1:
+        changes["residual_bytes"] = 2.0
+    words = row.text("precision")
+    if prepared and "compute" in words and "autocast" not in words and "mixed" not in words:
+        changes["fp32_paths"] = 1  # only the type in which the quantised linears compute is said
+    text = row.text("act_ckpt")
+    if "every 2nd" in text or text == "selective (layer)":
+        changes["checkpointing"] = CHECKPOINT_EVERY_2ND
+    if "offload" in text:
+        changes["checkpointing"] = CHECKPOINT_OFFLOAD
+    if row.text("compile") in ("yes", "no"):
+        changes["compiled"] = int(row.text("compile") == "yes")
+    if "sequence parallel" in row.text("sharding"):
+        changes["sequence_parallel"] = 1
+    return replace(activations, **changes)
+
+
+def _shares(row: Row, activations: Activations) -> tuple[tuple[float, Activations], ...]:
+    share = partial_share(row)
+    if share is None:
+        return ((1.0, activations),)
+    return ((share, replace(activations, checkpointing=CHECKPOINT_FULL)), (1.0 - share, activations))
+
+
+def _kernels(row: Row, recipe: Recipe, framework: str, kernels: Kernels, library: Library) -> Kernels:
+    values = library.calibrations["kernels"]
+    if row.text("sharding") == "yafsdp":
+        exposed = values.value("yafsdp.exposed_share") * (1.0 - kernels.overlap)
+        kernels = replace(kernels, overlap=1.0 - exposed)
+    if framework == "llm-foundry" and row.text("attention") == "flash":
+        kernels = replace(kernels, attention_factor=values.value("flash_1.attention_factor"))
+    return kernels

@@ -1,0 +1,107 @@
+"""From the columns of a row to the card and the machine it ran on; what no column says is assumed here, and named."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+
+from benchmarks.accuracy.measurements import Row
+from benchmarks.accuracy.networks import Incomplete, NotExpressible
+from planner.configurations.hardware import PCIE_BYTES_PER_SECOND, efficiency_of, hardware_numbers
+from planner.estimates.inputs import Hardware
+from planner.library.schema import GpuSpec, Library
+from planner.units import GB, GIB, TERA
+
+GPUS_PER_NODE = {"GB200": 72, "GB300": 72}
+"""GPUs that NVLink joins: a rack of the NVL72 systems; every other card is taken to come in eights."""
+USUAL_GPUS_PER_NODE = 8
+
+NETWORK_GB_S = {"Ampere": 200.0, "Hopper": 400.0, "Blackwell": 400.0}
+"""GB/s per node by generation where NVLink joins the node: eight links of 200 or 400 Gb/s, as such systems ship.
+
+No table names the network; other machines take the estimate's default for an unknown one.
+"""
+
+NETWORK_OF_RACK_GB_S = {"GB200": 72 * 50.0, "GB300": 72 * 100.0}
+"""GB/s per rack of 72 GPUs: one link of 400 Gb/s (GB200) or 800 Gb/s (GB300) for each (NVIDIA's DGX data sheets)."""
+
+NETWORK_OF_FRAMEWORK_GB_S = {("megatron-deepspeed", "Ampere"): 50.0, ("internevo", "Ampere"): 50.0}
+"""GB/s per node where those who publish a framework's runs name their cluster: four links of 100 Gb/s in both.
+
+BLOOM model card: Omni-Path; InternEvo performance page: RoCE.
+"""
+
+PCIE_GENERATION = {"RTX3090": 3}
+"""Slots of the host where they are older than the card: desktop boards of its year mostly gave generation 3."""
+
+HBM2E_H100 = {"bandwidth": 2400 * GB, "usable_bytes": 95 * GIB}
+"""H100 with 96 GB of HBM2e under 500 W (torchtitan docs/performance.md): 2.4 TB/s."""
+HBM2E_H100_EFFICIENCY = "H100-PCIe-80GB"
+"""The card whose share of the peak it takes: the same chip under the nearest power limit."""
+
+
+@dataclass(frozen=True)
+class Host:
+    """The machine of a row."""
+
+    gpu: GpuSpec
+    gpus_per_node: int
+    hardware: Hardware
+    efficiency_is_prior: bool
+    network_known: bool
+
+
+def gpu_of_row(row: Row, library: Library) -> GpuSpec:
+    """The card; Incomplete where the column is blank, NotExpressible where no card here has its name."""
+    name = re.sub(r"\s*\(.*\)$", "", row.cells.get("gpu", "")).strip()
+    if not name:
+        raise Incomplete("the GPU")
+    memory = row.positive("gpu_mem_gb")
+    plain = re.sub(r"-HBM2e-500W|-SXM\d?$|-OAM$", "", name)
+    plain = plain.removesuffix("-SXM")
+    stems = dict.fromkeys((name, plain, name.replace(" ", ""), plain.replace(" ", "")))
+    sized = [f"{stem}-{memory:g}GB" for stem in stems] if memory else []
+    if plain != name and plain.startswith("H100"):
+        sized = ["H100-80GB"]
+    for wanted in (*sized, *stems, *(f"{stem}-80GB" for stem in stems)):
+        try:
+            return library.gpu(wanted)
+        except KeyError:
+            continue
+    raise NotExpressible(f"the GPU {name!r}, of which there is no card")
+
+
+def host_of_row(row: Row, library: Library, precision: str) -> Host:
+    """The card with its links, in the precision of the recipe (and fp8 or fp4 where the row trains in it)."""
+    gpu = gpu_of_row(row, library)
+    together = GPUS_PER_NODE.get(gpu.name, USUAL_GPUS_PER_NODE)
+    usual = NETWORK_GB_S.get(gpu.generation) if gpu.nvlink_by_default else None
+    usual = NETWORK_OF_RACK_GB_S.get(gpu.name, usual)
+    usual = NETWORK_OF_FRAMEWORK_GB_S.get((row.text("framework"), gpu.generation), usual)
+    link = "nvlink" if gpu.nvlink_by_default else "pcie"
+    hardware = hardware_numbers(gpu, link, usual * 8 if usual else None, precision, library)
+    if gpu.name in PCIE_GENERATION:
+        hardware = replace(hardware, pcie=PCIE_BYTES_PER_SECOND[PCIE_GENERATION[gpu.name]])
+    if "hbm2e" in row.text("gpu"):
+        share = efficiency_of(library.gpu(HBM2E_H100_EFFICIENCY), library.calibrations["gpu_efficiency"])[0]
+        # The power limit slows attention as it slows products.
+        attention = hardware.attention_efficiency * (share / hardware.efficiency)
+        hardware = replace(hardware, **HBM2E_H100, efficiency=share, attention_efficiency=attention)
+    hardware = replace(hardware, linear_peak=_linear_peak(row, gpu, hardware, library))
+    measured = efficiency_of(gpu, library.calibrations["gpu_efficiency"])[1]
+    return Host(gpu, together, hardware, not measured, usual is not None)
+
+
+def _linear_peak(row: Row, gpu: GpuSpec, hardware: Hardware, library: Library) -> float:
+    """FLOP/s of linear layers: a share of the fp8 sheet peak where the row computes in eight or four bits."""
+    text = row.text("precision")
+    shares = library.calibrations["kernels"]
+    if "fp8" not in text and "fp4" not in text:
+        return float(hardware.linear_peak)
+    if gpu.fp8_tflops is None:
+        raise NotExpressible(f"fp8 on {gpu.name}, whose card has no fp8 peak")
+    eight = gpu.fp8_tflops * TERA
+    if "fp4" in text:
+        return shares.value("linear_share.nvfp4_fused") * 2 * eight
+    fused = row.text("framework") in ("nemo", "megatron")
+    return shares.value("linear_share.fp8_fused" if fused else "linear_share.fp8_torch") * eight

@@ -1,0 +1,256 @@
+"""Our estimate of every row of a table, beside what was measured, and why some rows have none."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+
+from benchmarks.accuracy.configurations import Configuration, configuration_of, require_columns
+from benchmarks.accuracy.hosts import gpu_of_row
+from benchmarks.accuracy.measurements import Lengths, Row
+from benchmarks.accuracy.networks import Incomplete, NotExpressible
+from benchmarks.accuracy.recipes import checkpointing_known
+from planner.configurations.grid import coefficients
+from planner.configurations.recipe import framework_of
+from planner.estimates.memory.peak import MemoryCoefficients, estimate_memory
+from planner.estimates.parameters import training_flops
+from planner.estimates.time.coefficients import TimeCoefficients
+from planner.estimates.time.device import stack_parameters
+from planner.estimates.time.step import step_seconds, tokens_per_step
+from planner.estimates.uncertainty import Spreads, class_of, time_sigmas
+from planner.estimates.work import padded_length
+from planner.library.schema import Library
+
+USUAL_DEVIATION = 0.8
+"""Coefficient of variation of sample lengths where a source names the mean alone: the scenario's own default."""
+MOST_UNKNOWN = 2
+"""Of precision, checkpointing and attention at most this many may be blank where a speed is predicted."""
+LEAST_STATE_BYTES = 8.0
+"""Per parameter trained in full with Adam: 2 weights, 2 gradients, 4 two moments in 16 bit."""
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """One row; None where there is nothing to compare.
+
+    A reason says why: `missing` columns make a row incomplete, `inexpressible` is our gap, and a figure that
+    contradicts its row judges nobody.
+    """
+
+    row: Row
+    configuration: Configuration | None = None
+    peak: Comparison | None = None  # bytes per GPU
+    speed: Comparison | None = None  # processed or real tokens per second over all GPUs, as the row counts
+    need_bytes: float | None = None  # of the fit rule, where the row says whether it ran
+    usable_bytes: float = math.inf
+    missing: tuple[tuple[str, str], ...] = ()  # (figure, what is missing)
+    inexpressible: tuple[tuple[str, str], ...] = ()
+    contradictions: tuple[tuple[str, str], ...] = ()  # measured figures that the row's own labels rule out
+
+    @property
+    def fits(self) -> bool:
+        return self.need_bytes is not None and self.need_bytes <= self.usable_bytes
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A measured figure, our median estimate of it, and the spreads of ln(measured / predicted) that we claim."""
+
+    measured: float
+    predicted: float
+    sigma: float
+    sigma_tail: float
+
+    @property
+    def error(self) -> float:
+        """Predicted over measured, less one."""
+        return self.predicted / self.measured - 1.0
+
+    @property
+    def log_error(self) -> float:
+        """ln(measured / predicted)."""
+        return math.log(self.measured / self.predicted)
+
+
+class Predictor:
+    """Estimates rows with the calibration of a library."""
+
+    def __init__(self, library: Library):
+        self.library = library
+        self.memory = MemoryCoefficients(**coefficients(library, "memory", MemoryCoefficients))
+        self.time = TimeCoefficients(**coefficients(library, "time", TimeCoefficients))
+        self.spreads = {key: entry.value for key, entry in library.calibrations["uncertainty"].coefficients.items()}
+
+    def predict(self, rows: Sequence[Row], as_unknown: bool = False) -> list[Prediction]:
+        """One prediction per row, in their order; `as_unknown` forgets every framework."""
+        return [self.one(row, as_unknown) for row in rows]
+
+    def one(self, row: Row, as_unknown: bool = False) -> Prediction:
+        """The prediction of one row."""
+        measured = (("memory", row.peak_bytes), ("throughput", _has_speed(row)))
+        figures = [name for name, there in measured if there and not row.out_of_memory]
+        try:
+            found = configuration_of(row, self.library, as_unknown)
+        except Incomplete as gap:
+            return Prediction(row, missing=tuple((figure, str(gap)) for figure in figures))
+        except NotExpressible as gap:
+            return self._inexpressible(row, figures, gap)
+        prediction = self._with_memory(Prediction(row, found))
+        try:
+            prediction = replace(prediction, speed=self._speed(row, found))
+        except Incomplete as gap:
+            prediction = replace(prediction, missing=(*prediction.missing, ("throughput", str(gap))))
+        except NotExpressible as gap:
+            prediction = replace(prediction, inexpressible=(("throughput", str(gap)),))
+        return without_contradictions(prediction)
+
+    def _inexpressible(self, row: Row, figures: Sequence[str], gap: NotExpressible) -> Prediction:
+        """A row that states what we have no word for: our gap in every figure whose columns are all filled in."""
+        blank: dict[str, str] = {}
+        for figure in figures:
+            try:
+                require_columns(row, self.library)
+                if figure == "throughput":
+                    _require_speed_columns(row)
+            except Incomplete as missing:
+                blank[figure] = str(missing)
+        ours = tuple((figure, str(gap)) for figure in figures if figure not in blank)
+        return Prediction(row, missing=tuple(blank.items()), inexpressible=ours)
+
+    def _with_memory(self, prediction: Prediction) -> Prediction:
+        found = prediction.configuration
+        assert found is not None
+        usable = float(found.host.hardware.usable_bytes) if found.host else math.inf
+        estimates = [
+            (share, estimate_memory(
+                found.network, found.layout, found.states, activations, found.stack, self.memory, usable
+            ))
+            for share, activations in found.activations
+        ]  # fmt: skip
+        measured = prediction.row.peak_bytes
+        peak = None
+        if measured is not None and not prediction.row.out_of_memory:
+            name = {"device": "device_used"}.get(prediction.row.peak_kind, prediction.row.peak_kind)
+            predicted = sum(share * float(getattr(estimate, name)) for share, estimate in estimates)
+            peak = Comparison(measured, predicted, *self._memory_sigmas(prediction.row, found))
+        prediction = replace(prediction, peak=peak, usable_bytes=usable)
+        if found.host is None or prediction.row.text("status") not in ("ok", "oom"):
+            return prediction
+        if not checkpointing_known(prediction.row):
+            return replace(prediction, missing=(*prediction.missing, ("fit", "whether activations are checkpointed")))
+        return replace(prediction, need_bytes=sum(share * float(estimate.need) for share, estimate in estimates))
+
+    def _memory_sigmas(self, row: Row, found: Configuration) -> tuple[float, float]:
+        """Display and tail: of the framework where it has its own, else by the kind of figure."""
+        memory = self.library.calibrations["memory"]
+        name = "allocated" if row.peak_kind == "allocated" else "reserved"
+        if f"sigma_{found.framework}" in memory.coefficients:
+            name = found.framework
+        name = name if found.profiled else "unknown"
+        return memory.value(f"sigma_{name}"), memory.value(f"sigma_tail_{name}")
+
+    def _speed(self, row: Row, found: Configuration) -> Comparison | None:
+        if not _has_speed(row) or row.out_of_memory:
+            return None
+        lengths = _require_speed_columns(row)
+        if found.host is None:
+            gpu_of_row(row, self.library)  # says why there is no card
+        assert found.host is not None
+        layout, real = found.layout, float(found.layout.sequence)
+        if not lengths.full:
+            spread = lengths.deviation / lengths.mean if lengths.deviation and lengths.mean else USUAL_DEVIATION
+            processed = partial(padded_length, lengths.mean, spread)
+            real = float(processed(1, layout.longest_sequence))
+            together = layout.micro_batch if lengths.varying else 1  # buckets of like lengths need no padding
+            layout = replace(layout, sequence=float(processed(together, layout.longest_sequence)))
+        parts = (found.kernels, found.host.hardware, self.time)
+        seconds = sum(
+            share * float(step_seconds(found.network, layout, found.states, activations, *parts))
+            for share, activations in found.activations
+        )
+        per_step = float(tokens_per_step(layout)) * real / float(layout.sequence)
+        sigma, tail = self._time_sigmas(row, found)
+        return Comparison(_measured_speed(row, real, per_step), per_step / seconds, sigma, tail)
+
+    def _time_sigmas(self, row: Row, found: Configuration) -> tuple[float, float]:
+        assert found.host is not None
+        profile = framework_of(self.library, found.framework)
+        nodes = math.ceil(found.layout.gpus / found.layout.gpus_per_node)
+        spreads = time_sigmas(
+            Spreads.of(self.spreads),
+            class_of(self.spreads, "unknown" if profile.get("unknown") else profile["kernels"]),
+            class_of(self.spreads, found.host.gpu.name),
+            found.layout.gpus,
+            nodes,
+            found.layout.micro_batch * found.layout.sequence,
+            # What lies in host memory is as uncertain as a mixture of experts.
+            mixture=int(found.network.experts > 0 or bool(found.states.host_optimizer)),
+            efficiency_is_prior=int(found.host.efficiency_is_prior),
+            network_unknown=int(not found.host.network_known),
+            shape_unknown=int(not found.network.shape_known),
+        )
+        return float(np.asarray(spreads.display)), float(np.asarray(spreads.tail))
+
+
+def without_contradictions(prediction: Prediction) -> Prediction:
+    """The prediction without measured figures that cannot be: no estimate decides here, only what any run must do.
+
+    Training in full with Adam holds at least 8 bytes per parameter over all GPUs (16-bit weights, gradients and two
+    moments); no card computes faster than its sheet, 5 % allowed for.
+    """
+    found = prediction.configuration
+    assert found is not None
+    against: list[tuple[str, str]] = []
+    plain = prediction.row.text("optimizer") in ("", "adam", "adamw") and found.recipe.optimizer == "adamw"
+    if prediction.peak is not None and found.recipe.method == "full" and plain:
+        floor = LEAST_STATE_BYTES * found.network.parameters / found.layout.gpus
+        if prediction.peak.measured < 0.95 * floor:
+            against.append(("memory", "less than its weights and moments need"))
+    if prediction.speed is not None and found.host is not None:
+        rate = prediction.speed.measured / found.layout.gpus
+        flop = training_flops(stack_parameters(found.network), float(rate), frozen=found.recipe.method == "lora")
+        if flop > 0.95 * float(found.host.hardware.linear_peak):
+            against.append(("throughput", "more FLOP per second than the card has"))
+    names = [figure for figure, _ in against]
+    return replace(
+        prediction,
+        peak=None if "memory" in names else prediction.peak,
+        speed=None if "throughput" in names else prediction.speed,
+        contradictions=tuple(against),
+    )
+
+
+def _require_speed_columns(row: Row) -> Lengths:
+    """What a speed needs beyond memory; Incomplete where it is blank."""
+    if not row.text("gpu"):
+        raise Incomplete("the GPU")
+    if sum(not row.text(name) for name in ("precision", "act_ckpt", "attention")) > MOST_UNKNOWN:
+        raise Incomplete("precision, checkpointing and attention")
+    lengths = row.lengths
+    if lengths is None or not (lengths.full or lengths.mean):
+        raise Incomplete("the real lengths of the samples")
+    return lengths
+
+
+def _has_speed(row: Row) -> bool:
+    columns = ("tokens_per_s_total", "tokens_per_s_per_gpu", "samples_per_s", "step_time_s")
+    return any(row.positive(name) for name in columns)
+
+
+def _measured_speed(row: Row, real_length: float, tokens_per_step: float) -> float:
+    """Tokens per second over all GPUs; samples and steps are turned into tokens where those are not counted.
+
+    Where samples differ in length, what a source calls a token is open, so samples per second come first.
+    """
+    total, each = row.positive("tokens_per_s_total"), row.positive("tokens_per_s_per_gpu")
+    samples, step = row.positive("samples_per_s"), row.positive("step_time_s")
+    from_tokens = total or (each * (row.count("num_gpus") or 1) if each else None)
+    from_samples = samples * real_length if samples else (tokens_per_step / step if step else None)
+    full = row.lengths is not None and row.lengths.full
+    found = (from_tokens or from_samples) if full else (from_samples or from_tokens)
+    assert found is not None  # the caller has asked `_has_speed`
+    return found

@@ -1,0 +1,57 @@
+"""Which rows a calibration may look at and which judge it: fixed by a hash of what a row says, never by its figures."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+
+from benchmarks.accuracy.measurements import Row
+
+SPLITS = ("configuration", "source", "source_unknown")
+"""By configuration; by whole source, its framework profiled; by whole source, its framework treated as unknown."""
+
+CONFIGURATION_COLUMNS = (
+    "model", "method", "lora_rank", "lora_targets", "weight_quant", "precision", "optimizer", "gpu", "gpu_mem_gb",
+    "num_gpus", "sharding", "tp", "pp", "cp", "act_ckpt", "cpu_offload", "attention", "compile", "micro_batch",
+    "grad_accum", "global_batch", "seq_len", "packed", "framework", "loss_kernel", "weights_dtype",
+)  # fmt: skip
+"""What makes two rows the same configuration: equal ones fall on the same side whoever published them."""
+
+
+def side(row: Row, split: str) -> int:
+    """0 or 1, half of the rows (or of the sources) each; a calibration fits one side and is judged on the other.
+
+    Both source splits share their sides. ValueError for a split that is not in `SPLITS`.
+    """
+    if split not in SPLITS:
+        raise ValueError(f"no split {split!r}; there are {', '.join(SPLITS)}")
+    return _parity(configuration_cells(row) if split == "configuration" else [family(row)])
+
+
+def inner_side(row: Row) -> int:
+    """0 or 1 by configuration, whatever `side` says: for fits within one side of the configuration split."""
+    return _parity(configuration_cells(row), byte=1)
+
+
+def configuration_cells(row: Row) -> tuple[str, ...]:
+    """What was run, whoever ran it: equal for equal configurations."""
+    return tuple(_cell(row, name) for name in CONFIGURATION_COLUMNS)
+
+
+def family(row: Row) -> str:
+    """Where a row comes from as a whole: the text of `source` up to its first colon, else its first two words.
+
+    Files of one repository, or tables of one paper, belong together: split apart they would judge themselves.
+    """
+    head, colon, _ = row.source.partition(":")
+    return head.strip() if colon else " ".join(row.source.split()[:2])
+
+
+def _cell(row: Row, column: str) -> str:
+    number = row.number(column)
+    return row.text(column) if number is None else f"{number:g}"
+
+
+def _parity(parts: Sequence[str], byte: int = 0) -> int:
+    # The separator cannot occur in a cell, so no two lists of cells hash alike by running together.
+    return hashlib.sha256("\x1f".join(parts).encode("utf-8")).digest()[byte] & 1

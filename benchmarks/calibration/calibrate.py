@@ -1,0 +1,114 @@
+"""Fits the coefficients of both estimates to a table of published runs and judges them on rows held out.
+
+The table has the columns of benchmarks/validation.csv, or some of them; rows of the headline of benchmarks.accuracy are
+fitted. Without --out the calibration that ships is replaced. The same table gives the same bytes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.accuracy.benchmark import FIGURES, baseline_figures, figures, worst
+from benchmarks.accuracy.measurements import read_measurements
+from benchmarks.accuracy.splits import family, side
+from benchmarks.calibration.files import Found, write_calibration
+from benchmarks.calibration.held_out import MEMORY_FILES, TIME_FILES, Table, counts, folds, split_predictions, spreads
+from benchmarks.calibration.intervals import estimated_keys
+from benchmarks.calibration.targets import beaten
+from benchmarks.calibration.text import text_of
+from planner.errors import InputError
+from planner.library.reading import data_folder, read_library
+
+
+def judgement(table: Table) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Figures of each split on rows that the fit has not seen, and the groups that are furthest off."""
+    splits, groups = {}, {}
+    for split, predictions in split_predictions(table).items():
+        found = figures(predictions, table.library)
+        rules = baseline_figures(predictions, table.library)
+        splits[split] = {**found, "beaten": beaten(found, rules)}
+        groups[split] = {figure: worst(predictions, figure) for figure in FIGURES}
+    return splits, groups
+
+
+def refits(table: Table) -> list[dict[str, float]]:
+    """Values of fits on halves of the table, by configuration and by source, and with one source left out."""
+    everything = np.ones(len(table.rows), dtype=bool)
+    chosen = [
+        np.array([side(row, split) for row in table.rows]) == half
+        for split in ("configuration", "source")
+        for half in (0, 1)
+    ]
+    chosen += [everything & ~part for part in folds(table, everything, "source")]
+    return [dict(table.fit(some).values) for some in chosen]
+
+
+def calibration(table: Table) -> dict[str, Found]:
+    """Every fitted number with its range and what stands behind it, by key.
+
+    A range holds all refits and what the fit itself leaves open, one standard deviation to each side.
+    """
+    everything = np.ones(len(table.rows), dtype=bool)
+    fit = table.fit(everything)
+    again = refits(table)
+    free = (*table.free[MEMORY_FILES], *table.free[TIME_FILES])
+    measured = fit.measured(free)
+    found = {}
+    for one in free:
+        value, left = fit.values[one.key], math.exp(fit.spread[one.key])
+        if one.key in measured:
+            reached = [value / left, value * left, *(values[one.key] for values in again)]
+            source = f"fitted, {fit.rows[one.key]} published runs depend on it; prior: {one.why}"
+            found[one.key] = Found(value, min(reached), max(reached), "measured", source)
+        else:
+            found[one.key] = Found(value, None, None, "prior", f"{one.why}; the runs of the fit hardly inform it")
+    stated = spreads(table, everything, "source")
+    for key in estimated_keys(stated):
+        source = "from published runs of sources left out of the fit"
+        found[key] = Found(stated[key], None, None, "measured", source, None if key in table.fixed else "ln")
+    return found
+
+
+def described(table: Table) -> dict[str, str]:
+    """What each file says of its fit."""
+    said = {}
+    for figure in FIGURES:
+        rows = [p for p in table.known if counts(p, figure)]
+        sources = len({family(p.row) for p in rows})
+        said[figure] = f"{len(rows)} published runs of {sources} sources (python -m benchmarks.calibrate)"
+    return {
+        "memory": f"Factors of the memory estimate, fitted on {said['memory']}.",
+        "time": f"Coefficients of step time, fitted on {said['throughput']}.",
+        "kernels": f"Kernel and launch coefficients of each framework profile, fitted on {said['throughput']}.",
+        "gpu_efficiency": f"Share of peak that each card reaches in training, fitted on {said['throughput']}.",
+        "uncertainty": f"Log-normal spread of the time estimate by class, from {said['throughput']}.",
+    }
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Prints the report and writes the calibration; 2 where the table cannot be read."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.calibrate", description=__doc__)
+    parser.add_argument("table", metavar="TABLE.csv")
+    parser.add_argument("--out", metavar="DIR", help="write below this folder in place of models/")
+    parser.add_argument("--judge", action="store_true", help="print the held-out figures alone, write nothing")
+    chosen = parser.parse_args(arguments)
+    try:
+        table = Table(read_measurements(chosen.table), read_library())
+    except InputError as error:
+        print(error, file=sys.stderr)
+        return 2
+    splits, groups = judgement(table)
+    found: Mapping[str, Found] = {} if chosen.judge else calibration(table)
+    print(text_of(splits, groups, found, table, chosen.table))
+    if not chosen.judge:
+        models = data_folder("models")
+        for path in write_calibration(models, Path(chosen.out) if chosen.out else models, found, described(table)):
+            print(f"wrote {path}", file=sys.stderr)
+    return 0

@@ -1,0 +1,178 @@
+"""Fits on one part of a table, judged on another: every figure of a split comes from rows that its fit never saw."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.accuracy.benchmark import FIGURES, compared, headline, lengths_known
+from benchmarks.accuracy.measurements import Row
+from benchmarks.accuracy.predictions import Comparison, Prediction, Predictor
+from benchmarks.accuracy.splits import SPLITS, family, inner_side, side
+from benchmarks.calibration.evidence import Evidence
+from benchmarks.calibration.fitting import Fit, Loss, fitted, read_free, values_at
+from benchmarks.calibration.intervals import Timed, time_spreads
+from benchmarks.calibration.memory_intervals import memory_sigma, memory_spreads
+from benchmarks.calibration.stacking import MemoryRows, SpeedRows
+from benchmarks.calibration.traced import key_of, shipped_values, traced_library
+from planner.library.schema import Library
+
+Floats = NDArray[np.float64]
+
+MEMORY_FILES = ("memory", "bytes")
+TIME_FILES = ("time", "kernels", "gpu_efficiency")
+LOSSES = {MEMORY_FILES: Loss(0.05, 0.08), TIME_FILES: Loss(0.1, 0.05)}
+"""Chosen on fits within the sides, both sides' results in view; figures hardly depend on them."""
+
+
+class Table:
+    """The rows of a table, made into setups once and for all."""
+
+    def __init__(self, rows: Sequence[Row], library: Library):
+        predictor = Predictor(traced_library(library))
+        self.library = library
+        self.rows = tuple(rows)
+        self.known = tuple(predictor.predict(rows))
+        self.unknown = tuple(predictor.predict(rows, as_unknown=True))
+        self.fixed = shipped_values(library)
+        self.free = {files: read_free(files) for files in (MEMORY_FILES, TIME_FILES)}
+        self._fits: dict[bytes, Fit] = {}
+
+    def fit(self, chosen: NDArray[np.bool_]) -> Fit:
+        """Free coefficients of both estimates, fitted on the chosen rows of the headline."""
+        key = chosen.tobytes()
+        if key not in self._fits:
+            one, other = (self._fit_figure(chosen, figure) for figure in FIGURES)
+            self._fits[key] = Fit(*(vars(one)[name] | vars(other)[name] for name in vars(one)))
+        return self._fits[key]
+
+    def _fit_figure(self, chosen: NDArray[np.bool_], figure: str) -> Fit:
+        files = MEMORY_FILES if figure == "memory" else TIME_FILES
+        counted = [self.known[i] for i in np.flatnonzero(chosen) if counts(self.known[i], figure)]
+        stack = MemoryRows.of if figure == "memory" else SpeedRows.of
+        rows = stack(counted, self.library)
+        sources = [family(p.row) for p in counted]
+        return fitted(rows.predicted, rows.measured, sources, self.free[files], self.fixed, LOSSES[files])
+
+
+def counts(prediction: Prediction, figure: str) -> bool:
+    """Whether a row is fitted and judged: of the headline, and measured."""
+    return headline(prediction, figure) and compared(prediction, figure) is not None
+
+
+def judged(table: Table, fit: Fit, predictions: Sequence[Prediction]) -> list[Prediction]:
+    """The predictions made again with what a fit found; rows of derived lengths keep no speed.
+
+    Whether the efficiency of a card is measured is for the rows of the fit to say, too.
+    """
+    values, library = {**table.fixed, **fit.values}, table.library
+    measured = fit.measured(table.free[TIME_FILES])
+    columns = {key: np.full((1, 1), value) for key, value in values.items()}
+    found = list(predictions)
+    sized = [i for i, p in enumerate(found) if p.peak is not None or p.need_bytes is not None]
+    if sized:
+        peaks, needs = MemoryRows.of([found[i] for i in sized], library).estimates(columns, 1)
+        for i, peak, need in zip(sized, peaks[0], needs[0], strict=True):
+            p = found[i]
+            found[i] = replace(
+                p,
+                peak=None if p.peak is None else replace(p.peak, predicted=float(peak)),
+                need_bytes=None if p.need_bytes is None else float(need),
+            )
+    timed = [i for i, p in enumerate(found) if p.speed is not None and lengths_known(p)]
+    if timed:
+        speeds = SpeedRows.of([found[i] for i in timed], library).predicted(columns, 1)[0]
+        for i, speed in zip(timed, speeds, strict=True):
+            found[i] = replace(found[i], speed=_again(found[i].speed, float(speed)))
+    return [_informed(p, measured) if lengths_known(p) else replace(p, speed=None) for p in found]
+
+
+def _informed(prediction: Prediction, measured: frozenset[str]) -> Prediction:
+    setup = prediction.configuration
+    if setup is None or setup.host is None:
+        return prediction
+    prior = key_of("gpu_efficiency", setup.host.gpu.name) not in measured
+    return replace(prediction, configuration=replace(setup, host=replace(setup.host, efficiency_is_prior=prior)))
+
+
+def _again(comparison: Comparison | None, predicted: float) -> Comparison:
+    assert comparison is not None
+    return replace(comparison, predicted=predicted)
+
+
+def with_spreads(predictions: Sequence[Prediction], values: Mapping[str, float], library: Library) -> list[Prediction]:
+    """The predictions with the spreads that these values state."""
+    bare = {key.partition(":")[2]: value for key, value in values.items() if key.startswith("uncertainty:")}
+    timed = [p for p in predictions if p.speed is not None]
+    sigmas = Timed.of(timed, library).sigmas(bare) if timed else None
+    found, place = [], 0
+    for p in predictions:
+        if p.speed is not None and sigmas is not None:
+            display, tail = float(sigmas.display[place]), float(sigmas.tail[place])
+            p, place = replace(p, speed=replace(p.speed, sigma=display, sigma_tail=tail)), place + 1
+        if p.peak is not None:
+            display, tail = memory_sigma(p, values)
+            p = replace(p, peak=replace(p.peak, sigma=display, sigma_tail=tail))
+        found.append(p)
+    return found
+
+
+def unfitted(table: Table) -> list[Prediction]:
+    """The predictions with every free coefficient at its prior: what was believed, without any row."""
+    free = (*table.free[MEMORY_FILES], *table.free[TIME_FILES])
+    values = values_at(free, np.zeros((1, len(free))), table.fixed)
+    keys = [one.key for one in free]
+    nothing = dict.fromkeys(keys, 0.0)
+    prior = Fit({key: float(values[key].flat[0]) for key in keys}, nothing, nothing, dict.fromkeys(keys, 0))
+    return judged(table, prior, table.known)
+
+
+def folds(table: Table, chosen: NDArray[np.bool_], split: str) -> list[NDArray[np.bool_]]:
+    """Parts of the chosen rows, each of which the others can judge as the split judges its sides."""
+    name_of = inner_side if split == "configuration" else family
+    parts = [str(name_of(row)) for row in table.rows]
+    names = dict.fromkeys(part for part, there in zip(parts, chosen, strict=True) if there)
+    return [chosen & np.array([part == name for part in parts]) for name in names]
+
+
+def spreads(table: Table, chosen: NDArray[np.bool_], split: str) -> dict[str, float]:
+    """Spreads from the chosen rows alone: each part of them judged by a fit on the other parts."""
+    known: dict[str, list[Prediction]] = {figure: [] for figure in FIGURES}
+    unknown: dict[str, list[Prediction]] = {figure: [] for figure in FIGURES}
+    for part in folds(table, chosen, split):
+        if not any(counts(table.known[i], figure) for i in np.flatnonzero(part) for figure in FIGURES):
+            continue
+        fit = table.fit(chosen & ~part)
+        for source, into in ((table.known, known), (table.unknown, unknown)):
+            for p in judged(table, fit, [source[i] for i in np.flatnonzero(part)]):
+                for figure in FIGURES:
+                    if counts(p, figure):
+                        into[figure].append(p)
+    evidence = Evidence(of_sources=split != "configuration")
+    return {
+        **time_spreads(known["throughput"], unknown["throughput"], table.fixed, table.library, evidence),
+        **memory_spreads(known["memory"], unknown["memory"], table.library, evidence),
+    }
+
+
+def split_predictions(table: Table) -> dict[str, list[Prediction]]:
+    """Per split the predictions of all rows, each by the fit and the spreads of the side that it is not on."""
+    answer: dict[str, list[Prediction]] = {}
+    made: dict[tuple[bytes, bool], dict[str, float]] = {}
+    for split in SPLITS:
+        sides = np.array([side(row, split) for row in table.rows])
+        judges = table.unknown if split == "source_unknown" else table.known
+        found: dict[int, Prediction] = {}
+        for half in (0, 1):
+            train = sides == 1 - half
+            key = (train.tobytes(), split == "configuration")  # both source splits share their fits
+            if key not in made:
+                made[key] = {**table.fixed, **spreads(table, train, split), **table.fit(train).values}
+            chosen = np.flatnonzero(~train)
+            again = judged(table, table.fit(train), [judges[i] for i in chosen])
+            found |= dict(zip(chosen.tolist(), with_spreads(again, made[key], table.library), strict=True))
+        answer[split] = [found[i] for i in range(len(table.rows))]
+    return answer

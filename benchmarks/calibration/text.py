@@ -1,0 +1,81 @@
+"""The report of a calibration as plain text, 80 columns wide."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from benchmarks.accuracy.benchmark import FIGURES, summary
+from benchmarks.accuracy.splits import SPLITS, family
+from benchmarks.accuracy.text import percent
+from benchmarks.calibration.files import Found, plain
+from benchmarks.calibration.held_out import Table, counts, unfitted
+from benchmarks.calibration.targets import COLUMNS, table_of
+
+WORST = 15
+_NAME = 40
+
+
+def text_of(
+    splits: Mapping[str, Any], groups: Mapping[str, Any], found: Mapping[str, Found], table: Table, name: str
+) -> str:
+    """The whole report; `found` is empty where nothing is calibrated for shipping."""
+    parts = [_head(table, name), table_of(splits), _priors(table)]
+    if found:
+        parts += [_measured(found), _rest(found)]
+    parts += [_worst(groups[split][figure], split, figure) for split in SPLITS for figure in FIGURES]
+    return "\n\n".join(parts)
+
+
+def _head(table: Table, name: str) -> str:
+    said = []
+    for figure in FIGURES:
+        rows = [p for p in table.known if counts(p, figure)]
+        said.append(f"{len(rows)} rows of {len({family(p.row) for p in rows})} sources for {figure}")
+    return (
+        f"{Path(name).name}: {len(table.rows)} rows. Fitted and judged:\n{said[0]},\n{said[1]}.\n"
+        "Each row is judged by a fit on the side of its split that it is not on, with\n"
+        "spreads from that side alone; both ways are pooled."
+    )
+
+
+def _priors(table: Table) -> str:
+    """What the held-out figures have to be read against."""
+    predictions = unfitted(table)
+    lines = [f"{'Nothing fitted, priors alone, %':<{_NAME}}{'n':>6}{'median':>9}{'MAPE':>8}{'p90':>8}"]
+    for figure in FIGURES:
+        found = summary([p for p in predictions if counts(p, figure)], figure)
+        shown = f"{percent(found['median_ape']):>9}{percent(found['mape']):>8}{percent(found['p90_ape']):>8}"
+        lines.append(f"{figure:<{_NAME}}{found['n']:>6}{shown}")
+    lines.append(
+        "The priors were written with published runs in view: where they do as well as a\nfit, held out is not blind."
+    )
+    return "\n".join(lines)
+
+
+def _measured(found: Mapping[str, Found]) -> str:
+    lines = [f"{'Fitted on all rows':<{_NAME}}{'value':>12}{'range':>28}"]
+    for key, facts in found.items():
+        if facts.basis == "measured" and facts.low is not None and facts.high is not None:
+            bounds = f"{plain(facts.low)} to {plain(facts.high)}"
+            lines.append(f"{key:<{_NAME}}{plain(facts.value):>12}{bounds:>28}")
+    return "\n".join(lines)
+
+
+def _rest(found: Mapping[str, Found]) -> str:
+    spreads = [(key, facts) for key, facts in found.items() if facts.basis == "measured" and facts.low is None]
+    priors = sum(facts.basis != "measured" for facts in found.values())
+    lines = [f"{'Spreads, in ln':<{_NAME}}{'value':>12}"]
+    lines += [f"{key:<{_NAME}}{plain(facts.value):>12}" for key, facts in spreads]
+    lines.append(f"{priors} further coefficients follow others or keep their prior: no rows inform them.")
+    return "\n".join(lines)
+
+
+def _worst(entries: list[dict[str, Any]], split: str, figure: str) -> str:
+    lines = [f"{f'Furthest off, {figure}, {COLUMNS[split]}':<50}{'n':>6}{'median':>8}{'p90':>8}{'bias':>8}"]
+    for entry in entries[:WORST]:
+        shown = "".join(f"{100 * entry[key]:>8.1f}" for key in ("median_ape", "p90_ape"))
+        name = entry["group"] if len(entry["group"]) < 50 else entry["group"][:46] + "..."
+        lines.append(f"{name:<50}{entry['n']:>6}{shown}{100 * entry['bias']:>+8.1f}")
+    return "\n".join(lines)

@@ -1,0 +1,1 @@
+"""What hours times price leaves out of a bill."""

@@ -1,0 +1,1 @@
+"""Ratios of times within one run."""

@@ -1,0 +1,277 @@
+"""Ratios of speed, both sides of each measured in one run: `python -m benchmarks.speed`.
+
+Best of several repetitions: what else the machine does only ever adds time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import random
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from benchmarks.speed.frontier import frontier_lines
+from benchmarks.speed.timing import AS_OF, Line, best_seconds, process_seconds, question_of
+
+if TYPE_CHECKING:
+    from planner.library.schema import Library
+    from planner.scenario.offer import Offer
+
+LLM_ANALYSIS_PER_SECOND = 6257
+"""Configurations per second of llm-analysis: a stated figure, from another machine, not measured here."""
+
+OFFERS, SEED = 5000, 20261121
+HELP = "from planner.cli import main; main(['--help'])"
+SOLVE = f"from planner.cli import main; main(['solve', 'quickstart', '--as-of', '{AS_OF}'])"
+IMPORTS = "import numpy, pydantic; from ortools.math_opt.python import mathopt"
+
+
+def against(what: str, ours: str, theirs: str, target: float, repeat: int) -> Line:
+    """A cold process of ours against one that only imports."""
+    mine, other = process_seconds(ours, repeat), process_seconds(theirs, repeat)
+    return Line(what, mine / other, "x", target, True, f"{mine:.3f} s against {other:.3f} s")
+
+
+def help_lines(repeat: int) -> list[Line]:
+    """`--help` against importing click."""
+    return [against("planner --help / import click", HELP, "import click", 3.0, repeat)]
+
+
+def solve_lines(repeat: int) -> list[Line]:
+    """A cold solve of the quickstart against importing what it needs."""
+    return [against("planner solve quickstart / its imports", SOLVE, IMPORTS, 2.5, repeat)]
+
+
+def candidates_lines(repeat: int) -> list[Line]:
+    """Memory and time of a grid at once, against one configuration at a time."""
+    estimate, recipes, machines = _grid()
+    cells = len(recipes) * len(machines)
+    grid_rate = cells / best_seconds(lambda: estimate(recipes, machines), repeat)
+    some = random.Random(SEED).sample([(r, m) for r in recipes for m in machines], 200)
+    prepared = [estimate.prepared([recipe], [machine]) for recipe, machine in some]
+
+    def one_by_one() -> None:
+        for inputs in prepared:
+            estimate.run(inputs)
+
+    loop_rate = len(some) / best_seconds(one_by_one, repeat)
+    basis = f"{grid_rate:,.0f} per second on a grid of {len(recipes)} recipes x {len(machines)} machines"
+    return [
+        Line(
+            "candidates per second / one at a time", grid_rate / loop_rate, "x", 300.0, False,
+            f"{basis}, inputs made in the time; {loop_rate:,.0f} one at a time, inputs made before",
+        ),
+        Line(
+            "candidates per second / llm-analysis (stated)", grid_rate / LLM_ANALYSIS_PER_SECOND, "x", 200.0,
+            False, f"{basis}; {LLM_ANALYSIS_PER_SECOND:,} stated, not measured here",
+        ),
+    ]  # fmt: skip
+
+
+def _grid() -> tuple[_Estimate, list[Any], list[Any]]:
+    """Recipes of a 7B fine-tuning times machines of all Ampere cards: counts and networks differ."""
+    from planner.configurations.grid import Machine
+    from planner.configurations.recipe import CardClass, enumerate_recipes, open_parallel
+
+    scenario, library = question_of("quickstart-any")
+    job = scenario.jobs[0]
+    like = CardClass.of(library.gpu("A100-80GB"))
+    cards = [card for card in library.gpus.values() if CardClass.of(card) == like]
+    plain = enumerate_recipes(job, like, True, library)
+    recipes = [
+        open_parallel(recipe, tensor, pipeline)
+        for recipe in plain
+        for tensor in (1, 2, 4, 8)
+        for pipeline in (1, 2)
+    ]
+    machines = [
+        Machine(card.name, per_instance, instances, "pcie", network)
+        for card in cards
+        for per_instance in (1, 2, 4, 8)
+        for instances in (1, 2, 3, 4, 8, 16)
+        for network in (100.0, 400.0)
+    ]
+    return _Estimate(job, library), recipes, machines
+
+
+class _Estimate:
+    """Largest micro-batch, memory need and step time of every recipe on every machine."""
+
+    def __init__(self, job: Any, library: Library) -> None:
+        from planner.configurations.grid import coefficients, shape_of
+        from planner.estimates.memory.states import MemoryCoefficients
+        from planner.estimates.time.coefficients import TimeCoefficients
+
+        self.job, self.library = job, library
+        self.shape = shape_of(job, library.architecture(job.architecture))
+        self.memory = MemoryCoefficients(**coefficients(library, "memory", MemoryCoefficients))
+        self.time = TimeCoefficients(**coefficients(library, "time", TimeCoefficients))
+
+    def prepared(self, recipes: list[Any], machines: list[Any]) -> Any:
+        """The inputs of the estimates, shapes (R, 1) and (H,)."""
+        from planner.configurations.grid import grid_inputs
+
+        return grid_inputs(self.job, self.shape, recipes, machines, self.library)
+
+    def run(self, inputs: Any) -> tuple[Any, Any, Any]:
+        """Micro-batch, bytes needed and seconds per step, shape (R, H)."""
+        from planner.estimates.memory.fit import memory_lines
+        from planner.estimates.time.step import step_seconds
+
+        usable = inputs.hardware.usable_bytes
+        lines = memory_lines(
+            inputs.network, inputs.layout, inputs.states, inputs.activations, inputs.stack, self.memory
+        )
+        largest = lines.largest_micro_batch(usable)
+        micro = np.clip(largest, 1, self.job.global_batch)
+        layout = replace(inputs.layout, micro_batch=micro)
+        seconds = step_seconds(
+            inputs.network,
+            layout,
+            inputs.states,
+            inputs.activations,
+            inputs.kernels,
+            inputs.hardware,
+            self.time,
+        )
+        return micro, lines.need(micro, usable), seconds
+
+    def __call__(self, recipes: list[Any], machines: list[Any]) -> tuple[Any, Any, Any]:
+        return self.run(self.prepared(recipes, machines))
+
+
+def market_lines(repeat: int) -> list[Line]:
+    """One job on a market of 5,000 offers: the solve alone, once its candidates are made."""
+    from planner.candidates.enumeration import enumerate_candidates
+    from planner.candidates.market import market_of
+    from planner.candidates.screening import screen
+    from planner.formulation.dominance import undominated
+    from planner.formulation.shared_limits import Question
+    from planner.solvers.base import run
+    from planner.solving.lexicographic import solve_passes
+
+    scenario, library = question_of("quickstart-any")
+    scenario = scenario.model_copy(update={"offers": _many(scenario.offers)})
+    job = scenario.jobs[0]
+    architecture = library.architecture(job.architecture)
+    started = perf_counter()
+    market = market_of(scenario, library)
+    found = enumerate_candidates(job, architecture, market, [job.name], library)
+    table = screen(found, market, scenario.limits, library).table
+    made = perf_counter() - started
+    question = Question(budget_usd=scenario.limits.budget_usd, max_gpus=scenario.limits.max_gpus)
+    kept = int(undominated(table, question).sum())
+
+    def solve() -> None:
+        solve_passes(table.rows(undominated(table, question)), question, run).rows  # noqa: B018
+
+    seconds = best_seconds(solve, repeat)
+    basis = (
+        f"{len(table):,} candidates on {len(market.offers):,} offers made in {made:.2f} s, "
+        f"{kept:,} of them undominated; dominance and all passes are in the time"
+    )
+    return [
+        Line("one job on 5,000 offers, solve", seconds, "s", 0.3, True, basis),
+        _curves_line(found, market, scenario.limits, library, repeat),
+    ]
+
+
+def _curves_line(found: Any, market: Any, limits: Any, library: Library, repeat: int) -> Line:
+    """The best policies on spot of all candidates that a bound leaves, over the same screening without them."""
+    from planner.candidates.screening import screen
+    from planner.spot.policy.curve_cache import Curves
+
+    def curves() -> Any:
+        return screen(replace(found, curves=Curves()), market, limits, library, waiting_usd=0.0)
+
+    plain = best_seconds(lambda: screen(found, market, limits, library), repeat)
+    told = len(curves().spot)
+    seconds = best_seconds(curves, repeat) - plain
+    return Line(
+        "market curves of one job on 5,000 offers", seconds, "s", 1.0, True,
+        f"{told} candidates on spot may matter; screening without their curves takes {plain:.3f} s",
+    )  # fmt: skip
+
+
+CHANGES = {
+    "a deadline": "jobs.quickstart-any.deadline=8h",
+    "a budget": "limits.budget_usd=20",
+    "a price factor": "adjust=[{match: {gpu: A5000}, usd_per_hour_factor: 1.2}]",
+    "a forbidden card": "limits.gpus.forbid=[A5000]",
+}
+
+
+def what_if_lines(repeat: int) -> list[Line]:
+    """One job on 5,000 offers asked again with one value changed, in a running process: change, solve and audit."""
+    from planner.loading.scenario_file import change_scenario
+    from planner.scenario.scenario import SolveOptions
+    from planner.solving.prepare import prepare
+    from planner.solving.solve import solve, solve_prepared
+
+    scenario, library = question_of("quickstart-any")
+    scenario = scenario.model_copy(update={"offers": _many(scenario.offers)})
+    options = SolveOptions(as_of=datetime.date.fromisoformat(AS_OF))
+    before = prepare(scenario, library)
+
+    def again(setting: str) -> None:
+        solve_prepared(prepare(change_scenario(scenario, [setting]), library, before), options)
+
+    lines = []
+    for name, setting in CHANGES.items():
+        seconds = best_seconds(partial(again, setting), repeat)
+        scratch = best_seconds(partial(solve, change_scenario(scenario, [setting]), options, library), repeat)
+        basis = f"{seconds / scratch:.2f} of the {scratch:.2f} s that it takes from scratch"
+        lines.append(Line(f"what-if on 5,000 offers, {name}", seconds, "s", 0.1, True, basis))
+    return lines
+
+
+def _many(offers: tuple[Offer, ...]) -> tuple[Offer, ...]:
+    """5,000 offers: the shipped ones over and over, each price off by up to 20 %, no two alike."""
+    chance = random.Random(SEED)
+
+    def jittered(offer: Offer, copy: int) -> Offer:
+        factor = chance.uniform(0.8, 1.2)
+        prices = {
+            name: None if getattr(offer, name) is None else getattr(offer, name) * factor
+            for name in ("usd_per_hour", "spot_usd_per_hour")
+        }
+        return offer.model_copy(update={**prices, "instance": f"{offer.instance}-{copy}"})
+
+    copies = range(-(-OFFERS // len(offers)))
+    return tuple(jittered(offer, copy) for copy in copies for offer in offers)[:OFFERS]
+
+
+PARTS: dict[str, Callable[[int], list[Line]]] = {
+    "help": help_lines,
+    "solve": solve_lines,
+    "candidates": candidates_lines,
+    "market": market_lines,
+    "frontier": frontier_lines,
+    "what-if": what_if_lines,
+}
+
+
+def main() -> int:
+    """Prints every figure with its target; ends with 1 where a target is missed."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.speed", description=__doc__)
+    parser.add_argument("--only", choices=sorted(PARTS))
+    parser.add_argument("--repeat", type=int, default=5)
+    arguments = parser.parse_args()
+    lines = []
+    for name, part in PARTS.items():
+        if arguments.only in (None, name):
+            for line in part(arguments.repeat):
+                print(line, flush=True)
+                lines.append(line)
+    return 0 if all(line.met for line in lines) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

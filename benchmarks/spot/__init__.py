@@ -1,0 +1,1 @@
+"""Policies for spot markets replayed on recorded and made markets."""

@@ -1,0 +1,149 @@
+"""Is the planned use of spot machines good, and is what it promises true? `python -m benchmarks.spot`.
+
+Synthetic zones, recorded markets if some are named, and curves against replays; `benchmarks/README.md` says how.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from time import process_time
+from typing import Any
+
+import numpy as np
+
+from benchmarks.spot.fleets import judge_recorded
+from benchmarks.spot.judge import POLICIES, SLACKS, job, summary
+from benchmarks.spot.units import check_markets, unit_rows
+from benchmarks.spot.zones import SEED, SETS, TICK_HOURS, WORK_HOURS, judge_zones
+from planner.spot.market.sampling import sample_states
+from planner.spot.market.states import Ages, SpotStates
+from planner.spot.policy.baseline_policies import Greedy, UniformProgress
+from planner.spot.policy.switching_policy import best_policy
+from planner.spot.replay.replay import replay
+
+ABOVE_OPTIMUM = dict(zip(SLACKS, (7.0, 5.0, 4.0, 4.0), strict=True))
+"""Percent: targets for the planned policy on the zones of the first set."""
+RUNS_PER_SECOND = 10_000
+STATES = SpotStates(up=Ages((0.0, 1.0), (1.0, 0.1)), down=Ages((0.0, 0.5), (1.5, 0.4)))
+"""A market to measure speed on: up for 4.3 h on average, down for 1.7 h."""
+
+
+def speed() -> dict[str, float]:
+    """Replays per second of 48 h of work within 96 h at ticks of five minutes, on one core, by policy."""
+    run, deadline = job(WORK_HOURS), 2 * WORK_HOURS
+    paths = sample_states(STATES, 8192, round(deadline / TICK_HOURS), TICK_HOURS, np.random.default_rng(SEED))
+    rates = {}
+    for policy in (
+        best_policy(run, STATES, deadline, tick_hours=TICK_HOURS),
+        Greedy(run, TICK_HOURS),
+        UniformProgress(run, TICK_HOURS, deadline),
+    ):
+        seconds = []
+        for _ in range(3):  # of this process alone: what else the machine does is not counted
+            started = process_time()
+            replay(policy, run, paths.up, TICK_HOURS, deadline, age_hours=paths.age_hours)
+            seconds.append(process_time() - started)
+        rates[policy.name] = len(paths.up) / min(seconds)
+    return rates
+
+
+def report(zones: int, markets: int, traces: list[str], processes: int) -> dict[str, Any]:
+    """All figures, as plain data."""
+    tables = {}
+    for kind, count in zip(SETS, (zones, zones // 4), strict=True):
+        if count:
+            tables[f"synthetic zones: {kind}, 48 h of work"] = summary(judge_zones(kind, count, processes))
+    recorded = judge_recorded(traces)
+    return {
+        "tables": {**tables, **recorded.tables},
+        "left_out": list(recorded.left_out),
+        "units": unit_rows(check_markets(markets)) if markets else [],
+        "runs_per_second": speed(),
+    }
+
+
+def verdicts(found: dict[str, Any]) -> list[tuple[str, bool]]:
+    """Targets and whether they are met."""
+    lines = []
+    for title, rows in found["tables"].items():
+        for row in rows:
+            slack, planned = row["deadline_over_work"], row["planned"]
+            where = f"{title.split(' of work')[0]}, deadline {slack:g} x work"
+            if next(iter(SETS)) in title:
+                above, error, limit = planned["percent_above_optimum"], planned["standard_error"], ABOVE_OPTIMUM[slack]
+                text = f"{where}: {above:.1f} +- {error:.1f} % above the optimum, at most {limit:g}"
+                lines.append((text, above <= limit))
+            usd = {name: row[name]["percent_of_on_demand"] for name in POLICIES}
+            dearer = [name for name in POLICIES[1:] if usd["planned"] > usd[name] + 1e-9]
+            lines.append((f"{where}: no dearer than {' or '.join(dearer or POLICIES[1:])}", not dearer))
+    rows = [row for rows in found["tables"].values() for row in rows]
+    late = sum(row["planned"]["late"] for row in rows)
+    lines.append((f"no deadline missed: {late} of {sum(row['windows'] for row in rows)} planned runs late", late == 0))
+    for unit in found["units"]:
+        text = (
+            f"{unit['form']}: mean cost within {unit['limit_percent']:g} % of the curve on "
+            f"{unit['within_limit']} of {unit['markets']} markets, worst {unit['worst_error_percent']:.1f} %; "
+            f"deadline met in {unit['least_met_percent']:.1f} % at least"
+        )
+        met = unit["within_limit"] == unit["markets"] and unit["least_met_percent"] >= 97.0
+        lines.append((text, met))
+    slowest = min(found["runs_per_second"].values())
+    lines.append((f"replays per second: {slowest:,.0f}, at least {RUNS_PER_SECOND:,}", slowest >= RUNS_PER_SECOND))
+    return lines
+
+
+def text_of(found: dict[str, Any]) -> str:
+    """Tables in percent, then verdicts."""
+    lines = []
+    for title, rows in found["tables"].items():
+        lines += [f"{title}; {rows[0]['markets']} markets, {rows[0]['windows']} windows each row"]
+        lines += ["deadline   % of on-demand cost              % above the optimum (+- error)"]
+        lines += ["  / work   planned greedy uniform optimum    planned       greedy        uniform"]
+        for row in rows:
+            cells = [row[name] for name in POLICIES]
+            shares = "".join(f"{cell['percent_of_on_demand']:8.1f}" for cell in cells)
+            above = "".join(
+                f"{cell['percent_above_optimum']:7.1f} +- {cell['standard_error']:<3.1f}" for cell in cells
+            )
+            lines.append(
+                f"{row['deadline_over_work']:8.2f}  {shares}{row['optimum_percent_of_on_demand']:8.1f}  {above}"
+            )
+        lines.append("")
+    lines += [*(f"left out: {reason}" for reason in found["left_out"]), ""] if found["left_out"] else []
+    lines += _units(found["units"])
+    lines += [f"replays per second, {name}: {rate:,.0f}" for name, rate in found["runs_per_second"].items()]
+    lines += ["", *(f"{'met   ' if met else 'MISSED'}  {what}" for what, met in verdicts(found))]
+    return "\n".join(lines)
+
+
+def _units(units: list[dict[str, Any]]) -> list[str]:
+    """Curves against replays: a line per form of market."""
+    if not units:
+        return []
+    lines = [f"curves against {units[0]['runs_each']} replays of each market", ""]
+    lines += ["                          mean cost off by %     end off by  spot share off  met"]
+    lines += ["form             markets  median  worst   bias    % at worst  points at worst  %"]
+    for unit in units:
+        lines.append(
+            f"{unit['form']:<21}{unit['markets']:>3}{unit['median_error_percent']:8.1f}"
+            f"{unit['worst_error_percent']:7.1f}{unit['mean_bias_percent']:+7.1f}"
+            f"{unit['worst_hours_error_percent']:12.1f}{unit['worst_share_error_points']:15.1f}"
+            f"{unit['least_met_percent']:9.1f}"
+        )
+    return [*lines, ""]
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Print the figures; 1 where a target is missed."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json", action="store_true", help="all figures as JSON")
+    parser.add_argument("--zones", type=int, default=200, help="synthetic zones (default 200); 0 for none")
+    parser.add_argument("--markets", type=int, default=40, help="markets for curves against replays (default 40)")
+    parser.add_argument("--traces", nargs="*", default=[], help="folders or files of recorded markets")
+    parser.add_argument("--processes", type=int, default=min(2, os.cpu_count() or 1), help="(default 2)")
+    asked = parser.parse_args(arguments)
+    found = report(asked.zones, asked.markets, asked.traces, asked.processes)
+    print(json.dumps(found, indent=2) if asked.json else text_of(found))
+    return 0 if all(met for _, met in verdicts(found)) else 1

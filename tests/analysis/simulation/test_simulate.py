@@ -1,0 +1,299 @@
+"""Simulations: what replays of a plan must say, whatever is drawn."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from planner.analysis.simulation.job_replay import play, run_deadlines
+from planner.analysis.simulation.job_runs import Course, courses_of
+from planner.analysis.simulation.market_paths import Drawn, Windows, recorded
+from planner.analysis.simulation.policy_advice import policy_tables, spot_advice
+from planner.analysis.simulation.simulate import simulate
+from planner.analysis.simulation.statistics import BINS, histogram
+from planner.errors import InputError, ScenarioError
+from planner.results.simulation import GREEDY, ON_DEMAND_ONLY, OPTIMUM, PLANNED, UNIFORM, Simulation
+from planner.spot.market.trace import Trace
+from planner.spot.policy.policy_table import from_table
+from planner.spot.replay.replay import replay
+from tests.helpers.spot_scenarios import (
+    ON_DEMAND,
+    OPTIONS,
+    SEVERAL,
+    SPOT,
+    SPOT_ALONE,
+    planned,
+    prepared,
+    scenario,
+    trace,
+)
+
+
+def simulated(text: str = SPOT, *changes: str, **asked: object) -> Simulation:
+    return simulate(
+        scenario(text, *changes), planned(text, *changes), **{"runs": 1000, "options": OPTIONS, **asked}  # type: ignore[arg-type]
+    )
+
+
+def course(text: str = SPOT, job: int = 0) -> Course:
+    return courses_of(prepared(text), planned(text))[job]
+
+
+@pytest.mark.parametrize("text", [SPOT, SEVERAL, ON_DEMAND])
+def test_the_hours_of_the_plan_cost_what_its_bill_says(text: str) -> None:
+    """Stages, storage, fees and machines: the dollars of a simulation are those of the plan at the plan's hours."""
+    for one in courses_of(prepared(text), planned(text)):
+        demand, spot, finish = (1 - one.job.spot_share) * one.run.work_hours, 0.0, one.run.work_hours
+        if one.choice is not None:
+            point = one.choice.point
+            demand, spot, finish = point.on_demand_hours, point.spot_hours, point.finish_hours
+        elif one.kind == "mix":
+            continue  # what a mix loses on spot is a formula of its own, compared below
+        usd = one.usd(np.ones(1), np.array([demand]), np.array([spot]), np.array([finish]))
+        assert usd[0] == pytest.approx(one.job.cost_usd, rel=1e-9)
+        assert one.beside_hours + finish == pytest.approx(one.job.hours.expected, rel=1e-9)
+
+
+def test_replays_come_true_to_the_plan() -> None:
+    """Mean cost within 5 %, spot share within 3 points, and the deadline no less often than promised."""
+    found = simulated(runs=4000)
+    assert found.cost_usd is not None and found.predicted is not None and found.spot_share is not None
+    assert found.cost_usd.mean == pytest.approx(found.predicted.cost_usd, rel=0.05)
+    assert found.spot_share == pytest.approx(found.predicted.spot_share, abs=0.03)
+    assert found.predicted.deadline_probability is not None and found.predicted.at_least
+    assert (found.deadline_hit_rate or 0) > found.predicted.deadline_probability - 0.03
+
+
+def test_trials_and_stages_come_true_too() -> None:
+    """Runs side by side, data preparation and export: the sum within 5 %, the jobs add up."""
+    found = simulated(SEVERAL, runs=2000)
+    assert found.cost_usd is not None and found.predicted is not None
+    assert found.cost_usd.mean == pytest.approx(found.predicted.cost_usd, rel=0.05)
+    assert sum(job.cost_usd.mean for job in found.jobs if job.cost_usd) == pytest.approx(found.cost_usd.mean)
+    assert [job.kind for job in found.jobs] == ["mix", "policy"]
+    assert found.jobs[1].deadline_hit_rate is None and found.deadline_hit_rate == found.jobs[0].deadline_hit_rate
+
+
+def test_at_the_exact_speed_no_deadline_is_missed() -> None:
+    """The guarantee holds on every path of the market."""
+    found = simulated(exact_speed=True)
+    assert found.deadline_hit_rate == 1.0
+    assert all(one.deadline_hit_rate == 1.0 for name, one in found.policies.items() if name != OPTIMUM)
+
+
+def test_on_demand_is_as_sure_as_the_plan_says() -> None:
+    """Only the speed is drawn there: the chance to be in time is that of the plan, and exact speed is exact."""
+    sure = simulated(ON_DEMAND, "jobs.bot.deadline=4.7h")
+    assert sure.predicted is not None and sure.predicted.deadline_probability is not None
+    assert not sure.predicted.at_least and 0.85 < sure.predicted.deadline_probability < 0.97
+    assert sure.deadline_hit_rate == pytest.approx(sure.predicted.deadline_probability, abs=0.01)
+    exact = simulated(ON_DEMAND, exact_speed=True)
+    assert exact.cost_usd is not None and exact.predicted is not None
+    assert exact.cost_usd.p05 == exact.cost_usd.p95 == pytest.approx(exact.predicted.cost_usd)
+    assert exact.runs_per_second is None and list(exact.policies) == [PLANNED]
+
+
+def test_a_seed_gives_the_same_figures_again() -> None:
+    """And another seed others."""
+    first, again, other = (simulated(seed=seed, runs=300) for seed in (5, 5, 6))
+    assert first.cost_usd == again.cost_usd and first.policies == again.policies and first.jobs == again.jobs
+    assert first.cost_usd != other.cost_usd
+
+
+def test_nobody_beats_who_knows_the_market() -> None:
+    """The optimum is the least, on demand the dearest here, and the plan no dearer than the rules of thumb."""
+    found = simulated(runs=2000)
+    over = {name: one.usd_over_optimum for name, one in found.policies.items()}
+    assert list(over) == [PLANNED, ON_DEMAND_ONLY, GREEDY, UNIFORM, OPTIMUM]
+    assert over[OPTIMUM] == 0 and all(usd >= 0 for usd in over.values() if usd is not None)
+    means = {name: one.cost_usd.mean for name, one in found.policies.items() if one.cost_usd}
+    assert means[OPTIMUM] < means[PLANNED] <= means[UNIFORM] < means[ON_DEMAND_ONLY]
+    assert means[PLANNED] <= means[GREEDY] * 1.01
+    assert means[PLANNED] - means[OPTIMUM] == pytest.approx(over[PLANNED])
+
+
+def test_the_exported_table_gives_the_same_figures() -> None:
+    """The policy that is written is the one that was replayed."""
+    one, tick = course(), 1 / 12
+    assert one.states is not None
+    table = json.loads(json.dumps(policy_tables(scenario(), planned())["bot"]))
+    source = Drawn(one.states, 220, tick, np.random.default_rng(3))
+    paths = Drawn(one.states, 220, tick, np.random.default_rng(3)).paths(np.arange(200))
+    played = play(one, source, np.ones(200), lambda _: None).outcomes[PLANNED]
+    again = replay(from_table(table), one.run, paths.up, tick, one.aim_hours, 1.0, paths.age_hours)
+    usd = one.usd(np.ones(200), again.on_demand_hours, again.spot_hours, again.hours)
+    assert np.array_equal(usd, played.usd) and np.array_equal(again.hours + one.beside_hours, played.hours)
+
+
+def test_advice_says_what_to_do_now() -> None:
+    """With time in hand it waits out an outage and takes a market that is up; at the guard it goes on demand."""
+    table = policy_tables(scenario(), planned())["bot"]
+    assert spot_advice(table, 5, 0.6, False, 10) == "wait"
+    assert spot_advice(table, 5, 0.6, True, 240) == "spot"
+    assert spot_advice(table, 16, 0.5, False, 10) == "on_demand"
+    assert spot_advice(table, 15, 0.3, False, 10) == "on_demand"
+    assert spot_advice(table, 15, 0.3, False, 10, slowness=1.2) == "wait"  # a slower run has more hours
+    wrong = [
+        {"done": 1.2}, {"running": "spot"}, {"running": "idle"}, {"hour": -1}, {"slowness": 0},
+    ]  # fmt: skip
+    for changed in wrong:
+        with pytest.raises(ValueError, match=r"not|while"):
+            spot_advice(table, **{"hour": 1, "done": 0.1, "market_up": False, "minutes": 5, **changed})  # type: ignore[arg-type]
+
+
+def test_a_market_that_is_always_up_costs_the_spot_price(tmp_path: Path) -> None:
+    """Recorded without a gap: one start, no interruption, every hour at the price of spot."""
+    found = simulated(traces=[trace(tmp_path, [1] * 400)], exact_speed=True)
+    one, told = course(), found.jobs[0]
+    paid = one.run.restart_hours + one.run.work_hours
+    assert found.runs == 400 - round(one.aim_hours * 6 + 0.5) + 1
+    assert found.interruptions == 0 and found.spot_share == 1 and found.waiting_hours == 0
+    assert told.hours is not None and paid < told.hours.mean < paid * 1.02 + one.beside_hours  # checkpoints stall
+    run_usd = one.run.spot_usd_per_hour * (told.hours.mean - one.beside_hours)
+    assert found.cost_usd is not None
+    assert found.cost_usd.mean == pytest.approx(one.fixed_usd + run_usd + one.storage_usd * told.hours.mean)
+    assert told.market is not None and told.market.source == "traces" and told.market.availability == 1
+
+
+def test_a_market_that_never_comes_back_is_left_for_on_demand(tmp_path: Path) -> None:
+    """The guard starts on-demand machines in time, at their price."""
+    found = simulated(traces=[trace(tmp_path, [1, *[0] * 140])], exact_speed=True)
+    assert found.deadline_hit_rate == 1 and found.spot_share == pytest.approx(0, abs=0.05)
+    assert found.policies[ON_DEMAND_ONLY].cost_usd is not None and found.cost_usd is not None
+    assert found.cost_usd.mean == pytest.approx(found.policies[ON_DEMAND_ONLY].cost_usd.mean, rel=0.05)
+    told = found.jobs[0].told
+    assert told is not None and told.stretches[-1].running == "on demand" and told.guard is not None
+    assert told.stretches[-1].to_hours <= told.ends_by_hours
+
+
+def test_spot_alone_promises_nothing(tmp_path: Path) -> None:
+    """No on-demand machines, no policies to compare with; what a short market leaves undone is told."""
+    found = simulated(SPOT_ALONE)
+    assert found.jobs[0].kind == "spot only" and list(found.policies) == [PLANNED]
+    assert any("keeps no deadline" in note for note in found.notes)
+    short = simulated(SPOT_ALONE, traces=[trace(tmp_path, [*[1] * 12, *[0] * 60])], exact_speed=True)
+    assert short.jobs[0].unfinished == 1 and short.deadline_hit_rate == 0
+
+
+def test_a_replay_is_told_from_its_first_hour_to_its_last() -> None:
+    """Stretches join without a gap, spot runs only while the market is up, and the work ends done."""
+    told = simulated().jobs[0].told
+    assert told is not None
+    ends = [one.to_hours for one in told.stretches]
+    assert [one.from_hours for one in told.stretches] == pytest.approx([0.0, *ends[:-1]])
+    assert all(one.market_up for one in told.stretches if one.running == "spot")
+    hours, shares = zip(*told.progress, strict=True)
+    assert list(hours) == sorted(hours) and shares[0] == 0 and shares[-1] == 1
+    assert told.interruptions == sum(
+        one.running == "spot" and not after.market_up
+        for one, after in zip(told.stretches, told.stretches[1:], strict=False)
+    )
+
+
+def test_an_infeasible_scenario_is_explained() -> None:
+    """There is nothing to replay, and what would have to give is said."""
+    found = simulate(scenario(SPOT, "jobs.bot.deadline=1h"), options=OPTIONS)
+    assert found.status == "infeasible" and not found.jobs and found.infeasible is not None
+
+
+def test_a_plan_is_read_again_and_a_strangers_is_refused() -> None:
+    """The audit decides whether a plan belongs to a scenario."""
+    solved = simulate(scenario(), runs=200, options=OPTIONS)
+    assert solved.cost_usd == simulated(runs=200).cost_usd
+    with pytest.raises(ScenarioError, match="expected several, found nightly"):
+        simulate(scenario(SEVERAL), planned())
+    dearer = scenario(SPOT, "adjust=[{match: {gpu: RTX3090}, spot_usd_per_hour_factor: 1.5}]")
+    with pytest.raises(ScenarioError, match="planner check PLAN SCENARIO"):
+        simulate(dearer, planned())
+
+
+@pytest.mark.parametrize("wrong", [{"runs": 0}, {"runs": 10**7}, {"seed": -1}])
+def test_impossible_numbers_are_refused(wrong: dict[str, int]) -> None:
+    """Runs and seeds in range."""
+    with pytest.raises(ScenarioError, match=r"cannot be simulated|is no seed"):
+        simulate(scenario(), planned(), **wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("counts", "minutes", "said"),
+    [
+        ([1] * 30, 10, "this trace is 5.0 h long, and bot may take 20.0 h"),
+        ([1] * 400, 600, "a count every 10 h is too coarse for bot"),
+        ([0] * 400, 10, "a machine was never there, and bot needs it"),
+    ],
+)
+def test_traces_that_say_nothing_of_the_job_are_refused(
+    counts: list[int], minutes: float, said: str, tmp_path: Path
+) -> None:
+    """Too short, in the wrong unit, or without any machine: one message."""
+    with pytest.raises(InputError, match=said) as caught:
+        simulated(traces=[trace(tmp_path, counts, minutes=minutes)])
+    assert len(caught.value.faults) == 1
+
+
+def test_traces_of_two_steps_are_not_mixed_and_short_ones_left_out(tmp_path: Path) -> None:
+    """Paths of one simulation have one step; a note says which traces were too short."""
+    long, short = trace(tmp_path, [1] * 300), trace(tmp_path, [1] * 20, "short")
+    with pytest.raises(InputError, match=r"traces of different steps \(10, 20 minutes\)"):
+        simulated(traces=[long, trace(tmp_path, [1] * 300, "slow", 20)])
+    assert "1 trace of 2 left out: shorter than the 20.0 h that bot may take" in simulated(traces=[long, short]).notes
+
+
+def test_machines_that_stand_in_for_one_another_are_told(tmp_path: Path) -> None:
+    """A count of five says nothing of the one machine that a job has."""
+    notes = simulated(traces=[trace(tmp_path, [5] * 300)]).notes
+    assert any("up to 5 machines were recorded" in note for note in notes)
+    assert any("traces say nothing" in n for n in simulated(ON_DEMAND, traces=[trace(tmp_path, [5] * 300)]).notes)
+
+
+FLAGS = st.lists(st.integers(0, 3), min_size=13, max_size=40)
+
+
+@settings(derandomize=True, max_examples=40, deadline=None)
+@given(several=st.lists(FLAGS, min_size=1, max_size=3), runs=st.integers(1, 9))
+def test_windows_are_parts_of_the_traces(several: list[list[int]], runs: int) -> None:
+    """Each window stands in its trace, no two are the same while there are enough, ages count from the last change."""
+    several[0][0] = 2
+    traces = [Trace(str(i), 3600.0, np.asarray(one)) for i, one in enumerate(several)]
+    windows, short = recorded(traces, "bot", 2, 12.0)
+    assert not short and isinstance(windows, Windows)
+    expected = [
+        (at, number, one.up(2)[at : at + 12].tolist())
+        for number, one in enumerate(traces)
+        for at in range(one.available.size - 11)
+    ]
+    paths = windows.paths(np.arange(windows.windows))
+    assert paths.up.tolist() == [flags for _, _, flags in expected]
+    for (at, number, _), age in zip(expected, paths.age_hours, strict=True):
+        flags = traces[number].up(2)
+        begun = max((i for i in range(1, at + 1) if flags[i] != flags[i - 1]), default=0)
+        assert age == at - begun
+    windows.spread(runs)
+    if runs <= windows.windows:
+        assert len(set(windows.chosen.tolist())) == runs
+
+
+@settings(derandomize=True, max_examples=30, deadline=None)
+@given(slow=st.floats(0.5, 2.0), more=st.floats(1.0, 2.0))
+def test_slower_runs_have_more_hours_but_never_beyond_the_deadline(slow: float, more: float) -> None:
+    """In proportion to their length, as guaranteed, and no longer than what is left of the deadline."""
+    one = course()
+    first, second = run_deadlines(one, np.asarray([slow, slow * more]))
+    assert first <= slow * one.aim_hours + 1e-9 and first + slow * one.beside_hours <= one.latest_hours + 1e-9
+    assert second >= min(first, one.latest_hours - slow * more * one.beside_hours) - 1e-9
+    usd = one.usd(np.asarray([slow, slow * more]), np.ones(2), np.ones(2), np.asarray([3.0, 3.0 * more]))
+    assert usd[1] >= usd[0] > one.fixed_usd
+
+
+@settings(derandomize=True, max_examples=30, deadline=None)
+@given(values=st.lists(st.floats(0.1, 1e4), min_size=1, max_size=200))
+def test_a_histogram_counts_every_run_once(values: list[float]) -> None:
+    """The tails are in its ends, and equal values make one bin."""
+    told = histogram(np.asarray(values))
+    assert sum(told.counts) == len(values) and len(told.edges) == len(told.counts) + 1
+    assert len(told.counts) in (1, BINS) and list(told.edges) == sorted(told.edges)

@@ -1,0 +1,28 @@
+"""Notes of a plan: what stands in for facts that nobody stated, and what is not counted."""
+
+from __future__ import annotations
+
+from tests.helpers.stage_scenarios import RENTED, planned
+
+SEEN = [{"gpu": "A100-80GB", "gpus": 1, "hours": 2}]
+
+
+def test_observed_hours_say_what_they_hold() -> None:
+    """Stages of a job whose hours were observed add none, and stopping early takes none off: both are said."""
+    stages = {"evaluation": {"share": 0.1}, "export": {}, "retention": "30d"}
+    told = planned(RENTED, measured=SEEN, stages=stages, early_stopping=0.5)
+    assert told.hours.expected == 2
+    assert "observed hours are taken to hold evaluation and export: no hours are added for them" in told.notes
+    assert any("the run in full: stopping early is not counted" in note for note in told.notes)
+
+
+def test_observed_hours_without_stages_need_no_such_note() -> None:
+    """Where nothing is left out, nothing is said."""
+    assert not any("observed hours are taken" in note for note in planned(RENTED, measured=SEEN).notes)
+
+
+def test_one_more_trial_may_be_less_work() -> None:
+    """7 trials at 2 are 7/4 + 3/4 + 1/2 = 3 runs of work, 8 are 8/8 + 4/8 + 2/4 + 1/2 = 2.5: 17 % less."""
+    seven = planned(RENTED, trials={"count": 7, "halving": 2}).notes
+    assert "8 trials would be 17 % less work: they are thinned out once more" in seven
+    assert not any("trials would be" in note for note in planned(RENTED, trials={"count": 8, "halving": 2}).notes)

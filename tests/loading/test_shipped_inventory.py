@@ -1,0 +1,186 @@
+"""The shipped inventories hold what a planner may trust: dated, sourced, distinct offers of known cards."""
+
+from __future__ import annotations
+
+import datetime
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from planner.documents.strict_yaml import read_document
+from planner.errors import Fault
+from planner.loading.inventory_file import read_offers
+from planner.scenario.offer import Offer
+from planner.scenario.payment import TIERS
+
+ROOT = Path(__file__).parents[2]
+INVENTORY = ROOT / "scenarios" / "inventory"
+MARKET, ARTICLES, WAYS = "market.yaml", "articles-2024.yaml", "ways-to-pay.yaml"
+NAMED = {"runpod-community", "runpod-secure", "vast", "lambda", "vultr", "aws", "gcp", "azure"}
+BILLED = NAMED | {"coreweave", "nebius", "paperspace", "scaleway", "verda"}
+"""Providers whose billing step was found in their own or in secondary sources."""
+
+Row = dict[str, Any]
+
+
+def read(name: str) -> dict[str, Any]:
+    """An inventory as plain data."""
+    document: dict[str, Any] = yaml.safe_load((INVENTORY / name).read_text(encoding="utf-8"))
+    return document
+
+
+def market() -> list[Row]:
+    """The rows of the market inventory."""
+    offers: list[Row] = read(MARKET)["offers"]
+    return offers
+
+
+def test_the_market_is_wide() -> None:
+    """A few hundred offers of at least a dozen providers, the ones every user asks for among them."""
+    providers = Counter(offer["provider"] for offer in market())
+    assert 250 <= providers.total() <= 450
+    assert len(providers) >= 12
+    assert set(providers) >= NAMED
+
+
+@pytest.mark.parametrize("name", [MARKET, ARTICLES])
+def test_prices_are_dollars_with_a_date_and_a_source(name: str) -> None:
+    """Every offer says what it costs, since when and according to whom."""
+    document = read(name)
+    newest = datetime.date.fromisoformat(document["date"])
+    assert document["currency"] == "USD"
+    for offer in document["offers"]:
+        prices = [offer[key] for key in ("usd_per_hour", "spot_usd_per_hour") if key in offer]
+        assert prices and min(prices) > 0, offer
+        assert datetime.date.fromisoformat(offer["date"]) <= newest, offer
+        assert document["sources"][offer["source"]], offer
+
+
+@pytest.mark.parametrize("name", [MARKET, ARTICLES, WAYS])
+def test_every_source_is_used(name: str) -> None:
+    """A source that no offer names is a left-over."""
+    document = read(name)
+    assert {offer["source"] for offer in document["offers"]} == set(document["sources"])
+
+
+@pytest.mark.parametrize("name", [MARKET, ARTICLES, WAYS])
+def test_cards_are_known(name: str) -> None:
+    """Every GPU of an offer has a card in models/gpus, every network of a service one in models/architectures."""
+    gpus, architectures = (
+        {path.stem for path in (ROOT / "models" / kind).glob("*.yaml")} for kind in ("gpus", "architectures")
+    )
+    offers = read(name)["offers"]
+    assert {offer["gpu"] for offer in offers if "gpu" in offer} <= gpus
+    assert {name for o in offers if "managed" in o for name in o["managed"]["architectures"]} <= architectures
+
+
+@pytest.mark.parametrize("name", [MARKET, ARTICLES, WAYS])
+def test_nothing_is_offered_twice(name: str) -> None:
+    """Provider, region, instance and GPU count tell offers apart."""
+    keys = Counter((o["provider"], o.get("region"), o["instance"], o.get("gpus")) for o in read(name)["offers"])
+    assert [key for key, times in keys.items() if times > 1] == []
+
+
+def test_spot_is_not_dearer_than_on_demand() -> None:
+    """A spot price over the list price would be a slip of the pen; rounding may lift it a little."""
+    both = [offer for offer in market() if {"usd_per_hour", "spot_usd_per_hour"} <= set(offer)]
+    assert both
+    assert [o for o in both if o["spot_usd_per_hour"] > 1.05 * o["usd_per_hour"]] == []
+
+
+def test_runpod_gets_no_spot_discount() -> None:
+    """RunPod listed interruptible pods at the price on demand in 2026, so none is credited."""
+    runpod = [offer for offer in market() if offer["provider"].startswith("runpod")]
+    listed = [offer for offer in runpod if "spot_usd_per_hour" in offer]
+    assert listed
+    assert all(offer["spot_usd_per_hour"] >= offer["usd_per_hour"] for offer in listed)
+
+
+def test_runpod_pods_cost_the_card_times_their_number() -> None:
+    """Pods of 2, 4 and 8 GPUs cost that many times a pod of one."""
+    pods = {
+        (o["provider"], o["gpu"], o["gpus"]): o["usd_per_hour"] for o in market() if "runpod" in o["provider"]
+    }
+    assert {gpus for _, _, gpus in pods} == {1, 2, 4, 8}
+    for (provider, gpu, gpus), price in pods.items():
+        assert price == pytest.approx(gpus * pods[provider, gpu, 1], abs=1e-3), (provider, gpu, gpus)
+
+
+def test_known_terms_are_there() -> None:
+    """Billing steps are stated where they are known, and every provider with terms says from where."""
+    terms = read(MARKET)["terms"]
+    assert set(terms) >= BILLED
+    assert set(terms) <= {offer["provider"] for offer in market()}
+    for provider, said in terms.items():
+        assert said["source"], provider
+        assert said["billing"]["step_seconds"] > 0, provider
+    assert terms["vultr"]["billing"] == {"step_seconds": 3600, "minimum_hours": 1}
+    assert [name for name, said in terms.items() if said.get("community")] == ["runpod-community", "vast"]
+
+
+def test_clusters_have_a_fabric() -> None:
+    """Several nodes are offered only where something is known of the network between them."""
+    clusters = [offer for offer in market() if offer.get("max_nodes", 1) > 1]
+    assert clusters
+    assert all(offer["gpus"] == 8 for offer in clusters)
+    assert all("network_gbps" in offer or "InfiniBand" in offer.get("notes", "") for offer in clusters)
+
+
+def test_articles_print_these_prices() -> None:
+    """The prices of the articles per GPU and hour, as the first row of each provider and card has them."""
+    singles = {
+        (o["provider"], o["gpu"]): o["usd_per_hour"] for o in read(ARTICLES)["offers"] if o["gpus"] == 1
+    }
+    assert singles == {
+        ("runpod", "RTX3090"): 0.50,
+        ("runpod", "A100-80GB"): 3.00,
+        ("vast", "RTX3090"): 0.30,
+        ("vast", "A100-80GB"): 2.50,
+        ("lambda", "A100-80GB"): 4.00,
+        ("vultr", "A100-80GB"): 3.50,
+        ("brev", "A10G"): 1.00,
+    }
+
+
+def test_machines_without_gpu_are_offered_for_the_stages() -> None:
+    """Some with 32 GB of memory and more, at a price that anybody pays by the hour."""
+    bare = [offer for offer in market() if "gpu" not in offer]
+    assert len(bare) >= 3
+    assert all(offer["ram_gb"] >= 32 and offer["cpu_cores"] >= 8 and offer["usd_per_hour"] > 0 for offer in bare)
+
+
+def ways() -> tuple[Offer, ...]:
+    """The offers of the inventory with one offer per way to pay."""
+    faults: list[Fault] = []
+    found = read_offers(read_document(INVENTORY / WAYS), faults)
+    assert not faults
+    return found
+
+
+def test_every_way_to_pay_has_an_offer() -> None:
+    """Each tier, commitments with and without an hourly price, hours left over, per token and per run, and cores."""
+    offers = ways()
+    assert {offer.tier for offer in offers} == set(TIERS)
+    assert {offer.commitment.months for offer in offers if offer.commitment} == {1, 3, 12}
+    assert any(offer.committed_hours for offer in offers) and any(offer.is_cpu for offer in offers)
+    services = [offer.managed for offer in offers if offer.managed]
+    assert any(service.usd_per_run for service in services)
+    assert any(service.usd_per_million_tokens for service in services)
+
+
+def test_a_price_that_nobody_published_says_so() -> None:
+    """Illustrations stand under names of no provider, and a real provider's figure has a source of its own."""
+    invented = {offer.provider for offer in ways() if offer.source == "illustration, not a price"}
+    assert invented == {"example-cloud", "example-service", "desk"}
+    assert invented.isdisjoint(offer.provider for offer in ways() if offer.source != "illustration, not a price")
+    assert invented.isdisjoint(offer["provider"] for offer in market())
+
+
+def test_prepaid_hours_cost_what_the_discount_leaves() -> None:
+    """0.137 $ an hour less 20 % over 730 h, and less 30 % over 2,190 h, to the cent."""
+    by_term = {offer.commitment.months: offer.committed_usd for offer in ways() if offer.commitment}
+    assert by_term[1] == pytest.approx(0.137 * 0.8 * 730, abs=0.005)
+    assert by_term[3] == pytest.approx(0.137 * 0.7 * 2190, abs=0.005)

@@ -1,0 +1,285 @@
+"""The text of a plan: a verdict that stands alone, 25 lines of 80 columns, nothing invented."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from planner.report.format import WIDTH
+from planner.report.plan import LINES, render
+from tests.helpers.plans import make_assignment, make_infeasible, make_plan
+
+GOLDEN = """\
+quickstart: 1 x RTX3090 at vast (Quebec), on demand, 21.4 h, $2.82, proven
+
+  Train    LoRA r16 on a 4-bit base (nf4), bf16 mixed, full checkpointing, flash
+           attention, AdamW, packed
+           micro-batch 2 x 32 steps = 64 sequences of 2,048 tokens
+  Memory   13.1 of 23.6 GiB  ###########.........  fits in 99 of 100 cases
+           weights 4.3  stored activations 3.2  logits 2.9  adapters 0.7
+           limit: end of forward (logits)
+  Speed    1,190 tokens/s (951 to 1,490), 687 steps of 110 s
+  Time     start 0.3 h, training 20.6 h, 21.4 h in all (17.0 to 27.1 h)
+           the 36 h deadline holds in 97 of 100 cases
+  Bill     GPU on demand        21.4 h x $0.127                            2.72
+           storage              60 GB x $0.0013, assumed                   0.08
+           not included: transfer out
+           total                ($2.30 to 3.60)                            2.82
+
+  Methods  QLoRA $2.82   LoRA $3.02 on A6000
+           full $5.21 on 4 x H100-80GB (not allowed here)
+  Next     1 x RTX3080Ti at vast $2.84, 23.0 h: no real difference
+           1 x RTX3090 at runpod $4.61, 21.4 h: 63 % dearer
+  Limits   none binds
+  Prices   12 days old (2026-08-20); vast listing"""
+
+INFEASIBLE = """\
+infeasible: no way meets all limits. Smallest changes, each checked by solving:
+  1. deadline 2 h -> 2.63 h
+     then 8 x H100-80GB at lambda, $71.30
+  2. budget $10.00 -> $1,044.80
+nearest misses, each by the limit that it misses first
+  RTX4090: does not fit in 23.6 GiB (1.3 GiB short)
+  8 x A100: misses the deadline (0.9 h late)"""
+
+
+def test_a_plan_for_one_job_reads_as_agreed() -> None:
+    """The whole layout, to the letter."""
+    assert render(make_plan()) == GOLDEN
+
+
+def test_an_infeasible_question_reads_as_agreed() -> None:
+    """What would have to give comes before what was near."""
+    assert render(make_infeasible()) == INFEASIBLE
+
+
+@pytest.mark.parametrize(
+    ("changes", "ending"),
+    [
+        ({}, ", proven"),
+        ({"status": "feasible", "gap": 0.0312}, ", within 3.1 %"),
+        ({"status": "feasible", "gap": 0.00001}, ", within 0.1 %"),
+        ({"status": "optimal", "gap": 0.009}, ", within 0.9 %"),
+        ({"status": "feasible", "gap": None, "bound": None}, ", not proven"),
+    ],
+)
+def test_the_first_line_says_how_sure_the_optimum_is(changes: dict[str, Any], ending: str) -> None:
+    """A plan within a gap is never called proven."""
+    assert render(make_plan(**changes)).splitlines()[0].endswith(ending)
+
+
+def test_a_verdict_that_is_too_long_keeps_hours_dollars_and_proof() -> None:
+    """The region goes first, then the end of the name, then the hardware."""
+    job = make_assignment(region="somewhere very far away indeed, behind the hills", spot_share=0.7)
+    plan = make_plan(job, scenario="a-name-that-someone-chose-without-a-thought-for-the-width-of-a-line")
+    first = render(plan).splitlines()[0]
+    assert len(first) <= WIDTH
+    assert first.endswith("1 x RTX3090 at vast, spot 70 %, 21.4 h, $2.82, proven")
+
+
+def test_spot_and_its_switch_are_told() -> None:
+    """A mixed plan says when it leaves spot."""
+    text = render(make_plan(make_assignment(spot_share=0.7, switch_to_on_demand_at_hours=30.1)))
+    assert "spot 70 %" in text and "on demand from hour 30.1" in text
+
+
+def test_an_observed_run_is_told_as_one() -> None:
+    """Hours are called observed and not split up, and memory parts that contradict the run are left out."""
+    job = make_assignment(observed_hours=21.42, start_hours=0.0, training_hours=21.42)
+    text = render(make_plan(job))
+    assert "21.4 h for the whole job, as observed (17.0 to 27.1 h)" in text
+    assert "fits: it was run" in text and "start 0" not in text and "weights" in text
+    tight = render(make_plan(make_assignment(observed_hours=21.42, vram_gib={"peak": 9.0})))
+    assert "fits: it was run" in tight and "estimated 11.1 GiB" in tight
+    assert "weights 4.3" not in tight
+    on_spot = render(make_plan(make_assignment(observed_hours=12.5, spot_share=1.0)))
+    assert "12.5 h as observed, on spot 21.4 h in all (17.0 to 27.1 h)" in on_spot
+
+
+def test_several_machines_and_their_sharding_are_told() -> None:
+    """The ranks multiply to the global batch on the line of the batch."""
+    job = make_assignment(
+        gpus=16,
+        gpus_per_instance=8,
+        instances=2,
+        techniques={"sharding": "zero3", "micro_batch": 2, "accumulation_steps": 4, "tensor_parallel": 2},
+    )
+    text = render(make_plan(job))
+    assert "micro-batch 2 x 4 steps x 8 groups of GPUs = 64 sequences" in text
+    assert "2 machines of 8 GPUs (pcie), zero3, tensor parallel 2" in text
+
+
+def test_images_are_not_called_tokens() -> None:
+    """A diffusion job speaks of images and says nothing of packing."""
+    text = render(make_plan(make_assignment(unit="images", techniques={"method": "full"})))
+    assert "images/s" in text and "= 64 images" in text and "full training" in text
+    assert "tokens" not in text and "packed" not in text
+
+
+def test_no_certainty_is_claimed() -> None:
+    """A probability that rounds to one is told as over 99 of 100."""
+    text = render(make_plan(make_assignment(deadline_probability=0.9999)))
+    assert "deadline holds in over 99 of 100 cases" in text
+    assert "in 100 of 100" not in text
+
+
+def test_a_job_without_a_deadline_has_no_deadline_line() -> None:
+    """Nothing is said of a limit that was not given."""
+    text = render(make_plan(make_assignment(deadline_hours=None, deadline_probability=None)))
+    assert "deadline" not in text
+
+
+def test_a_long_bill_keeps_its_largest_items_and_the_total() -> None:
+    """Small items are counted, not shown, when there is no room."""
+    bill = [{"item": f"item {i}", "usd": float(i)} for i in range(30)]
+    lines = render(make_plan(make_assignment(bill=bill))).splitlines()
+    assert any("item 29" in line for line in lines)
+    assert any("smaller items" in line for line in lines)
+    assert any(line.lstrip().startswith("total") for line in lines)
+
+
+def test_warnings_that_do_not_fit_are_counted() -> None:
+    """The last line says how many remarks only the JSON holds."""
+    text = render(make_plan(warnings=[f"remark {i} " + "word " * 30 for i in range(6)]))
+    assert text.splitlines()[-1].endswith("5 more: --json")
+
+
+def test_text_from_files_cannot_steer_the_terminal() -> None:
+    """Escape characters and line breaks in names come out as blanks."""
+    text = render(make_plan(make_assignment(provider="va\x1b[31mst\nx"), scenario="a\x1b]0;b\x07\nc"))
+    assert "\x1b" not in text and "\x07" not in text
+    assert text.splitlines()[0].startswith("a ]0;b c: 1 x RTX3090 at va [31mst x")
+
+
+def test_color_only_adds_color() -> None:
+    """Without the escape sequences the coloured text is the plain one."""
+    plan = make_plan()
+    colored = render(plan, color=True)
+    assert colored != render(plan)
+    for code in ("\033[1m", "\033[36m", "\033[0m"):
+        colored = colored.replace(code, "")
+    assert colored == render(plan)
+
+
+def test_several_jobs_get_a_block_each_and_one_bill() -> None:
+    """The first line sums up; the joint bill names every job and the total."""
+    jobs = (make_assignment(name="chat"), make_assignment(name="code", cost_usd=9.3))
+    plan = make_plan(*jobs, scenario="two", cost_usd={"expected": 12.12, "low": 10.0, "high": 15.0})
+    lines = render(plan).splitlines()
+    assert lines[0] == "two: 2 jobs, 21.4 h, $12.12, proven"
+    assert "  chat: 1 x RTX3090 at vast (Quebec), on demand, 21.4 h, $2.82" in lines
+    bill = lines[next(i for i, line in enumerate(lines) if line.startswith("  Bill")) :]
+    assert [line.split()[-1] for line in bill[:3]] == ["2.82", "9.30", "12.12"]
+    assert all(len(line) <= WIDTH for line in lines)
+
+
+def test_a_relaxed_limit_is_rounded_to_the_safe_side() -> None:
+    """What is printed as enough is enough: 2.611 hours read as 2.62, a minimum of 0.399 as 0.39."""
+    relax = [
+        {"limit": "jobs.other.deadline", "from": 2.0, "to": 2.611},
+        {"limit": "limits.spot_share.min", "from": 0.5, "to": 0.399},
+        {"limit": "limits.max_gpus", "from": 8, "to": 12},
+    ]
+    text = render(make_infeasible(infeasible={"relax": relax}))
+    assert "deadline of other 2 h -> 2.62 h" in text
+    assert "min of spot share 0.5 -> 0.39" in text
+    assert "max gpus 8 -> 12" in text
+
+
+def test_no_relaxation_and_no_near_miss_still_says_what_was_tried() -> None:
+    """The counts of rejected ways stand in for the advice."""
+    counts = {"made": 0, "rejected": 410, "dominated": 0, "reasons": {"does not fit": 400, "too dear": 10}}
+    lines = render(make_infeasible(infeasible={}, candidates=counts)).splitlines()
+    assert lines[0] == "infeasible: no way meets all limits"
+    assert lines[2:] == ["  400 x does not fit", "  10 x too dear"]
+
+
+def test_a_search_that_stopped_is_not_called_infeasible() -> None:
+    """Stopped at a limit is told with the bound it leaves."""
+    plan = make_plan(
+        status="no_plan", jobs=[], objective=None, cost_usd=None, hours=None, gap=None, seconds=60.0
+    )
+    text = render(plan)
+    assert text.splitlines()[0] == "quickstart: stopped without a plan after 60 s"
+    assert "2.82" in text and "infeasible" not in text
+
+
+WORDS = st.text(st.characters(codec="ascii"), min_size=1, max_size=120)
+MONEY = st.floats(0, 1e8)
+ITEM = st.fixed_dictionaries(
+    {"item": WORDS, "usd": MONEY},
+    optional={
+        "quantity": st.floats(0, 1e7),
+        "rate_usd": st.floats(0, 1e5),
+        "unit": st.sampled_from(("h", "GPU-hours", "GB")),
+        "basis": st.sampled_from(("", "assumed", "not included")) | WORDS,
+    },
+)
+OPTION = st.fixed_dictionaries(
+    {
+        "label": WORDS,
+        "provider": WORDS,
+        "gpu": WORDS,
+        "gpus": st.integers(1, 4096),
+        "cost_usd": MONEY | st.none(),
+        "hours": MONEY | st.none(),
+        "allowed": st.booleans(),
+        "note": WORDS | st.just(""),
+    }
+)
+JOB = st.fixed_dictionaries(
+    {
+        "provider": WORDS,
+        "region": WORDS,
+        "gpu": WORDS,
+        "gpus": st.integers(1, 4096),
+        "spot_share": st.floats(0, 1),
+        "switch_to_on_demand_at_hours": st.floats(0, 1e5) | st.none(),
+        "tokens_per_second": st.floats(1e-6, 1e9),
+        "bill": st.lists(ITEM, max_size=12),
+        "ladder": st.lists(OPTION, max_size=6),
+        "runner_up": st.lists(OPTION, max_size=4),
+        "binding": st.lists(WORDS, max_size=4),
+        "notes": st.lists(WORDS, max_size=3),
+        "price_age_days": st.integers(0, 9999) | st.none(),
+        "price_source": WORDS,
+        "cost_usd": MONEY,
+        "vram_gib": st.fixed_dictionaries({"parts": st.dictionaries(WORDS, st.floats(0, 99), max_size=12)}),
+    }
+)
+
+
+@settings(derandomize=True, max_examples=150, deadline=None)
+@given(job=JOB, name=WORDS, warnings=st.lists(WORDS, max_size=6))
+def test_one_job_never_takes_more_than_25_lines_of_80_columns(
+    job: dict[str, Any], name: str, warnings: list[str]
+) -> None:
+    """Whatever names, bills and remarks a plan holds, and the total stays in sight."""
+    lines = render(make_plan(make_assignment(**job), scenario=name, warnings=warnings)).splitlines()
+    assert len(lines) <= LINES
+    assert max(map(len, lines)) <= WIDTH
+    assert any("total  " in line for line in lines)
+
+
+@settings(derandomize=True, max_examples=50, deadline=None)
+@given(
+    relax=st.lists(
+        st.fixed_dictionaries({"limit": WORDS, "from": MONEY | WORDS, "to": MONEY | WORDS, "then": WORDS}),
+        max_size=4,
+    ),
+    nearest=st.lists(
+        st.fixed_dictionaries(
+            {"job": WORDS, "what": WORDS, "reason": WORDS, "shortfall": MONEY, "unit": WORDS}
+        ),
+        max_size=4,
+    ),
+)
+def test_no_line_of_an_infeasible_answer_is_wider_than_80(
+    relax: list[dict[str, Any]], nearest: list[dict[str, Any]]
+) -> None:
+    """Long limits and reasons wrap or end in dots."""
+    lines = render(make_infeasible(infeasible={"relax": relax, "nearest": nearest})).splitlines()
+    assert max(map(len, lines)) <= WIDTH

@@ -1,0 +1,126 @@
+"""The all-knowing optimum: what can be worked out by hand, and that nobody beats it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from planner.spot.policy.baseline_policies import Greedy, OnDemandOnly, SpotOnly, UniformProgress
+from planner.spot.policy.run import ON_DEMAND, SPOT, WAIT, Flags, SpotRun
+from planner.spot.replay.lagrangian_bound import bound_usd
+from planner.spot.replay.offline_optimum import optimum_usd
+from planner.spot.replay.replay import replay
+from tests.helpers.spot_cases import TICK, Coin, Script, paths, runs
+
+RUN = SpotRun(2.0, 0.25, 0.0, 0.1, 1.0, 3.0, last_checkpoint=True)
+
+
+def path(text: str) -> Flags:
+    """One path, a letter per tick: u is up."""
+    return np.array([[letter == "u" for letter in text]])
+
+
+def test_a_market_that_is_always_up_costs_one_restart_and_the_work_at_the_spot_price() -> None:
+    """Nothing is cheaper, nothing is needed."""
+    assert optimum_usd(RUN, path("u" * 20), TICK, 5.0)[0] == pytest.approx(2.25)
+
+
+def test_a_market_that_never_comes_costs_what_on_demand_costs() -> None:
+    """One restart and the work at the full price, and the standing price of those hours alone."""
+    run = replace(RUN, standing_usd_per_hour=0.4)
+    assert optimum_usd(run, path("d" * 20), TICK, 5.0)[0] == pytest.approx(2.25 * 3.4)
+
+
+def test_it_knows_that_the_market_will_come_back() -> None:
+    """Two up-times of 1.25 h hold the work exactly, with a restart each, if there is time until 3.75 h.
+
+    Half an hour less, and half an hour of work moves into the outage, with a restart of its own.
+    """
+    once = path("uuuuuddddduuuuu" + "d" * 5)
+    assert optimum_usd(RUN, once, TICK, 3.75)[0] == pytest.approx(2.5)
+    hurried = Script([SPOT] * 5 + [ON_DEMAND] * 3 + [WAIT] * 2 + [SPOT])
+    reached = replay(hurried, RUN, once, TICK, 3.25)
+    assert reached.hours[0] == pytest.approx(3.25)
+    assert reached.usd[0] == pytest.approx(5 * 0.25 + 3 * 0.75 + 3 * 0.25)
+    assert optimum_usd(RUN, once, TICK, 3.25)[0] == pytest.approx(reached.usd[0])
+
+
+def test_up_times_too_short_for_a_restart_are_left_alone() -> None:
+    """A start that is lost before it works is money for nothing."""
+    run = replace(RUN, restart_hours=0.5)
+    assert optimum_usd(run, path("uuddd" * 4), TICK, 5.0)[0] == pytest.approx(2.5 * 3)
+
+
+def test_a_deadline_that_cannot_be_kept_has_no_price() -> None:
+    """Infinity, for the exact program and for the bound."""
+    assert optimum_usd(RUN, path("d" * 20), TICK, 2.0)[0] == math.inf
+    assert optimum_usd(replace(RUN, restart_hours=0.26), path("d" * 20), TICK, 2.0)[0] == math.inf
+    with pytest.raises(ValueError, match="do not reach"):
+        optimum_usd(RUN, path("d"), TICK, 2.0)
+
+
+def test_without_on_demand_only_the_market_counts() -> None:
+    """A path with enough up-time has a price, one without has none; the bound spreads the start over all up-time."""
+    run = replace(RUN, on_demand_usd_per_hour=math.inf)
+    both = np.concatenate([path("u" * 12), path("u" * 8 + "d" * 4)])
+    assert optimum_usd(run, both, TICK, 3.0).tolist() == [2.25, math.inf]
+    assert bound_usd(run, both, TICK, np.full(2, 2.0)).tolist() == [pytest.approx(2 * 3.0 / 2.75), math.inf]
+
+
+@settings(derandomize=True, max_examples=120, deadline=None)
+@given(runs(), paths(), st.sampled_from([7.5, 10.0, 14.25]), st.sampled_from([1.0, 0.9]))
+def test_no_policy_beats_it(run: SpotRun, up: Flags, deadline: float, slowness: float) -> None:
+    """Of all runs that met the deadline, under any policy, none cost less on the same path."""
+    least = optimum_usd(run, up, TICK, deadline, slowness)
+    assert np.isfinite(least).all()
+    for policy in (
+        Greedy(run, TICK),
+        UniformProgress(run, TICK, deadline),
+        OnDemandOnly(),
+        SpotOnly(),
+        Coin(),
+        Script([WAIT, SPOT, SPOT, ON_DEMAND]),
+    ):
+        result = replay(policy, run, up, TICK, deadline, slowness)
+        assert (result.usd[result.met] >= least[result.met] - 1e-6).all(), policy.name
+
+
+@settings(derandomize=True, max_examples=40, deadline=None)
+@given(paths(), st.sampled_from([4.0, 7.0]), st.sampled_from([0.0, 0.25, 0.5]), st.sampled_from([0.0, 0.1]))
+def test_the_bound_lies_just_below_the_exact_optimum(up: Flags, work: float, restart: float, standing: float) -> None:
+    """Never above, and below by no more than three starts are worth: the mixtures that it counts differ by that."""
+    run = SpotRun(work, restart, 0.0, 1.0, 1.0, 3.0, standing, last_checkpoint=True)
+    deadline = 9.0
+    exact = optimum_usd(run, up, TICK, deadline)
+    bound = bound_usd(run, up[:, : round(deadline / TICK)], TICK, np.full(len(up), work))
+    assert (bound <= exact + 1e-6).all()
+    assert (bound >= exact - 3 * (restart + TICK) * 3.0).all()
+
+
+@settings(derandomize=True, max_examples=25, deadline=None)
+@given(st.integers(0, 2**12 - 1), st.sampled_from([0.0, 0.25, 0.5]))
+def test_trying_every_way_finds_nothing_cheaper_and_nothing_dearer(bits: int, restart: float) -> None:
+    """On paths of twelve ticks: all ways to rent for 1.5 h of work, tick by tick, and the cheapest of them."""
+    run = SpotRun(1.5, restart, 0.0, 1.0, 1.0, 3.0, last_checkpoint=True)
+    up = np.array([[bool(bits >> tick & 1) for tick in range(12)]])
+    costs = {(WAIT, 0, 0): 0.0}  # what runs, ticks of restart to come, ticks of work done -> dollars
+    cheapest = math.inf
+    for there in up[0]:
+        after: dict[tuple[int, int, int], float] = {}
+        for (kind, left, done), usd in costs.items():
+            for action in (WAIT, ON_DEMAND, *((SPOT,) if there else ())):
+                start = left if action == kind else round(restart / TICK)
+                price = {WAIT: 0.0, SPOT: 1.0, ON_DEMAND: 3.0}[action] * TICK
+                gained = int(action != WAIT and start == 0)
+                key = (action, max(start - 1, 0) if action else 0, done + gained)
+                if key[2] == 6:
+                    cheapest = min(cheapest, usd + price)
+                elif usd + price < after.get(key, math.inf):
+                    after[key] = usd + price
+        costs = after
+    assert optimum_usd(run, up, TICK, 3.0)[0] == pytest.approx(cheapest)
