@@ -6,13 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from benchmarks.accuracy.predictions import Prediction
 from benchmarks.accuracy.splits import family
 from benchmarks.calibration.fitting import source_weights
-
-Floats = NDArray[np.float64]
+from planner.arrays import Floats
 
 MEASURES = (("sigma", 0.68, 1.0), ("sigma_tail", 0.96, 1.96))
 """Name of a spread, share of rows in its range (in the middle of what is asked for), reach of the range in spreads."""

@@ -16,12 +16,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from benchmarks.calibration.traced import key_of
+from planner.arrays import Floats
 from planner.documents.strict_yaml import read_document
 
-Floats = NDArray[np.float64]
 Predict = Callable[[Mapping[str, Floats], int], Floats]
 
 SOURCE_ROWS = 20.0

@@ -20,8 +20,6 @@ from benchmarks.calibration.stacking import MemoryRows, SpeedRows
 from benchmarks.calibration.traced import key_of, shipped_values, traced_library
 from planner.library.schema import Library
 
-Floats = NDArray[np.float64]
-
 MEMORY_FILES = ("memory", "bytes")
 TIME_FILES = ("time", "kernels", "gpu_efficiency")
 LOSSES = {MEMORY_FILES: Loss(0.05, 0.08), TIME_FILES: Loss(0.1, 0.05)}

@@ -23,11 +23,10 @@ from benchmarks.accuracy.splits import family
 from benchmarks.calibration.evidence import MEASURES, Evidence, weighted_quantile
 from benchmarks.calibration.fitting import source_weights
 from benchmarks.calibration.traced import key_of
+from planner.arrays import Floats
 from planner.configurations.recipe import framework_of
 from planner.estimates.uncertainty import Sigmas, Spreads, class_of, time_sigmas
 from planner.library.schema import Library
-
-Floats = NDArray[np.float64]
 
 FEW_TOKENS = 2000
 _CARDS = {"T4": ("T4",), "V100-16GB": ("V100-16GB", "V100-32GB")}

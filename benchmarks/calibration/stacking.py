@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 
 from benchmarks.accuracy.predictions import Prediction
 from benchmarks.calibration.traced import Traced, key_of, traced_states
+from planner.arrays import Floats
 from planner.estimates.inputs import Network
 from planner.estimates.memory.peak import MemoryCoefficients, estimate_memory
 from planner.estimates.time.coefficients import TimeCoefficients
 from planner.estimates.time.step import step_seconds, tokens_per_step
 from planner.library.schema import Library
 
-Floats = NDArray[np.float64]
 T = TypeVar("T")
 
 _KINDS = {"allocated": "allocated", "reserved": "reserved", "device": "device_used"}

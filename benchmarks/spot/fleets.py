@@ -13,9 +13,9 @@ from numpy.random import Generator
 
 from benchmarks.spot.judge import SLACKS, Costs, Windows, ages_before, deadline_of, job, judge, states_of, summary
 from benchmarks.spot.zones import SEED, WORK_HOURS, cut
+from planner.arrays import Flags
 from planner.spot.market.trace import Runs, Trace
 from planner.spot.market.trace_files import read_traces
-from planner.spot.policy.run import Flags
 from planner.units import HOUR
 
 FLEET = 4

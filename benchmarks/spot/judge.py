@@ -10,11 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from planner.arrays import Flags, Floats
 from planner.spot.market.hazard_fit import fit_states
 from planner.spot.market.states import SpotStates
 from planner.spot.market.trace import Runs
 from planner.spot.policy.baseline_policies import Greedy, OnDemandOnly, UniformProgress
-from planner.spot.policy.run import Flags, Floats, SpotRun
+from planner.spot.policy.run import SpotRun
 from planner.spot.policy.switching_policy import best_policy
 from planner.spot.replay.offline_optimum import optimum_usd
 from planner.spot.replay.replay import replay

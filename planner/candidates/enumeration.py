@@ -19,7 +19,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from planner.candidate_table import TECHNIQUES, CandidateTable, Flags, Floats, Integers, concatenate
+from planner.arrays import Flags, Floats, Integers
+from planner.candidate_table import TECHNIQUES, CandidateTable, concatenate
 from planner.candidates.managed_service import ManagedRows, managed_rows
 from planner.candidates.market import Market
 from planner.candidates.offer_columns import OfferColumns

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.candidate_table import Flags, Floats
+from planner.arrays import Flags, Floats
 from planner.candidates.market import Market
 from planner.candidates.offer_terms import SpotMarket, disk_gb
 from planner.candidates.stage_placement import pull_of

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.candidate_table import Flags, Floats, Integers
+from planner.arrays import Flags, Floats, Integers
 from planner.configurations.coefficients import RecipeSetup, recipe_setup
 from planner.configurations.grid import JobShape
 from planner.configurations.hardware import PCIE_BYTES_PER_SECOND

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from planner.candidate_table import ON_DEMAND, SPOT, CandidateTable, Flags, Floats, Integers, concatenate
+from planner.arrays import Flags, Floats, Integers
+from planner.candidate_table import ON_DEMAND, SPOT, CandidateTable, concatenate
 from planner.candidates.enumeration import JobCandidates
 from planner.candidates.market import Market
 from planner.candidates.offer_columns import OfferColumns

@@ -18,7 +18,8 @@ from functools import cached_property
 
 import numpy as np
 
-from planner.candidate_table import ON_DEMAND, SPOT, CandidateTable, Flags, Floats, Integers
+from planner.arrays import Flags, Floats, Integers
+from planner.candidate_table import ON_DEMAND, SPOT, CandidateTable
 from planner.candidates.enumeration import JobCandidates
 from planner.candidates.market import Market
 from planner.candidates.offer_terms import states_of

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from planner.candidate_table import ON_DEMAND, CandidateTable, Flags, Floats, Integers
+from planner.arrays import Flags, Floats, Integers
+from planner.candidate_table import ON_DEMAND, CandidateTable
 from planner.candidates.enumeration import JobCandidates
 from planner.candidates.market import Market
 from planner.candidates.spot_candidates import Aim, SpotChoice, SpotRows

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from planner.candidate_table import Flags, Floats, Integers
+from planner.arrays import Flags, Floats, Integers
 from planner.candidates.run_hours import Running
 from planner.candidates.stage_placement import Placement, ingested_tokens, prepared_gb
 from planner.configurations.grid import JobShape

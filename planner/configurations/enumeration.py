@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from planner.candidate_table import Flags, Floats, Integers
+from planner.arrays import Flags, Floats, Integers
 from planner.configurations.grid import GridInputs, JobShape, Machine, coefficients, grid_inputs, shape_of
 from planner.configurations.micro_batch import Batching, batches, fastest_division, nearest_cells, possible_cells
 from planner.configurations.observed.learning import NOTHING, Learned, learn

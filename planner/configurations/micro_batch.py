@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from planner.candidate_table import Flags, Floats, Integers
+from planner.arrays import Flags, Floats, Integers
 from planner.configurations.grid import GridInputs, JobShape
 from planner.configurations.recipe import HYBRID_ABOVE_GPUS, Recipe
 from planner.estimates.inputs import Layout

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from planner.candidate_table import Floats, Integers
+from planner.arrays import Floats, Integers
 from planner.configurations.grid import Machine
 from planner.configurations.hardware import efficiency_of
 from planner.configurations.recipe import framework_of

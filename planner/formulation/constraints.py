@@ -11,7 +11,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from planner.formulation.program import INFINITY, Floats, Integers, Rows, single_row, sparse_rows
+from planner.arrays import Floats, Integers
+from planner.formulation.program import INFINITY, Rows, single_row, sparse_rows
 from planner.formulation.variables import Columns
 
 Family = Callable[[Columns], tuple[Rows, ...]]

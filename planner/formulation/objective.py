@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from planner.formulation.program import Floats
+from planner.arrays import Floats
 from planner.formulation.variables import Columns
 
 

@@ -9,8 +9,9 @@ from typing import Protocol
 
 import numpy as np
 
+from planner.arrays import Floats
 from planner.errors import NoPlanError, SolverError
-from planner.formulation.program import Floats, Program
+from planner.formulation.program import Program
 
 DEFAULT_GAP = 1e-7
 """Relative gap at which a solver may stop: far below half a cent on any bill, so that plans agree."""

@@ -8,7 +8,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from planner.candidate_table import CandidateTable, Flags, Floats
+from planner.arrays import Flags, Floats
+from planner.candidate_table import CandidateTable
 from planner.candidates.enumeration import JobCandidates
 from planner.candidates.market import Market
 from planner.candidates.screening import DEFAULT_MAX_HOURS, FOREVER_HOURS, Screened, screen

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from planner.arrays import Floats, Integers
 from planner.candidate_table import CandidateTable
 from planner.errors import NoPlanError
 from planner.formulation.build import program_of
@@ -23,7 +24,7 @@ from planner.formulation.objective import (
     name_objective,
     time_objective,
 )
-from planner.formulation.program import Floats, Integers, Program, single_row
+from planner.formulation.program import Program, single_row
 from planner.formulation.shared_limits import Question
 from planner.formulation.variables import Columns
 

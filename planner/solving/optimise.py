@@ -7,7 +7,8 @@ from functools import partial
 
 import numpy as np
 
-from planner.candidate_table import CandidateTable, Floats, Integers, concatenate
+from planner.arrays import Floats, Integers
+from planner.candidate_table import CandidateTable, concatenate
 from planner.formulation.dominance import undominated
 from planner.scenario.scenario import Scenario, SolveOptions
 from planner.solvers.base import DEFAULT_GAP, run

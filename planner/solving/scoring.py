@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.candidate_table import ON_DEMAND, SPOT, CandidateTable, Floats
+from planner.arrays import Floats
+from planner.candidate_table import ON_DEMAND, SPOT, CandidateTable
 from planner.scenario.scenario import Scenario
 
 CENT, SHARE_OF_COST = 0.01, 0.001

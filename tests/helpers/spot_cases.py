@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from hypothesis import strategies as st
 
-from planner.spot.policy.run import ON_DEMAND, SPOT, WAIT, Flags, Floats, Integers, Policy, SpotRun
+from planner.arrays import Flags, Floats, Integers
+from planner.spot.policy.run import ON_DEMAND, SPOT, WAIT, Policy, SpotRun
 
 TICK = 0.25
 """Hours."""

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
+from planner.arrays import Floats
 from planner.formulation.objective import cost_objective
-from planner.formulation.program import Floats
 from planner.results.explanation import NextStep
 from planner.solving.infeasibility.elastic_program import STOCK, Elastic, only
 from planner.solving.infeasibility.relaxations import Change

@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from planner.analysis.explain.baseline import Now
-from planner.candidate_table import CandidateTable, Flags, Floats, Integers
+from planner.arrays import Flags, Floats, Integers
+from planner.candidate_table import CandidateTable
 from planner.candidates.screening import screen
 from planner.configurations.recipe import allowed
 from planner.results.explanation import Alternative

@@ -10,7 +10,8 @@ import numpy as np
 
 from planner.analysis.explain.blockers import hindrance, pinned_job, recipe_fits, remedies
 from planner.analysis.explain.why_not_query import MOSTLY, Wish
-from planner.candidate_table import CandidateTable, Flags
+from planner.arrays import Flags
+from planner.candidate_table import CandidateTable
 from planner.candidates.enumeration import JobCandidates, enumerate_candidates
 from planner.candidates.screening import Screened, screen
 from planner.decode.assignment_parts import pays_from

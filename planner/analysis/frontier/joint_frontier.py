@@ -13,7 +13,8 @@ import numpy as np
 
 from planner.analysis.frontier.envelope_sum import Stop, Stretch, Way, least_usd
 from planner.analysis.frontier.lower_envelope import TOLERANCE, Piece, within
-from planner.candidate_table import CandidateTable, Floats, Integers, concatenate
+from planner.arrays import Floats, Integers
+from planner.candidate_table import CandidateTable, concatenate
 from planner.formulation.dominance import undominated
 from planner.formulation.shared_limits import Question
 from planner.scenario.scenario import SolveOptions

@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from planner.candidate_table import CandidateTable, Flags, Floats, Integers
+from planner.arrays import Flags, Floats, Integers
+from planner.candidate_table import CandidateTable
 
 TOLERANCE = 1e-9
 """Relative difference of dollars, and of dollars per hour, below which two ways are equal: rounding, not price."""

@@ -11,10 +11,11 @@ import numpy as np
 
 from planner.analysis.simulation.job_runs import MIX, POLICY, Course
 from planner.analysis.simulation.market_paths import Source
+from planner.arrays import Flags, Floats, Integers
 from planner.results.simulation import GREEDY, ON_DEMAND_ONLY, PLANNED, UNIFORM
 from planner.spot.market.sampling import Paths
 from planner.spot.policy.baseline_policies import Greedy, SpotOnly, UniformProgress, with_safety_net
-from planner.spot.policy.run import Flags, Floats, Integers, Policy, SpotRun
+from planner.spot.policy.run import Policy, SpotRun
 from planner.spot.policy.switching_policy import best_policy
 from planner.spot.replay.offline_optimum import optimum_usd
 from planner.spot.replay.replay import BLOCK, Replays, replay

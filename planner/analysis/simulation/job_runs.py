@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from planner.arrays import Floats
 from planner.candidates.enumeration import JobCandidates
 from planner.candidates.screening import Screened, deadline_hours
 from planner.candidates.spot_candidates import Aim, SpotChoice, SpotRows
@@ -17,7 +18,7 @@ from planner.results.plan import Assignment, Plan
 from planner.solving.prepare import Prepared
 from planner.solving.scoring import Measure
 from planner.spot.market.states import SpotStates
-from planner.spot.policy.run import Floats, SpotRun
+from planner.spot.policy.run import SpotRun
 from planner.units import HOUR
 
 POLICY, MIX, SPOT_ONLY, DEMAND, SERVICE = "policy", "mix", "spot only", "on demand", "service"

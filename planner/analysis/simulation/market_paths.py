@@ -10,11 +10,12 @@ from typing import Protocol
 import numpy as np
 from numpy.random import Generator
 
+from planner.arrays import Floats, Integers
 from planner.errors import Fault, InputError
 from planner.spot.market.sampling import Paths, sample_states
 from planner.spot.market.states import SpotStates
 from planner.spot.market.trace import Trace
-from planner.spot.policy.run import Floats, Integers, SpotRun
+from planner.spot.policy.run import SpotRun
 
 LONGEST_TICK, SHORTEST_TICK = 1 / 12, 1 / 120
 """Hours between two looks at the market: five minutes, half a minute."""

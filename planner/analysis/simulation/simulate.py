@@ -24,6 +24,7 @@ from planner.analysis.simulation.statistics import (
     within_budget,
 )
 from planner.analysis.simulation.timeline import told
+from planner.arrays import Floats
 from planner.audit.audit import audit
 from planner.errors import Fault, ScenarioError
 from planner.estimates.uncertainty import late_factor
@@ -34,7 +35,6 @@ from planner.scenario.scenario import Scenario, SolveOptions
 from planner.solving.prepare import Prepared, prepare
 from planner.solving.solve import solve_prepared
 from planner.spot.market.trace import Trace
-from planner.spot.policy.run import Floats
 
 RUNS = 10_000
 MOST_RUNS = 1_000_000

@@ -11,9 +11,9 @@ import numpy as np
 
 from planner.analysis.simulation.job_replay import Outcome, Played
 from planner.analysis.simulation.job_runs import Course
+from planner.arrays import Flags, Floats
 from planner.results.plan import Assignment
 from planner.results.simulation import OPTIMUM, PLANNED, Distribution, Histogram, PolicyFigures, Predicted
-from planner.spot.policy.run import Flags, Floats
 
 BINS = 60
 TAIL = 0.5

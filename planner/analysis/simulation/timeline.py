@@ -9,8 +9,9 @@ import numpy as np
 
 from planner.analysis.simulation.job_replay import Specimen
 from planner.analysis.simulation.job_runs import Course
+from planner.arrays import Flags, Floats, Integers
 from planner.results.simulation import Stretch, Told
-from planner.spot.policy.run import ON_DEMAND, SPOT, WAIT, Flags, Floats, Integers, Policy
+from planner.spot.policy.run import ON_DEMAND, SPOT, WAIT, Policy
 from planner.spot.policy.switching_policy import SwitchingPolicy
 from planner.spot.replay.replay import replay
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from planner.candidate_table import Floats, Integers
+from planner.arrays import Floats, Integers
 from planner.results.plan import Assignment
 from planner.solving.alternatives import cheapest
 from planner.solving.prepare import Prepared

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from planner.candidate_table import Flags, Floats
+from planner.arrays import Flags, Floats
 from planner.configurations.grid import GridInputs, JobShape, Machine, coefficients, grid_inputs, shape_of
 from planner.configurations.hardware import hardware_numbers
 from planner.configurations.micro_batch import possible_cells, proper_divisors

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from planner.candidate_table import Flags, Floats
+from planner.arrays import Flags, Floats
 from planner.configurations.grid import GridInputs, Machine
 from planner.configurations.observed.comparison import Seen, compared
 from planner.configurations.observed.memory_peaks import Peak, Probed, Setting, probed_by, setting_of

@@ -11,6 +11,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.arrays import Floats
 from planner.estimates.inputs import Activations, Layout, Network, Numbers, Stack, States
 from planner.estimates.memory.activations import ActivationTerms, activation_terms
 from planner.estimates.memory.fit import MemoryLines, lines_of, memory_lines
@@ -30,7 +31,6 @@ __all__ = [
     "need_bytes",
 ]
 
-Floats = NDArray[np.float64]
 
 PHASES = (
     "end of forward (logits)",

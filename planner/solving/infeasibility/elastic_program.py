@@ -19,10 +19,11 @@ from functools import cached_property
 
 import numpy as np
 
+from planner.arrays import Flags, Floats, Integers
 from planner.candidates.screening import DEFAULT_MAX_HOURS
 from planner.formulation.constraints import assignment_rows, spot_cap_rows, spot_floor_rows
 from planner.formulation.objective import cost_objective
-from planner.formulation.program import INFINITY, Flags, Floats, Integers, Program, Rows, single_row, sparse_rows
+from planner.formulation.program import INFINITY, Program, Rows, single_row, sparse_rows
 from planner.formulation.shared_limits import Question
 from planner.formulation.variables import Columns
 from planner.scenario.scenario import SpotShare

@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from planner.candidate_table import CandidateTable, Flags, Integers, concatenate
+from planner.arrays import Flags, Integers
+from planner.candidate_table import CandidateTable, concatenate
 from planner.candidates.enumeration import JobCandidates, enumerate_candidates
 from planner.candidates.market import Market
 from planner.candidates.screening import FOREVER_HOURS, screen

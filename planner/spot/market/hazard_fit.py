@@ -12,8 +12,8 @@ from itertools import combinations
 
 import numpy as np
 
+from planner.arrays import Flags, Floats, Integers
 from planner.spot.market.states import Ages, SpotStates
-from planner.spot.policy.run import Flags, Floats, Integers
 
 LEAST_ENDS = 5
 """Ends that a band must have seen before it gets a rate of its own."""

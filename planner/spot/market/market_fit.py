@@ -9,12 +9,12 @@ from statistics import NormalDist
 
 import numpy as np
 
+from planner.arrays import Flags, Floats
 from planner.errors import Fault, InputError
 from planner.hazards import mean_hours
 from planner.spot.market.hazard_fit import PRIOR_ENDS, fit_ages, log_likelihood, tallies
 from planner.spot.market.states import Ages, SpotStates
 from planner.spot.market.trace import Runs, Trace
-from planner.spot.policy.run import Flags, Floats
 from planner.units import DAY_HOURS
 
 LEAST_SEEN = 5

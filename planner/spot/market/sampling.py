@@ -10,8 +10,8 @@ from typing import Final
 import numpy as np
 from numpy.random import Generator
 
+from planner.arrays import Flags, Floats, Integers
 from planner.spot.market.states import Ages, SpotStates
-from planner.spot.policy.run import Flags, Floats, Integers
 
 Draw = Callable[[Generator, int], Floats]
 """`draw(rng, n)`: n durations in hours, of any distribution."""

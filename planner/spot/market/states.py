@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
+from planner.arrays import Floats, Integers
 from planner.hazards import mean_hours
-from planner.spot.policy.run import Floats, Integers
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from planner.spot.policy.run import Flags, Floats, Integers
+from planner.arrays import Flags, Floats, Integers
 from planner.units import HOUR
 
 

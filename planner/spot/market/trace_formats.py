@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from planner.arrays import Floats
 from planner.errors import Fault, InputError
 from planner.spot.market.trace import Trace
-from planner.spot.policy.run import Floats
 from planner.units import DAY_HOURS, HOUR, MINUTE
 
 LEAST_HOURS, LEAST_STEPS = 1.0, 10

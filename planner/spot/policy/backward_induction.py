@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from planner.arrays import Flags, Floats, Integers
 from planner.spot.policy.markov_chain import COUNTS, MEANS, USD, VARIANCES, Chain, Lerp
-from planner.spot.policy.run import ON_DEMAND, SPOT, WAIT, Flags, Floats, Integers
+from planner.spot.policy.run import ON_DEMAND, SPOT, WAIT
 
 CHEAPER = 1 - 1e-12
 """What is cheaper by less than this part is not: between equals, on demand now, so that ties end alike everywhere."""

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from planner.arrays import Flags, Floats, Integers
 from planner.spot.policy.deadline_guard import ROUNDING, Guard
-from planner.spot.policy.run import ON_DEMAND, SPOT, WAIT, Flags, Floats, Integers, SpotRun
+from planner.spot.policy.run import ON_DEMAND, SPOT, WAIT, SpotRun
 
 
 @dataclass(frozen=True)

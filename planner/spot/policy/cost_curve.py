@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
+from planner.arrays import Floats
 from planner.spot.market.states import SpotStates
 from planner.spot.policy.backward_induction import CHEAPER, Backward
 from planner.spot.policy.discretisation import Question, chain_of, checked
@@ -24,7 +25,7 @@ from planner.spot.policy.markov_chain import (
     VARIANCES,
     Chain,
 )
-from planner.spot.policy.run import Floats, SpotRun
+from planner.spot.policy.run import SpotRun
 
 TICKS, POINTS = 200, 96
 """Of one curve: within half a percent of a grid many times finer (see tests)."""

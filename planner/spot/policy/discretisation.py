@@ -9,9 +9,10 @@ from functools import cached_property
 
 import numpy as np
 
+from planner.arrays import Floats
 from planner.spot.market.states import SpotStates
 from planner.spot.policy.markov_chain import Chain, build_chain, fastest
-from planner.spot.policy.run import Floats, SpotRun
+from planner.spot.policy.run import SpotRun
 
 MOST_TICKS = 800
 """Bound on the ticks of one pass; longer runs are computed as several shorter ones."""

@@ -17,9 +17,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from planner.arrays import Flags, Floats, Integers
 from planner.spot.market.states import Ages, SpotStates
 from planner.spot.policy.checkpointing import mean_lost, most_lost, progress_on_spot
-from planner.spot.policy.run import Flags, Floats, Integers, SpotRun
+from planner.spot.policy.run import SpotRun
 
 USD, FINISH, USD_VARIANCE, FINISH_VARIANCE, SPOT_HOURS, DEMAND_HOURS, DEMAND_STARTS, INTERRUPTIONS = range(8)
 """What is counted from a moment to the end of the run; all but the variances as means."""

@@ -5,12 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
-Flags = NDArray[np.bool_]
+from planner.arrays import Flags, Floats, Integers
 
 WAIT, SPOT, ON_DEMAND = 0, 1, 2
 """What runs, and what a policy may ask for."""

@@ -8,12 +8,13 @@ from functools import cached_property
 
 import numpy as np
 
+from planner.arrays import Flags, Floats, Integers
 from planner.spot.market.states import SpotStates
 from planner.spot.policy.backward_induction import Backward, Moment
 from planner.spot.policy.cost_curve import POINTS, TICKS, ticks_of
 from planner.spot.policy.deadline_guard import ROUNDING, Guard
 from planner.spot.policy.discretisation import Question, chain_of, checked
-from planner.spot.policy.run import ON_DEMAND, SPOT, WAIT, Flags, Floats, Integers, SpotRun
+from planner.spot.policy.run import ON_DEMAND, SPOT, WAIT, SpotRun
 
 ROWS = 64
 """Most times left that a table has rows for."""

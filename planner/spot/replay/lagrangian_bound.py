@@ -13,8 +13,9 @@ from typing import Final
 
 import numpy as np
 
+from planner.arrays import Flags, Floats
 from planner.spot.policy.checkpointing import progress_on_spot
-from planner.spot.policy.run import Flags, Floats, SpotRun
+from planner.spot.policy.run import SpotRun
 
 ROUNDS: Final = 40
 """Prices of an hour of work that are tried at most; 8 to 15 settle it."""

@@ -8,7 +8,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import ArrayLike
 
-from planner.spot.policy.run import Flags, Floats, SpotRun
+from planner.arrays import Flags, Floats
+from planner.spot.policy.run import SpotRun
 from planner.spot.replay.lagrangian_bound import bound_usd
 
 BLOCK: Final = 24

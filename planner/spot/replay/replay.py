@@ -9,7 +9,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import ArrayLike
 
-from planner.spot.policy.run import ON_DEMAND, SPOT, WAIT, Flags, Floats, Integers, Policy, SpotRun
+from planner.arrays import Flags, Floats, Integers
+from planner.spot.policy.run import ON_DEMAND, SPOT, WAIT, Policy, SpotRun
 
 ROUNDING: Final = 1e-9
 """Hours: ticks, restarts and checkpoints that end together in exact arithmetic shall do so here."""

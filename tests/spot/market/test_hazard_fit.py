@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from planner.arrays import Flags, Floats
 from planner.spot.market.hazard_fit import LEAST_ENDS, fit_ages, fit_states, log_likelihood, tallies
 from planner.spot.market.states import Ages
-from planner.spot.policy.run import Flags, Floats
 
 HEAVY = Ages((0.0, 1.0), (1.5, 0.1))
 

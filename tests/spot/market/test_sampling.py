@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from planner.arrays import Flags
 from planner.spot.market.sampling import (
     QUANTILES,
     Draw,
@@ -22,7 +23,6 @@ from planner.spot.market.sampling import (
     weibull_draw,
 )
 from planner.spot.market.states import Ages, SpotStates
-from planner.spot.policy.run import Flags
 
 STATES = SpotStates(up=Ages((0.0, 1.0), (1.0, 0.1)), down=Ages((0.0, 0.5), (1.5, 0.4)))
 

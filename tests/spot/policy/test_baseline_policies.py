@@ -9,8 +9,9 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from planner.arrays import Flags
 from planner.spot.policy.baseline_policies import Greedy, OnDemandOnly, SpotOnly, UniformProgress
-from planner.spot.policy.run import ON_DEMAND, SPOT, WAIT, Flags, Policy, SpotRun
+from planner.spot.policy.run import ON_DEMAND, SPOT, WAIT, Policy, SpotRun
 from planner.spot.replay.replay import replay
 from tests.helpers.spot_cases import TICK, paths, runs
 

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from planner.arrays import Flags
 from planner.spot.policy.baseline_policies import Greedy, OnDemandOnly, SpotOnly, UniformProgress
-from planner.spot.policy.run import ON_DEMAND, SPOT, WAIT, Flags, SpotRun
+from planner.spot.policy.run import ON_DEMAND, SPOT, WAIT, SpotRun
 from planner.spot.replay.lagrangian_bound import bound_usd
 from planner.spot.replay.offline_optimum import optimum_usd
 from planner.spot.replay.replay import replay

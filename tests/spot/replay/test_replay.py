@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from planner.arrays import Flags
 from planner.spot.policy.baseline_policies import Greedy, OnDemandOnly, SpotOnly
-from planner.spot.policy.run import ON_DEMAND, SPOT, WAIT, Flags, SpotRun
+from planner.spot.policy.run import ON_DEMAND, SPOT, WAIT, SpotRun
 from planner.spot.replay.replay import Replays, replay
 from tests.helpers.spot_cases import TICK, Coin, Script, by_hand, paths, runs
 
