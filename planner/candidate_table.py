@@ -45,7 +45,7 @@ class CandidateTable:
     recipe: Integers  # index into whatever list of recipes made the table
     instances: Integers  # n[c]
     gpus: Integers  # in all
-    gangs: Integers  # runs side by side that instances and GPUs are shared among, equally
+    node_groups: Integers  # runs side by side that instances and GPUs are shared among, equally
     start_h: Floats
     late_start_h: Floats
     run_h: Floats  # (n, 2)
@@ -77,7 +77,7 @@ class CandidateTable:
     @property
     def run_gpus(self) -> Integers:
         """GPUs (n,) of one run."""
-        return self.gpus // self.gangs
+        return self.gpus // self.node_groups
 
     def hours(self, spot_share: Floats | float) -> Floats:
         """Expected hours of every row at a spot share."""

@@ -23,8 +23,8 @@ from benchmarks.accuracy.recipes import (
     weights_dtype,
     zero_group,
 )
-from planner.configurations.coefficients import recipe_setup
-from planner.configurations.recipe import CardClass, Recipe, framework_of
+from planner.configurations.coefficients import recipe_coefficients
+from planner.configurations.recipe import GpuClass, Recipe, framework_of
 from planner.estimates.inputs import (
     CHECKPOINT_EVERY_2ND,
     CHECKPOINT_FULL,
@@ -79,9 +79,9 @@ def configuration_of(row: Row, library: Library, as_unknown: bool = False) -> Co
     recipe = recipe_of_row(row, card, framework)
     profile = framework_of(library, framework)
     job = _job(row, framework)
-    setup = recipe_setup(recipe, job, network, library)
+    setup = recipe_coefficients(recipe, job, network, library)
     if profile.get("compiled") and row.text("compile") == "no":
-        setup = replace(setup, kernels=recipe_setup(recipe, _job(row, "eager"), network, library).kernels)
+        setup = replace(setup, kernels=recipe_coefficients(recipe, _job(row, "eager"), network, library).kernels)
     layout = _layout(row, recipe, framework, network)
     states = _states(row, recipe, setup.states)
     activations = _activations(row, network, setup.activations, states, library)
@@ -125,9 +125,9 @@ def require_columns(row: Row, library: Library) -> None:
         raise Incomplete(what)
 
 
-def _card_class(row: Row, library: Library) -> CardClass | None:
+def _card_class(row: Row, library: Library) -> GpuClass | None:
     try:
-        return CardClass.of(gpu_of_row(row, library))
+        return GpuClass.of(gpu_of_row(row, library))
     except (Incomplete, NotExpressible):  # memory can be told without a card
         return None
 
@@ -206,9 +206,7 @@ def _states(row: Row, recipe: Recipe, states: States) -> States:
     return replace(states, **changes)
 
 
-def _activations(
-    row: Row, network: Network, activations: Activations, states: States, library: Library
-) -> Activations:
+def _activations(row: Row, network: Network, activations: Activations, states: States, library: Library) -> Activations:
     changes: dict[str, Any] = {}
     kernel = row.text("loss_kernel")
     losses = library.tables["bytes"]["loss"]

@@ -8,7 +8,7 @@ from typing import Any
 
 from benchmarks.accuracy.predictions import Comparison, Prediction
 from benchmarks.accuracy.scores import grouped
-from planner.report.plots.style import ACCENT, COLORS, FAINT, canvas, write_picture
+from planner.report.plots.style import ACCENT_COLOR, COLORS, MUTED_COLOR, open_figure, write_picture
 from planner.units import GIB
 
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
@@ -29,11 +29,11 @@ def write_pictures(memory: Points, throughput: Points, folder: str | Path) -> li
     ):
         if not points:
             continue
-        with canvas(7.0, 6.4) as (drawing, axes):
+        with open_figure(7.0, 6.4) as (drawing, axes):
             _scatter(axes, points, figure, unit, scale)
             written.append(target / f"{figure}.png")
             write_picture(drawing, written[-1])
-        with canvas(8.0, 5.0) as (drawing, axes):
+        with open_figure(8.0, 5.0) as (drawing, axes):
             _strips(axes, points, figure)
             written.append(target / f"{figure}-errors.png")
             write_picture(drawing, written[-1])
@@ -58,9 +58,9 @@ def _scatter(axes: Any, points: Points, figure: str, unit: str, scale: float) ->
         style = {"color": COLORS[number % len(COLORS)], "marker": MARKERS[number % len(MARKERS)]}
         axes.scatter(measured, predicted, s=18, alpha=0.7, linewidths=0, label=f"{name} ({len(members)})", **style)
     ends = [low / 1.2, high * 1.2]
-    axes.plot(ends, ends, color=FAINT, linewidth=1)
+    axes.plot(ends, ends, color=MUTED_COLOR, linewidth=1)
     for factor in (0.8, 1.25):
-        axes.plot(ends, [end * factor for end in ends], color=FAINT, linewidth=0.8, linestyle=":")
+        axes.plot(ends, [end * factor for end in ends], color=MUTED_COLOR, linewidth=0.8, linestyle=":")
     axes.set(xscale="log", yscale="log", xlim=ends, ylim=ends)
     axes.set(xlabel=f"measured, {unit}", ylabel=f"predicted, {unit}")
     axes.set_title(f"{figure.capitalize()}: {len(points)} published runs (dotted: 25 % off)")
@@ -77,8 +77,8 @@ def _strips(axes: Any, points: Points, figure: str) -> None:
         heights = [number + 0.6 * ((7 * i % 11) / 10 - 0.5) for i in range(len(values))]
         axes.scatter(values, heights, s=12, alpha=0.5, linewidths=0, color=COLORS[0])
         middle = sorted(c.error for _, c in members)[len(members) // 2]
-        axes.plot([middle, middle], [number - 0.4, number + 0.4], color=ACCENT, linewidth=2)
-    axes.axvline(0, color=FAINT, linewidth=1)
+        axes.plot([middle, middle], [number - 0.4, number + 0.4], color=ACCENT_COLOR, linewidth=2)
+    axes.axvline(0, color=MUTED_COLOR, linewidth=1)
     axes.set_yticks(range(len(groups)), [f"{name} ({len(members)})" for name, members in groups.items()])
     axes.invert_yaxis()
     axes.set_xlim(-edge * 1.02, edge * 1.02)

@@ -21,7 +21,7 @@ from planner.estimates.parameters import training_flops
 from planner.estimates.time.coefficients import TimeCoefficients
 from planner.estimates.time.device import stack_parameters
 from planner.estimates.time.step import step_seconds, tokens_per_step
-from planner.estimates.uncertainty import Spreads, class_of, time_sigmas
+from planner.estimates.uncertainty import UncertaintyClasses, class_sigmas, time_sigmas
 from planner.estimates.work import padded_length
 from planner.library.schema import Library
 
@@ -181,9 +181,9 @@ class Predictor:
         profile = framework_of(self.library, found.framework)
         nodes = math.ceil(found.layout.gpus / found.layout.gpus_per_node)
         spreads = time_sigmas(
-            Spreads.of(self.spreads),
-            class_of(self.spreads, "unknown" if profile.get("unknown") else profile["kernels"]),
-            class_of(self.spreads, found.host.gpu.name),
+            UncertaintyClasses.of(self.spreads),
+            class_sigmas(self.spreads, "unknown" if profile.get("unknown") else profile["kernels"]),
+            class_sigmas(self.spreads, found.host.gpu.name),
             found.layout.gpus,
             nodes,
             found.layout.micro_batch * found.layout.sequence,

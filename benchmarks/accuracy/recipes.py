@@ -7,7 +7,7 @@ from typing import Any
 
 from benchmarks.accuracy.measurements import Row
 from benchmarks.accuracy.networks import Incomplete, NotExpressible
-from planner.configurations.recipe import CardClass, Recipe, best_attention
+from planner.configurations.recipe import GpuClass, Recipe, best_attention
 from planner.estimates.inputs import Network
 from planner.library.schema import Library
 
@@ -44,7 +44,7 @@ def framework_of_row(row: Row, library: Library) -> str:
     return row.text("framework") if row.text("framework") in known else "unknown"
 
 
-def recipe_of_row(row: Row, card: CardClass | None, framework: str) -> Recipe:
+def recipe_of_row(row: Row, card: GpuClass | None, framework: str) -> Recipe:
     """The recipe; Incomplete or NotExpressible say why there is none."""
     method = row.text("method")
     if not method:
@@ -129,7 +129,7 @@ def _quant(row: Row) -> str:
     return "nf4" if row.text("method") == "qlora" else "none"
 
 
-def _precision(row: Row, card: CardClass | None, lora: bool) -> str:
+def _precision(row: Row, card: GpuClass | None, lora: bool) -> str:
     text, weights = row.text("precision"), weights_dtype(row)
     if text.startswith("fp32") or (not text and row.text("framework") in FP32_BY_DEFAULT):
         return "tf32" if card is not None and card.bf16 else "fp32"
@@ -190,7 +190,7 @@ def _sharding(row: Row) -> str:
     return "ddp"
 
 
-def _attention(row: Row, card: CardClass | None, framework: str) -> str:
+def _attention(row: Row, card: GpuClass | None, framework: str) -> str:
     text = row.text("attention")
     best = best_attention(card) if card is not None else "flash"
     if text.startswith("eager") or (not text and framework == "megatron-deepspeed"):

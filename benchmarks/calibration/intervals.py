@@ -25,15 +25,18 @@ from benchmarks.calibration.fitting import source_weights
 from benchmarks.calibration.traced import key_of
 from planner.arrays import Floats
 from planner.configurations.recipe import framework_of
-from planner.estimates.uncertainty import Sigmas, Spreads, class_of, time_sigmas
+from planner.estimates.uncertainty import Sigmas, UncertaintyClasses, class_sigmas, time_sigmas
 from planner.library.schema import Library
 
 FEW_TOKENS = 2000
 _CARDS = {"T4": ("T4",), "V100-16GB": ("V100-16GB", "V100-32GB")}
 """Cards with a class of their own, and where its numbers are written."""
 _BELIEVED = {
-    "mixture.sigma": 0.5, "mixture.sigma_tail": 0.53, "V100-16GB.sigma": 0.37, "V100-16GB.sigma_tail": 0.26,
-}  # fmt: skip
+    "mixture.sigma": 0.5,
+    "mixture.sigma_tail": 0.53,
+    "V100-16GB.sigma": 0.37,
+    "V100-16GB.sigma_tail": 0.26,
+}
 """What a class is drawn towards where more is known than its few rows say.
 
 Mixtures of experts on other frameworks were off by up to five times; who published most runs on V100 warns of 40 %.
@@ -84,13 +87,21 @@ class Timed:
         """The spreads that the estimate states with these numbers of uncertainty.yaml (bare keys)."""
 
         def column(names: Sequence[str]) -> Sigmas:
-            classes = [class_of(values, name) for name in names]
+            classes = [class_sigmas(values, name) for name in names]
             return Sigmas(*(np.array([one[i] for one in classes]) for i in (0, 1)))
 
         found = time_sigmas(
-            Spreads.of(values), column(self.profiles), column(self.cards), self.gpus, self.nodes, self.tokens,
-            self.mixture, self.efficiency_is_prior, self.network_unknown, self.shape_unknown,
-        )  # fmt: skip
+            UncertaintyClasses.of(values),
+            column(self.profiles),
+            column(self.cards),
+            self.gpus,
+            self.nodes,
+            self.tokens,
+            self.mixture,
+            self.efficiency_is_prior,
+            self.network_unknown,
+            self.shape_unknown,
+        )
         return Sigmas(*(np.broadcast_to(one, self.errors.shape) for one in found))
 
     def classes(self) -> dict[str, NDArray[np.bool_]]:

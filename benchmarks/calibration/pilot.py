@@ -27,7 +27,12 @@ from benchmarks.accuracy.predictions import Prediction, Predictor
 from benchmarks.accuracy.splits import family
 from planner.errors import InputError
 from planner.estimates.memory.peak import MemoryCoefficients, estimate_memory
-from planner.estimates.observed_runs import log_memory_scale, log_speed_correction, memory_half, sigmas_after
+from planner.estimates.observed_runs import (
+    corrected_sigmas,
+    log_memory_scale,
+    log_speed_correction,
+    memory_half_weight_runs,
+)
 from planner.estimates.uncertainty import Sigmas, memory_tail
 from planner.library.schema import Library
 from planner.loading.scenario_file import read_library
@@ -93,7 +98,7 @@ def _sigmas(one: Prediction, seen: Sequence[Prediction], library: Library) -> tu
     alike = [other for other in seen if _kin(other.row) == _kin(one.row)]
     same_card = any(other.row.text("gpu") == one.row.text("gpu") for other in alike)
     key = "same_card" if same_card else "other_card" if alike else "other_source"
-    after = sigmas_after(
+    after = corrected_sigmas(
         Sigmas(one.speed.sigma, one.speed.sigma_tail),
         values.value(f"difference.{key}"),
         values.value("difference.other_source"),
@@ -116,7 +121,7 @@ def _memory(predictions: Sequence[Prediction], k: int, library: Library) -> dict
     before, after = [], []
     for one, seen in _drawn(sized, k, lambda row: (family(row), *map(row.text, SETTING))):
         assert one.peak is not None
-        half = memory_half(_sigma(one, library), probed)
+        half = memory_half_weight_runs(_sigma(one, library), probed)
         scale = math.exp(log_memory_scale([math.log(scales[id(other)]) for other in seen], half))
         before.append(one.peak.log_error)
         after.append(math.log(one.peak.measured / _peak(one, scale, coefficients)))

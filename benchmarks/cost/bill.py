@@ -66,9 +66,7 @@ def compared(scenario: str, as_of: datetime.date) -> list[Comparison]:
     plan = solve(question, SolveOptions(as_of=as_of))
     if not plan.jobs:
         raise ValueError(f"{question.name} has no plan: {plan.status}")
-    return [
-        _of_job(question.name, job, made) for job, made in zip(question.jobs, plan.jobs, strict=True)
-    ]
+    return [_of_job(question.name, job, made) for job, made in zip(question.jobs, plan.jobs, strict=True)]
 
 
 def _of_job(scenario: str, job: Job, made: Assignment) -> Comparison:

@@ -78,15 +78,15 @@ def candidates_lines(repeat: int) -> list[Line]:
 def _grid() -> tuple[_Estimate, list[Any], list[Any]]:
     """Recipes of a 7B fine-tuning times machines of all Ampere cards: counts and networks differ."""
     from planner.configurations.grid import Machine
-    from planner.configurations.recipe import CardClass, enumerate_recipes, open_parallel
+    from planner.configurations.recipe import GpuClass, enumerate_recipes, with_parallel_degrees
 
     scenario, library = question_of("quickstart-any")
     job = scenario.jobs[0]
-    like = CardClass.of(library.gpu("A100-80GB"))
-    cards = [card for card in library.gpus.values() if CardClass.of(card) == like]
+    like = GpuClass.of(library.gpu("A100-80GB"))
+    cards = [card for card in library.gpus.values() if GpuClass.of(card) == like]
     plain = enumerate_recipes(job, like, True, library)
     recipes = [
-        open_parallel(recipe, tensor, pipeline)
+        with_parallel_degrees(recipe, tensor, pipeline)
         for recipe in plain
         for tensor in (1, 2, 4, 8)
         for pipeline in (1, 2)
@@ -150,27 +150,27 @@ class _Estimate:
 def market_lines(repeat: int) -> list[Line]:
     """One job on a market of 5,000 offers: the solve alone, once its candidates are made."""
     from planner.candidates.enumeration import enumerate_candidates
-    from planner.candidates.market import market_of
+    from planner.candidates.market import build_market
     from planner.candidates.screening import screen
-    from planner.formulation.dominance import undominated
-    from planner.formulation.shared_limits import Question
+    from planner.formulation.dominance import find_undominated
+    from planner.formulation.shared_limits import SharedLimits
     from planner.solvers.base import run
-    from planner.solving.lexicographic import solve_passes
+    from planner.solving.lexicographic import solve_lexicographic
 
     scenario, library = question_of("quickstart-any")
     scenario = scenario.model_copy(update={"offers": _many(scenario.offers)})
     job = scenario.jobs[0]
     architecture = library.architecture(job.architecture)
     started = perf_counter()
-    market = market_of(scenario, library)
+    market = build_market(scenario, library)
     found = enumerate_candidates(job, architecture, market, [job.name], library)
     table = screen(found, market, scenario.limits, library).table
     made = perf_counter() - started
-    question = Question(budget_usd=scenario.limits.budget_usd, max_gpus=scenario.limits.max_gpus)
-    kept = int(undominated(table, question).sum())
+    question = SharedLimits(budget_usd=scenario.limits.budget_usd, max_gpus=scenario.limits.max_gpus)
+    kept = int(find_undominated(table, question).sum())
 
     def solve() -> None:
-        solve_passes(table.rows(undominated(table, question)), question, run).rows  # noqa: B018
+        solve_lexicographic(table.rows(find_undominated(table, question)), question, run).rows  # noqa: B018
 
     seconds = best_seconds(solve, repeat)
     basis = (
@@ -186,10 +186,10 @@ def market_lines(repeat: int) -> list[Line]:
 def _curves_line(found: Any, market: Any, limits: Any, library: Library, repeat: int) -> Line:
     """The best policies on spot of all candidates that a bound leaves, over the same screening without them."""
     from planner.candidates.screening import screen
-    from planner.spot.policy.curve_cache import Curves
+    from planner.spot.policy.curve_cache import CurveCache
 
     def curves() -> Any:
-        return screen(replace(found, curves=Curves()), market, limits, library, waiting_usd=0.0)
+        return screen(replace(found, curves=CurveCache()), market, limits, library, waiting_usd=0.0)
 
     plain = best_seconds(lambda: screen(found, market, limits, library), repeat)
     told = len(curves().spot)

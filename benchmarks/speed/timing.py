@@ -38,8 +38,7 @@ class Line:
         relation = "at most" if self.at_most else "at least"
         verdict = "met" if self.met else "MISSED"
         return (
-            f"{self.what:<58} {self.value:>9.3g} {self.unit:<3} {relation} {self.target:g}: {verdict}"
-            f"\n    {self.basis}"
+            f"{self.what:<58} {self.value:>9.3g} {self.unit:<3} {relation} {self.target:g}: {verdict}\n    {self.basis}"
         )
 
 

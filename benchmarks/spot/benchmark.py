@@ -104,9 +104,7 @@ def text_of(found: dict[str, Any]) -> str:
         for row in rows:
             cells = [row[name] for name in POLICIES]
             shares = "".join(f"{cell['percent_of_on_demand']:8.1f}" for cell in cells)
-            above = "".join(
-                f"{cell['percent_above_optimum']:7.1f} +- {cell['standard_error']:<3.1f}" for cell in cells
-            )
+            above = "".join(f"{cell['percent_above_optimum']:7.1f} +- {cell['standard_error']:<3.1f}" for cell in cells)
             lines.append(
                 f"{row['deadline_over_work']:8.2f}  {shares}{row['optimum_percent_of_on_demand']:8.1f}  {above}"
             )

@@ -14,7 +14,7 @@ from numpy.random import Generator
 from benchmarks.spot.judge import SLACKS, Costs, Windows, ages_before, deadline_of, job, judge, states_of, summary
 from benchmarks.spot.zones import SEED, WORK_HOURS, cut
 from planner.arrays import Flags
-from planner.spot.market.trace import Runs, Trace
+from planner.spot.market.trace import MarketDurations, Trace
 from planner.spot.market.trace_files import read_traces
 from planner.units import HOUR
 
@@ -113,6 +113,6 @@ def gang_paths(fleet: Trace, size: int, draws: int, rng: Generator) -> Flags:
     return paths
 
 
-def _runs(path: Flags, tick_hours: float) -> Runs:
+def _runs(path: Flags, tick_hours: float) -> MarketDurations:
     """Up-times and outages of one path."""
     return Trace("gang", tick_hours * HOUR, path.astype(np.int64)).runs(1, with_first=False)

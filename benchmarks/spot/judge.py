@@ -13,7 +13,7 @@ import numpy as np
 from planner.arrays import Flags, Floats
 from planner.spot.market.hazard_fit import fit_states
 from planner.spot.market.states import SpotStates
-from planner.spot.market.trace import Runs
+from planner.spot.market.trace import MarketDurations
 from planner.spot.policy.baseline_policies import Greedy, OnDemandOnly, UniformProgress
 from planner.spot.policy.run import SpotRun
 from planner.spot.policy.switching_policy import best_policy
@@ -62,7 +62,7 @@ def job(work_hours: float, restart_hours: float = 1 / 6) -> SpotRun:
     )
 
 
-def states_of(runs: list[Runs]) -> SpotStates:
+def states_of(runs: list[MarketDurations]) -> SpotStates:
     """The market that up-times and outages come from; ValueError where there is not an hour of both."""
     return fit_states(*(np.concatenate(each) for each in zip(*runs, strict=True)))
 

@@ -14,9 +14,9 @@ from benchmarks.spot.judge import SLACKS, states_of
 from benchmarks.spot.zones import SEED
 from planner.spot.market.sampling import (
     Paths,
-    batch_chance,
+    batch_hit_probability,
     lognormal_draw,
-    sample_gang,
+    sample_node_group,
     sample_paths,
     sample_states,
     weibull_draw,
@@ -24,7 +24,7 @@ from planner.spot.market.sampling import (
 from planner.spot.market.states import Ages, SpotStates
 from planner.spot.market.trace import Trace
 from planner.spot.policy.checkpointing import checkpoint_interval
-from planner.spot.policy.curve_cache import Curves
+from planner.spot.policy.curve_cache import CurveCache
 from planner.spot.policy.run import SpotRun
 from planner.spot.policy.switching_policy import best_policy
 from planner.spot.replay.replay import Replays, replay
@@ -78,7 +78,7 @@ def _check(form: str, states: SpotStates, rng: Generator, sample: Sample) -> Che
     """Promise and replay of one run drawn at random on one market."""
     run, deadline = _run(rng, states)
     # The point that a plan would take of the curves that plans are priced with.
-    point = min(Curves().latest_points([(run, states, deadline)])[0], key=lambda one: one.usd)
+    point = min(CurveCache().latest_points([(run, states, deadline)])[0], key=lambda one: one.usd)
     policy = best_policy(run, states, point.hours, tick_hours=TICK_HOURS)
     paths = sample(RUNS, math.ceil(deadline / TICK_HOURS), rng)
     found: Replays = replay(policy, run, paths.up, TICK_HOURS, deadline, age_hours=paths.age_hours)
@@ -129,8 +129,8 @@ def _sampler(form: str, rng: Generator) -> Sample:
     variation = float(rng.uniform(1.2, 2.5))
     if form == "batch losses":
         size = int(rng.choice([2, 4, 8]))
-        gap = lognormal_draw(up * batch_chance(size), variation)
-        return lambda n, t, r: sample_gang(size, gap, lognormal_draw(down, variation), n, t, TICK_HOURS, r)
+        gap = lognormal_draw(up * batch_hit_probability(size), variation)
+        return lambda n, t, r: sample_node_group(size, gap, lognormal_draw(down, variation), n, t, TICK_HOURS, r)
     draw = {"log-normal": lognormal_draw, "Weibull": weibull_draw}[form]
     return lambda n, t, r: sample_paths(draw(up, variation), draw(down, variation), n, t, TICK_HOURS, r)
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from planner.errors import Fault, InputError
 from planner.hazards import mean_hours
-from planner.results.market_fit import EndsByAge, FittedDurations, HeldOut, MarketFit, SpotBlock, TraceSeen
+from planner.results.market_fit import EndsByAge, FittedDuration, HoldoutComparison, MarketFit, SpotBlock, TraceReport
 from planner.results.plan import Spread
-from planner.spot.market.market_fit import Durations, Known, Seen, fit_market
+from planner.spot.market.market_fit import DurationFit, IntervalEstimate, ObservedTrace, fit_market
 from planner.spot.market.market_fit import MarketFit as Fitted
 from planner.spot.market.states import Ages
 from planner.spot.market.trace import Trace
@@ -24,7 +24,7 @@ HASTY_GAP_SECONDS = 10.0
 """Looking at a market more often than this is so rare that minutes may have been meant."""
 COARSE_STEPS = 3.0
 """Mean durations of fewer steps: those shorter than a step were not seen, and there were some."""
-APART = 3.0
+AVAILABILITY_RATIO = 3.0
 """Ratio of odds of being there between traces from which on their mean is the market of neither."""
 MOST_NAMES = 12
 """Names that a message lists."""
@@ -32,9 +32,7 @@ LONG_FIRST = 0.1
 """Share of the hours that runs already going on at the beginning may have, before it is worth a word."""
 
 
-def market_fit(
-    traces: str | Path | Sequence[str | Path], instances: int = 1, only: Sequence[str] = ()
-) -> MarketFit:
+def market_fit(traces: str | Path | Sequence[str | Path], instances: int = 1, only: Sequence[str] = ()) -> MarketFit:
     """What recorded traces say of a spot market, as the `spot:` block of an offer.
 
     `traces` are files, or folders of them, in the formats of `planner.spot.market.trace_files`; all are pooled.
@@ -47,10 +45,10 @@ def market_fit(
         raise InputError([Fault(WHERE, 0, "", "no trace to fit", "name a file or a folder")])
     if instances < 1:
         raise InputError([Fault(WHERE, 0, "--instances", f"{instances} machines are none", "give 1 or more")])
-    read = _chosen(traces_of(paths), only)
+    read = _chosen(read_traces_of(paths), only)
     fitted = fit_market(read, instances)
     hours = sum(one.hours for one in fitted.traces)
-    up, outage = _by_age(fitted.up.ages), _by_age(fitted.down.ages)
+    up, outage = _build_hazard(fitted.up.ages), _build_hazard(fitted.down.ages)
     mean_up, mean_outage = (mean_hours(one.ages_hours, one.ends_per_hour) for one in (up, outage))
     return MarketFit(
         instances=instances,
@@ -61,20 +59,20 @@ def market_fit(
         up=_durations(fitted.up),
         outage=_durations(fitted.down),
         spot=SpotBlock(
-            availability=_rounded(mean_up / (mean_up + mean_outage)),
-            mean_up_hours=_rounded(mean_up),
-            mean_outage_hours=_rounded(mean_outage),
+            availability=_round_digits(mean_up / (mean_up + mean_outage)),
+            mean_up_hours=_round_digits(mean_up),
+            mean_outage_hours=_round_digits(mean_outage),
             up=up,
             outage=outage,
             instances=instances,
         ),
         held_out=_held_out(fitted),
-        traces=tuple(_seen(one) for one in fitted.traces),
+        traces=tuple(_summarise_trace(one) for one in fitted.traces),
         notes=tuple(_notes(fitted, read)),
     )
 
 
-def traces_of(paths: Sequence[str | Path]) -> list[Trace]:
+def read_traces_of(paths: Sequence[str | Path]) -> list[Trace]:
     """All traces of files and folders, every fault of every file; those of one name are told apart by their files."""
     read: list[tuple[str, Trace]] = []
     faults: list[Fault] = []
@@ -101,17 +99,17 @@ def _chosen(traces: list[Trace], only: Sequence[str]) -> list[Trace]:
     return [trace for trace in traces if not only or trace.name in only]
 
 
-def _by_age(ages: Ages) -> EndsByAge:
+def _build_hazard(ages: Ages) -> EndsByAge:
     """As it is pasted; ages keep the digits that tell one from the next."""
     return EndsByAge(
-        ages_hours=tuple(_rounded(age, 6) for age in ages.begins),
-        ends_per_hour=tuple(_rounded(rate) for rate in ages.rates),
+        ages_hours=tuple(_round_digits(age, 6) for age in ages.begins),
+        ends_per_hour=tuple(_round_digits(rate) for rate in ages.rates),
     )
 
 
-def _durations(fitted: Durations) -> FittedDurations:
+def _durations(fitted: DurationFit) -> FittedDuration:
     mean = fitted.mean_hours
-    return FittedDurations(
+    return FittedDuration(
         mean_hours=_spread(mean),
         known_to_factor=max(mean.high / mean.value, mean.value / mean.low),
         cv=fitted.cv,
@@ -121,21 +119,21 @@ def _durations(fitted: Durations) -> FittedDurations:
     )
 
 
-def _spread(known: Known) -> Spread:
+def _spread(known: IntervalEstimate) -> Spread:
     return Spread(expected=known.value, low=known.low, high=known.high)
 
 
-def _held_out(fitted: Fitted) -> HeldOut | None:
+def _held_out(fitted: Fitted) -> HoldoutComparison | None:
     told = fitted.held_out
-    return None if told is None else HeldOut(likelier_by=exp(told.gain_per_end), ends=told.ends)
+    return None if told is None else HoldoutComparison(likelier_by=exp(told.gain_per_end), ends=told.ends)
 
 
-def _seen(one: Seen) -> TraceSeen:
+def _summarise_trace(one: ObservedTrace) -> TraceReport:
     told = asdict(one)
-    return TraceSeen(most_machines=told.pop("most"), **told)
+    return TraceReport(most_machines=told.pop("most"), **told)
 
 
-def _rounded(value: float, digits: int = 4) -> float:
+def _round_digits(value: float, digits: int = 4) -> float:
     """To so many digits; no figure of a market is known to more than four."""
     return float(f"{value:.{digits}g}")
 
@@ -159,7 +157,7 @@ def _notes(fitted: Fitted, traces: Sequence[Trace]) -> list[str]:
             "for another number the planner converts them by its law for gangs"
         )
     odds = [one.availability / max(1 - one.availability, 1e-9) for one in seen if one.availability > 0]
-    if len(seen) > 1 and (len(odds) < len(seen) or max(odds) > APART * min(odds)):
+    if len(seen) > 1 and (len(odds) < len(seen) or max(odds) > AVAILABILITY_RATIO * min(odds)):
         low, high = (f"{100 * pick(one.availability for one in seen):.0f} %" for pick in (min, max))
         notes.append(f"the traces differ, from {low} to {high} of the time: better fit each place by itself (--only)")
     first = sum(trace.hours for trace in traces) - fitted.up.hours - fitted.down.hours
@@ -168,10 +166,10 @@ def _notes(fitted: Fitted, traces: Sequence[Trace]) -> list[str]:
             f"{first:.1f} h before the first change are left out of the fit: when they began is not known, "
             "or the machines were not asked for yet"
         )
-    return notes + _doubts_of_time(fitted)
+    return notes + _find_step_warnings(fitted)
 
 
-def _doubts_of_time(fitted: Fitted) -> list[str]:
+def _find_step_warnings(fitted: Fitted) -> list[str]:
     """Whether the steps are what they should be."""
     notes = []
     shortest, longest = (pick(one.gap_seconds for one in fitted.traces) for pick in (min, max))

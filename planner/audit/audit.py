@@ -11,50 +11,57 @@ import datetime
 import math
 from collections.abc import Callable, Sequence
 
-from planner.audit.job.bill import bill_is_told, bill_of, cost_is_told
+from planner.audit.job.bill import check_bill, check_cost, recompute_bill
 from planner.audit.job.commitments import (
-    commitment_is_told,
-    committed_hours_hold,
+    check_commitment,
+    check_commitment_term,
+    check_committed_hours,
     machine_hours_at_confidence,
-    term_holds,
 )
 from planner.audit.job.configuration import (
-    batch_divides,
-    counts_agree,
-    lists_permit,
-    names_resolve,
-    offer_is_told,
-    price_is_dated,
-    recipe_is_permitted,
-    spot_share_is_allowed,
+    check_allow_lists,
+    check_batch,
+    check_gpu_counts,
+    check_names,
+    check_offer,
+    check_price_date,
+    check_spot_share,
+    check_techniques,
 )
-from planner.audit.job.context import Ground, Tolerance, Violation, lay_footing, lay_ground, unequal
+from planner.audit.job.context import (
+    AuditContext,
+    Tolerance,
+    Violation,
+    check_equal,
+    resolve_assignment,
+    resolve_context,
+)
 from planner.audit.job.hours import (
-    deadline_chance_is_told,
-    hours_are_told,
-    hours_hold,
-    hours_of,
-    spot_end_is_told,
+    check_deadline_probability,
+    check_hour_limits,
+    check_hours,
+    check_spot_end,
+    recompute_hours,
 )
-from planner.audit.job.managed_service import service_is_told
-from planner.audit.job.observations import observations_are_told
+from planner.audit.job.managed_service import check_service
+from planner.audit.job.observations import check_observations
 from planner.audit.job.physics import (
-    memory_fits,
-    memory_is_told,
-    physics_of,
-    speed_is_told,
-    workload_of,
+    check_memory,
+    check_memory_fit,
+    check_speed,
+    recompute_physics,
+    recompute_workload,
 )
-from planner.audit.job.spot import followed_of, spot_is_told
-from planner.audit.job.stage_placement import beside_is_told, elsewhere_of
-from planner.audit.job.stages import course_of, stages_are_told
+from planner.audit.job.spot import check_spot, recompute_policy_run
+from planner.audit.job.stage_placement import check_separate_stages, recompute_separate_stages
+from planner.audit.job.stages import check_stages, recompute_stages
 from planner.audit.totals import (
-    budget_holds,
-    jobs_are_placed_once,
-    objective_is_told,
-    shared_limits_hold,
-    status_is_consistent,
-    totals_are_told,
+    check_budget,
+    check_jobs,
+    check_objective,
+    check_shared_limits,
+    check_status,
+    check_totals,
 )
 from planner.library.schema import Library
 from planner.results.plan import Assignment, Plan
@@ -62,12 +69,12 @@ from planner.scenario.scenario import Scenario
 
 __all__ = ["Tolerance", "Violation", "audit"]
 
-NAMED_CHECKS: Sequence[Callable[[Ground], list[Violation]]] = (
-    names_resolve,
-    counts_agree,
-    batch_divides,
-    recipe_is_permitted,
-    spot_share_is_allowed,
+NAMED_CHECKS: Sequence[Callable[[AuditContext], list[Violation]]] = (
+    check_names,
+    check_gpu_counts,
+    check_batch,
+    check_techniques,
+    check_spot_share,
 )
 """Checks of names and whole numbers; figures are recomputed only where these leave something to compute."""
 
@@ -85,21 +92,21 @@ def audit(
     `asked_gap` is the relative gap at which the solver was allowed to stop.
     """
     tolerance = tolerance or Tolerance()
-    found = unequal("", "scenario", scenario.name, plan.scenario)
-    found += status_is_consistent(plan, max(asked_gap, tolerance.gap))
+    found = check_equal("", "scenario", scenario.name, plan.scenario)
+    found += check_status(plan, max(asked_gap, tolerance.gap))
     if plan.status in ("infeasible", "no_plan"):
         return found
-    found += jobs_are_placed_once(plan, scenario)
+    found += check_jobs(plan, scenario)
     machine_hours = []
     for assignment in plan.jobs:
         faults, used = _audit_job(assignment, plan, scenario, library, tolerance)
         found += faults
         machine_hours.append(used)
-    found += shared_limits_hold(plan, scenario)
-    found += committed_hours_hold(plan, scenario, machine_hours, tolerance)
-    found += totals_are_told(plan, tolerance)
-    found += budget_holds(plan, scenario, tolerance)
-    found += objective_is_told(plan, scenario, tolerance)
+    found += check_shared_limits(plan, scenario)
+    found += check_committed_hours(plan, scenario, machine_hours, tolerance)
+    found += check_totals(plan, tolerance)
+    found += check_budget(plan, scenario, tolerance)
+    found += check_objective(plan, scenario, tolerance)
     return found
 
 
@@ -110,15 +117,15 @@ def _audit_job(
 
     A plan of nonsense counts or degrees gets no further than those.
     """
-    footing, found = lay_footing(assignment, scenario, library)
+    footing, found = resolve_assignment(assignment, scenario, library)
     if footing is None:
         return found, 0.0
-    found += [*offer_is_told(footing), *lists_permit(footing)]
+    found += [*check_offer(footing), *check_allow_lists(footing)]
     try:
-        found += price_is_dated(footing, datetime.date.fromisoformat(plan.as_of))
+        found += check_price_date(footing, datetime.date.fromisoformat(plan.as_of))
         if footing.offer.managed is not None:
-            return [*found, *service_is_told(footing, footing.offer.managed, tolerance)], 0.0
-        ground = lay_ground(footing)
+            return [*found, *check_service(footing, footing.offer.managed, tolerance)], 0.0
+        ground = resolve_context(footing)
         for check in NAMED_CHECKS:
             found += check(ground)
         worth = None if scenario.objective_kind == "time" else scenario.value_of_time_usd_per_hour
@@ -128,39 +135,39 @@ def _audit_job(
         return [*found, Violation(assignment.name, "figures", "something to compute", repr(error))], 0.0
 
 
-def _audit_figures(ground: Ground, worth: float | None, tolerance: Tolerance) -> tuple[list[Violation], float]:
+def _audit_figures(ground: AuditContext, worth: float | None, tolerance: Tolerance) -> tuple[list[Violation], float]:
     """Every figure of a job on machines, and its machine hours at its confidence.
 
     `worth`: dollars of an hour where cost is minimised; None where time is.
     """
-    work = workload_of(ground)
-    physics = physics_of(ground, work)
-    elsewhere, found = elsewhere_of(ground, work)
-    course = course_of(ground, work, physics, elsewhere)
-    hours = hours_of(ground, course, physics)
-    followed, faults = followed_of(ground, course, physics, hours, worth)
+    work = recompute_workload(ground)
+    physics = recompute_physics(ground, work)
+    elsewhere, found = recompute_separate_stages(ground, work)
+    course = recompute_stages(ground, work, physics, elsewhere)
+    hours = recompute_hours(ground, course, physics)
+    followed, faults = recompute_policy_run(ground, course, physics, hours, worth)
     if followed is None:
-        faults += spot_end_is_told(ground, course, hours, tolerance)
+        faults += check_spot_end(ground, course, hours, tolerance)
     else:
-        faults += spot_is_told(ground, course, followed, tolerance)
+        faults += check_spot(ground, course, followed, tolerance)
         hours = followed.hours(hours, course.stretch)
-    lines, late = (bill_of(ground, course, hours, followed, late) for late in (False, True))
+    lines, late = (recompute_bill(ground, course, hours, followed, late) for late in (False, True))
     share = ground.plan.spot_share
     expected, at_confidence = hours.expected(share), hours.at_confidence(share)
     found += [
         *faults,
-        *memory_fits(ground, physics, tolerance),
-        *memory_is_told(ground, physics, tolerance),
-        *speed_is_told(ground, work, physics, tolerance),
-        *observations_are_told(ground, physics.lesson, tolerance),
-        *stages_are_told(ground, course, tolerance),
-        *beside_is_told(ground, elsewhere, tolerance),
-        *hours_are_told(ground, hours, physics, tolerance),
-        *hours_hold(ground, at_confidence, tolerance),
-        *deadline_chance_is_told(ground, expected, at_confidence, tolerance),
-        *commitment_is_told(ground, course, tolerance),
-        *term_holds(ground, hours, tolerance),
-        *bill_is_told(ground, lines, tolerance),
-        *cost_is_told(ground, lines, late, math.exp(1.28 * physics.sigma), tolerance),
+        *check_memory_fit(ground, physics, tolerance),
+        *check_memory(ground, physics, tolerance),
+        *check_speed(ground, work, physics, tolerance),
+        *check_observations(ground, physics.correction, tolerance),
+        *check_stages(ground, course, tolerance),
+        *check_separate_stages(ground, elsewhere, tolerance),
+        *check_hours(ground, hours, physics, tolerance),
+        *check_hour_limits(ground, at_confidence, tolerance),
+        *check_deadline_probability(ground, expected, at_confidence, tolerance),
+        *check_commitment(ground, course, tolerance),
+        *check_commitment_term(ground, hours, tolerance),
+        *check_bill(ground, lines, tolerance),
+        *check_cost(ground, lines, late, math.exp(1.28 * physics.sigma), tolerance),
     ]
     return found, machine_hours_at_confidence(ground, hours, course)

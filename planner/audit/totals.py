@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections import Counter
 
-from planner.audit.job.context import Tolerance, Violation, apart, beyond, unequal
-from planner.audit.job.hours import chance_within
+from planner.audit.job.context import Tolerance, Violation, check_at_most, check_close, check_equal
+from planner.audit.job.hours import probability_within
 from planner.results.plan import Assignment, Plan
 from planner.scenario.scenario import Scenario, offer_labels
 
@@ -14,7 +14,7 @@ TIE_SLACK = {"cost": 0.005, "time": 0.001}
 """How far above the optimum (dollars, hours) a plan may lie that is better in what counts second."""
 
 
-def status_is_consistent(plan: Plan, gap: float) -> list[Violation]:
+def check_status(plan: Plan, gap: float) -> list[Violation]:
     """An optimal plan has a bound and a gap no larger than asked; the bound is not above the objective."""
     found: list[Violation] = []
     if plan.status in ("infeasible", "no_plan"):
@@ -35,17 +35,17 @@ def status_is_consistent(plan: Plan, gap: float) -> list[Violation]:
             found.append(Violation("", "bound and gap", "figures", None))
         return found
     room = 1e-9 * max(1.0, abs(plan.objective))
-    found += beyond("", "bound", plan.objective, plan.bound, room)
+    found += check_at_most("", "bound", plan.objective, plan.bound, room)
     distance = max(0.0, plan.objective - plan.bound)
     expected = distance / max(abs(plan.objective), 1e-9) if distance else 0.0
-    found += apart("", "gap", expected, plan.gap, 1e-6, 1e-9)
+    found += check_close("", "gap", expected, plan.gap, 1e-6, 1e-9)
     # Below a millionth of a dollar (or hour) a gap is rounding, whatever it is relative to.
     if plan.status == "optimal" and distance > 1e-6:
-        found += beyond("", "gap of an optimal plan", gap, plan.gap, 1e-12)
+        found += check_at_most("", "gap of an optimal plan", gap, plan.gap, 1e-12)
     return found
 
 
-def jobs_are_placed_once(plan: Plan, scenario: Scenario) -> list[Violation]:
+def check_jobs(plan: Plan, scenario: Scenario) -> list[Violation]:
     """Every job of the scenario is run exactly once, in the order of the scenario, and no other."""
     wanted, placed = Counter(job.name for job in scenario.jobs), Counter(job.name for job in plan.jobs)
     return [
@@ -55,7 +55,7 @@ def jobs_are_placed_once(plan: Plan, scenario: Scenario) -> list[Violation]:
     ]
 
 
-def shared_limits_hold(plan: Plan, scenario: Scenario) -> list[Violation]:
+def check_shared_limits(plan: Plan, scenario: Scenario) -> list[Violation]:
     """GPUs in all, GPUs per provider, instances per offer: all jobs side by side, and all trials at once of each."""
     limits = scenario.limits
     by_provider: Counter[str] = Counter()
@@ -64,18 +64,18 @@ def shared_limits_hold(plan: Plan, scenario: Scenario) -> list[Violation]:
         by_provider[job.provider] += job.gpus * job.runs_at_once
         # A service has no machines to tell; what it has in stock is places for one run.
         by_offer[job.offer] += max(1, job.instances) * job.runs_at_once
-    found = beyond("", "limits.max_gpus", limits.max_gpus, sum(by_provider.values()))
+    found = check_at_most("", "limits.max_gpus", limits.max_gpus, sum(by_provider.values()))
     for provider, used in by_provider.items():
-        found += beyond("", f"limits.quota.{provider}", limits.quota.get(provider), used)
+        found += check_at_most("", f"limits.quota.{provider}", limits.quota.get(provider), used)
     if all(offer.stock is None for offer in scenario.offers):
         return found
     stock = dict(zip(offer_labels(scenario.offers), (offer.stock for offer in scenario.offers), strict=True))
     for offer, used in by_offer.items():
-        found += beyond("", f"stock of {offer}", stock.get(offer), used)
+        found += check_at_most("", f"stock of {offer}", stock.get(offer), used)
     return found
 
 
-def totals_are_told(plan: Plan, tolerance: Tolerance) -> list[Violation]:
+def check_totals(plan: Plan, tolerance: Tolerance) -> list[Violation]:
     """Dollars add up over jobs, which run side by side: the plan's hours are those of the last to end."""
     if plan.cost_usd is None or plan.hours is None or not plan.jobs:
         return [Violation("", "cost_usd and hours", "figures", None)]
@@ -87,31 +87,31 @@ def totals_are_told(plan: Plan, tolerance: Tolerance) -> list[Violation]:
     }
     found: list[Violation] = []
     for what, (figure, told) in costs.items():
-        found += apart("", what, math.fsum(map(figure, plan.jobs)), told, absolute=tolerance.usd)
+        found += check_close("", what, math.fsum(map(figure, plan.jobs)), told, absolute=tolerance.usd)
     for what in ("expected", "low", "high", "at_confidence"):
         last = max(getattr(job.hours, what) for job in plan.jobs)
-        found += apart("", f"hours.{what}", last, getattr(plan.hours, what), tolerance.hours)
+        found += check_close("", f"hours.{what}", last, getattr(plan.hours, what), tolerance.hours)
     return found
 
 
-def budget_holds(plan: Plan, scenario: Scenario, tolerance: Tolerance) -> list[Violation]:
+def check_budget(plan: Plan, scenario: Scenario, tolerance: Tolerance) -> list[Violation]:
     """At the asked confidence, all jobs late together, the dollars stay within the budget; its chance is told."""
     late = math.fsum(job.cost_at_confidence for job in plan.jobs)
     expected = math.fsum(job.cost_usd for job in plan.jobs)
     budget, told = scenario.limits.budget_usd, plan.budget_probability
-    found = beyond("", "limits.budget_usd", budget, late, tolerance.usd)
-    found += unequal("", "budget_usd", budget, plan.budget_usd)
+    found = check_at_most("", "limits.budget_usd", budget, late, tolerance.usd)
+    found += check_equal("", "budget_usd", budget, plan.budget_usd)
     if budget is None:
-        return found + unequal("", "budget_probability", None, told)
+        return found + check_equal("", "budget_probability", None, told)
     confidence = min(job.confidence for job in scenario.jobs)
     if confidence > 0.5:
-        chance = chance_within(budget, expected, late, confidence)
-        return found + apart("", "budget_probability", chance, told, 1e-5)
+        chance = probability_within(budget, expected, late, confidence)
+        return found + check_close("", "budget_probability", chance, told, 1e-5)
     sure = told is not None and 0 <= told <= 1  # the dollars at this confidence say nothing about how wide they spread
     return found if sure else [*found, Violation("", "budget_probability", "a probability", told)]
 
 
-def objective_is_told(plan: Plan, scenario: Scenario, tolerance: Tolerance) -> list[Violation]:
+def check_objective(plan: Plan, scenario: Scenario, tolerance: Tolerance) -> list[Violation]:
     """The objective is that of the jobs, up to what a later pass may give up to break ties."""
     if plan.objective is None or not plan.jobs:
         return []
@@ -122,7 +122,7 @@ def objective_is_told(plan: Plan, scenario: Scenario, tolerance: Tolerance) -> l
         value = math.fsum(job.cost_usd for job in plan.jobs) + math.fsum(_penalty(job, scenario) for job in plan.jobs)
         value += scenario.value_of_time_usd_per_hour * hours
     slack = TIE_SLACK[scenario.objective_kind] + tolerance.hours * max(1.0, abs(value))
-    return apart("", "objective", value, plan.objective, absolute=slack)
+    return check_close("", "objective", value, plan.objective, absolute=slack)
 
 
 def _penalty(assignment: Assignment, scenario: Scenario) -> float:

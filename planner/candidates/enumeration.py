@@ -25,16 +25,16 @@ from planner.candidates.managed_service import ManagedRows, managed_rows
 from planner.candidates.market import Market
 from planner.candidates.offer_columns import OfferColumns
 from planner.candidates.offer_terms import SpotMarket, spot_markets
-from planner.candidates.run_hours import Running, running_hours
+from planner.candidates.run_hours import RunHours, compute_run_hours
 from planner.candidates.stage_hours import RowHours, row_hours
-from planner.candidates.stage_placement import Placement, placements
-from planner.configurations.enumeration import Physics, Ways, enumerate_ways
+from planner.candidates.stage_placement import Placement, enumerate_placements
+from planner.configurations.enumeration import Configurations, JobConfigurations, enumerate_configurations
 from planner.configurations.grid import Machine
 from planner.configurations.recipe import Recipe
 from planner.library.schema import Architecture, Library
 from planner.scenario.scenario import Job
 from planner.scenario.stages import Stages, Trials
-from planner.spot.policy.curve_cache import Curves
+from planner.spot.policy.curve_cache import CurveCache
 from planner.units import MONTH_HOURS
 
 
@@ -44,17 +44,17 @@ class JobCandidates:
 
     job: Job
     architecture: Architecture
-    physics: Physics
+    physics: JobConfigurations
     table: CandidateTable  # every way that fits, on every offer, limits left out; shares 0..1 uncut
-    way: Integers  # row -> index into physics.ways; -1: a managed service, which has no way of ours
+    configuration: Integers  # row -> index into physics.ways; -1: a managed service, which has no way of ours
     placement: Integers  # row -> index into `placements`
     hours: RowHours  # per row
-    running: Running  # per way
+    run_hours: RunHours  # per way
     placements: tuple[Placement, ...]
     spot: tuple[SpotMarket, ...]  # per offer of the market
     columns: OfferColumns
     headroom: float | None
-    curves: Curves = field(default_factory=Curves, compare=False)  # of spot markets, computed when asked for
+    curves: CurveCache = field(default_factory=CurveCache, compare=False)  # of spot markets, computed when asked for
     managed: tuple[Recipe, ...] = ()  # what managed services run, as far as they tell
 
     @property
@@ -71,11 +71,11 @@ class JobCandidates:
 
         What was observed did run; a service has no machine of its own.
         """
-        wanted, own = self.job.stages.ingest, self.way >= 0
+        wanted, own = self.job.stages.ingest, self.configuration >= 0
         if wanted is None or not own.any():
             return np.zeros(len(self.table), dtype=bool)
         here = np.asarray([one.ingest is None for one in self.placements], dtype=bool)[self.placement]
-        seen = self.running.observed[np.where(own, self.way, 0)]
+        seen = self.run_hours.observed[np.where(own, self.configuration, 0)]
         small = self.columns.ram_gb[self.table.offer] < wanted.ram_gb  # nan, which is unknown, is not
         return np.asarray(own & here & ~seen & small, dtype=bool)
 
@@ -89,7 +89,7 @@ class JobCandidates:
         return replace(
             self,
             table=self.table.rows(which),
-            way=self.way[which],
+            configuration=self.configuration[which],
             placement=self.placement[which],
             hours=self.hours.rows(which),
         )
@@ -110,21 +110,21 @@ def enumerate_candidates(
     `headroom` replaces the margin of the fit rule. Physics that `before` shares with this job are taken from it.
     Raises ScenarioError for a stage that no offer can run.
     """
-    machines = market.distinct
+    machines = market.distinct_machines
     if before is not None and before.headroom == headroom and _same_physics(before, job, architecture, machines):
         physics = before.physics
-        running = before.running if _same_running(before.job, job) else None
+        running = before.run_hours if _has_same_hours(before.job, job) else None
     else:
-        physics, running = enumerate_ways(job, architecture, machines, library, headroom), None
-    running = running or running_hours(job, architecture, physics, library)
-    placed = placements(job, architecture, physics.shape, market, library)
+        physics, running = enumerate_configurations(job, architecture, machines, library, headroom), None
+    running = running or compute_run_hours(job, architecture, physics, library)
+    placed = enumerate_placements(job, architecture, physics.shape, market, library)
     way, offer = _join(physics.ways, market)
     several = len(placed)
     placement = np.tile(np.arange(several), len(way))
     way, offer = np.repeat(way, several), np.repeat(offer, several)
     spot = spot_markets(market.offers, library)
     columns = OfferColumns.of(market, job, architecture, spot, library)
-    table, hours = _priced(job, physics, running, placed, way, offer, placement, market, jobs, columns)
+    table, hours = _price(job, physics, running, placed, way, offer, placement, market, jobs, columns)
     made = JobCandidates(
         job, architecture, physics, table, way, placement, hours, running, placed, spot, columns, headroom
     )
@@ -133,7 +133,7 @@ def enumerate_candidates(
     return _with_managed(made, market, library)
 
 
-BLIND = {
+IGNORED_FIELDS = {
     "name": "",
     "deadline_hours": None,
     "confidence": 0.5,
@@ -146,7 +146,7 @@ BLIND = {
     "stages": Stages(),
 }
 """What of a job its memory and step time do not depend on, with a stand-in for comparisons."""
-TIMED = (
+TIMING_FIELDS = (
     "confidence",
     "efficiency",
     "storage_gb_per_second",
@@ -158,9 +158,7 @@ TIMED = (
 """Those of them that hours depend on."""
 
 
-def _same_physics(
-    before: JobCandidates, job: Job, architecture: Architecture, machines: tuple[Machine, ...]
-) -> bool:
+def _same_physics(before: JobCandidates, job: Job, architecture: Architecture, machines: tuple[Machine, ...]) -> bool:
     """Whether memory and step times of the ways are those of before: prices, limits and names do not matter."""
     if before.architecture != architecture or before.physics.machines != machines:
         return False
@@ -169,16 +167,16 @@ def _same_physics(
 
     def essence(one: Job) -> Job:
         techniques = one.techniques.model_copy(update={"penalty_usd": {}, **open_})
-        return one.model_copy(update={**BLIND, "techniques": techniques})
+        return one.model_copy(update={**IGNORED_FIELDS, "techniques": techniques})
 
     return essence(before.job) == essence(job)
 
 
-def _same_running(before: Job, job: Job) -> bool:
-    return all(getattr(before, field) == getattr(job, field) for field in TIMED)
+def _has_same_hours(before: Job, job: Job) -> bool:
+    return all(getattr(before, field) == getattr(job, field) for field in TIMING_FIELDS)
 
 
-def _join(ways: Ways, market: Market) -> tuple[Integers, Integers]:
+def _join(ways: Configurations, market: Market) -> tuple[Integers, Integers]:
     """Index pairs (way, offer) of every offer that rents the machine of a way."""
     # Offers of one kind share their tuple of machines, so that few are looked up by what they are.
     kinds: dict[int, list[int]] = {}
@@ -199,10 +197,10 @@ def _join(ways: Ways, market: Market) -> tuple[Integers, Integers]:
     return np.concatenate([a for a, _ in pairs]), np.concatenate([b for _, b in pairs])
 
 
-def _priced(
+def _price(
     job: Job,
-    physics: Physics,
-    running: Running,
+    physics: JobConfigurations,
+    running: RunHours,
     placed: Sequence[Placement],
     way: Integers,
     offer: Integers,
@@ -216,23 +214,19 @@ def _priced(
     nodes = np.asarray([m.instances for m in ways.machines], dtype=np.int64)[machine] if len(way) else way
     gpus = np.asarray([m.gpus for m in ways.machines], dtype=np.int64)[machine] if len(way) else way
     recipe = ways.recipe[way]
-    hours = row_hours(
-        job, physics.shape, running, columns, placed, way, offer, placement, recipe, nodes, gpus
-    )
-    late, stretch, gangs = hours.late, hours.stretch, hours.gangs
+    hours = row_hours(job, physics.shape, running, columns, placed, way, offer, placement, recipe, nodes, gpus)
+    late, stretch, node_groups = hours.late, hours.stretch, hours.node_groups
     has_od, no_spot = ~np.isnan(columns.on_demand_usd[offer]), np.isnan(hours.spot_wall)
     once, run = hours.once, hours.run
-    run_h = np.stack(
-        [np.where(has_od, run, np.nan), np.where(no_spot, np.nan, hours.spot_wall + hours.switch)], axis=1
-    )
+    run_h = np.stack([np.where(has_od, run, np.nan), np.where(no_spot, np.nan, hours.spot_wall + hours.switch)], axis=1)
     late_h = np.stack([run_h[:, 0] * late * stretch, hours.late_spot_wall + hours.switch * late], axis=1)
     od_price, spot_price = columns.on_demand_usd[offer] * nodes, columns.spot_usd[offer] * nodes
-    switch_usd = np.nan_to_num(od_price) * hours.switch * gangs
-    od_usd, spot_usd = od_price * (gangs * once), spot_price * (gangs * once) + switch_usd
-    spot_run = spot_price * hours.spot_gang_paid
+    switch_usd = np.nan_to_num(od_price) * hours.switch * node_groups
+    od_usd, spot_usd = od_price * (node_groups * once), spot_price * (node_groups * once) + switch_usd
+    spot_run = spot_price * hours.spot_group_paid
     kept = np.asarray(running.kept_gb)[recipe] if len(way) else way * 0.0
     disk = columns.disk_gb[offer] + hours.raw_gb
-    storage = columns.storage_usd_per_gb_hour[offer] * (disk * nodes + kept) * gangs
+    storage = columns.storage_usd_per_gb_hour[offer] * (disk * nodes + kept) * node_groups
     ran = ~running.observed[way]
     aside, late_aside = (
         np.asarray(usd, dtype=float)[placement] * ran
@@ -240,14 +234,14 @@ def _priced(
     )
     run_usd = np.stack(
         [
-            od_usd + od_price * hours.gang_run + storage * (once + run_h[:, 0]) + aside,
+            od_usd + od_price * hours.group_run + storage * (once + run_h[:, 0]) + aside,
             spot_usd + spot_run + storage * (once + run_h[:, 1]) + aside,
         ],
         axis=1,
     )
     late_usd = np.stack(
         [
-            (od_usd + od_price * hours.gang_run * stretch) * late + storage * (once * late + late_h[:, 0]),
+            (od_usd + od_price * hours.group_run * stretch) * late + storage * (once * late + late_h[:, 0]),
             (spot_usd + spot_run * stretch) * late + storage * (once * late + late_h[:, 1]),
         ],
         axis=1,
@@ -255,10 +249,12 @@ def _priced(
     export = np.asarray(running.export_gb)[recipe] if len(way) else way * 0.0
     months = (job.stages.retention_hours or 0.0) / MONTH_HOURS
     fixed = (
-        (columns.ingress_usd_per_gb[offer] * hours.moved_gb + columns.source_usd_per_gb * hours.own_gb) * nodes * gangs
+        (columns.ingress_usd_per_gb[offer] * hours.moved_gb + columns.source_usd_per_gb * hours.own_gb)
+        * nodes
+        * node_groups
         + columns.egress_usd_per_gb[offer] * export
         + columns.network_storage_usd_per_gb_month[offer] * (export + kept) * months
-        + columns.committed_usd[offer] * nodes * gangs
+        + columns.committed_usd[offer] * nodes * node_groups
     )
     # What hangs on the way alone is looked up there, and taken once per row.
     by_recipe = np.asarray([one.uses(False) for one in ways.recipes], dtype=bool).reshape(-1, len(TECHNIQUES))
@@ -277,11 +273,11 @@ def _priced(
         offer=offer,
         provider=np.asarray([providers[o.provider] for o in market.offers], dtype=np.int64)[offer],
         recipe=recipe,
-        instances=nodes * gangs,
-        gpus=gpus * gangs,
-        gangs=np.full(len(way), gangs, dtype=np.int64),
+        instances=nodes * node_groups,
+        gpus=gpus * node_groups,
+        node_groups=np.full(len(way), node_groups, dtype=np.int64),
         start_h=once + hours.aside,
-        late_start_h=start_late + hours.late_aside * late,
+        late_start_h=start_late + hours.late_separate * late,
         run_h=run_h,
         late_h=late_h,
         fixed_usd=fixed,
@@ -293,7 +289,7 @@ def _priced(
         penalty_usd=penalty[way],
         fit_gib=ways.fit_gib[way],
         usable_gib=ways.usable_gib[way],
-        rented_h=(start_late * gangs + hours.gang_run * stretch * late) * nodes,
+        rented_h=(start_late * node_groups + hours.group_run * stretch * late) * nodes,
     )
     return table, hours
 
@@ -307,7 +303,7 @@ def _with_managed(made: JobCandidates, market: Market, library: Library) -> JobC
         made,
         managed=extra.recipes,
         table=concatenate([made.table, extra.table]),
-        way=np.concatenate([made.way, np.full(len(extra.table), -1)]),
+        configuration=np.concatenate([made.configuration, np.full(len(extra.table), -1)]),
         placement=np.concatenate([made.placement, extra.placement]),
         hours=made.hours.joined(extra.hours),
         placements=extra.placements,

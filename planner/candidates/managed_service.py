@@ -10,14 +10,14 @@ import numpy as np
 from planner.candidate_table import TECHNIQUES, CandidateTable
 from planner.candidates.market import Market
 from planner.candidates.run_hours import evaluated_tokens, export_gb
-from planner.candidates.stage_hours import RowHours, gang_ratios
-from planner.candidates.stage_placement import Placement, data_seconds, leaving_usd_per_gb, pull_of
-from planner.configurations.coefficients import recipe_setup
+from planner.candidates.stage_hours import RowHours, node_group_ratios
+from planner.candidates.stage_placement import Placement, data_egress_usd_per_gb, data_transfer_seconds, download_rate
+from planner.configurations.coefficients import recipe_coefficients
 from planner.configurations.recipe import Recipe
 from planner.estimates.managed_service import service_tokens_per_second, service_usd
 from planner.estimates.time.data_stages import retained_gb_months, upload_seconds
 from planner.estimates.trials import trial_work
-from planner.estimates.uncertainty import late_factor
+from planner.estimates.uncertainty import confidence_factor
 from planner.library.schema import Library
 from planner.scenario.scenario import Offer
 from planner.units import GB, HOUR
@@ -29,7 +29,7 @@ RECIPES = {
     method: Recipe(method, 16, "none", "managed", "none", "none", "managed", "managed") for method in ("lora", "full")
 }
 """What a service trains; how it does so, it does not tell."""
-SIZED_AS = {
+SIZING_RECIPES = {
     method: Recipe(method, 16, "none", "bf16_mixed", "none", "none", "flash", "adamw") for method in ("lora", "full")
 }
 """Recipes whose result has the size of the service's."""
@@ -47,7 +47,7 @@ class ManagedRows:
 
 
 @dataclass(frozen=True)
-class Service:
+class ServiceRun:
     """One job at one service, all trials of it: hours of training on the wall clock, dollars of it, what moves."""
 
     tokens_per_second: float  # images, of a network that draws
@@ -76,7 +76,7 @@ def managed_rows(made: JobCandidates, market: Market, library: Library) -> Manag
     if not places:
         return None
     job = made.job
-    services = [service_of(made, market, place, library) for place in places]
+    services = [build_service_run(made, market, place, library) for place in places]
     methods = [told.method for place in places if (told := market.offers[place].managed) is not None]
     recipes = tuple(RECIPES[method] for method in dict.fromkeys(methods))
     base = len(made.physics.ways.recipes)
@@ -106,7 +106,7 @@ def managed_rows(made: JobCandidates, market: Market, library: Library) -> Manag
         recipe=np.asarray([base + recipes.index(RECIPES[method]) for method in methods], dtype=np.int64),
         instances=np.full(n, job.trials.at_once, dtype=np.int64),
         gpus=np.zeros(n, dtype=np.int64),
-        gangs=np.full(n, job.trials.at_once, dtype=np.int64),
+        node_groups=np.full(n, job.trials.at_once, dtype=np.int64),
         start_h=once,
         late_start_h=once * late,
         run_h=on_demand("hours"),
@@ -125,11 +125,11 @@ def managed_rows(made: JobCandidates, market: Market, library: Library) -> Manag
     hours = RowHours(
         start=column("upload_hours"),
         export=column("export_hours"),
-        **{name: zeros for name in ("restart", "ingest", "aside", "late_aside")},
+        **{name: zeros for name in ("restart", "ingest", "aside", "late_separate")},
         **{name: zeros for name in ("evaluation", "checkpoints", "reload")},
         training=column("hours"),
         waiting=zeros,
-        gang_run=column("hours"),
+        group_run=column("hours"),
         stretch=column("late_hours") / late / column("hours"),
         late=late,
         switch=zeros,
@@ -139,14 +139,14 @@ def managed_rows(made: JobCandidates, market: Market, library: Library) -> Manag
         moved_gb=zeros,
         own_gb=zeros,
         raw_gb=zeros,
-        gang_ratios=gang_ratios(job),
+        node_group_ratios=node_group_ratios(job),
     )
     # Data go to the service as they are, and it evaluates what it trains: nothing is placed elsewhere.
     placed = (*made.placements, Placement())
     return ManagedRows(table, np.full(n, len(placed) - 1), hours, placed, recipes)
 
 
-def service_of(made: JobCandidates, market: Market, place: int, library: Library) -> Service:
+def build_service_run(made: JobCandidates, market: Market, place: int, library: Library) -> ServiceRun:
     """What the job takes and costs at the service behind an offer of the market."""
     offer = market.offers[place]
     told = offer.managed
@@ -160,7 +160,7 @@ def service_of(made: JobCandidates, market: Market, place: int, library: Library
     trials = trial_work(job.trials.count, job.trials.at_once, job.trials.halving)
     real = (shape.tokens + evaluated_tokens(job, shape)) * shape.units_per_token
     sigma = stages.value("managed_sigma_assumed" if assumed else "managed_sigma_told")
-    late = float(late_factor(sigma, job.confidence))
+    late = float(confidence_factor(sigma, job.confidence))
     full = real * trials.wall / rate / HOUR
 
     def usd(share: float) -> float:
@@ -172,7 +172,7 @@ def service_of(made: JobCandidates, market: Market, place: int, library: Library
             told.minimum_usd,
         )
 
-    return Service(
+    return ServiceRun(
         tokens_per_second=rate,
         assumed_speed=assumed,
         hours=full * job.early_stopping,
@@ -184,26 +184,26 @@ def service_of(made: JobCandidates, market: Market, place: int, library: Library
         sigma_tail=sigma,
         tokens=real * trials.work * job.early_stopping,
         late_tokens=real * trials.work,
-        **_moved(made, offer, library),
+        **_transfer(made, offer, library),
     )
 
 
-def _moved(made: JobCandidates, offer: Offer, library: Library) -> dict[str, float]:
+def _transfer(made: JobCandidates, offer: Offer, library: Library) -> dict[str, float]:
     """What goes to the service and comes back: raw data as they are, once for all trials, and one result."""
     job, stages, fees = made.job, made.job.stages, offer.fees
-    pull = pull_of(offer, library)
+    pull = download_rate(offer, library)
     data = job.data_gb + (stages.ingest.raw_gb if stages.ingest else 0.0)
-    recipe = SIZED_AS[offer.managed.method if offer.managed else "lora"]
-    setup = recipe_setup(recipe, job, made.physics.shape.network, library)
+    recipe = SIZING_RECIPES[offer.managed.method if offer.managed else "lora"]
+    setup = recipe_coefficients(recipe, job, made.physics.shape.network, library)
     result = export_gb(recipe, setup, made.architecture, job)
     kept = float(retained_gb_months(result, stages.retention_hours or 0.0))
-    leaving = leaving_usd_per_gb(job, offer)
+    leaving = data_egress_usd_per_gb(job, offer)
     out = pull
     if stages.export is not None and stages.export.gb_per_second is not None:
         out = min(pull, stages.export.gb_per_second * GB)
     usd = data * (leaving + (fees.ingress_usd_per_gb or 0.0)) + result * (fees.egress_usd_per_gb or 0.0)
     return {
-        "upload_hours": data_seconds(data, job, offer, pull) / HOUR,
+        "upload_hours": data_transfer_seconds(data, job, offer, pull) / HOUR,
         "export_hours": float(upload_seconds(result * GB, out)) / HOUR if stages.export is not None else 0.0,
         "data_gb": data,
         "own_gb": data if leaving else 0.0,

@@ -8,7 +8,7 @@ from functools import cached_property
 from planner.candidates.offer_terms import machines_of
 from planner.configurations.grid import Machine
 from planner.library.schema import GpuSpec, Library
-from planner.scenario.scenario import AllowForbid, Job, Offer, Scenario, adjusted_offers, offer_labels
+from planner.scenario.scenario import AllowForbid, Job, Offer, Scenario, apply_adjustments, offer_labels
 
 MANAGED = "managed"
 """Stands where a card's name would, for a service that does not tell its cards."""
@@ -23,9 +23,11 @@ class Market:
     merged: tuple[int, ...]  # in how many regions each is offered
     cards: tuple[GpuSpec | None, ...]  # None: a managed service
     machines: tuple[tuple[Machine, ...], ...]  # per offer
-    distinct: tuple[Machine, ...]
-    beside: tuple[Offer, ...] = ()  # what stages with machines of their own may use, within the lists of the limits
-    beside_labels: tuple[str, ...] = ()
+    distinct_machines: tuple[Machine, ...]
+    separate_offers: tuple[
+        Offer, ...
+    ] = ()  # what stages with machines of their own may use, within the lists of the limits
+    separate_labels: tuple[str, ...] = ()
 
     @cached_property
     def gpus(self) -> tuple[str, ...]:
@@ -51,14 +53,14 @@ class Market:
         ]
 
 
-def market_of(scenario: Scenario, library: Library) -> Market:
+def build_market(scenario: Scenario, library: Library) -> Market:
     """Offers with GPUs at the prices of the what-if; those that differ in region alone become one ("any of 17")."""
     # A limit on regions makes the region matter, and so does a place where the data lie.
     told_apart = any(job.stages.transfer and job.stages.transfer.region for job in scenario.jobs)
     regional = scenario.limits.regions != AllowForbid() or told_apart
     groups: list[tuple[str, list[Offer]]] = []
     near: dict[tuple[object, ...], list[list[Offer]]] = {}
-    for label, offer in zip(offer_labels(scenario.offers), adjusted_offers(scenario), strict=True):
+    for label, offer in zip(offer_labels(scenario.offers), apply_adjustments(scenario), strict=True):
         if offer.is_cpu:
             continue
         where = offer.region if regional else ""
@@ -89,24 +91,24 @@ def market_of(scenario: Scenario, library: Library) -> Market:
         cards,
         tuple(machines),
         tuple(dict.fromkeys(machine for several in made.values() for machine in several)),
-        *_beside(scenario),
+        *_separate_offers(scenario),
     )
 
 
-def wants_machines_beside(job: Job) -> bool:
+def needs_separate_machines(job: Job) -> bool:
     """Whether a stage of the job may be done elsewhere than on its training machine."""
     stages = job.stages
     return any(one is not None and set(one.on) != {"machine"} for one in (stages.ingest, stages.evaluation))
 
 
-def _beside(scenario: Scenario) -> tuple[tuple[Offer, ...], tuple[str, ...]]:
+def _separate_offers(scenario: Scenario) -> tuple[tuple[Offer, ...], tuple[str, ...]]:
     """CPU offers and single GPUs at an hourly price that the lists of the limits allow."""
-    if not any(wants_machines_beside(job) for job in scenario.jobs):
+    if not any(needs_separate_machines(job) for job in scenario.jobs):
         return (), ()
     limits = scenario.limits
     found = [
         (offer, label)
-        for label, offer in zip(offer_labels(scenario.offers), adjusted_offers(scenario), strict=True)
+        for label, offer in zip(offer_labels(scenario.offers), apply_adjustments(scenario), strict=True)
         if (offer.is_cpu or offer.gpus == 1)
         and offer.usd_per_hour is not None
         and offer.commitment is None

@@ -10,7 +10,7 @@ import numpy as np
 from planner.arrays import Flags, Floats
 from planner.candidates.market import Market
 from planner.candidates.offer_terms import SpotMarket, disk_gb
-from planner.candidates.stage_placement import pull_of
+from planner.candidates.stage_placement import download_rate
 from planner.library.schema import Architecture, Library
 from planner.scenario.scenario import Job
 from planner.units import GB, HOUR, MONTH_HOURS
@@ -64,7 +64,7 @@ class OfferColumns:
             source_usd_per_gb=source.egress_usd_per_gb if source else 0.0,
             beside_data=np.asarray([bool(source and source.region == o.region) for o in offers], dtype=bool),
             disk_gb=np.full(len(offers), disk_gb(architecture, job.data_gb)),
-            pull_bytes_per_second=np.asarray([pull_of(o, library) for o in offers], dtype=float),
+            pull_bytes_per_second=np.asarray([download_rate(o, library) for o in offers], dtype=float),
             disk_bytes_per_second=column([o.disk_gb_per_second for o in offers], usual) * GB,
             cores=column([o.cpu_cores for o in offers]),
             ram_gb=column([o.ram_gb for o in offers]),

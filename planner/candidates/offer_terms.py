@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from planner.configurations.grid import Machine
-from planner.estimates.preemption import GangCoefficients, gang_market
+from planner.estimates.preemption import NodeGroupCoefficients, node_group_market
 from planner.library.schema import Architecture, GpuSpec, Library
 from planner.scenario.scenario import Offer, SpotStatistics
 from planner.spot.market.states import Ages, SpotStates
@@ -29,7 +29,7 @@ class SpotMarket:
     basis: str
 
 
-def link_of(offer: Offer, gpu: GpuSpec) -> str:
+def interconnect_of(offer: Offer, gpu: GpuSpec) -> str:
     """The link between cards of one instance: what the offer says, else what the form means."""
     if offer.gpus == 1:
         return "pcie"
@@ -38,7 +38,7 @@ def link_of(offer: Offer, gpu: GpuSpec) -> str:
 
 def machines_of(offer: Offer, gpu: GpuSpec) -> tuple[Machine, ...]:
     """The machines that an offer can rent: one instance up to `max_nodes`."""
-    link = link_of(offer, gpu)
+    link = interconnect_of(offer, gpu)
     return tuple(
         Machine(gpu.name, offer.gpus, nodes, link, offer.network_gbps if nodes > 1 else None)
         for nodes in range(1, offer.max_nodes + 1)
@@ -56,10 +56,10 @@ def spot_markets(offers: Sequence[Offer], library: Library) -> tuple[SpotMarket,
     up, share = stages.value("spot_mean_up_hours"), stages.value("spot_availability")
     basis = f"prior: up {up:g} h, available {share:.0%} of the time"
     prior = SpotMarket(share, up, up * (1 - share) / share, basis)
-    return tuple(prior if offer.spot is None else _of_one(offer.spot, library) for offer in offers)
+    return tuple(prior if offer.spot is None else _single_machine_statistics(offer.spot, library) for offer in offers)
 
 
-def states_of(told: SpotStatistics) -> SpotStates | None:
+def group_states(told: SpotStatistics) -> SpotStates | None:
     """The market of `told.instances` machines together where it is told by age; None where only means are."""
     if told.up is None or told.outage is None:
         return None
@@ -67,13 +67,13 @@ def states_of(told: SpotStatistics) -> SpotStates | None:
     return SpotStates(up, down)
 
 
-def _of_one(told: SpotStatistics, library: Library) -> SpotMarket:
+def _single_machine_statistics(told: SpotStatistics, library: Library) -> SpotMarket:
     """The statistics of a single machine, from those of `told.instances` together."""
     if told.instances == 1:
         return SpotMarket(told.availability, told.mean_up_hours, told.mean_outage_hours, "")
     stages = library.calibrations["stages"]
-    gang = GangCoefficients.of({key: stages.value(key) for key in stages.coefficients})
-    one = gang_market(told.mean_up_hours, told.availability, 1 / told.instances, gang)
+    gang = NodeGroupCoefficients.of({key: stages.value(key) for key in stages.coefficients})
+    one = node_group_market(told.mean_up_hours, told.availability, 1 / told.instances, gang)
     up, share = float(one.mean_up), min(1.0, float(one.availability))
     return SpotMarket(share, up, up * (1 - share) / share, "")
 

@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from planner.arrays import Flags, Floats, Integers
-from planner.configurations.coefficients import RecipeSetup, recipe_setup
+from planner.configurations.coefficients import RecipeCoefficients, recipe_coefficients
 from planner.configurations.grid import JobShape
 from planner.configurations.hardware import PCIE_BYTES_PER_SECOND
 from planner.configurations.recipe import Recipe, framework_of
-from planner.configurations.uncertainty import spreads
+from planner.configurations.uncertainty import configuration_sigmas
 from planner.estimates.inputs import Numbers
 from planner.estimates.preemption import (
-    GangCoefficients,
-    Interrupted,
-    gang_market,
+    InterruptedRun,
+    NodeGroupCoefficients,
     interrupted_run,
+    node_group_market,
     wall_quantile_factor,
 )
 from planner.estimates.time.stages import (
@@ -38,17 +38,17 @@ from planner.estimates.time.stages import (
     load_seconds,
 )
 from planner.estimates.trials import trial_work
-from planner.estimates.uncertainty import class_of, late_factor
+from planner.estimates.uncertainty import class_sigmas, confidence_factor
 from planner.library.schema import Architecture, Library
 from planner.scenario.scenario import Job
 from planner.units import GB, HOUR
 
 if TYPE_CHECKING:
-    from planner.configurations.enumeration import Physics
+    from planner.configurations.enumeration import JobConfigurations
 
 
 @dataclass(frozen=True)
-class Running:
+class RunHours:
     """Columns (ways,): hours on demand by what they are spent on, and what a machine needs to start.
 
     Hours are those of the longest chain of trials (of the one run, without trials), early stopping counted in.
@@ -65,7 +65,7 @@ class Running:
     load_seconds: Floats
     sigma: Floats
     sigma_tail: Floats
-    late_factor: Floats
+    confidence_factor: Floats
     stall_seconds: Floats  # per checkpoint
     saved_bytes: Floats  # of a checkpoint that training can go on from
     export_gb: tuple[float, ...]
@@ -74,11 +74,11 @@ class Running:
     weights_gb: float  # that every instance downloads
     stages: StageCoefficients
     pull: tuple[float, float]  # bytes per second: data-centre clouds, community hosts
-    gang: GangCoefficients
+    gang: NodeGroupCoefficients
     outage_cv: float
     wall_factor: float
 
-    def interrupted(
+    def interrupt(
         self,
         run_hours: Numbers,
         way: Integers | int,
@@ -86,31 +86,29 @@ class Running:
         restart: Numbers,
         mean_up_hours: Numbers,
         availability: Numbers,
-    ) -> Interrupted:
+    ) -> InterruptedRun:
         """A chain of `run_hours` on spot: gangs of `nodes` instances, `restart` hours lost after each interruption.
 
         All arguments broadcast; the market is that of one instance. No start in the hours returned.
         """
-        market = gang_market(mean_up_hours, availability, nodes, self.gang)
+        market = node_group_market(mean_up_hours, availability, nodes, self.gang)
         stall = self.stall_seconds[way] / HOUR
         return interrupted_run(run_hours, restart, stall, market, self.gang, self.outage_cv)
 
 
-def running_hours(job: Job, architecture: Architecture, physics: Physics, library: Library) -> Running:
+def compute_run_hours(job: Job, architecture: Architecture, physics: JobConfigurations, library: Library) -> RunHours:
     """Hours of every way of a job on machines of its own, and what hangs on the recipe alone."""
     ways, shape = physics.ways, physics.shape
-    values = values_of(library, "stages")
+    values = calibration_values(library, "stages")
     stages = StageCoefficients.of(values)
     machines = ways.machines
     nodes = per_machine([m.instances for m in machines])[ways.machine]
     gpus = per_machine([m.gpus for m in machines])[ways.machine]
     pcie = per_machine([PCIE_BYTES_PER_SECOND[library.gpu(m.gpu).pcie_gen] for m in machines])[ways.machine]
-    quantised = np.asarray(
-        [shape.network.parameters * (r.weight_bits < 16) for r in ways.recipes], dtype=float
-    )
+    quantised = np.asarray([shape.network.parameters * (r.weight_bits < 16) for r in ways.recipes], dtype=float)
     compiled = int(bool(framework_of(library, job.framework).get("compiled")))
     # The same recipe stands once for every class of card.
-    known = {r: recipe_setup(r, job, shape.network, library) for r in dict.fromkeys(ways.recipes)}
+    known = {r: recipe_coefficients(r, job, shape.network, library) for r in dict.fromkeys(ways.recipes)}
     setups = [known[r] for r in ways.recipes]
     trained = np.asarray([s.states.trainable for s in setups], dtype=float)[ways.recipe]
     observed = ~np.isnan(ways.observed_hours)
@@ -151,7 +149,7 @@ def running_hours(job: Job, architecture: Architecture, physics: Physics, librar
         apart = training * HOUR / wanted.count
         written = wanted.count * checkpoint_stall_seconds(full, copied, apart, wanted.asynchronous)
     chain = trials.wall * job.early_stopping
-    return Running(
+    return RunHours(
         training_hours=training * np.where(observed, trials.wall, chain),
         evaluation_hours=np.where(observed, 0.0, evaluated / HOUR * chain),
         checkpoint_hours=np.where(observed, 0.0, written / HOUR * chain),
@@ -162,7 +160,7 @@ def running_hours(job: Job, architecture: Architecture, physics: Physics, librar
         load_seconds=np.asarray(load, dtype=float),
         sigma=sigma,
         sigma_tail=tail,
-        late_factor=np.asarray(late_factor(tail, job.confidence), dtype=float),
+        confidence_factor=np.asarray(confidence_factor(tail, job.confidence), dtype=float),
         stall_seconds=stall,
         saved_bytes=np.asarray(checkpoint_bytes(trained, stages), dtype=float),
         export_gb=tuple(export_gb(r, known[r], architecture, job) for r in ways.recipes),
@@ -171,11 +169,9 @@ def running_hours(job: Job, architecture: Architecture, physics: Physics, librar
         weights_gb=architecture.download_gb,
         stages=stages,
         pull=(values["pull_bytes_per_second"], values["community_pull_bytes_per_second"]),
-        gang=GangCoefficients.of(values),
+        gang=NodeGroupCoefficients.of(values),
         outage_cv=values["spot_outage_cv"],
-        wall_factor=wall_quantile_factor(
-            job.confidence, library.calibrations["uncertainty"].value("wall_spread")
-        ),
+        wall_factor=wall_quantile_factor(job.confidence, library.calibrations["uncertainty"].value("wall_spread")),
     )
 
 
@@ -187,7 +183,7 @@ def evaluated_tokens(job: Job, shape: JobShape) -> float:
     return float(wanted.tokens) if wanted.tokens is not None else (wanted.share or 0.0) * shape.tokens
 
 
-def checkpoint_bytes_of(job: Job, setups: Sequence[RecipeSetup], stages: StageCoefficients) -> Floats:
+def checkpoint_bytes_of(job: Job, setups: Sequence[RecipeCoefficients], stages: StageCoefficients) -> Floats:
     """Bytes of one checkpoint that the job asks for, per recipe; 0 where it asks for none."""
     wanted = job.stages.checkpoints
     if wanted is None:
@@ -202,7 +198,7 @@ def checkpoint_bytes_of(job: Job, setups: Sequence[RecipeSetup], stages: StageCo
     return np.asarray(kept_checkpoint_bytes(trained, weight, wanted.contents == "resume", stages), dtype=float)
 
 
-def export_gb(recipe: Recipe, setup: RecipeSetup, architecture: Architecture, job: Job) -> float:
+def export_gb(recipe: Recipe, setup: RecipeCoefficients, architecture: Architecture, job: Job) -> float:
     """GB of the result: the adapters, or all weights in 16 bit."""
     merged = job.stages.export is not None and job.stages.export.merged
     if recipe.method == "lora" and not merged:
@@ -210,18 +206,18 @@ def export_gb(recipe: Recipe, setup: RecipeSetup, architecture: Architecture, jo
     return architecture.download_gb
 
 
-def sigmas(job: Job, architecture: Architecture, physics: Physics, library: Library) -> tuple[Floats, Floats]:
+def sigmas(job: Job, architecture: Architecture, physics: JobConfigurations, library: Library) -> tuple[Floats, Floats]:
     """Spread of ln(time) of every way: for display, and for deadline and budget."""
     ways = physics.ways
     tokens = ways.micro_batch * ways.sequence
-    found = spreads(job.framework, architecture, ways.machines, ways.machine, tokens, library)
+    found = configuration_sigmas(job.framework, architecture, ways.machines, ways.machine, tokens, library)
     cards = [m.gpu for m in ways.machines]
     several = np.asarray([m.instances > 1 for m in ways.machines], dtype=bool)[ways.machine]
     methods = [r.method for r in ways.recipes]
     found = physics.learned.spread(
         found, [cards[i] for i in ways.machine], [methods[i] for i in ways.recipe], several, library
     )
-    again = class_of(values_of(library, "uncertainty"), "observed")
+    again = class_sigmas(calibration_values(library, "uncertainty"), "observed")
     observed = ~np.isnan(ways.observed_hours)
     return np.where(observed, again.display, found.display), np.where(observed, again.tail, found.tail)
 
@@ -231,9 +227,9 @@ def per_machine(values: Sequence[float] | Floats) -> Floats:
     return np.asarray(values, dtype=float)
 
 
-def values_of(library: Library, name: str) -> dict[str, float]:
+def calibration_values(library: Library, name: str) -> dict[str, float]:
     """The plain values of a calibration by key."""
     return {key: entry.value for key, entry in library.calibrations[name].coefficients.items()}
 
 
-__all__ = ["Running", "evaluated_tokens", "export_gb", "running_hours", "sigmas", "values_of"]
+__all__ = ["RunHours", "calibration_values", "compute_run_hours", "evaluated_tokens", "export_gb", "sigmas"]

@@ -13,21 +13,21 @@ from planner.candidate_table import ON_DEMAND, SPOT, CandidateTable, concatenate
 from planner.candidates.enumeration import JobCandidates
 from planner.candidates.market import Market
 from planner.candidates.offer_columns import OfferColumns
-from planner.candidates.spot_candidates import Aim, SpotChoice, may_follow_policy
+from planner.candidates.spot_candidates import SearchTarget, SpotChoice, policy_rows
 from planner.candidates.spot_search import spot_points
 from planner.candidates.stage_hours import RowHours
-from planner.configurations.recipe import allowed
-from planner.estimates.billing import rounded_hours
+from planner.configurations.recipe import is_allowed
+from planner.estimates.billing import round_up_hours
 from planner.library.schema import Library
 from planner.scenario.scenario import AllowForbid, Job, Limits
 
 DEFAULT_MAX_HOURS = {"finetune": 720.0, "pretrain": 2160.0}
 """Longest run where the scenario sets none: without a deadline the cheapest machine may take years."""
-FOREVER_HOURS = 1e6
+UNLIMITED_HOURS = 1e6
 """A longest run that limits nothing."""
-TOO_LATE = "it ends after the deadline"
-TOO_SHORT = "it runs longer than the commitment"
-LACKS_RAM = "its memory is too small to prepare the data"
+ENDS_AFTER_DEADLINE = "it ends after the deadline"
+OUTLASTS_COMMITMENT = "it runs longer than the commitment"
+INSUFFICIENT_RAM = "its memory is too small to prepare the data"
 COARSE_STEP = 0.05
 """Share of the run above which a billing step is rounded where there is a spot market (formulation, row `billing`)."""
 FINE_STEP_HOURS = 1 / 60
@@ -35,7 +35,7 @@ FINE_STEP_HOURS = 1 / 60
 
 
 @dataclass(frozen=True)
-class Screened:
+class ScreenedCandidates:
     """The rows that meet the job's own limits, with their shares cut, and why the others do not."""
 
     table: CandidateTable
@@ -45,7 +45,7 @@ class Screened:
     lateness: Floats  # per uncut row: hours over the deadline where that alone rejects it, else 0
     spot: Mapping[int, SpotChoice] = field(default_factory=dict)  # row of `table` that follows a policy -> it
 
-    def only(self, which: Flags) -> Screened:
+    def select(self, which: Flags) -> ScreenedCandidates:
         """The rows that a mask (n,) names."""
         kept = np.flatnonzero(which).tolist()
         spot = {number: self.spot[row] for number, row in enumerate(kept) if row in self.spot}
@@ -63,7 +63,7 @@ def screen(
     waiting_usd: float | None = None,
     whole: bool = False,
     every_place: bool = False,
-) -> Screened:
+) -> ScreenedCandidates:
     """Filters that concern one job alone, spot shares cut at the deadline, coarse billing rounded at points.
 
     `method_filter` false keeps methods that the job's techniques exclude: the ladder prices them too.
@@ -83,41 +83,41 @@ def screen(
         keep &= ~where
 
     if method_filter:
-        ok = np.asarray([allowed(recipe, job) for recipe in candidates.recipes], dtype=bool)
+        ok = np.asarray([is_allowed(recipe, job) for recipe in candidates.recipes], dtype=bool)
         reject(~ok[table.recipe] if len(ok) else ~keep, "its method is not allowed")
     if any(lists != AllowForbid() for lists in (limits.providers, limits.gpus, limits.regions, limits.tiers)):
         permitted = np.asarray([limits.permits(offer) for offer in market.offers], dtype=bool)
         reject(~permitted[table.offer], "its provider, GPU, region or tier is not allowed")
-    reject(_over(table, market, limits), "it needs more GPUs than a limit, quota or stock allows")
-    reject(candidates.lacks_ram(), LACKS_RAM)
+    reject(_exceeds_limits(table, market, limits), "it needs more GPUs than a limit, quota or stock allows")
+    reject(candidates.lacks_ram(), INSUFFICIENT_RAM)
     columns = candidates.columns
-    reject(candidates.hours_rented() > columns.term_hours[table.offer], TOO_SHORT)
+    reject(candidates.hours_rented() > columns.term_hours[table.offer], OUTLASTS_COMMITMENT)
     reject(table.rented_h > columns.committed_hours[table.offer], "it needs more of the hours paid for than are left")
     low = np.maximum(table.share_low, limits.spot_share.min)
     high = np.minimum(table.share_high, limits.spot_share.max)
     reject(low > high, "its spot market cannot give the share asked for")
     latest = deadline_hours(job, limits)
-    cut = _cut(table, latest)
+    cut = _max_spot_share(table, latest)
     follows = np.zeros(len(table), dtype=bool)
     if waiting_usd is not None:
         # A policy has on-demand machines to fall back on, so that it promises no share of its own: under a cap, or
         # where all must be on spot, the mix of two markets stands.
-        follows = may_follow_policy(candidates, table, np.arange(len(table))) & (high >= 1) & (low < 1)
+        follows = policy_rows(candidates, table, np.arange(len(table))) & (high >= 1) & (low < 1)
     # A policy has its on-demand machines to end in time with.
     late = keep & (np.minimum(cut, high) < np.where(follows, 0.0, low) - 1e-12)
     lateness = np.where(late, _least_late_hours(table, low, high) - latest, 0.0)
-    reject(late, TOO_LATE)
+    reject(late, ENDS_AFTER_DEADLINE)
     high = np.minimum(high, cut)
     rows = np.flatnonzero(keep)
     cut_table = replace(table.rows(rows), share_low=low[rows], share_high=np.maximum(high[rows], low[rows]))
-    coarse = _coarse(cut_table, candidates.hours.rows(rows), candidates.columns)
+    coarse = _has_coarse_billing(cut_table, candidates.hours.rows(rows), candidates.columns)
     spot: dict[int, SpotChoice] = {}
     added, came = cut_table.rows(np.zeros(0, dtype=np.int64)), np.zeros(0, dtype=np.int64)
     if waiting_usd is not None:
         able = follows[rows] & ~coarse
         shared = limits.budget_usd is not None or len(table.jobs) > 1
         bounds = (limits.spot_share.min, limits.spot_share.max)
-        aim = Aim(latest, *bounds, waiting_usd, shared, frozenset(limits.quota))
+        aim = SearchTarget(latest, *bounds, waiting_usd, shared, frozenset(limits.quota))
         added, came, spot = spot_points(
             candidates, cut_table, rows, able, aim, market, library, whole, not method_filter, every_place
         )
@@ -131,14 +131,14 @@ def screen(
     else:
         rows_kept = np.arange(len(rows))
     hours = candidates.hours.rows(rows[rows_kept])
-    rounded, origin, billed = _billed_in_steps(cut_table, hours, candidates.columns)
+    rounded, origin, billed = _apply_billing_steps(cut_table, hours, candidates.columns)
     plain = len(rounded)
     if len(added):
         rounded = concatenate([rounded, added])
         billed = np.concatenate([billed, np.zeros(len(added), dtype=bool)])
     origin = np.concatenate([rows_kept[origin], came])
     spot = {plain + number: choice for number, choice in spot.items()}
-    return Screened(rounded, rows[origin], billed, reasons, lateness, spot)
+    return ScreenedCandidates(rounded, rows[origin], billed, reasons, lateness, spot)
 
 
 def deadline_hours(job: Job, limits: Limits) -> float:
@@ -147,7 +147,7 @@ def deadline_hours(job: Job, limits: Limits) -> float:
     return min(longest, job.deadline_hours) if job.deadline_hours is not None else longest
 
 
-def _over(table: CandidateTable, market: Market, limits: Limits) -> Flags:
+def _exceeds_limits(table: CandidateTable, market: Market, limits: Limits) -> Flags:
     over = np.zeros(len(table), dtype=bool)
     if limits.max_gpus is not None:
         over |= table.gpus > limits.max_gpus
@@ -156,7 +156,7 @@ def _over(table: CandidateTable, market: Market, limits: Limits) -> Flags:
     return over | (table.gpus > quota[table.provider]) | (table.instances > stock[table.offer])
 
 
-def _cut(table: CandidateTable, latest: float) -> Floats:
+def _max_spot_share(table: CandidateTable, latest: float) -> Floats:
     """Largest spot share whose late hours meet the deadline; -1 where the smallest share does not."""
     slack = latest - table.late_start_h
     on_demand, spot = table.late_h[:, ON_DEMAND], table.late_h[:, SPOT]
@@ -176,7 +176,7 @@ def _least_late_hours(table: CandidateTable, low: Floats, high: Floats) -> Float
         return np.fmin(table.late_hours(np.clip(low, 0, 1)), table.late_hours(np.clip(high, 0, 1)))
 
 
-def _billed_in_steps(
+def _apply_billing_steps(
     table: CandidateTable, hours: RowHours, columns: OfferColumns
 ) -> tuple[CandidateTable, Integers, Flags]:
     """Rows whose billing step is coarse become points with rounded dollars: share floor, share cut, whole steps.
@@ -188,7 +188,7 @@ def _billed_in_steps(
     if not len(table):
         return table, everything, np.zeros(0, dtype=bool)
     step, least = columns.step_hours[table.offer], columns.minimum_hours[table.offer]
-    coarse = _coarse(table, hours, columns)
+    coarse = _has_coarse_billing(table, hours, columns)
     if not coarse.any():
         return table, everything, coarse
     smooth, points = np.flatnonzero(~coarse), np.flatnonzero(coarse)
@@ -216,7 +216,7 @@ def _billed_in_steps(
     return concatenate([table.rows(smooth), made]), origin, np.arange(len(origin)) >= len(smooth)
 
 
-def _coarse(table: CandidateTable, hours: RowHours, columns: OfferColumns) -> Flags:
+def _has_coarse_billing(table: CandidateTable, hours: RowHours, columns: OfferColumns) -> Flags:
     """Rows whose billing step or minimum is too much of their hours to be left out."""
     step, least = columns.step_hours[table.offer], columns.minimum_hours[table.offer]
     # Without a spot market there is one point, and rounding it costs nothing but the arithmetic.
@@ -256,7 +256,7 @@ def _rounding_usd(
     step, least = columns.step_hours[made.offer], columns.minimum_hours[made.offer]
     prices = (columns.on_demand_usd[made.offer], columns.spot_usd[made.offer])
     added = sum(
-        (rounded_hours(one, step, least) - one) * np.nan_to_num(price) * (made.instances // made.gangs)
+        (round_up_hours(one, step, least) - one) * np.nan_to_num(price) * (made.instances // made.node_groups)
         for gang in hours.billed(share, late, stretch)
         for one, price in zip(gang, prices, strict=True)
     )

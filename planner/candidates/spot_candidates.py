@@ -22,14 +22,14 @@ from planner.arrays import Flags, Floats, Integers
 from planner.candidate_table import ON_DEMAND, SPOT, CandidateTable
 from planner.candidates.enumeration import JobCandidates
 from planner.candidates.market import Market
-from planner.candidates.offer_terms import states_of
-from planner.candidates.run_hours import values_of
-from planner.estimates.preemption import gang_market
+from planner.candidates.offer_terms import group_states
+from planner.candidates.run_hours import calibration_values
+from planner.estimates.preemption import node_group_market
 from planner.estimates.time.stages import checkpoint_seconds
 from planner.library.schema import Library
 from planner.scenario.scenario import Offer
-from planner.spot.market.duration_shapes import Shape
-from planner.spot.market.duration_shapes import states_of as shaped
+from planner.spot.market.duration_shapes import DurationShape
+from planner.spot.market.duration_shapes import states_from_means as shaped
 from planner.spot.market.states import SpotStates
 from planner.spot.policy.checkpointing import checkpoint_interval, last_checkpoint_fits
 from planner.spot.policy.cost_curve import CurvePoint
@@ -50,7 +50,7 @@ class SpotChoice:
 
 
 @dataclass(frozen=True)
-class Aim:
+class SearchTarget:
     """What the points are for: the latest end, bounds on the spot share, dollars that an hour of waiting is worth."""
 
     latest_hours: float
@@ -61,14 +61,14 @@ class Aim:
     quota: frozenset[str] = frozenset()  # providers with one
 
 
-def may_follow_policy(candidates: JobCandidates, table: CandidateTable, rows: Integers) -> Flags:
+def policy_rows(candidates: JobCandidates, table: CandidateTable, rows: Integers) -> Flags:
     """Rows that have both markets and one run: a policy needs on-demand machines to fall back on."""
     both = ~np.isnan(table.run_h[:, ON_DEMAND]) & ~np.isnan(table.run_h[:, SPOT])
     both &= candidates.columns.step_hours[table.offer] <= FINE_BILLING_HOURS
-    return np.asarray(both & (candidates.job.trials.count == 1) & (candidates.way[rows] >= 0), dtype=bool)
+    return np.asarray(both & (candidates.job.trials.count == 1) & (candidates.configuration[rows] >= 0), dtype=bool)
 
 
-class SpotRows:
+class SpotCandidates:
     """Bounds, runs and points of the rows of one screened table, each at share 0."""
 
     def __init__(
@@ -76,7 +76,7 @@ class SpotRows:
         candidates: JobCandidates,
         table: CandidateTable,
         rows: Integers,
-        aim: Aim,
+        aim: SearchTarget,
         market: Market,
         library: Library,
     ) -> None:
@@ -84,16 +84,16 @@ class SpotRows:
         self.market, self.library = market, library
         columns, h = candidates.columns, candidates.hours.rows(rows)
         self.hours = h
-        self.nodes = table.instances // table.gangs
+        self.nodes = table.instances // table.node_groups
         self.on_demand = columns.on_demand_usd[table.offer] * self.nodes
         self.spot = columns.spot_usd[table.offer] * self.nodes
         self.storage = storage_usd_per_hour(candidates, rows)
         self.standing = self.storage + aim.usd_per_hour
-        observed = candidates.running.observed[candidates.way[rows]]
+        observed = candidates.run_hours.observed[candidates.configuration[rows]]
         # Hours of an observed run have its start among them; a policy counts every start apart.
         self.work = np.where(observed, h.run - h.restart, h.run)
         self.beside = h.once - h.start + h.aside
-        self.late_beside = (h.once - h.start + h.late_aside) * h.late
+        self.late_beside = (h.once - h.start + h.late_separate) * h.late
         self.guarantee = self.guarantee_by(aim.latest_hours)
         self.common = table.fixed_usd + (self.on_demand + self.storage) * (h.once - h.start)
         self.common = self.common + self._aside_usd()
@@ -102,7 +102,7 @@ class SpotRows:
 
     def _aside_usd(self) -> Floats:
         placed = np.asarray([one.usd for one in self.candidates.placements])
-        ran = ~self.candidates.running.observed[self.candidates.way[self.rows]]
+        ran = ~self.candidates.run_hours.observed[self.candidates.configuration[self.rows]]
         return np.asarray(placed[self.candidates.placement[self.rows]] * ran, dtype=float)
 
     def bound(self, guarantee: Floats | None = None) -> Floats:
@@ -113,7 +113,7 @@ class SpotRows:
         columns, table = self.candidates.columns, self.table
         guarantee = self.guarantee if guarantee is None else guarantee
         up, share = columns.mean_up_hours[table.offer], columns.availability[table.offer]
-        gang = gang_market(up, share, self.nodes, self.candidates.running.gang)
+        gang = node_group_market(up, share, self.nodes, self.candidates.run_hours.gang)
         on_spot = np.minimum(self.work, gang.availability * guarantee)
         hours = self.spot * (on_spot + self.hours.restart) + self.on_demand * (self.work - on_spot)
         least = self.common + self.worth + hours + self.standing * (self.work + self.hours.restart)
@@ -166,7 +166,9 @@ class SpotRows:
     @cached_property
     def stalls(self) -> Floats:
         """Hours (n,) per checkpoint."""
-        return np.asarray(self.candidates.running.stall_seconds[self.candidates.way[self.rows]] / HOUR, dtype=float)
+        return np.asarray(
+            self.candidates.run_hours.stall_seconds[self.candidates.configuration[self.rows]] / HOUR, dtype=float
+        )
 
     def run_of(self, row: int) -> tuple[SpotRun, SpotStates]:
         """The run of a row and the market of its machines, all of the gang together."""
@@ -176,9 +178,9 @@ class SpotRows:
         if key not in self.states:
             self.states[key] = market_states(self.candidates, place, offer, nodes, self.library)
         states = self.states[key]
-        way = int(self.candidates.way[self.rows[row]])
+        way = int(self.candidates.configuration[self.rows[row]])
         stall = float(self.stalls[row])
-        share = self.candidates.running.gang.interval_share_of_young
+        share = self.candidates.run_hours.gang.interval_share_of_young
         warned = last_checkpoint_fits(offer.notice_seconds, write_seconds(self.candidates, way, nodes))
         return (
             SpotRun(
@@ -194,7 +196,7 @@ class SpotRows:
             states,
         )
 
-    def choices(self, which: Sequence[int]) -> list[tuple[int, SpotChoice]]:
+    def find_choices(self, which: Sequence[int]) -> list[tuple[int, SpotChoice]]:
         """The rows whose market has a point within the bounds on the share, with the cheapest."""
         made = [(row, *self.run_of(row)) for row in which]
         asked = [(run, states, float(self.guarantee[row])) for row, run, states in made]
@@ -263,29 +265,27 @@ def storage_usd_per_hour(candidates: JobCandidates, rows: Integers) -> Floats:
     """Dollars (n,) an hour of the disks of one gang: those of its machines, and the checkpoints that stay."""
     table, columns = candidates.table.rows(rows), candidates.columns
     kept_gb = np.zeros(len(candidates.recipes))  # services keep nothing that we know of
-    kept_gb[: len(candidates.running.kept_gb)] = candidates.running.kept_gb
+    kept_gb[: len(candidates.run_hours.kept_gb)] = candidates.run_hours.kept_gb
     kept = kept_gb[table.recipe]
     disk = columns.disk_gb[table.offer] + candidates.hours.raw_gb[rows]
-    nodes = table.instances // table.gangs
+    nodes = table.instances // table.node_groups
     return np.asarray(columns.storage_usd_per_gb_hour[table.offer] * (disk * nodes + kept), dtype=float)
 
 
-def market_states(
-    candidates: JobCandidates, place: int, offer: Offer, nodes: int, library: Library
-) -> SpotStates:
+def market_states(candidates: JobCandidates, place: int, offer: Offer, nodes: int, library: Library) -> SpotStates:
     """How `nodes` machines of an offer come and go together: as told by age, else means in the shape of records."""
-    if offer.spot is not None and offer.spot.instances == nodes and (told := states_of(offer.spot)) is not None:
+    if offer.spot is not None and offer.spot.instances == nodes and (told := group_states(offer.spot)) is not None:
         return told
     one = candidates.spot[place]
-    gang = gang_market(one.mean_up_hours, one.availability, nodes, candidates.running.gang)
-    return shaped(float(gang.mean_up), float(gang.mean_outage), Shape.of(values_of(library, "spot")))
+    gang = node_group_market(one.mean_up_hours, one.availability, nodes, candidates.run_hours.gang)
+    return shaped(float(gang.mean_up), float(gang.mean_outage), DurationShape.of(calibration_values(library, "spot")))
 
 
 def write_seconds(candidates: JobCandidates, way: int, nodes: int) -> float:
     """Seconds to write a checkpoint of a way to storage that outlives the machines."""
-    running, job = candidates.running, candidates.job
+    running, job = candidates.run_hours, candidates.job
     stored = float(running.saved_bytes[way])
     return float(checkpoint_seconds(stored, nodes, job.storage_gb_per_second * GB, math.inf, running.stages))
 
 
-__all__ = ["Aim", "SpotChoice", "SpotRows", "market_states", "may_follow_policy", "storage_usd_per_hour"]
+__all__ = ["SearchTarget", "SpotCandidates", "SpotChoice", "market_states", "policy_rows", "storage_usd_per_hour"]

@@ -11,18 +11,18 @@ from planner.arrays import Flags, Floats, Integers
 from planner.candidate_table import ON_DEMAND, CandidateTable
 from planner.candidates.enumeration import JobCandidates
 from planner.candidates.market import Market
-from planner.candidates.spot_candidates import Aim, SpotChoice, SpotRows
+from planner.candidates.spot_candidates import SearchTarget, SpotCandidates, SpotChoice
 from planner.library.schema import Library
 
-TOGETHER = 8
+BATCH_SIZE = 8
 """Candidates whose curves are computed at a time."""
-RUNNERS_UP = 2
+MAX_RUNNERS_UP = 2
 """Other cards or providers that a plan names beside its own: their spot plans must be known too."""
-NAMED = 2
+MAX_TRIED_PER_METHOD = 2
 """Candidates of a card at a provider whose curves are computed to name it beside the plan: those of least bound."""
-SHORTEST_HOURS = 1e-3
+MIN_HOURS = 1e-3
 """Of work: there is nothing to switch in less."""
-TIMES = 40
+DEADLINE_COUNT = 40
 """Deadlines at which a frontier asks whether a curve may matter."""
 
 
@@ -31,7 +31,7 @@ def spot_points(
     table: CandidateTable,
     rows: Integers,
     able: Flags,
-    aim: Aim,
+    aim: SearchTarget,
     market: Market,
     library: Library,
     whole: bool = False,
@@ -47,7 +47,7 @@ def spot_points(
     """
     if not able.any():
         return table.rows(np.zeros(0, dtype=np.int64)), np.zeros(0, dtype=np.int64), {}
-    work = SpotRows(candidates, table, rows, aim, market, library)
+    work = SpotCandidates(candidates, table, rows, aim, market, library)
     which: list[int] = []
     choices: list[SpotChoice] = []
     search = _Frontier(work, able, by_method, every_place) if whole else _Best(work, able, every_place)
@@ -63,12 +63,12 @@ def spot_points(
 class _Search:
     """Rows in the order of their bounds; each computed unless it cannot matter, or another of its kind beats it."""
 
-    def __init__(self, work: SpotRows, able: Flags) -> None:
+    def __init__(self, work: SpotCandidates, able: Flags) -> None:
         self.work = work
         names = np.asarray([one.method_label for one in work.candidates.recipes])
         self.names, code = np.unique(names, return_inverse=True)
         self.method: Integers = code[work.table.recipe]
-        enough = (work.guarantee > work.work + work.hours.restart) & (work.work > SHORTEST_HOURS)
+        enough = (work.guarantee > work.work + work.hours.restart) & (work.work > MIN_HOURS)
         self.able = np.flatnonzero(able & enough)
         self.bounds = work.bound()
         table, aim = work.table, work.aim
@@ -81,28 +81,28 @@ class _Search:
         done: dict[tuple[object, ...], list[Floats]] = {}
         waiting: list[int] = []
         for row in self.able[np.argsort(self.bounds[self.able], kind="stable")].tolist():
-            if not self.promises(row):
+            if not self.may_matter(row):
                 continue
             key, size = (*self.work.kind(row), self.method[row]), self.work.sizes[row]
             if any(bool(np.all(other <= size)) for other in done.get(key, ())):
                 continue
             done.setdefault(key, []).append(size)
             waiting.append(row)
-            if len(waiting) == TOGETHER:
-                yield from self.computed(waiting)
+            if len(waiting) == BATCH_SIZE:
+                yield from self.compute(waiting)
                 waiting.clear()
-        yield from self.computed(waiting)
+        yield from self.compute(waiting)
 
-    def promises(self, row: int) -> bool:
+    def may_matter(self, row: int) -> bool:
         """Whether the row may still matter."""
         raise NotImplementedError
 
-    def computed(self, which: list[int]) -> Iterator[tuple[int, list[SpotChoice]]]:
+    def compute(self, which: list[int]) -> Iterator[tuple[int, list[SpotChoice]]]:
         """The choices of rows, which are remembered for those that follow."""
         raise NotImplementedError
 
 
-def _places(work: SpotRows) -> tuple[Integers, int]:
+def _places(work: SpotCandidates) -> tuple[Integers, int]:
     """Number (n,) of the provider and card of each row, and how many there are."""
     places = [(offer.provider, offer.gpu) for offer in work.market.offers]
     known = {place: code for code, place in enumerate(dict.fromkeys(places))}
@@ -115,7 +115,7 @@ class _Best(_Search):
     Where limits are shared, also whatever no cheaper row with as few GPUs, on an offer that nothing limits, replaces.
     """
 
-    def __init__(self, work: SpotRows, able: Flags, every_place: bool) -> None:
+    def __init__(self, work: SpotCandidates, able: Flags, every_place: bool) -> None:
         super().__init__(work, able)
         self.every_place = every_place
         self.place, count = _places(work)
@@ -134,13 +134,13 @@ class _Best(_Search):
 
     def _runner_up(self) -> float:
         """The best of the third place: what is dearer is not told of."""
-        told = [] if self.every_place else heapq.nsmallest(RUNNERS_UP + 1, self.of_place.tolist())
-        return told[-1] if len(told) > RUNNERS_UP else np.inf
+        told = [] if self.every_place else heapq.nsmallest(MAX_RUNNERS_UP + 1, self.of_place.tolist())
+        return told[-1] if len(told) > MAX_RUNNERS_UP else np.inf
 
-    def promises(self, row: int) -> bool:
+    def may_matter(self, row: int) -> bool:
         bound = self.bounds[row]
         place, method = self.place[row], self.method[row]
-        enough = self.tried[place, method] >= (1 if self.every_place else NAMED)
+        enough = self.tried[place, method] >= (1 if self.every_place else MAX_TRIED_PER_METHOD)
         named = bound < min(self.runner_up, self.of_place[place]) and not enough
         told = named or bound < self.of_method[method]
         if told or not self.work.aim.shared:
@@ -148,8 +148,8 @@ class _Best(_Search):
         fewer = np.searchsorted(self.gpus, self.work.table.gpus[row], side="right")
         return bool(bound < self.with_gpus[:fewer].min())
 
-    def computed(self, which: list[int]) -> Iterator[tuple[int, list[SpotChoice]]]:
-        for row, choice in self.work.choices(which):
+    def compute(self, which: list[int]) -> Iterator[tuple[int, list[SpotChoice]]]:
+        for row, choice in self.work.find_choices(which):
             value = self.work.value(row, choice.point)
             method, place = self.method[row], self.place[row]
             self.tried[place, method] += 1
@@ -165,7 +165,7 @@ class _Best(_Search):
 class _Frontier(_Search):
     """For every deadline: what may be the cheapest (of its method, or place) at some of many."""
 
-    def __init__(self, work: SpotRows, able: Flags, by_method: bool, every_place: bool) -> None:
+    def __init__(self, work: SpotCandidates, able: Flags, by_method: bool, every_place: bool) -> None:
         super().__init__(work, able)
         if every_place:
             self.method, _ = _places(work)
@@ -174,7 +174,7 @@ class _Frontier(_Search):
         late = work.table.late_hours(0.0)
         ends = late[np.isfinite(late)]
         first = float(ends.min()) if len(ends) else 0.0
-        self.times = np.linspace(min(first, work.aim.latest_hours), work.aim.latest_hours, TIMES)
+        self.times = np.linspace(min(first, work.aim.latest_hours), work.aim.latest_hours, DEADLINE_COUNT)
         self.least = {int(code): self._on_demand(self.method == code, late) for code in np.unique(self.method)}
         self.bound_by: Floats = np.stack([work.bound(work.guarantee_by(at)) for at in self.times])
 
@@ -183,12 +183,12 @@ class _Frontier(_Search):
         order = np.argsort(late[which], kind="stable")
         hours, usd = late[which][order], np.minimum.accumulate(self.on_demand[which][order])
         place = np.searchsorted(hours, self.times, side="right") - 1
-        return np.where(place >= 0, usd[np.maximum(place, 0)], np.inf) if len(usd) else np.full(TIMES, np.inf)
+        return np.where(place >= 0, usd[np.maximum(place, 0)], np.inf) if len(usd) else np.full(DEADLINE_COUNT, np.inf)
 
-    def promises(self, row: int) -> bool:
+    def may_matter(self, row: int) -> bool:
         return bool(np.any(self.bound_by[:, row] < self.least[int(self.method[row])]))
 
-    def computed(self, which: list[int]) -> Iterator[tuple[int, list[SpotChoice]]]:
+    def compute(self, which: list[int]) -> Iterator[tuple[int, list[SpotChoice]]]:
         for row, found in self.work.whole_curves(which):
             late = self.work.late_beside[row] + np.asarray([one.point.hours for one in found]) * float(
                 self.work.hours.late[row] * self.work.hours.stretch[row]

@@ -17,19 +17,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from planner.arrays import Flags, Floats, Integers
-from planner.candidates.run_hours import Running
+from planner.candidates.run_hours import RunHours
 from planner.candidates.stage_placement import Placement, ingested_tokens, prepared_gb
 from planner.configurations.grid import JobShape
 from planner.estimates.time.data_stages import ingest_seconds, machine_cores, merge_seconds, upload_seconds
 from planner.estimates.time.stages import boot_seconds, download_seconds
-from planner.estimates.trials import gang_shares, trial_work
+from planner.estimates.trials import node_group_shares, trial_work
 from planner.scenario.scenario import Job
 from planner.units import GB, HOUR
 
 if TYPE_CHECKING:
     from planner.candidates.offer_columns import OfferColumns
 
-HOPELESS = 1000.0
+MAX_WALL_FACTOR = 1000.0
 """Wall hours on spot over those of the run from which on it is never chosen; keeps the program's numbers sane."""
 DEFAULT_RAM_GB = 32.0
 """Memory of a machine that an offer says nothing about: what the cheapest ones have at least."""
@@ -44,13 +44,13 @@ class RowHours:
     ingest: Floats  # on the training machine
     export: Floats
     aside: Floats
-    late_aside: Floats  # where the run does not stop early
+    late_separate: Floats  # where the run does not stop early
     training: Floats
     evaluation: Floats  # on the training machine
     checkpoints: Floats
     reload: Floats
     waiting: Floats  # machine hours of gangs that wait for the last trial of a rung, in all
-    gang_run: Floats  # of all gangs together: what is paid on demand for `run`
+    group_run: Floats  # of all gangs together: what is paid on demand for `run`
     stretch: Floats  # the run without early stopping over the run expected
     late: Floats  # factor on all hours at the asked confidence
     switch: Floats  # one more start, from spot to on demand; 0 where it is not sold on demand
@@ -60,12 +60,12 @@ class RowHours:
     moved_gb: Floats  # onto every instance: weights and data
     own_gb: Floats  # of them what leaves the place where the user's data lie
     raw_gb: Floats  # raw data and what is made of them, on the disk of every instance
-    gang_ratios: tuple[float, ...]  # of `gang_run`, what each gang has over the mean of all
+    node_group_ratios: tuple[float, ...]  # of `gang_run`, what each gang has over the mean of all
 
     @property
-    def gangs(self) -> int:
+    def node_groups(self) -> int:
         """Runs side by side."""
-        return len(self.gang_ratios)
+        return len(self.node_group_ratios)
 
     def billed(
         self, share: Floats | float, late: Floats | float = 1.0, stretch: Floats | float = 1.0
@@ -73,8 +73,8 @@ class RowHours:
         """Hours (n,) billed on demand and on spot at a spot share, before rounding, for each gang."""
         share = np.asarray(share, dtype=float)
         found = []
-        for ratio in self.gang_ratios:
-            run, paid = (one * stretch * ratio / self.gangs for one in (self.gang_run, self.spot_gang_paid))
+        for ratio in self.node_group_ratios:
+            run, paid = (one * stretch * ratio / self.node_groups for one in (self.group_run, self.spot_group_paid))
             on_demand = (1.0 - share) * (self.once + run) + share * self.switch
             spot = np.where(share > 0, share * (self.once + paid), 0.0)
             found.append((np.asarray(on_demand * late), np.asarray(spot * late)))
@@ -91,10 +91,10 @@ class RowHours:
         return self.training + self.evaluation + self.checkpoints + self.reload
 
     @property
-    def spot_gang_paid(self) -> Floats:
+    def spot_group_paid(self) -> Floats:
         """Machine hours of all gangs on spot, starts left out."""
         with np.errstate(invalid="ignore", divide="ignore"):
-            return np.asarray(self.spot_paid * self.gang_run / self.run)
+            return np.asarray(self.spot_paid * self.group_run / self.run)
 
     def joined(self, other: RowHours) -> RowHours:
         """The rows of both, these first."""
@@ -113,7 +113,7 @@ class RowHours:
 def row_hours(
     job: Job,
     shape: JobShape,
-    running: Running,
+    running: RunHours,
     columns: OfferColumns,
     placed: Sequence[Placement],
     way: Integers,
@@ -158,10 +158,10 @@ def row_hours(
     stretch = np.where(observed, 1.0, (work / job.early_stopping + reload) / run)
     spot_paid, spot_wall, late_wall = (np.full(len(way), np.nan) for _ in range(3))
     has = ~np.isnan(columns.spot_usd[offer])
-    late = running.late_factor[way]
+    late = running.confidence_factor[way]
     if has.any():
         which, where = way[has], offer[has]
-        found = running.interrupted(
+        found = running.interrupt(
             run[has],
             which,
             nodes[has],
@@ -170,7 +170,7 @@ def row_hours(
             columns.availability[where],
         )
         # A restart that outlasts most up-times never ends the run: that is no market to plan on.
-        hopeful = found.wall < HOPELESS * np.maximum(run[has], restart[has])
+        hopeful = found.wall < MAX_WALL_FACTOR * np.maximum(run[has], restart[has])
         spot_paid[has], spot_wall[has] = (np.where(hopeful, one, np.nan) for one in (found.paid, found.wall))
         late_wall[has] = spot_wall[has] * late[has] * running.wall_factor * stretch[has]
     return RowHours(
@@ -179,13 +179,13 @@ def row_hours(
         ingest=prepared,
         export=np.where(observed, 0.0, _export_hours(job, running, columns, recipe, offer)),
         aside=np.where(observed, 0.0, of([one.hours for one in placed])),
-        late_aside=np.where(observed, 0.0, of([one.late_hours for one in placed])),
+        late_separate=np.where(observed, 0.0, of([one.late_hours for one in placed])),
         training=parts[0],
         evaluation=parts[1],
         checkpoints=parts[2],
         reload=reload,
         waiting=work * (trials.waiting / trials.wall),
-        gang_run=work * ((trials.work + trials.waiting) / trials.wall) + reload * running.reload_share,
+        group_run=work * ((trials.work + trials.waiting) / trials.wall) + reload * running.reload_share,
         stretch=stretch,
         late=late,
         switch=np.where(np.isnan(columns.on_demand_usd[offer]), 0.0, start),
@@ -195,19 +195,19 @@ def row_hours(
         moved_gb=running.weights_gb + own + arriving,
         own_gb=np.where(columns.beside_data[offer], 0.0, own),
         raw_gb=raw + made,
-        gang_ratios=gang_ratios(job),
+        node_group_ratios=node_group_ratios(job),
     )
 
 
-def gang_ratios(job: Job) -> tuple[float, ...]:
+def node_group_ratios(job: Job) -> tuple[float, ...]:
     """What each gang is rented for over the mean of all; (1,) for one run."""
-    shares = gang_shares(job.trials.count, job.trials.at_once, job.trials.halving)
+    shares = node_group_shares(job.trials.count, job.trials.at_once, job.trials.halving)
     return tuple(one * len(shares) / sum(shares) for one in shares)
 
 
 def start_hours(
     job: Job,
-    running: Running,
+    running: RunHours,
     columns: OfferColumns,
     own_gb: Floats,
     arriving_gb: Floats,
@@ -237,7 +237,7 @@ def start_hours(
     )
 
 
-def _export_hours(job: Job, running: Running, columns: OfferColumns, recipe: Integers, offer: Integers) -> Floats:
+def _export_hours(job: Job, running: RunHours, columns: OfferColumns, recipe: Integers, offer: Integers) -> Floats:
     """The result on its way out, no faster than the machine's line and than what the job says of its goal."""
     wanted = job.stages.export
     if wanted is None:

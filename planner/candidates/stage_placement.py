@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 from planner.candidates.market import Market
-from planner.candidates.run_hours import evaluated_tokens, values_of
+from planner.candidates.run_hours import calibration_values, evaluated_tokens
 from planner.configurations.grid import JobShape
 from planner.configurations.hardware import PCIE_BYTES_PER_SECOND, efficiency_of
 from planner.errors import Fault, ScenarioError
-from planner.estimates.billing import rounded_hours
+from planner.estimates.billing import round_up_hours
 from planner.estimates.inputs import Network
 from planner.estimates.time.data_stages import (
     evaluation_fits,
@@ -36,7 +36,7 @@ TOKEN_GB = 4.0 / GB
 
 
 @dataclass(frozen=True)
-class Aside:
+class SeparateStage:
     """A stage on a machine that is rented for it alone: hours as rented, and dollars."""
 
     stage: Literal["ingest", "evaluation"]
@@ -54,69 +54,69 @@ class Aside:
 class Placement:
     """Where the stages of a job are done that have a choice; None: on the training machine, or not at all."""
 
-    ingest: Aside | None = None
-    evaluation: Aside | None = None
+    ingest: SeparateStage | None = None
+    evaluation: SeparateStage | None = None
 
     @property
-    def asides(self) -> tuple[Aside, ...]:
+    def separate_stages(self) -> tuple[SeparateStage, ...]:
         """The stages that have machines of their own."""
         return tuple(one for one in (self.ingest, self.evaluation) if one is not None)
 
     @property
     def hours(self) -> float:
         """Hours before and after the training machines are rented."""
-        return sum(one.hours for one in self.asides)
+        return sum(one.hours for one in self.separate_stages)
 
     @property
     def late_hours(self) -> float:
         """The same where the run does not stop early."""
-        return sum(one.late_hours for one in self.asides)
+        return sum(one.late_hours for one in self.separate_stages)
 
     @property
     def usd(self) -> float:
         """Dollars of those machines."""
-        return sum(one.usd for one in self.asides)
+        return sum(one.usd for one in self.separate_stages)
 
     @property
     def late_usd(self) -> float:
         """The same where the run does not stop early."""
-        return sum(one.late_usd for one in self.asides)
+        return sum(one.late_usd for one in self.separate_stages)
 
     @property
     def offers(self) -> tuple[Offer, ...]:
         """The offers that are rented beside the training machines."""
-        return tuple(one.offer for one in self.asides)
+        return tuple(one.offer for one in self.separate_stages)
 
 
-def placements(
+def enumerate_placements(
     job: Job, architecture: Architecture, shape: JobShape, market: Market, library: Library
 ) -> tuple[Placement, ...]:
     """Every combination of places that may be the best one: fewer hours cost more dollars among those that stay.
 
     None at all where no machine can run a stage, and a service trains. Raises ScenarioError where none does, either.
     """
-    ingest = _options(job, "ingest", list(_ingests(job, architecture, shape, market, library)))
-    evaluation = _options(job, "evaluation", list(_evaluations(job, architecture, shape, market, library)))
+    ingest = _options(job, "ingest", list(_ingest_options(job, architecture, shape, market, library)))
+    evaluation = _options(job, "evaluation", list(_evaluation_options(job, architecture, shape, market, library)))
     missing = [stage for stage, found in (("ingest", ingest), ("evaluation", evaluation)) if not found]
     if missing and not market.services(job.kind, architecture.name):
-        raise ScenarioError([nowhere(job, stage) for stage in missing])
+        raise ScenarioError([no_machine_fault(job, stage) for stage in missing])
     return tuple(Placement(a, b) for a, b in itertools.product(ingest, evaluation))
 
 
-def _options(job: Job, stage: str, found: Sequence[Aside]) -> list[Aside | None]:
+def _options(job: Job, stage: str, found: Sequence[SeparateStage]) -> list[SeparateStage | None]:
     """The machine itself where it is allowed (or there is no such stage), then the undominated ones beside."""
     wanted = getattr(job.stages, stage)
     if wanted is None:
         return [None]
-    own: list[Aside | None] = [None] if "machine" in wanted.on else []
-    best: list[Aside | None] = []
+    own: list[SeparateStage | None] = [None] if "machine" in wanted.on else []
+    best: list[SeparateStage | None] = []
     for one in sorted(found, key=lambda aside: (aside.hours, aside.usd, aside.label)):
         if not best or one.usd < (best[-1].usd if best[-1] else 0.0):
             best.append(one)
     return own + best
 
 
-def nowhere(job: Job, stage: str) -> Fault:
+def no_machine_fault(job: Job, stage: str) -> Fault:
     """The fault of a stage that no offer can run."""
     wanted = getattr(job.stages, stage)
     places = " or ".join(place.replace("_", " ") for place in wanted.on)
@@ -127,63 +127,67 @@ def nowhere(job: Job, stage: str) -> Fault:
     return Fault(job.name, 0, f"jobs.{job.name}.stages.{stage}.on", f"no offer can run this stage on {places}", fix)
 
 
-def _ingests(
+def _ingest_options(
     job: Job, architecture: Architecture, shape: JobShape, market: Market, library: Library
-) -> Iterator[Aside]:
+) -> Iterator[SeparateStage]:
     wanted = job.stages.ingest
     if wanted is None or "cpu" not in wanted.on:
         return
-    stages = StageCoefficients.of(values_of(library, "stages"))
+    stages = StageCoefficients.of(calibration_values(library, "stages"))
     tokens = ingested_tokens(job, shape)
-    for label, offer in zip(market.beside_labels, market.beside, strict=True):
+    for label, offer in zip(market.separate_labels, market.separate_offers, strict=True):
         if not offer.is_cpu or (offer.ram_gb is not None and offer.ram_gb < wanted.ram_gb):
             continue
-        fetched = data_seconds(wanted.raw_gb, job, offer, pull_of(offer, library))
+        fetched = data_transfer_seconds(wanted.raw_gb, job, offer, download_rate(offer, library))
         worked = ingest_seconds(
             wanted.raw_gb * GB,
             tokens,
             offer.cpu_cores or 1.0,
             (offer.ram_gb or wanted.ram_gb) * GB,
-            disk_of(offer, library),
+            disk_rate(offer, library),
             stages,
         )
         hours = (stages.boot_seconds + fetched + float(worked)) / HOUR
-        moved = wanted.raw_gb * (leaving_usd_per_gb(job, offer) + (offer.fees.ingress_usd_per_gb or 0.0))
+        moved = wanted.raw_gb * (data_egress_usd_per_gb(job, offer) + (offer.fees.ingress_usd_per_gb or 0.0))
         moved += prepared_gb(job, shape) * (offer.fees.egress_usd_per_gb or 0.0)
-        yield _aside("ingest", label, offer, hours, hours, moved)
+        yield _separate_stage("ingest", label, offer, hours, hours, moved)
 
 
-def _evaluations(
+def _evaluation_options(
     job: Job, architecture: Architecture, shape: JobShape, market: Market, library: Library
-) -> Iterator[Aside]:
+) -> Iterator[SeparateStage]:
     wanted = job.stages.evaluation
     if wanted is None or shape.unit == "images":
         return
-    stages = StageCoefficients.of(values_of(library, "stages"))
+    stages = StageCoefficients.of(calibration_values(library, "stages"))
     trials = trial_work(job.trials.count, job.trials.at_once, job.trials.halving)
     tokens = evaluated_tokens(job, shape) * trials.work
     weights = architecture.download_gb
-    offers = list(zip(market.beside_labels, market.beside, strict=True))
+    offers = list(zip(market.separate_labels, market.separate_offers, strict=True))
     for label, offer in offers:
         rate = _forward_rate(job, shape.network, offer, library)
         if rate is None:
             continue
-        pull = pull_of(offer, library)
+        pull = download_rate(offer, library)
         slot = PCIE_BYTES_PER_SECOND[library.gpu(offer.card).pcie_gen] if offer.rents_gpus else float("inf")
         load = load_seconds(
-            weights * GB, 1, float("inf"), disk_of(offer, library) * job.load_efficiency / stages.disk_efficiency, slot,
+            weights * GB,
+            1,
+            float("inf"),
+            disk_rate(offer, library) * job.load_efficiency / stages.disk_efficiency,
+            slot,
             stages,
         )
         ready = float(boot_seconds(pull, stages) + download_seconds(weights * GB, pull) + load)
         hours, late = ((ready + share * tokens / rate) / HOUR for share in (job.early_stopping, 1.0))
-        yield _aside("evaluation", label, offer, hours, late, weights * (offer.fees.ingress_usd_per_gb or 0.0))
+        yield _separate_stage("evaluation", label, offer, hours, late, weights * (offer.fees.ingress_usd_per_gb or 0.0))
 
 
 def _forward_rate(job: Job, network: Network, offer: Offer, library: Library) -> float | None:
     """Tokens a second that an offer evaluates; None where it is of no use for that."""
     wanted = job.stages.evaluation
     assert wanted is not None
-    stages = StageCoefficients.of(values_of(library, "stages"))
+    stages = StageCoefficients.of(calibration_values(library, "stages"))
     if offer.is_cpu:
         ram = (offer.ram_gb or 0.0) * GB
         if "cpu" not in wanted.on or not evaluation_fits(network.parameters, ram, stages):
@@ -215,7 +219,7 @@ def prepared_gb(job: Job, shape: JobShape) -> float:
     return wanted.raw_gb if shape.unit == "images" else ingested_tokens(job, shape) * TOKEN_GB
 
 
-def pull_of(offer: Offer, library: Library) -> float:
+def download_rate(offer: Offer, library: Library) -> float:
     """Bytes a second from the outside onto a machine: what the offer says, else that of its class."""
     if offer.download_gb_per_second is not None:
         return offer.download_gb_per_second * GB
@@ -223,14 +227,14 @@ def pull_of(offer: Offer, library: Library) -> float:
     return library.calibrations["stages"].value(key)
 
 
-def disk_of(offer: Offer, library: Library) -> float:
+def disk_rate(offer: Offer, library: Library) -> float:
     """Bytes a second of a machine's own disk."""
     if offer.disk_gb_per_second is not None:
         return offer.disk_gb_per_second * GB
     return library.calibrations["stages"].value("disk_bytes_per_second")
 
 
-def data_seconds(gb: float, job: Job, offer: Offer, pull: float) -> float:
+def data_transfer_seconds(gb: float, job: Job, offer: Offer, pull: float) -> float:
     """Seconds until the user's data lie on a machine: no faster than they leave their place, unless they lie there."""
     source = job.stages.transfer
     if source is not None and source.gb_per_second is not None and source.region != offer.region:
@@ -238,19 +242,19 @@ def data_seconds(gb: float, job: Job, offer: Offer, pull: float) -> float:
     return float(download_seconds(gb * GB, pull))
 
 
-def leaving_usd_per_gb(job: Job, offer: Offer) -> float:
+def data_egress_usd_per_gb(job: Job, offer: Offer) -> float:
     """Dollars per GB that the user's data cost to leave their place for a machine; nothing within its region."""
     source = job.stages.transfer
     return 0.0 if source is None or source.region == offer.region else source.egress_usd_per_gb
 
 
-def _aside(
+def _separate_stage(
     stage: Literal["ingest", "evaluation"], label: str, offer: Offer, hours: float, late_hours: float, moved_usd: float
-) -> Aside:
+) -> SeparateStage:
     """Hours as the offer bills them: whole steps, at least its minimum."""
     step, least = offer.billing.step_seconds / HOUR, offer.billing.minimum_hours
-    billed, late = (float(rounded_hours(one, step, least)) for one in (hours, late_hours))
+    billed, late = (float(round_up_hours(one, step, least)) for one in (hours, late_hours))
     price = offer.usd_per_hour or 0.0
-    return Aside(
+    return SeparateStage(
         stage, label, offer, hours, late_hours, billed * price + moved_usd, late * price + moved_usd, billed, moved_usd
     )

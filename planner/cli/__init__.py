@@ -33,9 +33,7 @@ def _version(context: click.Context, _: click.Parameter, wanted: bool) -> None:
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
-@click.option(
-    "--version", is_flag=True, expose_value=False, is_eager=True, callback=_version, help="Tell the version."
-)
+@click.option("--version", is_flag=True, expose_value=False, is_eager=True, callback=_version, help="Tell the version.")
 def main() -> None:
     """What to rent and how to train a language model on it: least cost within
     deadline, budget and memory, with the proof.

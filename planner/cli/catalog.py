@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from planner.cli.exit_codes import Listing, write_json
+from planner.cli.exit_codes import ListGroup, write_json
 from planner.cli.solve import json_option
 from planner.errors import Fault, LibraryError
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from planner.library.schema import Card
 
 
-@click.group(cls=Listing)
+@click.group(cls=ListGroup)
 def architectures() -> None:
     """Networks that can be planned for."""
 
@@ -44,7 +44,7 @@ def architectures_show(name: str, as_json: bool) -> None:
     _show(card, as_json)
 
 
-@click.group(cls=Listing)
+@click.group(cls=ListGroup)
 def gpus() -> None:
     """Cards whose memory and speed are known."""
 

@@ -14,8 +14,8 @@ import click
 
 from planner.errors import Fault, InputError, NoPlanError, PlannerError
 
-OUR_FAULT, BAD_INPUT, INFEASIBLE, NO_PLAN, INTERRUPTED = 1, 2, 3, 4, 130
-READER_GONE = 141
+INTERNAL_ERROR, BAD_INPUT, INFEASIBLE, NO_PLAN, INTERRUPTED = 1, 2, 3, 4, 130
+BROKEN_PIPE = 141
 """128 + SIGPIPE: what a shell reports of a command whose reader closed the pipe."""
 
 DEBUG = "PLANNER_DEBUG"
@@ -57,10 +57,10 @@ class Commands(click.Group):
         except BrokenPipeError:
             # Python flushes once more at its end, and must find somewhere to write to.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            ctx.exit(READER_GONE)
+            ctx.exit(BROKEN_PIPE)
 
 
-class Listing(click.Group):
+class ListGroup(click.Group):
     """A group whose `list` runs where no other subcommand is named."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -94,10 +94,10 @@ def _code_of(error: BaseException, as_json: bool) -> int:
         raise error
     if isinstance(error, PlannerError):
         click.echo(str(error), err=True)
-        return NO_PLAN if isinstance(error, NoPlanError) else OUR_FAULT
+        return NO_PLAN if isinstance(error, NoPlanError) else INTERNAL_ERROR
     what = " ".join(f"{type(error).__name__}: {error}".split())
     click.echo(f"this should not happen: {what} ({DEBUG}=1 shows where)", err=True)
-    return OUR_FAULT
+    return INTERNAL_ERROR
 
 
 def _bad_input(faults: Sequence[Fault], as_json: bool) -> int:

@@ -7,7 +7,7 @@ import datetime
 import click
 
 from planner.cli.exit_codes import write_json
-from planner.cli.solve import as_of_option, json_option, set_option, working
+from planner.cli.solve import as_of_option, json_option, set_option, show_progress
 
 
 @click.command()
@@ -32,12 +32,12 @@ def explain(
     What binds, what one more hour, dollar, GPU or GiB is worth, the best
     alternatives; of an infeasible scenario the smallest limits to move.
     """
-    from planner.loading.scenario_file import read_asked
+    from planner.loading.scenario_file import load_scenario
     from planner.scenario.scenario import SolveOptions
 
-    asked = read_asked(scenario, settings)
+    asked = load_scenario(scenario, settings)
     question = asked.scenario
-    with working(f"explaining {question.name}"), asked.telling_lines():
+    with show_progress(f"explaining {question.name}"), asked.locate_faults():
         from planner.analysis.explain.explain import explain as find_reasons
 
         told = find_reasons(question, why_not, SolveOptions(as_of=as_of.date() if as_of else None))

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from planner.cli.exit_codes import write_json
-from planner.cli.output_files import check_writable, unwritable
+from planner.cli.output_files import check_writable, unwritable_error
 from planner.cli.solve import (
     EXIT_CODES,
     as_of_option,
     json_option,
     plot_option,
     set_option,
+    show_progress,
     solver_option,
-    working,
 )
 
 if TYPE_CHECKING:
@@ -55,10 +55,10 @@ def frontier(
     For one job every breakpoint is exact. SCENARIO is a file, the name of a
     shipped scenario, or - for standard input.
     """
-    from planner.loading.scenario_file import read_asked
+    from planner.loading.scenario_file import load_scenario
     from planner.scenario.scenario import SolveOptions
 
-    asked = read_asked(scenario, settings)
+    asked = load_scenario(scenario, settings)
     question = asked.scenario
     if plot is not None:
         from planner.report.plots.style import checked_suffix
@@ -66,7 +66,7 @@ def frontier(
         checked_suffix(plot)
         check_writable(plot)
     options = SolveOptions(solver=solver, as_of=as_of.date() if as_of else None)
-    with working(f"tracing {question.name}"), asked.telling_lines():
+    with show_progress(f"tracing {question.name}"), asked.locate_faults():
         # Only now: a wrong scenario is told before numpy and the solvers are loaded.
         from planner.analysis.frontier.frontier import frontier as trace
 
@@ -90,4 +90,4 @@ def _draw(found: Frontier, path: str, text: str) -> None:
     try:
         draw_frontier(found, path, text.splitlines())
     except OSError as error:
-        raise unwritable(path, error.strerror or str(error)) from None
+        raise unwritable_error(path, error.strerror or str(error)) from None

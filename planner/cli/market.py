@@ -44,7 +44,7 @@ def fit(traces: tuple[str, ...], instances: int, only: tuple[str, ...], as_json:
         check_writable(output)
     found = market_fit(traces, instances, only)
     if output is not None:
-        write_text(output, found.block)
+        write_text(output, found.spot_yaml)
     if as_json:
         write_json(found.model_dump(mode="json", by_alias=True))
     else:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from planner.cli.exit_codes import Listing, write_json
+from planner.cli.exit_codes import ListGroup, write_json
 from planner.cli.solve import json_option
 from planner.errors import Fault, ScenarioError
 
@@ -19,7 +19,7 @@ inventory_option = click.option(
 )
 
 
-@click.group(cls=Listing)
+@click.group(cls=ListGroup)
 def offers() -> None:
     """Instance types that can be rented, and their prices."""
 
@@ -54,14 +54,14 @@ def offers_list(inventory: str | None, gpu: str | None, provider: str | None, as
 @json_option
 def offers_show(name: str, inventory: str | None, as_json: bool) -> None:
     """One of them; NAME is the label that `offers list` prints."""
-    from planner.documents.validation import nearest
+    from planner.documents.validation import suggest_names
     from planner.report.catalog import card_text
     from planner.scenario.offer import offer_labels
 
     found = read_market(inventory)
     labelled = dict(zip(offer_labels(found), found, strict=True))
     if name not in labelled:
-        close = nearest(name, labelled)
+        close = suggest_names(name, labelled)
         fix = f"did you mean {close}?" if close else "planner offers list names them"
         raise ScenarioError([Fault(name, 0, "", "unknown offer", fix)])
     facts = _facts(name, labelled[name])

@@ -11,11 +11,11 @@ def check_writable(path: str) -> None:
     """Refuse a path that cannot be written before minutes are spent on what goes into it."""
     folder = os.path.dirname(path) or "."
     if os.path.isdir(path):
-        raise unwritable(path, "is a folder")
+        raise unwritable_error(path, "is a folder")
     if not os.path.isdir(folder):
-        raise unwritable(path, f"there is no folder {folder}")
+        raise unwritable_error(path, f"there is no folder {folder}")
     if not os.access(folder, os.W_OK):
-        raise unwritable(path, f"folder {folder} cannot be written to")
+        raise unwritable_error(path, f"folder {folder} cannot be written to")
 
 
 def write_text(path: str, text: str) -> None:
@@ -25,10 +25,10 @@ def write_text(path: str, text: str) -> None:
     try:
         write_text_atomically(path, text)
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
-        raise unwritable(path, getattr(error, "strerror", None) or str(error)) from None
+        raise unwritable_error(path, getattr(error, "strerror", None) or str(error)) from None
 
 
-def unwritable(path: str, why: str) -> ScenarioError:
+def unwritable_error(path: str, why: str) -> ScenarioError:
     """The fault of a path that cannot be written."""
     what = f"cannot be written: {why[:1].lower()}{why[1:]}"
     return ScenarioError([Fault(path, 0, "", what, "give another path")])

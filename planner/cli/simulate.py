@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from planner.cli.exit_codes import write_json
-from planner.cli.output_files import check_writable, unwritable, write_text
+from planner.cli.output_files import check_writable, unwritable_error, write_text
 from planner.cli.solve import (
     EXIT_CODES,
     as_of_option,
     json_option,
     plot_option,
+    read_typed_plan,
     set_option,
     solver_option,
-    typed_plan,
 )
 
 if TYPE_CHECKING:
@@ -80,16 +80,16 @@ def simulate(
 
     Try: planner simulate spot-heavy --as-of 2026-06-01
     """
-    from planner.loading.scenario_file import read_asked
+    from planner.loading.scenario_file import load_scenario
     from planner.scenario.scenario import SolveOptions
 
-    asked = read_asked(scenario, settings)
+    asked = load_scenario(scenario, settings)
     question = asked.scenario
     _check_files(plot, policy_file)
-    given = typed_plan(plan_file) if plan_file is not None else None
+    given = read_typed_plan(plan_file) if plan_file is not None else None
     options = SolveOptions(solver=solver, as_of=as_of.date() if as_of else None)
     what = f"solving {question.name}" if given is None else f"reading {question.name}"
-    with _bar(what) as progress, asked.telling_lines():
+    with _bar(what) as progress, asked.locate_faults():
         # Only now: a wrong scenario is told before numpy and the solvers are loaded.
         from planner.analysis.simulation.simulate import simulate as replay
 
@@ -165,4 +165,4 @@ def _draw(found: Simulation, path: str, text: str) -> None:
     try:
         draw_simulation(found, path, text.splitlines())
     except OSError as error:
-        raise unwritable(path, error.strerror or str(error)) from None
+        raise unwritable_error(path, error.strerror or str(error)) from None

@@ -83,17 +83,15 @@ def solve(
 
     SCENARIO is a file, the name of a shipped scenario, or - for standard input.
     """
-    from planner.loading.scenario_file import read_asked
+    from planner.loading.scenario_file import load_scenario
     from planner.scenario.scenario import SolveOptions
 
-    asked = read_asked(scenario, settings)
+    asked = load_scenario(scenario, settings)
     question = asked.scenario
     if output is not None:
         check_writable(output)
-    options = SolveOptions(
-        solver=solver, gap=gap, time_limit_seconds=time_limit, as_of=as_of.date() if as_of else None
-    )
-    with working(f"solving {question.name}"), asked.telling_lines():
+    options = SolveOptions(solver=solver, gap=gap, time_limit_seconds=time_limit, as_of=as_of.date() if as_of else None)
+    with show_progress(f"solving {question.name}"), asked.locate_faults():
         # Only now: a wrong scenario is told before numpy and the solvers are loaded.
         from planner.solving.solve import solve as find_plan
 
@@ -124,7 +122,7 @@ def check(plan: str, scenario: str, settings: tuple[str, ...], as_json: bool) ->
     from planner.audit.audit import audit
     from planner.loading.scenario_file import read_library, read_scenario
 
-    checked = typed_plan(plan)
+    checked = read_typed_plan(plan)
     question = read_scenario(scenario, settings)
     library = read_library([job.architecture for job in question.jobs])
     violations = audit(checked, question, library)
@@ -140,12 +138,12 @@ def check(plan: str, scenario: str, settings: tuple[str, ...], as_json: bool) ->
     click.get_current_context().exit(INFEASIBLE if violations else 0)
 
 
-def typed_plan(path: str) -> Plan:
+def read_typed_plan(path: str) -> Plan:
     """The plan of a file; `ScenarioError` names every field that is wrong."""
     from pydantic import ValidationError
 
     from planner.documents.source_map import Source
-    from planner.documents.validation import complaints
+    from planner.documents.validation import validation_complaints
     from planner.loading.scenario_file import read_plan
     from planner.results.plan import Plan
 
@@ -153,7 +151,7 @@ def typed_plan(path: str) -> Plan:
     try:
         return Plan.model_validate(data)
     except ValidationError as error:
-        raise ScenarioError(Source(path).faults(complaints(error, Plan, data))) from None
+        raise ScenarioError(Source(path).faults(validation_complaints(error, Plan, data))) from None
 
 
 def wants_color() -> bool:
@@ -162,7 +160,7 @@ def wants_color() -> bool:
 
 
 @contextlib.contextmanager
-def working(what: str) -> Iterator[None]:
+def show_progress(what: str) -> Iterator[None]:
     """A line on the terminal while something takes its time; nothing where messages go to a file."""
     shown = sys.stderr.isatty()
     if shown:

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from planner.cli.exit_codes import write_json
-from planner.cli.output_files import check_writable, unwritable
+from planner.cli.output_files import check_writable, unwritable_error
 from planner.cli.solve import (
     EXIT_CODES,
     as_of_option,
     json_option,
     plot_option,
     set_option,
+    show_progress,
     solver_option,
-    working,
 )
 
 if TYPE_CHECKING:
@@ -58,12 +58,12 @@ def what_if(
     then changes what these start from. Without any of them the ranges go
     through that the scenario itself names under vary.
     """
-    from planner.loading.scenario_file import read_asked
+    from planner.loading.scenario_file import load_scenario
     from planner.scenario.scenario import SolveOptions
 
     if vary and as_tornado:
         raise click.UsageError("--vary and --tornado are two questions: ask one at a time")
-    asked = read_asked(scenario)
+    asked = load_scenario(scenario)
     question = asked.scenario
     if not settings and not vary and not as_tornado:
         vary = question.vary
@@ -72,8 +72,8 @@ def what_if(
     if plot is not None:
         _check_plot(plot)
     options = SolveOptions(solver=solver, as_of=as_of.date() if as_of else None)
-    with asked.telling_lines():
-        answer, text = _answer(question, settings, vary, by if as_tornado else None, options)
+    with asked.locate_faults():
+        answer, text = _run_query(question, settings, vary, by if as_tornado else None, options)
     if plot is not None:
         _draw(answer, plot, text)
     if as_json:
@@ -83,7 +83,7 @@ def what_if(
     click.get_current_context().exit(_code(answer))
 
 
-def _answer(
+def _run_query(
     question: Scenario,
     settings: tuple[str, ...],
     vary: tuple[str, ...],
@@ -95,7 +95,7 @@ def _answer(
     from planner.report.what_if.sweep import render_sweep
     from planner.report.what_if.tornado import render_tornado
 
-    with working(f"solving {question.name}"):
+    with show_progress(f"solving {question.name}"):
         if by is not None:
             from planner.analysis.what_if.tornado import tornado
 
@@ -104,7 +104,7 @@ def _answer(
         if vary:
             from planner.analysis.what_if.sweep import sweep
 
-            swept = sweep(question, vary, settings, options, tell=_tell)
+            swept = sweep(question, vary, settings, options, tell=_show_progress)
             return swept, render_sweep(swept)
         from planner.analysis.what_if.what_if import what_if as ask
 
@@ -112,7 +112,7 @@ def _answer(
         return answer, render_what_if(answer)
 
 
-def _tell(done: int, cells: int) -> None:
+def _show_progress(done: int, cells: int) -> None:
     """How far a sweep is, on a terminal."""
     if sys.stderr.isatty():
         click.echo(f"\r\033[K{done:,} of {cells:,} solved", err=True, nl=False)
@@ -142,4 +142,4 @@ def _draw(answer: WhatIf | Sweep | Tornado, path: str, text: str) -> None:
     try:
         draw(answer, path, text.splitlines())
     except OSError as error:
-        raise unwritable(path, error.strerror or str(error)) from None
+        raise unwritable_error(path, error.strerror or str(error)) from None

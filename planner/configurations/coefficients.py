@@ -50,9 +50,7 @@ def network_of(architecture: Architecture) -> Network:
         rope=architecture.rope,
         parallel_residual=architecture.parallel_residual,
         experts=architecture.experts,
-        experts_per_token=architecture.experts_per_token + architecture.shared_experts
-        if architecture.experts
-        else 0,
+        experts_per_token=architecture.experts_per_token + architecture.shared_experts if architecture.experts else 0,
         sliding_window=architecture.sliding_window,
         sliding_layers=architecture.sliding_layer_share,
         frozen_parameters=float(architecture.image.frozen_parameters) if architecture.image else 0.0,
@@ -60,7 +58,7 @@ def network_of(architecture: Architecture) -> Network:
 
 
 @dataclass(frozen=True)
-class RecipeSetup:
+class RecipeCoefficients:
     """Everything that a recipe (or a column of recipes, shape (R, 1)) implies, hardware left out."""
 
     states: States
@@ -69,11 +67,11 @@ class RecipeSetup:
     kernels: Kernels
 
 
-def recipe_setup(recipe: Recipe, job: Job, network: Network, library: Library) -> RecipeSetup:
+def recipe_coefficients(recipe: Recipe, job: Job, network: Network, library: Library) -> RecipeCoefficients:
     """The numbers of one recipe under the job's framework, whatever card it runs on."""
     framework = framework_of(library, job.framework)
     table = library.tables["bytes"]
-    return RecipeSetup(
+    return RecipeCoefficients(
         states=_states(recipe, job, network, framework, table),
         activations=_activations(recipe, network, framework, table),
         stack=_stack(framework, library.calibrations["memory"], network),
@@ -81,7 +79,7 @@ def recipe_setup(recipe: Recipe, job: Job, network: Network, library: Library) -
     )
 
 
-def _prepared(recipe: Recipe, framework: Mapping[str, Any], table: Mapping[str, Any]) -> bool:
+def _is_kbit_prepared(recipe: Recipe, framework: Mapping[str, Any], table: Mapping[str, Any]) -> bool:
     """PEFT's k-bit preparation: embedding, head, norms and residual stream in fp32."""
     return (
         recipe.weight_bits < 16
@@ -95,7 +93,7 @@ def _states(
     recipe: Recipe, job: Job, network: Network, framework: Mapping[str, Any], table: Mapping[str, Any]
 ) -> States:
     if recipe.method == "full":
-        return _trained_in_full(recipe, network, framework, table)
+        return _full_training_states(recipe, network, framework, table)
     adapters = table["adapters"][framework["adapters"]]
     count = lora_parameters(network, job.lora.rank, job.lora.targets)
     base = 4.0 if recipe.precision in ("fp32", "tf32") else 2.0
@@ -107,7 +105,7 @@ def _states(
         frozen=1,
         quantised=int(quantised),
         weight_bytes=weight,
-        embedding_bytes=4.0 if _prepared(recipe, framework, table) else base,
+        embedding_bytes=4.0 if _is_kbit_prepared(recipe, framework, table) else base,
         gradient_bytes=float(adapters["g"]),
         optimizer_bytes=float(table["optimizer_8bit"]["o"] if eight_bit else adapters["o"]),
         step_bytes=0.0 if fused_step or eight_bit else float(adapters["t"]),
@@ -135,7 +133,7 @@ def _scheme_row(recipe: Recipe, framework: Mapping[str, Any]) -> str:
     return recipe.precision
 
 
-def _trained_in_full(
+def _full_training_states(
     recipe: Recipe, network: Network, framework: Mapping[str, Any], table: Mapping[str, Any]
 ) -> States:
     row = table["training"][_scheme_row(recipe, framework)]
@@ -155,8 +153,7 @@ def _trained_in_full(
         trainable=network.parameters,
         gathered_bytes=float(row["gathered"]),
         reduced_bytes=float(row["reduced"]),
-        optimizer_traffic_bytes=float(row["traffic"])
-        - (table["optimizer_8bit"]["traffic_saved"] if eight_bit else 0),
+        optimizer_traffic_bytes=float(row["traffic"]) - (table["optimizer_8bit"]["traffic_saved"] if eight_bit else 0),
         no_sync_full_gradients=int(bool(framework.get("no_sync")) and recipe.zero_stage == 3),
         load_whole=int(bool(framework.get("load_whole")) and recipe.zero_stage == 3),
         extra_gradient_bytes=float(row.get("extra_gradient", 0)),
@@ -167,7 +164,7 @@ def _trained_in_full(
 def _activations(
     recipe: Recipe, network: Network, framework: Mapping[str, Any], table: Mapping[str, Any]
 ) -> Activations:
-    prepared = _prepared(recipe, framework, table)
+    prepared = _is_kbit_prepared(recipe, framework, table)
     megatron = bool(framework.get("megatron"))
     loss = table["loss"]["hf-prepared" if prepared and framework["loss"] == "hf" else framework["loss"]]
     fp32 = recipe.precision in ("fp32", "tf32")

@@ -18,10 +18,23 @@ import numpy as np
 
 from planner.arrays import Flags, Floats, Integers
 from planner.configurations.grid import GridInputs, JobShape, Machine, coefficients, grid_inputs, shape_of
-from planner.configurations.micro_batch import Batching, batches, fastest_division, nearest_cells, possible_cells
-from planner.configurations.observed.learning import NOTHING, Learned, learn
-from planner.configurations.observed.whole_run import as_observed, observed_run
-from planner.configurations.recipe import CardClass, Recipe, allowed, enumerate_recipes, opened_recipes, refusal
+from planner.configurations.micro_batch import (
+    BatchChooser,
+    choose_batches,
+    choose_fastest_batches,
+    choose_smallest_batches,
+    possible_cells,
+)
+from planner.configurations.observed.learning import NO_CORRECTION, Correction, learn_correction
+from planner.configurations.observed.whole_run import apply_observed_hours, find_observed_run
+from planner.configurations.recipe import (
+    GpuClass,
+    Recipe,
+    enumerate_recipes,
+    expand_parallel_degrees,
+    find_incompatibility,
+    is_allowed,
+)
 from planner.estimates.memory.fit import MemoryLines, memory_lines
 from planner.estimates.memory.states import MemoryCoefficients
 from planner.estimates.time.coefficients import TimeCoefficients
@@ -31,12 +44,12 @@ from planner.library.schema import Architecture, Library
 from planner.scenario.scenario import Job
 from planner.units import GIB
 
-MANY_STEPS = 64
+MANY_ACCUMULATION_STEPS = 64
 """Accumulation steps beyond any pipeline degree."""
 
 
 @dataclass(frozen=True)
-class Ways:
+class Configurations:
     """Columns of shape (n,): ways that fit, priced by nobody yet."""
 
     recipes: tuple[Recipe, ...]
@@ -54,7 +67,7 @@ class Ways:
     def __len__(self) -> int:
         return len(self.recipe)
 
-    def rows(self, which: Integers | Flags) -> Ways:
+    def rows(self, which: Integers | Flags) -> Configurations:
         """The ways that a mask or an index array names."""
         return replace(self, **{name: getattr(self, name)[which] for name in COLUMNS})
 
@@ -74,7 +87,7 @@ COLUMNS = (
 
 
 @dataclass(frozen=True)
-class Miss:
+class MemoryShortfall:
     """A recipe on a machine that was rejected: why, and by how much."""
 
     recipe: Recipe
@@ -85,82 +98,91 @@ class Miss:
 
 
 @dataclass(frozen=True)
-class Physics:
+class JobConfigurations:
     """What `enumerate_ways` found for one job."""
 
     shape: JobShape
     machines: tuple[Machine, ...]  # all that were asked for
-    ways: Ways
-    misses: tuple[Miss, ...]  # the nearest of each machine and method
+    ways: Configurations
+    misses: tuple[MemoryShortfall, ...]  # the nearest of each machine and method
     rejected: Counter[str]
-    learned: Learned = NOTHING  # from observed runs; step seconds and memory follow it already
+    learned: Correction = NO_CORRECTION  # from observed runs; step seconds and memory follow it already
 
 
-def enumerate_ways(
+def enumerate_configurations(
     job: Job,
     architecture: Architecture,
     machines: Sequence[Machine],
     library: Library,
     headroom: float | None = None,
-) -> Physics:
+) -> JobConfigurations:
     """Every recipe on every machine that fits, with its fastest micro-batch; the others are counted with their reason.
 
     `headroom` (a share) replaces the margin of the fit rule.
     Shapes: recipes and machines of one class of card form a grid (R, 1) x (H,); the result is its fitting cells.
     """
-    shape, learned = shape_of(job, architecture), learn(job, architecture, library)
-    pieces: list[Ways] = []
-    misses: list[Miss] = []
+    shape, learned = shape_of(job, architecture), learn_correction(job, architecture, library)
+    pieces: list[Configurations] = []
+    misses: list[MemoryShortfall] = []
     rejected: Counter[str] = Counter()
     for group in _groups(machines, library):
-        card = CardClass.of(library.gpu(group[0].gpu))
-        recipes = _working_recipes(job, card, group, library, rejected)
+        card = GpuClass.of(library.gpu(group[0].gpu))
+        recipes = _compatible_recipes(job, card, group, library, rejected)
         found = _on_grid(job, shape, recipes, group, library, rejected, headroom, learned=learned)
         several, missing = [found.ways], found.misses
-        opened = _opened(job, recipes, group, found, library)
+        opened = _expand_parallel(job, recipes, group, found, library)
         if opened:
             # Where nothing fits, tensor and pipeline parallelism are tried: the smallest degrees that fit win by time.
             left = [m for m in group if m not in {found.ways.machines[i] for i in set(found.ways.machine.tolist())}]
             more = _on_grid(job, shape, opened, left, library, rejected, headroom, learned=learned)
             several.append(more.ways)
             missing = missing if not len(more.ways) else [miss for miss in missing if miss.machine not in left]
-        seen = [machine for machine in group if observed_run(job, machine)]
+        seen = [machine for machine in group if find_observed_run(job, machine)]
         if seen:
-            several.append(_nearest(job, shape, [*recipes, *opened], seen, _joined(several), library))
+            several.append(
+                _configurations_that_ran(job, shape, [*recipes, *opened], seen, _concatenate(several), library)
+            )
             missing = [miss for miss in missing if miss.machine not in seen]
         pieces += several
         misses += missing
-    ways = _joined(pieces)
+    ways = _concatenate(pieces)
     ways = replace(ways, step_seconds=ways.step_seconds / learned.speed_factor(library))
-    return Physics(shape, tuple(machines), as_observed(ways, job, shape), tuple(misses), rejected, learned)
+    return JobConfigurations(
+        shape, tuple(machines), apply_observed_hours(ways, job, shape), tuple(misses), rejected, learned
+    )
 
 
-def _nearest(
-    job: Job, shape: JobShape, recipes: Sequence[Recipe], seen: Sequence[Machine], ways: Ways, library: Library
-) -> Ways:
+def _configurations_that_ran(
+    job: Job,
+    shape: JobShape,
+    recipes: Sequence[Recipe],
+    seen: Sequence[Machine],
+    ways: Configurations,
+    library: Library,
+) -> Configurations:
     """One way on each machine where the job was seen to run although no recipe that it allows is said to fit."""
-    permitted = [recipe for recipe in recipes if allowed(recipe, job)]
+    permitted = [recipe for recipe in recipes if is_allowed(recipe, job)]
     placed = {
-        ways.machines[m] for r, m in zip(ways.recipe, ways.machine, strict=True) if allowed(ways.recipes[r], job)
+        ways.machines[m] for r, m in zip(ways.recipe, ways.machine, strict=True) if is_allowed(ways.recipes[r], job)
     }
     left = [machine for machine in seen if machine not in placed]
-    return _on_grid(job, shape, permitted, left, library, Counter(), None, nearest_cells).ways
+    return _on_grid(job, shape, permitted, left, library, Counter(), None, choose_smallest_batches).ways
 
 
 def _groups(machines: Sequence[Machine], library: Library) -> Iterator[list[Machine]]:
     """Machines by class of card and by one or several GPUs: one grid each."""
-    groups: dict[tuple[CardClass, bool], list[Machine]] = {}
+    groups: dict[tuple[GpuClass, bool], list[Machine]] = {}
     for machine in machines:
-        groups.setdefault((CardClass.of(library.gpu(machine.gpu)), machine.gpus > 1), []).append(machine)
+        groups.setdefault((GpuClass.of(library.gpu(machine.gpu)), machine.gpus > 1), []).append(machine)
     yield from groups.values()
 
 
-def _working_recipes(
-    job: Job, card: CardClass, group: Sequence[Machine], library: Library, rejected: Counter[str]
+def _compatible_recipes(
+    job: Job, card: GpuClass, group: Sequence[Machine], library: Library, rejected: Counter[str]
 ) -> list[Recipe]:
     working = []
     for recipe in enumerate_recipes(job, card, group[0].gpus > 1, library):
-        reason = refusal(recipe, card, job.framework, library)
+        reason = find_incompatibility(recipe, card, job.framework, library)
         if reason is None:
             working.append(recipe)
         else:
@@ -168,17 +190,17 @@ def _working_recipes(
     return working
 
 
-def _opened(
+def _expand_parallel(
     job: Job, recipes: Sequence[Recipe], group: Sequence[Machine], found: _Grid, library: Library
 ) -> list[Recipe]:
     everywhere = len(set(found.ways.machine)) == len(group)
-    return [] if everywhere else opened_recipes(job, recipes, library)
+    return [] if everywhere else expand_parallel_degrees(job, recipes, library)
 
 
 @dataclass(frozen=True)
 class _Grid:
-    ways: Ways
-    misses: list[Miss]
+    ways: Configurations
+    misses: list[MemoryShortfall]
 
 
 def _on_grid(
@@ -189,12 +211,12 @@ def _on_grid(
     library: Library,
     rejected: Counter[str],
     headroom: float | None,
-    batched: Batching = batches,
-    learned: Learned = NOTHING,
+    batched: BatchChooser = choose_batches,
+    learned: Correction = NO_CORRECTION,
 ) -> _Grid:
     if not recipes or not machines:
-        return _Grid(_joined([]), [])
-    inputs = learned.on_memory(grid_inputs(job, shape, recipes, machines, library), recipes, machines, library)
+        return _Grid(_concatenate([]), [])
+    inputs = learned.correct_memory(grid_inputs(job, shape, recipes, machines, library), recipes, machines, library)
     if headroom is not None:
         inputs = replace(inputs, stack=replace(inputs.stack, margin=headroom))
     memory = MemoryCoefficients(**coefficients(library, "memory", MemoryCoefficients))
@@ -203,11 +225,11 @@ def _on_grid(
     per_rank = job.global_batch / np.asarray(layout.data_parallel, dtype=float)
     possible = possible_cells(recipes, layout, per_rank, len(machines))
     # Accumulating, a first pipeline stage holds as many micro-batches as there are stages: MANY_STEPS covers all.
-    lines = [_lines(inputs, steps, memory) for steps in (1, MANY_STEPS)]
+    lines = [_lines(inputs, steps, memory) for steps in (1, MANY_ACCUMULATION_STEPS)]
     micro, accumulation = batched(job, inputs, lines, per_rank, possible)
     fits = micro > 0
     if job.packing == "padded" or any(recipe.pipeline_parallel > 1 for recipe in recipes):
-        micro, accumulation = fastest_division(job, shape, inputs, time, lines, micro, accumulation, per_rank)
+        micro, accumulation = choose_fastest_batches(job, shape, inputs, time, lines, micro, accumulation, per_rank)
     safe = np.maximum(micro, 1)
     chosen = replace(
         layout,
@@ -221,13 +243,13 @@ def _on_grid(
     )
     usable = np.broadcast_to(np.asarray(inputs.hardware.usable_bytes, dtype=float), fits.shape)
     need = _lines(inputs, np.maximum(accumulation, 1), memory).need(safe, usable)
-    misses = _misses(recipes, machines, possible & ~fits, fits, lines, usable, rejected)
+    misses = _memory_shortfalls(recipes, machines, possible & ~fits, fits, lines, usable, rejected)
     if learned.probed:  # no estimate lies below what a run at most as large was seen to take
         floors = learned.floors(recipes, machines, micro, shape.longest)
         need, fits = np.maximum(need, floors), fits & (floors <= usable)
     rejected["the global batch does not divide over the GPUs"] += int(np.sum(~possible))
     r, h = np.nonzero(fits)
-    ways = Ways(
+    ways = Configurations(
         tuple(recipes),
         tuple(machines),
         r,
@@ -248,7 +270,7 @@ def _lines(inputs: GridInputs, accumulation: Any, memory: MemoryCoefficients) ->
     return memory_lines(inputs.network, layout, inputs.states, inputs.activations, inputs.stack, memory)
 
 
-def _misses(
+def _memory_shortfalls(
     recipes: Sequence[Recipe],
     machines: Sequence[Machine],
     missing: Flags,
@@ -256,7 +278,7 @@ def _misses(
     lines: Sequence[MemoryLines],
     usable: Floats,
     rejected: Counter[str],
-) -> list[Miss]:
+) -> list[MemoryShortfall]:
     """For each machine and rung of the ladder that does not fit the nearest recipe at a micro-batch of one."""
     if not missing.any():
         return []
@@ -269,7 +291,7 @@ def _misses(
         nearest = rows[np.argmin(short[rows], axis=0)]
         for h in map(int, np.flatnonzero(missing[rows].any(axis=0) & ~fits[rows].any(axis=0))):
             found.append(
-                Miss(
+                MemoryShortfall(
                     recipes[int(nearest[h])],
                     machines[h],
                     "it does not fit in memory",
@@ -280,16 +302,16 @@ def _misses(
     return found
 
 
-def _joined(pieces: Sequence[Ways]) -> Ways:
+def _concatenate(pieces: Sequence[Configurations]) -> Configurations:
     """One set of columns, with the recipes and machines of the pieces side by side."""
     empty = np.zeros(0)
     if not pieces:
-        return Ways((), (), *(empty.astype(np.int64),) * 4, *(empty,) * 5)
+        return Configurations((), (), *(empty.astype(np.int64),) * 4, *(empty,) * 5)
     recipes = [recipe for piece in pieces for recipe in piece.recipes]
     machines = [machine for piece in pieces for machine in piece.machines]
     recipe_base = np.cumsum([0, *(len(piece.recipes) for piece in pieces)])
     machine_base = np.cumsum([0, *(len(piece.machines) for piece in pieces)])
-    return Ways(
+    return Configurations(
         tuple(recipes),
         tuple(machines),
         np.concatenate([piece.recipe + base for piece, base in zip(pieces, recipe_base, strict=False)]),

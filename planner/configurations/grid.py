@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from planner.configurations.coefficients import network_of, recipe_setup
+from planner.configurations.coefficients import network_of, recipe_coefficients
 from planner.configurations.hardware import hardware_numbers
 from planner.configurations.recipe import Recipe
 from planner.estimates.inputs import Activations, Hardware, Kernels, Layout, Network, Stack, States
@@ -46,7 +46,7 @@ class JobShape:
     steps: float  # optimizer steps; nan where it depends on the micro-batch (never: batches are global)
     units_per_token: float  # 1, or images per equivalent token
     unit: str
-    clipped: bool = False
+    is_clipped: bool = False
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ def grid_inputs(
     job: Job, shape: JobShape, recipes: Sequence[Recipe], machines: Sequence[Machine], library: Library
 ) -> GridInputs:
     """The estimates' inputs for recipes (R, 1) on machines (H,) of one class of card and one precision peak each."""
-    setups = [recipe_setup(recipe, job, shape.network, library) for recipe in recipes]
+    setups = [recipe_coefficients(recipe, job, shape.network, library) for recipe in recipes]
 
     def column(values: Sequence[float]) -> Any:
         array = np.asarray(values, dtype=float)
@@ -122,10 +122,10 @@ def grid_inputs(
     )
     return GridInputs(
         shape.network,
-        stacked([s.states for s in setups], True),
-        stacked([s.activations for s in setups], True),
-        stacked([s.stack for s in setups], True),
-        stacked([s.kernels for s in setups], True),
+        stack_dataclasses([s.states for s in setups], True),
+        stack_dataclasses([s.activations for s in setups], True),
+        stack_dataclasses([s.stack for s in setups], True),
+        stack_dataclasses([s.kernels for s in setups], True),
         _hardware(recipes, machines, library),
         layout,
     )
@@ -135,7 +135,7 @@ def _hardware(recipes: Sequence[Recipe], machines: Sequence[Machine], library: L
     """Speeds (H,), or (R, H) where the recipes differ in the precision that sets the peak."""
     kinds = ["fp32" if r.precision == "fp32" else "tf32" if r.precision == "tf32" else "16 bit" for r in recipes]
     per_kind = {
-        kind: stacked(
+        kind: stack_dataclasses(
             [hardware_numbers(library.gpu(m.gpu), m.link, m.network_gbps, kind, library) for m in machines],
             False,
         )
@@ -154,7 +154,7 @@ def _hardware(recipes: Sequence[Recipe], machines: Sequence[Machine], library: L
     return Hardware(**fields)
 
 
-def stacked(items: Sequence[T], as_column: bool) -> T:
+def stack_dataclasses(items: Sequence[T], as_column: bool) -> T:
     """One dataclass of arrays, shape (n, 1) as a column of recipes or (n,) as a row of hardware.
 
     A field that is the same in all items stays a scalar: the estimates run faster on it.

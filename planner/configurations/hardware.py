@@ -26,9 +26,7 @@ def hardware_numbers(
         nvlink=nvlink,
         pcie=PCIE_BYTES_PER_SECOND[gpu.pcie_gen],
         network=network_gbps * GB / 8 if network_gbps else DEFAULT_NETWORK_BYTES_PER_SECOND,
-        efficiency=efficiency_of(gpu, speeds)[0]
-        if recipe_precision not in ("fp32", "tf32")
-        else speeds.value("fp32"),
+        efficiency=efficiency_of(gpu, speeds)[0] if recipe_precision not in ("fp32", "tf32") else speeds.value("fp32"),
         attention_efficiency=_attention_efficiency(gpu, speeds),
         host_factor=_factor(speeds, f"host.{gpu.name}"),
         dequant_factor=_factor(speeds, f"dequant.{gpu.name}"),

@@ -34,7 +34,7 @@ def possible_cells(recipes: Sequence[Recipe], layout: Layout, per_rank: Floats, 
     return np.asarray(possible & (~hybrid | worthwhile))
 
 
-def batches(
+def choose_batches(
     job: Job, inputs: GridInputs, lines: Sequence[MemoryLines], per_rank: Floats, possible: Flags
 ) -> tuple[Floats, Floats]:
     """Micro-batch and accumulation steps, (R, H); 0 where nothing fits.
@@ -57,7 +57,7 @@ def batches(
     return micro, np.where(micro > 0, local / np.maximum(micro, 1.0), 0.0)
 
 
-def nearest_cells(
+def choose_smallest_batches(
     job: Job, inputs: GridInputs, lines: Sequence[MemoryLines], per_rank: Floats, possible: Flags
 ) -> tuple[Floats, Floats]:
     """As `batches`, but one recipe per machine, fitting or not: the least over its memory, at a micro-batch of one."""
@@ -68,7 +68,7 @@ def nearest_cells(
     return micro, micro * np.broadcast_to(per_rank, possible.shape)
 
 
-Batching = Callable[[Job, GridInputs, Sequence[MemoryLines], Floats, Flags], tuple[Floats, Floats]]
+BatchChooser = Callable[[Job, GridInputs, Sequence[MemoryLines], Floats, Flags], tuple[Floats, Floats]]
 """How micro-batches and accumulation steps (R, H) are found; 0 where a recipe is not to be used on a machine."""
 
 
@@ -77,7 +77,7 @@ def proper_divisors(number: int) -> Integers:
     return np.asarray([d for d in range(1, number // 2 + 1) if number % d == 0], dtype=np.int64)
 
 
-def fastest_division(
+def choose_fastest_batches(
     job: Job,
     shape: JobShape,
     inputs: GridInputs,

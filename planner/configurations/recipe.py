@@ -64,7 +64,7 @@ class Recipe:
 
 
 @dataclass(frozen=True)
-class CardClass:
+class GpuClass:
     """What of a card decides whether a recipe works on it."""
 
     generation: str
@@ -72,7 +72,7 @@ class CardClass:
     bf16: bool
 
     @classmethod
-    def of(cls, gpu: GpuSpec) -> CardClass:
+    def of(cls, gpu: GpuSpec) -> GpuClass:
         return cls(gpu.generation, gpu.vendor, gpu.bf16)
 
 
@@ -85,7 +85,7 @@ def framework_of(library: Library, name: str) -> Mapping[str, Any]:
     return row
 
 
-def enumerate_recipes(job: Job, card: CardClass, multi_gpu: bool, library: Library) -> list[Recipe]:
+def enumerate_recipes(job: Job, card: GpuClass, multi_gpu: bool, library: Library) -> list[Recipe]:
     """Every recipe that makes sense for the job on this class of card, whether the job allows it or not.
 
     Methods that `techniques` excludes are made too, because the plan prices each rung of the ladder;
@@ -102,40 +102,35 @@ def enumerate_recipes(job: Job, card: CardClass, multi_gpu: bool, library: Libra
     tensor, pipeline = asked.tensor_parallel or (1,), asked.pipeline_parallel or (1,)
     found = []
     for method in methods:
-        bits_options = (
-            (16,) if method == "full" else tuple(dict.fromkeys((*DEFAULT_BITS, *(asked.weight_bits or ()))))
-        )
+        bits_options = (16,) if method == "full" else tuple(dict.fromkeys((*DEFAULT_BITS, *(asked.weight_bits or ()))))
         optimizers = asked.optimizer or (("adamw", "adamw_8bit") if method == "full" else ("adamw",))
         for bits, precision, ckpt, sharding, attention, optimizer, tp, pp in itertools.product(
             bits_options, precisions, checkpointing, shardings, attentions, optimizers, tensor, pipeline
         ):
             for quant in _quants(bits, asked.quant):
-                found.append(
-                    Recipe(method, bits, quant, precision, ckpt, sharding, attention, optimizer, tp, pp)
-                )
+                found.append(Recipe(method, bits, quant, precision, ckpt, sharding, attention, optimizer, tp, pp))
     return found
 
 
-def best_attention(card: CardClass) -> str:
+def best_attention(card: GpuClass) -> str:
     """The fastest attention that the card has a kernel for."""
     if card.generation in ("Kepler", "Pascal"):
         return "eager"
     return "mem_efficient" if card.generation in ("Volta", "Turing") else "flash"
 
 
-def refusal(recipe: Recipe, card: CardClass, framework: str, library: Library) -> str | None:
+def find_incompatibility(recipe: Recipe, card: GpuClass, framework: str, library: Library) -> str | None:
     """Why this pair does not work, from `models/techniques/rules.yaml`; None where nothing speaks against it."""
     facts = {**vars(recipe), **vars(card), "framework": framework}
     for rule in library.tables["rules"]["rules"]:
         if all(
-            facts[key] in (wanted if isinstance(wanted, list) else [wanted])
-            for key, wanted in rule["when"].items()
+            facts[key] in (wanted if isinstance(wanted, list) else [wanted]) for key, wanted in rule["when"].items()
         ):
             return str(rule["reason"])
     return None
 
 
-def allowed(recipe: Recipe, job: Job) -> bool:
+def is_allowed(recipe: Recipe, job: Job) -> bool:
     """Whether the job's `techniques` permit the recipe's method and weight bits (all else is not enumerated)."""
     asked = job.techniques
     return (asked.method is None or recipe.method in asked.method) and (
@@ -146,18 +141,18 @@ def allowed(recipe: Recipe, job: Job) -> bool:
     )
 
 
-def open_parallel(recipe: Recipe, tensor: int, pipeline: int) -> Recipe:
+def with_parallel_degrees(recipe: Recipe, tensor: int, pipeline: int) -> Recipe:
     """The recipe with tensor and pipeline parallel degrees opened."""
     return replace(recipe, tensor_parallel=tensor, pipeline_parallel=pipeline)
 
 
-def opened_recipes(job: Job, recipes: Sequence[Recipe], library: Library) -> list[Recipe]:
+def expand_parallel_degrees(job: Job, recipes: Sequence[Recipe], library: Library) -> list[Recipe]:
     """The recipes at every degree of both parallelisms; none where degrees are asked for or the framework has none."""
     asked = job.techniques.tensor_parallel or job.techniques.pipeline_parallel
     if asked or not framework_of(library, job.framework)["parallel"]:
         return []
     return [
-        open_parallel(recipe, tensor, pipeline)
+        with_parallel_degrees(recipe, tensor, pipeline)
         for recipe in recipes
         for tensor in TENSOR_DEGREES
         for pipeline in PIPELINE_DEGREES
@@ -165,9 +160,7 @@ def opened_recipes(job: Job, recipes: Sequence[Recipe], library: Library) -> lis
     ]
 
 
-def _shardings(
-    asked: Sequence[str], allowed_here: Sequence[str], multi_gpu: bool, by_default: bool
-) -> tuple[str, ...]:
+def _shardings(asked: Sequence[str], allowed_here: Sequence[str], multi_gpu: bool, by_default: bool) -> tuple[str, ...]:
     if not multi_gpu:
         return ("none",)
     known = tuple(s for s in asked if s in allowed_here and s != "none")

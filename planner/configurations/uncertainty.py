@@ -11,11 +11,11 @@ from planner.arrays import Floats, Integers
 from planner.configurations.grid import Machine
 from planner.configurations.hardware import efficiency_of
 from planner.configurations.recipe import framework_of
-from planner.estimates.uncertainty import Sigmas, Spreads, class_of, time_sigmas
+from planner.estimates.uncertainty import Sigmas, UncertaintyClasses, class_sigmas, time_sigmas
 from planner.library.schema import Architecture, Library
 
 
-def spreads(
+def configuration_sigmas(
     framework: str,
     architecture: Architecture,
     machines: Sequence[Machine],
@@ -26,16 +26,16 @@ def spreads(
     """Spread of ln(time) of ways on `machines[machine]`, of the shape of `machine`."""
     values = {key: entry.value for key, entry in library.calibrations["uncertainty"].coefficients.items()}
     row = framework_of(library, framework)
-    profile = class_of(values, "unknown" if row.get("unknown") else row["kernels"])
+    profile = class_sigmas(values, "unknown" if row.get("unknown") else row["kernels"])
     cards = [library.gpu(one.gpu) for one in machines]
-    classes = [class_of(values, card.name) for card in cards]
+    classes = [class_sigmas(values, card.name) for card in cards]
     speeds = library.calibrations["gpu_efficiency"]
 
     def column(of_machines: Sequence[Any]) -> Floats:
         return np.asarray(of_machines, dtype=float)[machine]
 
     return time_sigmas(
-        Spreads.of(values),
+        UncertaintyClasses.of(values),
         profile,
         Sigmas(column([one.display for one in classes]), column([one.tail for one in classes])),
         column([one.gpus for one in machines]),

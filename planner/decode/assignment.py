@@ -7,36 +7,36 @@ import math
 from typing import Any
 
 from planner.candidates.enumeration import JobCandidates
-from planner.candidates.managed_service import service_of
+from planner.candidates.managed_service import build_service_run
 from planner.candidates.market import MANAGED, Market
-from planner.candidates.offer_terms import link_of
+from planner.candidates.offer_terms import interconnect_of
 from planner.configurations.grid import Machine
-from planner.configurations.observed.memory_peaks import setting_of
+from planner.configurations.observed.memory_peaks import memory_setting
 from planner.configurations.recipe import Recipe
 from planner.decode.assignment_parts import (
-    before_run,
-    commitment_use,
-    costs_of,
-    place_of,
-    prices_of,
+    build_commitment_use,
+    build_costs,
+    describe_place,
+    describe_prices,
+    hours_before_run,
     spot_plan,
     stage_hours_of,
     techniques_of,
 )
-from planner.decode.bill import Chosen, bill
-from planner.decode.memory_breakdown import MemoryProbe
-from planner.decode.notes import remarks, service_remarks
+from planner.decode.bill import ChosenCandidate, build_bill
+from planner.decode.memory_breakdown import MemoryEvaluator
+from planner.decode.notes import build_notes, build_service_notes
 from planner.decode.probability import deadline_probability
 from planner.estimates.uncertainty import display_factors, interval
 from planner.library.schema import Library
-from planner.results.plan import Assignment, Beside, Hours, ObservedRun, Vram
+from planner.results.plan import Assignment, Hours, ObservedRun, SeparateMachine, Vram
 from planner.scenario.scenario import Limits
 from planner.units import HOUR
 
 
-def assignment(
+def build_assignment(
     candidates: JobCandidates,
-    chosen: Chosen,
+    chosen: ChosenCandidate,
     market: Market,
     limits: Limits,
     library: Library,
@@ -44,16 +44,16 @@ def assignment(
 ) -> Assignment:
     """The plan of one job, from the row that was chosen for it."""
     row, share, rounded, figures = chosen.row, chosen.share, chosen.rounded, chosen.figures
-    if int(candidates.way[row]) < 0:
-        return managed_assignment(candidates, chosen, market, limits, library, as_of)
+    if int(candidates.configuration[row]) < 0:
+        return build_managed_assignment(candidates, chosen, market, limits, library, as_of)
     job, table, physics, h = candidates.job, candidates.table, candidates.physics, candidates.hours
-    ways, shape, running = physics.ways, physics.shape, candidates.running
-    way = int(candidates.way[row])
+    ways, shape, running = physics.ways, physics.shape, candidates.run_hours
+    way = int(candidates.configuration[row])
     offer = market.offers[int(table.offer[row])]
     recipe, machine = ways.recipes[int(ways.recipe[way])], ways.machines[int(ways.machine[way])]
     sigma, tail = float(running.sigma[way]), float(running.sigma_tail[way])
     hours, late = float(figures.hours(share)[0]), float(figures.late_hours(share)[0])
-    lines = bill(candidates, chosen, market, library)
+    lines = build_bill(candidates, chosen, market, library)
     low, high = (float(factor) for factor in display_factors(sigma))
     step = float(running.step_seconds[way])
     real = shape.tokens * (shape.units_per_token if shape.unit == "images" else 1.0)
@@ -65,22 +65,22 @@ def assignment(
     luck, spread = (told.luck_hours, told.hours_sd) if told else (0.0, 0.0)
     soonest, latest = interval(hours, hours - luck, (low, high), spread)
     vram = _vram(candidates, way, recipe, machine, limits, library)
-    beside = candidates.placements[int(candidates.placement[row])].asides if observed is None else ()
+    beside = candidates.placements[int(candidates.placement[row])].separate_stages if observed is None else ()
     stages = stage_hours_of(candidates, row)
     start = float(h.start[row])
     return Assignment(
-        **place_of(candidates, row, market),
+        **describe_place(candidates, row, market),
         name=job.name,
         architecture=candidates.architecture.name,
         gpu=machine.gpu,
         gpus=machine.gpus,
         gpus_per_instance=machine.gpus_per_instance,
         instances=machine.instances,
-        interconnect=link_of(offer, library.gpu(machine.gpu)),
+        interconnect=interconnect_of(offer, library.gpu(machine.gpu)),
         spot_share=share,
         switch_to_on_demand_at_hours=told.latest_on_demand_hours
         if told
-        else before_run(candidates, row) + share * float(h.spot_wall[row])
+        else hours_before_run(candidates, row) + share * float(h.spot_wall[row])
         if mixed
         else None,
         spot=told,
@@ -102,38 +102,43 @@ def assignment(
         training_hours=hours - start - math.fsum(stages.values()),
         stage_hours=stages,
         beside=tuple(
-            Beside(stage=one.stage, provider=one.offer.provider, offer=one.label, hours=one.hours, usd=one.usd)
+            SeparateMachine(stage=one.stage, provider=one.offer.provider, offer=one.label, hours=one.hours, usd=one.usd)
             for one in beside
         ),
         trials=job.trials.count,
         runs_at_once=job.trials.at_once,
-        commitment=commitment_use(candidates, row, market),
+        commitment=build_commitment_use(candidates, row, market),
         fed_by_storage=observed is None and step > float(ways.step_seconds[way]) / job.efficiency * (1 + 1e-9),
         observed_hours=observed,
-        **_learned(candidates, recipe, machine, library),
+        **_build_learned(candidates, recipe, machine, library),
         deadline_hours=job.deadline_hours,
         deadline_probability=deadline_probability(job.deadline_hours, hours, late, job.confidence),
-        **costs_of(lines, bill(candidates, chosen, market, library, late=True), (low, high), told),
-        **prices_of(offer, as_of),
-        notes=remarks(candidates, row, share, rounded, offer, vram, limits, library, as_of),
+        **build_costs(lines, build_bill(candidates, chosen, market, library, late=True), (low, high), told),
+        **describe_prices(offer, as_of),
+        notes=build_notes(candidates, row, share, rounded, offer, vram, limits, library, as_of),
     )
 
 
-def managed_assignment(
-    candidates: JobCandidates, chosen: Chosen, market: Market, limits: Limits, library: Library, as_of: datetime.date
+def build_managed_assignment(
+    candidates: JobCandidates,
+    chosen: ChosenCandidate,
+    market: Market,
+    limits: Limits,
+    library: Library,
+    as_of: datetime.date,
 ) -> Assignment:
     """The plan of a job that a service trains: no machines, no memory, hours that the service may not promise."""
     row = chosen.row
     job, table, shape = candidates.job, candidates.table, candidates.physics.shape
     offer = market.offers[int(table.offer[row])]
     recipe = candidates.recipes[int(table.recipe[row])]
-    service = service_of(candidates, market, int(table.offer[row]), library)
+    service = build_service_run(candidates, market, int(table.offer[row]), library)
     low, high = (float(factor) for factor in display_factors(service.sigma))
-    lines = bill(candidates, chosen, market, library)
+    lines = build_bill(candidates, chosen, market, library)
     once = service.upload_hours + service.export_hours
     hours, late = once + service.hours, once * service.late + service.late_hours
     return Assignment(
-        **place_of(candidates, row, market),
+        **describe_place(candidates, row, market),
         name=job.name,
         architecture=candidates.architecture.name,
         gpu=MANAGED,
@@ -164,9 +169,9 @@ def managed_assignment(
         runs_at_once=job.trials.at_once,
         deadline_hours=job.deadline_hours,
         deadline_probability=deadline_probability(job.deadline_hours, hours, late, job.confidence),
-        **costs_of(lines, bill(candidates, chosen, market, library, late=True), (1.0, 1.0)),
-        **prices_of(offer, as_of),
-        notes=service_remarks(service.assumed_speed, offer, candidates, limits, as_of),
+        **build_costs(lines, build_bill(candidates, chosen, market, library, late=True), (1.0, 1.0)),
+        **describe_prices(offer, as_of),
+        notes=build_service_notes(service.assumed_speed, offer, candidates, limits, as_of),
     )
 
 
@@ -176,20 +181,20 @@ def _vram(
     """Memory by part of the one configuration, with the chance that it fits."""
     ways = candidates.physics.ways
     physics, headroom = candidates.physics, limits.vram_headroom
-    probe = MemoryProbe.of(candidates.job, physics.shape, recipe, machine, headroom, library, physics.learned)
+    probe = MemoryEvaluator.of(candidates.job, physics.shape, recipe, machine, headroom, library, physics.learned)
     micro, accumulation = int(ways.micro_batch[way]), int(ways.accumulation[way])
     vram = probe.vram(probe.at(micro, accumulation))
     if math.isnan(ways.observed_hours[way]):
-        seen = physics.learned.did_run(recipe, machine, micro, accumulation, physics.shape.sequence)
+        seen = physics.learned.has_run(recipe, machine, micro, accumulation, physics.shape.sequence)
         taken = {"peak": max(vram.peak, float(ways.fit_gib[way]))}
         return vram.model_copy(update={**taken, "fit_probability": 1.0} if seen else taken)
     return vram.model_copy(update={"peak": float(ways.fit_gib[way]), "fit_probability": 1.0})  # it did run
 
 
-def _learned(candidates: JobCandidates, recipe: Recipe, machine: Machine, library: Library) -> dict[str, Any]:
+def _build_learned(candidates: JobCandidates, recipe: Recipe, machine: Machine, library: Library) -> dict[str, Any]:
     """The observed runs, and the factors that follow from them."""
     learned, job = candidates.physics.learned, candidates.job
-    probed = learned.probed.get(setting_of(recipe, machine.gpus))
+    probed = learned.probed.get(memory_setting(recipe, machine.gpus))
     return {
         "speed_factor": learned.speed_factor(library),
         "memory_factor": probed.scale if probed else 1.0,

@@ -12,15 +12,15 @@ from planner.candidates.enumeration import JobCandidates
 from planner.candidates.market import Market
 from planner.candidates.spot_candidates import storage_usd_per_hour
 from planner.configurations.recipe import Recipe
-from planner.decode.bill import FIXED, Chosen
+from planner.decode.bill import FIXED_ITEMS, ChosenCandidate
 from planner.decode.notes import age_in_days
-from planner.estimates.billing import break_even_hours, due_share
+from planner.estimates.billing import break_even_hours, required_use_share
 from planner.estimates.uncertainty import interval
 from planner.results.plan import BillItem, CommitmentUse, SpotPlan, Spread, Techniques
 from planner.scenario.scenario import Job, Offer
 
 
-def place_of(candidates: JobCandidates, row: int, market: Market) -> dict[str, Any]:
+def describe_place(candidates: JobCandidates, row: int, market: Market) -> dict[str, Any]:
     """Where the machines are: provider, region, instance, offer and tier."""
     place = int(candidates.table.offer[row])
     offer, alike = market.offers[place], market.merged[place]
@@ -33,12 +33,12 @@ def place_of(candidates: JobCandidates, row: int, market: Market) -> dict[str, A
     }
 
 
-def costs_of(
+def build_costs(
     lines: tuple[BillItem, ...], late: tuple[BillItem, ...], factors: tuple[float, float], spot: SpotPlan | None = None
 ) -> dict[str, Any]:
     """The bill, its sum, and the interval: what does not hang on hours stays, the rest goes with them."""
     cost = math.fsum(line.usd for line in lines)
-    fixed = math.fsum(line.usd for line in lines if line.item in FIXED)
+    fixed = math.fsum(line.usd for line in lines if line.item in FIXED_ITEMS)
     least, spread = (cost - spot.luck_usd, spot.usd_sd) if spot else (cost, 0.0)
     low, high = interval(cost - fixed, least - fixed, factors, spread)
     return {
@@ -49,7 +49,7 @@ def costs_of(
     }
 
 
-def prices_of(offer: Offer, as_of: datetime.date) -> dict[str, Any]:
+def describe_prices(offer: Offer, as_of: datetime.date) -> dict[str, Any]:
     """How old the price is and where it is from."""
     return {
         "price_date": offer.date.isoformat() if isinstance(offer.date, datetime.date) else str(offer.date or ""),
@@ -72,20 +72,20 @@ def stage_hours_of(candidates: JobCandidates, row: int) -> dict[str, float]:
     return {name: hours for name, hours in found.items() if hours > 0}
 
 
-def before_run(candidates: JobCandidates, row: int) -> float:
+def hours_before_run(candidates: JobCandidates, row: int) -> float:
     """Hours until training begins: data prepared here or elsewhere, then the start."""
     h = candidates.hours
-    return float(h.start[row]) + float(h.ingest[row]) + beside_before(candidates, row)
+    return float(h.start[row]) + float(h.ingest[row]) + separate_ingest_hours(candidates, row)
 
 
-def spot_plan(candidates: JobCandidates, chosen: Chosen) -> SpotPlan:
+def spot_plan(candidates: JobCandidates, chosen: ChosenCandidate) -> SpotPlan:
     """What the policy of a choice promises and expects; hours from the order of the first machines on."""
     spot = chosen.spot
     if spot is None:
         raise ValueError("a choice without a policy")
     h, row, point, run = candidates.hours, chosen.row, spot.point, spot.run
     place = int(candidates.table.offer[row])
-    before = float(h.ingest[row]) + beside_before(candidates, row)
+    before = float(h.ingest[row]) + separate_ingest_hours(candidates, row)
     storage = float(storage_usd_per_hour(candidates, np.asarray([row]))[0])
     needed = run.work_hours + run.restart_hours
     on_demand = needed * (run.on_demand_usd_per_hour + storage)
@@ -112,50 +112,50 @@ def spot_plan(candidates: JobCandidates, chosen: Chosen) -> SpotPlan:
     )
 
 
-def beside_before(candidates: JobCandidates, row: int) -> float:
+def separate_ingest_hours(candidates: JobCandidates, row: int) -> float:
     """Hours of data preparation on a machine of its own, before the training machines are rented."""
     told = candidates.placements[int(candidates.placement[row])].ingest
-    return told.hours if told and not candidates.running.observed[int(candidates.way[row])] else 0.0
+    return told.hours if told and not candidates.run_hours.observed[int(candidates.configuration[row])] else 0.0
 
 
-def commitment_use(candidates: JobCandidates, row: int, market: Market) -> CommitmentUse | None:
+def build_commitment_use(candidates: JobCandidates, row: int, market: Market) -> CommitmentUse | None:
     """What the commitment of a candidate costs, how much of it the job uses, and from when on it pays."""
     table, place = candidates.table, int(candidates.table.offer[row])
     offer, machines = market.offers[place], float(table.instances[row])
     if offer.commitment is None:
         return None
-    price = hourly_alike(market, offer)
-    used = float(candidates.hours.once[row]) * candidates.hours.gangs + float(candidates.hours.gang_run[row])
+    price = hourly_equivalent_usd(market, offer)
+    used = float(candidates.hours.once[row]) * candidates.hours.node_groups + float(candidates.hours.group_run[row])
     committed = offer.committed_usd * machines
     return CommitmentUse(
         months=offer.commitment.months,
         usd=committed,
-        used_hours=used * machines / candidates.hours.gangs,
+        used_hours=used * machines / candidates.hours.node_groups,
         term_hours=offer.term_hours * machines,
         on_demand_usd_per_hour=price,
-        break_even_hours=break_even(market, offer, machines),
-        break_even_share=float(due_share(committed, price, offer.term_hours * machines)) if price else None,
+        break_even_hours=find_break_even(market, offer, machines),
+        break_even_share=float(required_use_share(committed, price, offer.term_hours * machines)) if price else None,
     )
 
 
-def break_even(market: Market, offer: Offer, machines: float) -> float | None:
+def find_break_even(market: Market, offer: Offer, machines: float) -> float | None:
     """Machine hours of use from which on a commitment costs less than the like by the hour.
 
     None without a commitment, and where nobody rents the like.
     """
-    price = hourly_alike(market, offer) if offer.commitment is not None else None
+    price = hourly_equivalent_usd(market, offer) if offer.commitment is not None else None
     return float(break_even_hours(offer.committed_usd * machines, price)) if price else None
 
 
-def pays_from(market: Market, offer: Offer, machines: float) -> str:
+def describe_break_even(market: Market, offer: Offer, machines: float) -> str:
     """The same in words, such as `pays from 365 h of use`; empty where there is nothing to tell."""
-    hours = break_even(market, offer, machines)
+    hours = find_break_even(market, offer, machines)
     if hours is None:
         return ""
     return f"pays from {hours:,.0f} h of use" if hours <= offer.term_hours * machines else "never pays in its term"
 
 
-def hourly_alike(market: Market, offer: Offer) -> float | None:
+def hourly_equivalent_usd(market: Market, offer: Offer) -> float | None:
     """Least price by the hour of the same cards in the same number, at the same provider if it has one."""
     alike = [
         one
@@ -185,5 +185,3 @@ def techniques_of(recipe: Recipe, job: Job, micro_batch: int, accumulation: int)
         lora_rank=job.lora.rank if adapts else None,
         lora_targets=job.lora.targets if adapts else None,
     )
-
-

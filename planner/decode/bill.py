@@ -13,25 +13,33 @@ import numpy as np
 
 from planner.candidate_table import CandidateTable
 from planner.candidates.enumeration import JobCandidates
-from planner.candidates.managed_service import service_of
+from planner.candidates.managed_service import build_service_run
 from planner.candidates.market import Market
 from planner.candidates.offer_terms import UNKNOWN_FEE, disk_gb
 from planner.candidates.spot_candidates import SpotChoice
-from planner.estimates.billing import rounded_hours
+from planner.estimates.billing import round_up_hours
 from planner.estimates.time.data_stages import retained_gb_months
 from planner.library.schema import Library
 from planner.results.plan import BillItem
 from planner.scenario.scenario import Offer
 from planner.units import HOUR, MONTH_HOURS
 
-FIXED = ("transfer in", "transfer out", "data leaving", "kept after", "commitment", "training runs", "tokens trained")
+FIXED_ITEMS = (
+    "transfer in",
+    "transfer out",
+    "data leaving",
+    "kept after",
+    "commitment",
+    "training runs",
+    "tokens trained",
+)
 """Lines that do not grow with hours."""
-BESIDE_RUN = ("prepare data", "export")
+OUTSIDE_RUN_ITEMS = ("prepare data", "export")
 """What the machines do before and after the run."""
 
 
 @dataclass(frozen=True)
-class Use:
+class ItemHours:
     """Machine hours of one item in each market."""
 
     item: str
@@ -40,16 +48,16 @@ class Use:
 
 
 @dataclass(frozen=True)
-class Times:
+class BilledHours:
     """The hours of one candidate that its bill is made from, expected or at the confidence; x is the spot share."""
 
-    uses: tuple[Use, ...]
+    uses: tuple[ItemHours, ...]
     rounded: tuple[float, float]  # machine hours that billing steps and minimum charges add, per market
     wall: float  # in which the machines are rented
 
 
 @dataclass(frozen=True)
-class Chosen:
+class ChosenCandidate:
     """A row of the uncut table as a plan takes it; `figures` is its row of the screened table."""
 
     row: int
@@ -59,74 +67,76 @@ class Chosen:
     spot: SpotChoice | None = None
 
 
-def bill(
-    candidates: JobCandidates, chosen: Chosen, market: Market, library: Library, late: bool = False
+def build_bill(
+    candidates: JobCandidates, chosen: ChosenCandidate, market: Market, library: Library, late: bool = False
 ) -> tuple[BillItem, ...]:
     """The lines of the bill of a choice; `late` at the asked confidence, the run in full."""
     row = chosen.row
     offer = market.offers[int(candidates.table.offer[row])]
     if offer.managed is not None:
         return _service_lines(candidates, row, market, library, late)
-    times = times_of(candidates, chosen, offer, late)
+    times = compute_billed_hours(candidates, chosen, offer, late)
     lines = [
         *_machine_lines(times, offer),
         *_commitment_lines(candidates, row, offer),
-        *_aside_lines(candidates, row, late),
+        *_separate_stage_lines(candidates, row, late),
         *_byte_lines(candidates, row, offer, times.wall),
     ]
     return tuple(line for line in lines if line.quantity)
 
 
-def times_of(candidates: JobCandidates, chosen: Chosen, offer: Offer, late: bool) -> Times:
+def compute_billed_hours(candidates: JobCandidates, chosen: ChosenCandidate, offer: Offer, late: bool) -> BilledHours:
     """Machine hours by what they are for, and the hours in which machines are rented."""
     row, share = chosen.row, chosen.share
-    h, n = candidates.hours, int(candidates.table.instances[row]) // candidates.hours.gangs
+    h, n = candidates.hours, int(candidates.table.instances[row]) // candidates.hours.node_groups
     every = float(h.late[row]) if late else 1.0
     longer = float(h.stretch[row]) if late else 1.0
-    run, gangs = float(h.run[row]), h.gangs
-    machine_hours = float(h.gang_run[row])
+    run, node_groups = float(h.run[row]), h.node_groups
+    machine_hours = float(h.group_run[row])
     waiting, reload = float(h.waiting[row]), float(h.reload[row])
     reloads = machine_hours - waiting - (run - reload) * _works(candidates, row)
     od, spot = 1.0 - share, share
 
-    def use(item: str, hours: float) -> Use:
-        return Use(item, od * hours * n * every, spot * hours * n * every)
+    def use(item: str, hours: float) -> ItemHours:
+        return ItemHours(item, od * hours * n * every, spot * hours * n * every)
 
     ratio = _works(candidates, row) * longer
     uses = [
         use("gpu", float(h.training[row]) * ratio),
-        use("start and load", gangs * float(h.start[row])),
-        use("prepare data", gangs * float(h.ingest[row])),
+        use("start and load", node_groups * float(h.start[row])),
+        use("prepare data", node_groups * float(h.ingest[row])),
         use("evaluation", float(h.evaluation[row]) * ratio),
         use("checkpoints", float(h.checkpoints[row]) * ratio),
         use("load between trials", reloads * longer),
         use("wait for trials", waiting * longer),
-        use("export", gangs * float(h.export[row])),
+        use("export", node_groups * float(h.export[row])),
     ]
     if chosen.spot is not None:
         uses = _under_policy(uses, chosen.spot, float(h.run[row]), n * every, longer)
     elif share > 0:
-        lost = float(h.spot_gang_paid[row]) - machine_hours
-        uses.append(Use("lost on spot", 0.0, share * lost * longer * n * every))
-        uses.append(Use("move to on demand", share * float(h.switch[row]) * gangs * n * every, 0.0))
+        lost = float(h.spot_group_paid[row]) - machine_hours
+        uses.append(ItemHours("lost on spot", 0.0, share * lost * longer * n * every))
+        uses.append(ItemHours("move to on demand", share * float(h.switch[row]) * node_groups * n * every, 0.0))
     added = (0.0, 0.0)
     if chosen.rounded:
         step, least = offer.billing.step_seconds / HOUR, offer.billing.minimum_hours
         every_gang = h.rows(np.asarray([row])).billed(share, every, longer)
         on_demand, on_spot = (
-            math.fsum(float(rounded_hours(gang[market], step, least)[0] - gang[market][0]) * n for gang in every_gang)
+            math.fsum(float(round_up_hours(gang[market], step, least)[0] - gang[market][0]) * n for gang in every_gang)
             for market in (0, 1)
         )
         added = (on_demand, on_spot)
     whole = float((chosen.figures.late_hours if late else chosen.figures.hours)(share)[0])
     if chosen.spot is not None and late:  # disks of a late run, not of one that takes all the time it may
         once = float(h.once[row] - h.start[row])
-        whole = (once + chosen.spot.point.finish_hours * longer + float(h.late_aside[row])) * every
-    aside = float(h.late_aside[row]) * every if late else float(h.aside[row])
-    return Times(tuple(uses), added, whole - aside)
+        whole = (once + chosen.spot.point.finish_hours * longer + float(h.late_separate[row])) * every
+    aside = float(h.late_separate[row]) * every if late else float(h.aside[row])
+    return BilledHours(tuple(uses), added, whole - aside)
 
 
-def _under_policy(uses: list[Use], spot: SpotChoice, run: float, machines: float, longer: float) -> list[Use]:
+def _under_policy(
+    uses: list[ItemHours], spot: SpotChoice, run: float, machines: float, longer: float
+) -> list[ItemHours]:
     """The uses where a policy has the run: what it pays beyond the work is starts, stalls on spot, and work lost.
 
     The work is `run` hours, its spot share done on spot. What is beside the run waits for no market: on demand.
@@ -135,11 +145,13 @@ def _under_policy(uses: list[Use], spot: SpotChoice, run: float, machines: float
     each = machines * longer
     on_demand = point.on_demand_hours - (1.0 - point.spot_share) * run
     lost = point.spot_hours - point.spot_share * run
-    kept = [Use(one.item, one.on_demand + one.spot, 0.0) if one.item in BESIDE_RUN else one for one in uses]
+    kept = [
+        ItemHours(one.item, one.on_demand + one.spot, 0.0) if one.item in OUTSIDE_RUN_ITEMS else one for one in uses
+    ]
     return [
         *(one for one in kept if one.item != "start and load"),
-        Use("starts on demand", on_demand * each, 0.0),
-        Use("starts and losses", 0.0, lost * each),
+        ItemHours("starts on demand", on_demand * each, 0.0),
+        ItemHours("starts and losses", 0.0, lost * each),
     ]
 
 
@@ -147,11 +159,11 @@ def _works(candidates: JobCandidates, row: int) -> float:
     """Machine hours of all gangs over those of the longest chain of trials, waiting and loading left out."""
     h = candidates.hours
     work = float(h.run[row] - h.reload[row])
-    reloads = float(h.reload[row]) * candidates.running.reload_share
-    return (float(h.gang_run[row]) - float(h.waiting[row]) - reloads) / work
+    reloads = float(h.reload[row]) * candidates.run_hours.reload_share
+    return (float(h.group_run[row]) - float(h.waiting[row]) - reloads) / work
 
 
-def _machine_lines(times: Times, offer: Offer) -> list[BillItem]:
+def _machine_lines(times: BilledHours, offer: Offer) -> list[BillItem]:
     """What machines cost by the hour: by what they do in which market, or as power and wear of own ones."""
     if offer.own is not None and offer.usd_per_hour is not None:
         hours = math.fsum(one.on_demand for one in times.uses) + times.rounded[0]
@@ -168,11 +180,11 @@ def _machine_lines(times: Times, offer: Offer) -> list[BillItem]:
             lines.append(_line("gpu committed" if committed else "gpu on demand", one.on_demand, "h", price))
             lines.append(_line("gpu spot", one.spot, "h", offer.spot_usd_per_hour))
         else:
-            lines.append(_mixed(one.item, one.on_demand, one.spot, price, offer.spot_usd_per_hour))
-    return [*lines, _mixed("rounded up", *times.rounded, price, offer.spot_usd_per_hour)]
+            lines.append(_mixed_line(one.item, one.on_demand, one.spot, price, offer.spot_usd_per_hour))
+    return [*lines, _mixed_line("rounded up", *times.rounded, price, offer.spot_usd_per_hour)]
 
 
-def _mixed(item: str, on_demand: float, spot: float, price: float | None, spot_price: float | None) -> BillItem:
+def _mixed_line(item: str, on_demand: float, spot: float, price: float | None, spot_price: float | None) -> BillItem:
     """A line that both markets may share; its rate is that of the mix."""
     quantity = on_demand + spot
     usd = on_demand * (price or 0.0) + spot * (spot_price or 0.0)
@@ -189,15 +201,15 @@ def _commitment_lines(candidates: JobCandidates, row: int, offer: Offer) -> list
     return [_line("commitment", machines, f"machine for {months}", offer.committed_usd)]
 
 
-def _aside_lines(candidates: JobCandidates, row: int, late: bool) -> list[BillItem]:
+def _separate_stage_lines(candidates: JobCandidates, row: int, late: bool) -> list[BillItem]:
     """Stages on machines of their own; late, the error of the estimate stretches them too."""
-    way = int(candidates.way[row])
-    if candidates.running.observed[way]:
+    way = int(candidates.configuration[row])
+    if candidates.run_hours.observed[way]:
         return []
     every = float(candidates.hours.late[row]) if late else 1.0
     names = {"ingest": "prepare data", "evaluation": "evaluation"}
     lines = []
-    for one in candidates.placements[int(candidates.placement[row])].asides:
+    for one in candidates.placements[int(candidates.placement[row])].separate_stages:
         usd = (one.late_usd if late else one.usd) * every
         item = f"{names[one.stage]} at {one.offer.provider}"
         rate = one.offer.usd_per_hour if not late and one.moved_usd == 0 else None
@@ -207,12 +219,12 @@ def _aside_lines(candidates: JobCandidates, row: int, late: bool) -> list[BillIt
 
 def _byte_lines(candidates: JobCandidates, row: int, offer: Offer, wall: float) -> list[BillItem]:
     """What lies somewhere and what moves: disks while machines are rented, what is kept after, transfers."""
-    job, h, way = candidates.job, candidates.hours, int(candidates.way[row])
+    job, h, way = candidates.job, candidates.hours, int(candidates.configuration[row])
     recipe = int(candidates.physics.ways.recipe[way])
-    machines, gangs = int(candidates.table.instances[row]), h.gangs
-    kept, export = candidates.running.kept_gb[recipe], candidates.running.export_gb[recipe]
+    machines, node_groups = int(candidates.table.instances[row]), h.node_groups
+    kept, export = candidates.run_hours.kept_gb[recipe], candidates.run_hours.export_gb[recipe]
     disk = disk_gb(candidates.architecture, job.data_gb) + float(h.raw_gb[row])
-    stored = (disk * machines + kept * gangs) * wall / MONTH_HOURS
+    stored = (disk * machines + kept * node_groups) * wall / MONTH_HOURS
     after = float(retained_gb_months(export + kept, job.stages.retention_hours or 0.0))
     source = job.stages.transfer
     leaving = float(h.own_gb[row]) * machines if source and source.egress_usd_per_gb else 0.0
@@ -233,7 +245,7 @@ def _service_lines(
     told = market.offers[place].managed
     if told is None:
         raise ValueError("no managed service")
-    service = service_of(candidates, market, place, library)
+    service = build_service_run(candidates, market, place, library)
     usd, tokens = (service.late_usd, service.late_tokens) if late else (service.usd, service.tokens)
     runs = float(candidates.job.trials.count)
     lines = [

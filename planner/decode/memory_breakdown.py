@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 
 from planner.configurations.grid import GridInputs, JobShape, Machine, coefficients, grid_inputs
-from planner.configurations.observed.learning import NOTHING, Learned, memory_sigma
+from planner.configurations.observed.learning import NO_CORRECTION, Correction, memory_sigma
 from planner.configurations.recipe import Recipe
 from planner.estimates.inputs import Layout
 from planner.estimates.memory.fit import MemoryLines, fit_probability, memory_lines
@@ -20,7 +20,7 @@ from planner.units import GIB
 
 
 @dataclass(frozen=True)
-class MemoryProbe:
+class MemoryEvaluator:
     """One recipe on one machine, ready to be asked for its memory at any batch and sequence length."""
 
     inputs: GridInputs
@@ -38,16 +38,18 @@ class MemoryProbe:
         machine: Machine,
         headroom: float | None,
         library: Library,
-        learned: Learned = NOTHING,
-    ) -> MemoryProbe:
+        learned: Correction = NO_CORRECTION,
+    ) -> MemoryEvaluator:
         """The probe; `headroom` (a share) replaces the margin of the fit rule, `learned` is from observed peaks."""
-        inputs = learned.on_memory(grid_inputs(job, shape, [recipe], [machine], library), [recipe], [machine], library)
+        inputs = learned.correct_memory(
+            grid_inputs(job, shape, [recipe], [machine], library), [recipe], [machine], library
+        )
         if headroom is not None:
             inputs = replace(inputs, stack=replace(inputs.stack, margin=headroom))
         return cls(
             inputs,
             MemoryCoefficients(**coefficients(library, "memory", MemoryCoefficients)),
-            one(inputs.hardware.usable_bytes) / GIB,
+            as_scalar(inputs.hardware.usable_bytes) / GIB,
             machine.gpus > 1,
             learned.fit_sigma(memory_sigma(job.framework, library), recipe, machine.gpus, library),
         )
@@ -68,7 +70,7 @@ class MemoryProbe:
 
     def need_gib(self, micro_batch: float, accumulation: float, sequence: float | None = None) -> float:
         """Left side of the fit rule."""
-        return one(self._lines(accumulation, sequence).need(micro_batch, self.usable_gib * GIB)) / GIB
+        return as_scalar(self._lines(accumulation, sequence).need(micro_batch, self.usable_gib * GIB)) / GIB
 
     def fits(self, micro_batch: float, accumulation: float, sequence: float | None = None) -> bool:
         """Whether the need is at most what the card has."""
@@ -76,7 +78,7 @@ class MemoryProbe:
 
     def largest_micro_batch(self, accumulation: float) -> int:
         """Largest micro-batch that fits, 0 where one sequence does not."""
-        return int(one(self._lines(accumulation, None).largest_micro_batch(self.usable_gib * GIB)))
+        return int(as_scalar(self._lines(accumulation, None).largest_micro_batch(self.usable_gib * GIB)))
 
     def longest_sequence(self, micro_batch: float, accumulation: float, most: int = 2**24) -> int:
         """Tokens of the longest sequence that fits, at most `most`; 0 where not one token does.
@@ -94,21 +96,21 @@ class MemoryProbe:
     def vram(self, told: MemoryEstimate) -> Vram:
         """An estimate as the answer says it."""
         return Vram(
-            peak=one(told.need) / GIB,
-            allocated=one(told.allocated) / GIB,
+            peak=as_scalar(told.need) / GIB,
+            allocated=as_scalar(told.allocated) / GIB,
             usable=self.usable_gib,
-            fit_probability=one(
-                fit_probability(one(told.allocated), (self.usable_gib - self.context_gib) * GIB, self.sigma)
+            fit_probability=as_scalar(
+                fit_probability(as_scalar(told.allocated), (self.usable_gib - self.context_gib) * GIB, self.sigma)
             ),
-            phase=PHASES[int(one(told.phase))],
-            parts={part.name: one(getattr(told.breakdown, part.name)) / GIB for part in fields(told.breakdown)},
+            phase=PHASES[int(as_scalar(told.phase))],
+            parts={part.name: as_scalar(getattr(told.breakdown, part.name)) / GIB for part in fields(told.breakdown)},
         )
 
     @property
     def context_gib(self) -> float:
         """Context of the fit rule, not the larger one that a monitor shows."""
         stack = self.inputs.stack
-        return one(stack.context_gib) + (one(stack.fit_nccl_gib) if self.several_gpus else 0.0)
+        return as_scalar(stack.context_gib) + (as_scalar(stack.fit_nccl_gib) if self.several_gpus else 0.0)
 
     def _lines(self, accumulation: float, sequence: float | None) -> MemoryLines:
         inputs, layout = self.inputs, self._layout(accumulation, sequence)
@@ -119,6 +121,6 @@ class MemoryProbe:
         return layout if sequence is None else replace(layout, longest_sequence=float(sequence))
 
 
-def one(values: object) -> float:
+def as_scalar(values: object) -> float:
     """The only element of an array, or the scalar itself."""
     return float(np.asarray(values, dtype=float).reshape(-1)[0])

@@ -10,9 +10,9 @@ from planner.candidates.enumeration import JobCandidates
 from planner.candidates.offer_terms import spot_market
 from planner.candidates.screening import deadline_hours
 from planner.configurations.hardware import DEFAULT_NETWORK_BYTES_PER_SECOND, efficiency_of
-from planner.configurations.observed.memory_peaks import setting_of
+from planner.configurations.observed.memory_peaks import memory_setting
 from planner.configurations.recipe import framework_of
-from planner.estimates.observed_runs import APART, is_far_off, times_apart
+from planner.estimates.observed_runs import SCATTER_WARNING_RATIO, is_implausible_speed, max_speed_ratio
 from planner.estimates.trials import trial_work
 from planner.library.schema import Library
 from planner.results.plan import Vram
@@ -20,12 +20,12 @@ from planner.scenario.scenario import Job, Limits, Offer
 from planner.scenario.stages import Stages, Trials
 from planner.units import GB, HOUR, MINUTE
 
-TIGHT = 0.9
+TIGHT_FIT_PROBABILITY = 0.9
 """Chance to fit below which the plan says how to ask for more room."""
-IN_FULL = "deadline and budget hold for the run in full, should it not stop early"
+FULL_RUN_NOTE = "deadline and budget hold for the run in full, should it not stop early"
 
 
-def remarks(
+def build_notes(
     candidates: JobCandidates,
     row: int,
     share: float,
@@ -37,7 +37,7 @@ def remarks(
     as_of: datetime.date,
 ) -> tuple[str, ...]:
     """The notes of one job's plan: what was observed, then memory, speed, market, work and limits."""
-    way = int(candidates.way[row])
+    way = int(candidates.configuration[row])
     return (
         *_on_observations(candidates, way, share, library),
         *_on_memory(candidates, way, vram, limits, library),
@@ -49,7 +49,7 @@ def remarks(
     )
 
 
-def service_remarks(
+def build_service_notes(
     assumed_speed: bool, offer: Offer, candidates: JobCandidates, limits: Limits, as_of: datetime.date
 ) -> tuple[str, ...]:
     """The notes of a plan that a managed service carries out."""
@@ -75,24 +75,24 @@ def _on_stages_of_a_service(candidates: JobCandidates) -> list[str]:
     if job.stages.checkpoints is not None:
         notes.append("checkpoints are the service's own: none are counted")
     if job.early_stopping < 1:
-        notes.append(IN_FULL)
+        notes.append(FULL_RUN_NOTE)
     return notes
 
 
 def _on_stages(candidates: JobCandidates, row: int, offer: Offer) -> list[str]:
     """What the stages rest on, and which are left out."""
-    job, way = candidates.job, int(candidates.way[row])
-    if candidates.running.observed[way]:
+    job, way = candidates.job, int(candidates.configuration[row])
+    if candidates.run_hours.observed[way]:
         return _on_stages_observed(job)
     notes = []
-    running = candidates.running
+    running = candidates.run_hours
     if running.step_seconds[way] > candidates.physics.ways.step_seconds[way] / job.efficiency * (1 + 1e-9):
         gb = f"{job.storage_gb_per_second:g} GB/s"
         notes.append(f"storage at {gb} feeds a step too slowly: it, not the GPUs, sets the pace")
     if job.stages.ingest is not None and float(candidates.hours.ingest[row]) > 0 and offer.cpu_cores is None:
         notes.append("cores of the machine unknown: data preparation assumes 8 for each GPU")
     if job.early_stopping < 1:
-        notes.append(IN_FULL)
+        notes.append(FULL_RUN_NOTE)
     if job.stages == Stages():
         notes.append("only start, training and result are counted: stages: adds the rest")
     return notes
@@ -147,9 +147,9 @@ def _on_learning(candidates: JobCandidates, way: int, library: Library) -> list[
     if learned.timed:
         runs = f"{len(learned.timed)} observed run{'s' if len(learned.timed) > 1 else ''}"
         notes.append(f"speed x {learned.speed_factor(library):.2f} from {runs}, all ways of the job alike")
-    if (apart := times_apart(learned.log_ratios)) > APART:
+    if (apart := max_speed_ratio(learned.log_ratios)) > SCATTER_WARNING_RATIO:
         notes.append(f"observed speeds, each over its estimate, lie {apart:.2g}-fold apart: the range is wider for it")
-    probed = learned.probed.get(setting_of(ways.recipes[ways.recipe[way]], ways.machines[ways.machine[way]].gpus))
+    probed = learned.probed.get(memory_setting(ways.recipes[ways.recipe[way]], ways.machines[ways.machine[way]].gpus))
     if probed is not None:
         runs = f"{probed.runs} observed peak{'s' if probed.runs > 1 else ''}"
         notes.append(f"memory that grows with the batch x {probed.scale:.2f} from {runs}")
@@ -159,7 +159,7 @@ def _on_learning(candidates: JobCandidates, way: int, library: Library) -> list[
         notes.append("observed peak taken as allocated bytes: say peak_kind where it is reserved or device")
     for seen in learned.timed:
         speed = seen.run.tokens_per_second or seen.predicted
-        if is_far_off(speed, seen.predicted):
+        if is_implausible_speed(speed, seen.predicted):
             times, where = speed / seen.predicted, f"{seen.run.gpus} x {seen.run.gpu}"
             notes.append(f"observed speed on {where} is {times:.2g} times the estimate: are unit and settings right?")
     for seen in learned.runs:
@@ -172,14 +172,12 @@ def _on_learning(candidates: JobCandidates, way: int, library: Library) -> list[
     return notes
 
 
-def _on_memory(
-    candidates: JobCandidates, way: int, vram: Vram, limits: Limits, library: Library
-) -> list[str]:
+def _on_memory(candidates: JobCandidates, way: int, vram: Vram, limits: Limits, library: Library) -> list[str]:
     if not np.isnan(candidates.physics.ways.observed_hours[way]):
         return []  # an observed run fits, whatever its estimate
     notes = []
     framework = candidates.job.framework
-    if vram.fit_probability < TIGHT:
+    if vram.fit_probability < TIGHT_FIT_PROBABILITY:
         notes.append("memory is tight: --set limits.vram_headroom=0.15 asks for more room")
     if not framework_of(library, framework)["profiled"]:
         asked = limits.vram_headroom
@@ -195,9 +193,7 @@ def _on_speed(candidates: JobCandidates, way: int, library: Library) -> list[str
         return []
     machine = ways.machines[int(ways.machine[way])]
     if machine.instances > 1 and machine.network_gbps is None:
-        notes.append(
-            f"network between instances unknown: {DEFAULT_NETWORK_BYTES_PER_SECOND / GB:g} GB/s assumed"
-        )
+        notes.append(f"network between instances unknown: {DEFAULT_NETWORK_BYTES_PER_SECOND / GB:g} GB/s assumed")
     _, measured = efficiency_of(library.gpu(machine.gpu), library.calibrations["gpu_efficiency"])
     if not measured:
         notes.append(f"speed of {machine.gpu} rests on a prior, not on measurements")
@@ -213,7 +209,7 @@ def _on_market(share: float, rounded: bool, offer: Offer, library: Library, as_o
         if offer.usd_per_hour is None:
             notes.append("spot only: no fallback on demand, so nothing is guaranteed")
     if rounded:
-        notes.append(_rounding(offer))
+        notes.append(_describe_rounding(offer))
     if (age := age_in_days(offer, as_of)) is not None and age < 0:
         notes.append(f"the price is dated {-age} days after the day that ages are counted to")
     if offer.stock is None:
@@ -226,12 +222,12 @@ def _on_hours_left(candidates: JobCandidates, row: int, offer: Offer) -> list[st
     if offer.committed_hours is None:
         return []
     h = candidates.hours
-    machines = int(candidates.table.instances[row]) // h.gangs
-    used = (float(h.once[row]) * h.gangs + float(h.gang_run[row])) * machines
+    machines = int(candidates.table.instances[row]) // h.node_groups
+    used = (float(h.once[row]) * h.node_groups + float(h.group_run[row])) * machines
     return [f"uses {used:,.1f} of the {offer.committed_hours:,.1f} machine hours that are paid for and left"]
 
 
-def _rounding(offer: Offer) -> str:
+def _describe_rounding(offer: Offer) -> str:
     """How an offer rounds hours up: in whole steps, to a minimum, or both."""
     step, least = offer.billing.step_seconds, offer.billing.minimum_hours
     told = f"billed in whole steps of {step / HOUR:.3g} h" if step >= MINUTE else "billed"
@@ -253,7 +249,7 @@ def _on_work(candidates: JobCandidates, limits: Limits) -> list[str]:
     if job.trials.halving is not None:
         notes.append("trials are thinned out by successive halving, survivors go on from their checkpoints")
         notes += _on_one_more_trial(job.trials)
-    if shape.clipped:
+    if shape.is_clipped:
         notes.append(f"samples longer than {shape.sequence:,} tokens are cut to it")
     if shape.unit == "images":
         notes.append("diffusion estimate is coarse: an image counts as equivalent tokens")

@@ -6,22 +6,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from planner.documents.strict_yaml import Path_, parse_value
-from planner.documents.validation import nearest
+from planner.documents.strict_yaml import KeyPath, parse_value
+from planner.documents.validation import suggest_names
 from planner.errors import Fault, InputError
 
 NAMING_KEYS = ("name", "instance")
 """Keys by whose value an item of a list can be named."""
-NAMED = 3
+MAX_SUGGESTIONS = 3
 """Items that are told where none is like the name that was given."""
 
 
 @dataclass(frozen=True)
-class Overridden:
+class OverrideResult:
     """The data with every setting in it, where each setting landed, and what was wrong with the others."""
 
     data: dict[str, Any]
-    origins: dict[Path_, str]  # place -> the setting as written
+    origins: dict[KeyPath, str]  # place -> the setting as written
     faults: tuple[Fault, ...]
 
 
@@ -29,13 +29,13 @@ class _Unknown(Exception):
     """A path that leads nowhere; carries what and fix."""
 
 
-def override(data: dict[str, Any], settings: Sequence[str]) -> Overridden:
+def override(data: dict[str, Any], settings: Sequence[str]) -> OverrideResult:
     """Apply `PATH=VALUE` settings in order; `data` itself is left as it is.
 
     A mapping is entered by key, a list by the name or index of an item; an index one past the end appends.
     What is missing on the way is made; whether a key exists at all is left to the validation that follows.
     """
-    origins: dict[Path_, str] = {}
+    origins: dict[KeyPath, str] = {}
     faults: list[Fault] = []
     for setting in settings:
         place, equals, text = setting.partition("=")
@@ -51,7 +51,7 @@ def override(data: dict[str, Any], settings: Sequence[str]) -> Overridden:
             faults.append(Fault(shown, 0, place, *error.args))
         except InputError as error:
             faults.extend(Fault(shown, 0, place, fault.what, fault.fix) for fault in error.faults)
-    return Overridden(data, origins, tuple(faults))
+    return OverrideResult(data, origins, tuple(faults))
 
 
 def setting_name(setting: str) -> str:
@@ -59,23 +59,23 @@ def setting_name(setting: str) -> str:
     return f"--set {setting if len(setting) <= 80 else setting[:77] + '...'}"
 
 
-def replaced(data: Any, path: Path_, value: Any) -> Any:
+def replace_value(data: Any, path: KeyPath, value: Any) -> Any:
     """A copy of the data with the value at an existing place exchanged; the rest is shared."""
     if not path:
         return value
     copy: Any = dict(data) if isinstance(data, dict) else list(data)
-    copy[path[0]] = replaced(data[path[0]], path[1:], value)
+    copy[path[0]] = replace_value(data[path[0]], path[1:], value)
     return copy
 
 
-def _put(around: Any, parts: list[str], value: Any, path: Path_) -> tuple[Any, Path_]:
+def _put(around: Any, parts: list[str], value: Any, path: KeyPath) -> tuple[Any, KeyPath]:
     """A copy with the value in it (aliased parts must not change together), and the full path."""
     if not parts:
         return value, path
     if not isinstance(around, (dict, list)):
         around = [] if parts[0].isdecimal() else {}
     if isinstance(around, dict):
-        key, rest = _longest(parts, around)
+        key, rest = _split_known_prefix(parts, around)
         inside, landed = _put(around.get(key), rest, value, (*path, key))
         return {**around, key: inside}, landed
     index, rest = _item(around, parts, path)
@@ -83,7 +83,7 @@ def _put(around: Any, parts: list[str], value: Any, path: Path_) -> tuple[Any, P
     return [*around[:index], inside, *around[index + 1 :]], landed
 
 
-def _longest(parts: list[str], known: Any) -> tuple[str, list[str]]:
+def _split_known_prefix(parts: list[str], known: Any) -> tuple[str, list[str]]:
     """The longest run of parts that is known (names may hold dots), and what is left."""
     for length in range(len(parts), 1, -1):
         if ".".join(parts[:length]) in known:
@@ -91,26 +91,26 @@ def _longest(parts: list[str], known: Any) -> tuple[str, list[str]]:
     return parts[0], parts[1:]
 
 
-def _after(parts: list[str], name: str) -> list[str]:
+def _parts_after(parts: list[str], name: str) -> list[str]:
     """What follows the name; one with dots was typed with as many, if it was meant at all."""
     length = name.count(".") + 1
-    return parts[length:] if nearest(".".join(parts[:length]), [name]) else parts[1:]
+    return parts[length:] if suggest_names(".".join(parts[:length]), [name]) else parts[1:]
 
 
-def _item(items: list[Any], parts: list[str], path: Path_) -> tuple[int, list[str]]:
+def _item(items: list[Any], parts: list[str], path: KeyPath) -> tuple[int, list[str]]:
     names: dict[str, int] = {}
     for index, item in enumerate(items):
         for key in NAMING_KEYS if isinstance(item, dict) else ():
             if isinstance(item.get(key), str):
                 names.setdefault(item[key], index)
-    name, rest = _longest(parts, names)
+    name, rest = _split_known_prefix(parts, names)
     if name in names:
         return names[name], rest
     here = ".".join(map(str, path))
     if not name.isdecimal():
-        alike = nearest(name, names)
-        close = alike.split(" or ") if alike else list(names)[:NAMED]
-        whole = [".".join((here, one, *_after(parts, one))) for one in close]
+        alike = suggest_names(name, names)
+        close = alike.split(" or ") if alike else list(names)[:MAX_SUGGESTIONS]
+        whole = [".".join((here, one, *_parts_after(parts, one))) for one in close]
         fix = f"did you mean {' or '.join(whole)}?" if whole else f"{here} has no items with a name"
         raise _Unknown(f"{here} has no item called {name}", fix)
     if len(name) > 9 or int(name) > len(items):

@@ -15,13 +15,13 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, GetJsonSchem
 from pydantic_core import CoreSchema, PydanticCustomError
 
 
-class Strict(BaseModel):
+class StrictModel(BaseModel):
     """Frozen, no coercion, no unknown keys, no nan and no infinity."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
 
-def complaint(what: str, fix: str = "", where: str = "") -> PydanticCustomError:
+def validation_error(what: str, fix: str = "", where: str = "") -> PydanticCustomError:
     """The error a validator raises: what is wrong, what would be right, and the key it is about."""
     context = {"what": what, "fix": fix, "where": where}
     return PydanticCustomError("planner", "{what}; {fix}" if fix else "{what}", context)
@@ -46,21 +46,23 @@ _MOST = 10**18
 def parse_hours(value: Any) -> float:
     """Hours of `90m`, `36h`, `2d`, `1d12h` (w, d, h, m, s); a number without a unit is refused."""
     if isinstance(value, (int, float)) and not isinstance(value, bool):
-        raise complaint(f"{shown(value)} has no unit", _DURATION_FIX)
+        raise validation_error(f"{format_value(value)} has no unit", _DURATION_FIX)
     if not isinstance(value, str):
-        raise complaint(f"{shown(value)} is not a duration", _DURATION_FIX)
+        raise validation_error(f"{format_value(value)} is not a duration", _DURATION_FIX)
     hours, position = 0.0, 0
     while part := _DURATION_PART.match(value, position):
         hours += float(part[1]) * _HOURS_OF[part[2][0].lower()]
         position = part.end()
     if position == 0 or value[position:].strip():
-        raise complaint(f"{shown(value)} is not a duration", _DURATION_FIX)
+        raise validation_error(f"{format_value(value)} is not a duration", _DURATION_FIX)
     if not 0 < hours < math.inf:
-        raise complaint(f"{shown(value)} is no time at all" if hours == 0 else "is endless", _DURATION_FIX)
+        raise validation_error(
+            f"{format_value(value)} is no time at all" if hours == 0 else "is endless", _DURATION_FIX
+        )
     return hours
 
 
-def write_hours(hours: float) -> str:
+def format_hours(hours: float) -> str:
     """A duration from which `parse_hours` gives exactly the same hours."""
     return f"{hours!r}h"
 
@@ -68,20 +70,20 @@ def write_hours(hours: float) -> str:
 def parse_count(value: Any) -> int:
     """A whole number of 1 or more of `50000`, `90e6`, `500M`, `1.2B` (k, M, B, T)."""
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
-        raise complaint(f"{shown(value)} is not a count", _COUNT_FIX)
+        raise validation_error(f"{format_value(value)} is not a count", _COUNT_FIX)
     if isinstance(value, str):
         match = _COUNT.match(value)
         if not match:
-            raise complaint(f"{shown(value)} is not a count", _COUNT_FIX)
+            raise validation_error(f"{format_value(value)} is not a count", _COUNT_FIX)
         number = Decimal(match[1].replace("_", "")).scaleb(_TIMES.get((match[2] or "").lower(), 0))
     elif not math.isfinite(value):
-        raise complaint(f"{shown(value)} is not a count", _COUNT_FIX)
+        raise validation_error(f"{format_value(value)} is not a count", _COUNT_FIX)
     else:
         number = Decimal(value)
     if not 1 <= number <= _MOST:
-        raise complaint(f"{shown(value)} is out of range", f"1 to {_MOST:.0e} are possible")
+        raise validation_error(f"{format_value(value)} is out of range", f"1 to {_MOST:.0e} are possible")
     if number != number.to_integral_value():
-        raise complaint(f"{shown(value)} is not a whole number", _COUNT_FIX)
+        raise validation_error(f"{format_value(value)} is not a whole number", _COUNT_FIX)
     return int(number)
 
 
@@ -92,7 +94,7 @@ def parse_date(value: Any) -> datetime.date:
     try:
         return datetime.date.fromisoformat(value)
     except (TypeError, ValueError):
-        raise complaint(f"{shown(value)} is not a date", "write it as 2024-05-31") from None
+        raise validation_error(f"{format_value(value)} is not a date", "write it as 2024-05-31") from None
 
 
 CURRENCY = "USD"
@@ -101,8 +103,8 @@ CURRENCY = "USD"
 def _dollars(value: Any) -> Any:
     if value == CURRENCY:
         return value
-    what = f"prices in {value}" if isinstance(value, str) and value else f"{shown(value)} is no currency"
-    raise complaint(what, f"only {CURRENCY} is understood: convert them")
+    what = f"prices in {value}" if isinstance(value, str) and value else f"{format_value(value)} is no currency"
+    raise validation_error(what, f"only {CURRENCY} is understood: convert them")
 
 
 def _as_tuple(value: Any) -> Any:
@@ -116,7 +118,7 @@ def _rows(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-def shown(value: Any) -> str:
+def format_value(value: Any) -> str:
     """A value as a user would recognise it, cut where it is long."""
     if isinstance(value, (dict, list, tuple)):
         return "a list" if isinstance(value, (list, tuple)) else "a mapping"
@@ -131,9 +133,7 @@ def shown(value: Any) -> str:
 class _OneOrMany:
     """Tells the JSON Schema that a single value may stand for a list of one."""
 
-    def __get_pydantic_json_schema__(
-        self, core_schema: CoreSchema, handler: GetJsonSchemaHandler
-    ) -> dict[str, Any]:
+    def __get_pydantic_json_schema__(self, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
         array = handler(core_schema)
         return {"anyOf": [array["items"], array]}
 
@@ -142,10 +142,8 @@ _T = TypeVar("_T")
 
 Hours = Annotated[
     float,
-    BeforeValidator(
-        parse_hours, json_schema_input_type=Annotated[str, Field(examples=["90m", "36h", "1d12h"])]
-    ),
-    PlainSerializer(write_hours, return_type=str),
+    BeforeValidator(parse_hours, json_schema_input_type=Annotated[str, Field(examples=["90m", "36h", "1d12h"])]),
+    PlainSerializer(format_hours, return_type=str),
 ]
 """Hours as a float, written with a unit."""
 Count = Annotated[int, BeforeValidator(parse_count, json_schema_input_type=int | float | str)]
@@ -153,9 +151,9 @@ Count = Annotated[int, BeforeValidator(parse_count, json_schema_input_type=int |
 Date = Annotated[datetime.date, BeforeValidator(parse_date, json_schema_input_type=datetime.date)]
 Currency = Annotated[Literal["USD"], BeforeValidator(_dollars)]
 """What prices are in; another one is told to convert."""
-Many = Annotated[tuple[_T, ...], Field(min_length=1), BeforeValidator(_as_tuple), _OneOrMany()]
+OneOrMany = Annotated[tuple[_T, ...], Field(min_length=1), BeforeValidator(_as_tuple), _OneOrMany()]
 """One value or a list of them; always a tuple afterwards."""
-Several = Annotated[tuple[_T, ...], BeforeValidator(_as_tuple), _OneOrMany()]
+ZeroOrMany = Annotated[tuple[_T, ...], BeforeValidator(_as_tuple), _OneOrMany()]
 """Like `Many`, and may be empty."""
 Rows = Annotated[tuple[_T, ...], BeforeValidator(_rows)]
 """A list, a tuple afterwards."""
@@ -163,12 +161,12 @@ Rows = Annotated[tuple[_T, ...], BeforeValidator(_rows)]
 Text = Annotated[str, Field(min_length=1)]
 Positive = Annotated[float, Field(gt=0)]
 NotNegative = Annotated[float, Field(ge=0)]
-MOST_USD = 1e9
+MAX_USD = 1e9
 """No price of anything here: what is more is a slip of the keyboard, and too much for a solver's arithmetic."""
-Price = Annotated[float, Field(ge=0, le=MOST_USD)]
+Price = Annotated[float, Field(ge=0, le=MAX_USD)]
 """Dollars per hour, GB, token or machine."""
-MOST_GB = 1e12
+MAX_GB = 1e12
 """A zettabyte: more than anybody trains on."""
-Gigabytes = Annotated[float, Field(ge=0, le=MOST_GB)]
+Gigabytes = Annotated[float, Field(ge=0, le=MAX_GB)]
 Share = Annotated[float, Field(ge=0, le=1)]
-Whole = Annotated[int, Field(ge=1)]
+PositiveInteger = Annotated[int, Field(ge=1)]

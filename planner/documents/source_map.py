@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from planner.documents.overrides import setting_name
-from planner.documents.strict_yaml import Document, Path_
+from planner.documents.strict_yaml import Document, KeyPath
 from planner.documents.validation import Complaint
 from planner.errors import Fault
 
@@ -18,26 +18,28 @@ class Source:
 
     file: str
     document: Document | None = None
-    origins: Mapping[Path_, str] = field(default_factory=dict)
+    origins: Mapping[KeyPath, str] = field(default_factory=dict)
 
-    def folder(self, path: Path_, own: Path) -> Path:
+    def folder(self, path: KeyPath, own: Path) -> Path:
         """Where a relative path written at a place starts: the working folder if a setting put it there."""
         is_set = any(path[:length] in self.origins for length in range(1, len(path) + 1))
         return Path() if is_set else own
 
-    def fault(self, path: Path_, what: str, fix: str = "") -> Fault:
+    def fault(self, path: KeyPath, what: str, fix: str = "") -> Fault:
         """The fault at a place, told with the setting that put the value there, or else the line."""
         where = ".".join(map(str, path))
         for length in range(len(path), 0, -1):
             if path[:length] in self.origins:
                 setting = self.origins[path[:length]]
-                return Fault(setting_name(setting), 0, ".".join((_typed(setting), *map(str, path[length:]))), what, fix)
+                return Fault(
+                    setting_name(setting), 0, ".".join((_typed_path(setting), *map(str, path[length:]))), what, fix
+                )
         # A setting may also have made the mapping that is at fault: `limit.x=1` makes an unknown `limit`.
         inside = [(place, setting) for place, setting in self.origins.items() if place[: len(path)] == path]
         if inside and (self.document is None or self.document.line(path) == self.document.line(path[:-1])):
             place, setting = inside[-1]
             rest = "." + ".".join(map(str, place[len(path) :]))
-            typed = _typed(setting)
+            typed = _typed_path(setting)
             shown = typed.removesuffix(rest) if typed.endswith(rest) else where
             return Fault(setting_name(setting), 0, shown, what, fix)
         return Fault(self.file, self.document.line(path) if self.document else 0, where, what, fix)
@@ -47,6 +49,6 @@ class Source:
         return [self.fault(*complaint) for complaint in found]
 
 
-def _typed(setting: str) -> str:
+def _typed_path(setting: str) -> str:
     """The path as it was typed: a job by its name, where that was given."""
     return setting.partition("=")[0].strip()

@@ -25,7 +25,7 @@ MAX_NODES = 1_000_000
 MAX_DIGITS = 300
 """Longest integer: what still fits into a double."""
 
-Path_ = tuple[str | int, ...]
+KeyPath = tuple[str | int, ...]
 """A place in a document: mapping keys and list indices from the top."""
 
 
@@ -34,7 +34,7 @@ class Marks:
     """The line (1-based) on which a value starts, and the marks of what is inside it."""
 
     line: int
-    inside: dict[str | int, Marks] = field(default_factory=dict)
+    children: dict[str | int, Marks] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -45,13 +45,13 @@ class Document:
     data: Any
     marks: Marks
 
-    def line(self, path: Path_) -> int:
+    def line(self, path: KeyPath) -> int:
         """Line of a place, or of the nearest place around it that the document has."""
         marks = self.marks
         for part in path:
-            if part not in marks.inside:
+            if part not in marks.children:
                 break
-            marks = marks.inside[part]
+            marks = marks.children[part]
         return marks.line
 
 
@@ -205,7 +205,7 @@ class _Builder:
         depth = len(self.stack) + _depth(marks)
         if depth > MAX_DEPTH:
             raise self.stop(line, f"nested deeper than {MAX_DEPTH} levels", "")
-        self.add(value, Marks(line, marks.inside), None, nodes)
+        self.add(value, Marks(line, marks.children), None, nodes)
 
     def add(self, value: Any, marks: Marks, anchor: str | None, nodes: int) -> None:
         """Put a finished value where it belongs: the root, a list, a key or the value of a key."""
@@ -216,7 +216,7 @@ class _Builder:
             return
         around = self.stack[-1]
         if isinstance(around.value, list):
-            around.marks.inside[len(around.value)] = marks
+            around.marks.children[len(around.value)] = marks
             around.value.append(value)
         elif around.key is None:
             around.key = self._as_key(value, marks.line)
@@ -224,7 +224,7 @@ class _Builder:
         else:
             if around.key not in around.value:
                 around.value[around.key] = value
-                around.marks.inside[around.key].inside = marks.inside
+                around.marks.children[around.key].children = marks.children
             around.key = None
 
     def _as_key(self, value: Any, line: int) -> str:
@@ -237,10 +237,10 @@ class _Builder:
         if key == "<<":
             self.fault(line, "merge keys (<<) are not part of YAML 1.2", "write the keys out")
         if key in around.value:
-            first = around.marks.inside[key].line
+            first = around.marks.children[key].line
             self.fault(line, f"the key is given twice, first on line {first}", "keep one of them")
         else:
-            around.marks.inside[key] = Marks(line)  # the line of the key: what a reader looks for
+            around.marks.children[key] = Marks(line)  # the line of the key: what a reader looks for
 
 
 def _parse(text: str, file: str) -> tuple[Any, Marks]:
@@ -278,7 +278,7 @@ def _syntax_fault(error: yaml.YAMLError, text: str, file: str) -> Fault:
 
 def _depth(marks: Marks) -> int:
     """Levels of nesting below a place; bounded because what was built is."""
-    return 1 + max(map(_depth, marks.inside.values())) if marks.inside else 0
+    return 1 + max(map(_depth, marks.children.values())) if marks.children else 0
 
 
 def _kind(value: Any) -> str:

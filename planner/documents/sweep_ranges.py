@@ -12,16 +12,16 @@ from planner.documents.source_map import Source
 from planner.documents.strict_yaml import parse_value
 from planner.errors import Fault, InputError, ScenarioError
 
-MOST_RANGES = 2
-MOST_CELLS = 2500
+MAX_RANGES = 2
+MAX_CELLS = 2500
 """A picture of 50 by 50 shows all that an eye can take in, and is solved in a minute or two."""
 
 _NUMBER = re.compile(r"\s*([-+]?(?:\d[\d_]*(?:\.\d*)?|\.\d+)(?:e[-+]?\d{1,3})?)\s*([a-z]*)\s*\Z", re.IGNORECASE)
-_HOW = "such as jobs.NAME.deadline=6h:48h:6h, or limits.gpus.allow=[A100-80GB, H100-80GB]"
+_EXAMPLE = "such as jobs.NAME.deadline=6h:48h:6h, or limits.gpus.allow=[A100-80GB, H100-80GB]"
 
 
 @dataclass(frozen=True)
-class Range:
+class SweepRange:
     """A place in the scenario and the values it takes, each as it would be typed after `--set PATH=`."""
 
     path: str
@@ -35,32 +35,32 @@ class Range:
         return tuple(f"{self.path}={value}" for value in self.values)
 
 
-def parse_range(text: str) -> Range:
+def parse_range(text: str) -> SweepRange:
     """The range that is written; both ends are in it when the step hits them. Raises ScenarioError."""
     path, equals, written = text.partition("=")
     path, written = path.strip(), written.strip()
     if not equals or not path or not all(path.split(".")):
-        raise _wrong(text, "is not PATH=A:B:STEP", _HOW)
+        raise _range_fault(text, "is not PATH=A:B:STEP", _EXAMPLE)
     if written.startswith("["):
-        return _listed(text, path, written)
+        return _parse_list(text, path, written)
     parts = written.split(":")
     if len(parts) != 3:
-        raise _wrong(text, f"{written or 'nothing'} is not A:B:STEP", _HOW)
+        raise _range_fault(text, f"{written or 'nothing'} is not A:B:STEP", _EXAMPLE)
     first, last, step = parts
-    return _stepped(text, path, *(_number(text, part) for part in (first, last, step)))
+    return _parse_steps(text, path, *(_number(text, part) for part in (first, last, step)))
 
 
-def parse_ranges(texts: tuple[str, ...]) -> tuple[Range, ...]:
+def parse_ranges(texts: tuple[str, ...]) -> tuple[SweepRange, ...]:
     """One or two ranges with at most `MOST_CELLS` pairs of values. Raises ScenarioError with every fault."""
     faults: list[Fault] = []
-    found: list[Range] = []
+    found: list[SweepRange] = []
     for text in texts:
         try:
             found.append(parse_range(text))
         except InputError as error:
             faults.extend(error.faults)
     if not faults:
-        faults = _combined(texts, found)
+        faults = _check_combination(texts, found)
     if faults:
         raise ScenarioError(faults)
     return tuple(found)
@@ -85,22 +85,22 @@ def range_name(text: str) -> str:
     return f"--vary {text if len(text) <= 80 else text[:77] + '...'}"
 
 
-def _combined(texts: tuple[str, ...], found: list[Range]) -> list[Fault]:
-    if len(found) > MOST_RANGES:
+def _check_combination(texts: tuple[str, ...], found: list[SweepRange]) -> list[Fault]:
+    if len(found) > MAX_RANGES:
         what = f"{len(found)} ranges cannot be shown"
-        return [Fault(range_name(texts[MOST_RANGES]), 0, "", what, "give one (a curve) or two (a heat map)")]
+        return [Fault(range_name(texts[MAX_RANGES]), 0, "", what, "give one (a curve) or two (a heat map)")]
     if len(found) == 2 and found[0].path == found[1].path:
         return [Fault(range_name(texts[1]), 0, found[1].path, "is varied twice", "give two places")]
     cells = 1
     for one in found:
         cells *= len(one.values)
-    if cells > MOST_CELLS:
-        fix = f"at most {MOST_CELLS:,}: take wider steps"
+    if cells > MAX_CELLS:
+        fix = f"at most {MAX_CELLS:,}: take wider steps"
         return [Fault(range_name(texts[-1]), 0, "", f"{cells:,} plans to be made", fix)]
     return []
 
 
-def _wrong(text: str, what: str, fix: str) -> ScenarioError:
+def _range_fault(text: str, what: str, fix: str) -> ScenarioError:
     path, equals, _ = text.partition("=")
     return ScenarioError([Fault(range_name(text), 0, path.strip() if equals else "", what, fix)])
 
@@ -108,56 +108,62 @@ def _wrong(text: str, what: str, fix: str) -> ScenarioError:
 def _number(text: str, part: str) -> tuple[Decimal, str]:
     match = _NUMBER.match(part)
     if not match:
-        raise _wrong(text, f"{part.strip() or 'nothing'} is not a number with a unit", _HOW)
+        raise _range_fault(text, f"{part.strip() or 'nothing'} is not a number with a unit", _EXAMPLE)
     return Decimal(match[1].replace("_", "")), match[2]
 
 
-def _stepped(
+def _parse_steps(
     text: str, path: str, first: tuple[Decimal, str], last: tuple[Decimal, str], step: tuple[Decimal, str]
-) -> Range:
+) -> SweepRange:
     (start, unit), (end, unit_end), (width, unit_step) = first, last, step
     if not unit == unit_end == unit_step:
         shown = ", ".join(one or "none" for one in (unit, unit_end, unit_step))
         known = unit or unit_end or unit_step
         if {unit, unit_end, unit_step} - {"", known}:
-            raise _wrong(text, f"the three units differ ({shown})", "give all three in one unit, such as 6h:48h:6h")
-        fix = f"such as {_plain(start)}{known}:{_plain(end)}{known}:{_plain(width)}{known}"
-        raise _wrong(text, f"the three units differ ({shown})", fix)
+            raise _range_fault(
+                text, f"the three units differ ({shown})", "give all three in one unit, such as 6h:48h:6h"
+            )
+        fix = f"such as {_format_number(start)}{known}:{_format_number(end)}{known}:{_format_number(width)}{known}"
+        raise _range_fault(text, f"the three units differ ({shown})", fix)
     if width == 0:
-        raise _wrong(text, "a step of 0 leads nowhere", "give a step that leads from A to B")
+        raise _range_fault(text, "a step of 0 leads nowhere", "give a step that leads from A to B")
     if start != end and (width > 0) != (end > start):
-        fix = f"{_plain(start)}{unit}:{_plain(end)}{unit}:{_plain(-width)}{unit}"
-        raise _wrong(text, f"a step of {_plain(width)}{unit} leads away from {_plain(end)}{unit}", f"write {fix}")
+        fix = f"{_format_number(start)}{unit}:{_format_number(end)}{unit}:{_format_number(-width)}{unit}"
+        raise _range_fault(
+            text, f"a step of {_format_number(width)}{unit} leads away from {_format_number(end)}{unit}", f"write {fix}"
+        )
     steps = (end - start) / width
-    if steps >= MOST_CELLS:
+    if steps >= MAX_CELLS:
         count = f"{int(steps) + 1:,}" if steps < 10**12 else "far too many"
-        raise _wrong(text, f"{count} plans to be made", f"at most {MOST_CELLS:,}: take wider steps")
+        raise _range_fault(text, f"{count} plans to be made", f"at most {MAX_CELLS:,}: take wider steps")
     numbers = [start + width * index for index in range(int(steps) + 1)]
-    return Range(path, tuple(f"{_plain(one)}{unit}" for one in numbers), tuple(float(one) for one in numbers), unit)
+    return SweepRange(
+        path, tuple(f"{_format_number(one)}{unit}" for one in numbers), tuple(float(one) for one in numbers), unit
+    )
 
 
-def _plain(number: Decimal) -> str:
+def _format_number(number: Decimal) -> str:
     """The number without an exponent and without zeros at its end."""
     text = f"{number:f}"
     return (text.rstrip("0").rstrip(".") if "." in text else text) or "0"
 
 
-def _listed(text: str, path: str, written: str) -> Range:
+def _parse_list(text: str, path: str, written: str) -> SweepRange:
     try:
         values = parse_value(written, range_name(text))
     except InputError as error:
-        raise _wrong(text, error.faults[0].what, _HOW) from None
+        raise _range_fault(text, error.faults[0].what, _EXAMPLE) from None
     if not isinstance(values, list) or not values:
-        raise _wrong(text, "there is nothing to go through", _HOW)
-    written_out = tuple(_typed(value) for value in values)
+        raise _range_fault(text, "there is nothing to go through", _EXAMPLE)
+    written_out = tuple(_format_value(value) for value in values)
     twice = [value for value in dict.fromkeys(written_out) if written_out.count(value) > 1]
     if twice:
-        raise _wrong(text, f"{', '.join(twice)} more than once", "name every value once")
+        raise _range_fault(text, f"{', '.join(twice)} more than once", "name every value once")
     numeric = all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in values)
-    return Range(path, written_out, tuple(float(value) for value in values) if numeric else None)
+    return SweepRange(path, written_out, tuple(float(value) for value in values) if numeric else None)
 
 
-def _typed(value: Any) -> str:
+def _format_value(value: Any) -> str:
     """A value as one would type it; JSON is YAML, and quotes go where nothing needs them."""
     text = json.dumps(value, ensure_ascii=False)
     if isinstance(value, str) and re.fullmatch(r"\w[\w. /-]*", value) and parse_value(value, "") == value:

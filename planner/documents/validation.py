@@ -9,10 +9,10 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from planner.documents.quantities import shown
-from planner.documents.strict_yaml import Path_
+from planner.documents.quantities import format_value
+from planner.documents.strict_yaml import KeyPath
 
-Complaint = tuple[Path_, str, str]
+Complaint = tuple[KeyPath, str, str]
 """A place in the data, what is wrong there, and what would be right."""
 
 _SYNONYMS = {
@@ -47,7 +47,7 @@ _BOUNDS = {
 }
 
 
-def complaints(error: ValidationError, kind: type[BaseModel], data: Any) -> list[Complaint]:
+def validation_complaints(error: ValidationError, kind: type[BaseModel], data: Any) -> list[Complaint]:
     """Every error of validating `data` as `kind`, at its place in `data`."""
     found: list[Complaint] = []
     schema: dict[str, Any] = {}
@@ -63,12 +63,12 @@ def complaints(error: ValidationError, kind: type[BaseModel], data: Any) -> list
             what, fix = context["what"], context["fix"]
             path += tuple(context["where"].split(".")) if context["where"] else ()
         else:
-            what, fix = _reworded(detail["type"], detail.get("input"), context, detail["msg"])
+            what, fix = _reword(detail["type"], detail.get("input"), context, detail["msg"])
         found.append((path, what, fix))
     return found
 
 
-def nearest(word: str, known: Iterable[str], cutoff: float = 0.6) -> str:
+def suggest_names(word: str, known: Iterable[str], cutoff: float = 0.6) -> str:
     """Up to three known names that look like the word, joined by "or"; empty where none does."""
     by_folded = {name.casefold(): name for name in known}
     folded = word.casefold()
@@ -78,67 +78,61 @@ def nearest(word: str, known: Iterable[str], cutoff: float = 0.6) -> str:
     return " or ".join(by_folded[name] for name in close)
 
 
-def keys_at(schema: dict[str, Any], path: Path_) -> list[str]:
+def keys_at(schema: dict[str, Any], path: KeyPath) -> list[str]:
     """The keys that a JSON Schema allows in the mapping at a place."""
-    nodes = forms_of(schema, schema)
+    nodes = list_alternatives(schema, schema)
     for part in path:
         inside: list[dict[str, Any]] = []
         for node in nodes:
             if isinstance(part, int):
-                inside += forms_of(node.get("items"), schema)
+                inside += list_alternatives(node.get("items"), schema)
             elif part in node.get("properties", {}):
-                inside += forms_of(node["properties"][part], schema)
+                inside += list_alternatives(node["properties"][part], schema)
             else:
-                inside += forms_of(node.get("additionalProperties"), schema)
+                inside += list_alternatives(node.get("additionalProperties"), schema)
         nodes = inside
     return [key for node in nodes for key in node.get("properties", {})]
 
 
-def _place(loc: tuple[int | str, ...], data: Any) -> Path_:
+def _place(loc: tuple[int | str, ...], data: Any) -> KeyPath:
     """The error's location without what pydantic adds (names of union members, indices of a lone value)."""
     path: list[int | str] = []
     for position, part in enumerate(loc):
-        if (
-            part in data
-            if isinstance(data, dict)
-            else isinstance(data, (list, tuple)) and isinstance(part, int)
-        ):
+        if part in data if isinstance(data, dict) else isinstance(data, (list, tuple)) and isinstance(part, int):
             data = data[part]
-        elif not (
-            isinstance(data, dict) and position == len(loc) - 1 and part not in ("[key]", "word", "value")
-        ):
+        elif not (isinstance(data, dict) and position == len(loc) - 1 and part not in ("[key]", "word", "value")):
             continue
         path.append(part)
     return tuple(path)
 
 
-def forms_of(node: Any, schema: dict[str, Any]) -> list[dict[str, Any]]:
+def list_alternatives(node: Any, schema: dict[str, Any]) -> list[dict[str, Any]]:
     """The alternatives that a node stands for, references followed."""
     if not isinstance(node, dict):
         return []
     if "$ref" in node:
-        return forms_of(schema["$defs"][node["$ref"].rsplit("/", 1)[-1]], schema)
+        return list_alternatives(schema["$defs"][node["$ref"].rsplit("/", 1)[-1]], schema)
     branches = [branch for key in ("anyOf", "oneOf", "allOf") for branch in node.get(key, ())]
-    return [node] + [form for branch in branches for form in forms_of(branch, schema)]
+    return [node] + [form for branch in branches for form in list_alternatives(branch, schema)]
 
 
 def _known_keys(key: str, known: list[str]) -> str:
-    close = nearest(key, known)
+    close = suggest_names(key, known)
     return f"did you mean {close}?" if close else f"known here: {', '.join(sorted(known))}"
 
 
-def _reworded(kind: str, value: Any, context: dict[str, Any], message: str) -> tuple[str, str]:
+def _reword(kind: str, value: Any, context: dict[str, Any], message: str) -> tuple[str, str]:
     if kind == "missing":
         return "is missing", "add it"
     if kind == "literal_error":
         return _not_one_of(value, context["expected"])
     if kind in _KINDS:
-        return f"{shown(value)} is not {_KINDS[kind]}", _how_to_write(kind, value)
+        return f"{format_value(value)} is not {_KINDS[kind]}", _how_to_write(kind, value)
     if kind in _BOUNDS:
         key, words = _BOUNDS[kind]
-        return f"{shown(value)} is out of range", f"must be {words} {context[key]:g}"
+        return f"{format_value(value)} is out of range", f"must be {words} {context[key]:g}"
     if kind == "finite_number":
-        return f"{shown(value)} is not a number to plan with", "give a finite number"
+        return f"{format_value(value)} is not a number to plan with", "give a finite number"
     if kind in ("too_short", "string_too_short"):
         return "is empty", "give at least one" if kind == "too_short" else "give a name"
     return message, ""
@@ -146,10 +140,10 @@ def _reworded(kind: str, value: Any, context: dict[str, Any], message: str) -> t
 
 def _not_one_of(value: Any, expected: str) -> tuple[str, str]:
     choices = [text or number for text, number in re.findall(r"'([^']*)'|(\d+)", expected)]
-    what = f"{shown(value)} is not one of {', '.join(choices)}"
+    what = f"{format_value(value)} is not one of {', '.join(choices)}"
     if not isinstance(value, str):
         return what, ""
-    close = nearest(value, choices)
+    close = suggest_names(value, choices)
     return what, _SYNONYMS.get(value.casefold(), f"did you mean {close}?" if close else "")
 
 

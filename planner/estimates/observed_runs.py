@@ -16,16 +16,16 @@ import numpy as np
 from planner.estimates.inputs import Numbers
 from planner.estimates.uncertainty import Sigmas
 
-FAR_OFF = 2.0
+IMPLAUSIBLE_SPEED_RATIO = 2.0
 """Factor between observed and predicted speed from which a run says more of itself than of the estimate: a guess.
 
 ln(2) is 2.8 times the spread between sources (difference.other_source), so other settings are the likelier cause.
 """
-APART = 1.5
+SCATTER_WARNING_RATIO = 1.5
 """Factor between what two runs say of the estimate from which they contradict each other: a guess."""
 
 
-def believed_share(runs: int, half: float) -> float:
+def shrinkage_weight(runs: int, half: float) -> float:
     """Share of what `runs` runs say that is believed: k / (k + half); half of it at `half` runs."""
     return runs / (runs + half)
 
@@ -35,10 +35,10 @@ def log_speed_correction(log_ratios: Sequence[float], half: float) -> float:
 
     The median, because one run in a few is an oddity; shrunk, because one run says something of itself, too.
     """
-    return median(log_ratios) * believed_share(len(log_ratios), half) if log_ratios else 0.0
+    return median(log_ratios) * shrinkage_weight(len(log_ratios), half) if log_ratios else 0.0
 
 
-def memory_half(before: float, probed: float) -> float:
+def memory_half_weight_runs(before: float, probed: float) -> float:
     """Peaks at which half of what they say is believed: the ratio of two variances.
 
     `before` is the spread of ln(measured / predicted) without a probe, `probed` what remains with any number of them.
@@ -48,15 +48,15 @@ def memory_half(before: float, probed: float) -> float:
 
 def log_memory_scale(log_scales: Sequence[float], half: float) -> float:
     """ln of the factor on bytes that grow with the batch, from the factor that explains each observed peak."""
-    return median(log_scales) * believed_share(len(log_scales), half) if log_scales else 0.0
+    return median(log_scales) * shrinkage_weight(len(log_scales), half) if log_scales else 0.0
 
 
-def is_far_off(measured: float, predicted: float) -> bool:
+def is_implausible_speed(measured: float, predicted: float) -> bool:
     """Whether an observed speed is so far from its estimate that unit and settings are in doubt."""
-    return abs(math.log(measured / predicted)) > math.log(FAR_OFF)
+    return abs(math.log(measured / predicted)) > math.log(IMPLAUSIBLE_SPEED_RATIO)
 
 
-def times_apart(log_ratios: Sequence[float]) -> float:
+def max_speed_ratio(log_ratios: Sequence[float]) -> float:
     """Largest over smallest measured / predicted, from their ln; 1 below two runs."""
     return math.exp(max(log_ratios) - min(log_ratios)) if log_ratios else 1.0
 
@@ -71,7 +71,7 @@ def log_scatter(log_ratios: Sequence[float]) -> float:
     return stdev(log_ratios) * math.sqrt(1.0 + 1.0 / k) if k > 1 else 0.0
 
 
-def sigmas_after(
+def corrected_sigmas(
     before: Sigmas,
     difference: Numbers,
     other_source: float,
@@ -89,22 +89,24 @@ def sigmas_after(
     narrow nothing, because something is not as it was said.
     Two runs that agree, of one card, from 0.20: hypot(0.11, 0.20 * 0.2) = 0.12; 1400 beside 5600 tokens/s: 1.20.
     """
-    rest = 1.0 - believed_share(runs, half)
+    rest = 1.0 - shrinkage_weight(runs, half)
     own = np.asarray(difference) * np.maximum(1.0, np.asarray(before.display) / other_source)
 
     scatter = log_scatter(log_ratios)
-    doubted = bool(log_ratios) and abs(median(log_ratios)) > math.log(FAR_OFF)
+    doubted = bool(log_ratios) and abs(median(log_ratios)) > math.log(IMPLAUSIBLE_SPEED_RATIO)
 
     def after(old: Any, share: float) -> Any:
         at_most = np.maximum(old, scatter * share)
-        return at_most if doubted else np.minimum(
-            at_most, np.hypot(np.maximum(own, scatter) * share, rest * np.asarray(old))
+        return (
+            at_most
+            if doubted
+            else np.minimum(at_most, np.hypot(np.maximum(own, scatter) * share, rest * np.asarray(old)))
         )
 
     return Sigmas(after(before.display, 1.0), after(before.tail, tail))
 
 
-def fit_sigma_after(before: float, probed: float, runs: int) -> float:
+def corrected_fit_sigma(before: float, probed: float, runs: int) -> float:
     """Spread of ln(measured / predicted) of memory at a setting whose peak was observed; never wider than `before`."""
-    rest = 1.0 - believed_share(runs, memory_half(before, probed))
+    rest = 1.0 - shrinkage_weight(runs, memory_half_weight_runs(before, probed))
     return min(before, math.hypot(probed, before * rest))

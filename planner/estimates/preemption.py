@@ -21,14 +21,14 @@ import numpy as np
 
 from planner.estimates.inputs import Numbers
 
-_NEVER = 1e15
+_INFINITE_UPTIME = 1e15
 """Stands for the up-time of a machine that is never taken."""
-_HOPELESS = 50.0
+_MAX_EXPONENT = 50.0
 """Exponent beyond which a run never ends; keeps the exponential finite."""
 
 
 @dataclass(frozen=True)
-class GangCoefficients:
+class NodeGroupCoefficients:
     """How a gang of k instances fares against one, and how checkpoints are spaced."""
 
     gang_rate_exponent: float  # lambda_k = lambda * k^this
@@ -37,12 +37,12 @@ class GangCoefficients:
     heavy_tail_factor: float  # overhead of real up-times over that of exponential ones
 
     @classmethod
-    def of(cls, values: Mapping[str, float]) -> GangCoefficients:
+    def of(cls, values: Mapping[str, float]) -> NodeGroupCoefficients:
         """From the values of `models/calibration/stages.yaml` by key, which holds others besides."""
         return cls(**{field.name: values[field.name] for field in fields(cls)})
 
 
-class Market(NamedTuple):
+class SpotAvailability(NamedTuple):
     """Spot statistics of one gang: mean up-time and outage, and the share of time that it is up."""
 
     mean_up: Any
@@ -50,7 +50,7 @@ class Market(NamedTuple):
     availability: Any
 
 
-class Interrupted(NamedTuple):
+class InterruptedRun(NamedTuple):
     """A run of given length on a spot market."""
 
     interval: Any  # work between checkpoints
@@ -60,9 +60,9 @@ class Interrupted(NamedTuple):
     wall: Any  # expected, with waiting
 
 
-def gang_market(
-    mean_up: Numbers, availability: Numbers, instances: Numbers, coefficients: GangCoefficients
-) -> Market:
+def node_group_market(
+    mean_up: Numbers, availability: Numbers, instances: Numbers, coefficients: NodeGroupCoefficients
+) -> SpotAvailability:
     """Statistics of a gang that needs all `instances` from those of a single one.
 
     Interruptions come in batches, so their rate grows slower than the gang: k^0.8.
@@ -70,17 +70,17 @@ def gang_market(
     k = np.asarray(instances, dtype=float)
     up = np.asarray(mean_up) * np.exp(-coefficients.gang_rate_exponent * np.log(k))
     share = np.asarray(availability) * np.exp(coefficients.gang_availability_exponent * np.log(k))
-    return Market(up, up * (1.0 - share) / share, share)
+    return SpotAvailability(up, up * (1.0 - share) / share, share)
 
 
 def young_interval(stall: Numbers, mean_up: Numbers) -> Any:
     """Work between checkpoints that loses least, to first order: sqrt(2 C M)."""
-    return np.sqrt(2.0 * np.asarray(stall) * np.minimum(mean_up, _NEVER))
+    return np.sqrt(2.0 * np.asarray(stall) * np.minimum(mean_up, _INFINITE_UPTIME))
 
 
 def daly_interval(stall: Numbers, mean_up: Numbers) -> Any:
     """The same to higher order; M where a checkpoint takes longer than 2 M."""
-    c, m = np.asarray(stall, dtype=float), np.minimum(mean_up, _NEVER)
+    c, m = np.asarray(stall, dtype=float), np.minimum(mean_up, _INFINITE_UPTIME)
     ratio = c / m
     root = np.sqrt(2.0 * c * m)
     return np.where(ratio < 2.0, root * (1.0 + np.sqrt(ratio / 2.0) / 3.0 + ratio / 18.0) - c, m)
@@ -91,13 +91,13 @@ def paid_inflation(mean_up: Numbers, restart: Numbers, stall: Numbers, interval:
 
     About 1 + C/tau + (tau/2 + R)/M while M is long. `interval` > 0.
     """
-    up = np.minimum(mean_up, _NEVER)
+    up = np.minimum(mean_up, _INFINITE_UPTIME)
     tau = np.asarray(interval, dtype=float)
-    restarted = np.exp(np.minimum(np.asarray(restart) / up, _HOPELESS))
-    return restarted * np.expm1(np.minimum((tau + stall) / up, _HOPELESS)) * up / tau
+    restarted = np.exp(np.minimum(np.asarray(restart) / up, _MAX_EXPONENT))
+    return restarted * np.expm1(np.minimum((tau + stall) / up, _MAX_EXPONENT)) * up / tau
 
 
-def heavy_tailed(inflation: Numbers, coefficients: GangCoefficients) -> Any:
+def add_heavy_tail(inflation: Numbers, coefficients: NodeGroupCoefficients) -> Any:
     """Phi_ht: the same for real up-times, of which many are short (1.4 times the overhead)."""
     return 1.0 + coefficients.heavy_tail_factor * (np.asarray(inflation) - 1.0)
 
@@ -106,10 +106,10 @@ def interrupted_run(
     run: Numbers,
     restart: Numbers,
     stall: Numbers,
-    market: Market,
-    coefficients: GangCoefficients,
+    market: SpotAvailability,
+    coefficients: NodeGroupCoefficients,
     outage_cv: Numbers = 1.0,
-) -> Interrupted:
+) -> InterruptedRun:
     """Paid and expected wall time of `run` units of work on a spot gang; all shapes broadcast.
 
     wall = (1 - a) D (1 + CV^2)/2 + Phi_ht run + interruptions * D.
@@ -120,14 +120,14 @@ def interrupted_run(
     length = np.asarray(run, dtype=float)
     spaced = coefficients.interval_share_of_young * young_interval(stall, market.mean_up)
     # A free checkpoint would be taken all the time; a job shorter than the interval takes one, at its end.
-    shortest = np.maximum(1e-9 * np.minimum(market.mean_up, _NEVER), np.finfo(float).tiny)
+    shortest = np.maximum(1e-9 * np.minimum(market.mean_up, _INFINITE_UPTIME), np.finfo(float).tiny)
     interval = np.maximum(np.minimum(spaced, length), shortest)
-    inflation = heavy_tailed(paid_inflation(market.mean_up, restart, stall, interval), coefficients)
+    inflation = add_heavy_tail(paid_inflation(market.mean_up, restart, stall, interval), coefficients)
     paid = inflation * length
-    interruptions = paid / np.minimum(market.mean_up, _NEVER)
+    interruptions = paid / np.minimum(market.mean_up, _INFINITE_UPTIME)
     wait = (1.0 - market.availability) * market.mean_outage * (1.0 + np.square(outage_cv)) / 2.0
     wall = wait + paid + interruptions * market.mean_outage
-    return Interrupted(interval, inflation, paid, interruptions, wall)
+    return InterruptedRun(interval, inflation, paid, interruptions, wall)
 
 
 def wall_quantile_factor(confidence: float, spread: float) -> float:

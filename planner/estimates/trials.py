@@ -49,12 +49,11 @@ def rungs(count: int, halving: float | None = None) -> tuple[Rung, ...]:
         raise ValueError(f"halving keeps one trial in more than one, not in {halving}")
     last = math.floor(math.log(count) / math.log(halving) + _ROUNDING)
     return tuple(
-        Rung(max(1, math.floor(count / halving**i + _ROUNDING)), float(halving ** (i - last)))
-        for i in range(last + 1)
+        Rung(max(1, math.floor(count / halving**i + _ROUNDING)), float(halving ** (i - last))) for i in range(last + 1)
     )
 
 
-def gang_shares(count: int, at_once: int = 1, halving: float | None = None) -> tuple[float, ...]:
+def node_group_shares(count: int, at_once: int = 1, halving: float | None = None) -> tuple[float, ...]:
     """What each gang is rented for, in runs' worth of hours, the wait for its rung counted in; loads left out.
 
     They sum to work + waiting of `trial_work`. 4 trials on 2 gangs at 2: one is busy for 2 x 1/4 + 1 x 1/4 + 1/2 = 1.25

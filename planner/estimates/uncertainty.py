@@ -38,7 +38,7 @@ class FewTokens(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Spreads:
+class UncertaintyClasses:
     """The classes and extras that do not depend on profile or card."""
 
     one_node: Sigmas  # more than one GPU in one node
@@ -50,14 +50,14 @@ class Spreads:
     shape_unknown: float
 
     @classmethod
-    def of(cls, values: Mapping[str, float]) -> Spreads:
+    def of(cls, values: Mapping[str, float]) -> UncertaintyClasses:
         """From the values of `models/calibration/uncertainty.yaml` by key, which holds others besides."""
         return cls(
-            one_node=class_of(values, "one_node"),
-            several_nodes=class_of(values, "several_nodes"),
-            mixture=class_of(values, "mixture"),
+            one_node=class_sigmas(values, "one_node"),
+            several_nodes=class_sigmas(values, "several_nodes"),
+            mixture=class_sigmas(values, "mixture"),
             few_tokens=FewTokens(
-                class_of(values, "few_tokens"), values["few_tokens.full"], values["few_tokens.none"]
+                class_sigmas(values, "few_tokens"), values["few_tokens.full"], values["few_tokens.none"]
             ),
             efficiency_prior=values["efficiency_prior"],
             network_unknown=values["network_unknown"],
@@ -65,7 +65,7 @@ class Spreads:
         )
 
 
-def class_of(values: Mapping[str, float], name: str) -> Sigmas:
+def class_sigmas(values: Mapping[str, float], name: str) -> Sigmas:
     """The class `name` (a profile, a card, a size); (0, 0) where none is listed, so that it never counts."""
     return Sigmas(values.get(f"{name}.sigma", 0.0), values.get(f"{name}.sigma_tail", 0.0))
 
@@ -82,7 +82,7 @@ def memory_tail(values: Mapping[str, float], framework: str, profiled: bool) -> 
 
 
 def time_sigmas(
-    spreads: Spreads,
+    spreads: UncertaintyClasses,
     profile: Sigmas,
     card: Sigmas,
     gpus: Numbers,
@@ -103,17 +103,17 @@ def time_sigmas(
     widest = largest(
         profile,
         card,
-        _where(alone, spreads.one_node),
-        _where(several, spreads.several_nodes),
-        _where(mixture, spreads.mixture),
+        _apply_where(alone, spreads.one_node),
+        _apply_where(several, spreads.several_nodes),
+        _apply_where(mixture, spreads.mixture),
     )
-    widest = few_tokens_widened(widest, tokens_per_micro_batch, spreads.few_tokens)
+    widest = widen_for_few_tokens(widest, tokens_per_micro_batch, spreads.few_tokens)
     unsure = spreads.efficiency_prior * np.asarray(efficiency_is_prior)
     unlinked = spreads.network_unknown * (several * np.asarray(network_unknown))
-    return added(in_quadrature(widest, unsure, unlinked), spreads.shape_unknown * np.asarray(shape_unknown))
+    return add_spread(add_in_quadrature(widest, unsure, unlinked), spreads.shape_unknown * np.asarray(shape_unknown))
 
 
-def _where(holds: Any, sigmas: Sigmas) -> Sigmas:
+def _apply_where(holds: Any, sigmas: Sigmas) -> Sigmas:
     flag = np.asarray(holds, dtype=float)
     return Sigmas(flag * sigmas.display, flag * sigmas.tail)
 
@@ -129,7 +129,7 @@ def largest(*classes: Sigmas) -> Sigmas:
     return Sigmas(display, tail)
 
 
-def few_tokens_widened(sigmas: Sigmas, tokens_per_micro_batch: Numbers, few: FewTokens) -> Sigmas:
+def widen_for_few_tokens(sigmas: Sigmas, tokens_per_micro_batch: Numbers, few: FewTokens) -> Sigmas:
     """`sigmas` raised towards the small-batch class, linearly between its two bounds: no cliff."""
     weight = np.clip((few.none - np.asarray(tokens_per_micro_batch)) / (few.none - few.full), 0.0, 1.0)
 
@@ -139,18 +139,18 @@ def few_tokens_widened(sigmas: Sigmas, tokens_per_micro_batch: Numbers, few: Few
     return Sigmas(raised(sigmas.display, few.sigmas.display), raised(sigmas.tail, few.sigmas.tail))
 
 
-def in_quadrature(sigmas: Sigmas, *extras: Numbers) -> Sigmas:
+def add_in_quadrature(sigmas: Sigmas, *extras: Numbers) -> Sigmas:
     """Independent spreads added to both sigmas; an extra of 0 changes nothing."""
     squared: Any = sum(np.square(extra) for extra in extras)
     return Sigmas(np.sqrt(np.square(sigmas.display) + squared), np.sqrt(np.square(sigmas.tail) + squared))
 
 
-def added(sigmas: Sigmas, extra: Numbers) -> Sigmas:
+def add_spread(sigmas: Sigmas, extra: Numbers) -> Sigmas:
     """A spread that goes along with all others, such as a guessed shape, added to both sigmas."""
     return Sigmas(sigmas.display + extra, sigmas.tail + extra)
 
 
-def late_factor(sigma_tail: Numbers, confidence: Numbers) -> Any:
+def confidence_factor(sigma_tail: Numbers, confidence: Numbers) -> Any:
     """Factor on the median time that is met with probability `confidence`: exp(tau_c(p)); 1 at p = 0.5.
 
     tau_c(p) = scale_c * t(p), t the quantile of Student's t with 2 degrees of freedom,

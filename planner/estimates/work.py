@@ -23,9 +23,7 @@ PACKED_FILL = 0.97
 PACKINGS = ("packed", "padded", "fixed")
 
 
-def step_count(
-    packing: str, tokens: Numbers, samples: Numbers, sequence: Numbers, global_batch: Numbers
-) -> Any:
+def step_count(packing: str, tokens: Numbers, samples: Numbers, sequence: Numbers, global_batch: Numbers) -> Any:
     """Optimizer steps, rounded up.
 
     Packed work counts real `tokens`, padded and fixed work `samples`, epochs included.
@@ -38,9 +36,7 @@ def step_count(
     return np.ceil(np.asarray(samples) / np.asarray(global_batch))
 
 
-def processed_length(
-    packing: str, sequence: Numbers, mean_length: Numbers, cv: Numbers, micro_batch: Numbers
-) -> Any:
+def processed_length(packing: str, sequence: Numbers, mean_length: Numbers, cv: Numbers, micro_batch: Numbers) -> Any:
     """Tokens per sequence that the GPUs work on; ValueError for a packing that is not in `PACKINGS`."""
     _check(packing)
     if packing == "padded":
@@ -48,9 +44,7 @@ def processed_length(
     return np.asarray(sequence, dtype=float)
 
 
-def real_share(
-    packing: str, sequence: Numbers, mean_length: Numbers, cv: Numbers, micro_batch: Numbers
-) -> Any:
+def real_share(packing: str, sequence: Numbers, mean_length: Numbers, cv: Numbers, micro_batch: Numbers) -> Any:
     """Real tokens per processed token, in (0, 1]; ValueError for a packing that is not in `PACKINGS`."""
     processed = processed_length(packing, sequence, mean_length, cv, micro_batch)
     if packing == "packed":

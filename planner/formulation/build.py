@@ -6,16 +6,16 @@ from planner.candidate_table import CandidateTable
 from planner.formulation.constraints import FAMILIES
 from planner.formulation.objective import cost_objective, time_objective
 from planner.formulation.program import Program
-from planner.formulation.shared_limits import Question
-from planner.formulation.variables import Columns
+from planner.formulation.shared_limits import SharedLimits
+from planner.formulation.variables import VariableLayout
 
 
-def build_program(table: CandidateTable, question: Question) -> Program:
+def build_program(table: CandidateTable, question: SharedLimits) -> Program:
     """The program of the first pass: every family of rows, and the objective that was asked for."""
-    return program_of(Columns(table, question))
+    return build_from_layout(VariableLayout(table, question))
 
 
-def program_of(columns: Columns) -> Program:
+def build_from_layout(columns: VariableLayout) -> Program:
     """The same from a layout that is already there."""
     lower, upper, integer = columns.bounds()
     objective = time_objective if columns.question.objective == "time" else cost_objective

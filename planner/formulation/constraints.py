@@ -13,12 +13,12 @@ import numpy as np
 
 from planner.arrays import Floats, Integers
 from planner.formulation.program import INFINITY, Rows, single_row, sparse_rows
-from planner.formulation.variables import Columns
+from planner.formulation.variables import VariableLayout
 
-Family = Callable[[Columns], tuple[Rows, ...]]
+Family = Callable[[VariableLayout], tuple[Rows, ...]]
 
 
-def assignment_rows(columns: Columns) -> tuple[Rows, ...]:
+def assignment_rows(columns: VariableLayout) -> tuple[Rows, ...]:
     """assignment[j]    sum_{c of j} choose[c] = 1"""
     table = columns.table
     one = np.ones(len(table.jobs))
@@ -27,13 +27,13 @@ def assignment_rows(columns: Columns) -> tuple[Rows, ...]:
     return (sparse_rows("assignment", table.job, columns.choose, ones, one, one, label),)
 
 
-def spot_floor_rows(columns: Columns) -> tuple[Rows, ...]:
+def spot_floor_rows(columns: VariableLayout) -> tuple[Rows, ...]:
     """spot_floor[c]    share[c] >= share_low[c]*choose[c]"""
     low = columns.table.share_low[columns.split]
     return _share_rows("spot_floor", columns, low, np.flatnonzero(low > 0.0), 0.0, INFINITY)
 
 
-def spot_cap_rows(columns: Columns) -> tuple[Rows, ...]:
+def spot_cap_rows(columns: VariableLayout) -> tuple[Rows, ...]:
     """spot_cap[c]    share[c] <= share_high[c]*choose[c]
 
     share_high = min(cut, hi) is also the row `deadline[c]`: cut[c] is the largest spot share whose
@@ -43,7 +43,7 @@ def spot_cap_rows(columns: Columns) -> tuple[Rows, ...]:
     return _share_rows("spot_cap", columns, high, np.arange(len(high)), -INFINITY, 0.0)
 
 
-def budget_rows(columns: Columns) -> tuple[Rows, ...]:
+def budget_rows(columns: VariableLayout) -> tuple[Rows, ...]:
     """budget    sum_c ( fixed_usd[c]*choose[c] + sum_m late_usd[c,m]*share[c,m] ) <= budget_usd
 
     Jobs are taken as late together, so the left-hand side is an upper bound at the confidence asked for.
@@ -52,14 +52,14 @@ def budget_rows(columns: Columns) -> tuple[Rows, ...]:
     return () if budget is None else (single_row("budget", columns.late_cost_usd(), upper=budget),)
 
 
-def stock_rows(columns: Columns) -> tuple[Rows, ...]:
+def stock_rows(columns: VariableLayout) -> tuple[Rows, ...]:
     """stock[o]    sum_{c on o} n[c]*choose[c] <= stock[o]"""
     table, stock = columns.table, columns.question.stock
     limits = np.array([stock.get(offer, INFINITY) for offer in table.offers], dtype=float)
     return _limit_rows("stock", columns, table.offer, table.offers, table.instances, limits)
 
 
-def committed_rows(columns: Columns) -> tuple[Rows, ...]:
+def committed_rows(columns: VariableLayout) -> tuple[Rows, ...]:
     """committed[o]    sum_{c on o} rented_h[c]*choose[c] <= committed_h[o]
 
     rented_h are machine hours at the confidence asked for, of offers that have no spot market.
@@ -69,7 +69,7 @@ def committed_rows(columns: Columns) -> tuple[Rows, ...]:
     return _limit_rows("committed", columns, table.offer, table.offers, table.rented_h, limits)
 
 
-def gpus_rows(columns: Columns) -> tuple[Rows, ...]:
+def gpus_rows(columns: VariableLayout) -> tuple[Rows, ...]:
     """gpus    sum_c gpus[c]*choose[c] <= max_gpus"""
     limit = columns.question.max_gpus
     if limit is None:
@@ -77,14 +77,14 @@ def gpus_rows(columns: Columns) -> tuple[Rows, ...]:
     return (single_row("gpus", columns.vector(columns.table.gpus.astype(float)), upper=float(limit)),)
 
 
-def quota_rows(columns: Columns) -> tuple[Rows, ...]:
+def quota_rows(columns: VariableLayout) -> tuple[Rows, ...]:
     """quota[p]    sum_{c at p} gpus[c]*choose[c] <= quota[p]"""
     table, quota = columns.table, columns.question.quota
     limits = np.array([quota.get(provider, INFINITY) for provider in table.providers], dtype=float)
     return _limit_rows("quota", columns, table.provider, table.providers, table.gpus, limits)
 
 
-def finish_rows(columns: Columns) -> tuple[Rows, ...]:
+def finish_rows(columns: VariableLayout) -> tuple[Rows, ...]:
     """finish[j]    last >= sum_{c of j} ( late_start_h[c]*choose[c] + sum_m late_h[c,m]*share[c,m] )"""
     if columns.last is None:
         return ()
@@ -113,7 +113,7 @@ FAMILIES: tuple[Family, ...] = (
 
 
 def _share_rows(
-    family: str, columns: Columns, limit: Floats, which: Integers, lower: float, upper: float
+    family: str, columns: VariableLayout, limit: Floats, which: Integers, lower: float, upper: float
 ) -> tuple[Rows, ...]:
     """lower <= share[c] - limit[c]*choose[c] <= upper, for some of the split candidates."""
     if len(which) == 0:
@@ -133,7 +133,7 @@ def _share_rows(
 
 def _limit_rows(
     family: str,
-    columns: Columns,
+    columns: VariableLayout,
     owner: Integers,
     names: tuple[str, ...],
     amount: Integers | Floats,

@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from planner.arrays import Flags, Floats, Integers
 from planner.candidate_table import ON_DEMAND, SPOT, CandidateTable
-from planner.formulation.shared_limits import Question
+from planner.formulation.shared_limits import SharedLimits
 
-PEELS = 64
+MAX_RIVALS = 64
 """Strong candidates that are compared with everything first; they drop most of a market table."""
 
 COMPRESS = 0.7
@@ -24,7 +24,7 @@ FRONT = 4000
 """Most members of a front that later candidates are compared with; a pair not compared only keeps more."""
 
 
-def undominated(table: CandidateTable, question: Question) -> Flags:
+def find_undominated(table: CandidateTable, question: SharedLimits) -> Flags:
     """Mask (n,) of the candidates that the program needs; dropping the others never changes its optimum.
 
     c dominates c' of the same job if, at every spot share that c' may have, c may have it too and takes no
@@ -50,7 +50,7 @@ def undominated(table: CandidateTable, question: Question) -> Flags:
     return keep
 
 
-def _groups(table: CandidateTable, question: Question) -> list[tuple[tuple[int, int, int], Integers]]:
+def _groups(table: CandidateTable, question: SharedLimits) -> list[tuple[tuple[int, int, int], Integers]]:
     """Candidates by (job, stocked offer or -1, provider with a quota or -1), in that order.
 
     A member may replace members of its own group, and of those that have the same job and are limited where
@@ -70,7 +70,7 @@ def _groups(table: CandidateTable, question: Question) -> list[tuple[tuple[int, 
     return [((int(table.job[g[0]]), int(offer[g[0]]), int(provider[g[0]])), g) for g in groups]
 
 
-def _values(table: CandidateTable, question: Question) -> Floats:
+def _values(table: CandidateTable, question: SharedLimits) -> Floats:
     """What a dominating candidate must not exceed, (11, n), or (12, n) where machine hours are limited."""
     unused = {ON_DEMAND: table.share_low >= 1.0, SPOT: table.share_high <= 0.0}
     columns = []
@@ -103,13 +103,11 @@ def _score(values: Floats) -> Floats:
     return score
 
 
-def _front(
-    table: CandidateTable, values: Floats, score: Floats, members: Integers, others: list[Integers]
-) -> Integers:
+def _front(table: CandidateTable, values: Floats, score: Floats, members: Integers, others: list[Integers]) -> Integers:
     """The members that neither `others` nor another member dominates."""
     rivals = np.concatenate(others) if others else np.empty(0, dtype=np.int64)
     if len(members) > BLOCK:
-        members = _peeled(values, score, members, rivals)
+        members = _remove_dominated(values, score, members, rivals)
     members = members[_order(table, score, members)]
     ranks = _ranks(values[:, np.concatenate([rivals, members])])
     front, waiting = ranks[:, : min(len(rivals), FRONT)], ranks[:, len(rivals) :]
@@ -127,10 +125,10 @@ def _front(
     return np.concatenate(kept) if kept else members
 
 
-def _peeled(values: Floats, score: Floats, members: Integers, rivals: Integers) -> Integers:
+def _remove_dominated(values: Floats, score: Floats, members: Integers, rivals: Integers) -> Integers:
     """The members less those that a few strong candidates dominate; equal scores are left for later."""
     pool = np.concatenate([rivals, members])
-    strong = pool[np.argpartition(score[pool], min(PEELS, len(pool) - 1))[:PEELS]]
+    strong = pool[np.argpartition(score[pool], min(MAX_RIVALS, len(pool) - 1))[:MAX_RIVALS]]
     left, mine, marks = members, values[:, members], score[members]
     stay = np.ones(len(left), dtype=bool)
     for row in strong[np.argsort(score[strong], kind="stable")]:

@@ -5,33 +5,33 @@ from __future__ import annotations
 import numpy as np
 
 from planner.arrays import Floats
-from planner.formulation.variables import Columns
+from planner.formulation.variables import VariableLayout
 
 
-def cost_objective(columns: Columns) -> Floats:
+def cost_objective(columns: VariableLayout) -> Floats:
     """sum_c ( fixed_usd*choose + sum_m run_usd*share + penalty_usd*choose ) + value_of_time*sum_j hours_j"""
     penalty = columns.vector(columns.table.penalty_usd)
     return columns.cost_usd() + penalty + columns.question.value_of_time_usd_per_hour * columns.hours()
 
 
-def hours_objective(columns: Columns) -> Floats:
+def hours_objective(columns: VariableLayout) -> Floats:
     """sum_j hours_j,    hours_j = sum_{c of j} ( start_h*choose + sum_m run_h*share )"""
     return columns.hours()
 
 
-def time_objective(columns: Columns) -> Floats:
+def time_objective(columns: VariableLayout) -> Floats:
     """last"""
     values = np.zeros(columns.size)
     values[columns.last] = 1.0
     return values
 
 
-def memory_objective(columns: Columns) -> Floats:
+def memory_objective(columns: VariableLayout) -> Floats:
     """- sum_c ( usable_gib[c] - fit_gib[c] )*choose[c]"""
     return columns.vector(columns.table.fit_gib - columns.table.usable_gib)
 
 
-def name_objective(columns: Columns) -> Floats:
+def name_objective(columns: VariableLayout) -> Floats:
     """sum_{j,c of j} weight[j]*rank[c]*choose[c],    rank by (offer label, row order) within the job
 
     The weights 1 + (j*golden ratio mod 1) are such that no two plans share a sum, so every solver ends at

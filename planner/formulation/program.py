@@ -9,7 +9,7 @@ import numpy as np
 
 from planner.arrays import Flags, Floats, Integers
 
-Namer = Callable[[int], str]
+Labeller = Callable[[int], str]
 
 INFINITY = float("inf")
 
@@ -49,7 +49,7 @@ class Rows:
     coefficients: Floats  # (entries,)
     lower: Floats  # (rows,)
     upper: Floats  # (rows,)
-    label: Namer  # what stands between the brackets of a row's name; empty for a family of one
+    label: Labeller  # what stands between the brackets of a row's name; empty for a family of one
 
     def __len__(self) -> int:
         return len(self.lower)
@@ -91,7 +91,7 @@ class Program:
     integer: Flags
     cost: Floats
     rows: tuple[Rows, ...]
-    variable_name: Namer
+    variable_name: Labeller
     offset: float = 0.0
 
     @property
@@ -136,7 +136,7 @@ def sparse_rows(
     coefficients: Floats,
     lower: Floats,
     upper: Floats,
-    label: Namer,
+    label: Labeller,
 ) -> Rows:
     """Rows from triplets in any order; terms of coefficient 0 are left out."""
     keep = coefficients != 0.0

@@ -8,7 +8,7 @@ from typing import Literal
 
 
 @dataclass(frozen=True)
-class Question:
+class SharedLimits:
     """Everything shared between jobs; what concerns one job alone is a filter on its candidates.
 
     `quota` maps provider names to GPUs, `stock` maps offer labels to instances, `committed` to machine hours that

@@ -8,11 +8,11 @@ import numpy as np
 
 from planner.arrays import Flags, Floats, Integers
 from planner.candidate_table import ON_DEMAND, SPOT, CandidateTable
-from planner.formulation.shared_limits import Question
+from planner.formulation.shared_limits import SharedLimits
 
 
 @dataclass(frozen=True, eq=False)
-class Columns:
+class VariableLayout:
     """The layout of the variables: choose (one per candidate), then spot shares, then `last`.
 
     `share[c,on_demand] = choose[c] - share[c,spot]` is substituted everywhere, so `split[c]` needs no
@@ -23,7 +23,7 @@ class Columns:
     """
 
     table: CandidateTable
-    question: Question
+    question: SharedLimits
     split: Integers = field(init=False)  # candidates with a share variable
     base_share: Floats = field(init=False)  # (n,) spot share that the coefficient of choose stands for
 
@@ -99,7 +99,7 @@ class Columns:
         integer = np.zeros(self.size, dtype=bool)
         integer[self.choose] = True
         if self.last is not None:
-            upper[self.last] = longest_finish(self.table)
+            upper[self.last] = finish_upper_bound(self.table)
         return lower, upper, integer
 
     def candidate_label(self, row: int) -> str:
@@ -117,7 +117,7 @@ class Columns:
         return f"share[{self.candidate_label(int(self.split[column - len(self.table)]))}]"
 
 
-def longest_finish(table: CandidateTable) -> float:
+def finish_upper_bound(table: CandidateTable) -> float:
     """Latest hours that any candidate can take: an upper bound on `last`, for solvers that need one."""
     if len(table) == 0:
         return 0.0

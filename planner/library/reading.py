@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from planner.documents.files import read_text
 from planner.documents.source_map import Source
 from planner.documents.strict_yaml import Document, read_document
-from planner.documents.validation import complaints, nearest
+from planner.documents.validation import suggest_names, validation_complaints
 from planner.errors import Fault, InputError, LibraryError
 from planner.library.schema import Architecture, Calibration, Card, GpuSpec, Library
 
@@ -56,7 +56,7 @@ class CardNames:
     def suggestion(self, wanted: str) -> str:
         """What may have been meant."""
         # Aliases are for recognising, names for suggesting: a near alias leads to its name.
-        close = nearest(wanted, self.by_alias)
+        close = suggest_names(wanted, self.by_alias)
         names = dict.fromkeys(self.by_alias[alias] for alias in close.split(" or ")) if close else {}
         return f"did you mean {' or '.join(names)}?" if names else f"known: {', '.join(self.names)}"
 
@@ -118,7 +118,7 @@ def read_config(path: str) -> Architecture:
     except InputError:
         raise
     except ValidationError as error:
-        raise InputError(Source(path).faults(complaints(error, Architecture, {}))) from None
+        raise InputError(Source(path).faults(validation_complaints(error, Architecture, {}))) from None
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         reason = f"no {error.args[0]}" if isinstance(error, KeyError) else str(error)
         fix = "give the config.json of a causal language model"
@@ -148,7 +148,7 @@ def _validated(path: Path, document: Document, kind: type[_Card], faults: list[F
     try:
         card = kind.model_validate(document.data)
     except ValidationError as error:
-        faults.extend(source.faults(complaints(error, kind, document.data)))
+        faults.extend(source.faults(validation_complaints(error, kind, document.data)))
         return {}
     name: Any = getattr(card, "name", None)
     if name != path.stem:

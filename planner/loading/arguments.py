@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from planner.documents.source_map import Source
-from planner.documents.validation import complaints
+from planner.documents.validation import validation_complaints
 from planner.errors import Fault, LibraryError, ScenarioError
 from planner.library.reading import CardNames, read_library
 from planner.library.schema import Architecture, GpuSpec, Library
@@ -22,7 +22,7 @@ def read_configuration(architecture: str, gpu: str, settings: dict[str, Any]) ->
     try:
         return Configuration.model_validate(data)
     except ValidationError as error:
-        raise ScenarioError(Source(WHERE).faults(complaints(error, Configuration, data))) from None
+        raise ScenarioError(Source(WHERE).faults(validation_complaints(error, Configuration, data))) from None
 
 
 def read_run(entry: Mapping[str, Any], where: str) -> Measured:
@@ -31,10 +31,10 @@ def read_run(entry: Mapping[str, Any], where: str) -> Measured:
     try:
         return Measured.model_validate(data)
     except ValidationError as error:
-        raise ScenarioError(Source(where).faults(complaints(error, Measured, data))) from None
+        raise ScenarioError(Source(where).faults(validation_complaints(error, Measured, data))) from None
 
 
-def cards_of(
+def resolve_cards(
     architecture: str | Architecture, gpu: str, library: Library | None
 ) -> tuple[Architecture, GpuSpec, Library]:
     """The two cards and the library they are from; `LibraryError` tells every unknown name."""

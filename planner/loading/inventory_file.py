@@ -6,15 +6,15 @@ from typing import Any
 
 from pydantic import Field, ValidationError
 
-from planner.documents.quantities import Currency, Date, Strict
+from planner.documents.quantities import Currency, Date, StrictModel
 from planner.documents.source_map import Source
-from planner.documents.strict_yaml import Document, Path_
-from planner.documents.validation import complaints
+from planner.documents.strict_yaml import Document, KeyPath
+from planner.documents.validation import validation_complaints
 from planner.errors import Fault
 from planner.scenario.offer import Offer, Terms
 
 
-class InventoryFile(Strict):
+class InventoryFile(StrictModel):
     """An inventory as it is written; its offers are validated one by one, with their terms in place."""
 
     date: Date | None = None
@@ -35,7 +35,7 @@ def read_offers(document: Document, faults: list[Fault]) -> tuple[Offer, ...]:
     try:
         InventoryFile.model_validate(data)
     except ValidationError as error:
-        found = complaints(error, InventoryFile, data)
+        found = validation_complaints(error, InventoryFile, data)
         bad = {path[0] for path, _, _ in found if path}
         faults.extend(source.faults(found))
     header = {key: value for key, value in data.items() if key not in bad}  # a fault is not to be inherited
@@ -54,16 +54,16 @@ def validate_offers(
     terms = header.get("terms", {})
     offers = []
     for index, written in enumerate(raw):
-        filled = _filled(written, header, terms)
+        filled = _fill_terms(written, header, terms)
         try:
             offers.append(Offer.model_validate(filled))
         except ValidationError as error:
-            for path, what, fix in complaints(error, Offer, filled):
+            for path, what, fix in validation_complaints(error, Offer, filled):
                 faults.append(source.fault(_origin(path, index, written, terms), what, fix))
     return tuple(offers)
 
 
-def _filled(written: Any, header: dict[str, Any], terms: dict[str, Any]) -> Any:
+def _fill_terms(written: Any, header: dict[str, Any], terms: dict[str, Any]) -> Any:
     """The offer with what its provider's terms and the file's header say for all."""
     if not isinstance(written, dict):
         return written
@@ -82,7 +82,7 @@ def _filled(written: Any, header: dict[str, Any], terms: dict[str, Any]) -> Any:
     return filled
 
 
-def _origin(path: Path_, index: int, written: Any, terms: dict[str, Any]) -> Path_:
+def _origin(path: KeyPath, index: int, written: Any, terms: dict[str, Any]) -> KeyPath:
     """Where the value was written: in the offer, or in the terms of its provider."""
     if path and isinstance(written, dict) and path[0] not in written:
         provider = written.get("provider")

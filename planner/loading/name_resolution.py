@@ -10,10 +10,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from planner.documents.overrides import replaced
+from planner.documents.overrides import replace_value
 from planner.documents.source_map import Source
-from planner.documents.strict_yaml import Path_, read_document
-from planner.documents.validation import nearest
+from planner.documents.strict_yaml import KeyPath, read_document
+from planner.documents.validation import suggest_names
 from planner.errors import Fault, InputError
 from planner.library.reading import CardNames, is_config_path, read_config
 
@@ -32,13 +32,11 @@ def resolve_architectures(data: Any, folder: Path, source: Source, faults: list[
         else:
             card = names.canonical(wanted)
             if card is None:
-                faults.append(
-                    source.fault(path, f"unknown architecture {wanted!r}", names.suggestion(wanted))
-                )
+                faults.append(source.fault(path, f"unknown architecture {wanted!r}", names.suggestion(wanted)))
                 continue
             found, kind = card, _kind_of(names, card)
         if found != wanted:
-            data = replaced(data, path, found)
+            data = replace_value(data, path, found)
         work = data["jobs"][path[1]].get("work")
         if isinstance(work, dict):
             _check_work(path[:-1], work, found, kind, source, faults)
@@ -53,14 +51,10 @@ def _kind_of(names: CardNames, card: str) -> str:
         return "decoder"
 
 
-def _check_work(
-    job: Path_, work: dict[str, Any], name: str, kind: str, source: Source, faults: list[Fault]
-) -> None:
+def _check_work(job: KeyPath, work: dict[str, Any], name: str, kind: str, source: Source, faults: list[Fault]) -> None:
     if kind == "decoder" and work.get("images") is not None:
         what = f"{name} is trained on tokens, not on images"
-        faults.append(
-            source.fault((*job, "work", "images"), what, "give samples and tokens_per_sample, or tokens")
-        )
+        faults.append(source.fault((*job, "work", "images"), what, "give samples and tokens_per_sample, or tokens"))
     for way in ("samples", "tokens") if kind == "diffusion" else ():
         if work.get(way) is not None:
             what = f"{name} is trained on images, not on {way}"
@@ -87,7 +81,7 @@ def resolve_gpus(data: Any, names: CardNames, source: Source, faults: list[Fault
 
 
 def _check_peak(
-    run: dict[str, Any], path: Path_, card: str, names: CardNames, source: Source, faults: list[Fault]
+    run: dict[str, Any], path: KeyPath, card: str, names: CardNames, source: Source, faults: list[Fault]
 ) -> None:
     peak = run.get("peak_vram_gib")
     if card not in names.names or isinstance(peak, bool) or not isinstance(peak, (int, float)):
@@ -111,18 +105,16 @@ def resolve_offer_names(offers: Any, names: CardNames, source: Source, faults: l
     architectures = CardNames("architectures") if taken else None
     for path, wanted in taken:
         card = architectures.canonical(wanted) if architectures else None
-        data = replaced(data, path, card) if card not in (None, wanted) else data
+        data = replace_value(data, path, card) if card not in (None, wanted) else data
     return data["offers"]
 
 
-def _resolved_gpu(
-    data: Any, path: Path_, wanted: str, names: CardNames, source: Source, faults: list[Fault]
-) -> Any:
+def _resolved_gpu(data: Any, path: KeyPath, wanted: str, names: CardNames, source: Source, faults: list[Fault]) -> Any:
     card = names.canonical(wanted)
     if card is None:
         faults.append(source.fault(path, f"unknown GPU {wanted!r}", names.suggestion(wanted)))
         return data
-    return data if card == wanted else replaced(data, path, card)
+    return data if card == wanted else replace_value(data, path, card)
 
 
 def check_providers(data: Any, offered: Iterable[str], source: Source, faults: list[Fault]) -> None:
@@ -132,19 +124,17 @@ def check_providers(data: Any, offered: Iterable[str], source: Source, faults: l
     """
     known = frozenset(offered)
     places = [
-        (path, name)
-        for end in ("allow", "forbid")
-        for path, name in texts_at(data, ("limits", "providers", end, "*"))
+        (path, name) for end in ("allow", "forbid") for path, name in texts_at(data, ("limits", "providers", end, "*"))
     ]
     quota = (data.get("limits") or {}).get("quota") if isinstance(data.get("limits"), dict) else None
     places += [(("limits", "quota", name), name) for name in (quota if isinstance(quota, dict) else ())]
     for path, name in places:
-        close = "" if name in known else nearest(name, known, cutoff=0.65)
+        close = "" if name in known else suggest_names(name, known, cutoff=0.65)
         if close:
             faults.append(source.fault(path, f"nothing is offered by {name!r}", f"did you mean {close}?"))
 
 
-def texts_at(data: Any, place: tuple[str, ...], path: Path_ = ()) -> Iterator[tuple[Path_, str]]:
+def texts_at(data: Any, place: tuple[str, ...], path: KeyPath = ()) -> Iterator[tuple[KeyPath, str]]:
     """Every text at a place in which `*` is any item of a list, or the lone value in its place."""
     if not place:
         if isinstance(data, str):

@@ -14,11 +14,11 @@ from pydantic import ValidationError
 
 from planner.documents.files import file_name, read_text, write_text_atomically
 from planner.documents.overrides import override
-from planner.documents.setting_paths import renamed
+from planner.documents.setting_paths import suggest_for_unknown_keys
 from planner.documents.source_map import Source
-from planner.documents.strict_yaml import Document, Path_, parse_document, read_document, write_yaml
+from planner.documents.strict_yaml import Document, KeyPath, parse_document, read_document, write_yaml
 from planner.documents.sweep_ranges import check_ranges
-from planner.documents.validation import complaints, nearest
+from planner.documents.validation import suggest_names, validation_complaints
 from planner.errors import Fault, InputError, ScenarioError
 from planner.library.reading import CardNames, architecture_names, data_folder, read_library
 from planner.loading.inventory_file import read_offers, validate_offers
@@ -30,15 +30,15 @@ from planner.loading.name_resolution import (
     texts_at,
 )
 from planner.scenario.offer import Offer, offer_labels
-from planner.scenario.scenario import NOTHING_TRAINS, Scenario, ScenarioFile, scenario_data
+from planner.scenario.scenario import NO_TRAINING_OFFER, Scenario, ScenarioFile, scenario_data
 
 __all__ = [
-    "Asked",
+    "LoadedScenario",
     "architecture_names",
     "change_scenario",
     "data_folder",
+    "load_scenario",
     "parse_scenario",
-    "read_asked",
     "read_library",
     "read_plan",
     "read_scenario",
@@ -49,31 +49,31 @@ __all__ = [
 
 
 @dataclass(frozen=True)
-class Asked:
+class LoadedScenario:
     """A scenario with where its values were written: a fault that is found later still names its file and line."""
 
     scenario: Scenario
     source: Source
-    offered: tuple[tuple[Source, Path_], ...]  # where each of its offers stands
+    offer_sources: tuple[tuple[Source, KeyPath], ...]  # where each of its offers stands
 
     @contextmanager
-    def telling_lines(self) -> Iterator[None]:
+    def locate_faults(self) -> Iterator[None]:
         """Faults of the scenario that are raised inside go on with the file and line of what they are about."""
         try:
             yield
         except ScenarioError as error:
-            raise ScenarioError([self.located(fault) for fault in error.faults]) from None
+            raise ScenarioError([self.locate(fault) for fault in error.faults]) from None
 
-    def located(self, fault: Fault) -> Fault:
+    def locate(self, fault: Fault) -> Fault:
         """The fault at its line; as it is where it has one, or is about no place of this scenario."""
         jobs = self.scenario.jobs
         if fault.line or fault.file not in (self.scenario.name, *(job.name for job in jobs)):
             return fault
-        known: list[tuple[str, Source, Path_]] = [
+        known: list[tuple[str, Source, KeyPath]] = [
             (f"jobs.{job.name}.", self.source, ("jobs", index)) for index, job in enumerate(jobs)
         ]
         labels = offer_labels(self.scenario.offers)
-        known += [(f"offers.{label}.", *where) for label, where in zip(labels, self.offered, strict=True)]
+        known += [(f"offers.{label}.", *where) for label, where in zip(labels, self.offer_sources, strict=True)]
         for prefix, source, place in known:
             if fault.where.startswith(prefix):
                 rest = fault.where.removeprefix(prefix).split(".")
@@ -87,28 +87,26 @@ def read_scenario(path_or_name: str | Path, set_: Sequence[str] = ()) -> Scenari
 
     Raises `ScenarioError` with every fault of the scenario, its inventories and the settings.
     """
-    return read_asked(path_or_name, set_).scenario
+    return load_scenario(path_or_name, set_).scenario
 
 
-def read_asked(path_or_name: str | Path, set_: Sequence[str] = ()) -> Asked:
+def load_scenario(path_or_name: str | Path, set_: Sequence[str] = ()) -> LoadedScenario:
     """The same with where its values stand. Raises like `read_scenario`."""
     try:
-        path = _located(path_or_name)
+        path = _find_file(path_or_name)
         document = read_document(path)
     except InputError as error:
         raise ScenarioError(error.faults) from None
-    return _asked(document, Path() if str(path) == "-" else Path(path).parent, set_)
+    return _load_document(document, Path() if str(path) == "-" else Path(path).parent, set_)
 
 
-def parse_scenario(
-    text: str, folder: str | Path = ".", file: str = "scenario", set_: Sequence[str] = ()
-) -> Scenario:
+def parse_scenario(text: str, folder: str | Path = ".", file: str = "scenario", set_: Sequence[str] = ()) -> Scenario:
     """The scenario in a text; its relative paths start at `folder`. Raises like `read_scenario`."""
     try:
         document = parse_document(text, file)
     except InputError as error:
         raise ScenarioError(error.faults) from None
-    return _asked(document, Path(folder), set_).scenario
+    return _load_document(document, Path(folder), set_).scenario
 
 
 def scenario_text(scenario: Scenario) -> str:
@@ -126,26 +124,24 @@ def change_scenario(scenario: Scenario, set_: Sequence[str]) -> Scenario:
     faults = list(changed.faults)
     touched = next((path for path in changed.origins if path[0] == "inventory"), None)
     if touched:
-        faults.append(
-            source.fault(touched, "inventories cannot be exchanged here", "set it when the file is read")
-        )
+        faults.append(source.fault(touched, "inventories cannot be exchanged here", "set it when the file is read"))
     from_files = scenario.offers[: len(scenario.offers) - len(scenario.offers_inline)]
-    return _validated(changed.data, Path(), source, from_files, faults)
+    return _validate(changed.data, Path(), source, from_files, faults)
 
 
-def _asked(document: Document, folder: Path, set_: Sequence[str]) -> Asked:
+def _load_document(document: Document, folder: Path, set_: Sequence[str]) -> LoadedScenario:
     changed = override(document.data, set_)
     source = Source(document.file, document, changed.origins)
     faults = list(changed.faults)
     found = _inventories(changed.data.get("inventory"), folder, source, faults)
-    scenario = _validated(changed.data, folder, source, tuple(offer for _, offers in found for offer in offers), faults)
+    scenario = _validate(changed.data, folder, source, tuple(offer for _, offers in found for offer in offers), faults)
     # Without a fault no offer of a file was left out, so that they stand in its order.
     places = [(there, len(offers)) for there, offers in found] + [(source, len(scenario.offers_inline))]
     offered = tuple((there, ("offers", index)) for there, count in places for index in range(count))
-    return Asked(scenario, source, offered)
+    return LoadedScenario(scenario, source, offered)
 
 
-def _validated(
+def _validate(
     data: dict[str, Any], folder: Path, source: Source, from_files: tuple[Offer, ...], faults: list[Fault]
 ) -> Scenario:
     """The scenario of plain data; every fault, those found before included, is raised together."""
@@ -158,30 +154,28 @@ def _validated(
     inline: tuple[Offer, ...] = ()
     written = data.get("offers")
     if isinstance(written, list):
-        written = _without_unmade(written, bool(from_files), source, faults)
+        written = _drop_partial_offers(written, bool(from_files), source, faults)
         inline = validate_offers(resolve_offer_names(written, gpus, source, faults), source, faults)
         data = {**data, "offers": []}  # validated a moment ago
     offers = from_files + inline
     if not data.get("inventory") and not written:
-        faults.append(
-            source.fault(("offers",), "there is nothing to rent", "give inventory: [FILE] or offers: [...]")
-        )
+        faults.append(source.fault(("offers",), "there is nothing to rent", "give inventory: [FILE] or offers: [...]"))
     elif offers and all(offer.is_cpu for offer in offers):
-        faults.append(source.fault(("offers",) if written else ("inventory",), *NOTHING_TRAINS))
+        faults.append(source.fault(("offers",) if written else ("inventory",), *NO_TRAINING_OFFER))
     check_ranges(data.get("vary"), source, faults)
     question: ScenarioFile | None = None
     try:
         question = ScenarioFile.model_validate(data)
     except ValidationError as error:
-        found = complaints(error, ScenarioFile, data)
+        found = validation_complaints(error, ScenarioFile, data)
         schema = ScenarioFile.model_json_schema(by_alias=True) if source.origins else {}
-        faults.extend(source.faults(renamed(found, source.origins, schema, data)))
+        faults.extend(source.faults(suggest_for_unknown_keys(found, source.origins, schema, data)))
     if faults or question is None:
         raise ScenarioError(list(dict.fromkeys(faults)))
     return Scenario.model_validate({**dict(question), "offers": offers, "offers_inline": inline})
 
 
-def _without_unmade(written: list[Any], has_files: bool, source: Source, faults: list[Fault]) -> list[Any]:
+def _drop_partial_offers(written: list[Any], has_files: bool, source: Source, faults: list[Fault]) -> list[Any]:
     """The offers without those that settings alone made in part: they meant an offer of an inventory file."""
     kept = []
     for index, offer in enumerate(written):
@@ -209,9 +203,7 @@ def _inventories(
         place = ("inventory", index) if isinstance(named, list) else ("inventory",)
         path = source.folder(place, folder) / name
         if not path.is_file():
-            faults.append(
-                source.fault(place, f"there is no file {path}", "paths start at the scenario's folder")
-            )
+            faults.append(source.fault(place, f"there is no file {path}", "paths start at the scenario's folder"))
             continue
         try:
             document = read_document(path)
@@ -232,7 +224,7 @@ def shipped_scenarios() -> dict[str, Path]:
     return {path.stem: path for path in files}
 
 
-def _located(path_or_name: str | Path) -> str | Path:
+def _find_file(path_or_name: str | Path) -> str | Path:
     """The file that is meant: the one named, else the shipped scenario of that name."""
     name = str(path_or_name)
     if name == "-" or os.path.exists(name):
@@ -240,7 +232,7 @@ def _located(path_or_name: str | Path) -> str | Path:
     shipped = shipped_scenarios()
     if (found := shipped.get(name.removesuffix(".yaml"))) is not None:
         return found
-    close = nearest(Path(name).stem, sorted(shipped))
+    close = suggest_names(Path(name).stem, sorted(shipped))
     listed = [stem for stem, path in shipped.items() if path.parent.name != "whole-job"]
     fix = f"did you mean {close}?" if close else f"give a file, or one of {', '.join(listed)}"
     raise InputError([Fault(name, 0, "", "there is no such file and no shipped scenario of that name", fix)])
@@ -254,9 +246,7 @@ def read_plan(path: str | Path) -> dict[str, Any]:
     except InputError as error:
         raise ScenarioError(error.faults) from None
     except json.JSONDecodeError as error:
-        raise ScenarioError(
-            [Fault(file, error.lineno, "", f"not JSON: {error.msg}", "give a plan file")]
-        ) from None
+        raise ScenarioError([Fault(file, error.lineno, "", f"not JSON: {error.msg}", "give a plan file")]) from None
     except (ValueError, RecursionError) as error:
         raise ScenarioError([Fault(file, 0, "", f"not a plan: {error}", "give a plan file")]) from None
     missing = [key for key in ("scenario", "status", "jobs") if not isinstance(plan, dict) or key not in plan]

@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from planner.library.schema import GpuSpec, Library
 from planner.scenario.offer import Offer, offer_labels
 
-FEW = 3
-PART, ALIKE = 1.0, 0.75
+MAX_SUGGESTIONS = 3
+PART_SCORE, MIN_SCORE = 1.0, 0.75
 """Weight of a part of a name that is the same, and the likeness from which a part is taken to be meant."""
 
 
-def nearest_cards(gpu: str, offers: Sequence[Offer], library: Library, most: int = FEW) -> list[str]:
+def suggest_gpus(gpu: str, offers: Sequence[Offer], library: Library, most: int = MAX_SUGGESTIONS) -> list[str]:
     """Cards that are rented and most like one that is not: by memory, by speed and by bandwidth, in factors."""
     card = library.gpu(gpu)
     rented = {library.gpu(offer.card).name: library.gpu(offer.card) for offer in offers if offer.rents_gpus}
@@ -31,22 +31,26 @@ def _distance(one: GpuSpec, other: GpuSpec) -> float:
     return sum(abs(math.log(a / b)) for a, b in pairs)
 
 
-def nearest_offers(label: str, offers: Sequence[Offer], most: int = FEW) -> list[str]:
+def suggest_offers(label: str, offers: Sequence[Offer], most: int = MAX_SUGGESTIONS) -> list[str]:
     """Offers whose provider, region, instance or card is named in a label that is none; empty where none is."""
     wanted = [part for part in label.casefold().split("/") if part]
     scored = []
     for known, offer in zip(offer_labels(offers), offers, strict=True):
         parts = {part.casefold() for part in (*known.split("/"), offer.provider, offer.region, offer.card)}
         parts.discard("")
-        scored.append((-sum(max(_likeness(want, part) for part in parts) for want in wanted), known))
+        scored.append((-sum(max(_similarity(want, part) for part in parts) for want in wanted), known))
     best = min(scored, default=(0.0, ""))[0]
-    return [known for score, known in sorted(scored)[:most] if score <= best + PART / 2] if best <= -PART else []
+    return (
+        [known for score, known in sorted(scored)[:most] if score <= best + PART_SCORE / 2]
+        if best <= -PART_SCORE
+        else []
+    )
 
 
-def _likeness(want: str, part: str) -> float:
+def _similarity(want: str, part: str) -> float:
     if want == part:
-        return PART
+        return PART_SCORE
     ratio = difflib.SequenceMatcher(None, want, part).ratio()
     if want in part:
-        ratio = max(ratio, ALIKE)
-    return ratio if ratio >= ALIKE else 0.0
+        ratio = max(ratio, MIN_SCORE)
+    return ratio if ratio >= MIN_SCORE else 0.0

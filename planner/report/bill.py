@@ -17,7 +17,7 @@ def bill(job: Assignment, room: int) -> list[str]:
     free = ("gpu committed", "tokens trained", "training runs")  # worth a line although they cost nothing
     known = [item for item in job.bill if NOT_INCLUDED not in item.basis]
     paid = [item for item in known if round(item.usd, 2) != 0 or item.item in free]
-    tail = words.joined([f"not included: {', '.join(unknown)}"], "", ROOM, 1) if unknown else []
+    tail = words.join_parts([f"not included: {', '.join(unknown)}"], "", ROOM, 1) if unknown else []
     certain = words.usd(job.cost.low) == words.usd(job.cost.high)
     spread = "" if certain else f"({words.usd_between(job.cost.low, job.cost.high)})"
     tail.append(_amount("total", spread, job.cost.expected))
@@ -57,5 +57,5 @@ def quantity(amount: float, unit: str) -> str:
 
 def _amount(item: str, how: str, amount: float) -> str:
     """One row of the bill: 21 columns item, 35 how, 12 dollars."""
-    what, how = words.shortened(words.plain(item), 20), words.shortened(words.plain(how), 34)
+    what, how = words.shorten(words.sanitise(item), 20), words.shorten(words.sanitise(how), 34)
     return f"{what:<21}{how:<35}{words.usd(amount).replace('$', ''):>12}"

@@ -3,32 +3,32 @@
 from __future__ import annotations
 
 from planner.report import format as words
-from planner.results.calibration import Outcome, Pilot
+from planner.results.calibration import CalibrationResult, PlanSummary
 
 ROOM = words.WIDTH - words.LABEL
 
 
-def render_pilot(pilot: Pilot) -> str:
+def render_pilot(pilot: CalibrationResult) -> str:
     """The entry to paste first, then what it rests on."""
-    lines = [pilot.block.rstrip(), ""] if pilot.compared is None else [_verdict(pilot), "", pilot.block.rstrip(), ""]
-    lines += words.section("Logs", [part for log in pilot.logs for part in words.wrapped(log, ROOM, 2)])
+    lines = [pilot.block.rstrip(), ""] if pilot.compared is None else [_summary(pilot), "", pilot.block.rstrip(), ""]
+    lines += words.section("Logs", [part for log in pilot.logs for part in words.wrap_lines(log, ROOM, 2)])
     if pilot.step_times is not None:
-        lines += words.section("Step", words.wrapped(_step(pilot), ROOM, 2))
+        lines += words.section("Step", words.wrap_lines(_step(pilot), ROOM, 2))
     lines += words.section("Speed", _speed(pilot)) if _speed(pilot) else []
     lines += words.section("Memory", _memory(pilot)) if _memory(pilot) else []
     if pilot.before is not None and pilot.after is not None:
         lines += words.section("Plan", [*_plan("before", pilot.before), *_plan("after", pilot.after)])
     if pilot.notes:
-        lines += words.section("Notes", [part for note in pilot.notes for part in words.wrapped(note, ROOM, 3)])
-    return "\n".join(_pasteable(lines))
+        lines += words.section("Notes", [part for note in pilot.notes for part in words.wrap_lines(note, ROOM, 3)])
+    return "\n".join(_keep_entry_line(lines))
 
 
-def _pasteable(lines: list[str]) -> list[str]:
+def _keep_entry_line(lines: list[str]) -> list[str]:
     """The entry stays on its one line, however long: it is YAML."""
     return [line.rstrip() for line in lines]
 
 
-def _verdict(pilot: Pilot) -> str:
+def _summary(pilot: CalibrationResult) -> str:
     told = pilot.compared
     assert told is not None
     where = f"{pilot.scenario}, {pilot.job}" if pilot.scenario != pilot.job else str(pilot.job)
@@ -37,7 +37,7 @@ def _verdict(pilot: Pilot) -> str:
     return f"{where}: speed x {told.speed_factor:.2f} from now on"
 
 
-def _step(pilot: Pilot) -> str:
+def _step(pilot: CalibrationResult) -> str:
     times = pilot.step_times
     assert times is not None
     if times.spread is None:
@@ -46,7 +46,7 @@ def _step(pilot: Pilot) -> str:
     return f"{words.significant(times.seconds)} s, median of {times.steps:,} (+-{words.percent(times.spread)}){warm}"
 
 
-def _speed(pilot: Pilot) -> list[str]:
+def _speed(pilot: CalibrationResult) -> list[str]:
     seen = pilot.measured.get("tokens_per_second")
     if not isinstance(seen, float):
         return []
@@ -57,7 +57,7 @@ def _speed(pilot: Pilot) -> list[str]:
     return [f"{words.significant(seen)} {pilot.unit}/s observed, {predicted} predicted"]
 
 
-def _memory(pilot: Pilot) -> list[str]:
+def _memory(pilot: CalibrationResult) -> list[str]:
     peak = pilot.measured.get("peak_vram_gib")
     if not isinstance(peak, float):
         return []
@@ -68,9 +68,11 @@ def _memory(pilot: Pilot) -> list[str]:
     return [f"{seen}, {words.gib(told.predicted_peak_vram_gib)} predicted"]
 
 
-def _plan(when: str, told: Outcome) -> list[str]:
+def _plan(when: str, told: PlanSummary) -> list[str]:
     if told.hours is None or told.gpu is None or told.gpus is None or told.cost_usd is None:
         return [f"{when:<7} {told.status}"]
     reach = words.between(told.hours_low or 0.0, told.hours_high or 0.0)
-    where = words.plain(f"{words.gpus(told.gpus, told.gpu)} at {told.provider}")
-    return words.wrapped(f"{when:<7} {where}, {words.hours(told.hours)} ({reach}), {words.usd(told.cost_usd)}", ROOM, 2)
+    where = words.sanitise(f"{words.gpus(told.gpus, told.gpu)} at {told.provider}")
+    return words.wrap_lines(
+        f"{when:<7} {where}, {words.hours(told.hours)} ({reach}), {words.usd(told.cost_usd)}", ROOM, 2
+    )

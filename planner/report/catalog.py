@@ -68,14 +68,14 @@ def card_text(facts: Mapping[str, Any]) -> str:
     width = max(len(key) for key in facts) + 2
     lines = []
     for key, value in facts.items():
-        said = words.wrapped(_said(value), max(20, words.WIDTH - width - 2), 100)
+        said = words.wrap_lines(_said(value), max(20, words.WIDTH - width - 2), 100)
         lines += [f"  {key if i == 0 else '':<{width}}{line}".rstrip() for i, line in enumerate(said)]
     return "\n".join(lines)
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], align: str) -> str:
     """Columns as wide as their widest cell, two blanks between; `align` holds `<` or `>` per column."""
-    cleaned = [[words.plain(cell) for cell in row] for row in (head, *rows)]
+    cleaned = [[words.sanitise(cell) for cell in row] for row in (head, *rows)]
     widths = [max(len(row[i]) for row in cleaned) for i in range(len(head))]
     cells = [zip(row, align, widths, strict=True) for row in cleaned]
     return "\n".join("  ".join(f"{c:{side}{width}}" for c, side, width in row).rstrip() for row in cells)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from planner.report import format as words
 from planner.report import plan_sections as parts
-from planner.report.plan import colored
+from planner.report.plan import colorize
 from planner.report.plan_sections import ROOM
 from planner.results.estimate import Estimate
 
@@ -15,7 +15,7 @@ NAME, FIGURE = 22, 7
 
 BAR_WIDTH = ROOM - NAME - FIGURE - 2
 
-TOLD_SHARE = 0.005
+MIN_SHARE = 0.005
 """A part below this share of the whole is left to --json."""
 
 MEMORY_WORDS = {
@@ -46,7 +46,7 @@ STEP_WORDS = {
 def render_estimate(told: Estimate, color: bool = False) -> str:
     """The text, without a final newline; `color` marks the verdict and the labels."""
     lines = [
-        _verdict(told),
+        _summary(told),
         "",
         *words.section("Train", _train(told)),
         *words.section("Memory", _memory(told)),
@@ -54,23 +54,23 @@ def render_estimate(told: Estimate, color: bool = False) -> str:
         *words.section("Limits", _limits(told)),
         *words.section("Step", _step(told)),
         *words.section("Basis", _basis(told)),
-        *words.section("Assumed", words.wrapped(", ".join(told.assumed), ROOM, 3) if told.assumed else []),
-        *words.section("Notes", [line for note in told.notes for line in words.wrapped(note, ROOM, 2)]),
+        *words.section("Assumed", words.wrap_lines(", ".join(told.assumed), ROOM, 3) if told.assumed else []),
+        *words.section("Notes", [line for note in told.notes for line in words.wrap_lines(note, ROOM, 2)]),
     ]
-    return "\n".join(colored(lines) if color else lines)
+    return "\n".join(colorize(lines) if color else lines)
 
 
-def _verdict(told: Estimate) -> str:
+def _summary(told: Estimate) -> str:
     """Fits or not, by how much, and how fast; the interval gives way where there is no room for it."""
     vram = told.vram_gib
-    what = f"{words.plain(told.architecture)} on {words.gpus(told.gpus, told.gpu)}"
+    what = f"{words.sanitise(told.architecture)} on {words.gpus(told.gpus, told.gpu)}"
     if vram.fits:
         room = f"fits, {words.gib(vram.peak)} of {words.gib(vram.usable)} GiB"
         wordings = [f"{room}, {parts.rate(told)}", f"{room}, {words.significant(told.tokens_per_second)} {told.unit}/s"]
     else:
         wordings = [f"does not fit: {words.gib(told.short_gib)} GiB short of {words.gib(vram.usable)} GiB"]
     said = next((one for one in wordings if len(what) + len(one) + 2 <= words.WIDTH), wordings[-1])
-    return f"{words.shortened(what, words.WIDTH - len(said) - 2)}: {said}"
+    return f"{words.shorten(what, words.WIDTH - len(said) - 2)}: {said}"
 
 
 def _train(told: Estimate) -> list[str]:
@@ -79,7 +79,7 @@ def _train(told: Estimate) -> list[str]:
     if told.techniques.method == "lora":
         share += f", {words.percent(told.trainable_parameters / told.parameters)} of the network"
     said = [parts.techniques(told), parts.batch(told), *([parts.machines(told)] if told.gpus > 1 else []), share]
-    return [line for text in said for line in words.wrapped(text, ROOM, 2)]
+    return [line for text in said for line in words.wrap_lines(text, ROOM, 2)]
 
 
 def _count(weights: int) -> str:
@@ -94,7 +94,8 @@ def _memory(told: Estimate) -> list[str]:
     scale = max(vram.usable, vram.peak)
     sizes = [(MEMORY_WORDS.get(name, name), size) for name, size in (*vram.parts.items(), *vram.set_aside.items())]
     lines = [
-        f"{words.gib(vram.peak)} of {words.gib(vram.usable)} GiB per GPU, fits in {words.cases(vram.fit_probability)}",
+        f"{words.gib(vram.peak)} of {words.gib(vram.usable)} GiB per GPU, "
+        f"fits in {words.probability_text(vram.fit_probability)}",
         *_bars(sizes, scale, words.gib),
     ]
     free = vram.usable - vram.peak
@@ -114,9 +115,9 @@ def _step(told: Estimate) -> list[str]:
         counted = words.significant(told.processed_tokens_per_second)
         each += f", {counted} tokens/s where {'padding counts' if told.packing == 'padded' else 'every place counts'}"
     seconds = [(STEP_WORDS.get(name, name), value) for name, value in step.parts.items()]
-    lines = [words.shortened(each, ROOM)]
+    lines = [words.shorten(each, ROOM)]
     if told.gpus > 1:  # traffic and computing overlap: without a word the bars would read as faster than they are
-        lines += words.wrapped("what each part adds; work hidden behind another part is left out", ROOM, 2)
+        lines += words.wrap_lines("what each part adds; work hidden behind another part is left out", ROOM, 2)
     return [*lines, *_bars(seconds, step.total, words.significant)]
 
 
@@ -138,7 +139,7 @@ def _remedies(told: Estimate) -> list[str]:
     if not told.remedies:
         return ["nothing tried makes it fit on such cards"]
     lines = [f"{remedy.change}: {words.gib(remedy.peak)} GiB" for remedy in told.remedies]
-    return [line for text in lines for line in words.wrapped(text, ROOM, 2)]
+    return [line for text in lines for line in words.wrap_lines(text, ROOM, 2)]
 
 
 def _basis(told: Estimate) -> list[str]:
@@ -149,7 +150,7 @@ def _basis(told: Estimate) -> list[str]:
 
 def _bars(sizes: Sequence[tuple[str, float]], scale: float, figure: Callable[[float], str]) -> list[str]:
     """The parts worth a line, the largest first."""
-    worth = [(name, size) for name, size in sizes if size >= TOLD_SHARE * scale]
+    worth = [(name, size) for name, size in sizes if size >= MIN_SHARE * scale]
     return [_bar(name, size, scale, figure, "#") for name, size in sorted(worth, key=lambda part: -part[1])]
 
 

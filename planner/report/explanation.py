@@ -5,9 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from planner.report import format as words
-from planner.report.infeasible import limit_name, limit_value, near_misses, settings, way_out, ways_out
+from planner.report.infeasible import (
+    format_near_misses,
+    format_relaxation,
+    format_relaxations,
+    limit_name,
+    limit_value,
+    settings,
+)
 from planner.report.plan_sections import ROOM
-from planner.results.explanation import Alternative, Binding, Explanation, NextStep, WhyNot
+from planner.results.explanation import Alternative, Binding, Explanation, LimitSensitivity, WhyNot
 
 ROWS, ROWS_OF_SEVERAL = 6, 3
 """Rows of a table of alternatives, for one job and for each of several."""
@@ -26,8 +33,8 @@ def render(told: Explanation) -> str:
         lines = ["infeasible: no way meets all limits"]
         if told.relax:
             lines = ["infeasible: no way meets all limits. Smallest changes, each checked by solving:"]
-            lines += ways_out(told.relax, told.scenario)
-        lines += near_misses(told.nearest, several_jobs=len({miss.job for miss in told.nearest}) > 1)
+            lines += format_relaxations(told.relax, told.scenario)
+        lines += format_near_misses(told.nearest, several_jobs=len({miss.job for miss in told.nearest}) > 1)
     else:
         lines = plan(told)
     return "\n".join(lines)
@@ -35,26 +42,26 @@ def render(told: Explanation) -> str:
 
 def plan(told: Explanation) -> list[str]:
     """Why the plan is as it is."""
-    lines = [_verdict(told)]
+    lines = [_summary(told)]
     if told.compared_by:
-        lines.append(words.shortened(f"  compared by {told.compared_by}", words.WIDTH))
-    lines += [f"  {line}" for note in told.notes for line in words.wrapped(note, words.WIDTH - 2, 2)]
+        lines.append(words.shorten(f"  compared by {told.compared_by}", words.WIDTH))
+    lines += [f"  {line}" for note in told.notes for line in words.wrap_lines(note, words.WIDTH - 2, 2)]
     lines.append("")
-    lines += words.section("Binds", _binds(told))
+    lines += words.section("Binds", _binding_lines(told))
     lines += words.section("Next", _next(told)) if told.next_steps else []
     jobs = dict.fromkeys(one.job for one in told.alternatives)
     for job in jobs:
         mine = [one for one in told.alternatives if one.job == job]
-        lines += ["", *_instead(mine, job if len(jobs) > 1 else "", ROWS if len(jobs) == 1 else ROWS_OF_SEVERAL)]
+        lines += ["", *_alternatives(mine, job if len(jobs) > 1 else "", ROWS if len(jobs) == 1 else ROWS_OF_SEVERAL)]
     return lines
 
 
-def _verdict(told: Explanation) -> str:
+def _summary(told: Explanation) -> str:
     count = len(told.binding)
     binds = "no limit binds" if not count else "1 limit binds" if count == 1 else f"{count} limits bind"
     figures = f"{words.hours(told.hours or 0.0)}, {words.usd(told.cost_usd or 0.0)}; {binds}"
-    name = words.shortened(words.plain(told.scenario), 30)
-    what = words.plain(told.plan)
+    name = words.shorten(words.sanitise(told.scenario), 30)
+    what = words.sanitise(told.plan)
     jobs = len({one.job for one in told.alternatives})
     if jobs > 1:
         what = f"{jobs} jobs"
@@ -63,25 +70,25 @@ def _verdict(told: Explanation) -> str:
         what = what.rpartition(", ")[0]
     if len(what) > room:
         what = what.partition(" at ")[0]  # better no place than half of one
-    return f"{name}: {words.shortened(what, room)}, {figures}"
+    return f"{name}: {words.shorten(what, room)}, {figures}"
 
 
-def _binds(told: Explanation) -> list[str]:
+def _binding_lines(told: Explanation) -> list[str]:
     if not told.binding:
         return ["none: without any one limit the plan would be the same"]
-    return [words.shortened(_bind(one, told), ROOM) for one in told.binding]
+    return [words.shorten(_binding_line(one, told), ROOM) for one in told.binding]
 
 
-def _bind(one: Binding, told: Explanation) -> str:
-    name = limit_name(one.limit, scope(told))
+def _binding_line(one: Binding, told: Explanation) -> str:
+    name = limit_name(one.limit, job_scope(told))
     current = "" if isinstance(one.current, str) else f" {limit_value(one.limit, one.current)}"
     if isinstance(one.current, str) and one.current.startswith("default"):
         current = f" ({one.current})"
-    gains = gain(told, one.saving, -one.saving_usd, -one.saving_hours)
+    gains = format_gain(told, one.saving, -one.saving_usd, -one.saving_hours)
     return f"{name}{current}: without it {', '.join(gains)}"
 
 
-def gain(told: Explanation, better: float | None, usd: float, hours: float) -> list[str]:
+def format_gain(told: Explanation, better: float | None, usd: float, hours: float) -> list[str]:
     """What another plan changes, first that by which plans are compared: `$0.40 less`, `3.0 h later`."""
     money = f"{words.usd(abs(usd))} {'more' if usd > 0 else 'less'}" if abs(usd) >= CENT_SHOWN else ""
     took = f"{words.hours(abs(hours))} {'later' if hours > 0 else 'sooner'}" if abs(hours) >= MINUTE else ""
@@ -93,7 +100,7 @@ def gain(told: Explanation, better: float | None, usd: float, hours: float) -> l
     return [*sums, *(one for one in (money or "the same cost", took) if one)]
 
 
-def scope(told: Explanation) -> str:
+def job_scope(told: Explanation) -> str:
     """The name that limits of a job are told without: that of the only job."""
     jobs = list(dict.fromkeys(one.job for one in told.alternatives))
     return jobs[0] if len(jobs) == 1 else told.scenario
@@ -106,45 +113,47 @@ def _next(told: Explanation) -> list[str]:
         if step.change_to is not None:
             lines += step_lines(step, told)
         elif step.direction == "tighter":
-            lines += words.wrapped(f"{_of_job(step, told, '', ': ')}{step.note}", ROOM, 2)
+            lines += words.wrap_lines(f"{_of_job(step, told, '', ': ')}{step.note}", ROOM, 2)
     idle = [
-        _idle(step, scope(told)) for step in told.next_steps if step.change_to is None and step.direction == "looser"
+        _format_idle(step, job_scope(told))
+        for step in told.next_steps
+        if step.change_to is None and step.direction == "looser"
     ]
     if idle:
-        lines += words.wrapped(f"nothing to gain by relaxing: {', '.join(idle)}", ROOM, 3)
+        lines += words.wrap_lines(f"nothing to gain by relaxing: {', '.join(idle)}", ROOM, 3)
     return lines
 
 
-def _of_job(step: NextStep, told: Explanation, before: str, after: str = "") -> str:
+def _of_job(step: LimitSensitivity, told: Explanation, before: str, after: str = "") -> str:
     """The job that a deadline is of, between two texts; nothing where there is but one."""
-    job = limit_name(step.limit, scope(told)).removeprefix("deadline").removeprefix(" of ")
+    job = limit_name(step.limit, job_scope(told)).removeprefix("deadline").removeprefix(" of ")
     return f"{before}{job}{after}" if job else ""
 
 
-def _idle(step: NextStep, scenario: str) -> str:
+def _format_idle(step: LimitSensitivity, scenario: str) -> str:
     name = limit_name(step.limit, scenario)
     if step.worth == "gib" and step.limit.startswith("memory"):
         return f"memory per GPU ({step.note.removeprefix('nothing ')})"
     return name
 
 
-def step_lines(step: NextStep, told: Explanation) -> list[str]:
+def step_lines(step: LimitSensitivity, told: Explanation) -> list[str]:
     """What moves, and the plan and the price that it gives."""
     head = _tighter(step, told) if step.direction == "tighter" else _looser(step, told)
-    return [*words.wrapped(head, ROOM, 2), *_indented(f"{step.plan}, {_figures(step)}")]
+    return [*words.wrap_lines(head, ROOM, 2), *_indented(f"{step.plan}, {_figures(step)}")]
 
 
-def _tighter(step: NextStep, told: Explanation) -> str:
+def _tighter(step: LimitSensitivity, told: Explanation) -> str:
     below, whose = words.hours_typed(step.below or 0.0), _of_job(step, told, " for ")
     if step.slope and step.usd_per_hour is not None:
         each = f"{words.rate(step.usd_per_hour)} for each hour"
         return f"deadline{whose} from {below} down: {each}, to {limit_value(step.limit, step.change_to)}:"
-    return f"{_more_for_less(step)}: under a deadline of {below}{whose} the plan becomes"
+    return f"{_format_tradeoff(step)}: under a deadline of {below}{whose} the plan becomes"
 
 
-def _looser(step: NextStep, told: Explanation) -> str:
-    gains = ", ".join(gain(told, step.gain, step.delta_usd or 0.0, step.delta_hours or 0.0))
-    name = limit_name(step.limit, scope(told))
+def _looser(step: LimitSensitivity, told: Explanation) -> str:
+    gains = ", ".join(format_gain(told, step.gain, step.delta_usd or 0.0, step.delta_hours or 0.0))
+    name = limit_name(step.limit, job_scope(told))
     if step.worth == "gib" and step.limit.startswith("memory"):
         sizes = f"{limit_value('', step.change_from)} to {limit_value('', step.change_to)}"
         return f"{step.note} on {step.limit.removeprefix('memory of ')} ({sizes}): {gains}"
@@ -158,24 +167,24 @@ def _looser(step: NextStep, told: Explanation) -> str:
 
 
 def _indented(text: str) -> list[str]:
-    return [f"  {line}" for line in words.wrapped(text, ROOM - 2, 3)]
+    return [f"  {line}" for line in words.wrap_lines(text, ROOM - 2, 3)]
 
 
-def _figures(step: NextStep) -> str:
+def _figures(step: LimitSensitivity) -> str:
     hours = f"{words.hours(step.hours)}, " if step.hours is not None else ""
     return f"{hours}{words.usd(step.cost_usd or 0.0)}"
 
 
-def _more_for_less(step: NextStep) -> str:
+def _format_tradeoff(step: LimitSensitivity) -> str:
     """`$9.52 more buys 118.1 h`; where the next way is no faster, only its price."""
     usd, hours = step.delta_usd or 0.0, step.delta_hours or 0.0
     price = f"{words.usd(abs(usd))} {'more' if usd >= 0 else 'less'}"
     return f"{price} buys {words.hours(-hours)}" if hours <= -0.05 else price
 
 
-def _instead(mine: Sequence[Alternative], job: str, most: int) -> list[str]:
+def _alternatives(mine: Sequence[Alternative], job: str, most: int) -> list[str]:
     """Tables by provider, GPU and method: the best way of each, and whether it really differs."""
-    lines = [words.shortened(f"  Instead{f' of {words.plain(job)}' if job else ''}", words.WIDTH)]
+    lines = [words.shorten(f"  Instead{f' of {words.sanitise(job)}' if job else ''}", words.WIDTH)]
     for by, title in TABLES.items():
         rows = [one for one in mine if one.by == by]
         if not rows:
@@ -189,7 +198,7 @@ def _instead(mine: Sequence[Alternative], job: str, most: int) -> list[str]:
 
 def _row(one: Alternative) -> list[str]:
     """One way; in a second line the rest of what is said of it."""
-    name = words.shortened(words.plain(one.name), 17)
+    name = words.shorten(words.sanitise(one.name), 17)
     machines = words.gpus(one.gpus, one.gpu, one.runs_at_once)
     how = {
         "provider": f"{machines}, {one.method}",
@@ -201,10 +210,10 @@ def _row(one: Alternative) -> list[str]:
     hours = words.hours(one.hours).removesuffix(" h") if one.hours is not None else ""
     cost = words.usd(one.cost_usd).replace("$", "") if one.cost_usd is not None else ""
     said = one.verdict.replace("no real difference", "no difference") if one.allowed else "not allowed"
-    row = f"    {name:<18}{words.shortened(words.plain(how), HOW):<{HOW + 1}}{hours:>6}{cost:>10}  "
-    first, *rest = words.wrapped(said, VERDICT, 2)
+    row = f"    {name:<18}{words.shorten(words.sanitise(how), HOW):<{HOW + 1}}{hours:>6}{cost:>10}  "
+    first, *rest = words.wrap_lines(said, VERDICT, 2)
     lines = [f"{row}{first}".rstrip(), *(f"{'':<{len(row)}}{line}" for line in rest)]
-    return [words.shortened(line, words.WIDTH) for line in lines]
+    return [words.shorten(line, words.WIDTH) for line in lines]
 
 
 def _count(one: Alternative) -> str:
@@ -216,29 +225,29 @@ def _count(one: Alternative) -> str:
 
 def why_not(told: Explanation, found: WhyNot) -> list[str]:
     """The verdict on X, what makes the difference or stands in the way, and what would let it be."""
-    asked = words.plain(found.asked)
+    asked = words.sanitise(found.asked)
     against = f" against {words.usd(told.cost_usd)}, {words.hours(told.hours)}" if told.cost_usd and told.hours else ""
     figures = f"{words.usd(found.cost_usd or 0.0)}, {words.hours(found.hours or 0.0)}"
     if found.status == "chosen":
-        return words.wrapped(f"{asked}: that is the plan: {found.plan}, {figures}", words.WIDTH, 2)
+        return words.wrap_lines(f"{asked}: that is the plan: {found.plan}, {figures}", words.WIDTH, 2)
     if found.status == "possible":
-        lines = words.wrapped(f"{asked}: could be: {figures}{against}{_times(found, told)}", words.WIDTH, 2)
-        lines += words.section("As", words.wrapped(found.plan, ROOM, 2))
-        lines += words.section("Because", [part for one in found.reasons for part in words.wrapped(one, ROOM, 2)])
+        lines = words.wrap_lines(f"{asked}: could be: {figures}{against}{_times(found, told)}", words.WIDTH, 2)
+        lines += words.section("As", words.wrap_lines(found.plan, ROOM, 2))
+        lines += words.section("Because", [part for one in found.reasons for part in words.wrap_lines(one, ROOM, 2)])
         return lines
     if found.status == "beyond":
-        lines = words.wrapped(f"{asked}: not within the limits: {'; '.join(found.reasons)}", words.WIDTH, 4)
+        lines = words.wrap_lines(f"{asked}: not within the limits: {'; '.join(found.reasons)}", words.WIDTH, 4)
         lines.append("Smallest change, checked by solving:")
-        lines += way_out(1, found.relax, told.scenario)
-        price = words.wrapped(f"that is {figures}{against}{_times(found, told)}", words.WIDTH - 5, 2)
+        lines += format_relaxation(1, found.relax, told.scenario)
+        price = words.wrap_lines(f"that is {figures}{against}{_times(found, told)}", words.WIDTH - 5, 2)
         return [*lines, *(f"     {line}" for line in price)]
-    lines = words.wrapped(f"{asked}: cannot be: {'; '.join(found.reasons)}", words.WIDTH, 5)
+    lines = words.wrap_lines(f"{asked}: cannot be: {'; '.join(found.reasons)}", words.WIDTH, 5)
     lines += _memory(found)
     if found.remedies:
         lines.append("It could be, checked by solving:")
         for number, one in enumerate(found.remedies, 1):
             took = f", {words.usd(one.cost_usd)}, {words.hours(one.hours)}" if one.cost_usd and one.hours else ""
-            first, *rest = words.wrapped(f"{one.change}: {one.plan}{took}", words.WIDTH - 5, 2)
+            first, *rest = words.wrap_lines(f"{one.change}: {one.plan}{took}", words.WIDTH - 5, 2)
             lines += [f"  {number}. {first}", *(f"     {line}" for line in rest)]
             lines += settings([pair for pair in (one.setting, *one.also) if pair])
     return lines
@@ -263,4 +272,4 @@ def _memory(found: WhyNot) -> list[str]:
     parts = sorted(found.memory.parts.items(), key=lambda part: (-part[1], part[0]))
     said = [f"{name.replace('_', ' ')} {words.gib(size)}" for name, size in parts if size >= 0.05]
     said.append(f"limit: {found.memory.phase}")
-    return words.section("Memory", words.joined(said, "  ", ROOM, 3))
+    return words.section("Memory", words.join_parts(said, "  ", ROOM, 3))

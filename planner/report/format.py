@@ -6,7 +6,7 @@ import math
 import textwrap
 from collections.abc import Iterable, Sequence
 
-from planner.results.plan import machines_named
+from planner.results.plan import describe_machines
 
 WIDTH = 80
 """Columns of the text output."""
@@ -14,7 +14,7 @@ WIDTH = 80
 LABEL = 11
 """Columns of the margin that holds the section labels."""
 
-GLUE = "\x1f"
+NO_BREAK = "\x1f"
 """Stands for a space where no line may break; no text that is shown holds it."""
 
 BAR = 20
@@ -65,7 +65,7 @@ def usd_between(low: float, high: float) -> str:
     return f"{usd(low)} to {usd(high).replace('$', '')}"
 
 
-def bare(value: float) -> str:
+def plain_number(value: float) -> str:
     """A figure that a person chose: one decimal at most, none where it is zero."""
     return f"{value:,.1f}".removesuffix(".0")
 
@@ -91,7 +91,7 @@ def percent(share: float) -> str:
     return f"{'0.1' if text == '0.0' and share > 0 else text} %"
 
 
-def cases(probability: float) -> str:
+def probability_text(probability: float) -> str:
     """A probability as a person would say it; near certainty is not called certain."""
     if probability >= 0.995:
         return "over 99 of 100 cases"
@@ -108,49 +108,49 @@ def bar(share: float) -> str:
 
 def gpus(count: int, gpu: str, runs_at_once: int = 1) -> str:
     """Such as `4 x H100-80GB`, `2 x (4 x H100-80GB)` of runs side by side; a service is just that."""
-    return machines_named(count, gpu, runs_at_once)
+    return describe_machines(count, gpu, runs_at_once)
 
 
-def plain(text: str) -> str:
+def sanitise(text: str) -> str:
     """A text of unknown origin on one line, without characters that steer a terminal."""
     return " ".join("".join(c if c.isprintable() else " " for c in text).split())
 
 
-def shortened(text: str, width: int) -> str:
+def shorten(text: str, width: int) -> str:
     """The text, its end replaced by three dots where it is wider."""
     return text if len(text) <= width else f"{text[: max(0, width - 3)].rstrip()}..."
 
 
-def headed(name: str, *said: str, width: int = WIDTH) -> str:
+def first_fitting(name: str, *said: str, width: int = WIDTH) -> str:
     """`name: said` in the first form that fits; where none does, the name gives way to the last one."""
-    name, forms = plain(name), [plain(form) for form in said]
+    name, forms = sanitise(name), [sanitise(form) for form in said]
     for form in forms:
         if len(name) + 2 + len(form) <= width:
             return f"{name}: {form}"
-    return shortened(f"{shortened(name, max(12, width - len(forms[-1]) - 2))}: {forms[-1]}", width)
+    return shorten(f"{shorten(name, max(12, width - len(forms[-1]) - 2))}: {forms[-1]}", width)
 
 
-def wrapped(text: str, width: int, most: int) -> list[str]:
+def wrap_lines(text: str, width: int, most: int) -> list[str]:
     """The text in at most `most` lines; what is left out is marked by three dots."""
     # A figure and its per cent belong on one line.
-    glued = plain(text).replace(" %", f"{GLUE}%")
+    glued = sanitise(text).replace(" %", f"{NO_BREAK}%")
     lines = textwrap.wrap(glued, width, break_long_words=True, break_on_hyphens=False) or [""]
-    lines = [line.replace(GLUE, " ") for line in lines]
+    lines = [line.replace(NO_BREAK, " ") for line in lines]
     if len(lines) <= most:
         return lines
-    return [*lines[: most - 1], shortened(" ".join(lines[most - 1 :]), width)]
+    return [*lines[: most - 1], shorten(" ".join(lines[most - 1 :]), width)]
 
 
-def joined(parts: Iterable[str], gap: str, width: int, most: int) -> list[str]:
+def join_parts(parts: Iterable[str], gap: str, width: int, most: int) -> list[str]:
     """Parts in at most `most` lines, broken only between parts; the last line ends in dots if cut."""
     lines: list[str] = []
-    for part in map(plain, parts):
+    for part in map(sanitise, parts):
         if lines and len(lines[-1]) + len(gap) + len(part) <= width:
             lines[-1] += gap + part
         elif len(lines) < most:
-            lines.append(shortened(part, width))
+            lines.append(shorten(part, width))
         else:
-            lines[-1] = shortened(f"{lines[-1]}{gap}...", width)
+            lines[-1] = shorten(f"{lines[-1]}{gap}...", width)
             break
     return lines
 

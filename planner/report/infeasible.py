@@ -11,51 +11,51 @@ from planner.report import format as words
 from planner.results.plan import NearMiss, Plan, Relaxation
 
 
-def obstacles(plan: Plan) -> list[str]:
+def render_infeasible(plan: Plan) -> list[str]:
     """The text of a question without an answer."""
     if plan.status != "infeasible":
-        return [*_stopped(plan), *_notes(plan)]
+        return [*_format_no_plan(plan), *_notes(plan)]
     found = plan.infeasible
     relax = found.relax if found else ()
     nearest = found.nearest if found else ()
     lines = ["infeasible: no way meets all limits"]
     if relax:
         lines = ["infeasible: no way meets all limits. Smallest changes, each checked by solving:"]
-        lines += ways_out(relax, plan.scenario)
-    lines += near_misses(nearest, several_jobs=len({miss.job for miss in nearest}) > 1)
+        lines += format_relaxations(relax, plan.scenario)
+    lines += format_near_misses(nearest, several_jobs=len({miss.job for miss in nearest}) > 1)
     if not relax and not nearest:
         reasons = plan.candidates.reasons
         made = plan.candidates.made
         lines += [f"  {made:,} ways were priced, {plan.candidates.rejected:,} rejected"]
         lines += [
-            words.shortened(f"  {count:,} x {words.plain(reason)}", words.WIDTH)
+            words.shorten(f"  {count:,} x {words.sanitise(reason)}", words.WIDTH)
             for reason, count in sorted(reasons.items(), key=lambda item: (-item[1], item[0]))[:8]
         ]
     return [*lines, *_notes(plan)]
 
 
-def ways_out(relax: Sequence[Relaxation], scenario: str) -> list[str]:
+def format_relaxations(relax: Sequence[Relaxation], scenario: str) -> list[str]:
     """Each way out with its number: what to move, what plan that gives, and the settings that do it."""
     lines: list[str] = []
     for way, entries in groupby(relax, key=lambda one: one.way):
-        lines += way_out(way, list(entries), scenario)
+        lines += format_relaxation(way, list(entries), scenario)
     return lines
 
 
-def way_out(number: int, changes: Sequence[Relaxation], scenario: str) -> list[str]:
+def format_relaxation(number: int, changes: Sequence[Relaxation], scenario: str) -> list[str]:
     """`1. deadline 2 h -> 2.6 h`, in the lines below what plan that gives and what to type."""
-    what = f"  {number}. {words.plain(' and '.join(_change(one, scenario) for one in changes))}"
-    then = next((f"then {words.plain(one.then).removeprefix('then ')}" for one in changes if one.then), "")
+    what = f"  {number}. {words.sanitise(' and '.join(_change(one, scenario) for one in changes))}"
+    then = next((f"then {words.sanitise(one.then).removeprefix('then ')}" for one in changes if one.then), "")
     paste = settings([one.setting for one in changes if one.setting])
-    head = _hung_at(what, 5, 3)
-    return [*head, *(_hung_at(f"     {then}", 5, 3) if then else []), *paste]
+    head = _wrap_hanging_at(what, 5, 3)
+    return [*head, *(_wrap_hanging_at(f"     {then}", 5, 3) if then else []), *paste]
 
 
 def settings(pairs: Sequence[str], margin: int = 5) -> list[str]:
     """The settings as they are typed, a line of the shell broken where it must be."""
     lines: list[str] = []
     for pair in pairs:
-        typed = words.shortened(f"--set {shlex.quote(words.plain(pair))}", words.WIDTH - margin - 2)
+        typed = words.shorten(f"--set {shlex.quote(words.sanitise(pair))}", words.WIDTH - margin - 2)
         if lines and len(lines[-1]) + 1 + len(typed) <= words.WIDTH - 2:
             lines[-1] += f" {typed}"
         else:
@@ -67,17 +67,19 @@ def _change(change: Relaxation, scenario: str) -> str:
     name = limit_name(change.limit, scenario)
     if change.change_from is None and change.change_to is None:
         return change.limit
-    old, new = _outwards(change)
+    old, new = _round_outwards(change)
     if isinstance(new, str) and new.startswith("allow also "):
         return f"{name}: {new}"
     return f"{name} {limit_value(change.limit, old)} -> {limit_value(change.limit, new)}"
 
 
-def near_misses(nearest: Sequence[NearMiss], several_jobs: bool = False) -> list[str]:
+def format_near_misses(nearest: Sequence[NearMiss], several_jobs: bool = False) -> list[str]:
     """What came nearest, a line or two each; empty where nothing is known."""
     lines = ["nearest misses, each by the limit that it misses first"] if nearest else []
     for miss in nearest:
-        lines += _hung(f"{miss.job}: {near_miss(miss)}" if several_jobs and miss.job else near_miss(miss))
+        lines += _wrap_hanging(
+            f"{miss.job}: {format_near_miss(miss)}" if several_jobs and miss.job else format_near_miss(miss)
+        )
     return lines
 
 
@@ -97,7 +99,7 @@ def limit_name(path: str, scenario: str = "") -> str:
     return f"{key} of {job}" if parts[0] == "jobs" and job not in ("", scenario) else key
 
 
-def _outwards(change: Relaxation) -> tuple[float | str | None, float | str | None]:
+def _round_outwards(change: Relaxation) -> tuple[float | str | None, float | str | None]:
     """Both values; the new one rounded away from the old, so that what is printed is enough."""
     old, new = change.change_from, change.change_to
     if isinstance(old, (int, float)) and isinstance(new, (int, float)):
@@ -115,20 +117,20 @@ def limit_value(path: str, value: float | str | None) -> str:
         return value
     key = path.rpartition(".")[2]
     if key == "vram_headroom":
-        return f"{typed(value * 100)} %"
+        return f"{format_typed(value * 100)} %"
     if key.endswith("usd"):
         return words.usd(value)
     if key in ("deadline", "max_hours", "deadline_hours") or path.startswith("hours left of "):
-        return f"{typed(value)} h"
-    return typed(value)
+        return f"{format_typed(value)} h"
+    return format_typed(value)
 
 
-def typed(value: float) -> str:
+def format_typed(value: float) -> str:
     """A figure that a person may type: two decimals at most, none where they are zero."""
     return f"{value:,.2f}".rstrip("0").rstrip(".")
 
 
-def near_miss(miss: NearMiss) -> str:
+def format_near_miss(miss: NearMiss) -> str:
     """What was rejected, why, by how much, and what would make it fit."""
     if not miss.unit:
         said = f"{miss.what}: {miss.reason}"
@@ -137,7 +139,7 @@ def near_miss(miss: NearMiss) -> str:
     elif miss.unit in ("h", "hours"):
         said = f"{miss.what}: {miss.reason} ({words.hours(miss.shortfall)} late)"
     elif miss.unit == "GPUs":
-        said = f"{miss.what}: {miss.reason} ({words.bare(miss.shortfall)} too many)"
+        said = f"{miss.what}: {miss.reason} ({words.plain_number(miss.shortfall)} too many)"
     else:
         unit = miss.unit.removesuffix("s") if miss.shortfall == 1 else miss.unit
         said = f"{miss.what}: {miss.reason} ({_short(miss.shortfall)} {unit} short)"
@@ -145,11 +147,11 @@ def near_miss(miss: NearMiss) -> str:
 
 
 def _short(amount: float) -> str:
-    return words.bare(amount) if amount >= 0.05 else "under 0.1"
+    return words.plain_number(amount) if amount >= 0.05 else "under 0.1"
 
 
-def _stopped(plan: Plan) -> list[str]:
-    name = words.shortened(words.plain(plan.scenario), 40)
+def _format_no_plan(plan: Plan) -> list[str]:
+    name = words.shorten(words.sanitise(plan.scenario), 40)
     lines = [f"{name}: stopped without a plan after {words.significant(plan.seconds)} s"]
     if plan.bound is not None:
         lines.append(f"  no plan costs less than {words.significant(plan.bound)} (bound by {plan.solver})")
@@ -157,17 +159,17 @@ def _stopped(plan: Plan) -> list[str]:
 
 
 def _notes(plan: Plan) -> list[str]:
-    return [line for note in plan.warnings for line in _hung(note)]
+    return [line for note in plan.warnings for line in _wrap_hanging(note)]
 
 
-def _hung(text: str) -> list[str]:
+def _wrap_hanging(text: str) -> list[str]:
     """At most two lines, the second further in."""
-    lines = words.wrapped(text, words.WIDTH - 4, 2)
+    lines = words.wrap_lines(text, words.WIDTH - 4, 2)
     return [f"  {line}" if i == 0 else f"    {line}" for i, line in enumerate(lines)]
 
 
-def _hung_at(text: str, margin: int, most: int) -> list[str]:
+def _wrap_hanging_at(text: str, margin: int, most: int) -> list[str]:
     """At most so many lines; all but the first start at the margin, the first has its own."""
     lead = text[: len(text) - len(text.lstrip())]
-    lines = words.wrapped(text.lstrip(), words.WIDTH - max(margin, len(lead)), most)
+    lines = words.wrap_lines(text.lstrip(), words.WIDTH - max(margin, len(lead)), most)
     return [f"{lead if i == 0 else ' ' * margin}{line}" for i, line in enumerate(lines)]

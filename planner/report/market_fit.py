@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from planner.report import format as words
-from planner.results.market_fit import EndsByAge, FittedDurations, MarketFit, TraceSeen
+from planner.results.market_fit import EndsByAge, FittedDuration, MarketFit, TraceReport
 from planner.results.plan import Spread
 
 ROOM = words.WIDTH - words.LABEL
@@ -15,13 +15,13 @@ MOST_TRACES = 20
 
 def render_market(fit: MarketFit) -> str:
     """The verdict first, then the block, then what it rests on."""
-    lines = [_verdict(fit), "", fit.block.rstrip(), ""]
-    lines += words.section("There", words.wrapped(_available(fit), ROOM, 3))
+    lines = [_summary(fit), "", fit.spot_yaml.rstrip(), ""]
+    lines += words.section("There", words.wrap_lines(_available(fit), ROOM, 3))
     lines += words.section("Up", _durations(fit.up, fit.spot.up))
     lines += words.section("Outage", _durations(fit.outage, fit.spot.outage))
-    lines += words.section("Ages", words.wrapped(_ages(fit), ROOM, 3))
+    lines += words.section("Ages", words.wrap_lines(_ages(fit), ROOM, 3))
     lines += words.section("Traces", _traces(fit.traces))
-    notes = [part for note in fit.notes for part in words.wrapped(note, ROOM, 5)]
+    notes = [part for note in fit.notes for part in words.wrap_lines(note, ROOM, 5)]
     return "\n".join([*lines, *words.section("Notes", notes)])
 
 
@@ -30,14 +30,14 @@ def span(hours: float) -> str:
     return words.hours(hours) if hours >= 0.995 else f"{max(1, round(hours * 60))} min"
 
 
-def _verdict(fit: MarketFit) -> str:
+def _summary(fit: MarketFit) -> str:
     several = fit.instances > 1
     machines = f"{fit.instances} machines are" if several else "1 machine is"
     share = f"{fit.availability.expected * 100:.0f} %"
     name = fit.traces[0].name if len(fit.traces) == 1 else f"{len(fit.traces)} traces"
     brief = f"{machines} there {share} of the time"
     whole = f"{brief}, {span(fit.up.mean_hours.expected)} at a stretch"
-    return words.headed(name, whole, brief)
+    return words.first_fitting(name, whole, brief)
 
 
 def _available(fit: MarketFit) -> str:
@@ -48,10 +48,10 @@ def _available(fit: MarketFit) -> str:
     return f"{low} to {high} % of the time ({fit.share_of_hours * 100:.0f} % of the hours seen); {sure}"
 
 
-def _durations(told: FittedDurations, block: EndsByAge) -> list[str]:
+def _durations(told: FittedDuration, block: EndsByAge) -> list[str]:
     mean = f"{span(told.mean_hours.expected)} on average ({_between(told.mean_hours)}), {told.ends:,} seen to the end"
     mean += f", CV {told.cv:.1f}" if told.cv is not None else ""
-    return words.wrapped(mean, ROOM, 1) + words.wrapped(_rates(block), ROOM, 3)
+    return words.wrap_lines(mean, ROOM, 1) + words.wrap_lines(_rates(block), ROOM, 3)
 
 
 def _between(interval: Spread) -> str:
@@ -81,11 +81,11 @@ def _ages(fit: MarketFit) -> str:
     return f"rates by age foretell an end {how} one constant rate, {judged}"
 
 
-def _traces(traces: tuple[TraceSeen, ...]) -> list[str]:
+def _traces(traces: tuple[TraceReport, ...]) -> list[str]:
     lines = [f"{'':<{NAMES}}{'hours':>8}{'there':>7}{'up':>8}{'outage':>8}{'lost':>6}"]
     for one in traces[:MOST_TRACES]:
         up, outage = ("-" if mean is None else span(mean) for mean in (one.mean_up_hours, one.mean_outage_hours))
-        name = words.plain(one.name)  # its end is what tells places of one collection apart
+        name = words.sanitise(one.name)  # its end is what tells places of one collection apart
         name = name if len(name) <= NAMES else f"...{name[3 - NAMES :]}"
         share = f"{one.availability * 100:.0f} %"
         lines.append(f"{name:<{NAMES}}{one.hours:>8,.1f}{share:>7}{up:>8}{outage:>8}{one.interruptions:>6,}")

@@ -7,7 +7,7 @@ import re
 from planner.report import bill as billing
 from planner.report import format as words
 from planner.report import plan_sections as parts
-from planner.report.infeasible import obstacles
+from planner.report.infeasible import render_infeasible
 from planner.report.plan_sections import ROOM
 from planner.results.plan import Assignment, Plan
 
@@ -26,18 +26,18 @@ BOLD, DIM, PLAIN = "\033[1m", "\033[36m", "\033[0m"
 def render(plan: Plan, color: bool = False) -> str:
     """The text of a plan, without a final newline; `color` marks the verdict and the labels."""
     if plan.status in ("infeasible", "no_plan") or not plan.jobs:
-        lines = obstacles(plan)
+        lines = render_infeasible(plan)
     elif len(plan.jobs) == 1:
         lines = _single(plan)
     else:
         lines = _joint(plan)
-    return "\n".join(colored(lines) if color else lines)
+    return "\n".join(colorize(lines) if color else lines)
 
 
 def _single(plan: Plan) -> list[str]:
     """The sections of one job; the bill and the warnings get the lines that the others leave."""
     job = plan.jobs[0]
-    verdict = _verdict(plan.scenario, *(f"{said}, {parts.proof(plan)}" for said in _headlines(job)))
+    verdict = _summary_line(plan.scenario, *(f"{said}, {parts.format_optimality(plan)}" for said in _headlines(job)))
     above = [
         *words.section("Train", parts.train(job)),
         *words.section("Memory", parts.memory(job)),
@@ -48,7 +48,7 @@ def _single(plan: Plan) -> list[str]:
     ]
     below = [
         *words.section("Methods", parts.methods(job)),
-        *words.section("Next", parts.next_best(job)),
+        *words.section("Next", parts.format_alternatives(job)),
         *words.section("Limits", [*([sure] if (sure := parts.budget(plan)) else []), *parts.limits(job)]),
         *words.section("Prices", parts.prices(job)),
     ]
@@ -83,14 +83,16 @@ def _joint_lines(plan: Plan, detail: int) -> list[str]:
         figures.append(words.hours(plan.hours.expected))
     if plan.cost_usd is not None:
         figures.append(words.usd(plan.cost_usd.expected))
-    lines = [_verdict(plan.scenario, ", ".join((f"{len(plan.jobs)} jobs", *figures, parts.proof(plan))))]
+    lines = [
+        _summary_line(plan.scenario, ", ".join((f"{len(plan.jobs)} jobs", *figures, parts.format_optimality(plan))))
+    ]
     for job in plan.jobs:
         lines += [*[""] * full, *_block(job)[:detail]]
     binding = "; ".join(f"{job.name}: {', '.join(job.binding)}" for job in plan.jobs if job.binding)
     ages = dict.fromkeys(parts.prices(job)[0] for job in plan.jobs)
     lines += ["", *words.section("Bill", _joint_bill(plan) if full else _joint_bill(plan)[-1:])]
     sure = parts.budget(plan)
-    binds = words.wrapped(binding or "none binds a job alone", ROOM, 2)
+    binds = words.wrap_lines(binding or "none binds a job alone", ROOM, 2)
     lines += words.section("Limits", [*([sure] if sure else []), *binds])
     lines += words.section("Prices", list(ages)[:2])
     return [*lines, *warnings(_joint_notes(plan), 4 if full else 3)]
@@ -110,27 +112,27 @@ def _block(job: Assignment) -> list[str]:
     """One of several jobs, in at most six lines."""
     vram = job.vram_gib
     fit = f"{words.gib(vram.peak)} of {words.gib(vram.usable)} GiB"
-    sure = f"; {holds}" if (holds := parts.deadline_of(job)) else ""
+    sure = f"; {holds}" if (holds := parts.format_job_deadline(job)) else ""
     interval = words.between(job.hours.low, job.hours.high)
     lines = [
-        *words.wrapped(parts.techniques(job, brief=True), ROOM, 1),
-        *([words.shortened(made, ROOM)] if (made := parts.batch(job)) else []),
-        words.shortened(f"{fit}; {parts.rate(job)}" if job.gpus else parts.rate(job), ROOM),
-        words.shortened(f"{interval}{sure}", ROOM),
-        *(words.wrapped(parts.methods_brief(job), ROOM, 1) if job.ladder else []),
+        *words.wrap_lines(parts.techniques(job, brief=True), ROOM, 1),
+        *([words.shorten(made, ROOM)] if (made := parts.batch(job)) else []),
+        words.shorten(f"{fit}; {parts.rate(job)}" if job.gpus else parts.rate(job), ROOM),
+        words.shorten(f"{interval}{sure}", ROOM),
+        *(words.wrap_lines(parts.methods_brief(job), ROOM, 1) if job.ladder else []),
     ]
-    verdict = _verdict(job.name, *_headlines(job), width=words.WIDTH - 2)
+    verdict = _summary_line(job.name, *_headlines(job), width=words.WIDTH - 2)
     return [f"  {verdict}", *(" " * words.LABEL + line for line in lines)]
 
 
 def _joint_bill(plan: Plan) -> list[str]:
     """One line per job and the total."""
-    rows = [(job.name, parts.where(job), words.usd(job.cost_usd)) for job in plan.jobs]
+    rows = [(job.name, parts.format_place(job), words.usd(job.cost_usd)) for job in plan.jobs]
     if plan.cost_usd is not None:
         spread = f"({words.usd_between(plan.cost_usd.low, plan.cost_usd.high)})"
         rows.append(("total", spread, words.usd(plan.cost_usd.expected)))
     return [
-        f"{words.shortened(words.plain(name), 19):<20}{words.shortened(how, 34):<35}{amount.replace('$', ''):>13}"
+        f"{words.shorten(words.sanitise(name), 19):<20}{words.shorten(how, 34):<35}{amount.replace('$', ''):>13}"
         for name, how, amount in rows
     ]
 
@@ -138,29 +140,29 @@ def _joint_bill(plan: Plan) -> list[str]:
 def _headlines(job: Assignment) -> tuple[str, str, str, str]:
     """Hardware, place, hours and dollars; then without the region, without the market, without the place."""
     figures = f", {words.hours(job.hours.expected)}, {words.usd(job.cost_usd)}"
-    rest = f", {parts.tenure(job.spot_share, job.tier)}{figures}"
-    short = parts.where(job, with_region=False)
-    least = words.plain(parts.machines_of_all(job))
-    return parts.where(job) + rest, short + rest, short + figures, f"{least}{figures}"
+    rest = f", {parts.format_market(job.spot_share, job.tier)}{figures}"
+    short = parts.format_place(job, with_region=False)
+    least = words.sanitise(parts.machines_of_all(job))
+    return parts.format_place(job) + rest, short + rest, short + figures, f"{least}{figures}"
 
 
-def _verdict(name: str, *said: str, width: int = words.WIDTH) -> str:
+def _summary_line(name: str, *said: str, width: int = words.WIDTH) -> str:
     """`name: said` in the first wording that fits; if none does, the name gives way and then the hardware.
 
     Hours, dollars and proof stand at the end and are never cut.
     """
-    name = words.plain(name)
+    name = words.sanitise(name)
     # A short name is worth more than market and place, which stand below; a long one gives way itself.
     wordings = said if len(name) <= SHORT_NAME else said[:2]
     for wording in wordings:
         if len(name) + len(wording) + 2 <= width:
             return f"{name}: {wording}"
     shortest = wordings[-1]
-    name = words.shortened(name, max(12, width - len(shortest) - 2))
+    name = words.shorten(name, max(12, width - len(shortest) - 2))
     over = len(name) + 2 + len(shortest) - width
     if over > 0:
         what, comma, rest = shortest.partition(", ")
-        shortest = words.shortened(what, max(3, len(what) - over)) + comma + rest
+        shortest = words.shorten(what, max(3, len(what) - over)) + comma + rest
     return f"{name}: {shortest}"
 
 
@@ -169,7 +171,7 @@ def warnings(told: tuple[str, ...], room: int) -> list[str]:
     lines: list[str] = []
     left = list(told)
     while left:
-        wrapped = words.wrapped(left[0], ROOM, NOTE_LINES)
+        wrapped = words.wrap_lines(left[0], ROOM, NOTE_LINES)
         if len(lines) + len(wrapped) + (len(left) > 1) > room:
             break
         lines += wrapped
@@ -178,11 +180,11 @@ def warnings(told: tuple[str, ...], room: int) -> list[str]:
         more = f" ({len(left) - 1} more: --json)" if len(left) > 1 else ""
         short = next((one for one in left if len(one) + len(more) <= ROOM), None)
         counted = f"{len(left)} {'more' if lines else 'remarks'}: --json"
-        lines.append(f"{words.plain(short)}{more}" if short else counted)
+        lines.append(f"{words.sanitise(short)}{more}" if short else counted)
     return words.section("Notes", lines)
 
 
-def colored(lines: list[str]) -> list[str]:
+def colorize(lines: list[str]) -> list[str]:
     """The first line bold, the section labels in colour."""
     rest = [re.sub(r"^(  )([A-Z][a-z]+)", rf"\1{DIM}\2{PLAIN}", line) for line in lines[1:]]
     return [f"{BOLD}{lines[0]}{PLAIN}", *rest]

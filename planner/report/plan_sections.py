@@ -17,17 +17,17 @@ OPTIMIZERS = {"adamw": "AdamW", "adamw_8bit": "8-bit AdamW"}
 CHECKPOINTING = {"none": "no checkpointing"}
 
 
-def proof(plan: Plan) -> str:
+def format_optimality(plan: Plan) -> str:
     """Whether the plan is proven, else how far from the bound it may be."""
     if plan.gap is not None and (plan.status != "optimal" or plan.gap >= 0.0005):
         return f"within {words.percent(plan.gap)}"
     return "proven" if plan.status == "optimal" else "not proven"
 
 
-def where(job: Assignment, with_region: bool = True) -> str:
+def format_place(job: Assignment, with_region: bool = True) -> str:
     """Such as `1 x RTX3090 at vast (CA-QC)`, or `3 x (1 x RTX3090) at vast` for runs side by side."""
     region = f" ({job.region})" if with_region and job.region not in ("", "any") else ""
-    return words.plain(f"{machines_of_all(job)} at {job.provider}{region}")
+    return words.sanitise(f"{machines_of_all(job)} at {job.provider}{region}")
 
 
 def machines_of_all(job: Assignment) -> str:
@@ -35,7 +35,7 @@ def machines_of_all(job: Assignment) -> str:
     return words.gpus(job.gpus, job.gpu, job.runs_at_once)
 
 
-def tenure(spot_share: float, tier: str = "secure") -> str:
+def format_market(spot_share: float, tier: str = "secure") -> str:
     """Whether the machines are booked on demand, as spot, or as a mix; own and committed ones say so."""
     if tier in ("own", "managed", "committed"):
         return {"own": "own", "managed": "per token or run", "committed": "committed"}[tier]
@@ -56,9 +56,7 @@ def techniques(job: Run, brief: bool = False) -> str:
         first = f"LoRA r{how.lora_rank} on {article} {base}" if how.lora_rank else f"LoRA on {article} {base}"
     else:
         first = "full training"
-    checkpointing = CHECKPOINTING.get(
-        how.activation_checkpointing, f"{how.activation_checkpointing} checkpointing"
-    )
+    checkpointing = CHECKPOINTING.get(how.activation_checkpointing, f"{how.activation_checkpointing} checkpointing")
     said = [first, PRECISIONS.get(how.precision, how.precision), checkpointing]
     if not brief:
         said.append(ATTENTIONS.get(how.attention, f"{how.attention} attention"))
@@ -102,7 +100,7 @@ def machines(job: Run) -> str:
 def train(job: Assignment) -> list[str]:
     """Technique, batch, machines and trials, in at most five lines."""
     rest = [batch(job)] + ([machines(job)] if job.gpus > 1 else []) + [trials(job)]
-    return words.wrapped(techniques(job), ROOM, 2) + [words.shortened(line, ROOM) for line in rest if line]
+    return words.wrap_lines(techniques(job), ROOM, 2) + [words.shorten(line, ROOM) for line in rest if line]
 
 
 def trials(job: Assignment) -> str:
@@ -121,12 +119,12 @@ def memory(job: Assignment) -> list[str]:
     head = (f"{words.gib(vram.peak)} of {words.gib(vram.usable)} GiB", words.bar(vram.peak / vram.usable))
     biggest = sorted(vram.parts.items(), key=lambda part: (-part[1], part[0]))[:4]
     shown = [f"{name.replace('_', ' ')} {words.gib(size)}" for name, size in biggest if size >= 0.05]
-    fits = f"fits in {words.cases(vram.fit_probability)}"
+    fits = f"fits in {words.probability_text(vram.fit_probability)}"
     if job.observed_hours is not None:
         fits = "fits: it was run"
         if vram.allocated > vram.peak:  # its parts would contradict what was seen
-            return words.joined([*head, fits, f"estimated {words.gib(vram.allocated)} GiB"], "  ", ROOM, 3)
-    return words.joined([*head, fits, *shown, f"limit: {vram.phase}"], "  ", ROOM, 3)
+            return words.join_parts([*head, fits, f"estimated {words.gib(vram.allocated)} GiB"], "  ", ROOM, 3)
+    return words.join_parts([*head, fits, *shown, f"limit: {vram.phase}"], "  ", ROOM, 3)
 
 
 def rate(job: Run) -> str:
@@ -140,7 +138,7 @@ def speed(job: Assignment) -> list[str]:
     count = f"{job.steps:,} step{'' if job.steps == 1 else 's'}"
     steps = f", {count} of {words.significant(job.step_seconds)} s" if job.step_seconds else ""
     paced = ", as fast as storage feeds it" if job.fed_by_storage else ""
-    return words.wrapped(f"{rate(job)}{steps}{paced}", ROOM, 2 if paced else 1)
+    return words.wrap_lines(f"{rate(job)}{steps}{paced}", ROOM, 2 if paced else 1)
 
 
 def time(job: Assignment) -> list[str]:
@@ -155,17 +153,17 @@ def time(job: Assignment) -> list[str]:
         first = "start" if job.gpus else "upload"
         stages = {**before, first: job.start_hours, **training, **job.stage_hours}
         said = [f"{name} {words.hours(hours)}" for name, hours in stages.items() if hours > 0]
-        lines = [", ".join([*said, whole])] if len(said) < 3 else [*words.joined(said, ", ", ROOM, 2), whole]
+        lines = [", ".join([*said, whole])] if len(said) < 3 else [*words.join_parts(said, ", ", ROOM, 2), whole]
     else:
-        lines = [_observed(job, whole, interval)]
-    lines += [holds] if (holds := deadline_of(job)) else []
+        lines = [_format_observed(job, whole, interval)]
+    lines += [holds] if (holds := format_job_deadline(job)) else []
     if job.spot is None and job.spot_share > 0 and job.switch_to_on_demand_at_hours is not None:
-        switch = words.bare(job.switch_to_on_demand_at_hours)
+        switch = words.plain_number(job.switch_to_on_demand_at_hours)
         lines.append(f"on demand from hour {switch}, if not done on spot")
-    return [words.shortened(line, ROOM) for line in lines]
+    return [words.shorten(line, ROOM) for line in lines]
 
 
-def _observed(job: Assignment, whole: str, interval: str) -> str:
+def _format_observed(job: Assignment, whole: str, interval: str) -> str:
     """Hours that were seen, and what spot or trials make of them."""
     seen = words.hours(job.observed_hours or 0.0)
     if job.trials > 1:
@@ -175,7 +173,7 @@ def _observed(job: Assignment, whole: str, interval: str) -> str:
     return f"{seen} for the whole job, as observed {interval}"
 
 
-def deadline_of(job: Assignment) -> str:
+def format_job_deadline(job: Assignment) -> str:
     """How sure the deadline of a job is; empty without one."""
     if job.deadline_hours is None or job.deadline_probability is None:
         return ""
@@ -188,18 +186,19 @@ def deadline(limit_hours: float, probability: float, fallback: bool = True, guar
     `guarded`: a policy on spot keeps it on every path of the market; what it saves of its time is in hand besides.
     """
     if not fallback:
-        return f"deadline {words.bare(limit_hours)} h: expected in {words.cases(probability)}, without fallback"
+        likely = words.probability_text(probability)
+        return f"deadline {words.plain_number(limit_hours)} h: expected in {likely}, without fallback"
     least = "at least " if guarded else ""
-    return f"the {words.bare(limit_hours)} h deadline holds in {least}{words.cases(probability)}"
+    return f"the {words.plain_number(limit_hours)} h deadline holds in {least}{words.probability_text(probability)}"
 
 
 def methods(job: Assignment) -> list[str]:
     """The ladder: every method with its least cost."""
-    rungs = [rung(option, job) for option in job.ladder]
-    return words.joined(rungs, "   ", ROOM, 3) if rungs else []
+    rungs = [format_method(option, job) for option in job.ladder]
+    return words.join_parts(rungs, "   ", ROOM, 3) if rungs else []
 
 
-def rung(option: Option, job: Assignment) -> str:
+def format_method(option: Option, job: Assignment) -> str:
     """One method: its cost, and the hardware where it is another than the plan's."""
     if option.cost_usd is None:
         return f"{option.label}: {option.note or 'no way'}"
@@ -221,21 +220,21 @@ def methods_brief(job: Assignment) -> str:
     return "; ".join(said)
 
 
-def next_best(job: Assignment) -> list[str]:
+def format_alternatives(job: Assignment) -> list[str]:
     """The best alternatives, at most two in two lines each; what they are compared by, if more than dollars."""
-    lines = [words.shortened(f"compared by {job.compared_by}:", ROOM)] if job.compared_by and job.runner_up else []
+    lines = [words.shorten(f"compared by {job.compared_by}:", ROOM)] if job.compared_by and job.runner_up else []
     for option in job.runner_up[:2]:
         what = f"{words.gpus(option.gpus, option.gpu, option.runs_at_once)} at {option.provider}"
         cost = f" {words.usd(option.cost_usd)}" if option.cost_usd is not None else ""
         took = f", {words.hours(option.hours)}" if option.hours is not None else ""
         note = f": {option.note}" if option.note else ""
-        lines += words.wrapped(f"{what}{cost}{took}{note}", ROOM, 2)
+        lines += words.wrap_lines(f"{what}{cost}{took}{note}", ROOM, 2)
     return lines
 
 
 def limits(job: Assignment) -> list[str]:
     """What holds the plan back."""
-    return words.wrapped("; ".join(job.binding) or "none binds", ROOM, 2)
+    return words.wrap_lines("; ".join(job.binding) or "none binds", ROOM, 2)
 
 
 def spot(job: Assignment) -> list[str]:
@@ -246,15 +245,15 @@ def spot(job: Assignment) -> list[str]:
     saved = f"saves {words.usd(told.saving_usd)} of on demand, give or take {words.usd(told.usd_sd)}"
     times = f"{told.interruptions:,.1f} interruption{'' if round(told.interruptions, 1) == 1 else 's'}"
     lost = f"{words.hours(told.wasted_hours)} paid for starts and lost work"
-    guard = f"on demand at hour {words.bare(told.latest_on_demand_hours)} at the latest, should spot never come"
-    return words.joined([saved, times, lost, guard], "; ", ROOM, 3)
+    guard = f"on demand at hour {words.plain_number(told.latest_on_demand_hours)} at the latest, should spot never come"
+    return words.join_parts([saved, times, lost, guard], "; ", ROOM, 3)
 
 
 def budget(plan: Plan) -> str:
     """How sure the budget is; empty without one."""
     if plan.budget_usd is None or plan.budget_probability is None:
         return ""
-    return f"the {words.usd(plan.budget_usd)} budget holds in {words.cases(plan.budget_probability)}"
+    return f"the {words.usd(plan.budget_usd)} budget holds in {words.probability_text(plan.budget_probability)}"
 
 
 def commitment(job: Assignment) -> list[str]:
@@ -272,7 +271,7 @@ def commitment(job: Assignment) -> list[str]:
         pays = f"pays from {words.hours(told.break_even_hours)} of use on ({words.percent(share)}) {against}"
         if share > 1:
             pays = f"never pays {against}"
-    return words.wrapped(f"{months}, {words.usd(told.usd)}: uses {used}; {pays}", ROOM, 2)
+    return words.wrap_lines(f"{months}, {words.usd(told.usd)}: uses {used}; {pays}", ROOM, 2)
 
 
 def prices(job: Assignment) -> list[str]:
@@ -281,4 +280,4 @@ def prices(job: Assignment) -> list[str]:
     age = "of unknown age" if days is None else f"{days:,} day{'' if days == 1 else 's'} old"
     date = f" ({job.price_date})" if job.price_date else ""
     source = f"; {job.price_source}" if job.price_source else ""
-    return words.wrapped(f"{age}{date}{source}", ROOM, 1)
+    return words.wrap_lines(f"{age}{date}{source}", ROOM, 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from planner.report import format as words
-from planner.report.infeasible import obstacles
+from planner.report.infeasible import render_infeasible
 from planner.results.simulation import (
     Distribution,
     Histogram,
@@ -24,24 +24,24 @@ NAME = 23
 def render_simulation(found: Simulation) -> str:
     """The text of a simulation, without a final newline."""
     if not found.jobs or found.predicted is None or found.cost_usd is None or found.hours is None:
-        return "\n".join(obstacles(found.plan))
-    lines = [*verdict(found), ""]
+        return "\n".join(render_infeasible(found.plan))
+    lines = [*format_summary(found), ""]
     lines += words.section("Cost", [_range(found.cost_usd), *_budget(found)])
-    lines += _drawn(found.cost_histogram, found.cost_usd, words.usd)
+    lines += _draw_histogram(found.cost_histogram, found.cost_usd, words.usd)
     lines += words.section("Hours", [_hours(found.hours), *_deadline(found)])
-    lines += _drawn(found.hours_histogram, found.hours, words.hours)
+    lines += _draw_histogram(found.hours_histogram, found.hours, words.hours)
     if found.spot_share:
-        lines += words.section("Spot", words.wrapped(_spot(found), ROOM, 3))
+        lines += words.section("Spot", words.wrap_lines(_spot(found), ROOM, 3))
     if len(found.policies) > 1:
         lines += ["", *_policies(found.policies)]
     if len(found.jobs) > 1:
         lines += ["", *_jobs(found.jobs)]
-    lines += ["", *words.section("Drawn", words.wrapped("; ".join(_sources(found)), ROOM, 5))]
-    notes = [line for note in found.notes for line in words.wrapped(note, ROOM, 3)]
+    lines += ["", *words.section("Drawn", words.wrap_lines("; ".join(_sources(found)), ROOM, 5))]
+    notes = [line for note in found.notes for line in words.wrap_lines(note, ROOM, 3)]
     return "\n".join([*lines, *words.section("Notes", notes)])
 
 
-def verdict(found: Simulation) -> list[str]:
+def format_summary(found: Simulation) -> list[str]:
     """What the runs cost on average and how often they were in time, beside what the plan says."""
     if found.cost_usd is None or found.predicted is None:
         return []
@@ -50,8 +50,8 @@ def verdict(found: Simulation) -> list[str]:
     met = ""
     if found.deadline_hit_rate is not None:
         several = "s" if sum(job.deadline_hours is not None for job in found.jobs) > 1 else ""
-        met = f", deadline{several} met in {cases(found.deadline_hit_rate)}{_promise(found)}"
-    return words.wrapped(f"{words.shortened(words.plain(found.scenario), 40)}: {said}{met}", words.WIDTH, 3)
+        met = f", deadline{several} met in {format_frequency(found.deadline_hit_rate)}{_format_guarantee(found)}"
+    return words.wrap_lines(f"{words.shorten(words.sanitise(found.scenario), 40)}: {said}{met}", words.WIDTH, 3)
 
 
 def _runs(found: Simulation) -> str:
@@ -61,19 +61,19 @@ def _runs(found: Simulation) -> str:
     return what if found.runs == 1 else f"{what}s"
 
 
-def cases(share: float) -> str:
+def format_frequency(share: float) -> str:
     """A share of runs, such as `97.8 of 100`; what did not always happen is not told as if it had."""
     if share in (0.0, 1.0):
         return "every one" if share else "none"
     return f"{min(99.9, max(0.1, share * 100)):.1f} of 100"
 
 
-def _promise(found: Simulation) -> str:
+def _format_guarantee(found: Simulation) -> str:
     told = found.predicted
     if told is None or told.deadline_probability is None:
         return ""
     least = "at least " if told.at_least else ""
-    return f" (plan promises {least}{words.cases(told.deadline_probability).removesuffix(' of 100 cases')})"
+    return f" (plan promises {least}{words.probability_text(told.deadline_probability).removesuffix(' of 100 cases')})"
 
 
 def _range(cost: Distribution) -> str:
@@ -88,7 +88,7 @@ def _hours(hours: Distribution) -> str:
 def _budget(found: Simulation) -> list[str]:
     if found.budget_usd is None or found.budget_hit_rate is None:
         return []
-    return [f"the {words.usd(found.budget_usd)} budget held in {cases(found.budget_hit_rate)}"]
+    return [f"the {words.usd(found.budget_usd)} budget held in {format_frequency(found.budget_hit_rate)}"]
 
 
 def _deadline(found: Simulation) -> list[str]:
@@ -97,11 +97,11 @@ def _deadline(found: Simulation) -> list[str]:
         return []
     said = [f"{words.hours(found.hours.mean)} on average (plan says {words.hours(found.predicted.hours)})"]
     deadlines = {job.deadline_hours for job in found.jobs if job.deadline_hours is not None}
-    said += [f"deadline {words.bare(limit)} h" for limit in deadlines] if len(deadlines) == 1 else []
+    said += [f"deadline {words.plain_number(limit)} h" for limit in deadlines] if len(deadlines) == 1 else []
     return ["; ".join(said)]
 
 
-def _drawn(histogram: Histogram | None, told: Distribution, form: object) -> list[str]:
+def _draw_histogram(histogram: Histogram | None, told: Distribution, form: object) -> list[str]:
     """Columns of `#` over an axis with its ends; nothing where every run is the same."""
     if histogram is None or len(histogram.counts) < 2:
         return []
@@ -153,7 +153,7 @@ def _jobs(jobs: Sequence[JobReplays]) -> list[str]:
     for one in jobs:
         if one.cost_usd is None or one.hours is None:
             continue
-        name = words.shortened(words.plain(one.name), NAME - 1)
+        name = words.shorten(words.sanitise(one.name), NAME - 1)
         met = "-" if one.deadline_hit_rate is None else f"{one.deadline_hit_rate * 100:.1f} %"
         usd = (words.usd(one.cost_usd.mean), words.usd(one.predicted.cost_usd))
         hours = (f"{one.hours.mean:,.1f}", f"{one.predicted.hours:,.1f}")
@@ -175,7 +175,7 @@ def _market(job: JobReplays, several: bool) -> str:
     market = job.market
     if market is None:
         return ""
-    whose = f"{words.plain(job.name)}: " if several else ""
+    whose = f"{words.sanitise(job.name)}: " if several else ""
     gang = f" of {market.instances} machines together" if market.instances > 1 else ""
     there = f"there {percent(market.availability)} of the time"
     tick = f"looked at every {_minutes(market.tick_hours)}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from planner.results.html import html_table
 from planner.results.plan import Part, Techniques
 
-Setting = str | int | float
+SettingValue = str | int | float
 
 
 class StepTimes(Part):
@@ -36,7 +36,7 @@ class Comparison(Part):
     """On the bytes that grow with the batch at the run's setting."""
 
 
-class Outcome(Part):
+class PlanSummary(Part):
     """A plan in one line; without a plan only its status."""
 
     status: str
@@ -51,21 +51,21 @@ class Outcome(Part):
     tokens_per_second: float | None = None
 
 
-class Pilot(Part):
+class CalibrationResult(Part):
     """What `planner calibrate` found in the logs of one run."""
 
     logs: tuple[str, ...]
     """Each with its format."""
     step_times: StepTimes | None
-    measured: dict[str, Setting]
+    measured: dict[str, SettingValue]
     """The entry for the job's list `measured`."""
     unit: str
     scenario: str | None = None
     job: str | None = None
     compared: Comparison | None = None
-    before: Outcome | None = None
+    before: PlanSummary | None = None
     """The job's plan without the run, and with it."""
-    after: Outcome | None = None
+    after: PlanSummary | None = None
     notes: tuple[str, ...] = ()
 
     @property
@@ -83,5 +83,5 @@ class Pilot(Part):
         return html_table("a pilot run", ("what", "figure"), rows)
 
 
-def _scalar(value: Setting) -> str:
+def _scalar(value: SettingValue) -> str:
     return f"{value:g}" if isinstance(value, float) and value < 1e6 else str(value)

@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 
 from planner.results.plan import Assignment, Part, Techniques
 
-TELLING = 2
+MAX_DIFFERENCES = 2
 """Differences that `change_words` names: a reader takes in two at a glance."""
 
 SERVICE = "managed"
 """The card of a service, which tells none."""
 
-HAIR = 0.005
+SHARE_TOLERANCE = 0.005
 """Spot shares closer than this read as the same percentage."""
 
 FEATURES: tuple[tuple[str, Callable[[Assignment], str]], ...] = (
@@ -36,11 +36,11 @@ FEATURES: tuple[tuple[str, Callable[[Assignment], str]], ...] = (
 )
 """What may differ, most telling first, and how each side of it reads."""
 
-_RENTED = ("card", "GPUs", "provider")
-FOLLOWS_FROM = {
-    "region": _RENTED,
-    "instance": _RENTED,
-    "machines": _RENTED,
+_HARDWARE_FEATURES = ("card", "GPUs", "provider")
+IMPLIED_BY = {
+    "region": _HARDWARE_FEATURES,
+    "instance": _HARDWARE_FEATURES,
+    "machines": _HARDWARE_FEATURES,
     "sharding": ("GPUs",),
     "batch": ("method", "card", "GPUs", "checkpointing", "sharding"),
     "attention": ("method", "card"),
@@ -49,7 +49,7 @@ FOLLOWS_FROM = {
 """Differences that need no word where one that brings them about is named."""
 
 
-class Change(Part):
+class Difference(Part):
     """One difference: its name in `FEATURES`, and how it reads on either side."""
 
     what: str
@@ -57,33 +57,33 @@ class Change(Part):
     after: str
 
 
-def changes(before: Assignment, after: Assignment) -> tuple[Change, ...]:
+def compare(before: Assignment, after: Assignment) -> tuple[Difference, ...]:
     """Every difference in what is rented and switched on, most telling first; empty for the same way."""
     return tuple(
-        Change(what=name, before=old, after=new)
+        Difference(what=name, before=old, after=new)
         for name, said in FEATURES
         if (old := said(before)) != (new := said(after))
     )
 
 
-def change_words(found: tuple[Change, ...], most: int = TELLING) -> str:
+def describe_differences(found: tuple[Difference, ...], most: int = MAX_DIFFERENCES) -> str:
     """The most telling differences in a few words, such as `4-bit, other card`; empty where there is none."""
     differs = {one.what for one in found}
     if any(one.what == "card" and SERVICE in (one.before, one.after) for one in found):
         # A service tells neither GPUs nor how it trains: that it is one says it all.
         found = tuple(one for one in found if one.what in ("card", "method", "provider"))
     # What only follows from a difference that is named already tells nothing new.
-    telling = [one for one in found if not differs & set(FOLLOWS_FROM.get(one.what, ()))]
-    return ", ".join(_worded(one) for one in telling[:most])
+    telling = [one for one in found if not differs & set(IMPLIED_BY.get(one.what, ()))]
+    return ", ".join(_format_difference(one) for one in telling[:most])
 
 
-def jobs_change_words(before: Sequence[Assignment], after: Sequence[Assignment]) -> str:
+def describe_job_differences(before: Sequence[Assignment], after: Sequence[Assignment]) -> str:
     """What differs, in words; of several jobs each one's most telling difference: `chat, code: other card`."""
     if len(after) == 1:
-        return change_words(changes(before[0], after[0])) if before else ""
+        return describe_differences(compare(before[0], after[0])) if before else ""
     told: dict[str, list[str]] = {}
     for old, job in zip(before, after, strict=False):
-        if words := change_words(changes(old, job), 1):
+        if words := describe_differences(compare(old, job), 1):
             told.setdefault(words, []).append(job.name)
     return "; ".join(f"{', '.join(names)}: {words}" for words, names in told.items())
 
@@ -99,12 +99,12 @@ def spot_percent(share: float) -> str:
     """A share of the work as whole percent; a positive one never reads as nothing, a part never as all."""
     if share <= 0 or share >= 1:
         return f"{share:.0%}".replace("%", " %")
-    if share < HAIR:
+    if share < SHARE_TOLERANCE:
         return "under 1 %"
-    return "over 99 %" if share > 1 - HAIR else f"{share * 100:.0f} %"
+    return "over 99 %" if share > 1 - SHARE_TOLERANCE else f"{share * 100:.0f} %"
 
 
-def _worded(change: Change) -> str:
+def _format_difference(change: Difference) -> str:
     before, after = change.before, change.after
     if change.what == "method":
         return _method_words(before, after)

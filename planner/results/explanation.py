@@ -25,7 +25,7 @@ class Binding(Part):
     saving_hours: float
 
 
-class NextStep(Part):
+class LimitSensitivity(Part):
     """The smallest move of one limit at which another plan is better (looser) or needed (tighter).
 
     `worth` says of what there is more or less: an hour, a dollar, a GPU, a GiB, or another choice (a list, a share).
@@ -124,7 +124,7 @@ class Explanation(Part):
     notes: tuple[str, ...] = ()
     """What the figures of the plan leave open."""
     binding: tuple[Binding, ...] = ()
-    next_steps: tuple[NextStep, ...] = ()
+    next_steps: tuple[LimitSensitivity, ...] = ()
     alternatives: tuple[Alternative, ...] = ()
     why_not: WhyNot | None = None
     relax: tuple[Relaxation, ...] = ()

@@ -14,14 +14,24 @@ from typing import Literal
 from planner.errors import NoPlanError
 from planner.results.differences import method_name, spot_percent
 from planner.results.html import html_table
-from planner.results.plan import Assignment, Counts, Hours, Infeasible, Part, Plan, Spread, Status, machines_named
+from planner.results.plan import (
+    Assignment,
+    CandidateCounts,
+    Hours,
+    Infeasible,
+    Part,
+    Plan,
+    Spread,
+    Status,
+    describe_machines,
+)
 
 SPOT_ONLY = " (spot only: nothing is guaranteed)"
 
-By = Literal["method", "gpu", "provider"]
+GroupBy = Literal["method", "gpu", "provider"]
 
 
-class Leg(Part):
+class SegmentJob(Part):
     """How one job is run along a segment, in the few words that tell the ways apart."""
 
     name: str
@@ -48,7 +58,7 @@ class Segment(Part):
     cost_to_usd: float
     from_included: bool = True
     to_included: bool = True
-    jobs: tuple[Leg, ...]
+    jobs: tuple[SegmentJob, ...]
 
     @property
     def saved_per_hour(self) -> float:
@@ -117,7 +127,7 @@ class Curve(Part):
         return hidden_usd(self.points, self.segments)
 
 
-class Beyond(Part):
+class HiddenByLimit(Part):
     """What a limit on hours keeps out of sight: the cheapest way of a job without it."""
 
     limit: str
@@ -140,12 +150,12 @@ class Frontier(Part):
     points: tuple[Point, ...] = ()
     segments: tuple[Segment, ...] = ()
     knee: int | None = None
-    by: By | None = None
+    by: GroupBy | None = None
     separate: tuple[Segment, ...] = ()
     """Where not exact: the lower bound for every time, what the jobs would cost without each other (without legs)."""
     curves: tuple[Curve, ...] = ()
-    beyond: tuple[Beyond, ...] = ()
-    candidates: Counts
+    beyond: tuple[HiddenByLimit, ...] = ()
+    candidates: CandidateCounts
     solver: str
     seconds: float
     as_of: str
@@ -161,7 +171,7 @@ class Frontier(Part):
                 f"{one.hours:.1f}",
                 f"{one.expected_hours:.1f}",
                 f"${one.cost_usd:,.2f}",
-                "; ".join(way_of(job) for job in one.jobs) + (SPOT_ONLY if one.spot_only else ""),
+                "; ".join(describe_assignment(job) for job in one.jobs) + (SPOT_ONLY if one.spot_only else ""),
                 one.change,
                 one.knee,
             )
@@ -221,17 +231,19 @@ class Frontier(Part):
         )
 
 
-def way_of(job: Assignment) -> str:
+def describe_assignment(job: Assignment) -> str:
     """A way in one line: `4 x H100-80GB, nebius, LoRA, spot 40 %`."""
     spot = "" if job.spot_share <= 0 else ", spot" if job.spot_share >= 1 else f", spot {spot_percent(job.spot_share)}"
-    return f"{machines_named(job.gpus, job.gpu, job.runs_at_once)}, {job.provider}, {method_name(job.techniques)}{spot}"
+    return (
+        f"{describe_machines(job.gpus, job.gpu, job.runs_at_once)}, {job.provider}, {method_name(job.techniques)}{spot}"
+    )
 
 
 NEAR = 0.01
 """Points closer than this in dollars are told as one, unless one of them is more than that."""
 
 
-def telling(points: Sequence[Point], most: int) -> list[int]:
+def select_points(points: Sequence[Point], most: int) -> list[int]:
     """Indices of the points to show where there is no room for all: at most so many (at least 3).
 
     Always the first, the last and the knee. Points within 1 % of the dollars of the one before go first, unless the

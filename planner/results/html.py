@@ -11,8 +11,7 @@ def html_table(caption: str, header: Sequence[str], rows: Sequence[Sequence[str]
     head = "".join(f"<th>{html.escape(one)}</th>" for one in header)
     body = "".join(f"<tr>{''.join(_cell(one) for one in row)}</tr>" for row in rows)
     return (
-        f"<table><caption>{html.escape(caption)}</caption>"
-        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        f"<table><caption>{html.escape(caption)}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
     )
 
 

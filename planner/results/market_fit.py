@@ -31,7 +31,7 @@ class SpotBlock(Part):
     instances: int = 1
 
 
-class FittedDurations(Part):
+class FittedDuration(Part):
     """Up-times, or outages."""
 
     mean_hours: Spread
@@ -46,7 +46,7 @@ class FittedDurations(Part):
     """One per age of the block."""
 
 
-class TraceSeen(Part):
+class TraceReport(Part):
     """One trace as it is; means are None where no end was seen."""
 
     name: str
@@ -62,7 +62,7 @@ class TraceSeen(Part):
     """Machines that went, whether or not others stood in for them."""
 
 
-class HeldOut(Part):
+class HoldoutComparison(Part):
     """Rates by age against one constant rate, fitted on one half of the time and judged on the other."""
 
     likelier_by: float
@@ -80,16 +80,16 @@ class MarketFit(Part):
     """By the fit, which leaves out what was going on when a trace began."""
     share_of_hours: float
     """Of all hours that were watched."""
-    up: FittedDurations
-    outage: FittedDurations
+    up: FittedDuration
+    outage: FittedDuration
     spot: SpotBlock
-    held_out: HeldOut | None
+    held_out: HoldoutComparison | None
     """None where there is too little to judge by."""
-    traces: tuple[TraceSeen, ...]
+    traces: tuple[TraceReport, ...]
     notes: tuple[str, ...] = ()
 
     @property
-    def block(self) -> str:
+    def spot_yaml(self) -> str:
         """The `spot:` of an offer as YAML."""
         told = self.spot
         lines = [f"availability: {told.availability:g}", f"mean_up_hours: {told.mean_up_hours:g}"]

@@ -12,26 +12,25 @@ from pydantic import Field
 from planner.errors import NoPlanError
 from planner.results.html import html_table
 from planner.results.plan_parts import (
-    Beside,
     BillItem,
     CommitmentUse,
     Hours,
     ObservedRun,
     Option,
     Part,
+    SeparateMachine,
     SpotPlan,
     Spread,
     Techniques,
     Vram,
-    machines_named,
+    describe_machines,
 )
 
 __all__ = [
     "Assignment",
-    "Beside",
     "BillItem",
+    "CandidateCounts",
     "CommitmentUse",
-    "Counts",
     "Hours",
     "Infeasible",
     "NearMiss",
@@ -40,12 +39,13 @@ __all__ = [
     "Part",
     "Plan",
     "Relaxation",
+    "SeparateMachine",
     "SpotPlan",
     "Spread",
     "Status",
     "Techniques",
     "Vram",
-    "machines_named",
+    "describe_machines",
 ]
 
 Status = Literal["optimal", "feasible", "infeasible", "no_plan"]
@@ -85,7 +85,7 @@ class Assignment(Part):
     training_hours: float
     stage_hours: dict[str, float] = Field(default_factory=dict)
     """Hours of the stages beside start and training, on the wall clock."""
-    beside: tuple[Beside, ...] = ()
+    beside: tuple[SeparateMachine, ...] = ()
     tier: str = "secure"
     trials: int = 1
     runs_at_once: int = 1
@@ -161,7 +161,7 @@ class Infeasible(Part):
     nearest: tuple[NearMiss, ...] = ()
 
 
-class Counts(Part):
+class CandidateCounts(Part):
     """Ways to run the jobs: priced, rejected with a reason, and left out because another is nowhere worse."""
 
     made: int
@@ -182,7 +182,7 @@ class Plan(Part):
     solver: str
     seconds: float
     as_of: str
-    candidates: Counts
+    candidates: CandidateCounts
     cost_usd: Spread | None
     cost_at_confidence: float | None = None
     budget_usd: float | None = None

@@ -8,7 +8,7 @@ from __future__ import annotations
 from pydantic import BaseModel, ConfigDict
 
 
-def machines_named(gpus: int, gpu: str, runs_at_once: int = 1) -> str:
+def describe_machines(gpus: int, gpu: str, runs_at_once: int = 1) -> str:
     """Such as `4 x H100-80GB`, or `3 x (4 x H100-80GB)` for runs side by side; a service is just that."""
     if not gpus:
         return "managed service"
@@ -108,7 +108,7 @@ class ObservedRun(Part):
     peak_kind: str | None
 
 
-class Beside(Part):
+class SeparateMachine(Part):
     """A stage that has a machine of its own, before or after the training machines are rented."""
 
     stage: str

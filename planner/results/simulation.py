@@ -33,7 +33,7 @@ class Histogram(Part):
     counts: tuple[int, ...]
 
 
-class Figures(Part):
+class ReplayFigures(Part):
     """What came of the runs under one policy; None where it is not known, as the hours of an all-knowing renter are."""
 
     cost_usd: Distribution | None
@@ -49,7 +49,7 @@ class Figures(Part):
     """Nothing is rented."""
 
 
-class PolicyFigures(Figures):
+class PolicyFigures(ReplayFigures):
     """One policy on the same markets at the same speeds."""
 
     usd_over_optimum: float | None
@@ -58,7 +58,7 @@ class PolicyFigures(Figures):
     """The same as a share of what the all-knowing renter pays."""
 
 
-class Predicted(Part):
+class PlanPrediction(Part):
     """What the plan says."""
 
     cost_usd: float
@@ -72,7 +72,7 @@ class Predicted(Part):
     waiting_hours: float | None
 
 
-class Market(Part):
+class ReplayMarket(Part):
     """What the replays of one job drew their market from; hours, of all machines of one run together."""
 
     source: str
@@ -90,7 +90,7 @@ class Market(Part):
     """Starts of different windows that the traces have room for."""
 
 
-class Stretch(Part):
+class TimelineSegment(Part):
     """A part of one replay in which the market and what runs stay as they are; hours from the first order on."""
 
     from_hours: float
@@ -100,10 +100,10 @@ class Stretch(Part):
     """`nothing`, `spot` or `on demand`."""
 
 
-class Told(Part):
+class Timeline(Part):
     """One run, told from its first order of machines to its end: that with the cost nearest to the median."""
 
-    stretches: tuple[Stretch, ...]
+    stretches: tuple[TimelineSegment, ...]
     progress: tuple[tuple[float, float], ...]
     """(hour, share of the work that is done); falls where machines were lost with work that no checkpoint held."""
     ends_by_hours: float
@@ -116,7 +116,7 @@ class Told(Part):
     """Of the run over the speed expected."""
 
 
-class JobReplays(Figures):
+class JobReplays(ReplayFigures):
     """One job over all runs."""
 
     name: str
@@ -126,12 +126,12 @@ class JobReplays(Figures):
     kind: str
     """`policy`, `mix` (spot until a moment, then on demand), `spot only`, `on demand` or `service`."""
     deadline_hours: float | None
-    predicted: Predicted
+    predicted: PlanPrediction
     policies: dict[str, PolicyFigures]
-    market: Market | None
+    market: ReplayMarket | None
     unfinished: float
     """Share of runs that were not done when their path ended; 0 wherever on demand can be had."""
-    told: Told | None
+    told: Timeline | None
 
 
 class Simulation(Part):
@@ -156,7 +156,7 @@ class Simulation(Part):
     wasted_hours: float | None = None
     waiting_hours: float | None = None
     policies: dict[str, PolicyFigures] = Field(default_factory=dict)
-    predicted: Predicted | None = None
+    predicted: PlanPrediction | None = None
     jobs: tuple[JobReplays, ...] = ()
     cost_histogram: Histogram | None = None
     hours_histogram: Histogram | None = None

@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Literal
 
 from planner.errors import NoPlanError
-from planner.results.differences import Change
+from planner.results.differences import Difference
 from planner.results.html import html_table
-from planner.results.plan import Part, Plan, Status, machines_named
+from planner.results.plan import Part, Plan, Status, describe_machines
 
 Better = Literal["cheaper", "sooner"]
 
@@ -41,7 +41,7 @@ class JobDelta(Part):
     """
 
     name: str
-    changes: tuple[Change, ...] = ()
+    changes: tuple[Difference, ...] = ()
     bill: tuple[BillDelta, ...] = ()
     bill_unchanged: BillDelta | None = None
     """All lines that did not change, in one; None where there are none that cost anything."""
@@ -97,7 +97,10 @@ class WhatIf(Part):
 
     def _repr_html_(self) -> str:
         """How a notebook shows it: before and after, a line per job and figure."""
-        rows = [("cost", _usd(self.before), _usd(self.after)), ("hours", _took(self.before), _took(self.after))]
+        rows = [
+            ("cost", _usd(self.before), _usd(self.after)),
+            ("hours", _hours_text(self.before), _hours_text(self.after)),
+        ]
         for job in self.jobs:
             rows += [(f"{job.name}: {one.what}", one.before, one.after) for one in job.changes]
             rows += [(f"{job.name}: {one.item}", _or(one.before_usd), _or(one.after_usd)) for one in job.bill]
@@ -108,7 +111,7 @@ def _usd(plan: Plan) -> str:
     return f"${plan.cost_usd.expected:,.2f}" if plan.cost_usd else plan.status
 
 
-def _took(plan: Plan) -> str:
+def _hours_text(plan: Plan) -> str:
     return f"{plan.hours.expected:,.1f}" if plan.hours else ""
 
 
@@ -125,7 +128,7 @@ class Axis(Part):
     unit: str
 
     @property
-    def loosens(self) -> Literal["up", "down", ""]:
+    def looser_direction(self) -> Literal["up", "down", ""]:
         """Which way a limit leaves more room; empty for what is no limit, or has no numbers."""
         limit = self.path.startswith("limits.") or self.path.endswith(".deadline")
         if self.numbers is None or not limit:
@@ -151,7 +154,7 @@ class CellJob(Part):
     @property
     def machines(self) -> str:
         """What it runs on, in words."""
-        return machines_named(self.gpus, self.gpu, self.runs_at_once)
+        return describe_machines(self.gpus, self.gpu, self.runs_at_once)
 
 
 class Cell(Part):
@@ -204,7 +207,7 @@ class Sweep(Part):
         return html_table(self.scenario, header, rows)
 
 
-class End(Part):
+class Endpoint(Part):
     """One end of a bar: the value tried, and what came of it."""
 
     value: str
@@ -220,8 +223,8 @@ class Bar(Part):
     what: str
     path: str
     base: str
-    down: End
-    up: End
+    down: Endpoint
+    up: Endpoint
     effect_usd: float
     effect_hours: float = 0.0
 
@@ -235,7 +238,7 @@ PRICES = " prices"
 """How the names of bars that move a price end."""
 
 
-def _together(names: list[str]) -> str:
+def _merge_names(names: list[str]) -> str:
     """`A5000, vast on demand prices` of `A5000 on demand prices` and `vast on demand prices`."""
     market = " on demand prices" if names[0].endswith(" on demand prices") else " spot prices"
     return names[0] if len(names) == 1 else ", ".join(name.removesuffix(market) for name in names) + market
@@ -267,7 +270,7 @@ class Tornado(Part):
             ends = tuple((end.status, _round(end.cost_usd), _round(end.hours)) for end in (bar.down, bar.up))
             key = (bar.path, ends) if bar.what.endswith(PRICES) else bar.what
             alike.setdefault(key, []).append(bar)
-        return tuple((_together([bar.what for bar in bars]), bars[0]) for bars in alike.values())
+        return tuple((_merge_names([bar.what for bar in bars]), bars[0]) for bars in alike.values())
 
     def effect(self, bar: Bar) -> float:
         """The larger change of what the objective asks for, in dollars or hours."""

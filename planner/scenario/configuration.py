@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from planner.documents.quantities import NotNegative, Positive, Strict, Text, Whole, complaint
+from planner.documents.quantities import NotNegative, Positive, PositiveInteger, StrictModel, Text, validation_error
 from planner.scenario.job import (
     Attention,
     Checkpointing,
@@ -24,7 +24,7 @@ WHERE = "estimate"
 """What the faults of a configuration name as their file."""
 
 
-class Configuration(Strict):
+class Configuration(StrictModel):
     """What to estimate; None is chosen, and said.
 
     `gpus` counts all of them, over `instances` machines.
@@ -32,8 +32,8 @@ class Configuration(Strict):
 
     architecture: Text
     gpu: Text
-    gpus: Whole = 1
-    instances: Whole | None = None
+    gpus: PositiveInteger = 1
+    instances: PositiveInteger | None = None
     method: Method | None = None
     weight_bits: WeightBits | None = None
     quant: Quantisation | None = None
@@ -42,18 +42,18 @@ class Configuration(Strict):
     sharding: Sharding | None = None
     attention: Attention | None = None
     optimizer: Optimizer = "adamw"
-    lora_rank: Whole = 16
+    lora_rank: PositiveInteger = 16
     lora_targets: Targets = "all-linear"
-    sequence_length: Whole | None = None  # tokens
-    resolution: Whole | None = None  # pixels per side, of diffusion networks
-    micro_batch: Whole | None = None
-    accumulation_steps: Whole | None = None
-    global_batch: Whole | None = None
+    sequence_length: PositiveInteger | None = None  # tokens
+    resolution: PositiveInteger | None = None  # pixels per side, of diffusion networks
+    micro_batch: PositiveInteger | None = None
+    accumulation_steps: PositiveInteger | None = None
+    global_batch: PositiveInteger | None = None
     packing: Literal["packed", "padded", "fixed"] = "packed"
     tokens_per_sample: Positive | None = None  # mean, where samples are not packed
     length_cv: NotNegative = 0.8
-    tensor_parallel: Whole = 1
-    pipeline_parallel: Whole = 1
+    tensor_parallel: PositiveInteger = 1
+    pipeline_parallel: PositiveInteger = 1
     framework: Framework = "hf"
     interconnect: Literal["nvlink", "nvswitch", "pcie"] | None = None
     network_gbps: Positive | None = None  # of one machine, in gigabits per second
@@ -62,10 +62,10 @@ class Configuration(Strict):
     @model_validator(mode="after")
     def _agrees(self) -> Self:
         if self.packing == "padded" and self.tokens_per_sample is None:
-            raise complaint("padding of unknown lengths", "add tokens_per_sample (the mean)", "packing")
+            raise validation_error("padding of unknown lengths", "add tokens_per_sample (the mean)", "packing")
         if self.quant is not None and self.weight_bits in (16, 8):
-            raise complaint("quant is for 4-bit weights", "give weight_bits 4, or drop it", "quant")
+            raise validation_error("quant is for 4-bit weights", "give weight_bits 4, or drop it", "quant")
         if self.method == "full" and (self.quant is not None or self.weight_bits in (8, 4)):
             fix = "quantised weights are for lora: give method lora, or weight_bits 16"
-            raise complaint("method full cannot train quantised weights", fix, "method")
+            raise validation_error("method full cannot train quantised weights", fix, "method")
         return self

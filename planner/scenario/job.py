@@ -9,15 +9,15 @@ from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag,
 from planner.documents.quantities import (
     Gigabytes,
     Hours,
-    Many,
     NotNegative,
+    OneOrMany,
     Positive,
+    PositiveInteger,
     Price,
     Rows,
-    Strict,
+    StrictModel,
     Text,
-    Whole,
-    complaint,
+    validation_error,
 )
 from planner.scenario.stages import Stages, Trials, TrialsGiven
 from planner.scenario.work import Work
@@ -70,7 +70,7 @@ TargetSet = Literal["all-linear", "attention", "qv"]
 
 def _set_or_list(value: object) -> object:
     if isinstance(value, str) and value not in get_args(TargetSet):
-        raise complaint(
+        raise validation_error(
             f"{value!r} is no set of modules", "all-linear, attention, qv, or a list of module names"
         )
     return value
@@ -87,38 +87,38 @@ LINEARS = ("q", "k", "v", "o", "gate", "up", "down")
 def _linear(name: str) -> str:
     short = name.removesuffix("_proj")
     if short not in LINEARS:
-        raise complaint(f"{name!r} is no linear layer that adapters can sit on", f"out of {', '.join(LINEARS)}")
+        raise validation_error(f"{name!r} is no linear layer that adapters can sit on", f"out of {', '.join(LINEARS)}")
     return short
 
 
 Linear = Annotated[Text, AfterValidator(_linear)]
 Targets = Annotated[
-    Annotated[TargetSet, Tag("set")] | Annotated[Many[Linear], Tag("modules")],
+    Annotated[TargetSet, Tag("set")] | Annotated[OneOrMany[Linear], Tag("modules")],
     Discriminator(_targets_form),
     BeforeValidator(_set_or_list),
 ]
 
 
-class LoraSettings(Strict):
+class LoraSettings(StrictModel):
     """Size and place of the adapters."""
 
-    rank: Whole = 16
+    rank: PositiveInteger = 16
     targets: Targets = "all-linear"
 
 
-class Techniques(Strict):
+class Techniques(StrictModel):
     """What may be chosen; None is every value that makes sense for the job."""
 
-    method: Many[Method] | None = None
-    weight_bits: Many[WeightBits] | None = None
-    quant: Many[Quantisation] | None = None
-    precision: Many[Precision] | None = None
-    activation_checkpointing: Many[Checkpointing] | None = None
-    sharding: Many[Sharding] | None = None
-    attention: Many[Attention] | None = None
-    optimizer: Many[Optimizer] | None = None
-    tensor_parallel: Many[Whole] | None = None
-    pipeline_parallel: Many[Whole] | None = None
+    method: OneOrMany[Method] | None = None
+    weight_bits: OneOrMany[WeightBits] | None = None
+    quant: OneOrMany[Quantisation] | None = None
+    precision: OneOrMany[Precision] | None = None
+    activation_checkpointing: OneOrMany[Checkpointing] | None = None
+    sharding: OneOrMany[Sharding] | None = None
+    attention: OneOrMany[Attention] | None = None
+    optimizer: OneOrMany[Optimizer] | None = None
+    tensor_parallel: OneOrMany[PositiveInteger] | None = None
+    pipeline_parallel: OneOrMany[PositiveInteger] | None = None
     penalty_usd: dict[TechniqueName, Price] = Field(default_factory=dict)
     lora_given: LoraSettings | None = Field(default=None, alias="lora")
 
@@ -126,9 +126,9 @@ class Techniques(Strict):
     def _agree(self) -> Self:
         if self.method == ("full",) and self.weight_bits is not None and 16 not in self.weight_bits:
             fix = "quantised weights are for lora: allow method lora, or weight_bits 16"
-            raise complaint(f"method full cannot train {self.weight_bits[0]}-bit weights", fix, "weight_bits")
+            raise validation_error(f"method full cannot train {self.weight_bits[0]}-bit weights", fix, "weight_bits")
         if self.quant is not None and self.weight_bits is not None and 4 not in self.weight_bits:
-            raise complaint("quant is for 4-bit weights", "allow weight_bits 4, or drop it", "quant")
+            raise validation_error("quant is for 4-bit weights", "allow weight_bits 4, or drop it", "quant")
         return self
 
 
@@ -137,7 +137,7 @@ PeakKind = Literal["allocated", "reserved", "device"]
 all that the driver shows (nvidia-smi)."""
 
 
-class Measured(Strict):
+class Measured(StrictModel):
     """One observed run of this very job on `gpus` cards in all.
 
     `hours` are those of the whole job from start to end: nothing is added to them, and they stand for every way to
@@ -148,12 +148,12 @@ class Measured(Strict):
     """
 
     gpu: Text
-    gpus: Whole
+    gpus: PositiveInteger
     tokens_per_second: Positive | None = None
     hours: Positive | None = None
     peak_vram_gib: Positive | None = None  # of the fullest card
     peak_kind: PeakKind | None = None  # None: allocated, which asks for the most room
-    instances: Whole | None = None
+    instances: PositiveInteger | None = None
     interconnect: Literal["nvlink", "nvswitch", "pcie"] | None = None
     network_gbps: Positive | None = None
     method: Method | None = None
@@ -164,12 +164,12 @@ class Measured(Strict):
     sharding: Sharding | None = None
     attention: Attention | None = None
     optimizer: Optimizer | None = None
-    tensor_parallel: Whole | None = None
-    pipeline_parallel: Whole | None = None
-    micro_batch: Whole | None = None
-    accumulation_steps: Whole | None = None
-    global_batch: Whole | None = None
-    sequence_length: Whole | None = None  # tokens
+    tensor_parallel: PositiveInteger | None = None
+    pipeline_parallel: PositiveInteger | None = None
+    micro_batch: PositiveInteger | None = None
+    accumulation_steps: PositiveInteger | None = None
+    global_batch: PositiveInteger | None = None
+    sequence_length: PositiveInteger | None = None  # tokens
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -177,36 +177,36 @@ class Measured(Strict):
         return {name: value for name in RUN_SETTINGS if (value := getattr(self, name)) is not None}
 
     @model_validator(mode="after")
-    def _says_what_was_seen(self) -> Self:
+    def _has_observation(self) -> Self:
         if self.tokens_per_second is not None and self.hours is not None:
             fix = "give one of the two; hours are those of the whole job"
-            raise complaint("needs either tokens_per_second or hours", fix)
+            raise validation_error("needs either tokens_per_second or hours", fix)
         if self.tokens_per_second is None and self.hours is None and self.peak_vram_gib is None:
             fix = "give tokens_per_second or hours (of the whole job), or peak_vram_gib"
-            raise complaint("does not say what was observed", fix)
+            raise validation_error("does not say what was observed", fix)
         if self.hours is not None and self.settings:
             said = next(iter(self.settings))
             fix = f"leave {said} out, or give tokens_per_second in place of hours"
-            raise complaint(f"hours of the whole job stand for any way to run it, and {said} for one", fix, said)
+            raise validation_error(f"hours of the whole job stand for any way to run it, and {said} for one", fix, said)
         if self.peak_kind is not None and self.peak_vram_gib is None:
-            raise complaint("peak_kind without a peak", "add peak_vram_gib", "peak_kind")
+            raise validation_error("peak_kind without a peak", "add peak_vram_gib", "peak_kind")
         return self
 
     @model_validator(mode="after")
     def _agrees(self) -> Self:
         if self.instances is not None and self.gpus % self.instances:
             fix = f"gpus counts all of them: a multiple of {self.instances}"
-            raise complaint(f"{self.gpus} GPUs do not spread evenly over {self.instances} machines", fix, "gpus")
+            raise validation_error(f"{self.gpus} GPUs do not spread evenly over {self.instances} machines", fix, "gpus")
         if self.quant is not None and self.weight_bits in (16, 8):
-            raise complaint("quant is for 4-bit weights", "give weight_bits 4, or drop it", "quant")
+            raise validation_error("quant is for 4-bit weights", "give weight_bits 4, or drop it", "quant")
         if self.method == "full" and (self.quant is not None or self.weight_bits in (8, 4)):
             fix = "quantised weights are for lora: give method lora, or weight_bits 16"
-            raise complaint("method full cannot train quantised weights", fix, "method")
+            raise validation_error("method full cannot train quantised weights", fix, "method")
         batch = (self.micro_batch, self.accumulation_steps, self.global_batch)
         ranks = self.gpus / ((self.tensor_parallel or 1) * (self.pipeline_parallel or 1))
         if None not in batch and batch[0] * batch[1] * ranks != batch[2]:  # type: ignore[operator]
             what = f"{batch[2]} is not micro_batch {batch[0]} x accumulation_steps {batch[1]} x {ranks:g} ranks"
-            raise complaint(what, "leave one of the three out", "global_batch")
+            raise validation_error(what, "leave one of the three out", "global_batch")
         return self
 
 
@@ -232,11 +232,11 @@ RUN_SETTINGS = (
 def _confidence(value: object) -> object:
     if isinstance(value, (int, float)) and MAX_CONFIDENCE < value <= 100:
         fix = f"at most {MAX_CONFIDENCE}: beyond it the measured errors of the estimates say nothing"
-        raise complaint(f"{value} is more than can be promised", fix)
+        raise validation_error(f"{value} is more than can be promised", fix)
     return value
 
 
-class Job(Strict):
+class Job(StrictModel):
     """One training run, or several trials of it, with the stages around it."""
 
     name: Text
@@ -244,8 +244,8 @@ class Job(Strict):
     """Name of a card, or the path of a Hugging Face config.json."""
     work: Work
     data_gb: Gigabytes = 0.0
-    sequence_length: Whole | None = None  # tokens; None: 2048, or the context where that is shorter
-    global_batch: Whole = 64  # sequences or images per optimizer step
+    sequence_length: PositiveInteger | None = None  # tokens; None: 2048, or the context where that is shorter
+    global_batch: PositiveInteger = 64  # sequences or images per optimizer step
     packing: Literal["packed", "padded", "fixed"] = "packed"
     length_cv: NotNegative = 0.8
     kind: Literal["finetune", "pretrain"] = "finetune"
@@ -275,19 +275,19 @@ class Job(Strict):
         in_samples = work.samples is not None
         if work.tokens_per_sample is None and work.images is None:
             if in_samples and self.packing != "fixed":
-                raise complaint("samples of unknown length", "add tokens_per_sample (the mean)", "work")
+                raise validation_error("samples of unknown length", "add tokens_per_sample (the mean)", "work")
             if self.packing == "padded":
-                raise complaint("padding of unknown lengths", "add tokens_per_sample (the mean)", "work")
+                raise validation_error("padding of unknown lengths", "add tokens_per_sample (the mean)", "work")
         if self.kind == "pretrain" and "full" not in (self.techniques.method or ("full",)):
             fix = "allow full, or kind: finetune"
-            raise complaint("pretraining trains every weight", fix, "techniques.method")
+            raise validation_error("pretraining trains every weight", fix, "techniques.method")
         seen = [(run.gpu, run.gpus) for run in self.measured if run.hours is not None]
         twice = next((one for one in seen if seen.count(one) > 1), None)
         if twice is not None:
             what = f"the whole job was observed twice on {twice[1]} x {twice[0]}"
-            raise complaint(what, "keep one, or give the mean of their hours", "measured")
+            raise validation_error(what, "keep one, or give the mean of their hours", "measured")
         given = (self.lora_given, self.techniques.lora_given)
         if None not in given and given[0] != given[1]:
-            raise complaint("lora is given twice, differently", "keep one", "lora")
+            raise validation_error("lora is given twice, differently", "keep one", "lora")
         self.stages.check_work(work)
         return self

@@ -8,19 +8,29 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from planner.documents.quantities import Currency, Date, NotNegative, Positive, Price, Strict, Text, Whole, complaint
+from planner.documents.quantities import (
+    Currency,
+    Date,
+    NotNegative,
+    Positive,
+    PositiveInteger,
+    Price,
+    StrictModel,
+    Text,
+    validation_error,
+)
 from planner.scenario.payment import Commitment, Managed, Own, Tier
 from planner.scenario.spot_statistics import SpotStatistics
 
 
-class Billing(Strict):
+class Billing(StrictModel):
     """How use is rounded up."""
 
     step_seconds: Positive = 1.0
     minimum_hours: NotNegative = 0.0
 
 
-class Fees(Strict):
+class Fees(StrictModel):
     """What costs beside the hours; None is not known (which is not free)."""
 
     egress_usd_per_gb: Price | None = None
@@ -33,7 +43,7 @@ def _one_node(value: Any) -> Any:
     return 1 if value is None else value
 
 
-class Terms(Strict):
+class Terms(StrictModel):
     """What a provider grants all of its offers, unless an offer says otherwise."""
 
     billing: Billing = Billing()
@@ -44,7 +54,7 @@ class Terms(Strict):
     network_gbps: Positive | None = None  # per instance
     disk_gb_per_second: Positive | None = None  # per instance; None: as the class of machine has it
     download_gb_per_second: Positive | None = None  # per instance, from the outside; None likewise
-    max_nodes: Annotated[Whole, BeforeValidator(_one_node, json_schema_input_type=Whole | None)] = 1
+    max_nodes: Annotated[PositiveInteger, BeforeValidator(_one_node, json_schema_input_type=PositiveInteger | None)] = 1
     community: bool = False
     notes: str = ""
     currency: Currency = "USD"
@@ -149,7 +159,7 @@ class Offer(Terms):
         """What is written is looked at here: an offer that is handed on has its derived price already."""
         if isinstance(data, dict) and data.get("own") is not None and data.get("usd_per_hour") is not None:
             fix = "leave it out: the hour's price follows from power and purchase"
-            raise complaint("an own machine with a price", fix, "usd_per_hour")
+            raise validation_error("an own machine with a price", fix, "usd_per_hour")
         return data
 
     @model_validator(mode="after")
@@ -157,29 +167,31 @@ class Offer(Terms):
         if self.managed is not None:
             self._is_no_machine()
         elif self.gpu is not None and self.gpus == 0:
-            raise complaint(f"how many {self.gpu} it has is not said", "give gpus, the GPUs of one instance", "gpus")
+            raise validation_error(
+                f"how many {self.gpu} it has is not said", "give gpus, the GPUs of one instance", "gpus"
+            )
         elif self.gpu is None and self.gpus > 0:
-            raise complaint(f"which GPU it has {self.gpus} of is not said", "give gpu, such as H100-80GB", "gpu")
+            raise validation_error(f"which GPU it has {self.gpus} of is not said", "give gpu, such as H100-80GB", "gpu")
         elif self.gpu is None and self.cpu_cores is None:
             fix = "give gpu and gpus, cpu_cores for a machine without GPU, or managed for a service"
-            raise complaint("what is rented is not said", fix)
+            raise validation_error("what is rented is not said", fix)
         return self
 
     def _is_no_machine(self) -> None:
         for key in ("gpu", "gpus", "cpu_cores", "ram_gb", "usd_per_hour", "spot_usd_per_hour"):
             if getattr(self, key) not in (None, type(self).model_fields[key].default):
                 fix = "leave it out; prices stand in managed" if "usd" in key else "leave it out, or leave managed out"
-                raise complaint(f"a managed service has no {key}", fix, key)
+                raise validation_error(f"a managed service has no {key}", fix, key)
 
     @model_validator(mode="after")
     def _is_paid_in_one_way(self) -> Self:
         ways = [key for key in ("commitment", "committed_hours", "own", "managed") if getattr(self, key) is not None]
         if len(ways) > 1:
             fix = "keep one, and make another offer of what else there is"
-            raise complaint(f"paid in {len(ways)} ways at once: {', '.join(ways)}", fix)
+            raise validation_error(f"paid in {len(ways)} ways at once: {', '.join(ways)}", fix)
         if ways and self.spot_usd_per_hour is not None:
             fix = "leave it out: the spot price belongs to another offer"
-            raise complaint(f"a spot price beside {ways[0]}", fix, "spot_usd_per_hour")
+            raise validation_error(f"a spot price beside {ways[0]}", fix, "spot_usd_per_hour")
         return self
 
     @model_validator(mode="after")
@@ -192,17 +204,19 @@ class Offer(Terms):
             self._complain_of_no_price()
         elif self.commitment is not None and self.committed_usd == 0:
             fix = "give usd_per_hour or upfront_usd; hours already paid for are committed_hours"
-            raise complaint("a commitment that costs nothing", fix, "commitment")
+            raise validation_error("a commitment that costs nothing", fix, "commitment")
         return self
 
     def _complain_of_no_price(self) -> None:
         if self.commitment is not None:
             fix = "give usd_per_hour, which is due in every hour of the term; 0 where all of it is paid upfront"
-            raise complaint("a commitment without an hourly price", fix, "usd_per_hour")
+            raise validation_error("a commitment without an hourly price", fix, "usd_per_hour")
         if self.gpu is None:
-            raise complaint("a machine without GPU has no price", "give usd_per_hour, in dollars", "usd_per_hour")
+            raise validation_error(
+                "a machine without GPU has no price", "give usd_per_hour, in dollars", "usd_per_hour"
+            )
         if self.spot_usd_per_hour is None:
-            raise complaint("an offer without a price", "give usd_per_hour or spot_usd_per_hour, in dollars")
+            raise validation_error("an offer without a price", "give usd_per_hour or spot_usd_per_hour, in dollars")
 
     def _fill(self, **values: Any) -> None:
         """Set what follows from the rest and is not there; the offer is frozen for everybody else."""

@@ -6,7 +6,16 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, model_validator
 
-from planner.documents.quantities import MOST_USD, Many, Positive, Price, Strict, Text, complaint, shown
+from planner.documents.quantities import (
+    MAX_USD,
+    OneOrMany,
+    Positive,
+    Price,
+    StrictModel,
+    Text,
+    format_value,
+    validation_error,
+)
 from planner.units import MONTH_HOURS
 
 MONTHS = (1, 3, 6, 12, 36)
@@ -22,11 +31,11 @@ WATTS_PER_KILOWATT = 1000.0
 def _sold_term(value: Any) -> Any:
     if isinstance(value, bool) or value not in MONTHS:
         listed = ", ".join(map(str, MONTHS))
-        raise complaint(f"{shown(value)} is no term of a commitment", f"one of {listed} months")
+        raise validation_error(f"{format_value(value)} is no term of a commitment", f"one of {listed} months")
     return value
 
 
-class Commitment(Strict):
+class Commitment(StrictModel):
     """A term that is paid for whether it is used or not; the hour's price is due in every hour of it."""
 
     months: Annotated[Literal[1, 3, 6, 12, 36], BeforeValidator(_sold_term)]
@@ -38,7 +47,7 @@ class Commitment(Strict):
         return self.months * MONTH_HOURS
 
 
-class Own(Strict):
+class Own(StrictModel):
     """A machine that stands in the house: its hour costs electricity and wear."""
 
     power_watts: Positive  # per instance, under load
@@ -60,17 +69,19 @@ class Own(Strict):
     def _wears_out(self) -> Self:
         if self.purchase_usd > 0 and self.lifetime_hours is None:
             fix = "give lifetime_hours, the hours of use that purchase_usd is spread over"
-            raise complaint("a purchase without a lifetime", fix, "lifetime_hours")
+            raise validation_error("a purchase without a lifetime", fix, "lifetime_hours")
         hour = self.power_usd_per_hour + self.depreciation_usd_per_hour
-        if hour > MOST_USD:
-            raise complaint(f"an hour of it costs ${hour:.3g}", f"power and wear come to at most {MOST_USD:g} dollars")
+        if hour > MAX_USD:
+            raise validation_error(
+                f"an hour of it costs ${hour:.3g}", f"power and wear come to at most {MAX_USD:g} dollars"
+            )
         return self
 
 
-class Managed(Strict):
+class Managed(StrictModel):
     """A service that takes data and hands back a trained network: no machine, no memory to fit into."""
 
-    architectures: Many[Text]  # names of cards; one that we have no card of is never asked for
+    architectures: OneOrMany[Text]  # names of cards; one that we have no card of is never asked for
     usd_per_million_tokens: Price | None = None  # of training, every epoch counted
     usd_per_run: Price | None = None
     minimum_usd: Price = 0.0  # a run costs at least this
@@ -81,5 +92,5 @@ class Managed(Strict):
     def _has_a_price(self) -> Self:
         if self.usd_per_million_tokens is None and self.usd_per_run is None:
             fix = "give usd_per_million_tokens or usd_per_run, in dollars"
-            raise complaint("a managed service without a price", fix)
+            raise validation_error("a managed service without a price", fix)
         return self

@@ -13,15 +13,15 @@ from planner.documents.quantities import (
     Currency,
     NotNegative,
     Positive,
+    PositiveInteger,
     Price,
     Rows,
-    Several,
     Share,
-    Strict,
+    StrictModel,
     Text,
-    Whole,
-    complaint,
-    shown,
+    ZeroOrMany,
+    format_value,
+    validation_error,
 )
 from planner.scenario.job import FRAMEWORKS, Job, LoraSettings, Measured, Techniques
 from planner.scenario.offer import Billing, Fees, Offer, Terms, offer_data, offer_labels
@@ -53,18 +53,18 @@ __all__ = [
     "Terms",
     "ValueOfTime",
     "Work",
-    "adjusted_offers",
+    "apply_adjustments",
     "offer_labels",
     "scenario_data",
     "scenario_schema",
 ]
 
 
-class AllowForbid(Strict):
+class AllowForbid(StrictModel):
     """Names that may be used (None: all) and names that may not."""
 
-    allow: Several[Text] | None = None
-    forbid: Several[Text] = ()
+    allow: ZeroOrMany[Text] | None = None
+    forbid: ZeroOrMany[Text] = ()
 
     def permits(self, name: str) -> bool:
         """Whether the name may be used."""
@@ -74,9 +74,9 @@ class AllowForbid(Strict):
     def _do_not_contradict(self) -> Self:
         both = [name for name in self.forbid if name in (self.allow or ())]
         if both:
-            raise complaint(f"{', '.join(both)} both allowed and forbidden", "keep one", "forbid")
+            raise validation_error(f"{', '.join(both)} both allowed and forbidden", "keep one", "forbid")
         if self.allow == ():
-            raise complaint("allows nothing", "name what is allowed, or leave it out", "allow")
+            raise validation_error("allows nothing", "name what is allowed, or leave it out", "allow")
         return self
 
 
@@ -84,11 +84,13 @@ def _tiers_exist(tiers: AllowForbid) -> AllowForbid:
     for key, names in (("allow", tiers.allow or ()), ("forbid", tiers.forbid)):
         unknown = [name for name in names if name not in TIERS]
         if unknown:
-            raise complaint(f"{shown(unknown[0])} is no tier of offers", f"one of {', '.join(TIERS)}", key)
+            raise validation_error(
+                f"{format_value(unknown[0])} is no tier of offers", f"one of {', '.join(TIERS)}", key
+            )
     return tiers
 
 
-class SpotShare(Strict):
+class SpotShare(StrictModel):
     """Bounds on the share of the work that spot machines do."""
 
     min: Share = 0.0
@@ -97,15 +99,15 @@ class SpotShare(Strict):
     @model_validator(mode="after")
     def _in_order(self) -> Self:
         if self.min > self.max:
-            raise complaint(f"min {self.min:g} is over max {self.max:g}", "min may be at most max", "min")
+            raise validation_error(f"min {self.min:g} is over max {self.max:g}", "min may be at most max", "min")
         return self
 
 
-class Limits(Strict):
+class Limits(StrictModel):
     """What a plan must keep; None is no limit."""
 
     budget_usd: Annotated[float, Field(gt=0, le=1e15)] | None = None
-    max_gpus: Whole | None = None  # at one time, over all jobs
+    max_gpus: PositiveInteger | None = None  # at one time, over all jobs
     max_hours: Positive | None = None
     quota: dict[str, Annotated[int, Field(ge=0)]] = Field(default_factory=dict)  # provider -> GPUs
     providers: AllowForbid = AllowForbid()
@@ -125,7 +127,7 @@ class Limits(Strict):
         )
 
 
-class Match(Strict):
+class Match(StrictModel):
     """Which offers: each key that is given must be equal."""
 
     gpu: Text | None = None
@@ -133,7 +135,7 @@ class Match(Strict):
     region: Text | None = None
     instance: Text | None = None
 
-    def among(self, offers: Sequence[Offer]) -> list[int]:
+    def find_matches(self, offers: Sequence[Offer]) -> list[int]:
         """Positions of the offers that are meant."""
         found = list(range(len(offers)))
         for key in ("gpu", "provider", "region", "instance"):
@@ -143,19 +145,19 @@ class Match(Strict):
         return found
 
 
-MOST_TIMES = 1000.0
+MAX_PRICE_FACTOR = 1000.0
 """Factor on a price beyond which no what-if asks anything."""
 
 
-class Adjust(Strict):
+class Adjust(StrictModel):
     """A what-if on prices."""
 
     match: Match = Match()
-    usd_per_hour_factor: Annotated[float, Field(ge=0, le=MOST_TIMES)] = 1.0
-    spot_usd_per_hour_factor: Annotated[float, Field(ge=0, le=MOST_TIMES)] = 1.0
+    usd_per_hour_factor: Annotated[float, Field(ge=0, le=MAX_PRICE_FACTOR)] = 1.0
+    spot_usd_per_hour_factor: Annotated[float, Field(ge=0, le=MAX_PRICE_FACTOR)] = 1.0
 
 
-class ValueOfTime(Strict):
+class ValueOfTime(StrictModel):
     """Minimise dollars plus what waiting is worth."""
 
     value_of_time_usd_per_hour: Price
@@ -163,7 +165,9 @@ class ValueOfTime(Strict):
 
 def _word_or_value(value: Any) -> Any:
     if value not in ("cost", "time") and not isinstance(value, (dict, ValueOfTime)):
-        raise complaint(f"{shown(value)} is no objective", "cost, time, or {value_of_time_usd_per_hour: 5}")
+        raise validation_error(
+            f"{format_value(value)} is no objective", "cost, time, or {value_of_time_usd_per_hour: 5}"
+        )
     return value
 
 
@@ -181,37 +185,37 @@ Objective = Annotated[
 def _names_differ(jobs: tuple[Job, ...]) -> tuple[Job, ...]:
     twice = [name for name, times in Counter(job.name for job in jobs).items() if times > 1]
     if twice:
-        raise complaint(f"several jobs are called {', '.join(twice)}", "every job has its own name")
+        raise validation_error(f"several jobs are called {', '.join(twice)}", "every job has its own name")
     return jobs
 
 
-class _Question(Strict):
+class _ScenarioBase(StrictModel):
     """What a scenario says whichever way its offers come."""
 
     name: Text
     description: str = ""
-    inventory: Several[Text] = ()  # offer files as written, relative to the scenario's file
+    inventory: ZeroOrMany[Text] = ()  # offer files as written, relative to the scenario's file
     jobs: Annotated[Rows[Job], Field(min_length=1), AfterValidator(_names_differ)]
     limits: Limits = Limits()
     adjust: Rows[Adjust] = ()
     objective: Objective = "cost"
     currency: Currency = "USD"
-    vary: Several[Text] = ()  # PATH=A:B:STEP or PATH=[a, b, c]: what `what-if` goes through; no part of the question
+    vary: ZeroOrMany[Text] = ()  # PATH=A:B:STEP or PATH=[a, b, c]: what `what-if` goes through; no part of the question
 
 
-class ScenarioFile(_Question):
+class ScenarioFile(_ScenarioBase):
     """A scenario as it is written: offers in inventory files, inline, or both."""
 
     offers: Rows[Offer] = ()
 
 
-NOTHING_TRAINS = (
+NO_TRAINING_OFFER = (
     "nothing that is offered has a GPU",
     "machines without one run stages only: add an offer with gpu and gpus, or a managed service",
 )
 
 
-class Scenario(_Question):
+class Scenario(_ScenarioBase):
     """A scenario whose offers are all at hand: those of the inventory files first, the inline ones last.
 
     Prices are as read; `adjusted_offers` applies `adjust`.
@@ -233,13 +237,13 @@ class Scenario(_Question):
     @model_validator(mode="after")
     def _has_offers(self) -> Self:
         if not self.offers:
-            raise complaint("there is nothing to rent", "give inventory: [FILE] or offers: [...]", "offers")
+            raise validation_error("there is nothing to rent", "give inventory: [FILE] or offers: [...]", "offers")
         if all(offer.is_cpu for offer in self.offers):
-            raise complaint(*NOTHING_TRAINS, "offers")
+            raise validation_error(*NO_TRAINING_OFFER, "offers")
         return self
 
 
-class SolveOptions(Strict):
+class SolveOptions(StrictModel):
     """How to solve, not what: nothing here changes what is optimal."""
 
     solver: Literal["highs", "cbc", "scip", "cp-sat"] = "highs"
@@ -248,16 +252,16 @@ class SolveOptions(Strict):
     as_of: datetime.date | None = None  # ages of prices are counted to it; None: today
 
 
-def adjusted_offers(scenario: Scenario) -> tuple[Offer, ...]:
+def apply_adjustments(scenario: Scenario) -> tuple[Offer, ...]:
     """The offers at the prices of the what-if: factors of every matching `adjust`, multiplied."""
     offers = list(scenario.offers)
     for rule in scenario.adjust:
-        for index in rule.match.among(offers):
-            offers[index] = _adjusted(offers[index], rule)
+        for index in rule.match.find_matches(offers):
+            offers[index] = _apply_adjustment(offers[index], rule)
     return tuple(offers)
 
 
-def _adjusted(offer: Offer, rule: Adjust) -> Offer:
+def _apply_adjustment(offer: Offer, rule: Adjust) -> Offer:
     """The offer at other prices; what is paid upfront is the price of its hours too, what a kWh costs is not."""
     keys = ("usd_per_hour", "spot_usd_per_hour")
     prices: dict[str, Any] = {
@@ -271,9 +275,7 @@ def _adjusted(offer: Offer, rule: Adjust) -> Offer:
 
 def scenario_data(scenario: Scenario) -> dict[str, Any]:
     """The scenario as plain data in the form of its file, defaults left out; inventory files stay named."""
-    data = scenario.model_dump(
-        mode="json", by_alias=True, exclude_defaults=True, exclude={"offers", "offers_inline"}
-    )
+    data = scenario.model_dump(mode="json", by_alias=True, exclude_defaults=True, exclude={"offers", "offers_inline"})
     if scenario.offers_inline:
         data["offers"] = [offer_data(offer) for offer in scenario.offers_inline]
     return data

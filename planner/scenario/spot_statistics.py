@@ -7,7 +7,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import ConfigDict, Field, model_validator
 
-from planner.documents.quantities import NotNegative, Positive, Rows, Strict, Whole, complaint
+from planner.documents.quantities import NotNegative, Positive, PositiveInteger, Rows, StrictModel, validation_error
 from planner.hazards import mean_hours
 
 AGREEMENT = 0.01
@@ -17,7 +17,7 @@ _MEANS = ("availability", "mean_up_hours", "mean_outage_hours")
 _ENOUGH = [[_MEANS[0], _MEANS[1]], [_MEANS[0], _MEANS[2]], [_MEANS[1], _MEANS[2]], ["up", "outage"]]
 
 
-class EndsByAge(Strict):
+class EndsByAge(StrictModel):
     """Durations that end `ends_per_hour[i]` times an hour once they are `ages_hours[i]` old, until the next age."""
 
     ages_hours: Annotated[Rows[NotNegative], Field(min_length=1)]
@@ -27,12 +27,12 @@ class EndsByAge(Strict):
     def _bands(self) -> Self:
         ages, rates = self.ages_hours, self.ends_per_hour
         if len(ages) != len(rates):
-            raise complaint(f"{len(rates)} for {len(ages)} ages_hours", "give one rate per age", "ends_per_hour")
+            raise validation_error(f"{len(rates)} for {len(ages)} ages_hours", "give one rate per age", "ends_per_hour")
         if ages[0] != 0:
-            raise complaint(f"the first age is {ages[0]:g}", "it must be 0: durations begin there", "ages_hours")
+            raise validation_error(f"the first age is {ages[0]:g}", "it must be 0: durations begin there", "ages_hours")
         for young, old in pairwise(ages):
             if old <= young:
-                raise complaint(f"{old:g} comes after {young:g}", "ages must rise", "ages_hours")
+                raise validation_error(f"{old:g} comes after {young:g}", "ages must rise", "ages_hours")
         return self
 
     @property
@@ -46,7 +46,7 @@ def _two_are_enough(schema: dict[str, Any]) -> None:
     schema["anyOf"] = [{"required": keys} for keys in _ENOUGH]
 
 
-class SpotStatistics(Strict):
+class SpotStatistics(StrictModel):
     """How a spot market comes and goes; `availability` = up / (up + outage).
 
     Two of the three means are enough, or `up` and `outage` by age, from which they follow; all are there afterwards.
@@ -59,7 +59,7 @@ class SpotStatistics(Strict):
     mean_outage_hours: NotNegative
     up: EndsByAge | None = None
     outage: EndsByAge | None = None
-    instances: Whole = 1
+    instances: PositiveInteger = 1
     """How many machines must be there together for these statistics to call it up."""
     notice_seconds: NotNegative | None = None
     """From the warning to the loss of a machine; 0 where there is none, None where it is not known."""
@@ -73,7 +73,7 @@ class SpotStatistics(Strict):
         by_age = [data.get(key) is not None for key in ("up", "outage")]
         if any(by_age) and not all(by_age):
             here, missing = ("up", "outage") if by_age[0] else ("outage", "up")
-            raise complaint(f"{here} is there by age, {missing} is not", f"give {missing} too, or neither")
+            raise validation_error(f"{here} is there by age, {missing} is not", f"give {missing} too, or neither")
         return _from_ages(data) if all(by_age) else _from_means(data)
 
     @model_validator(mode="after")
@@ -84,11 +84,11 @@ class SpotStatistics(Strict):
                 if abs(told - mean) > AGREEMENT * mean:
                     name = key.split("_")[1]
                     what = f"{name}.ends_per_hour means {mean:.3g} h on average, not {told:.3g}"
-                    raise complaint(what, "correct one, or leave the mean out", key)
+                    raise validation_error(what, "correct one, or leave the mean out", key)
         implied = self.mean_up_hours / (self.mean_up_hours + self.mean_outage_hours)
         if abs(implied - self.availability) > AGREEMENT * self.availability:
             what = f"up and outage hours mean an availability of {implied:.3g}, not {self.availability:.3g}"
-            raise complaint(what, "correct one, or leave one out", "availability")
+            raise validation_error(what, "correct one, or leave one out", "availability")
         return self
 
 
@@ -107,7 +107,7 @@ def _from_means(data: dict[str, Any]) -> dict[str, Any]:
     given = {key: data[key] for key in _MEANS if data.get(key) is not None}
     if len(given) < 2:
         what = f"fewer than two of {', '.join(_MEANS)}"
-        raise complaint(what, "give two of them, or up and outage by age (planner market fit writes them)")
+        raise validation_error(what, "give two of them, or up and outage by age (planner market fit writes them)")
     numbers = {k: float(v) for k, v in given.items() if type(v) in (int, float)}
     if len(given) > 2 or len(numbers) < 2:
         return data
@@ -118,7 +118,7 @@ def _from_means(data: dict[str, Any]) -> dict[str, Any]:
         outage = up * (1 - share) / share
     elif share is not None and 0 < share <= 1 and outage is not None:
         if share == 1 or outage == 0:
-            raise complaint("says nothing about how long spot stays up", "give mean_up_hours")
+            raise validation_error("says nothing about how long spot stays up", "give mean_up_hours")
         up = outage * share / (1 - share)
     else:
         return {**dict.fromkeys(_MEANS, 1.0), **data}  # only the bad numbers are to be blamed

@@ -10,17 +10,17 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field, model_validator
 
 from planner.documents.quantities import (
-    MOST_GB,
+    MAX_GB,
     Count,
     Hours,
-    Many,
+    OneOrMany,
     Positive,
+    PositiveInteger,
     Price,
-    Strict,
+    StrictModel,
     Text,
-    Whole,
-    complaint,
-    shown,
+    format_value,
+    validation_error,
 )
 from planner.scenario.work import Work
 
@@ -29,11 +29,11 @@ EvaluationPlace = Literal["machine", "one_gpu", "cpu"]
 CheckpointContents = Literal["resume", "weights"]
 
 
-class Trials(Strict):
+class Trials(StrictModel):
     """How often the run is done, as in a search for good settings; `trials: 8` is short for `{count: 8}`."""
 
-    count: Whole = Field(default=1, description="Runs that are started.")
-    at_once: Whole = Field(default=1, description="Runs side by side, each on machines of its own.")
+    count: PositiveInteger = Field(default=1, description="Runs that are started.")
+    at_once: PositiveInteger = Field(default=1, description="Runs side by side, each on machines of its own.")
     halving: Annotated[float, Field(gt=1)] | None = Field(
         default=None,
         description="Successive halving: after each rung the best 1/halving of the trials go on, until each has done "
@@ -44,10 +44,10 @@ class Trials(Strict):
     def _agree(self) -> Self:
         if self.at_once > self.count:
             what = f"{self.at_once} trials side by side, and only {self.count} in all"
-            raise complaint(what, f"at_once is at most count, {self.count}", "at_once")
+            raise validation_error(what, f"at_once is at most count, {self.count}", "at_once")
         if self.halving is not None and self.halving > self.count:
             what = f"keeping one trial in {self.halving:g} needs as many, and there are {self.count}"
-            raise complaint(what, f"halving is at most count, {self.count}, or left out", "halving")
+            raise validation_error(what, f"halving is at most count, {self.count}, or left out", "halving")
         return self
 
 
@@ -56,28 +56,28 @@ def _count_alone(value: Any) -> Any:
         return value
     if isinstance(value, bool) or not isinstance(value, int):
         fix = "give a whole number, or a mapping with count, at_once and halving"
-        raise complaint(f"{shown(value)} is no number of trials", fix)
+        raise validation_error(f"{format_value(value)} is no number of trials", fix)
     if value < 1:
-        raise complaint(f"{value} trials are no run at all", "give 1 or more")
+        raise validation_error(f"{value} trials are no run at all", "give 1 or more")
     return {"count": value}
 
 
-TrialsGiven = Annotated[Trials, BeforeValidator(_count_alone, json_schema_input_type=Whole | Trials)]
+TrialsGiven = Annotated[Trials, BeforeValidator(_count_alone, json_schema_input_type=PositiveInteger | Trials)]
 """Trials in full, or their number alone."""
 
 
-class Ingest(Strict):
+class Ingest(StrictModel):
     """Raw text is read, tokenised and written as token ids before the run."""
 
-    raw_gb: Positive = Field(le=MOST_GB, description="GB of raw text (or images) as they lie on a disk.")
+    raw_gb: Positive = Field(le=MAX_GB, description="GB of raw text (or images) as they lie on a disk.")
     tokens: Count | None = Field(default=None, description="Tokens made of it; left out, one epoch of the work.")
-    on: Many[IngestPlace] = Field(
+    on: OneOrMany[IngestPlace] = Field(
         default=("machine", "cpu"), description="Where it may be done: the training machine, or a CPU offer."
     )
     ram_gb: Positive = Field(default=32.0, description="GB of memory asked of the machine that does it.")
 
 
-class Transfer(Strict):
+class Transfer(StrictModel):
     """Where the data lie now; nothing of it applies to offers in the same region."""
 
     region: Text | None = Field(default=None, description="Region of the data; left out, it is no offer's region.")
@@ -87,12 +87,12 @@ class Transfer(Strict):
     )
 
 
-class Evaluation(Strict):
+class Evaluation(StrictModel):
     """Forward passes over held-out text, amount said in one of two ways."""
 
     share: Positive | None = Field(default=None, description="Tokens evaluated per token trained on, in all.")
     tokens: Count | None = Field(default=None, description="Tokens evaluated over the whole run.")
-    on: Many[EvaluationPlace] = Field(
+    on: OneOrMany[EvaluationPlace] = Field(
         default=("machine", "one_gpu"),
         description="Where it may be done: the training machine, an offer of one GPU, or a CPU offer.",
     )
@@ -100,17 +100,17 @@ class Evaluation(Strict):
     @model_validator(mode="after")
     def _is_said_once(self) -> Self:
         if self.share is None and self.tokens is None:
-            raise complaint("does not say how much is evaluated", "give share or tokens")
+            raise validation_error("does not say how much is evaluated", "give share or tokens")
         if self.share is not None and self.tokens is not None:
-            raise complaint("share and tokens contradict each other", "keep one", "tokens")
+            raise validation_error("share and tokens contradict each other", "keep one", "tokens")
         return self
 
 
-class Checkpoints(Strict):
+class Checkpoints(StrictModel):
     """Checkpoints that the user wants, whatever a spot market makes necessary besides."""
 
-    count: Whole = Field(description="Checkpoints written over the run.")
-    keep: Whole = Field(default=1, description="How many of them stay, the newest ones.")
+    count: PositiveInteger = Field(description="Checkpoints written over the run.")
+    keep: PositiveInteger = Field(default=1, description="How many of them stay, the newest ones.")
     contents: CheckpointContents = Field(
         default="resume", description="resume: what training can go on from; weights: the trained weights alone."
     )
@@ -122,11 +122,11 @@ class Checkpoints(Strict):
     def _agree(self) -> Self:
         if self.keep > self.count:
             what = f"keeps {self.keep} checkpoints, and only {self.count} are written"
-            raise complaint(what, f"keep is at most count, {self.count}", "keep")
+            raise validation_error(what, f"keep is at most count, {self.count}", "keep")
         return self
 
 
-class Export(Strict):
+class Export(StrictModel):
     """The result leaves the machine: adapters of lora, all weights of full training."""
 
     merged: bool = Field(
@@ -138,7 +138,7 @@ class Export(Strict):
     )
 
 
-class Stages(Strict):
+class Stages(StrictModel):
     """What happens before and after training; None does not happen."""
 
     ingest: Ingest | None = None
@@ -157,7 +157,7 @@ class Stages(Strict):
         if work.images is None:
             return
         if self.ingest is not None and self.ingest.tokens is not None:
-            raise complaint("images have no tokens", "give raw_gb alone", "stages.ingest.tokens")
+            raise validation_error("images have no tokens", "give raw_gb alone", "stages.ingest.tokens")
         if self.evaluation is not None and self.evaluation.tokens is not None:
             fix = "give share, images evaluated per image trained on"
-            raise complaint("images have no tokens", fix, "stages.evaluation.tokens")
+            raise validation_error("images have no tokens", fix, "stages.evaluation.tokens")

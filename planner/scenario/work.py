@@ -6,10 +6,10 @@ from typing import Self
 
 from pydantic import model_validator
 
-from planner.documents.quantities import Count, Positive, Strict, Whole, complaint
+from planner.documents.quantities import Count, Positive, PositiveInteger, StrictModel, validation_error
 
 
-class Work(Strict):
+class Work(StrictModel):
     """How much is to be computed, said in one of four ways.
 
     `samples` (times `tokens_per_sample` times `epochs`), `tokens` in all, optimizer `steps`,
@@ -22,21 +22,21 @@ class Work(Strict):
     tokens: Count | None = None
     steps: Count | None = None
     images: Count | None = None
-    resolution: Whole | None = None  # pixels per side
+    resolution: PositiveInteger | None = None  # pixels per side
 
     @model_validator(mode="after")
-    def _is_said_once(self) -> Self:
+    def _has_one_amount(self) -> Self:
         ways = [way for way in ("samples", "tokens", "steps", "images") if getattr(self, way) is not None]
         if not ways:
-            raise complaint("does not say how much work", "give samples, tokens, steps or images")
+            raise validation_error("does not say how much work", "give samples, tokens, steps or images")
         if len(ways) > 1:
-            raise complaint(f"{' and '.join(ways)} contradict each other", "keep one", ways[1])
+            raise validation_error(f"{' and '.join(ways)} contradict each other", "keep one", ways[1])
         way = ways[0]
         if self.epochs != 1 and way in ("tokens", "steps"):
             fix = f"{way} counts all epochs: multiply it and leave epochs out"
-            raise complaint(f"epochs does not go with {way}", fix, "epochs")
+            raise validation_error(f"epochs does not go with {way}", fix, "epochs")
         if self.tokens_per_sample is not None and way == "images":
-            raise complaint("images have no tokens_per_sample", "leave it out", "tokens_per_sample")
+            raise validation_error("images have no tokens_per_sample", "leave it out", "tokens_per_sample")
         if self.resolution is not None and way in ("samples", "tokens"):
-            raise complaint(f"resolution does not go with {way}", "it belongs to images", "resolution")
+            raise validation_error(f"resolution does not go with {way}", "it belongs to images", "resolution")
         return self

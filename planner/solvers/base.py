@@ -83,9 +83,7 @@ class Solver(Protocol):
 
     name: str
 
-    def solve(
-        self, program: Program, *, time_limit_seconds: float | None, relative_gap: float
-    ) -> SolveResult:
+    def solve(self, program: Program, *, time_limit_seconds: float | None, relative_gap: float) -> SolveResult:
         """Solves; raises SolverError where the solver breaks down."""
         ...
 
@@ -122,12 +120,12 @@ def run(
     adapter = get_solver(name=solver)
     started = perf_counter()
     _check(program)
-    if _has_hopeless_row(program):
+    if _has_infeasible_row(program):
         return SolveResult(Termination.INFEASIBLE, solver, perf_counter() - started)
     return adapter.solve(program, time_limit_seconds=time_limit_seconds, relative_gap=relative_gap)
 
 
-def solved(
+def build_result(
     program: Program,
     values: Floats,
     termination: Termination,
@@ -154,7 +152,7 @@ def _check(program: Program) -> None:
         raise SolverError("the program holds a bound that is not a number")
 
 
-def _has_hopeless_row(program: Program) -> bool:
+def _has_infeasible_row(program: Program) -> bool:
     """A row without terms that excludes 0 (a job without candidates), or crossed bounds: solvers differ."""
     if bool(np.any(program.lower > program.upper)):
         return True

@@ -14,7 +14,7 @@ import numpy as np
 
 from planner.errors import SolverError
 from planner.formulation.program import Program
-from planner.solvers.base import Limit, SolveResult, Termination, solved
+from planner.solvers.base import Limit, SolveResult, Termination, build_result
 
 SOLVER_TYPES = {"highs": "HIGHS", "scip": "GSCIP", "cp-sat": "CP_SAT"}
 
@@ -54,9 +54,7 @@ class MathOptSolver:
             raise SolverError(f"unknown solver '{name}'; MathOpt is asked for {', '.join(SOLVER_TYPES)}")
         self.name = name
 
-    def solve(
-        self, program: Program, *, time_limit_seconds: float | None, relative_gap: float
-    ) -> SolveResult:
+    def solve(self, program: Program, *, time_limit_seconds: float | None, relative_gap: float) -> SolveResult:
         """Solves; raises SolverError whatever breaks underneath (its own error path is broken in 9.15)."""
         try:
             from ortools.math_opt.python import mathopt
@@ -67,15 +65,13 @@ class MathOptSolver:
             foreign = mathopt.Model.from_model_proto(_proto(program))
             parameters = self._parameters(mathopt, program, time_limit_seconds, relative_gap)
             kind = getattr(mathopt.SolverType, SOLVER_TYPES[self.name])
-            with standard_output_kept():
+            with suppress_stdout():
                 answer = mathopt.solve(foreign, kind, params=parameters, remove_names=True)
             return self._result(program, foreign, answer, perf_counter() - started)
         except Exception as error:
             raise SolverError(f"{self.name} broke down: {type(error).__name__}: {error}") from error
 
-    def _parameters(
-        self, mathopt: Any, program: Program, time_limit_seconds: float | None, relative_gap: float
-    ) -> Any:
+    def _parameters(self, mathopt: Any, program: Program, time_limit_seconds: float | None, relative_gap: float) -> Any:
         parameters = mathopt.SolveParameters(relative_gap_tolerance=relative_gap)
         if time_limit_seconds is not None:
             parameters.time_limit = timedelta(seconds=time_limit_seconds)
@@ -103,11 +99,11 @@ class MathOptSolver:
             known = bound if termination is Termination.NO_SOLUTION and np.isfinite(bound) else None
             return SolveResult(termination, self.name, seconds, limit, bound=known)
         values = np.array(answer.variable_values(list(foreign.variables())), dtype=float)
-        return solved(program, values, termination, self.name, seconds, limit=limit, bound=bound)
+        return build_result(program, values, termination, self.name, seconds, limit=limit, bound=bound)
 
 
 @contextlib.contextmanager
-def standard_output_kept() -> Iterator[None]:
+def suppress_stdout() -> Iterator[None]:
     """What native code prints is dropped: HiGHS has lines for its developers that no setting turns off.
 
     Without it such a line lands in the one JSON document that a command prints. Standard output as a whole is

@@ -18,7 +18,7 @@ import numpy as np
 
 from planner.errors import SolverError
 from planner.formulation.program import Program
-from planner.solvers.base import Limit, SolveResult, Termination, solved
+from planner.solvers.base import Limit, SolveResult, Termination, build_result
 
 LOG_ROUNDING = 5e-4
 """CBC prints its bound with three decimals."""
@@ -29,9 +29,7 @@ class CbcSolver:
 
     name = "cbc"
 
-    def solve(
-        self, program: Program, *, time_limit_seconds: float | None, relative_gap: float
-    ) -> SolveResult:
+    def solve(self, program: Program, *, time_limit_seconds: float | None, relative_gap: float) -> SolveResult:
         """Solves; raises SolverError whatever breaks underneath."""
         try:
             import pulp
@@ -117,11 +115,11 @@ def _result(
     )
     if status == pulp.LpSolutionIntegerFeasible:
         limit = limit or Limit.OTHER
-        return solved(program, values, Termination.FEASIBLE, "cbc", seconds, limit=limit, bound=bound)
+        return build_result(program, values, Termination.FEASIBLE, "cbc", seconds, limit=limit, bound=bound)
     if bound is None:  # finished: what it proved is the gap that it was asked for
         objective = program.objective(values)
         bound = objective - relative_gap * abs(objective)
-    return solved(program, values, Termination.OPTIMAL, "cbc", seconds, bound=bound)
+    return build_result(program, values, Termination.OPTIMAL, "cbc", seconds, bound=bound)
 
 
 def _bound(log: str, offset: float) -> float | None:

@@ -12,27 +12,27 @@ from planner.arrays import Flags, Floats
 from planner.candidate_table import CandidateTable
 from planner.candidates.enumeration import JobCandidates
 from planner.candidates.market import Market
-from planner.candidates.screening import DEFAULT_MAX_HOURS, FOREVER_HOURS, Screened, screen
-from planner.configurations.recipe import allowed
-from planner.decode.assignment_parts import pays_from
+from planner.candidates.screening import DEFAULT_MAX_HOURS, UNLIMITED_HOURS, ScreenedCandidates, screen
+from planner.configurations.recipe import is_allowed
+from planner.decode.assignment_parts import describe_break_even
 from planner.library.schema import Library
 from planner.results.plan import Option
 from planner.scenario.scenario import Limits
-from planner.solving.scoring import Measure
+from planner.solving.scoring import Objective
 
-RUNGS = ("QLoRA", "LoRA", "full")
-RUNNERS_UP = 2
+METHOD_LABELS = ("QLoRA", "LoRA", "full")
+MAX_RUNNERS_UP = 2
 OUTLIER_SHARE = 0.5
-MANY_TIMES = 10.0
+RATIO_THRESHOLD = 10.0
 """Ratio from which on a difference is told as one: 41,043 % says less than 411 x."""
 NO_DIFFERENCE = "no real difference"
-PAID: dict[str, str] = {"own": "own machine", "managed": "by the service", "committed": "committed"}
+PAYMENT_LABELS: dict[str, str] = {"own": "own machine", "managed": "by the service", "committed": "committed"}
 """How tiers are paid that are not rented by the hour."""
-PEERS = 3
+MIN_PEERS = 3
 """A spot price under this share of the median ratio of the same instance, known at so many places, is an outlier."""
 
 
-def cheapest(table: CandidateTable) -> tuple[Floats, Floats]:
+def find_cheapest_shares(table: CandidateTable) -> tuple[Floats, Floats]:
     """Least dollars (penalties in) of each row over its spot shares, and the share that gives them; shapes (n,)."""
     low = table.cost_usd(table.share_low)
     high = table.cost_usd(table.share_high)
@@ -40,8 +40,8 @@ def cheapest(table: CandidateTable) -> tuple[Floats, Floats]:
     return np.where(better, high, low) + table.penalty_usd, np.where(better, table.share_high, table.share_low)
 
 
-def ladder(
-    candidates: JobCandidates, wide: CandidateTable, market: Market, measure: Measure
+def best_by_method(
+    candidates: JobCandidates, wide: CandidateTable, market: Market, measure: Objective
 ) -> tuple[Option, ...]:
     """The best way of each method under all other limits; a method that the job excludes says so."""
     if candidates.job.kind == "pretrain":
@@ -50,8 +50,8 @@ def ladder(
     labels = np.asarray([recipe.method_label for recipe in recipes])
     value, share = measure.best(wide)
     rungs = []
-    for rung in RUNGS:
-        permitted = any(allowed(recipe, candidates.job) for recipe in recipes if recipe.method_label == rung)
+    for rung in METHOD_LABELS:
+        permitted = any(is_allowed(recipe, candidates.job) for recipe in recipes if recipe.method_label == rung)
         rows = np.flatnonzero((labels[wide.recipe] == rung) & np.isfinite(value)) if len(labels) else np.zeros(0, int)
         if len(rows):
             best = rows[np.argmin(value[rows])]
@@ -78,8 +78,8 @@ def _all_observed(candidates: JobCandidates) -> bool:
     return len(observed) > 0 and bool(np.isfinite(observed).all())
 
 
-def runner_up(
-    screened: Screened, chosen: int, share: float, market: Market, library: Library, measure: Measure
+def find_runners_up(
+    screened: ScreenedCandidates, chosen: int, share: float, market: Market, library: Library, measure: Objective
 ) -> tuple[Option, ...]:
     """The best ways on another card, at another provider or paid in another way, and whether they are really worse.
 
@@ -98,7 +98,7 @@ def runner_up(
         return f"{market.offers[place].provider} {market.gpus[place]}"
 
     def paid(row: int) -> str:
-        return PAID.get(market.offers[int(table.offer[row])].tier, "by the hour")
+        return PAYMENT_LABELS.get(market.offers[int(table.offer[row])].tier, "by the hour")
 
     taken = {(named(chosen), paid(chosen))}
     gpu = market.gpus[int(table.offer[chosen])]
@@ -112,19 +112,19 @@ def runner_up(
             continue
         taken.add((name, how))
         same_card = market.gpus[int(table.offer[row])] == gpu
-        note = verdict(float(value[row]), reached, difference_sigma(library, same_card), less, more, much)
+        note = describe_difference(float(value[row]), reached, difference_sigma(library, same_card), less, more, much)
         offer = market.offers[int(table.offer[row])]
         if how != paid(chosen):
             note = f"{note}, {how}".removeprefix(", ")
-        if pays := pays_from(market, offer, float(table.instances[row])):
+        if pays := describe_break_even(market, offer, float(table.instances[row])):
             note = f"{note}: {pays}"
         found.append(_option(name, table, int(row), float(shares[row]), market, True, note))
-        if len(found) == RUNNERS_UP:
+        if len(found) == MAX_RUNNERS_UP:
             break
     return tuple(found)
 
 
-def spot_outliers(market: Market) -> Flags:
+def flag_spot_outliers(market: Market) -> Flags:
     """Offers (offers,) whose spot discount is far from that of the same instance elsewhere: likely an error.
 
     A least-cost search over thousands of prices finds their errors first.
@@ -137,7 +137,7 @@ def spot_outliers(market: Market) -> Flags:
             ratios.setdefault((offer.provider, offer.instance, offer.card), []).append(float(own[index]))
     usual = np.asarray(
         [
-            np.median(peers) if len(peers := ratios.get((o.provider, o.instance, o.card), [])) >= PEERS else np.nan
+            np.median(peers) if len(peers := ratios.get((o.provider, o.instance, o.card), [])) >= MIN_PEERS else np.nan
             for o in market.offers
         ],
         dtype=float,
@@ -145,13 +145,13 @@ def spot_outliers(market: Market) -> Flags:
     return np.asarray(own < OUTLIER_SHARE * usual)
 
 
-def outlier_note(
-    screened: Screened, offer: int, share: float, market: Market, measure: Measure
+def describe_spot_outlier(
+    screened: ScreenedCandidates, offer: int, share: float, market: Market, measure: Objective
 ) -> tuple[str, ...]:
     """A warning where the plan rests on a spot price that is out of line, with the best plan without such prices."""
     if share == 0:
         return ()
-    flagged = spot_outliers(market)
+    flagged = flag_spot_outliers(market)
     if not flagged[offer]:
         return ()
     rest = screened.table.rows(~flagged[screened.table.offer])
@@ -167,7 +167,7 @@ def difference_sigma(library: Library, same_card: bool) -> float:
     return library.calibrations["uncertainty"].value(f"difference.{'same' if same_card else 'other'}_card")
 
 
-def verdict(
+def describe_difference(
     value: float, against: float, sigma: float, less: str = "cheaper", more: str = "dearer", much: str = "dear"
 ) -> str:
     """Whether two figures really differ: `63 % dearer`, `12 x as dear`, or no real difference within `sigma`."""
@@ -176,7 +176,7 @@ def verdict(
     gap = math.log(value / against)
     if abs(gap) < sigma:
         return NO_DIFFERENCE
-    if value >= MANY_TIMES * against:
+    if value >= RATIO_THRESHOLD * against:
         return f"{value / against:,.0f} x as {much}"
     return f"{abs(math.expm1(gap)):,.0%} {more if gap > 0 else less}".replace("%", " %")
 
@@ -191,7 +191,7 @@ def _option(
         provider=offer.provider,
         gpu=market.gpus[int(table.offer[row])],
         gpus=int(table.run_gpus[row]),
-        runs_at_once=int(table.gangs[row]),
+        runs_at_once=int(table.node_groups[row]),
         cost_usd=float(one.cost_usd(share)[0]),
         hours=float(one.hours(share)[0]),
         allowed=permitted,
@@ -199,8 +199,13 @@ def _option(
     )
 
 
-def binding_limits(
-    candidates: JobCandidates, screened: Screened, market: Market, limits: Limits, library: Library, measure: Measure
+def find_binding_limits(
+    candidates: JobCandidates,
+    screened: ScreenedCandidates,
+    market: Market,
+    limits: Limits,
+    library: Library,
+    measure: Objective,
 ) -> tuple[str, ...]:
     """Limits without which this job would do better, and by how much; each lifted alone, all else kept."""
     now = float(np.min(measure.best(screened.table)[0], initial=np.inf))
@@ -208,32 +213,32 @@ def binding_limits(
         return ()
     # Limits only cut shares and billing steps only add: a row that is no better without either changes nothing.
     unspent = replace(measure, budget_usd=math.inf)
-    hopes = np.fmin(unspent.best(candidates.table)[0], _least_on_spot(candidates, measure))
-    better = np.flatnonzero(hopes < now - measure.gain(now))
+    hopes = np.fmin(unspent.best(candidates.table)[0], _spot_lower_bound(candidates, measure))
+    better = np.flatnonzero(hopes < now - measure.min_gain(now))
     if not len(better):
         return ()
     promising = candidates.rows(better)
     found = []
-    for name, default, asked, offered, kept in _lifted(promising, market, limits):
+    for name, default, asked, offered, kept in _lift_limits(promising, market, limits):
         by = unspent if name == "budget" else measure
         open_ = screen(asked, offered, kept, library, name != "techniques", measure.waiting_usd)
         value = by.best(open_.table)[0]
         saved = now - float(np.min(value, initial=np.inf))
-        if saved > measure.gain(now):
+        if saved > measure.min_gain(now):
             found.append(f"{name} ({default}without it {measure.saved(saved)})")
     return tuple(found)
 
 
-def _least_on_spot(candidates: JobCandidates, measure: Measure) -> Floats:
+def _spot_lower_bound(candidates: JobCandidates, measure: Objective) -> Floats:
     """What no policy on spot gets below (n,): all of the work at the spot price; nan where there is none to follow."""
     if measure.waiting_usd is None:
         return np.full(len(candidates.table), np.nan)
     table, hours = candidates.table, candidates.hours
-    price = candidates.columns.spot_usd[table.offer] * table.instances / hours.gangs
-    return np.asarray(table.fixed_usd + table.penalty_usd + price * hours.gang_run + measure.usd_per_hour * hours.run)
+    price = candidates.columns.spot_usd[table.offer] * table.instances / hours.node_groups
+    return np.asarray(table.fixed_usd + table.penalty_usd + price * hours.group_run + measure.usd_per_hour * hours.run)
 
 
-def _lifted(
+def _lift_limits(
     asked: JobCandidates, market: Market, limits: Limits
 ) -> Iterator[tuple[str, str, JobCandidates, Market, Limits]]:
     """Every limit on the job by its name, whether it is the default, and candidates, market and limits without it.
@@ -246,7 +251,7 @@ def _lifted(
     longest = DEFAULT_MAX_HOURS[job.kind] if limits.max_hours is None else limits.max_hours
     if job.deadline_hours is None or job.deadline_hours > longest:
         default = f"default {longest:,.0f} h; " if limits.max_hours is None else ""
-        yield "max_hours", default, asked, market, limits.model_copy(update={"max_hours": FOREVER_HOURS})
+        yield "max_hours", default, asked, market, limits.model_copy(update={"max_hours": UNLIMITED_HOURS})
     if job.techniques.method is not None or job.techniques.weight_bits is not None:
         yield "techniques", "", asked, market, limits
     plain = Limits()

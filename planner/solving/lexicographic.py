@@ -16,7 +16,7 @@ import numpy as np
 from planner.arrays import Floats, Integers
 from planner.candidate_table import CandidateTable
 from planner.errors import NoPlanError
-from planner.formulation.build import program_of
+from planner.formulation.build import build_from_layout
 from planner.formulation.objective import (
     cost_objective,
     hours_objective,
@@ -25,8 +25,8 @@ from planner.formulation.objective import (
     time_objective,
 )
 from planner.formulation.program import Program, single_row
-from planner.formulation.shared_limits import Question
-from planner.formulation.variables import Columns
+from planner.formulation.shared_limits import SharedLimits
+from planner.formulation.variables import VariableLayout
 
 if TYPE_CHECKING:  # mathematics knows no solver: it is handed a way to run one
     from planner.solvers.base import SolveResult
@@ -39,7 +39,7 @@ class Goal:
     """Something to minimise, and how far above its optimum later passes may go."""
 
     name: str
-    coefficients: Callable[[Columns], Floats]
+    coefficients: Callable[[VariableLayout], Floats]
     slack: float
 
 
@@ -52,7 +52,7 @@ NAMES = Goal("names", name_objective, 0.0)
 GOALS = {"cost": (COST, HOURS, MEMORY, NAMES), "time": (LAST, COST, MEMORY, NAMES)}
 """The passes, in order, for each objective; the second one also settles the spot shares."""
 
-SETTLING = 1
+SHARE_PASS = 1
 
 BOUND_TOLERANCE = 1e-6
 """What a candidate may lie above a cap before it is dropped: the feasibility tolerance of solvers."""
@@ -62,7 +62,7 @@ SHARE_TOLERANCE = 1e-5
 
 
 @dataclass(frozen=True, eq=False)
-class Choice:
+class LexicographicSolution:
     """The chosen row of the table and its spot share for each job, and what the first pass proved."""
 
     first: SolveResult
@@ -84,40 +84,40 @@ class Choice:
         return self.shares
 
 
-def solve_passes(table: CandidateTable, question: Question, run: Run) -> Choice:
+def solve_lexicographic(table: CandidateTable, question: SharedLimits, run: Run) -> LexicographicSolution:
     """The plan of least objective; among plans within half a cent, least hours, most free VRAM, first name.
 
     With objective `time`: the least last finish; within 0.001 h of it the least cost, then as above.
     A first pass without a proven optimum is followed by the second only: ties are not worth breaking then.
     """
     goals = GOALS[question.objective]
-    narrowed = _cheapest_ends(table, question)
-    first = run(program_of(Columns(narrowed, question)))
+    narrowed = _fix_cheapest_shares(table, question)
+    first = run(build_from_layout(VariableLayout(narrowed, question)))
     if not first.has_solution:
-        return Choice(first, None, None)
-    columns = Columns(narrowed, question)
+        return LexicographicSolution(first, None, None)
+    columns = VariableLayout(narrowed, question)
     rows = columns.chosen(first.values)
     shares = columns.spot_share(first.values, rows)
     result, kept, caps = first, np.arange(len(table)), [_cap(goals[0], first)]
     for position in range(1, len(goals)):
         decided = len(kept) == len(table.jobs) or not (first.is_proven and result.is_proven)
-        if position > SETTLING and decided:
+        if position > SHARE_PASS and decided:
             break
-        kept = kept[_possible(Columns(table.rows(kept), question), goals, caps)]
-        columns = Columns(table.rows(kept), question)
+        kept = kept[_feasible_under_caps(VariableLayout(table.rows(kept), question), goals, caps)]
+        columns = VariableLayout(table.rows(kept), question)
         result = run(_pass(columns, goals, caps, position))
         if not result.has_solution:  # only a limit or numerical trouble can do that: keep what we have
             break
         before, rows = rows, kept[columns.chosen(result.values)]
-        if position == SETTLING:
+        if position == SHARE_PASS:
             shares = columns.spot_share(result.values, columns.chosen(result.values))
         elif not np.array_equal(before, rows):
-            shares = _settled(table, question, goals, caps, rows, run)
+            shares = _settle_shares(table, question, goals, caps, rows, run)
         caps.append(_cap(goals[position], result))
-    return Choice(first, rows, _snapped(table, rows, shares))
+    return LexicographicSolution(first, rows, _snap_shares(table, rows, shares))
 
 
-def within_reach(table: CandidateTable, question: Question) -> Integers:
+def potentially_optimal_rows(table: CandidateTable, question: SharedLimits) -> Integers:
     """Rows that a plan of one job may need: the others lie above what one row reaches at an end of its share.
 
     A bound instead of comparing pairs, exact for one job because its plan is one row. With several jobs, or
@@ -130,7 +130,7 @@ def within_reach(table: CandidateTable, question: Question) -> Integers:
     if goal is LAST:
         ends = (table.late_hours(table.share_low), table.late_hours(table.share_high))
     else:
-        ends = _at_ends(Columns(table, question), goal)
+        ends = _values_at_bounds(VariableLayout(table, question), goal)
     reached = np.inf
     budget = np.inf if question.budget_usd is None else question.budget_usd
     for share, values in zip((table.share_low, table.share_high), ends, strict=True):
@@ -145,15 +145,15 @@ def _cap(goal: Goal, result: SolveResult) -> float:
     return result.objective + goal.slack
 
 
-def _pass(columns: Columns, goals: tuple[Goal, ...], caps: list[float], position: int) -> Program:
+def _pass(columns: VariableLayout, goals: tuple[Goal, ...], caps: list[float], position: int) -> Program:
     """The program that minimises one goal under the caps of the earlier ones."""
-    program = program_of(columns).minimising(goals[position].coefficients(columns))
+    program = build_from_layout(columns).minimising(goals[position].coefficients(columns))
     earlier = zip(goals[:position], caps[:position], strict=True)
     rows = [single_row(f"cap_{goal.name}", goal.coefficients(columns), upper=cap) for goal, cap in earlier]
     return program.with_rows(*rows)
 
 
-def _cheapest_ends(table: CandidateTable, question: Question) -> CandidateTable:
+def _fix_cheapest_shares(table: CandidateTable, question: SharedLimits) -> CandidateTable:
     """Fixes every share at its cheaper end where only the objective reads it.
 
     Without a budget the share stands in no shared row, so the objective is linear in it between floor and
@@ -161,12 +161,12 @@ def _cheapest_ends(table: CandidateTable, question: Question) -> CandidateTable:
     """
     if question.budget_usd is not None or question.objective != "cost":
         return table
-    low, high = _at_ends(Columns(table, question), COST)
+    low, high = _values_at_bounds(VariableLayout(table, question), COST)
     share = np.where(high <= low, table.share_high, table.share_low)
     return replace(table, share_low=share, share_high=share)
 
 
-def _at_ends(columns: Columns, goal: Goal) -> tuple[Floats, Floats]:
+def _values_at_bounds(columns: VariableLayout, goal: Goal) -> tuple[Floats, Floats]:
     """What each candidate (n,) contributes to a goal at its share floor and at its cap."""
     coefficients = goal.coefficients(columns)
     low = coefficients[columns.choose].copy()
@@ -177,7 +177,7 @@ def _at_ends(columns: Columns, goal: Goal) -> tuple[Floats, Floats]:
     return low, high
 
 
-def _possible(columns: Columns, goals: tuple[Goal, ...], caps: list[float]) -> Integers:
+def _feasible_under_caps(columns: VariableLayout, goals: tuple[Goal, ...], caps: list[float]) -> Integers:
     """Candidates that can be part of a plan within the caps, were all other jobs at their own best."""
     table = columns.table
     keep = np.ones(len(table), dtype=bool)
@@ -186,28 +186,28 @@ def _possible(columns: Columns, goals: tuple[Goal, ...], caps: list[float]) -> I
             finish = np.minimum(table.late_hours(table.share_low), table.late_hours(table.share_high))
             keep &= finish <= cap + BOUND_TOLERANCE
             continue
-        least = np.minimum(*_at_ends(columns, goal))
+        least = np.minimum(*_values_at_bounds(columns, goal))
         best = np.full(len(table.jobs), np.inf)
         np.minimum.at(best, table.job, least)
         keep &= least - best[table.job] + best.sum() <= cap + BOUND_TOLERANCE * max(1.0, abs(cap))
     return np.flatnonzero(keep)
 
 
-def _settled(
+def _settle_shares(
     table: CandidateTable,
-    question: Question,
+    question: SharedLimits,
     goals: tuple[Goal, ...],
     caps: list[float],
     rows: Integers,
     run: Run,
 ) -> Floats:
     """Spot shares of chosen rows by the second pass alone, its own cap left out."""
-    columns = Columns(table.rows(rows), question)
-    result = run(_pass(columns, goals, caps, SETTLING))
+    columns = VariableLayout(table.rows(rows), question)
+    result = run(_pass(columns, goals, caps, SHARE_PASS))
     return columns.spot_share(result.values, np.arange(len(rows)))
 
 
-def _snapped(table: CandidateTable, rows: Integers, shares: Floats) -> Floats:
+def _snap_shares(table: CandidateTable, rows: Integers, shares: Floats) -> Floats:
     """Shares at a floor or cap that they miss by a solver's tolerance only."""
     for end in (table.share_low[rows], table.share_high[rows]):
         shares = np.where(np.abs(shares - end) <= SHARE_TOLERANCE, end, shares)

@@ -8,41 +8,43 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from planner.candidates.enumeration import JobCandidates, enumerate_candidates
-from planner.candidates.market import Market, market_of, wants_machines_beside
-from planner.candidates.screening import TOO_LATE, TOO_SHORT, Screened, screen
-from planner.candidates.stage_placement import nowhere
-from planner.configurations.observed.comparison import beyond_the_card
+from planner.candidates.market import Market, build_market, needs_separate_machines
+from planner.candidates.screening import ENDS_AFTER_DEADLINE, OUTLASTS_COMMITMENT, ScreenedCandidates, screen
+from planner.candidates.stage_placement import no_machine_fault
+from planner.configurations.observed.comparison import impossibility_reason
 from planner.errors import Fault, ScenarioError
-from planner.formulation.shared_limits import Question
+from planner.formulation.shared_limits import SharedLimits
 from planner.library.schema import Library
 from planner.loading.scenario_file import read_library
 from planner.scenario.scenario import Job, Limits, Scenario
-from planner.solving.scoring import Measure
+from planner.solving.scoring import Objective
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedScenario:
     """Everything that is known before a program is made; a changed limit needs `screen` again and no more."""
 
     scenario: Scenario
     library: Library
     market: Market
     candidates: tuple[JobCandidates, ...]
-    screened: tuple[Screened, ...]
+    screened: tuple[ScreenedCandidates, ...]
 
 
-def prepare(scenario: Scenario, library: Library | None = None, before: Prepared | None = None) -> Prepared:
+def prepare(
+    scenario: Scenario, library: Library | None = None, before: PreparedScenario | None = None
+) -> PreparedScenario:
     """Candidates of every job on the scenario's market, screened by the job's own limits.
 
     What `before` (an earlier question) has in common with this one is taken from it instead of computed again.
     Raises `ScenarioError` for observed runs that no card can have done.
     """
-    library = library or (before.library if before and _knows(before, scenario) else None)
+    library = library or (before.library if before and _can_reuse(before, scenario) else None)
     library = library or read_library([job.architecture for job in scenario.jobs])
     _check_observations(scenario, library)
     if before is not None and before.library is not library:
         before = None
-    market = before.market if before and _same_market(before.scenario, scenario) else market_of(scenario, library)
+    market = before.market if before and _same_market(before.scenario, scenario) else build_market(scenario, library)
     names = [job.name for job in scenario.jobs]
     earlier = before.candidates if before and len(before.candidates) == len(names) else (None,) * len(names)
     candidates = tuple(
@@ -55,29 +57,29 @@ def prepare(scenario: Scenario, library: Library | None = None, before: Prepared
         and index < len(before.candidates)
         and one is before.candidates[index]
         and _same_filters(before.scenario.limits, scenario.limits)
-        and Measure.of(before.scenario).waiting_usd == Measure.of(scenario).waiting_usd
-        else screen(one, market, scenario.limits, library, waiting_usd=Measure.of(scenario).waiting_usd)
+        and Objective.of(before.scenario).waiting_usd == Objective.of(scenario).waiting_usd
+        else screen(one, market, scenario.limits, library, waiting_usd=Objective.of(scenario).waiting_usd)
         for index, one in enumerate(candidates)
     )
     _check_memory(candidates)
     _check_terms(scenario.name, candidates, screened, market)
-    return Prepared(scenario, library, market, candidates, screened)
+    return PreparedScenario(scenario, library, market, candidates, screened)
 
 
 def _check_memory(candidates: Sequence[JobCandidates]) -> None:
     """Data that no machine has the memory to prepare are a mistake in the question."""
-    faults = [nowhere(one.job, "ingest") for one in candidates if len(one.table) and one.lacks_ram().all()]
+    faults = [no_machine_fault(one.job, "ingest") for one in candidates if len(one.table) and one.lacks_ram().all()]
     if faults:
         raise ScenarioError(faults)
 
 
 def _check_terms(
-    scenario: str, candidates: Sequence[JobCandidates], screened: Sequence[Screened], market: Market
+    scenario: str, candidates: Sequence[JobCandidates], screened: Sequence[ScreenedCandidates], market: Market
 ) -> None:
     """Commitments that are the only way left and end before the job does are a mistake in the question."""
     faults = []
     for one, left in zip(candidates, screened, strict=True):
-        if len(left.table) or not left.rejected[TOO_SHORT] or left.rejected[TOO_LATE]:
+        if len(left.table) or not left.rejected[OUTLASTS_COMMITMENT] or left.rejected[ENDS_AFTER_DEADLINE]:
             continue
         short = one.hours_rented() > one.columns.term_hours[one.table.offer]
         for place in dict.fromkeys(one.table.offer[short].tolist()):
@@ -95,7 +97,7 @@ def _check_terms(
         raise ScenarioError(faults)
 
 
-def _knows(before: Prepared, scenario: Scenario) -> bool:
+def _can_reuse(before: PreparedScenario, scenario: Scenario) -> bool:
     return {job.architecture for job in scenario.jobs} <= {job.architecture for job in before.scenario.jobs}
 
 
@@ -104,7 +106,7 @@ def _check_observations(scenario: Scenario, library: Library) -> None:
     faults = []
     for job in scenario.jobs:
         for number, run in enumerate(job.measured):
-            what = beyond_the_card(job, run, library.architecture(job.architecture), library)
+            what = impossibility_reason(job, run, library.architecture(job.architecture), library)
             if what is not None:
                 figure = "hours" if run.hours is not None else "tokens_per_second"
                 units = "are they those of the whole job?" if run.hours is not None else "are unit and GPU count right?"
@@ -124,24 +126,24 @@ def _same_market(before: Scenario, scenario: Scenario) -> bool:
     )
     # What stages may rent beside the training machines is what the lists allow.
     lists = ("providers", "gpus", "tiers")
-    beside = any(wants_machines_beside(job) for job in scenario.jobs)
+    beside = any(needs_separate_machines(job) for job in scenario.jobs)
     return same and (not beside or all(getattr(before.limits, n) == getattr(scenario.limits, n) for n in lists))
 
 
 def _places(scenario: Scenario) -> list[tuple[bool, str | None]]:
     """What of the jobs the market is made for: stages elsewhere, and where data lie."""
     return [
-        (wants_machines_beside(job), job.stages.transfer.region if job.stages.transfer else None)
+        (needs_separate_machines(job), job.stages.transfer.region if job.stages.transfer else None)
         for job in scenario.jobs
     ]
 
 
-UNFILTERED = {"budget_usd": None, "vram_headroom": None}
+NON_FILTER_LIMITS = {"budget_usd": None, "vram_headroom": None}
 """Limits that no filter on single rows reads: one is a row of the program, the other decided before."""
 
 
 def _same_filters(before: Limits, limits: Limits) -> bool:
-    return before.model_copy(update=UNFILTERED) == limits.model_copy(update=UNFILTERED)
+    return before.model_copy(update=NON_FILTER_LIMITS) == limits.model_copy(update=NON_FILTER_LIMITS)
 
 
 def _candidates(
@@ -151,7 +153,7 @@ def _candidates(
     library: Library,
     scenario: Scenario,
     earlier: JobCandidates | None,
-    before: Prepared | None,
+    before: PreparedScenario | None,
 ) -> JobCandidates:
     """The candidates of one job: those of before, where nothing that they depend on has changed."""
     headroom = scenario.limits.vram_headroom
@@ -166,11 +168,11 @@ def _candidates(
     return enumerate_candidates(job, architecture, market, names, library, headroom, earlier)
 
 
-def question_of(scenario: Scenario, market: Market) -> Question:
+def build_shared_limits(scenario: Scenario, market: Market) -> SharedLimits:
     """What the jobs share: a limit that concerns one job alone was a filter already."""
     several = len(scenario.jobs) > 1
     limits = scenario.limits
-    return Question(
+    return SharedLimits(
         budget_usd=limits.budget_usd,
         max_gpus=limits.max_gpus if several else None,
         quota=limits.quota if several else {},

@@ -14,22 +14,22 @@ from planner.candidates.screening import screen
 from planner.configurations.recipe import Recipe
 from planner.errors import NoPlanError
 from planner.loading.scenario_file import change_scenario
-from planner.results.plan import machines_named
+from planner.results.plan import describe_machines
 from planner.scenario.scenario import SolveOptions
 from planner.solvers.base import Termination
 from planner.solving.optimise import optimise
-from planner.solving.prepare import Prepared, prepare
-from planner.solving.scoring import Measure
+from planner.solving.prepare import PreparedScenario, prepare
+from planner.solving.scoring import Objective
 
 TIME_LIMIT_SECONDS = 10.0
 NO_PLAN = (Termination.INFEASIBLE, Termination.INFEASIBLE_OR_UNBOUNDED)
 
 
 @dataclass(frozen=True)
-class Trial:
+class ResolvedPlan:
     """The best plan of a question that was only tried: one row per job, and the spot share of each."""
 
-    prepared: Prepared
+    prepared: PreparedScenario
     rows: tuple[int, ...]  # per job: row of its uncut table
     shares: tuple[float, ...]
     chosen: CandidateTable  # the rows as screened, one per job
@@ -57,23 +57,23 @@ class Trial:
         return tuple(float(h) for h in self.chosen.late_hours(np.asarray(self.shares)))
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         """Such as `8 x H100-80GB at nebius, QLoRA, spot`; several jobs one after the other."""
         jobs = zip(self.prepared.candidates, self.rows, self.shares, strict=True)
-        said = [way_words(one, row, share, self.prepared.market) for one, row, share in jobs]
+        said = [describe_candidate(one, row, share, self.prepared.market) for one, row, share in jobs]
         if len(said) == 1:
             return said[0]
         return "; ".join(f"{one.job.name}: {what}" for one, what in zip(self.prepared.candidates, said, strict=True))
 
 
-def way_words(candidates: JobCandidates, row: int, share: float, market: Market) -> str:
+def describe_candidate(candidates: JobCandidates, row: int, share: float, market: Market) -> str:
     """One row of the uncut table in a few words."""
     table = candidates.table
     offer = market.offers[int(table.offer[row])]
     recipe = recipe_of(candidates, row)
     spot = "" if share < 0.005 else ", spot" if share >= 0.995 else f", spot {share * 100:.0f} %"
-    machines = machines_named(int(table.run_gpus[row]), offer.card, int(table.gangs[row]))
-    return f"{machines} at {offer.provider}, {method_words(recipe)}{spot}"
+    machines = describe_machines(int(table.run_gpus[row]), offer.card, int(table.node_groups[row]))
+    return f"{machines} at {offer.provider}, {describe_method(recipe)}{spot}"
 
 
 def recipe_of(candidates: JobCandidates, row: int) -> Recipe:
@@ -81,12 +81,12 @@ def recipe_of(candidates: JobCandidates, row: int) -> Recipe:
     return candidates.recipes[int(candidates.table.recipe[row])]
 
 
-def method_words(recipe: Recipe) -> str:
+def describe_method(recipe: Recipe) -> str:
     """The method as a person calls it."""
     return "full training" if recipe.method == "full" else recipe.method_label
 
 
-def attempt(prepared: Prepared, options: SolveOptions | None = None) -> Trial | None:
+def try_solve(prepared: PreparedScenario, options: SolveOptions | None = None) -> ResolvedPlan | None:
     """The best plan, the very one that `solve` gives, or None where none was found in time.
 
     With `options` a search that stops at a limit without a plan is an error (NoPlanError): nothing is known then.
@@ -100,7 +100,7 @@ def attempt(prepared: Prepared, options: SolveOptions | None = None) -> Trial | 
         if options is not None and first.termination not in NO_PLAN:
             raise NoPlanError(f"{options.solver} stopped with '{first.termination.value}' before it had a plan")
         return None
-    return Trial(
+    return ResolvedPlan(
         prepared,
         tuple(int(one.rows[solved.owner[row]]) for one, row in zip(screened, solved.rows, strict=True)),
         solved.shares,
@@ -110,12 +110,12 @@ def attempt(prepared: Prepared, options: SolveOptions | None = None) -> Trial | 
     )
 
 
-def changed(prepared: Prepared, settings: Sequence[str]) -> Prepared:
+def with_settings(prepared: PreparedScenario, settings: Sequence[str]) -> PreparedScenario:
     """The question with settings applied as `--set` would; ScenarioError where they make no scenario."""
     return prepare(change_scenario(prepared.scenario, settings), prepared.library, prepared)
 
 
-def with_deadline(prepared: Prepared, job: int, hours: float | None) -> Prepared:
+def with_deadline(prepared: PreparedScenario, job: int, hours: float | None) -> PreparedScenario:
     """The question with another deadline of one job, in hours."""
     jobs = list(prepared.scenario.jobs)
     jobs[job] = jobs[job].model_copy(update={"deadline_hours": hours})
@@ -123,12 +123,12 @@ def with_deadline(prepared: Prepared, job: int, hours: float | None) -> Prepared
         replace(one, job=jobs[index]) if index == job else one for index, one in enumerate(prepared.candidates)
     )
     scenario = prepared.scenario.model_copy(update={"jobs": tuple(jobs)})
-    return screened_again(replace(prepared, scenario=scenario, candidates=candidates))
+    return rescreen(replace(prepared, scenario=scenario, candidates=candidates))
 
 
-def screened_again(prepared: Prepared) -> Prepared:
+def rescreen(prepared: PreparedScenario) -> PreparedScenario:
     """The same candidates under the limits of the scenario that is in it now."""
     limits, market, library = prepared.scenario.limits, prepared.market, prepared.library
-    waiting = Measure.of(prepared.scenario).waiting_usd
+    waiting = Objective.of(prepared.scenario).waiting_usd
     screened = (screen(one, market, limits, library, waiting_usd=waiting) for one in prepared.candidates)
     return replace(prepared, screened=tuple(screened))

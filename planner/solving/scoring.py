@@ -11,21 +11,21 @@ from planner.arrays import Floats
 from planner.candidate_table import ON_DEMAND, SPOT, CandidateTable
 from planner.scenario.scenario import Scenario
 
-CENT, SHARE_OF_COST = 0.01, 0.001
+MIN_GAIN_USD, MIN_GAIN_SHARE = 0.01, 0.001
 """A plan is better where it saves a cent and a thousandth of the objective: less is not worth a decision."""
-SOONER_HOURS = 0.05
+MIN_GAIN_HOURS = 0.05
 """A plan is faster where it saves what reads as a tenth of an hour."""
 ROUNDING = 1e-9
 """Relative, of a share at which a budget is spent."""
 
 
 @dataclass(frozen=True)
-class Measure:
+class Objective:
     """The objective of a scenario, for single ways and in words."""
 
     by_time: bool = False
     usd_per_hour: float = 0.0
-    penalised: bool = False
+    has_penalties: bool = False
     budget_usd: float = math.inf  # at the asked confidence; infinite where several jobs share it
 
     @property
@@ -34,13 +34,13 @@ class Measure:
         return None if self.by_time else self.usd_per_hour
 
     @classmethod
-    def of(cls, scenario: Scenario) -> Measure:
+    def of(cls, scenario: Scenario) -> Objective:
         """The measure of a scenario."""
         budget = scenario.limits.budget_usd
         return cls(
             by_time=scenario.objective_kind == "time",
             usd_per_hour=scenario.value_of_time_usd_per_hour,
-            penalised=any(any(job.techniques.penalty_usd.values()) for job in scenario.jobs),
+            has_penalties=any(any(job.techniques.penalty_usd.values()) for job in scenario.jobs),
             budget_usd=math.inf if budget is None or len(scenario.jobs) > 1 else budget,
         )
 
@@ -70,27 +70,27 @@ class Measure:
             share = (self.budget_usd - at) / (table.late_usd[:, SPOT] - table.late_usd[:, ON_DEMAND])
         return np.clip(np.where(np.isfinite(share), share, table.share_low), table.share_low, table.share_high)
 
-    def gain(self, objective: float) -> float:
+    def min_gain(self, objective: float) -> float:
         """By how much a plan must be better than this objective to be worth telling."""
-        return max(SOONER_HOURS if self.by_time else CENT, SHARE_OF_COST * abs(objective))
+        return max(MIN_GAIN_HOURS if self.by_time else MIN_GAIN_USD, MIN_GAIN_SHARE * abs(objective))
 
     @property
-    def terms(self) -> str:
+    def formula(self) -> str:
         """Such as `cost + $0.50 per hour + penalties`; empty where plans are compared by plain dollars or hours."""
-        if self.by_time or not (self.usd_per_hour or self.penalised):
+        if self.by_time or not (self.usd_per_hour or self.has_penalties):
             return ""
         hours = f" + ${self.usd_per_hour:,.2f} per hour" if self.usd_per_hour else ""
-        return f"cost{hours}{' + penalties' if self.penalised else ''}"
+        return f"cost{hours}{' + penalties' if self.has_penalties else ''}"
 
     @property
     def comparatives(self) -> tuple[str, str, str]:
         """What less is called, what more is, and what many times as much is."""
         if self.by_time:
             return "faster", "slower", "slow"
-        return ("better", "worse", "much") if self.terms else ("cheaper", "dearer", "dear")
+        return ("better", "worse", "much") if self.formula else ("cheaper", "dearer", "dear")
 
     def saved(self, amount: float) -> str:
         """Such as `$0.40 less`, `$1.45 better` where more than dollars counts, or `3 min sooner`."""
         if self.by_time:
             return f"{amount * 60:.0f} min sooner" if amount < 0.1 else f"{amount:,.1f} h sooner"
-        return f"${amount:,.{0 if amount >= 10_000 else 2}f} {'better' if self.terms else 'less'}"
+        return f"${amount:,.{0 if amount >= 10_000 else 2}f} {'better' if self.formula else 'less'}"

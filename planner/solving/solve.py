@@ -13,21 +13,21 @@ from planner.audit.audit import audit
 from planner.candidate_table import CandidateTable, concatenate
 from planner.candidates.enumeration import JobCandidates
 from planner.candidates.screening import screen
-from planner.configurations.recipe import allowed
-from planner.decode.assignment import assignment
-from planner.decode.bill import Chosen
+from planner.configurations.recipe import is_allowed
+from planner.decode.assignment import build_assignment
+from planner.decode.bill import ChosenCandidate
 from planner.decode.probability import budget_probability
 from planner.errors import PlannerError
 from planner.library.schema import Library
-from planner.results.plan import Assignment, Counts, Hours, Plan, Spread, Status
+from planner.results.plan import Assignment, CandidateCounts, Hours, Plan, Spread, Status
 from planner.scenario.scenario import Scenario, SolveOptions
 from planner.solvers.base import Termination
-from planner.solving.alternatives import binding_limits, ladder, outlier_note, runner_up
-from planner.solving.optimise import Solved, optimise
-from planner.solving.prepare import Prepared, prepare
-from planner.solving.scoring import Measure
+from planner.solving.alternatives import best_by_method, describe_spot_outlier, find_binding_limits, find_runners_up
+from planner.solving.optimise import OptimisedChoice, optimise
+from planner.solving.prepare import PreparedScenario, prepare
+from planner.solving.scoring import Objective
 
-SIDE_BY_SIDE = "jobs never take turns on a machine; methods and limits are per job"
+PARALLEL_JOBS_NOTE = "jobs never take turns on a machine; methods and limits are per job"
 """What several jobs in one plan should be told."""
 
 
@@ -45,7 +45,9 @@ def solve(scenario: Scenario, options: SolveOptions | None = None, library: Libr
     return solve_prepared(prepare(scenario, library), options, started)
 
 
-def solve_prepared(prepared: Prepared, options: SolveOptions | None = None, started: float | None = None) -> Plan:
+def solve_prepared(
+    prepared: PreparedScenario, options: SolveOptions | None = None, started: float | None = None
+) -> Plan:
     """The same from what is prepared already; `started` is when the seconds that the plan tells begin."""
     options = options or SolveOptions()
     as_of = options.as_of or datetime.date.today()
@@ -54,18 +56,22 @@ def solve_prepared(prepared: Prepared, options: SolveOptions | None = None, star
         solved = optimise(prepared, options)
         plan = _plan(prepared, solved, options, as_of, perf_counter() - started)
     else:
-        plan = _without(prepared, "infeasible", options, as_of, perf_counter() - started)
+        plan = _plan_without_solution(prepared, "infeasible", options, as_of, perf_counter() - started)
     violations = audit(plan, prepared.scenario, prepared.library, asked_gap=options.gap)
     if violations:
         raise AuditError("the plan fails its own audit: " + "; ".join(str(one) for one in violations[:5]))
     return plan
 
 
-def _plan(prepared: Prepared, solved: Solved, options: SolveOptions, as_of: datetime.date, seconds: float) -> Plan:
+def _plan(
+    prepared: PreparedScenario, solved: OptimisedChoice, options: SolveOptions, as_of: datetime.date, seconds: float
+) -> Plan:
     first = solved.choice.first
     if solved.choice.chosen is None:
         impossible = first.termination in (Termination.INFEASIBLE, Termination.INFEASIBLE_OR_UNBOUNDED)
-        return _without(prepared, "infeasible" if impossible else "no_plan", options, as_of, seconds, solved.dominated)
+        return _plan_without_solution(
+            prepared, "infeasible" if impossible else "no_plan", options, as_of, seconds, solved.dominated
+        )
     scenario = prepared.scenario
     jobs = tuple(
         _assignment(prepared, solved, index, row, share, as_of)
@@ -108,41 +114,48 @@ def _plan(prepared: Prepared, solved: Solved, options: SolveOptions, as_of: date
 
 
 def _assignment(
-    prepared: Prepared, solved: Solved, index: int, row: int, share: float, as_of: datetime.date
+    prepared: PreparedScenario, solved: OptimisedChoice, index: int, row: int, share: float, as_of: datetime.date
 ) -> Assignment:
     candidates, screened, market = prepared.candidates[index], prepared.screened[index], prepared.market
     limits, library = prepared.scenario.limits, prepared.library
-    measure = Measure.of(prepared.scenario)
+    measure = Objective.of(prepared.scenario)
     mine = int(solved.owner[row])
     uncut = int(screened.rows[mine])
     figures = screened.table.rows(np.asarray([mine]))
-    chosen = Chosen(uncut, share, bool(screened.rounded[mine]), figures, screened.spot.get(mine))
-    made = assignment(candidates, chosen, market, limits, library, as_of)
+    chosen = ChosenCandidate(uncut, share, bool(screened.rounded[mine]), figures, screened.spot.get(mine))
+    made = build_assignment(candidates, chosen, market, limits, library, as_of)
     return made.model_copy(
         update={
-            "ladder": ladder(candidates, _with_excluded_methods(candidates, screened.table, prepared), market, measure),
-            "runner_up": runner_up(screened, mine, share, market, library, measure),
-            "compared_by": measure.terms,
-            "notes": (*outlier_note(screened, int(candidates.table.offer[uncut]), share, market, measure), *made.notes),
-            "binding": binding_limits(candidates, screened, market, limits, library, measure),
+            "ladder": best_by_method(
+                candidates, _with_excluded_methods(candidates, screened.table, prepared), market, measure
+            ),
+            "runner_up": find_runners_up(screened, mine, share, market, library, measure),
+            "compared_by": measure.formula,
+            "notes": (
+                *describe_spot_outlier(screened, int(candidates.table.offer[uncut]), share, market, measure),
+                *made.notes,
+            ),
+            "binding": find_binding_limits(candidates, screened, market, limits, library, measure),
         }
     )
 
 
-def _with_excluded_methods(candidates: JobCandidates, table: CandidateTable, prepared: Prepared) -> CandidateTable:
+def _with_excluded_methods(
+    candidates: JobCandidates, table: CandidateTable, prepared: PreparedScenario
+) -> CandidateTable:
     """The screened rows, and those that only their method keeps out: the ladder prices them too."""
     recipes, job = candidates.recipes, candidates.job
-    excluded = np.asarray([not allowed(recipe, job) for recipe in recipes], dtype=bool)
+    excluded = np.asarray([not is_allowed(recipe, job) for recipe in recipes], dtype=bool)
     if not excluded.any():
         return table
     others = candidates.rows(excluded[candidates.table.recipe])
     limits, library = prepared.scenario.limits, prepared.library
-    waiting = Measure.of(prepared.scenario).waiting_usd
+    waiting = Objective.of(prepared.scenario).waiting_usd
     return concatenate([table, screen(others, prepared.market, limits, library, False, waiting).table])
 
 
-def _without(
-    prepared: Prepared,
+def _plan_without_solution(
+    prepared: PreparedScenario,
     status: Status,
     options: SolveOptions,
     as_of: datetime.date,
@@ -168,11 +181,11 @@ def _without(
     )
 
 
-def _counts(prepared: Prepared, dominated: int) -> Counts:
+def _counts(prepared: PreparedScenario, dominated: int) -> CandidateCounts:
     reasons: Counter[str] = Counter()
     for candidates, screened in zip(prepared.candidates, prepared.screened, strict=True):
         reasons += candidates.physics.rejected + screened.rejected
-    return Counts(
+    return CandidateCounts(
         made=sum(len(one.table) for one in prepared.candidates),
         rejected=sum(reasons.values()),
         dominated=dominated,
@@ -181,8 +194,8 @@ def _counts(prepared: Prepared, dominated: int) -> Counts:
 
 
 def _warnings(jobs: tuple[Assignment, ...]) -> tuple[str, ...]:
-    joint = (SIDE_BY_SIDE,) if len(jobs) > 1 else ()
+    joint = (PARALLEL_JOBS_NOTE,) if len(jobs) > 1 else ()
     return tuple(dict.fromkeys((*joint, *(note for job in jobs for note in job.notes))))
 
 
-__all__ = ["AuditError", "Prepared", "prepare", "solve", "solve_prepared"]
+__all__ = ["AuditError", "PreparedScenario", "prepare", "solve", "solve_prepared"]

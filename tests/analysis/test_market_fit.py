@@ -12,7 +12,7 @@ import yaml
 
 import planner
 from planner.analysis.market_fit import market_fit
-from planner.candidates.offer_terms import states_of
+from planner.candidates.offer_terms import group_states
 from planner.errors import InputError
 from planner.results.market_fit import MarketFit
 from planner.scenario.offer import Offer
@@ -45,13 +45,13 @@ def fitted(tmp_path: Path) -> MarketFit:
 
 def test_the_block_is_what_an_offer_takes(fitted: MarketFit) -> None:
     """Read back, the pasted block has the statistics and the states of the fit."""
-    block = yaml.safe_load(fitted.block)
+    block = yaml.safe_load(fitted.spot_yaml)
     offer = Offer.model_validate({"provider": "p", "gpu": "T4", "gpus": 1, "spot_usd_per_hour": 0.1, **block})
     assert offer.spot is not None
     assert offer.spot.availability == pytest.approx(fitted.availability.expected, rel=2e-3)
     assert offer.spot.mean_up_hours == pytest.approx(fitted.up.mean_hours.expected, rel=2e-3)
     assert offer.spot.mean_outage_hours == pytest.approx(fitted.outage.mean_hours.expected, rel=2e-3)
-    states = states_of(offer.spot)
+    states = group_states(offer.spot)
     assert states is not None
     assert states.up.begins == fitted.spot.up.ages_hours and states.up.rates == fitted.spot.up.ends_per_hour
     assert states.down.rates == fitted.spot.outage.ends_per_hour and len(states.up.rates) > 1
@@ -83,7 +83,7 @@ def test_a_gang_says_so_in_its_block(tmp_path: Path) -> None:
     """Figures of four machines together are not those of one."""
     data = [n + 1 for n in counts(machines=3)]
     found = market_fit(write(tmp_path / "fleet.json", data), instances=4)
-    assert yaml.safe_load(found.block)["spot"]["instances"] == 4
+    assert yaml.safe_load(found.spot_yaml)["spot"]["instances"] == 4
     assert any("4 machines together" in note for note in found.notes)
     assert found.traces[0].most_machines == 4
 

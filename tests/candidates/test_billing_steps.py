@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.estimates.trials import gang_shares, trial_work
+from planner.estimates.trials import node_group_shares, trial_work
 from planner.results.plan import Assignment
 from planner.solving.solve import solve
 from tests.helpers.stage_scenarios import CPU, RENTED, library, question, read
@@ -65,6 +65,6 @@ def test_images_prepared_elsewhere_still_arrive() -> None:
 def test_what_gangs_are_rented_for_is_all_work_and_all_waiting(count: int, at_once: int, halving: float | None) -> None:
     """Gang by gang or in all; the first gang is rented as long as the longest chain."""
     at_once = min(at_once, count)
-    shares, work = gang_shares(count, at_once, halving), trial_work(count, at_once, halving)
+    shares, work = node_group_shares(count, at_once, halving), trial_work(count, at_once, halving)
     assert sum(shares) == pytest.approx(work.work + work.waiting)
     assert max(shares) == pytest.approx(work.wall) == pytest.approx(shares[0])

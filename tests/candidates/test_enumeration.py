@@ -13,7 +13,7 @@ import pytest
 from planner.candidate_table import ON_DEMAND, SPOT
 from planner.candidates.enumeration import JobCandidates
 from planner.configurations.grid import coefficients, grid_inputs
-from planner.configurations.recipe import CardClass, enumerate_recipes
+from planner.configurations.recipe import GpuClass, enumerate_recipes
 from planner.estimates.memory.fit import memory_lines
 from planner.estimates.memory.states import MemoryCoefficients
 from planner.estimates.time.coefficients import TimeCoefficients
@@ -21,7 +21,7 @@ from planner.estimates.time.step import step_seconds
 from planner.estimates.work import processed_length
 from planner.library.schema import Library
 from planner.loading.scenario_file import parse_scenario, read_library
-from planner.solving.solve import Prepared, prepare
+from planner.solving.solve import PreparedScenario, prepare
 from planner.units import GIB
 
 Data = dict[str, Any]
@@ -45,7 +45,7 @@ def library() -> Library:
     return read_library(ARCHITECTURES)
 
 
-def prepared(job: Data | None = None, offers: list[Data] | None = None, **limits: Any) -> Prepared:
+def prepared(job: Data | None = None, offers: list[Data] | None = None, **limits: Any) -> PreparedScenario:
     """Candidates of one job on a market."""
     data = {"name": "made", "offers": offers or MARKET, "jobs": [{**JOB, **(job or {})}], "limits": limits}
     return prepare(parse_scenario(json.dumps(data)), library())
@@ -162,7 +162,7 @@ def test_every_recipe_on_every_machine_is_kept_or_counted() -> None:
     physics = candidates.physics
     every = 0
     for offer in MARKET:
-        card = CardClass.of(library().gpu(offer["gpu"]))
+        card = GpuClass.of(library().gpu(offer["gpu"]))
         for nodes in range(1, offer.get("max_nodes", 1) + 1):
             every += len(enumerate_recipes(candidates.job, card, offer["gpus"] * nodes > 1, library()))
     assert len(physics.ways) + sum(physics.rejected.values()) == every
@@ -314,4 +314,4 @@ def test_the_techniques_in_use_are_those_of_the_recipe() -> None:
     for index in range(len(table)):
         recipe, uses = ways.recipes[int(table.recipe[index])], table.uses[index]
         assert bool(uses[0]) is (recipe.method == "lora") and bool(uses[1]) is (recipe.weight_bits == 4)
-        assert bool(uses[4]) is bool(ways.accumulation[candidates.way[index]] > 1)
+        assert bool(uses[4]) is bool(ways.accumulation[candidates.configuration[index]] > 1)

@@ -10,12 +10,12 @@ import pytest
 
 from planner.audit.audit import audit
 from planner.candidates.enumeration import enumerate_candidates
-from planner.candidates.market import market_of
+from planner.candidates.market import build_market
 from planner.candidates.screening import screen
-from planner.decode.assignment import assignment
-from planner.decode.bill import Chosen
+from planner.decode.assignment import build_assignment
+from planner.decode.bill import ChosenCandidate
 from planner.loading.scenario_file import parse_scenario, read_library
-from planner.results.plan import Assignment, Counts, Plan
+from planner.results.plan import Assignment, CandidateCounts, Plan
 from planner.scenario.scenario import Scenario
 
 AS_OF = datetime.date(2026, 1, 1)
@@ -85,7 +85,7 @@ ASK = {
 def sampled(scenario: Scenario) -> list[Assignment]:
     """Some of the candidates that meet the limits, at the ends and the middle of their spot share."""
     library = read_library([job.architecture for job in scenario.jobs])
-    market, job = market_of(scenario, library), scenario.jobs[0]
+    market, job = build_market(scenario, library), scenario.jobs[0]
     architecture = library.architecture(job.architecture)
     every = enumerate_candidates(job, architecture, market, [job.name], library, scenario.limits.vram_headroom)
     open_ones = screen(every, market, scenario.limits, library)
@@ -96,8 +96,8 @@ def sampled(scenario: Scenario) -> list[Assignment]:
         for share in dict.fromkeys((low, (low + high) / 2, high)):
             rounded = bool(open_ones.rounded[row])
             uncut = int(open_ones.rows[row])
-            chosen = Chosen(uncut, share, rounded, open_ones.table.rows(np.asarray([row])))
-            found.append(assignment(every, chosen, market, scenario.limits, library, AS_OF))
+            chosen = ChosenCandidate(uncut, share, rounded, open_ones.table.rows(np.asarray([row])))
+            found.append(build_assignment(every, chosen, market, scenario.limits, library, AS_OF))
     return found
 
 
@@ -112,7 +112,7 @@ def plan_of(scenario: Scenario, job: Assignment) -> Plan:
         solver="none",
         seconds=0.0,
         as_of=AS_OF.isoformat(),
-        candidates=Counts(made=0, rejected=0, dominated=0),
+        candidates=CandidateCounts(made=0, rejected=0, dominated=0),
         cost_usd=job.cost,
         cost_at_confidence=job.cost_at_confidence,
         hours=job.hours,

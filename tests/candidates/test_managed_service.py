@@ -73,7 +73,9 @@ def test_a_service_without_fees_says_what_is_left_out() -> None:
     """Unknown fees are named on the bill and in a note; told ones are in neither."""
     unknown = at_service()
     assert {one.item for one in unknown.bill if one.basis == "unknown: not included"} == {
-        "kept after", "transfer in", "transfer out",
+        "kept after",
+        "transfer in",
+        "transfer out",
     }
     assert any("it tells no fees" in note for note in unknown.notes)
     known = at_service(fees=FEES)

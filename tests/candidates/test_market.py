@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from planner.candidates.market import market_of
+from planner.candidates.market import build_market
 from planner.loading.scenario_file import read_library
 from tests.helpers.payment_scenarios import CPU, LEFT, OWN, PRICED, YEAR, asked
 
@@ -13,14 +13,14 @@ LIBRARY = read_library(["mistral-7b"])
 
 def test_labels_are_those_of_the_scenario() -> None:
     """A machine without GPU is not trained on, and the numbers of those after it stay as they are listed."""
-    market = market_of(asked(PRICED, {**CPU, "instance": "1x-t4"}, {**PRICED, "usd_per_hour": 2}), LIBRARY)
+    market = build_market(asked(PRICED, {**CPU, "instance": "1x-t4"}, {**PRICED, "usd_per_hour": 2}), LIBRARY)
     assert market.labels == ("p/any/1x-t4", "p/any/1x-t4#3")
     assert [card.name for card in market.cards] == ["T4", "T4"]
 
 
 def test_regions_of_one_offer_are_one() -> None:
     """What differs in region alone is merged, and counted."""
-    market = market_of(asked(*({**YEAR, "region": region} for region in ("a", "b", "c"))), LIBRARY)
+    market = build_market(asked(*({**YEAR, "region": region} for region in ("a", "b", "c"))), LIBRARY)
     assert (market.labels, market.merged) == (("p/a/1x-t4",), (3,))
 
 
@@ -41,4 +41,4 @@ def test_regions_of_one_offer_are_one() -> None:
 )
 def test_offers_that_differ_in_a_way_to_pay_stay_apart(one: dict[str, object], other: dict[str, object]) -> None:
     """Two offers at one hourly price are two where anything else that counts differs."""
-    assert len(market_of(asked(one, other), LIBRARY).offers) == 2
+    assert len(build_market(asked(one, other), LIBRARY).offers) == 2

@@ -101,9 +101,7 @@ def test_an_unexpected_error_shows_its_traceback_where_asked(
 def test_the_text_is_plain_when_piped_and_starts_with_the_verdict(solver: Solver, scenario: str) -> None:
     """No escape sequence reaches a pipe."""
     result = run("solve", scenario)
-    assert result.stdout.startswith(
-        "quickstart: 1 x RTX3090 at vast (Quebec), on demand, 21.4 h, $2.82, proven\n"
-    )
+    assert result.stdout.startswith("quickstart: 1 x RTX3090 at vast (Quebec), on demand, 21.4 h, $2.82, proven\n")
     assert "\033" not in result.stdout and result.stderr == ""
 
 
@@ -141,9 +139,7 @@ def test_the_plan_file_holds_what_json_prints(solver: Solver, scenario: str, tmp
 
 
 @pytest.mark.parametrize("name", ["missing/plan.json", ".", "tiny.yaml/plan.json"])
-def test_an_unwritable_path_is_refused_before_solving(
-    solver: Solver, scenario: str, tmp_path: Path, name: str
-) -> None:
+def test_an_unwritable_path_is_refused_before_solving(solver: Solver, scenario: str, tmp_path: Path, name: str) -> None:
     """Nobody waits for a plan that cannot be kept."""
     before = sorted(tmp_path.iterdir())
     result = run("solve", scenario, "-o", str(tmp_path / name))
@@ -173,9 +169,7 @@ def test_an_unwritable_path_is_refused_before_solving(
         (("frobnicate",), "frobnicate"),
     ],
 )
-def test_bad_input_exits_2_and_says_what_would_be_right(
-    scenario: str, arguments: tuple[str, ...], said: str
-) -> None:
+def test_bad_input_exits_2_and_says_what_would_be_right(scenario: str, arguments: tuple[str, ...], said: str) -> None:
     """On standard error in words, with --json on standard output as the errors document."""
     given = [argument.format(scenario=scenario) for argument in arguments]
     result = run(*given)
@@ -190,9 +184,7 @@ def test_bad_input_exits_2_and_says_what_would_be_right(
 def test_all_faults_come_at_once_a_line_each(tmp_path: Path) -> None:
     """Three mistakes are three lines with file and line number."""
     path = tmp_path / "bad.yaml"
-    path.write_text(
-        SCENARIO.replace("tinyllama-1.1b", "tinylama").replace("RTX3090", "RTX3091") + "objektive: cost\n"
-    )
+    path.write_text(SCENARIO.replace("tinyllama-1.1b", "tinylama").replace("RTX3090", "RTX3091") + "objektive: cost\n")
     result = run("solve", str(path))
     lines = result.stderr.splitlines()
     assert result.exit_code == 2 and len(lines) == 3

@@ -48,9 +48,7 @@ def test_check_accepts_the_plan_that_solve_wrote_and_no_other(plan_file: Path, t
     edited.write_text(json.dumps(document))
     result = run("check", str(edited), "quickstart", "--json")
     assert result.exit_code == 3
-    assert all(
-        {"job", "what", "expected", "found"} == set(one) for one in json.loads(result.stdout)["violations"]
-    )
+    assert all({"job", "what", "expected", "found"} == set(one) for one in json.loads(result.stdout)["violations"])
 
 
 def test_an_infeasible_scenario_exits_3_in_words_and_in_json() -> None:

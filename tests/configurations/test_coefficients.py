@@ -7,7 +7,7 @@ from functools import cache
 
 import pytest
 
-from planner.configurations.coefficients import RecipeSetup, network_of, recipe_setup
+from planner.configurations.coefficients import RecipeCoefficients, network_of, recipe_coefficients
 from planner.configurations.recipe import Recipe
 from planner.library.reading import read_library
 from planner.library.schema import Library
@@ -22,13 +22,13 @@ def library() -> Library:
     return read_library(["llama-3.1-8b", "opt-6.7b"])
 
 
-def set_up(architecture: str, framework: str = "hf", **changes: object) -> RecipeSetup:
+def set_up(architecture: str, framework: str = "hf", **changes: object) -> RecipeCoefficients:
     """The setup of a recipe under a framework."""
     job = Job.model_validate(
         {"name": "job", "architecture": architecture, "work": Work(steps=1), "framework": framework}
     )
     recipe = replace(PLAIN, **changes)  # type: ignore[arg-type]
-    return recipe_setup(recipe, job, network_of(library().architecture(architecture)), library())
+    return recipe_coefficients(recipe, job, network_of(library().architecture(architecture)), library())
 
 
 def test_plain_classes_of_transformers_move_fewer_bytes() -> None:
@@ -59,5 +59,5 @@ def test_an_image_network_is_no_plain_decoder() -> None:
         {"name": "job", "architecture": "sd", "work": Work(images=100, epochs=1), "global_batch": 1}
     )
     unet = network_of(read_library(["stable-diffusion-1.5"]).architecture("stable-diffusion-1.5"))
-    kernels = recipe_setup(PLAIN, images, unet, library()).kernels
+    kernels = recipe_coefficients(PLAIN, images, unet, library()).kernels
     assert kernels.element_traffic == set_up("llama-3.1-8b").kernels.element_traffic

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from planner.documents.overrides import override
-from planner.documents.setting_paths import known_paths, nearest_paths
+from planner.documents.setting_paths import known_paths, suggest_paths
 from planner.errors import ScenarioError
 from planner.loading.scenario_file import change_scenario, parse_scenario
 from planner.scenario.scenario import ScenarioFile, scenario_data
@@ -53,7 +53,7 @@ def test_every_path_that_is_told_can_be_set() -> None:
 def test_nearest_paths_are_few_and_leave_out_what_is_right_already() -> None:
     """At most three, the most alike first; none where nothing is alike."""
     known = ["a", "a.deadline", "a.deadlines", "a.deadlined", "a.deadliness", "b.other"]
-    assert nearest_paths("a.deadlin", known)[0] == "a.deadline"
-    assert len(nearest_paths("a.deadlin", known)) == 3
-    assert "a" not in nearest_paths("a.deadlin", known)
-    assert nearest_paths("zzzz", known) == []
+    assert suggest_paths("a.deadlin", known)[0] == "a.deadline"
+    assert len(suggest_paths("a.deadlin", known)) == 3
+    assert "a" not in suggest_paths("a.deadlin", known)
+    assert suggest_paths("zzzz", known) == []

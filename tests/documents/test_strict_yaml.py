@@ -115,9 +115,7 @@ def test_nesting_up_to_the_bound_is_read() -> None:
     assert parse_document("key: " + "[" * depth + "]" * depth, "a.yaml").data["key"]
 
 
-def test_a_file_of_100_mb_is_refused_before_it_is_opened(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_of_100_mb_is_refused_before_it_is_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The size is looked at first, so a large file costs nothing."""
     path = tmp_path / "large.yaml"
     with open(path, "wb") as stream:
@@ -202,9 +200,7 @@ plain = st.recursive(
     | st.integers(-(10**20), 10**20)
     | st.floats(allow_nan=False)
     | st.text(st.characters(exclude_categories=("Cs",)), max_size=20)
-    | st.sampled_from(
-        ["1e6", "12:30", "no", "null", "~", "", " x", "- a", "a: b", "0x1", "'", '"', "é\n\n b"]
-    ),
+    | st.sampled_from(["1e6", "12:30", "no", "null", "~", "", " x", "- a", "a: b", "0x1", "'", '"', "é\n\n b"]),
     lambda inside: st.lists(inside, max_size=4) | st.dictionaries(st.text(max_size=8), inside, max_size=4),
     max_leaves=12,
 )

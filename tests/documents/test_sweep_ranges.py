@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.documents.sweep_ranges import MOST_CELLS, parse_range, parse_ranges
+from planner.documents.sweep_ranges import MAX_CELLS, parse_range, parse_ranges
 from planner.errors import ScenarioError
 from planner.loading.scenario_file import parse_scenario
 from tests.helpers.scenarios import GOOD
@@ -87,7 +87,7 @@ def test_range_has_one_value_per_step(first: int, count: int, step: int) -> None
     found = parse_range(f"a.b={first}h:{first + step * (count - 1)}h:{step}h")
     assert found.numbers == tuple(float(first + step * index) for index in range(count))
     assert found.unit == "h"
-    assert len(found.values) <= MOST_CELLS
+    assert len(found.values) <= MAX_CELLS
 
 
 def test_ranges_of_a_scenario_are_checked_with_it() -> None:

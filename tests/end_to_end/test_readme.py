@@ -129,7 +129,7 @@ def test_exit_codes_are_those_of_the_command_line() -> None:
     """The table of exit codes lists what the command line can end with."""
     table = README.partition("## Exit codes")[2].partition("\n## ")[0]
     codes = {int(code) for code in re.findall(r"^\| (\d+) \|", table, re.MULTILINE)}
-    known = {exits.OUR_FAULT, exits.BAD_INPUT, exits.INFEASIBLE, exits.NO_PLAN, exits.INTERRUPTED}
+    known = {exits.INTERNAL_ERROR, exits.BAD_INPUT, exits.INFEASIBLE, exits.NO_PLAN, exits.INTERRUPTED}
     assert codes == {0} | known
 
 

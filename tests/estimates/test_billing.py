@@ -7,18 +7,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.estimates.billing import break_even_hours, due_share
+from planner.estimates.billing import break_even_hours, required_use_share
 
 
 def test_a_month_committed() -> None:
     """1,022 dollars for a month against 2 dollars an hour: 511 of 730 hours, 70 %."""
     assert float(break_even_hours(1022, 2.0)) == pytest.approx(511)
-    assert float(due_share(1022, 2.0, 730)) == pytest.approx(0.7)
+    assert float(required_use_share(1022, 2.0, 730)) == pytest.approx(0.7)
 
 
 def test_a_commitment_that_never_pays() -> None:
     """Dearer than all of its hours on demand: more than all of them would be due; none for what is paid already."""
-    assert float(due_share(2000, 2.0, 730)) > 1
+    assert float(required_use_share(2000, 2.0, 730)) > 1
     np.testing.assert_array_equal(break_even_hours([5.0, 0.0, 0.0], [0.0, 0.0, 2.0]), [np.inf, 0.0, 0.0])
 
 

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.estimates.observed_runs import (
-    fit_sigma_after,
+    corrected_fit_sigma,
+    corrected_sigmas,
     log_memory_scale,
     log_speed_correction,
-    memory_half,
-    sigmas_after,
+    memory_half_weight_runs,
 )
 from planner.estimates.uncertainty import Sigmas
 
@@ -49,7 +49,7 @@ def test_spread_never_widens_and_a_nearer_run_narrows_it_more(display: float, ta
     before = Sigmas(display, tail)
 
     def after(difference: float, count: int = runs) -> Sigmas:
-        return sigmas_after(before, difference, 0.23, 1.8, count, 0.5)
+        return corrected_sigmas(before, difference, 0.23, 1.8, count, 0.5)
 
     same, other, far, more = after(0.10), after(0.14), after(0.23), after(0.10, runs + 1)
     for nearer, wider in ((same, other), (other, far), (far, before), (more, same)):
@@ -59,7 +59,7 @@ def test_spread_never_widens_and_a_nearer_run_narrows_it_more(display: float, ta
 
 def test_the_usual_spread_after_one_run_on_the_same_card() -> None:
     """hf: 0.20 before; 0.10 is not shared, a third of 0.20 is not yet believed: 0.12."""
-    found = sigmas_after(Sigmas(0.20, 0.20), 0.10, 0.23, 1.8, 1, 0.5)
+    found = corrected_sigmas(Sigmas(0.20, 0.20), 0.10, 0.23, 1.8, 1, 0.5)
     assert float(found.display) == pytest.approx(math.hypot(0.10, 0.20 / 3))
     assert float(found.tail) == pytest.approx(math.hypot(0.18, 0.20 / 3))
 
@@ -67,7 +67,7 @@ def test_the_usual_spread_after_one_run_on_the_same_card() -> None:
 def test_runs_that_contradict_each_other_set_the_spread() -> None:
     """Half and double the estimate: s = ln(4) / sqrt(2), of one more run sqrt(1.5) of it, whatever it was before."""
     logs = [math.log(0.5), math.log(2.0)]
-    found = sigmas_after(Sigmas(0.20, 0.20), 0.109, 0.249, 1.8, 2, 0.5, logs)
+    found = corrected_sigmas(Sigmas(0.20, 0.20), 0.109, 0.249, 1.8, 2, 0.5, logs)
     scatter = math.log(4) / math.sqrt(2) * math.sqrt(1.5)
     assert float(found.display) == pytest.approx(scatter, rel=1e-9)
     assert float(found.tail) == pytest.approx(1.8 * scatter, rel=1e-9)
@@ -81,7 +81,7 @@ def test_the_more_runs_scatter_the_wider_is_the_spread(logs: list[float], more: 
 
     def after(by: float) -> float:
         spread = [middle + (one - middle) * by for one in logs]
-        return float(sigmas_after(before, 0.109, 0.249, 1.8, len(logs), 0.5, spread).display)
+        return float(corrected_sigmas(before, 0.109, 0.249, 1.8, len(logs), 0.5, spread).display)
 
     assert after(0.0) <= after(1.0) * (1 + 1e-12) and after(1.0) <= after(more) * (1 + 1e-12)
 
@@ -90,25 +90,25 @@ def test_the_more_runs_scatter_the_wider_is_the_spread(logs: list[float], more: 
 @given(far=st.floats(math.log(2) + 1e-6, 3), sign=st.sampled_from([-1, 1]), display=SPREAD)
 def test_a_run_more_than_twofold_off_narrows_nothing(far: float, sign: int, display: float) -> None:
     """It may be of other settings: it moves the estimate and makes it no surer."""
-    found = sigmas_after(Sigmas(display, display), 0.109, 0.249, 1.8, 1, 0.5, [sign * far])
+    found = corrected_sigmas(Sigmas(display, display), 0.109, 0.249, 1.8, 1, 0.5, [sign * far])
     assert float(found.display) == float(found.tail) == display
 
 
 def test_an_erratic_class_keeps_its_part() -> None:
     """What is 0.5 wide, such as mixtures of experts, is not 0.1 wide for one run."""
-    assert float(sigmas_after(Sigmas(0.5, 0.53), 0.10, 0.23, 1.8, 100, 0.5).display) > 0.2
+    assert float(corrected_sigmas(Sigmas(0.5, 0.53), 0.10, 0.23, 1.8, 100, 0.5).display) > 0.2
 
 
 @settings(derandomize=True, max_examples=40, deadline=None)
 @given(before=st.floats(0.05, 0.5), probed=st.floats(0.03, 0.2), runs=st.integers(1, 20))
 def test_memory_is_never_less_sure_for_a_probe(before: float, probed: float, runs: int) -> None:
     """Narrower or equal, and with many probes no wider than what remains with any number."""
-    found = fit_sigma_after(before, probed, runs)
+    found = corrected_fit_sigma(before, probed, runs)
     assert 0 < found <= before
-    assert fit_sigma_after(before, probed, 10_000) == pytest.approx(min(before, probed), rel=0.01)
+    assert corrected_fit_sigma(before, probed, 10_000) == pytest.approx(min(before, probed), rel=0.01)
 
 
 def test_a_framework_without_a_memory_profile_learns_more_from_a_probe() -> None:
     """Its estimate is worth less, so the probe is worth more."""
-    unknown, profiled = memory_half(0.30, 0.075), memory_half(0.08, 0.075)
+    unknown, profiled = memory_half_weight_runs(0.30, 0.075), memory_half_weight_runs(0.08, 0.075)
     assert log_memory_scale([0.4], unknown) > log_memory_scale([0.4], profiled) > 0

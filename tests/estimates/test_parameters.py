@@ -143,9 +143,7 @@ def test_active_weights_leave_out_the_experts_not_chosen() -> None:
     assert active_parameters(LLAMA_3_8B) == count_parameters(LLAMA_3_8B)
 
 
-@pytest.mark.parametrize(
-    "change", [{"experts": 4, "experts_per_token": 5}, {"experts": 4}, {"dense_layers": 33}]
-)
+@pytest.mark.parametrize("change", [{"experts": 4, "experts_per_token": 5}, {"experts": 4}, {"dense_layers": 33}])
 def test_impossible_dimensions_are_refused(change: dict[str, int]) -> None:
     """More experts per token than experts, none per token, more dense layers than layers."""
     with pytest.raises(ValueError):

@@ -10,19 +10,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.estimates.preemption import (
-    GangCoefficients,
-    Market,
+    NodeGroupCoefficients,
+    SpotAvailability,
+    add_heavy_tail,
     daly_interval,
-    gang_market,
-    heavy_tailed,
     interrupted_run,
+    node_group_market,
     paid_inflation,
     wall_quantile_factor,
     young_interval,
 )
 from tests.helpers.time_cases import calibration
 
-GANG = GangCoefficients.of(calibration("stages"))
+GANG = NodeGroupCoefficients.of(calibration("stages"))
 HOUR = 3600.0
 QUIET = settings(derandomize=True, max_examples=80, deadline=None)
 
@@ -40,15 +40,13 @@ QUIET = settings(derandomize=True, max_examples=80, deadline=None)
         (9.8, 120, 1.10, 1.14),
     ],
 )
-def test_inflation_of_published_traces(
-    up_hours: float, stall: float, formula: float, replayed: float
-) -> None:
+def test_inflation_of_published_traces(up_hours: float, stall: float, formula: float, replayed: float) -> None:
     """At Young's interval and 300 s restarts the formula gives the known figures, replays lie near."""
     up = up_hours * HOUR
     phi = float(paid_inflation(up, 300.0, stall, young_interval(stall, up)))
     assert phi == pytest.approx(formula, abs=0.015)
     assert phi - 0.02 < replayed
-    assert float(heavy_tailed(phi, GANG)) > replayed - 0.05
+    assert float(add_heavy_tail(phi, GANG)) > replayed - 0.05
 
 
 def test_first_order_expansion() -> None:
@@ -75,21 +73,21 @@ def test_daly_falls_back_to_the_up_time() -> None:
 
 def test_gang_of_one_is_the_instance() -> None:
     """A gang of one keeps its up-time and availability, and its outage follows from both."""
-    market = gang_market(2.0, 0.6, 1, GANG)
+    market = node_group_market(2.0, 0.6, 1, GANG)
     assert (market.mean_up, market.availability) == pytest.approx((2.0, 0.6))
     assert market.mean_outage == pytest.approx(2.0 * 0.4 / 0.6)
 
 
 def test_gangs_are_taken_more_often_but_not_k_times() -> None:
     """Eight instances are interrupted 8^0.8 times as often and are up 8^-0.08 as much."""
-    market = gang_market(2.0, 0.6, 8, GANG)
+    market = node_group_market(2.0, 0.6, 8, GANG)
     assert float(market.mean_up) == pytest.approx(2.0 / 8**0.8)
     assert float(market.availability) == pytest.approx(0.6 * 8**-0.08)
 
 
 def test_expected_wall_by_hand() -> None:
     """Wall time is first wait + paid time + an outage per interruption."""
-    market = Market(mean_up=10.0, mean_outage=2.5, availability=0.8)
+    market = SpotAvailability(mean_up=10.0, mean_outage=2.5, availability=0.8)
     run = interrupted_run(24.0, 300 / HOUR, 30 / HOUR, market, GANG)
     tau = 0.7 * math.sqrt(2 * (30 / HOUR) * 10.0)
     phi = math.exp(300 / HOUR / 10) * (math.exp((tau + 30 / HOUR) / 10) - 1) * 10 / tau
@@ -103,18 +101,16 @@ def test_expected_wall_by_hand() -> None:
     ("up_hours", "availability", "low", "high"),
     [(0.7, 0.17, 8.0, 10.5), (5.5, 0.47, 2.2, 2.9), (9.8, 0.9, 1.15, 1.4)],
 )
-def test_wall_of_a_day_on_published_markets(
-    up_hours: float, availability: float, low: float, high: float
-) -> None:
+def test_wall_of_a_day_on_published_markets(up_hours: float, availability: float, low: float, high: float) -> None:
     """A day of work takes the wall time that replays of published traces took, as a multiple."""
-    market = gang_market(up_hours, availability, 1, GANG)
+    market = node_group_market(up_hours, availability, 1, GANG)
     run = interrupted_run(24.0, 300 / HOUR, 30 / HOUR, market, GANG)
     assert low < float(run.wall) / 24.0 < high
 
 
 def test_short_jobs_wait_at_most_about_one_outage() -> None:
     """A ten-minute job on a market with long outages does not wait in proportion to its length only."""
-    market = gang_market(2.0, 0.6, 1, GANG)
+    market = node_group_market(2.0, 0.6, 1, GANG)
     run = interrupted_run(1 / 6, 300 / HOUR, 30 / HOUR, market, GANG)
     assert float(run.wall) > 0.4 * market.mean_outage
     assert float(run.interruptions) < 0.15
@@ -122,7 +118,7 @@ def test_short_jobs_wait_at_most_about_one_outage() -> None:
 
 def test_free_checkpoints_and_eternal_machines_stay_finite() -> None:
     """A stall of zero and a machine that is never taken give no inflation, not a division by zero."""
-    eternal = Market(mean_up=math.inf, mean_outage=0.0, availability=1.0)
+    eternal = SpotAvailability(mean_up=math.inf, mean_outage=0.0, availability=1.0)
     run = interrupted_run(24.0, 0.1, 0.0, eternal, GANG)
     assert float(run.inflation) == pytest.approx(1.0)
     assert float(run.wall) == pytest.approx(24.0)
@@ -130,7 +126,7 @@ def test_free_checkpoints_and_eternal_machines_stay_finite() -> None:
 
 def test_hopeless_markets_stay_finite() -> None:
     """A machine taken long before it has restarted inflates beyond all use, without overflow."""
-    run = interrupted_run(24.0, 1.0, 0.1, gang_market(0.001, 0.1, 64, GANG), GANG)
+    run = interrupted_run(24.0, 1.0, 0.1, node_group_market(0.001, 0.1, 64, GANG), GANG)
     assert np.isfinite(run.wall) and run.wall > 1e6
 
 
@@ -138,10 +134,10 @@ def test_hopeless_markets_stay_finite() -> None:
 @given(st.floats(0.2, 100), st.floats(0.05, 0.99), st.integers(1, 64), st.floats(0.1, 500))
 def test_markets_only_cost(up: float, availability: float, instances: int, run: float) -> None:
     """Wall >= paid >= run; longer runs take longer, longer-lived markets cost less."""
-    market = gang_market(up, availability, instances, GANG)
+    market = node_group_market(up, availability, instances, GANG)
     one = interrupted_run(run, 0.1, 0.01, market, GANG)
     longer = interrupted_run(2 * run, 0.1, 0.01, market, GANG)
-    calmer = interrupted_run(run, 0.1, 0.01, gang_market(2 * up, availability, instances, GANG), GANG)
+    calmer = interrupted_run(run, 0.1, 0.01, node_group_market(2 * up, availability, instances, GANG), GANG)
     assert run < one.paid <= one.wall
     assert one.paid < longer.paid and one.wall < longer.wall
     assert calmer.paid < one.paid

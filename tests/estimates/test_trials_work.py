@@ -104,13 +104,13 @@ def test_gangs_simulated(count: int, data: st.DataObject, factor: int) -> None:
     for position, (alive, share) in enumerate(ladder):
         exact = Fraction(1, factor ** (len(ladder) - 1 - position))
         assert share == pytest.approx(float(exact))
-        gangs = [Fraction(0)] * at_once
+        node_groups = [Fraction(0)] * at_once
         for trial in range(alive):
-            gangs[trial % at_once] += exact - done
+            node_groups[trial % at_once] += exact - done
         kept = min(at_once, ladder[position + 1].alive) if position + 1 < len(ladder) else 0
-        wall += max(gangs)
-        work += sum(gangs)
-        waiting += sum(max(gangs) - busy for busy in sorted(gangs, reverse=True)[:kept])
+        wall += max(node_groups)
+        work += sum(node_groups)
+        waiting += sum(max(node_groups) - busy for busy in sorted(node_groups, reverse=True)[:kept])
         done = exact
     found = trial_work(count, at_once, factor)
     assert found[:2] == pytest.approx((float(wall), float(work)))

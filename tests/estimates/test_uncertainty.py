@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from planner.estimates.uncertainty import (
     Sigmas,
-    Spreads,
-    class_of,
+    UncertaintyClasses,
+    class_sigmas,
+    confidence_factor,
     display_factors,
     interval,
-    late_factor,
     memory_tail,
     student_2_quantile,
     time_sigmas,
@@ -23,16 +23,14 @@ from planner.estimates.uncertainty import (
 from tests.helpers.time_cases import golden_values
 
 VALUES = golden_values("uncertainty")
-SPREADS = Spreads.of(VALUES)
+SPREADS = UncertaintyClasses.of(VALUES)
 NONE = Sigmas(0.0, 0.0)
 QUIET = settings(derandomize=True, max_examples=60, deadline=None)
 
 
-def sigmas(
-    profile: str = "tuned", gpus: int = 1, nodes: int = 1, tokens: float = 8192, **flags: object
-) -> Sigmas:
+def sigmas(profile: str = "tuned", gpus: int = 1, nodes: int = 1, tokens: float = 8192, **flags: object) -> Sigmas:
     """Sigmas of a configuration without a class of its card."""
-    return time_sigmas(SPREADS, class_of(VALUES, profile), NONE, gpus, nodes, tokens, **flags)
+    return time_sigmas(SPREADS, class_sigmas(VALUES, profile), NONE, gpus, nodes, tokens, **flags)
 
 
 def test_profile_alone_on_one_gpu() -> None:
@@ -51,14 +49,12 @@ def test_largest_class_counts_for_each_sigma() -> None:
 
 def test_cards_with_a_class_of_their_own() -> None:
     """A T4 or V100 is as uncertain as its own class, any other card adds none."""
-    profile = class_of(VALUES, "tuned")
-    assert time_sigmas(SPREADS, profile, class_of(VALUES, "T4"), 1, 1, 8192) == pytest.approx((0.25, 0.20))
-    assert class_of(VALUES, "A100-80GB") == NONE
+    profile = class_sigmas(VALUES, "tuned")
+    assert time_sigmas(SPREADS, profile, class_sigmas(VALUES, "T4"), 1, 1, 8192) == pytest.approx((0.25, 0.20))
+    assert class_sigmas(VALUES, "A100-80GB") == NONE
 
 
-@pytest.mark.parametrize(
-    ("tokens", "display"), [(500, 0.30), (1000, 0.30), (2500, 0.21), (4000, 0.12), (9000, 0.12)]
-)
+@pytest.mark.parametrize(("tokens", "display"), [(500, 0.30), (1000, 0.30), (2500, 0.21), (4000, 0.12), (9000, 0.12)])
 def test_small_micro_batches_ramp(tokens: float, display: float) -> None:
     """Below 1,000 tokens the small-batch class holds, from 4,000 on it does not, between it fades."""
     assert float(sigmas(tokens=tokens).display) == pytest.approx(display)
@@ -75,7 +71,7 @@ def test_what_is_not_known_widens() -> None:
 def test_arrays_of_configurations() -> None:
     """Counts, nodes and tokens may be arrays, and each element equals its scalar."""
     gpus, nodes, tokens = np.array([1, 8, 16]), np.array([1, 1, 2]), np.array([8192, 512, 2048])
-    many = time_sigmas(SPREADS, class_of(VALUES, "tuned"), NONE, gpus, nodes, tokens)
+    many = time_sigmas(SPREADS, class_sigmas(VALUES, "tuned"), NONE, gpus, nodes, tokens)
     for i in range(3):
         one = sigmas(gpus=int(gpus[i]), nodes=int(nodes[i]), tokens=float(tokens[i]))
         assert (many.display[i], many.tail[i]) == pytest.approx(one)
@@ -90,7 +86,7 @@ def test_student_quantile_matches_tables() -> None:
 
 def test_late_factor_at_95_percent_is_the_normal_one() -> None:
     """By construction the 95 % bound is exp(1.645 sigma_tail)."""
-    assert float(late_factor(0.2, 0.95)) == pytest.approx(math.exp(0.2 * 1.645), rel=1e-4)
+    assert float(confidence_factor(0.2, 0.95)) == pytest.approx(math.exp(0.2 * 1.645), rel=1e-4)
 
 
 @QUIET
@@ -98,14 +94,16 @@ def test_late_factor_at_95_percent_is_the_normal_one() -> None:
 def test_more_confidence_never_costs_less_time(sigma: float, p: float, q: float) -> None:
     """The late factor is at least one from the median on and grows with confidence and sigma."""
     low, high = sorted((p, q))
-    assert 1.0 <= late_factor(sigma, low) <= late_factor(sigma, high) <= late_factor(sigma + 0.1, high)
+    assert (
+        1.0 <= confidence_factor(sigma, low) <= confidence_factor(sigma, high) <= confidence_factor(sigma + 0.1, high)
+    )
 
 
 @pytest.mark.parametrize("confidence", [0.0, 1.0, -0.1, 2.0])
 def test_impossible_confidence_is_refused(confidence: float) -> None:
     """A confidence outside (0, 1) raises."""
     with pytest.raises(ValueError, match="between 0 and 1"):
-        late_factor(0.2, confidence)
+        confidence_factor(0.2, confidence)
 
 
 def test_display_interval_is_symmetric_in_logs() -> None:
@@ -113,7 +111,6 @@ def test_display_interval_is_symmetric_in_logs() -> None:
     low, high = display_factors(0.2)
     assert float(low * high) == pytest.approx(1.0)
     assert float(high) == pytest.approx(math.exp(0.256))
-
 
 
 def test_memory_of_a_framework_is_as_sure_as_its_own_runs_say() -> None:

@@ -37,9 +37,7 @@ def test_longest_of_a_micro_batch_agrees_with_draws(micro_batch: int) -> None:
     """The expected padded length agrees with seeded draws of a log-normal, cut at the sequence."""
     mean, cv, cap = 600.0, 0.8, 2048.0
     sigma = math.sqrt(math.log1p(cv * cv))
-    draws = np.random.default_rng(7).lognormal(
-        math.log(mean) - sigma**2 / 2, sigma, (200_000 // 16, micro_batch)
-    )
+    draws = np.random.default_rng(7).lognormal(math.log(mean) - sigma**2 / 2, sigma, (200_000 // 16, micro_batch))
     seen = np.minimum(draws.max(axis=1), cap).mean()
     assert float(padded_length(mean, cv, micro_batch, cap)) == pytest.approx(seen, rel=0.02)
 

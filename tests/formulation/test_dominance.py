@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.candidate_table import CandidateTable
-from planner.formulation.dominance import undominated
-from planner.formulation.shared_limits import Question
+from planner.formulation.dominance import find_undominated
+from planner.formulation.shared_limits import SharedLimits
 from tests.helpers.candidate_tables import NAN, make_table, random_table, small_cases
 
 
@@ -20,7 +20,7 @@ def row(usd: float, hours: float, **more: object) -> dict[str, object]:
 
 def kept(rows: list[dict[str, object]], **question: object) -> list[bool]:
     """The mask of a table of those rows."""
-    return undominated(make_table(rows), Question(**question)).tolist()
+    return find_undominated(make_table(rows), SharedLimits(**question)).tolist()
 
 
 def test_dearer_and_slower_is_dropped_and_a_trade_off_stays() -> None:
@@ -88,10 +88,10 @@ def test_of_equals_the_one_with_more_free_memory_then_the_first_name_stays() -> 
 def test_jobs_do_not_dominate_each_other() -> None:
     """Each job needs a candidate of its own."""
     table = make_table([row(4.0, 8.0, job="x"), row(5.0, 9.0, job="y")], jobs=("x", "y"))
-    assert undominated(table, Question()).all()
+    assert find_undominated(table, SharedLimits()).all()
 
 
-def pairwise(table: CandidateTable, question: Question) -> list[bool]:
+def pairwise(table: CandidateTable, question: SharedLimits) -> list[bool]:
     """The definition, pair by pair and in words as plain as possible."""
     worst = np.zeros(len(table), dtype=bool)
     for other in range(len(table)):
@@ -107,7 +107,7 @@ def preference(table: CandidateTable, c: int) -> tuple[float, str, int]:
     return (table.fit_gib[c] - table.usable_gib[c], table.offers[table.offer[c]], c)
 
 
-def replaces(table: CandidateTable, question: Question, c: int, other: int) -> bool:
+def replaces(table: CandidateTable, question: SharedLimits, c: int, other: int) -> bool:
     """Whether c can stand in for `other` at every share that it may have, in every row."""
     offer, provider = table.offers[table.offer[c]], table.providers[table.provider[c]]
     limited = offer in question.stock or offer in question.committed
@@ -137,10 +137,10 @@ def replaces(table: CandidateTable, question: Question, c: int, other: int) -> b
 
 @settings(derandomize=True, max_examples=100, deadline=None)
 @given(small_cases(objective=None, step=2.0))
-def test_the_fast_answer_is_the_definition(case: tuple[CandidateTable, Question]) -> None:
+def test_the_fast_answer_is_the_definition(case: tuple[CandidateTable, SharedLimits]) -> None:
     """Coarse tables, full of equals and of domination in both directions."""
     table, question = case
-    assert undominated(table, question).tolist() == pairwise(table, question)
+    assert find_undominated(table, question).tolist() == pairwise(table, question)
 
 
 @settings(derandomize=True, max_examples=5, deadline=None)
@@ -148,10 +148,8 @@ def test_the_fast_answer_is_the_definition(case: tuple[CandidateTable, Question]
 def test_every_dropped_candidate_has_a_kept_one_that_replaces_it(seed: int, stocked: bool) -> None:
     """On tables that are large enough for the peeling and the blocks."""
     table = random_table(seed, 3000, jobs=2, offers=6, step=0.5)
-    question = Question(
-        stock={"offer1": 2, "offer2": 3} if stocked else {}, quota={"q": 9} if stocked else {}
-    )
-    keep = undominated(table, question)
+    question = SharedLimits(stock={"offer1": 2, "offer2": 3} if stocked else {}, quota={"q": 9} if stocked else {})
+    keep = find_undominated(table, question)
     kept_rows = np.flatnonzero(keep)
     for other in np.flatnonzero(~keep)[::50]:
         assert any(replaces(table, question, int(c), int(other)) for c in kept_rows)

@@ -10,17 +10,17 @@ from hypothesis import given, settings
 
 from planner.candidate_table import CandidateTable
 from planner.formulation.build import build_program
-from planner.formulation.dominance import undominated
-from planner.formulation.shared_limits import Question
+from planner.formulation.dominance import find_undominated
+from planner.formulation.shared_limits import SharedLimits
 from planner.solvers.base import Termination, run
-from planner.solving.lexicographic import solve_passes
+from planner.solving.lexicographic import solve_lexicographic
 from tests.helpers.candidate_tables import brute_force, small_cases
 
 TOLERANCE = 2e-5
 """$ or h: what solvers may leave rows by (1e-6), times the dearest coefficient of these tables."""
 
 
-def check(table: CandidateTable, question: Question, solver: str) -> None:
+def check(table: CandidateTable, question: SharedLimits, solver: str) -> None:
     """The program's optimum is the best of all combinations, and infeasible only where there is none."""
     expected = brute_force(table, question)
     result = run(build_program(table, question), solver)
@@ -33,25 +33,25 @@ def check(table: CandidateTable, question: Question, solver: str) -> None:
 
 @settings(derandomize=True, max_examples=60, deadline=None)
 @given(small_cases(objective=None))
-def test_highs_finds_what_trying_everything_finds(case: tuple[CandidateTable, Question]) -> None:
+def test_highs_finds_what_trying_everything_finds(case: tuple[CandidateTable, SharedLimits]) -> None:
     """Budget, stock, quota, GPUs and shares in any mix."""
     check(*case, "highs")
 
 
 @settings(derandomize=True, max_examples=30, deadline=None)
 @given(small_cases(objective=None))
-def test_cbc_finds_what_trying_everything_finds(case: tuple[CandidateTable, Question]) -> None:
+def test_cbc_finds_what_trying_everything_finds(case: tuple[CandidateTable, SharedLimits]) -> None:
     """The same through another solver and another package."""
     check(*case, "cbc")
 
 
 @settings(derandomize=True, max_examples=60, deadline=None)
 @given(small_cases(objective=None))
-def test_passes_keep_every_limit_and_the_optimum(case: tuple[CandidateTable, Question]) -> None:
+def test_passes_keep_every_limit_and_the_optimum(case: tuple[CandidateTable, SharedLimits]) -> None:
     """The plan after all passes, recomputed from the table alone, fits and is as good as the optimum."""
     table, question = case
     expected = brute_force(table, question)
-    choice = solve_passes(table, question, partial(run, solver="highs"))
+    choice = solve_lexicographic(table, question, partial(run, solver="highs"))
     if expected is None:
         assert choice.first.termination is Termination.INFEASIBLE
         return
@@ -77,10 +77,10 @@ def test_passes_keep_every_limit_and_the_optimum(case: tuple[CandidateTable, Que
 
 @settings(derandomize=True, max_examples=80, deadline=None)
 @given(small_cases(objective=None, step=0.5))
-def test_dominance_never_changes_the_optimum(case: tuple[CandidateTable, Question]) -> None:
+def test_dominance_never_changes_the_optimum(case: tuple[CandidateTable, SharedLimits]) -> None:
     """Trying everything finds the same least objective with and without dominated candidates."""
     table, question = case
-    keep = undominated(table, question)
+    keep = find_undominated(table, question)
     expected, reduced = brute_force(table, question), brute_force(table.rows(keep), question)
     assert (expected is None) == (reduced is None)
     if expected is not None:

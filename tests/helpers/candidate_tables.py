@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from planner.candidate_table import ON_DEMAND, SPOT, TECHNIQUES, CandidateTable
-from planner.formulation.shared_limits import Question
+from planner.formulation.shared_limits import SharedLimits
 
 NAN = float("nan")
 
@@ -61,7 +61,7 @@ def make_table(
         fit_gib=column("fit_gib", 10.0, float),
         usable_gib=column("usable_gib", 20.0, float),
         rented_h=column("rented_h", 0.0, float),
-        gangs=np.ones(len(rows), dtype=np.int64),
+        node_groups=np.ones(len(rows), dtype=np.int64),
     )
 
 
@@ -109,20 +109,20 @@ def random_table(seed: int, rows: int, jobs: int = 1, offers: int = 4, step: flo
         fit_gib=rounded(draw.uniform(5, 10, rows)),
         usable_gib=np.full(rows, 20.0),
         rented_h=np.round(draw.uniform(1, 9, rows), 1),
-        gangs=np.ones(rows, dtype=np.int64),
+        node_groups=np.ones(rows, dtype=np.int64),
     )
 
 
 @st.composite
 def small_cases(
     draw: st.DrawFn, objective: str | None = "cost", step: float = 0.0
-) -> tuple[CandidateTable, Question]:
+) -> tuple[CandidateTable, SharedLimits]:
     """A table of 1 to 3 jobs and at most 9 rows, with any mix of shared limits; objective None draws it."""
     jobs = draw(st.integers(1, 3))
     rows = draw(st.integers(jobs, 9))
     table = random_table(draw(st.integers(0, 10**6)), rows, jobs, step=step)
     budget = draw(st.none() | st.floats(3.0 * jobs, 9.0 * jobs).map(lambda value: round(value, 1)))
-    question = Question(
+    question = SharedLimits(
         budget_usd=budget,
         max_gpus=draw(st.none() | st.integers(jobs, 6 * jobs)),
         quota=draw(st.dictionaries(st.sampled_from(table.providers), st.integers(1, 9))),
@@ -134,7 +134,7 @@ def small_cases(
     return table, question
 
 
-def brute_force(table: CandidateTable, question: Question) -> float | None:
+def brute_force(table: CandidateTable, question: SharedLimits) -> float | None:
     """The least objective of the first pass over every combination of rows and shares; None if there is none.
 
     For each combination of one row per job, the least objective over the shares is a small linear problem
@@ -152,7 +152,7 @@ def brute_force(table: CandidateTable, question: Question) -> float | None:
     return best
 
 
-def limits_hold(table: CandidateTable, question: Question, rows: Sequence[int]) -> bool:
+def limits_hold(table: CandidateTable, question: SharedLimits, rows: Sequence[int]) -> bool:
     """Whether one row per job keeps within GPUs, stock, quota and hours paid for."""
     if question.max_gpus is not None and sum(int(table.gpus[c]) for c in rows) > question.max_gpus:
         return False
@@ -172,12 +172,12 @@ def _line(table: CandidateTable, c: int, which: str, share: float) -> float:
     return float(getattr(table.rows(np.array([c])), which)(share)[0])
 
 
-def _objective(table: CandidateTable, question: Question, c: int, share: float) -> float:
+def _objective(table: CandidateTable, question: SharedLimits, c: int, share: float) -> float:
     hours = question.value_of_time_usd_per_hour * _line(table, c, "hours", share)
     return _line(table, c, "cost_usd", share) + float(table.penalty_usd[c]) + hours
 
 
-def _least_cost(table: CandidateTable, question: Question, rows: Sequence[int]) -> float | None:
+def _least_cost(table: CandidateTable, question: SharedLimits, rows: Sequence[int]) -> float | None:
     budget = np.inf if question.budget_usd is None else question.budget_usd
     ends = [sorted({float(table.share_low[c]), float(table.share_high[c])}) for c in rows]
     points: list[tuple[float, ...]] = list(itertools.product(*ends))
@@ -200,12 +200,10 @@ def _least_cost(table: CandidateTable, question: Question, rows: Sequence[int]) 
     ]
     if not fitting:
         return None
-    return min(
-        sum(_objective(table, question, c, s) for c, s in zip(rows, point, strict=True)) for point in fitting
-    )
+    return min(sum(_objective(table, question, c, s) for c, s in zip(rows, point, strict=True)) for point in fitting)
 
 
-def _least_finish(table: CandidateTable, question: Question, rows: Sequence[int]) -> float | None:
+def _least_finish(table: CandidateTable, question: SharedLimits, rows: Sequence[int]) -> float | None:
     budget = 1e12 if question.budget_usd is None else question.budget_usd
 
     def least_late_cost(finish: float) -> float:

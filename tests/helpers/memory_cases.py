@@ -175,6 +175,4 @@ def cases(draw: st.DrawFn) -> Case:
         quantised_no_checkpoint_factor=draw(flag),
     )
     stack = Stack(margin=draw(st.sampled_from([0.0, 0.05, 0.2])), phi=draw(st.sampled_from([0.0, 0.2, 0.5])))
-    return Case(
-        network(layers=draw(st.sampled_from([4, 30, 32]))), draw(layouts()), states, activations, stack
-    )
+    return Case(network(layers=draw(st.sampled_from([4, 30, 32]))), draw(layouts()), states, activations, stack)

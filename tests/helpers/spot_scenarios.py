@@ -11,7 +11,7 @@ from pathlib import Path
 from planner.loading.scenario_file import change_scenario, parse_scenario, read_library
 from planner.results.plan import Plan
 from planner.scenario.scenario import Scenario, SolveOptions
-from planner.solving.prepare import Prepared, prepare
+from planner.solving.prepare import PreparedScenario, prepare
 from planner.solving.solve import solve_prepared
 
 OPTIONS = SolveOptions(as_of=datetime.date(2026, 11, 21))
@@ -70,7 +70,7 @@ def scenario(text: str = SPOT, *changes: str) -> Scenario:
 
 
 @cache
-def prepared(text: str = SPOT, *changes: str) -> Prepared:
+def prepared(text: str = SPOT, *changes: str) -> PreparedScenario:
     return prepare(scenario(text, *changes), read_library(["tinyllama-1.1b"]))
 
 

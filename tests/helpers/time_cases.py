@@ -93,9 +93,7 @@ def kernels_of(profile: str, quant: str | None = None, flash_1: bool = False, sh
         chosen["attention_factor"] = values["flash_1.attention_factor"]
     quantised = values[f"quantised_bytes.{quant}"] if quant else 0.0
     late = profile == "megatron"
-    return Kernels(
-        **chosen, quantised_bytes=quantised, fused=int(profile == "fused"), overlaps_reduction=int(not late)
-    )
+    return Kernels(**chosen, quantised_bytes=quantised, fused=int(profile == "fused"), overlaps_reduction=int(not late))
 
 
 def network_of(entry: dict[str, Any], **changes: Any) -> Network:
@@ -139,9 +137,7 @@ def case_of(entry: dict[str, Any]) -> Case:
     states = {key: entry.get(key, default) for key, default in _STATE_DEFAULTS.items()}
     return Case(
         network=network,
-        layout=Layout(
-            **{"accumulation": 1, "gpus_per_node": 8, "longest_sequence": entry["sequence"], **layout}
-        ),
+        layout=Layout(**{"accumulation": 1, "gpus_per_node": 8, "longest_sequence": entry["sequence"], **layout}),
         states=States(
             frozen=int(frozen),
             quantised=int("quant" in entry),

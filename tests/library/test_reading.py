@@ -37,9 +37,7 @@ def test_a_config_json_is_an_architecture(tmp_path: Path) -> None:
     assert read_library([name]).architecture(name).hidden == 64
 
 
-@pytest.mark.parametrize(
-    "config", ["", "[]", "{", "{}", '{"hidden_size": "x"}', '{"model_type": "none"}', "[" * 10**5]
-)
+@pytest.mark.parametrize("config", ["", "[]", "{", "{}", '{"hidden_size": "x"}', '{"model_type": "none"}', "[" * 10**5])
 def test_an_unusable_config_json_is_a_fault(tmp_path: Path, config: str) -> None:
     """A broken or foreign configuration is told at the job that names it."""
     (tmp_path / "config.json").write_text(config, encoding="utf-8")
@@ -63,9 +61,7 @@ def test_a_broken_card_is_told_with_its_line(tmp_path: Path, monkeypatch: pytest
     (tmp_path / "gpus").mkdir()
     (tmp_path / "gpus" / "X1.yaml").write_text("name: X1\nvram: 3\n", encoding="utf-8")
     (tmp_path / "calibration").mkdir()
-    (tmp_path / "calibration" / "m.yaml").write_text(
-        "name: n\ndescription: d\ncoefficients: {}\n", encoding="utf-8"
-    )
+    (tmp_path / "calibration" / "m.yaml").write_text("name: n\ndescription: d\ncoefficients: {}\n", encoding="utf-8")
     monkeypatch.setattr("planner.library.reading.data_folder", lambda kind: tmp_path)
     with pytest.raises(LibraryError) as caught:
         read_library([])

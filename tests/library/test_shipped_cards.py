@@ -21,9 +21,7 @@ def _documents(folder: str) -> dict[str, dict[str, Any]]:
     return {path.stem: yaml.safe_load(path.read_text(encoding="utf-8")) for path in paths}
 
 
-ARCHITECTURES = {
-    stem: Architecture.model_validate(card) for stem, card in _documents("architectures").items()
-}
+ARCHITECTURES = {stem: Architecture.model_validate(card) for stem, card in _documents("architectures").items()}
 GPUS = {stem: GpuSpec.model_validate(card) for stem, card in _documents("gpus").items()}
 LIBRARY = Library(architectures=ARCHITECTURES, gpus=GPUS)
 DECODERS = sorted(name for name, card in ARCHITECTURES.items() if card.kind == "decoder")
@@ -196,9 +194,7 @@ def test_contradictory_architectures_are_refused(change: dict[str, Any]) -> None
         Architecture.model_validate({**card, **change})
 
 
-@pytest.mark.parametrize(
-    "change", [{"usable_gib": 25}, {"tensor16_tflops": None}, {"source": ""}, {"vram_gb": 24}]
-)
+@pytest.mark.parametrize("change", [{"usable_gib": 25}, {"tensor16_tflops": None}, {"source": ""}, {"vram_gb": 24}])
 def test_contradictory_gpus_are_refused(change: dict[str, Any]) -> None:
     """More usable than nominal memory, bf16 without tensor cores, no source, a misspelt key: refused."""
     card = _documents("gpus")["RTX3090"]

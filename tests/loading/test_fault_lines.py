@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from planner.cli import main
 from planner.errors import Fault, ScenarioError
-from planner.loading.scenario_file import read_asked, read_scenario
+from planner.loading.scenario_file import load_scenario, read_scenario
 
 SCENARIO = """\
 name: s
@@ -83,9 +83,9 @@ def test_a_stage_that_no_offer_can_run_is_told_at_its_line(tmp_path: Path) -> No
 
 def test_other_errors_pass_as_they_are(tmp_path: Path) -> None:
     """A fault of another file, or with a line of its own, is left alone; so is one of no known place."""
-    asked = read_asked(written(tmp_path))
+    asked = load_scenario(written(tmp_path))
     assert asked.scenario == read_scenario(tmp_path / "s.yaml")
     faults = [Fault("other", 0, "jobs.one.job.deadline", "a"), Fault("s", 3, "jobs", "b"), Fault("s", 0, "name", "c")]
-    with pytest.raises(ScenarioError) as caught, asked.telling_lines():
+    with pytest.raises(ScenarioError) as caught, asked.locate_faults():
         raise ScenarioError(faults)
     assert caught.value.faults == tuple(sorted(faults))

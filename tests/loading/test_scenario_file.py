@@ -34,9 +34,7 @@ def test_a_good_scenario_is_read(tmp_path: Path) -> None:
 
 def test_every_fault_is_told_at_once_with_its_line(tmp_path: Path) -> None:
     """One run tells all that is wrong, in the scenario and in its inventories."""
-    (tmp_path / "market.yaml").write_text(
-        "currency: EUR\noffers:\n  - {gpu: T4, gpus: 1}\n", encoding="utf-8"
-    )
+    (tmp_path / "market.yaml").write_text("currency: EUR\noffers:\n  - {gpu: T4, gpus: 1}\n", encoding="utf-8")
     faults = told(
         """\
         name: bad
@@ -156,9 +154,7 @@ def test_settings_are_validated_like_the_file() -> None:
     """A setting that makes the scenario wrong is told as a setting, and good ones win over the file."""
     scenario = parse_scenario(GOOD, set_=["jobs.a.deadline=12h", "limits.budget_usd=100"])
     assert (scenario.jobs[0].deadline_hours, scenario.limits.budget_usd) == (12.0, 100.0)
-    faults = told(
-        GOOD, ".", ("jobs.a.deadline=12", "limit.budget_usd=100", "jobs.a.deadlines=1h", "jobs.z.x=1")
-    )
+    faults = told(GOOD, ".", ("jobs.a.deadline=12", "limit.budget_usd=100", "jobs.a.deadlines=1h", "jobs.z.x=1"))
     assert faults == [
         "--set jobs.a.deadline=12: jobs.a.deadline: 12 has no unit; write 90m, 36h, 2d or 1d12h",
         "--set jobs.a.deadlines=1h: jobs.a.deadlines: unknown key; did you mean jobs.a.deadline?",
@@ -174,9 +170,7 @@ def test_changing_a_scenario_is_reading_it_with_settings(tmp_path: Path) -> None
     )
     text = GOOD.replace("jobs:", "inventory: [m.yaml]\njobs:")
     setting = ["jobs.a.deadline=12h", "offers.0.usd_per_hour=0.3", "objective=time"]
-    assert change_scenario(parse_scenario(text, tmp_path), setting) == parse_scenario(
-        text, tmp_path, set_=setting
-    )
+    assert change_scenario(parse_scenario(text, tmp_path), setting) == parse_scenario(text, tmp_path, set_=setting)
     with pytest.raises(ScenarioError, match="cannot be exchanged here"):
         change_scenario(parse_scenario(text, tmp_path), ["inventory=[]"])
     with pytest.raises(ScenarioError, match="must be more than 0"):

@@ -29,9 +29,7 @@ scenarios = st.fixed_dictionaries(
                 optional={
                     "deadline": st.sampled_from(["90m", "1d12h", "0.1h"]),
                     "efficiency": st.floats(1e-6, 1e6),
-                    "techniques": st.sampled_from(
-                        [{"method": "lora", "weight_bits": [4, 16]}, {"lora": {"rank": 3}}]
-                    ),
+                    "techniques": st.sampled_from([{"method": "lora", "weight_bits": [4, 16]}, {"lora": {"rank": 3}}]),
                     "lora": st.sampled_from([{"targets": "qv"}, {"targets": ["q"], "rank": 3}]),
                 },
             ).filter(lambda job: not ("lora" in job and "lora" in job.get("techniques", {}))),
@@ -59,9 +57,7 @@ scenarios = st.fixed_dictionaries(
     },
     optional={
         "objective": st.sampled_from(["time", {"value_of_time_usd_per_hour": 5}]),
-        "limits": st.sampled_from(
-            [{"quota": {"aws": 8}, "spot_share": {"max": 0}}, {"providers": {"forbid": "no"}}]
-        ),
+        "limits": st.sampled_from([{"quota": {"aws": 8}, "spot_share": {"max": 0}}, {"providers": {"forbid": "no"}}]),
     },
 )
 
@@ -77,9 +73,7 @@ def test_a_written_scenario_reads_back_the_same(data: dict[str, Any]) -> None:
 @settings(max_examples=200, derandomize=True, deadline=None)
 @given(
     st.text(max_size=60)
-    | st.lists(st.sampled_from([*GOOD.split(" "), "\n", "  ", "null", "[", "{", ".nan", "-1", "1e999"])).map(
-        " ".join
-    )
+    | st.lists(st.sampled_from([*GOOD.split(" "), "\n", "  ", "null", "[", "{", ".nan", "-1", "1e999"])).map(" ".join)
 )
 def test_garbage_raises_nothing_but_scenario_errors(text: str) -> None:
     """Whatever the text, the door answers with faults that name it."""

@@ -101,9 +101,7 @@ def test_runpod_gets_no_spot_discount() -> None:
 
 def test_runpod_pods_cost_the_card_times_their_number() -> None:
     """Pods of 2, 4 and 8 GPUs cost that many times a pod of one."""
-    pods = {
-        (o["provider"], o["gpu"], o["gpus"]): o["usd_per_hour"] for o in market() if "runpod" in o["provider"]
-    }
+    pods = {(o["provider"], o["gpu"], o["gpus"]): o["usd_per_hour"] for o in market() if "runpod" in o["provider"]}
     assert {gpus for _, _, gpus in pods} == {1, 2, 4, 8}
     for (provider, gpu, gpus), price in pods.items():
         assert price == pytest.approx(gpus * pods[provider, gpu, 1], abs=1e-3), (provider, gpu, gpus)
@@ -131,9 +129,7 @@ def test_clusters_have_a_fabric() -> None:
 
 def test_articles_print_these_prices() -> None:
     """The prices of the articles per GPU and hour, as the first row of each provider and card has them."""
-    singles = {
-        (o["provider"], o["gpu"]): o["usd_per_hour"] for o in read(ARTICLES)["offers"] if o["gpus"] == 1
-    }
+    singles = {(o["provider"], o["gpu"]): o["usd_per_hour"] for o in read(ARTICLES)["offers"] if o["gpus"] == 1}
     assert singles == {
         ("runpod", "RTX3090"): 0.50,
         ("runpod", "A100-80GB"): 3.00,

@@ -25,8 +25,8 @@ from planner.report import format as words
         (words.hours(1234.56), "1,235 h"),
         (words.hours(0.05), "3 min"),
         (words.hours(0.0), "0.0 h"),
-        (words.bare(36.0), "36"),
-        (words.bare(2.6), "2.6"),
+        (words.plain_number(36.0), "36"),
+        (words.plain_number(2.6), "2.6"),
         (words.significant(1193.7), "1,190"),
         (words.significant(0.5312), "0.531"),
         (words.significant(999.9), "1,000"),
@@ -35,11 +35,11 @@ from planner.report import format as words
         (words.percent(0.0312), "3.1 %"),
         (words.percent(1e-9), "0.1 %"),
         (words.percent(0.0), "0.0 %"),
-        (words.cases(0.972), "97 of 100 cases"),
-        (words.cases(0.979), "97 of 100 cases"),
-        (words.cases(0.29), "29 of 100 cases"),
-        (words.cases(1.0), "over 99 of 100 cases"),
-        (words.cases(0.0), "under 1 of 100 cases"),
+        (words.probability_text(0.972), "97 of 100 cases"),
+        (words.probability_text(0.979), "97 of 100 cases"),
+        (words.probability_text(0.29), "29 of 100 cases"),
+        (words.probability_text(1.0), "over 99 of 100 cases"),
+        (words.probability_text(0.0), "under 1 of 100 cases"),
         (words.bar(0.557), "###########........."),
         (words.bar(7.0), "#" * 20),
         (words.between(17.0, 27.1), "17.0 to 27.1 h"),
@@ -61,6 +61,6 @@ def test_three_digits_are_within_half_a_percent(value: float) -> None:
 
 def test_what_is_cut_is_marked() -> None:
     """Text that does not fit ends in dots, at the width asked for."""
-    assert words.wrapped("one two three four five", 10, 1) == ["one two..."]
-    assert words.joined(["aaaa", "bbbb", "cccc"], "  ", 10, 1) == ["aaaa  b..."]
-    assert words.joined(["aaaa", "bbbb", "cccc"], "  ", 10, 2) == ["aaaa  bbbb", "cccc"]
+    assert words.wrap_lines("one two three four five", 10, 1) == ["one two..."]
+    assert words.join_parts(["aaaa", "bbbb", "cccc"], "  ", 10, 1) == ["aaaa  b..."]
+    assert words.join_parts(["aaaa", "bbbb", "cccc"], "  ", 10, 2) == ["aaaa  bbbb", "cccc"]

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.report.format import WIDTH
-from planner.report.frontier import ROWS, clock, render_frontier
-from planner.results.frontier import Beyond, Curve, Frontier, Leg, Point, Segment
-from planner.results.plan import Counts
+from planner.report.frontier import ROWS, format_hours, render_frontier
+from planner.results.frontier import Curve, Frontier, HiddenByLimit, Point, Segment, SegmentJob
+from planner.results.plan import CandidateCounts
 from tests.helpers.plans import make_assignment, make_infeasible
 
 KNEE = "each hour up to here saves $8.39 on average, those after it at most $0.57 on average"
@@ -66,7 +66,7 @@ def make_point(hours: float, usd: float, way: dict[str, Any], change: str = "", 
 
 def make_frontier(**changes: Any) -> Frontier:
     points = tuple(make_point(*way, knee=KNEE if i == 2 else "", mostly_start_up=i == 0) for i, way in enumerate(WAYS))
-    leg = Leg(
+    leg = SegmentJob(
         name="tokens", provider="vast", offer="a", gpu="A", gpus=1, method="LoRA", spot_share_from=0, spot_share_to=0
     )
     segments = tuple(
@@ -81,7 +81,7 @@ def make_frontier(**changes: Any) -> Frontier:
         "points": points,
         "segments": segments,
         "knee": 2,
-        "candidates": Counts(made=2954, rejected=0, dominated=2950),
+        "candidates": CandidateCounts(made=2954, rejected=0, dominated=2950),
         "solver": "envelope",
         "seconds": 0.1,
         "as_of": "2026-11-21",
@@ -91,7 +91,7 @@ def make_frontier(**changes: Any) -> Frontier:
 
 def test_a_frontier_of_one_job_reads_as_agreed() -> None:
     """The whole layout, to the letter."""
-    beyond = Beyond(
+    beyond = HiddenByLimit(
         limit="jobs.tokens.deadline", limit_hours=72, cost_usd=60, hours=99, setting="jobs.tokens.deadline=null"
     )
     assert render_frontier(make_frontier(beyond=(beyond,))) == GOLDEN
@@ -237,7 +237,7 @@ def test_breakpoints_without_room_are_counted_and_can_be_asked_for() -> None:
 @pytest.mark.parametrize(("hours", "told"), [(0.304, "0.30"), (1.04, "1.0"), (999.0, "999.0"), (1234.5, "1,234")])
 def test_hours_have_the_digits_that_tell_breakpoints_apart(hours: float, told: str) -> None:
     """Below an hour two decimals, from a thousand on none."""
-    assert clock(hours) == told
+    assert format_hours(hours) == told
 
 
 @settings(max_examples=60, deadline=None, derandomize=True)

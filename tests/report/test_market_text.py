@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from planner.report.market_fit import render_market, span
-from planner.results.market_fit import EndsByAge, FittedDurations, HeldOut, MarketFit, SpotBlock, TraceSeen
+from planner.results.market_fit import EndsByAge, FittedDuration, HoldoutComparison, MarketFit, SpotBlock, TraceReport
 from planner.results.plan import Spread
 
 
@@ -14,12 +14,12 @@ def fit(**changes: object) -> MarketFit:
     bands = EndsByAge(ages_hours=(0, 0.217, 1.71), ends_per_hour=(4.077, 0.862, 0.1802))
     outage = EndsByAge(ages_hours=(0,), ends_per_hour=(3.846,))
 
-    def durations(mean: float, low: float, high: float, cv: float | None) -> FittedDurations:
+    def durations(mean: float, low: float, high: float, cv: float | None) -> FittedDuration:
         rate = Spread(expected=1, low=0.5, high=2)
         spread = Spread(expected=mean, low=low, high=high)
-        return FittedDurations(mean_hours=spread, known_to_factor=1.46, cv=cv, ends=62, hours=70, ends_per_hour=(rate,))
+        return FittedDuration(mean_hours=spread, known_to_factor=1.46, cv=cv, ends=62, hours=70, ends_per_hour=(rate,))
 
-    seen = TraceSeen(
+    seen = TraceReport(
         name="a-collection-of-many-zones/us-east-1-2020-11-20",
         hours=88.7,
         gap_seconds=60,
@@ -42,7 +42,7 @@ def fit(**changes: object) -> MarketFit:
         "spot": SpotBlock(
             availability=0.812, mean_up_hours=1.12, mean_outage_hours=0.26, up=bands, outage=outage, instances=8
         ),
-        "held_out": HeldOut(likelier_by=1.34, ends=123),
+        "held_out": HoldoutComparison(likelier_by=1.34, ends=123),
         "traces": (seen,),
         "notes": ("mind the gap",),
     }
@@ -85,11 +85,11 @@ def test_the_whole_text_reads_as_it_should() -> None:
     ("held_out", "said"),
     [
         (None, "too few ends to judge"),
-        (HeldOut(likelier_by=1.0, ends=20), "foretell an end no better than one constant rate"),
-        (HeldOut(likelier_by=0.8, ends=20), "foretell an end worse (x 0.80) than one constant rate"),
+        (HoldoutComparison(likelier_by=1.0, ends=20), "foretell an end no better than one constant rate"),
+        (HoldoutComparison(likelier_by=0.8, ends=20), "foretell an end worse (x 0.80) than one constant rate"),
     ],
 )
-def test_ages_that_do_not_help_are_not_praised(held_out: HeldOut | None, said: str) -> None:
+def test_ages_that_do_not_help_are_not_praised(held_out: HoldoutComparison | None, said: str) -> None:
     """A gain below what chance gives is none."""
     assert said in " ".join(render_market(fit(held_out=held_out)).split())
 

@@ -199,9 +199,7 @@ def test_no_relaxation_and_no_near_miss_still_says_what_was_tried() -> None:
 
 def test_a_search_that_stopped_is_not_called_infeasible() -> None:
     """Stopped at a limit is told with the bound it leaves."""
-    plan = make_plan(
-        status="no_plan", jobs=[], objective=None, cost_usd=None, hours=None, gap=None, seconds=60.0
-    )
+    plan = make_plan(status="no_plan", jobs=[], objective=None, cost_usd=None, hours=None, gap=None, seconds=60.0)
     text = render(plan)
     assert text.splitlines()[0] == "quickstart: stopped without a plan after 60 s"
     assert "2.82" in text and "infeasible" not in text
@@ -271,9 +269,7 @@ def test_one_job_never_takes_more_than_25_lines_of_80_columns(
         max_size=4,
     ),
     nearest=st.lists(
-        st.fixed_dictionaries(
-            {"job": WORDS, "what": WORDS, "reason": WORDS, "shortfall": MONEY, "unit": WORDS}
-        ),
+        st.fixed_dictionaries({"job": WORDS, "what": WORDS, "reason": WORDS, "shortfall": MONEY, "unit": WORDS}),
         max_size=4,
     ),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from planner.analysis.simulation.simulate import simulate
-from planner.report.simulation import cases, percent, render_simulation
+from planner.report.simulation import format_frequency, percent, render_simulation
 from planner.results.simulation import Simulation
 from tests.helpers.spot_scenarios import ON_DEMAND, OPTIONS, SEVERAL, SPOT, planned, scenario
 
@@ -66,7 +66,7 @@ def test_runs_that_are_all_the_same_draw_nothing() -> None:
 )
 def test_what_did_not_always_happen_is_not_told_as_if_it_had(share: float, said: str) -> None:
     """One miss in ten thousand is a miss."""
-    assert cases(share) == said
+    assert format_frequency(share) == said
 
 
 @pytest.mark.parametrize(

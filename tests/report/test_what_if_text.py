@@ -7,12 +7,18 @@ from typing import Any
 
 import pytest
 
-from planner.report.plots.what_if import stepping
+from planner.report.plots.what_if import step_style
 from planner.report.what_if.comparison import render_what_if
-from planner.report.what_if.differences import amount, hours_amount, hours_rounded, rounded, setting_words
-from planner.report.what_if.sweep import render_sweep, value_words
+from planner.report.what_if.differences import (
+    describe_setting,
+    format_difference,
+    format_hours_difference,
+    shown_difference,
+    shown_hours_difference,
+)
+from planner.report.what_if.sweep import format_value, render_sweep
 from planner.report.what_if.tornado import render_tornado
-from planner.results.differences import changes
+from planner.results.differences import compare
 from planner.results.plan import Plan
 from planner.results.what_if import (
     Axis,
@@ -22,7 +28,7 @@ from planner.results.what_if import (
     CellJob,
     Delta,
     Effect,
-    End,
+    Endpoint,
     JobDelta,
     Sweep,
     Tornado,
@@ -55,7 +61,7 @@ def spread(expected: float) -> dict[str, float]:
 def made(before: Plan = BEFORE, after: Plan = AFTER, **fields: Any) -> WhatIf:
     job = JobDelta(
         name="quickstart",
-        changes=changes(before.jobs[0], after.jobs[0]) if before.jobs and after.jobs else (),
+        changes=compare(before.jobs[0], after.jobs[0]) if before.jobs and after.jobs else (),
         bill=(BillDelta(item="gpu on demand", before_usd=2.72, after_usd=3.9),),
         delta=Delta(cost_usd=1.15, hours=-15.22),
         ruled_out=214,
@@ -125,7 +131,11 @@ def test_a_difference_is_that_of_the_figures_shown() -> None:
     text = render_what_if(made(before, after, effects=(), delta=Delta(cost_usd=0.0298, hours=0.0)))
     assert re.search(r"^cost +\$3\.08 +\$3\.10 +\(\+\$0\.02\)$", text, re.M)
     assert text.startswith("quickstart: $0.02 dearer")
-    assert (rounded(3.0751, 3.1049), hours_rounded(1.24, 2.26), hours_rounded(0.0, 0.06)) == (0.02, 1.1, 0.06)
+    assert (
+        shown_difference(3.0751, 3.1049),
+        shown_hours_difference(1.24, 2.26),
+        shown_hours_difference(0.0, 0.06),
+    ) == (0.02, 1.1, 0.06)
 
 
 def test_a_long_name_is_not_cut_where_fewer_words_will_do() -> None:
@@ -174,7 +184,7 @@ def test_of_several_jobs_those_that_changed_have_a_block() -> None:
     quiet = Delta(cost_usd=0, hours=0)
     deltas = (
         JobDelta(name="a", delta=quiet),
-        JobDelta(name="b", changes=changes(jobs[1], changed), delta=Delta(cost_usd=6.18, hours=0)),
+        JobDelta(name="b", changes=compare(jobs[1], changed), delta=Delta(cost_usd=6.18, hours=0)),
         JobDelta(name="c", delta=quiet),
     )
     lines = fits(render_what_if(made(before, after, jobs=deltas, effects=(), delta=Delta(cost_usd=6.18, hours=0))))
@@ -198,13 +208,13 @@ def test_of_several_jobs_those_that_changed_have_a_block() -> None:
 )
 def test_settings_are_told_in_words(setting: str, said: str) -> None:
     """As the subject of a sentence."""
-    assert setting_words(setting) == said
+    assert describe_setting(setting) == said
 
 
 def test_differences_have_a_sign() -> None:
     """But nothing has none."""
-    assert [amount(value) for value in (1.15, -1.15, 0.001)] == ["+$1.15", "-$1.15", "$0.00"]
-    assert [hours_amount(value) for value in (2.0, -2.0)] == ["+2.0 h", "-2.0 h"]
+    assert [format_difference(value) for value in (1.15, -1.15, 0.001)] == ["+$1.15", "-$1.15", "$0.00"]
+    assert [format_hours_difference(value) for value in (2.0, -2.0)] == ["+2.0 h", "-2.0 h"]
 
 
 def cell(*values: str, cost: float | None = 3.0, gpu: str = "A5000") -> Cell:
@@ -272,7 +282,7 @@ def test_between_two_values_of_a_limit_the_tighter_ones_plan_stands(
     path: str, numbers: tuple[float, ...], style: str
 ) -> None:
     """A slanting line would promise plans that nobody solved for."""
-    assert stepping(Axis(path=path, values=tuple(map(str, numbers)), numbers=numbers, unit="")) == style
+    assert step_style(Axis(path=path, values=tuple(map(str, numbers)), numbers=numbers, unit="")) == style
 
 
 def test_a_sweep_without_any_plan_says_what_stands_in_the_way() -> None:
@@ -315,11 +325,13 @@ def test_several_jobs_of_a_cell_are_told_in_full_or_say_where_the_rest_is() -> N
 )
 def test_values_of_an_axis_read_well(value: str, number: float | None, unit: str, said: str) -> None:
     """Hours have a space before the unit, millions a letter, names no quotes."""
-    assert value_words(value, number, unit) == said
+    assert format_value(value, number, unit) == said
 
 
-def end(value: str, cost: float | None) -> End:
-    return End(value=value, settings=(), status="infeasible" if cost is None else "optimal", cost_usd=cost, hours=1.0)
+def end(value: str, cost: float | None) -> Endpoint:
+    return Endpoint(
+        value=value, settings=(), status="infeasible" if cost is None else "optimal", cost_usd=cost, hours=1.0
+    )
 
 
 def test_a_tornado_is_bars_of_minus_and_plus() -> None:
@@ -340,8 +352,8 @@ def test_a_tornado_is_bars_of_minus_and_plus() -> None:
 
 def test_a_tornado_of_hours_has_bars_of_hours_and_dollars_beside_them() -> None:
     """Who asks for the soonest end reads hours first."""
-    moves = {"down": End(value="3", settings=(), status="optimal", cost_usd=2.0, hours=23.4)}
-    still = End(value="5", settings=(), status="optimal", cost_usd=2.82, hours=21.42)
+    moves = {"down": Endpoint(value="3", settings=(), status="optimal", cost_usd=2.0, hours=23.4)}
+    still = Endpoint(value="5", settings=(), status="optimal", cost_usd=2.82, hours=21.42)
     bar = Bar(what="budget", path="b", base="4", up=still, effect_usd=0.82, effect_hours=1.98, **moves)
     lines = fits(render_tornado(Tornado(scenario="s", settings=(), by=0.2, base=BEFORE, bars=(bar,), better="sooner")))
     assert lines[0] == "s: 21.4 h, $2.82; budget matters most, moved by 20 %"

@@ -6,20 +6,27 @@ from typing import Any
 
 import pytest
 
-from planner.results.differences import FEATURES, Change, change_words, changes, jobs_change_words, spot_percent
+from planner.results.differences import (
+    FEATURES,
+    Difference,
+    compare,
+    describe_differences,
+    describe_job_differences,
+    spot_percent,
+)
 from tests.helpers.plans import make_assignment
 
 PLAIN = make_assignment()
 
 
 def told(**other: Any) -> str:
-    return change_words(changes(PLAIN, make_assignment(**other)))
+    return describe_differences(compare(PLAIN, make_assignment(**other)))
 
 
 def test_the_same_way_has_no_changes() -> None:
     """Figures alone (hours, dollars) are no difference in how a job is run."""
-    assert changes(PLAIN, make_assignment(cost_usd=9.0, start_hours=0.1)) == ()
-    assert change_words(()) == ""
+    assert compare(PLAIN, make_assignment(cost_usd=9.0, start_hours=0.1)) == ()
+    assert describe_differences(()) == ""
 
 
 @pytest.mark.parametrize(
@@ -50,22 +57,22 @@ def test_of_several_jobs_each_is_named_with_its_most_telling_difference() -> Non
     before = [make_assignment(name=name) for name in "abcd"]
     other = [{"gpu": "A6000", "gpus": 4}, {"gpu": "H200"}, {}, {"spot_share": 0.4}]
     after = [make_assignment(name=one.name, **way) for one, way in zip(before, other, strict=True)]
-    assert jobs_change_words(before, after) == "a, b: other card; d: spot begins"
-    assert jobs_change_words(before[:1], after[:1]) == "other card, 4 GPUs instead of 1"
-    assert jobs_change_words((), after[:1]) == jobs_change_words(before, before) == ""
+    assert describe_job_differences(before, after) == "a, b: other card; d: spot begins"
+    assert describe_job_differences(before[:1], after[:1]) == "other card, 4 GPUs instead of 1"
+    assert describe_job_differences((), after[:1]) == describe_job_differences(before, before) == ""
 
 
 def test_methods_away_from_full_training_are_named() -> None:
     """Coming from full training, the bits alone would not say what is new."""
     full = make_assignment(techniques={"method": "full", "weight_bits": 16})
-    assert change_words(changes(full, PLAIN)) == "QLoRA"
+    assert describe_differences(compare(full, PLAIN)) == "QLoRA"
 
 
 def test_spot_shares_tell_both_ends_and_the_way_back() -> None:
     """From part to all, and from part to none."""
     part, whole = make_assignment(spot_share=0.4), make_assignment(spot_share=1.0)
-    assert change_words(changes(part, whole)) == "spot 40 % to 100 %"
-    assert change_words(changes(part, PLAIN)) == "all on demand"
+    assert describe_differences(compare(part, whole)) == "spot 40 % to 100 %"
+    assert describe_differences(compare(part, PLAIN)) == "all on demand"
 
 
 @pytest.mark.parametrize(
@@ -80,8 +87,8 @@ def test_a_part_never_reads_as_all_or_nothing(share: float, words: str) -> None:
 def test_the_two_most_telling_come_first() -> None:
     """Method before card before the rest, whatever else is different."""
     other = make_assignment(gpu="A6000", gpus=2, region="Texas", techniques={"weight_bits": 16, "micro_batch": 8})
-    found = changes(PLAIN, other)
+    found = compare(PLAIN, other)
     order = [name for name, _ in FEATURES]
     assert [one.what for one in found] == sorted((one.what for one in found), key=order.index)
-    assert found[0] == Change(what="method", before="QLoRA", after="LoRA")
-    assert change_words(found) == "16-bit, other card"
+    assert found[0] == Difference(what="method", before="QLoRA", after="LoRA")
+    assert describe_differences(found) == "16-bit, other card"

@@ -13,7 +13,7 @@ from planner.report.explanation import render
 from planner.report.frontier import render_frontier
 from planner.report.plan import render as render_plan
 from planner.report.what_if.comparison import render_what_if
-from planner.results.differences import change_words, changes
+from planner.results.differences import compare, describe_differences
 from planner.scenario.scenario import SolveOptions
 from tests.helpers.stage_scenarios import AS_OF, LORA, RENTED, asked, library, planned, read, solved
 
@@ -48,8 +48,8 @@ def test_a_service_is_no_machine_on_demand() -> None:
     assert "GPUs instead" not in told
     assert "managed service at s, per token" in told
     machine, service = planned(RENTED, techniques=LORA), planned(SOLD, techniques=LORA)
-    assert change_words(changes(machine, service)) == "by a service, other provider"
-    assert change_words(changes(service, machine)) == "on machines, other provider"
+    assert describe_differences(compare(machine, service)) == "by a service, other provider"
+    assert describe_differences(compare(service, machine)) == "on machines, other provider"
 
 
 def test_why_not_a_service_speaks_of_its_way_to_charge() -> None:

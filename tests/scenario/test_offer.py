@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from planner.documents.strict_yaml import write_yaml
 from planner.loading.scenario_file import change_scenario, parse_scenario, read_library, scenario_text
-from planner.loading.suggestions import nearest_cards, nearest_offers
+from planner.loading.suggestions import suggest_gpus, suggest_offers
 from planner.scenario.offer import Offer, offer_data, offer_labels
 from planner.scenario.payment import MONTHS, TIERS, Commitment, Own
-from planner.scenario.scenario import adjusted_offers, scenario_data, scenario_schema
+from planner.scenario.scenario import apply_adjustments, scenario_data, scenario_schema
 from tests.helpers.payment_scenarios import CPU, KINDS, LEFT, OWN, PRICED, SERVICE, T4, YEAR, asked, question
 from tests.helpers.scenarios import GOOD
 
@@ -151,10 +151,8 @@ def test_a_setting_changes_what_an_own_machine_costs() -> None:
 
 def test_a_price_factor_keeps_the_ways_to_pay_consistent() -> None:
     """It scales all of a commitment; of an own machine it scales the hour, not what a kWh or the machine costs."""
-    scenario = parse_scenario(
-        write_yaml({**question(YEAR, OWN, SERVICE), "adjust": [{"usd_per_hour_factor": 2.0}]})
-    )
-    year, own, service = adjusted_offers(scenario)
+    scenario = parse_scenario(write_yaml({**question(YEAR, OWN, SERVICE), "adjust": [{"usd_per_hour_factor": 2.0}]}))
+    year, own, service = apply_adjustments(scenario)
     assert year.committed_usd == pytest.approx(2 * offer(YEAR).committed_usd)
     assert own.usd_per_hour == pytest.approx(0.5)
     assert own.own == offer(OWN).own
@@ -164,8 +162,8 @@ def test_a_price_factor_keeps_the_ways_to_pay_consistent() -> None:
 def test_the_nearest_card_is_one_that_is_rented() -> None:
     """Machines without GPU and services are no cards, and no reason to fail."""
     offers = [offer(data) for data in (CPU, SERVICE, PRICED)]
-    assert nearest_cards("RTX3090", offers, read_library([])) == ["T4"]
-    assert nearest_offers("p/any/16-core", offers)[0] == "p/any/16-cores"
+    assert suggest_gpus("RTX3090", offers, read_library([])) == ["T4"]
+    assert suggest_offers("p/any/16-core", offers)[0] == "p/any/16-cores"
 
 
 def test_the_schema_knows_every_way_to_pay() -> None:

@@ -22,7 +22,7 @@ from planner.scenario.scenario import (
     SpotStatistics,
     Techniques,
     Work,
-    adjusted_offers,
+    apply_adjustments,
     offer_labels,
     scenario_schema,
 )
@@ -184,7 +184,7 @@ def test_adjustments_multiply_on_what_they_match() -> None:
         {"match": {"gpu": "T4", "region": "elsewhere"}, "usd_per_hour_factor": 100.0},
     ]
     before = scenario(offers=[OFFER, other], adjust=adjust)
-    same, changed = adjusted_offers(before)
+    same, changed = apply_adjustments(before)
     assert same == before.offers[0]
     assert changed.usd_per_hour == pytest.approx(0.6)
     assert changed.spot_usd_per_hour == pytest.approx(0.3)
@@ -201,9 +201,7 @@ def test_an_objective_has_a_kind_and_a_value_of_time() -> None:
     assert (valued.objective_kind, valued.value_of_time_usd_per_hour) == ("cost", 5.0)
 
 
-@pytest.mark.parametrize(
-    "wrong", ["cheap", 5, ["cost"], None, {"value_of_time_usd_per_hour": -1}, {"value": 1}]
-)
+@pytest.mark.parametrize("wrong", ["cheap", 5, ["cost"], None, {"value_of_time_usd_per_hour": -1}, {"value": 1}])
 def test_another_objective_is_refused(wrong: Any) -> None:
     """Only cost, time and a value of time can be minimised."""
     with pytest.raises(ValidationError):

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.candidates.offer_terms import spot_market, states_of
+from planner.candidates.offer_terms import group_states, spot_market
 from planner.errors import InputError
-from planner.estimates.preemption import GangCoefficients, gang_market
+from planner.estimates.preemption import NodeGroupCoefficients, node_group_market
 from planner.hazards import mean_hours
 from planner.loading.scenario_file import parse_scenario, read_library
 from planner.scenario.scenario import Offer, SpotStatistics, scenario_schema
@@ -98,20 +98,20 @@ def test_the_schema_names_what_is_enough() -> None:
 
 def test_states_are_those_of_the_block_or_nobodys() -> None:
     """Durations by age become states; means alone say nothing about ages."""
-    states = states_of(SpotStatistics.model_validate(BY_AGE))
+    states = group_states(SpotStatistics.model_validate(BY_AGE))
     assert states is not None
     assert (states.up.begins, states.up.rates, states.down.rates) == ((0.0, 0.5), (1.2, 0.1), (1.0,))
-    assert states_of(SpotStatistics.model_validate({"availability": 0.5, "mean_up_hours": 1})) is None
+    assert group_states(SpotStatistics.model_validate({"availability": 0.5, "mean_up_hours": 1})) is None
 
 
 def test_statistics_of_several_machines_are_brought_to_one() -> None:
     """The law for gangs, applied to what one machine is said to do, gives back what was told of four."""
     library = read_library([])
     stages = library.calibrations["stages"]
-    gang = GangCoefficients.of({key: stages.value(key) for key in stages.coefficients})
+    gang = NodeGroupCoefficients.of({key: stages.value(key) for key in stages.coefficients})
     one = spot_market(offer({"availability": 0.6, "mean_up_hours": 2, "instances": 4}), library)
     assert one.mean_up_hours > 2 and one.availability > 0.6
-    four = gang_market(one.mean_up_hours, one.availability, 4, gang)
+    four = node_group_market(one.mean_up_hours, one.availability, 4, gang)
     assert (float(four.mean_up), float(four.availability)) == (pytest.approx(2), pytest.approx(0.6))
     always = spot_market(offer({"availability": 0.99, "mean_up_hours": 2, "instances": 8}), library)
     assert always.availability == 1 and always.mean_outage_hours == 0

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from planner.documents.validation import complaints
+from planner.documents.validation import validation_complaints
 from planner.errors import ScenarioError
 from planner.loading.scenario_file import parse_scenario, scenario_text
 from planner.scenario.job import Job
@@ -98,7 +98,7 @@ def test_every_fault_has_one_message(changes: dict[str, Any], where: str, what: 
     data = {**JOB, **changes}
     with pytest.raises(ValidationError) as caught:
         Job.model_validate(data)
-    told = complaints(caught.value, Job, data)
+    told = validation_complaints(caught.value, Job, data)
     assert [(".".join(map(str, path)), what in words) for path, words, _ in told] == [(where, True)]
 
 
@@ -114,7 +114,7 @@ def test_images_have_no_tokens(stages: dict[str, Any], where: str) -> None:
     data = {**IMAGES, "stages": stages}
     with pytest.raises(ValidationError, match="images have no tokens") as caught:
         Job.model_validate(data)
-    assert [".".join(map(str, path)) for path, _, _ in complaints(caught.value, Job, data)] == [where]
+    assert [".".join(map(str, path)) for path, _, _ in validation_complaints(caught.value, Job, data)] == [where]
     assert Job.model_validate({**IMAGES, "stages": {"ingest": {"raw_gb": 5}}}).stages.ingest is not None
 
 

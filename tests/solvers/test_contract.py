@@ -11,7 +11,7 @@ import pytest
 from planner.errors import NoPlanError, SolverError
 from planner.formulation.program import Program, Rows, sparse_rows
 from planner.solvers.base import SOLVERS, Limit, SolveResult, Termination, get_solver, run
-from planner.solvers.mathopt import standard_output_kept
+from planner.solvers.mathopt import suppress_stdout
 
 INF = float("inf")
 
@@ -172,7 +172,7 @@ def test_a_time_limit_is_never_reported_as_an_optimum(solver: str) -> None:
 def test_what_native_code_prints_does_not_reach_standard_output(capfd: pytest.CaptureFixture[str]) -> None:
     """A developer's line of a solver would break the JSON that a command prints; ours before and after stays."""
     print("before")
-    with standard_output_kept():
+    with suppress_stdout():
         os.write(1, b"HighsMipSolverData\n")
     print("after")
     assert capfd.readouterr().out == "before\nafter\n"

@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from planner.candidate_table import CandidateTable
 from planner.errors import NoPlanError
 from planner.formulation.program import Program
-from planner.formulation.shared_limits import Question
+from planner.formulation.shared_limits import SharedLimits
 from planner.solvers.base import SOLVERS, Limit, SolveResult, Termination, run
-from planner.solving.lexicographic import solve_passes
+from planner.solving.lexicographic import solve_lexicographic
 from tests.helpers.candidate_tables import NAN, limits_hold, make_table, small_cases
 
 
@@ -26,7 +26,7 @@ def row(usd: float, hours: float, **more: object) -> dict[str, object]:
 
 def chosen(table: CandidateTable, solver: str = "highs", **question: object) -> list[int]:
     """Rows of the plan."""
-    return solve_passes(table, Question(**question), partial(run, solver=solver)).rows.tolist()
+    return solve_lexicographic(table, SharedLimits(**question), partial(run, solver=solver)).rows.tolist()
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
@@ -61,17 +61,15 @@ def test_two_equal_jobs_that_share_a_stock_are_placed_alike_by_every_solver(solv
 def test_the_share_ends_at_its_cap_where_spot_is_cheaper() -> None:
     """Half a cent above the optimum buys back 0.005 / 6 of the share, an hour per unit of it."""
     table = make_table([{"run_h": (4.0, 5.0), "run_usd": (10.0, 4.0), "share_high": 0.5}])
-    choice = solve_passes(table, Question(), run)
+    choice = solve_lexicographic(table, SharedLimits(), run)
     assert choice.first.objective == pytest.approx(7.0)
     assert choice.spot_share[0] == pytest.approx(0.5 - 0.005 / 6.0, abs=1e-6)
 
 
 def test_a_budget_below_the_cheapest_on_demand_pushes_the_work_to_spot() -> None:
     """Late dollars 12 - 8 * share <= 8 although expected dollars favour on demand: share 0.5."""
-    table = make_table(
-        [{"run_h": (4.0, 5.0), "run_usd": (10.0, 11.0), "late_usd": (12.0, 4.0), "share_high": 0.8}]
-    )
-    assert solve_passes(table, Question(budget_usd=8.0), run).spot_share[0] == pytest.approx(0.5, abs=1e-5)
+    table = make_table([{"run_h": (4.0, 5.0), "run_usd": (10.0, 11.0), "late_usd": (12.0, 4.0), "share_high": 0.8}])
+    assert solve_lexicographic(table, SharedLimits(budget_usd=8.0), run).spot_share[0] == pytest.approx(0.5, abs=1e-5)
 
 
 def test_objective_time_takes_the_earliest_last_finish_then_the_least_cost() -> None:
@@ -89,7 +87,7 @@ def test_a_penalty_counts_in_the_objective_but_not_in_the_budget() -> None:
 
 def test_a_job_without_candidates_has_no_plan() -> None:
     """The first pass says infeasible, and asking for the plan raises."""
-    choice = solve_passes(make_table([row(1.0, 1.0, job="x")], jobs=("x", "y")), Question(), run)
+    choice = solve_lexicographic(make_table([row(1.0, 1.0, job="x")], jobs=("x", "y")), SharedLimits(), run)
     assert choice.first.termination is Termination.INFEASIBLE
     with pytest.raises(NoPlanError, match="infeasible"):
         _ = choice.rows
@@ -104,7 +102,7 @@ def test_an_unproven_first_pass_is_reported_and_ties_are_left_alone() -> None:
         return replace(run(program), termination=Termination.FEASIBLE, limit=Limit.TIME, bound=1.0)
 
     table = make_table([row(5.0, 9.0), row(5.0, 8.0, offer="b"), row(5.0, 8.0, offer="a")])
-    choice = solve_passes(table, Question(), limited)
+    choice = solve_lexicographic(table, SharedLimits(), limited)
     assert len(programs) == 2
     assert choice.rows.tolist() in ([1], [2])
     assert choice.first.termination is Termination.FEASIBLE
@@ -113,7 +111,7 @@ def test_an_unproven_first_pass_is_reported_and_ties_are_left_alone() -> None:
 
 @settings(derandomize=True, max_examples=60, deadline=None)
 @given(small_cases(step=1.0))
-def test_the_plan_is_the_first_in_the_stated_order(case: tuple[CandidateTable, Question]) -> None:
+def test_the_plan_is_the_first_in_the_stated_order(case: tuple[CandidateTable, SharedLimits]) -> None:
     """With fixed shares and no budget: least cost, then hours, then most free GiB over all combinations."""
     table, question = case
     table = replace(table, share_high=table.share_low)
@@ -123,7 +121,7 @@ def test_the_plan_is_the_first_in_the_stated_order(case: tuple[CandidateTable, Q
     key = np.column_stack([value, table.hours(table.share_low), table.fit_gib - table.usable_gib])
     members = [np.flatnonzero(table.job == job) for job in range(len(table.jobs))]
     fitting = [list(rows) for rows in itertools.product(*members) if limits_hold(table, question, rows)]
-    choice = solve_passes(table, question, run)
+    choice = solve_lexicographic(table, question, run)
     if not fitting:
         assert choice.chosen is None
         return
@@ -133,10 +131,10 @@ def test_the_plan_is_the_first_in_the_stated_order(case: tuple[CandidateTable, Q
 
 @settings(derandomize=True, max_examples=25, deadline=None)
 @given(small_cases(objective=None, step=1.0))
-def test_every_solver_makes_the_same_plan(case: tuple[CandidateTable, Question]) -> None:
+def test_every_solver_makes_the_same_plan(case: tuple[CandidateTable, SharedLimits]) -> None:
     """Tables of whole numbers are full of ties; HiGHS, CBC and SCIP choose the same rows and shares."""
     table, question = case
-    plans = [solve_passes(table, question, partial(run, solver=name)) for name in ("highs", "cbc", "scip")]
+    plans = [solve_lexicographic(table, question, partial(run, solver=name)) for name in ("highs", "cbc", "scip")]
     if plans[0].chosen is None:
         assert all(plan.chosen is None for plan in plans)
         return

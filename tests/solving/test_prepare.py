@@ -11,16 +11,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.candidate_table import concatenate
-from planner.candidates.enumeration import BLIND, TIMED
-from planner.configurations.enumeration import enumerate_ways
-from planner.formulation.dominance import undominated
+from planner.candidates.enumeration import IGNORED_FIELDS, TIMING_FIELDS
+from planner.configurations.enumeration import enumerate_configurations
+from planner.formulation.dominance import find_undominated
 from planner.library.schema import Library
 from planner.loading.scenario_file import change_scenario, read_library, read_scenario
 from planner.results.plan import Plan
 from planner.scenario.scenario import Scenario, SolveOptions
 from planner.solvers.base import run
-from planner.solving.lexicographic import solve_passes, within_reach
-from planner.solving.prepare import Prepared, prepare, question_of
+from planner.solving.lexicographic import potentially_optimal_rows, solve_lexicographic
+from planner.solving.prepare import PreparedScenario, build_shared_limits, prepare
 from planner.solving.solve import solve, solve_prepared
 
 OPTIONS = SolveOptions(as_of=datetime.date(2026, 11, 21))
@@ -49,7 +49,7 @@ SETTINGS = (
 
 
 @cache
-def _first() -> tuple[Scenario, Library, Prepared]:
+def _first() -> tuple[Scenario, Library, PreparedScenario]:
     scenario = read_scenario("quickstart-any")
     library = read_library([job.architecture for job in scenario.jobs])
     return scenario, library, prepare(scenario, library)
@@ -100,10 +100,10 @@ def test_physics_does_not_read_what_it_is_said_to_be_blind_to() -> None:
     """Every field that reuse ignores is changed at once, and memory and step time stay what they were."""
     scenario, library, before = _first()
     job, candidates = scenario.jobs[0], before.candidates[0]
-    assert set(TIMED) < set(BLIND)
-    stand_in = job.model_copy(update=BLIND)
-    assert all(getattr(stand_in, field) == value for field, value in BLIND.items())
-    again = enumerate_ways(stand_in, candidates.architecture, candidates.physics.machines, library)
+    assert set(TIMING_FIELDS) < set(IGNORED_FIELDS)
+    stand_in = job.model_copy(update=IGNORED_FIELDS)
+    assert all(getattr(stand_in, field) == value for field, value in IGNORED_FIELDS.items())
+    again = enumerate_configurations(stand_in, candidates.architecture, candidates.physics.machines, library)
     for column in ("recipe", "machine", "micro_batch", "accumulation", "step_seconds", "fit_gib"):
         assert np.array_equal(getattr(again.ways, column), getattr(candidates.physics.ways, column)), column
 
@@ -114,11 +114,11 @@ def test_the_bound_of_one_job_keeps_what_the_program_needs(setting: str) -> None
     scenario, library, before = _first()
     prepared = prepare(change_scenario(scenario, [setting]), library, before)
     table = concatenate([one.table for one in prepared.screened])
-    question = question_of(prepared.scenario, prepared.market)
-    near = within_reach(table, question)
+    question = build_shared_limits(prepared.scenario, prepared.market)
+    near = potentially_optimal_rows(table, question)
     assert 0 < len(near) < len(table)
-    every = np.flatnonzero(undominated(table, question))
-    some = near[undominated(table.rows(near), question)]
-    wide, narrow = (solve_passes(table.rows(rows), question, run) for rows in (every, some))
+    every = np.flatnonzero(find_undominated(table, question))
+    some = near[find_undominated(table.rows(near), question)]
+    wide, narrow = (solve_lexicographic(table.rows(rows), question, run) for rows in (every, some))
     assert every[wide.rows[0]] == some[narrow.rows[0]]
     assert wide.spot_share[0] == pytest.approx(narrow.spot_share[0])

@@ -6,19 +6,19 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from planner.analysis.calibration.log_formats import read_log
-from planner.analysis.calibration.run_log import Pace, RunLog, fault, pace_of
+from planner.analysis.calibration.run_log import Pace, RunLog, compute_pace, fault
 from planner.configurations.grid import shape_of
 from planner.configurations.observed.comparison import real_units
-from planner.configurations.observed.learning import Learned, learn
-from planner.configurations.observed.memory_peaks import setting_of
+from planner.configurations.observed.learning import Correction, learn_correction
+from planner.configurations.observed.memory_peaks import memory_setting
 from planner.decode.assignment_parts import techniques_of
 from planner.errors import Fault, ScenarioError
-from planner.estimates.observed_runs import is_far_off
+from planner.estimates.observed_runs import is_implausible_speed
 from planner.library.reading import CardNames
 from planner.library.schema import Library
 from planner.loading.arguments import read_run
 from planner.loading.scenario_file import change_scenario, read_library
-from planner.results.calibration import Comparison, Outcome, Pilot, Setting, StepTimes
+from planner.results.calibration import CalibrationResult, Comparison, PlanSummary, SettingValue, StepTimes
 from planner.results.plan import Plan
 from planner.scenario.scenario import Job, Measured, Scenario, SolveOptions
 from planner.solving.prepare import prepare
@@ -36,7 +36,7 @@ def calibrate(
     tokens_per_step: float | None = None,
     options: SolveOptions | None = None,
     **settings: Any,
-) -> Pilot:
+) -> CalibrationResult:
     """What the logs of one run say, ready for a job's `measured`; with a scenario also what that changes.
 
     `logs` are paths of files of one run: one that tells its time, one that tells its memory, or both.
@@ -49,23 +49,23 @@ def calibrate(
     read = [read_log(path) for path in logs]
     timed = _only([one for one in read if one.step_seconds or one.whole], "how fast the run was")
     sized = _only([one for one in read if one.peak_gib is not None], "how much memory it used")
-    pace = pace_of(timed) if timed is not None else None
-    entry: dict[str, Setting] = {"gpu": card, "gpus": gpus}
+    pace = compute_pace(timed) if timed is not None else None
+    entry: dict[str, SettingValue] = {"gpu": card, "gpus": gpus}
     notes: list[str] = []
     settings = {**_from_log(timed, settings, gpus, notes), **settings}
     if pace is not None and timed is not None:
         tokens, how = _tokens(timed, asked, {"gpus": gpus, **settings}, tokens_per_step)
-        entry["tokens_per_second"] = _rounded(tokens / pace.seconds)
+        entry["tokens_per_second"] = _round_figures(tokens / pace.seconds)
         notes.append(how)
         if pace.spread is None:
             notes.append("only the whole run is timed: warm-up, evaluation and saving count as training")
     if sized is not None and sized.peak_gib is not None:
-        entry |= {"peak_vram_gib": _rounded(sized.peak_gib), "peak_kind": str(sized.peak_kind)}
+        entry |= {"peak_vram_gib": _round_figures(sized.peak_gib), "peak_kind": str(sized.peak_kind)}
     entry |= settings
     read_run(entry, WHERE)
-    pilot = Pilot(
+    pilot = CalibrationResult(
         logs=tuple(f"{one.file} ({one.kind})" for one in read),
-        step_times=_told(pace),
+        step_times=_describe_pace(pace),
         measured=entry,
         unit="images" if asked is not None and asked.work.images is not None else "tokens",
         notes=tuple(notes),
@@ -97,11 +97,11 @@ def _only(logs: Sequence[RunLog], what: str) -> RunLog | None:
     return logs[0] if logs else None
 
 
-def _from_log(log: RunLog | None, said: Mapping[str, Any], gpus: int, notes: list[str]) -> dict[str, Setting]:
+def _from_log(log: RunLog | None, said: Mapping[str, Any], gpus: int, notes: list[str]) -> dict[str, SettingValue]:
     """Batch sizes that the log tells and nobody said otherwise."""
     if log is None or any(key in said for key in ("micro_batch", "accumulation_steps", "global_batch")):
         return {}
-    found: dict[str, Setting] = {}
+    found: dict[str, SettingValue] = {}
     if log.micro_batch is not None:
         found["micro_batch"] = log.micro_batch
     ranks = gpus // (said.get("tensor_parallel", 1) * said.get("pipeline_parallel", 1))
@@ -139,26 +139,28 @@ def _batch(settings: Mapping[str, Any], job: Job) -> int:
     return int(settings["micro_batch"] * settings["accumulation_steps"] * ranks)
 
 
-def _rounded(value: float) -> float:
+def _round_figures(value: float) -> float:
     """Four digits: the entry that is pasted is the one that is calculated with, and says no more than was seen."""
     return float(f"{value:.4g}")
 
 
-def _told(pace: Pace | None) -> StepTimes | None:
+def _describe_pace(pace: Pace | None) -> StepTimes | None:
     if pace is None:
         return None
     return StepTimes(seconds=pace.seconds, spread=pace.spread, steps=pace.steps, dropped=pace.dropped)
 
 
-def _in_scenario(pilot: Pilot, scenario: Scenario, job: Job, options: SolveOptions | None) -> Pilot:
+def _in_scenario(
+    pilot: CalibrationResult, scenario: Scenario, job: Job, options: SolveOptions | None
+) -> CalibrationResult:
     """The run beside its estimate, and the plan before and after."""
     entry = ", ".join(f"{key}: {value}" for key, value in pilot.measured.items())
     changed = change_scenario(scenario, [f"jobs.{job.name}.measured.{len(job.measured)}={{{entry}}}"])
     after = next(one for one in changed.jobs if one.name == job.name)
     library = read_library([one.architecture for one in scenario.jobs])
-    learned = learn(after, library.architecture(job.architecture), library)
+    learned = learn_correction(after, library.architecture(job.architecture), library)
     run = after.measured[-1]
-    compared = _compared(after, run, learned, library)
+    compared = _compare_run(after, run, learned, library)
     notes = [*pilot.notes, *_doubts(run, compared, learned)]
     before = prepare(scenario, library)
     plans = [solve_prepared(one, options) for one in (before, prepare(changed, library, before))]
@@ -174,12 +176,12 @@ def _in_scenario(pilot: Pilot, scenario: Scenario, job: Job, options: SolveOptio
     )
 
 
-def _compared(job: Job, run: Measured, learned: Learned, library: Library) -> Comparison | None:
+def _compare_run(job: Job, run: Measured, learned: Correction, library: Library) -> Comparison | None:
     """The run beside its estimate; None where nothing can be compared."""
     seen = next((one for one in learned.runs if one.run is run), None)
     if seen is None:
         return None
-    probed = learned.probed.get(setting_of(seen.recipe, seen.machine.gpus))
+    probed = learned.probed.get(memory_setting(seen.recipe, seen.machine.gpus))
     return Comparison(
         techniques=techniques_of(seen.recipe, job, seen.micro_batch, seen.accumulation),
         assumed=seen.assumed,
@@ -192,22 +194,22 @@ def _compared(job: Job, run: Measured, learned: Learned, library: Library) -> Co
     )
 
 
-def _doubts(run: Measured, compared: Comparison | None, learned: Learned) -> list[str]:
+def _doubts(run: Measured, compared: Comparison | None, learned: Correction) -> list[str]:
     """What may be wrong with a run."""
     if compared is None:
         why = next((why for one, why in learned.unused if one is run), "")
         return [f"the run changes nothing: {why}"]
     speed, predicted = run.tokens_per_second, compared.predicted_tokens_per_second
-    if speed is not None and is_far_off(speed, predicted):
+    if speed is not None and is_implausible_speed(speed, predicted):
         return [f"{speed / predicted:.2g} times the estimate: are unit, card and settings right?"]
     return []
 
 
-def _outcome(plan: Plan, name: str) -> Outcome:
+def _outcome(plan: Plan, name: str) -> PlanSummary:
     job = next((one for one in plan.jobs if one.name == name), None)
     if job is None:
-        return Outcome(status=plan.status)
-    return Outcome(
+        return PlanSummary(status=plan.status)
+    return PlanSummary(
         status=plan.status,
         gpu=job.gpu,
         gpus=job.gpus,

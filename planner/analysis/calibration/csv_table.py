@@ -12,7 +12,7 @@ from planner.analysis.calibration.run_log import fault
 
 
 @dataclass(frozen=True)
-class Table:
+class CsvTable:
     """A CSV file; `names` in lower case, `lines` are the numbers of the rows in the file."""
 
     file: str
@@ -42,7 +42,7 @@ class Table:
         return found
 
 
-def read_table(text: str, file: str) -> Table | None:
+def read_table(text: str, file: str) -> CsvTable | None:
     """The table; None where the first line is no header. `InputError` where a row has other cells than the header."""
     reader = csv.reader(io.StringIO(text), skipinitialspace=True)
     try:
@@ -59,7 +59,7 @@ def read_table(text: str, file: str) -> Table | None:
             raise fault(file, line, f"{len(row)} cells under {len(header)} names")
     if not rows:
         raise fault(file, 0, "has a header and no rows", "log some steps first")
-    return Table(
+    return CsvTable(
         file,
         tuple(header),
         tuple(line for line, _ in rows),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from planner.analysis.calibration.csv_table import Table
+from planner.analysis.calibration.csv_table import CsvTable
 from planner.analysis.calibration.run_log import RunLog, fault
 from planner.units import GIB
 
@@ -16,12 +16,12 @@ LEAST_BYTES, MOST_BYTES = 64 * MIB, 2048.0 * GIB
 """Peaks of training on one card lie between; beyond them another unit is meant."""
 
 
-def is_memory_use(table: Table) -> bool:
+def is_memory_use(table: CsvTable) -> bool:
     """Whether a table has a column of memory."""
     return _column(table) is not None
 
 
-def read_memory_use(table: Table) -> RunLog:
+def read_memory_use(table: CsvTable) -> RunLog:
     """The highest figure of all rows and cards; `InputError` for one that is no memory of a card."""
     found = _column(table)
     assert found is not None  # the caller has asked `is_memory_use`
@@ -36,7 +36,7 @@ def read_memory_use(table: Table) -> RunLog:
     return RunLog(table.file, name, peak_gib=peak / GIB, peak_kind=kind)
 
 
-def _column(table: Table) -> tuple[str, float, str] | None:
+def _column(table: CsvTable) -> tuple[str, float, str] | None:
     """Name, bytes per unit and kind of the column of memory; allocated bytes come first."""
     for name, kind in TORCH_NAMES.items():
         for ending, unit in TORCH_UNITS.items():

@@ -44,7 +44,7 @@ class Pace:
     dropped: int  # of the warm-up
 
 
-def pace_of(log: RunLog) -> Pace | None:
+def compute_pace(log: RunLog) -> Pace | None:
     """The pace of a log, None where it times nothing; `InputError` where it is too short or of another unit."""
     if log.step_seconds:
         pace = _of_steps(log)
@@ -59,7 +59,7 @@ def pace_of(log: RunLog) -> Pace | None:
 
 
 def _of_steps(log: RunLog) -> Pace:
-    warm = warm_up(log.step_seconds)
+    warm = count_warm_up_steps(log.step_seconds)
     kept = log.step_seconds[warm:]
     if len(kept) < LEAST_STEPS:
         what = f"only {len(kept)} timed steps" + (f" after {warm} of warm-up" if warm else "")
@@ -75,7 +75,7 @@ def _of_whole(log: RunLog, steps: int, seconds: float) -> Pace:
     return Pace(seconds / steps, None, steps, 0)
 
 
-def warm_up(seconds: Sequence[float]) -> int:
+def count_warm_up_steps(seconds: Sequence[float]) -> int:
     """How many first steps are slower than the second half of the run; at most half of all.
 
     Compilation, allocation and full caches take some steps; later pauses are left to the median.

@@ -6,7 +6,7 @@ import datetime
 import itertools
 from collections.abc import Sequence
 
-from planner.analysis.calibration.csv_table import Table
+from planner.analysis.calibration.csv_table import CsvTable
 from planner.analysis.calibration.run_log import LEAST_STEPS, RunLog, fault
 
 KIND = "CSV of step times"
@@ -19,12 +19,12 @@ STAMPS = ("elapsed_seconds", "elapsed", "timestamp", "time", "datetime", "wall_t
 TOKENS = ("tokens", "num_tokens", "tokens_per_step")
 
 
-def is_step_times(table: Table) -> bool:
+def is_step_times(table: CsvTable) -> bool:
     """Whether a table has a column of times."""
     return table.first(PER_STEP) is not None or (table.first(STAMPS) is not None and table.first(STEPS) is not None)
 
 
-def read_step_times(table: Table) -> RunLog:
+def read_step_times(table: CsvTable) -> RunLog:
     """The log; `InputError` for rows that are no times, or that go backwards."""
     step = table.first(STEPS)
     steps = table.numbers(step) if step else []
@@ -51,7 +51,7 @@ def read_step_times(table: Table) -> RunLog:
     )
 
 
-def _check_not_elapsed(table: Table, column: str, seconds: Sequence[float]) -> None:
+def _check_not_elapsed(table: CsvTable, column: str, seconds: Sequence[float]) -> None:
     """Times that only ever grow, as much as a sum of steps would, are no times of single steps."""
     growing = all(after > before for before, after in itertools.pairwise(seconds))
     if growing and len(seconds) >= LEAST_STEPS and seconds[-1] > seconds[0] * len(seconds) / 2:
@@ -59,7 +59,7 @@ def _check_not_elapsed(table: Table, column: str, seconds: Sequence[float]) -> N
         raise fault(table.file, table.lines[0], what, "name the column elapsed_seconds", column)
 
 
-def _between(table: Table, column: str, steps: Sequence[float]) -> list[float]:
+def _between(table: CsvTable, column: str, steps: Sequence[float]) -> list[float]:
     """Seconds per step between the time stamps of following rows."""
     stamps = [_seconds(table, line, column, text) for line, text in zip(table.lines, table.texts(column), strict=True)]
     found = []
@@ -72,7 +72,7 @@ def _between(table: Table, column: str, steps: Sequence[float]) -> list[float]:
     return found
 
 
-def _seconds(table: Table, line: int, column: str, text: str) -> float:
+def _seconds(table: CsvTable, line: int, column: str, text: str) -> float:
     """Seconds since some fixed time: a number of them, or a date and time."""
     try:
         return float(text)

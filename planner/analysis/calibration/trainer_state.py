@@ -15,8 +15,8 @@ from planner.analysis.calibration.run_log import LEAST_STEPS, RunLog, fault
 from planner.units import GIB
 
 KIND = "trainer_state.json"
-PEAKED = "train_mem_gpu_peaked_delta"
-MEMORY_PARTS = ("before_init_mem_gpu", "init_mem_gpu_alloc_delta", "train_mem_gpu_alloc_delta", PEAKED)
+PEAK_KEY = "train_mem_gpu_peaked_delta"
+MEMORY_PARTS = ("before_init_mem_gpu", "init_mem_gpu_alloc_delta", "train_mem_gpu_alloc_delta", PEAK_KEY)
 WHOLE_BATCH_SLACK = 0.02
 """Share by which the ratio of two rounded rates may miss a whole number."""
 
@@ -101,7 +101,7 @@ def _peak_gib(entries: Sequence[Mapping[str, Any]]) -> float | None:
     """What was held before, at the start of training and beyond it, of the first process."""
     for entry in reversed(entries):
         parts = [_number(entry, name) for name in MEMORY_PARTS]
-        if PEAKED in entry and sum(parts) > 0:
+        if PEAK_KEY in entry and sum(parts) > 0:
             return sum(parts) / GIB
     return None
 

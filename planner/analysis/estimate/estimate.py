@@ -7,22 +7,27 @@ from typing import Any
 
 import numpy as np
 
-from planner.analysis.estimate.fit_remedies import remedies
-from planner.analysis.estimate.resolve_configuration import Setup, processed, setup_of, timed
+from planner.analysis.estimate.fit_remedies import find_fit_remedies
+from planner.analysis.estimate.resolve_configuration import (
+    ResolvedConfiguration,
+    estimate_step,
+    processed_tokens,
+    resolve_configuration,
+)
 from planner.configurations.grid import coefficients
 from planner.configurations.hardware import DEFAULT_NETWORK_BYTES_PER_SECOND, efficiency_of
 from planner.configurations.recipe import framework_of
-from planner.configurations.uncertainty import spreads
+from planner.configurations.uncertainty import configuration_sigmas
 from planner.decode.assignment_parts import techniques_of
-from planner.decode.memory_breakdown import one
-from planner.decode.notes import TIGHT
+from planner.decode.memory_breakdown import as_scalar
+from planner.decode.notes import TIGHT_FIT_PROBABILITY
 from planner.errors import Fault, ScenarioError
 from planner.estimates.memory.peak import MemoryEstimate
 from planner.estimates.time.coefficients import TimeCoefficients
 from planner.estimates.uncertainty import display_factors
 from planner.estimates.work import PACKED_FILL
 from planner.library.schema import Architecture, Library
-from planner.loading.arguments import cards_of, read_configuration
+from planner.loading.arguments import read_configuration, resolve_cards
 from planner.results.estimate import Capacity, Estimate, Remedy, StepSeconds
 from planner.scenario.configuration import WHERE
 from planner.units import GB, GIB
@@ -54,43 +59,47 @@ def estimate(
     True
     """
     asked = read_configuration(architecture if isinstance(architecture, str) else architecture.name, gpu, settings)
-    network, card, library = cards_of(architecture, gpu, library)
-    setup = setup_of(asked, network, card, library)
-    told = _told(setup, library)
+    network, card, library = resolve_cards(architecture, gpu, library)
+    setup = resolve_configuration(asked, network, card, library)
+    told = _build_estimate(setup, library)
     if largest_batch:
-        most = setup.probe.largest_micro_batch(setup.accumulation)
+        most = setup.memory_evaluator.largest_micro_batch(setup.accumulation)
         told = told.model_copy(update={"largest_micro_batch": most})
-        chance = setup.probe.vram(setup.probe.at(most, setup.accumulation)).fit_probability if most else 1.0
-        if chance < TIGHT and most != setup.micro_batch:
-            note = f"micro-batch {most:,} fits in {_cases(chance)} of 100 cases only: a smaller one is safer"
+        chance = (
+            setup.memory_evaluator.vram(setup.memory_evaluator.at(most, setup.accumulation)).fit_probability
+            if most
+            else 1.0
+        )
+        if chance < TIGHT_FIT_PROBABILITY and most != setup.micro_batch:
+            note = f"micro-batch {most:,} fits in {_percentage(chance)} of 100 cases only: a smaller one is safer"
             told = told.model_copy(update={"notes": (*told.notes, note)})
     if longest_sequence:
         if told.unit == "images":
             what = f"{network.name} is trained on images, which have no sequence length"
             raise ScenarioError([Fault(WHERE, 0, "longest_sequence", what, "vary resolution")])
-        longest = setup.probe.longest_sequence(setup.micro_batch, setup.accumulation, MAX_TOKENS)
+        longest = setup.memory_evaluator.longest_sequence(setup.micro_batch, setup.accumulation, MAX_TOKENS)
         notes = told.notes
         if longest > network.max_sequence:
             notes += (f"the longest sequence exceeds the network's context of {network.max_sequence:,} tokens",)
         told = told.model_copy(update={"longest_sequence": longest, "notes": notes})
     if not told.vram_gib.fits:
-        found = remedies(asked, setup, network, card, library)
+        found = find_fit_remedies(asked, setup, network, card, library)
         told = told.model_copy(update={"remedies": tuple(Remedy(change=what, peak=peak) for what, peak in found)})
     return told
 
 
-def _told(setup: Setup, library: Library) -> Estimate:
+def _build_estimate(setup: ResolvedConfiguration, library: Library) -> Estimate:
     """The answer of a setup."""
     job, recipe, machine, shape = setup.job, setup.recipe, setup.machine, setup.shape
-    memory = setup.probe.at(setup.micro_batch, setup.accumulation)
+    memory = setup.memory_evaluator.at(setup.micro_batch, setup.accumulation)
     capacity = _capacity(setup, memory, library.gpu(machine.gpu).vram_gib)
     time = TimeCoefficients(**coefficients(library, "time", TimeCoefficients))
-    step = timed(job, shape, setup.probe.inputs, setup.micro_batch, setup.accumulation, time)
-    seconds = one(step.seconds)
-    tokens = setup.micro_batch * processed(job, shape, setup.micro_batch)
+    step = estimate_step(job, shape, setup.memory_evaluator.inputs, setup.micro_batch, setup.accumulation, time)
+    seconds = as_scalar(step.seconds)
+    tokens = setup.micro_batch * processed_tokens(job, shape, setup.micro_batch)
     first = np.zeros(1, dtype=np.int64)
-    spread = spreads(job.framework, setup.architecture, [machine], first, tokens, library)
-    sigma, tail = one(spread.display), one(spread.tail)
+    spread = configuration_sigmas(job.framework, setup.architecture, [machine], first, tokens, library)
+    sigma, tail = as_scalar(spread.display), as_scalar(spread.tail)
     low, high = (float(factor) for factor in display_factors(sigma))
     filled = PACKED_FILL * shape.sequence if job.packing == "packed" else shape.mean_length
     each = 1.0 if shape.unit == "images" else filled
@@ -98,7 +107,7 @@ def _told(setup: Setup, library: Library) -> Estimate:
     return Estimate(
         architecture=setup.architecture.name,
         parameters=setup.architecture.parameters,
-        trainable_parameters=round(one(setup.probe.inputs.states.trainable)),
+        trainable_parameters=round(as_scalar(setup.memory_evaluator.inputs.states.trainable)),
         gpu=machine.gpu,
         gpus=machine.gpus,
         gpus_per_instance=machine.gpus_per_instance,
@@ -115,8 +124,8 @@ def _told(setup: Setup, library: Library) -> Estimate:
         tokens_per_second=rate,
         tokens_per_second_low=rate * low,
         tokens_per_second_high=rate * high,
-        processed_tokens_per_second=one(step.tokens_per_second),
-        step_seconds=StepSeconds(total=seconds, parts={name: one(value) for name, value in step.visible.items()}),
+        processed_tokens_per_second=as_scalar(step.tokens_per_second),
+        step_seconds=StepSeconds(total=seconds, parts={name: as_scalar(value) for name, value in step.visible.items()}),
         profile=job.framework,
         profiled=bool(framework_of(library, job.framework)["profiled"]),
         sigma=sigma,
@@ -126,26 +135,26 @@ def _told(setup: Setup, library: Library) -> Estimate:
     )
 
 
-def _cases(probability: float) -> int:
+def _percentage(probability: float) -> int:
     """Of 100, rounded down: a chance is not talked up."""
     return math.floor(probability * 100 + 1e-9)
 
 
-def _resolution(setup: Setup) -> int | None:
+def _resolution(setup: ResolvedConfiguration) -> int | None:
     image = setup.architecture.image
     return (setup.job.work.resolution or image.resolution) if image is not None else None
 
 
-def _capacity(setup: Setup, memory: MemoryEstimate, vram_gib: float) -> Capacity:
-    probe = setup.probe
+def _capacity(setup: ResolvedConfiguration, memory: MemoryEstimate, vram_gib: float) -> Capacity:
+    probe = setup.memory_evaluator
     vram = probe.vram(memory)
-    margin = one(probe.inputs.stack.margin) * vram.allocated
+    margin = as_scalar(probe.inputs.stack.margin) * vram.allocated
     return Capacity(
         **vram.model_dump(),
         fits=vram.peak <= vram.usable,
-        reserved=one(memory.reserved) / GIB,
+        reserved=as_scalar(memory.reserved) / GIB,
         # A monitor cannot show more than the card has.
-        device_used=min(one(memory.device_used) / GIB, max(vram_gib, vram.peak)),
+        device_used=min(as_scalar(memory.device_used) / GIB, max(vram_gib, vram.peak)),
         set_aside={
             "margin": margin,
             "fragmentation": vram.peak - vram.allocated - margin - probe.context_gib,
@@ -154,18 +163,18 @@ def _capacity(setup: Setup, memory: MemoryEstimate, vram_gib: float) -> Capacity
     )
 
 
-def _notes(setup: Setup, capacity: Capacity, library: Library) -> tuple[str, ...]:
+def _notes(setup: ResolvedConfiguration, capacity: Capacity, library: Library) -> tuple[str, ...]:
     """What stands in for facts that nobody stated, and what stretches the estimate."""
     notes = []
     machine, shape, framework = setup.machine, setup.shape, setup.job.framework
     row = framework_of(library, framework)
-    if capacity.fits and capacity.fit_probability < TIGHT:
-        cases = _cases(capacity.fit_probability)
+    if capacity.fits and capacity.fit_probability < TIGHT_FIT_PROBABILITY:
+        cases = _percentage(capacity.fit_probability)
         safer = "a smaller micro-batch is safer, " if setup.micro_batch > 1 else ""
         room = f"{safer}--vram-headroom 0.15 asks for more room"
         notes.append(f"memory is tight: fits by the margin, but in {cases} of 100 cases only: {room}")
     if not row["profiled"]:
-        margin = one(setup.probe.inputs.stack.margin)
+        margin = as_scalar(setup.memory_evaluator.inputs.stack.margin)
         notes.append(f"framework {framework} has no measured memory profile: margin {margin * 100:.3g} %")
     if not efficiency_of(library.gpu(machine.gpu), library.calibrations["gpu_efficiency"])[1]:
         notes.append(f"speed of {machine.gpu} rests on a prior, not on measurements")
@@ -180,6 +189,6 @@ def _notes(setup: Setup, capacity: Capacity, library: Library) -> tuple[str, ...
         notes.append("diffusion estimate is coarse: an image counts as equivalent tokens")
     elif shape.sequence > setup.architecture.max_sequence:
         notes.append(f"longer than the network's context of {setup.architecture.max_sequence:,} tokens")
-    if shape.clipped:
+    if shape.is_clipped:
         notes.append(f"samples longer than {shape.sequence:,} tokens are cut to it")
     return tuple(notes)

@@ -5,55 +5,55 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from planner.analysis.estimate.resolve_configuration import Setup, setup_of
-from planner.configurations.recipe import CardClass
+from planner.analysis.estimate.resolve_configuration import ResolvedConfiguration, resolve_configuration
+from planner.configurations.recipe import GpuClass
 from planner.errors import ScenarioError
 from planner.library.schema import Architecture, GpuSpec, Library
 from planner.scenario.configuration import Configuration
 
-MOST = 4
+MAX_REMEDIES = 4
 """Remedies that are told."""
 
-MOST_GPUS = 1024
+MAX_GPUS = 1024
 """Where the search for a number of cards ends."""
 
-SAVING = "lora on a 4-bit base, full checkpointing, micro-batch 1"
+MEMORY_SAVING_CHANGE = "lora on a 4-bit base, full checkpointing, micro-batch 1"
 """Everything that saves memory at once, in words."""
 
-SHORTEST_WORTH_TELLING = 128
+MIN_SUGGESTED_SEQUENCE = 128
 """Tokens; a shorter sequence is no remedy."""
 
 
-def remedies(
-    asked: Configuration, setup: Setup, architecture: Architecture, card: GpuSpec, library: Library
+def find_fit_remedies(
+    asked: Configuration, setup: ResolvedConfiguration, architecture: Architecture, card: GpuSpec, library: Library
 ) -> list[tuple[str, float]]:
     """Changes that make it fit, with the peak in GiB of each; a larger number of GPUs comes last."""
-    found = list(_smaller_work(setup))
+    found = list(_smaller_batches(setup))
     for change, settings in _single_changes(setup, card):
-        found += _tried(change, settings, asked, setup, architecture, card, library)
-    saving = _all_that_saves(asked)
+        found += _try_change(change, settings, asked, setup, architecture, card, library)
+    saving = _memory_saving_settings(asked)
     if not found:
-        found += _tried(SAVING, saving, asked, setup, architecture, card, library)
+        found += _try_change(MEMORY_SAVING_CHANGE, saving, asked, setup, architecture, card, library)
     more = _more_gpus("", {}, asked, setup, architecture, card, library)
     if not found:
-        found += _more_gpus(f", {SAVING}", saving, asked, setup, architecture, card, library)
-    return [*found[:MOST], *more]
+        found += _more_gpus(f", {MEMORY_SAVING_CHANGE}", saving, asked, setup, architecture, card, library)
+    return [*found[:MAX_REMEDIES], *more]
 
 
-def _smaller_work(setup: Setup) -> Iterator[tuple[str, float]]:
+def _smaller_batches(setup: ResolvedConfiguration) -> Iterator[tuple[str, float]]:
     """A smaller micro-batch, a shorter sequence."""
-    probe, steps = setup.probe, setup.accumulation
+    probe, steps = setup.memory_evaluator, setup.accumulation
     most = probe.largest_micro_batch(steps)
     if 0 < most < setup.micro_batch:
         yield f"micro-batch {most} instead of {setup.micro_batch}", probe.need_gib(most, steps)
     if setup.shape.unit == "tokens":
         longest = probe.longest_sequence(setup.micro_batch, steps)
-        if longest >= SHORTEST_WORTH_TELLING:
+        if longest >= MIN_SUGGESTED_SEQUENCE:
             change = f"sequences of at most {longest:,} tokens instead of {setup.shape.sequence:,}"
             yield change, probe.need_gib(setup.micro_batch, steps, longest)
 
 
-def _single_changes(setup: Setup, card: GpuSpec) -> Iterator[tuple[str, dict[str, Any]]]:
+def _single_changes(setup: ResolvedConfiguration, card: GpuSpec) -> Iterator[tuple[str, dict[str, Any]]]:
     """Settings that save memory and differ from those of the setup, those that change the result last."""
     recipe = setup.recipe
     if recipe.activation_checkpointing != "full":
@@ -66,14 +66,14 @@ def _single_changes(setup: Setup, card: GpuSpec) -> Iterator[tuple[str, dict[str
         yield "zero3: every state sharded", {"sharding": "zero3"}
     if recipe.method == "full":
         yield "the 8-bit optimizer", {"optimizer": "adamw_8bit"}
-        if recipe.precision != "bf16" and CardClass.of(card).bf16:
+        if recipe.precision != "bf16" and GpuClass.of(card).bf16:
             yield "pure bf16 without fp32 master weights", {"precision": "bf16"}
         yield "lora instead of full", {"method": "lora"}
     if recipe.weight_bits == 16:
         yield "lora on a 4-bit base", {"method": "lora", "weight_bits": 4, "optimizer": "adamw"}
 
 
-def _all_that_saves(asked: Configuration) -> dict[str, Any]:
+def _memory_saving_settings(asked: Configuration) -> dict[str, Any]:
     """The settings of `SAVING`."""
     return {
         "method": "lora",
@@ -91,27 +91,27 @@ def _more_gpus(
     change: str,
     settings: dict[str, Any],
     asked: Configuration,
-    setup: Setup,
+    setup: ResolvedConfiguration,
     architecture: Architecture,
     card: GpuSpec,
     library: Library,
 ) -> list[tuple[str, float]]:
     """The fewest of these cards that hold it with a change, doubling their number; tensor and pipeline degrees stay."""
     count = setup.machine.gpus * 2
-    while count <= MOST_GPUS:
+    while count <= MAX_GPUS:
         more = {**settings, "gpus": count, "instances": None, "sharding": None}
-        found = _tried(f"{count} x {card.name}{change}", more, asked, setup, architecture, card, library)
+        found = _try_change(f"{count} x {card.name}{change}", more, asked, setup, architecture, card, library)
         if found:
             return found
         count *= 2
     return []
 
 
-def _tried(
+def _try_change(
     change: str,
     settings: dict[str, Any],
     asked: Configuration,
-    setup: Setup,
+    setup: ResolvedConfiguration,
     architecture: Architecture,
     card: GpuSpec,
     library: Library,
@@ -120,8 +120,8 @@ def _tried(
     kept = {"micro_batch": setup.micro_batch, "accumulation_steps": setup.accumulation, "global_batch": None}
     changed = asked.model_copy(update={**kept, **settings})
     try:
-        other = setup_of(changed, architecture, card, library)
+        other = resolve_configuration(changed, architecture, card, library)
     except ScenarioError:
         return []
-    need = other.probe.need_gib(other.micro_batch, other.accumulation)
-    return [(change, need)] if need <= other.probe.usable_gib else []
+    need = other.memory_evaluator.need_gib(other.micro_batch, other.accumulation)
+    return [(change, need)] if need <= other.memory_evaluator.usable_gib else []

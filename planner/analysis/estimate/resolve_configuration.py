@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from planner.configurations.grid import GridInputs, JobShape, Machine, coefficients, shape_of
-from planner.configurations.recipe import CardClass, Recipe, best_attention, framework_of, refusal
-from planner.decode.memory_breakdown import MemoryProbe, one
+from planner.configurations.recipe import GpuClass, Recipe, best_attention, find_incompatibility, framework_of
+from planner.decode.memory_breakdown import MemoryEvaluator, as_scalar
 from planner.errors import Fault, ScenarioError
 from planner.estimates.time.coefficients import TimeCoefficients
 from planner.estimates.time.step import StepTime, step_time
@@ -30,7 +30,7 @@ SHARDING_ORDER: tuple[Sharding, ...] = ("ddp", "zero1", "zero3", "zero2")
 
 
 @dataclass(frozen=True)
-class Setup:
+class ResolvedConfiguration:
     """A configuration in the planner's own terms."""
 
     architecture: Architecture
@@ -38,21 +38,23 @@ class Setup:
     shape: JobShape
     machine: Machine
     recipe: Recipe
-    probe: MemoryProbe
+    memory_evaluator: MemoryEvaluator
     micro_batch: int
     accumulation: int
     assumed: tuple[str, ...]  # what was not given
 
 
-def setup_of(asked: Configuration, architecture: Architecture, card: GpuSpec, library: Library) -> Setup:
+def resolve_configuration(
+    asked: Configuration, architecture: Architecture, card: GpuSpec, library: Library
+) -> ResolvedConfiguration:
     """The setup of a configuration; `ScenarioError` for what cannot be run this way at all."""
     machine = _machine(asked, card)
     _check_batch(asked, machine)
     recipes, assumed = _recipes(asked, card, machine, library)
     job = _job(asked, architecture)
     shape = shape_of(job, architecture)
-    probes = [MemoryProbe.of(job, shape, recipe, machine, asked.vram_headroom, library) for recipe in recipes]
-    best = _first_that_fits(probes, asked)
+    probes = [MemoryEvaluator.of(job, shape, recipe, machine, asked.vram_headroom, library) for recipe in recipes]
+    best = _find_first_fit(probes, asked)
     recipe, probe = recipes[best], probes[best]
     if asked.sharding is None and machine.gpus > 1:
         assumed.append(recipe.sharding)
@@ -66,7 +68,7 @@ def setup_of(asked: Configuration, architecture: Architecture, card: GpuSpec, li
     if asked.sequence_length is None and shape.unit == "tokens":
         assumed.append(f"{shape.sequence:,} tokens per sequence")
     job = job.model_copy(update={"global_batch": micro * accumulation * ranks})
-    return Setup(architecture, job, shape, machine, recipe, probe, micro, accumulation, tuple(assumed))
+    return ResolvedConfiguration(architecture, job, shape, machine, recipe, probe, micro, accumulation, tuple(assumed))
 
 
 def _machine(asked: Configuration, card: GpuSpec) -> Machine:
@@ -107,7 +109,7 @@ def _check_batch(asked: Configuration, machine: Machine) -> None:
 
 def _recipes(asked: Configuration, card: GpuSpec, machine: Machine, library: Library) -> tuple[list[Recipe], list[str]]:
     """Recipes that may be meant, one per sharding in question, and what was not given."""
-    kind = CardClass.of(card)
+    kind = GpuClass.of(card)
     bits = asked.weight_bits or (4 if asked.quant else 16)
     method = asked.method or "lora"
     precision = asked.precision or ("bf16_mixed" if kind.bf16 else "fp16_mixed")
@@ -140,22 +142,22 @@ def _recipes(asked: Configuration, card: GpuSpec, machine: Machine, library: Lib
             asked.tensor_parallel,
             asked.pipeline_parallel,
         )
-        reason = refusal(recipe, kind, asked.framework, library)
+        reason = find_incompatibility(recipe, kind, asked.framework, library)
         if reason is None:
             recipes.append(recipe)
         refused = refused or reason or ""
     if not recipes:
-        raise _fault("", f"does not work together: {refused}", _what_was(recipe))
+        raise _fault("", f"does not work together: {refused}", _describe_recipe(recipe))
     return recipes, assumed
 
 
-def _best_attention(card: CardClass, precision: str) -> str:
+def _best_attention(card: GpuClass, precision: str) -> str:
     """The fastest that the card has; flash kernels compute in 16 bit only."""
     best = best_attention(card)
     return "mem_efficient" if best == "flash" and precision in ("fp32", "tf32") else best
 
 
-def _what_was(recipe: Recipe) -> str:
+def _describe_recipe(recipe: Recipe) -> str:
     weights = f"{recipe.weight_bits}-bit weights"
     said = (recipe.method, weights, recipe.precision, f"{recipe.attention} attention", f"sharding {recipe.sharding}")
     return f"asked for or assumed: {', '.join(said)}, {recipe.optimizer}"
@@ -201,7 +203,7 @@ def _job(asked: Configuration, architecture: Architecture) -> Job:
     )
 
 
-def _first_that_fits(probes: list[MemoryProbe], asked: Configuration) -> int:
+def _find_first_fit(probes: list[MemoryEvaluator], asked: Configuration) -> int:
     """Index of the first that fits with the batch asked for, else of the one that needs least."""
     batch = (asked.micro_batch or 1, asked.accumulation_steps or 1)
     for index, probe in enumerate(probes):
@@ -212,7 +214,7 @@ def _first_that_fits(probes: list[MemoryProbe], asked: Configuration) -> int:
 
 
 def _batch(
-    asked: Configuration, job: Job, shape: JobShape, probe: MemoryProbe, ranks: int, time: TimeCoefficients
+    asked: Configuration, job: Job, shape: JobShape, probe: MemoryEvaluator, ranks: int, time: TimeCoefficients
 ) -> tuple[int, int]:
     """Micro-batch and accumulation steps; of several possible the best that fits, 1 where none does.
 
@@ -229,16 +231,20 @@ def _batch(
         return local // asked.accumulation_steps, asked.accumulation_steps
     sizes = [size for size in range(local, 0, -1) if local % size == 0 and probe.fits(size, local // size)]
     if asked.packing == "padded" or asked.pipeline_parallel > 1:
-        sizes.sort(key=lambda size: one(timed(job, shape, probe.inputs, size, local // size, time).seconds))
+        sizes.sort(
+            key=lambda size: as_scalar(estimate_step(job, shape, probe.inputs, size, local // size, time).seconds)
+        )
     return (sizes[0], local // sizes[0]) if sizes else (1, local)
 
 
-def processed(job: Job, shape: JobShape, micro_batch: int) -> float:
+def processed_tokens(job: Job, shape: JobShape, micro_batch: int) -> float:
     """Tokens per sequence that the GPUs work on, padding among them."""
-    return one(processed_length(job.packing, shape.sequence, shape.mean_length, job.length_cv, float(micro_batch)))
+    return as_scalar(
+        processed_length(job.packing, shape.sequence, shape.mean_length, job.length_cv, float(micro_batch))
+    )
 
 
-def timed(
+def estimate_step(
     job: Job, shape: JobShape, inputs: GridInputs, micro_batch: int, accumulation: int, time: TimeCoefficients
 ) -> StepTime:
     """One optimizer step by cause."""
@@ -246,11 +252,9 @@ def timed(
         inputs.layout,
         micro_batch=float(micro_batch),
         accumulation=float(accumulation),
-        sequence=processed(job, shape, micro_batch),
+        sequence=processed_tokens(job, shape, micro_batch),
     )
-    return step_time(
-        inputs.network, layout, inputs.states, inputs.activations, inputs.kernels, inputs.hardware, time
-    )
+    return step_time(inputs.network, layout, inputs.states, inputs.activations, inputs.kernels, inputs.hardware, time)
 
 
 def _fault(where: str, what: str, fix: str = "") -> ScenarioError:

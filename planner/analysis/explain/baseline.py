@@ -8,26 +8,26 @@ from typing import Literal
 
 from planner.arrays import Floats
 from planner.formulation.objective import cost_objective
-from planner.results.explanation import NextStep
-from planner.solving.infeasibility.elastic_program import STOCK, Elastic, only
-from planner.solving.infeasibility.relaxations import Change
-from planner.solving.infeasibility.relaxed_candidates import HEADROOM, Wide
-from planner.solving.prepare import Prepared
-from planner.solving.resolve import Trial, attempt
-from planner.solving.scoring import Measure
+from planner.results.explanation import LimitSensitivity
+from planner.solving.infeasibility.elastic_program import STOCK, ElasticProgram, indicator_row
+from planner.solving.infeasibility.relaxations import LimitChange
+from planner.solving.infeasibility.relaxed_candidates import HEADROOM, RelaxedCandidates
+from planner.solving.prepare import PreparedScenario
+from planner.solving.resolve import ResolvedPlan, try_solve
+from planner.solving.scoring import Objective
 
 
 @dataclass(frozen=True)
-class Now:
+class Baseline:
     """The question with its plan, and the same question with limits that give."""
 
-    prepared: Prepared
-    trial: Trial
-    wide: Wide
+    prepared: PreparedScenario
+    trial: ResolvedPlan
+    wide: RelaxedCandidates
 
     @cached_property
-    def elastic(self) -> Elastic:
-        return Elastic.of(self.wide)
+    def elastic(self) -> ElasticProgram:
+        return ElasticProgram.of(self.wide)
 
     @property
     def by_time(self) -> bool:
@@ -36,12 +36,12 @@ class Now:
     @property
     def goal(self) -> float:
         """The objective from which on another plan is better."""
-        return self.trial.objective - self.measure.gain(self.trial.objective)
+        return self.trial.objective - self.measure.min_gain(self.trial.objective)
 
     @cached_property
-    def measure(self) -> Measure:
+    def measure(self) -> Objective:
         """What plans are compared by."""
-        return Measure.of(self.prepared.scenario)
+        return Objective.of(self.prepared.scenario)
 
     @property
     def caps(self) -> list[tuple[Floats, float]]:
@@ -50,23 +50,25 @@ class Now:
         if not self.by_time:
             return [(cost_objective(columns), self.goal)]
         late, jobs = columns.late_hours(), range(len(self.prepared.candidates))
-        return [(late * only(columns, columns.table.job == job), self.goal) for job in jobs]
+        return [(late * indicator_row(columns, columns.table.job == job), self.goal) for job in jobs]
 
-    def better(self, prepared: Prepared) -> Trial | None:
+    def better(self, prepared: PreparedScenario) -> ResolvedPlan | None:
         """The plan of a changed question where it reaches the goal."""
-        trial = attempt(prepared)
+        trial = try_solve(prepared)
         return trial if trial is not None and trial.objective <= self.goal * (1 + 1e-9) + 1e-9 else None
 
 
-def step_of(now: Now, trial: Trial, change: Change, direction: Literal["looser", "tighter"] = "looser") -> NextStep:
+def build_step(
+    now: Baseline, trial: ResolvedPlan, change: LimitChange, direction: Literal["looser", "tighter"] = "looser"
+) -> LimitSensitivity:
     """The move of a limit to another plan, with what that plan differs by."""
-    return NextStep(
-        worth=worth_of(change.limit),
+    return LimitSensitivity(
+        worth=unit_of_limit(change.limit),
         limit=change.limit,
         direction=direction,
         change_from=change.old,
         change_to=change.new,
-        plan=trial.words,
+        plan=trial.description,
         cost_usd=trial.cost_usd,
         hours=trial.hours,
         delta_usd=trial.cost_usd - now.trial.cost_usd,
@@ -76,7 +78,7 @@ def step_of(now: Now, trial: Trial, change: Change, direction: Literal["looser",
     )
 
 
-def worth_of(path: str) -> Literal["hour", "dollar", "gpu", "gib", "choice"]:
+def unit_of_limit(path: str) -> Literal["hour", "dollar", "gpu", "gib", "choice"]:
     """Of what a limit gives more."""
     if path.endswith(".deadline") or path == "limits.max_hours":
         return "hour"

@@ -8,23 +8,23 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from planner.analysis.explain.baseline import Now
+from planner.analysis.explain.baseline import Baseline
 from planner.arrays import Flags, Floats, Integers
 from planner.candidate_table import CandidateTable
 from planner.candidates.screening import screen
-from planner.configurations.recipe import allowed
+from planner.configurations.recipe import is_allowed
 from planner.results.explanation import Alternative
 from planner.scenario.scenario import Limits
-from planner.solving.alternatives import NO_DIFFERENCE, difference_sigma, verdict
+from planner.solving.alternatives import NO_DIFFERENCE, describe_difference, difference_sigma
 from planner.solving.lexicographic import COST, LAST
-from planner.solving.resolve import method_words, recipe_of, way_words
+from planner.solving.resolve import describe_candidate, describe_method, recipe_of
 
-TELLING = 0.25
+MIN_RELATIVE_DIFFERENCE = 0.25
 """Share by which hours must differ to be told of a way that costs the same."""
 
 
 @dataclass(frozen=True)
-class _Standing:
+class _ScoredRows:
     """Rows of one job with the best admissible share of each, and what it scores."""
 
     table: CandidateTable
@@ -33,25 +33,25 @@ class _Standing:
     score: Floats  # the objective; infinite where no share is admissible
 
 
-def alternatives(now: Now) -> tuple[Alternative, ...]:
+def find_best_alternatives(now: Baseline) -> tuple[Alternative, ...]:
     """Per job and per provider, GPU and method the best way within the limits, best first; other jobs stay as planned.
 
     A method that the job excludes is priced too and marked.
     """
     found: list[Alternative] = []
     for job in range(len(now.prepared.candidates)):
-        found += _of_job(now, job)
+        found += _alternatives_of_job(now, job)
     return tuple(found)
 
 
-def _of_job(now: Now, job: int) -> Iterator[Alternative]:
+def _alternatives_of_job(now: Baseline, job: int) -> Iterator[Alternative]:
     prepared, market = now.prepared, now.prepared.market
     one = prepared.candidates[job]
     limits, waiting = prepared.scenario.limits, now.measure.waiting_usd
     within = screen(one, market, limits, prepared.library, False, waiting, every_place=True)
-    standing = _standing(now, job, within.table, within.rows)
+    standing = _score_rows(now, job, within.table, within.rows)
     recipes = one.recipes
-    may = np.asarray([allowed(recipe, one.job) for recipe in recipes], dtype=bool)[standing.table.recipe]
+    may = np.asarray([is_allowed(recipe, one.job) for recipe in recipes], dtype=bool)[standing.table.recipe]
     cards = np.asarray(market.gpus)[standing.table.offer]
     providers = np.asarray([offer.provider for offer in market.offers])[standing.table.offer]
     methods = np.asarray([recipe.method_label for recipe in recipes])[standing.table.recipe]
@@ -63,7 +63,7 @@ def _of_job(now: Now, job: int) -> Iterator[Alternative]:
         for name in np.unique(names[which]):
             rows = np.flatnonzero((names == name) & which)
             if len(here := np.intersect1d(taken, rows)):  # the plan itself, not one that is as good within half a cent
-                best.append((_reached(now, job), str(name), int(here[0])))
+                best.append((_current_score(now, job), str(name), int(here[0])))
                 continue
             # As in the passes of a solve: among those within the slack of the best, the second goal decides.
             near = rows[standing.score[rows] <= np.min(standing.score[rows]) + slack]
@@ -74,13 +74,15 @@ def _of_job(now: Now, job: int) -> Iterator[Alternative]:
             yield _alternative(now, job, by, name, standing, row, bool(may[row]))
 
 
-def _alternative(now: Now, job: int, by: str, name: str, standing: _Standing, row: int, may: bool) -> Alternative:
+def _alternative(
+    now: Baseline, job: int, by: str, name: str, standing: _ScoredRows, row: int, may: bool
+) -> Alternative:
     prepared, trial = now.prepared, now.trial
     one = prepared.candidates[job]
     uncut, share = int(standing.rows[row]), float(standing.share[row])
     figures = standing.table.rows(np.asarray([row]))
     mine = trial.chosen.rows(np.asarray([job]))
-    value, against = float(standing.score[row]), _reached(now, job)
+    value, against = float(standing.score[row]), _current_score(now, job)
     same = uncut == trial.rows[job]
     if same:
         share, figures, value = trial.shares[job], mine, against
@@ -92,23 +94,25 @@ def _alternative(now: Now, job: int, by: str, name: str, standing: _Standing, ro
         by="provider" if by == "provider" else "gpu" if by == "gpu" else "method",
         job=one.job.name,
         name=name,
-        plan=way_words(one, uncut, share, prepared.market),
+        plan=describe_candidate(one, uncut, share, prepared.market),
         gpu=card,
         gpus=int(figures.run_gpus[0]),
-        runs_at_once=int(figures.gangs[0]),
+        runs_at_once=int(figures.node_groups[0]),
         provider=offer.provider,
-        method=method_words(recipe_of(one, uncut)),
+        method=describe_method(recipe_of(one, uncut)),
         cost_usd=cost,
         hours=hours,
         difference=value / against - 1 if against > 0 else None,
-        verdict="the plan" if same else _verdict(now, (value, against), figures, share, mine, job, same_card),
+        verdict="the plan"
+        if same
+        else _describe_difference(now, (value, against), figures, share, mine, job, same_card),
         chosen=same,
         allowed=may,
     )
 
 
-def _verdict(
-    now: Now,
+def _describe_difference(
+    now: Baseline,
     scores: tuple[float, float],
     figures: CandidateTable,
     share: float,
@@ -120,7 +124,7 @@ def _verdict(
 
     `scores` are those of the way and of the plan; nothing can be compared with a plan that costs nothing.
     """
-    said = verdict(*scores, difference_sigma(now.prepared.library, same_card), *now.measure.comparatives)
+    said = describe_difference(*scores, difference_sigma(now.prepared.library, same_card), *now.measure.comparatives)
     at = np.asarray([now.trial.shares[job]])
     if said == NO_DIFFERENCE:
         hours, dollars = float(figures.hours(share)[0]), float(figures.cost_usd(share)[0])
@@ -134,23 +138,23 @@ def _verdict(
 
 
 def _differs(one: float, other: float) -> bool:
-    return abs(one - other) >= TELLING * max(one, other)
+    return abs(one - other) >= MIN_RELATIVE_DIFFERENCE * max(one, other)
 
 
-def _reached(now: Now, job: int) -> float:
+def _current_score(now: Baseline, job: int) -> float:
     """What the job's present way scores."""
     mine, share = now.trial.chosen.rows(np.asarray([job])), np.asarray([now.trial.shares[job]])
     return float(now.measure.values(mine, share)[0])
 
 
-def _standing(now: Now, job: int, table: CandidateTable, rows: Integers) -> _Standing:
+def _score_rows(now: Baseline, job: int, table: CandidateTable, rows: Integers) -> _ScoredRows:
     """Scores at the best of the shares that keep what the other jobs leave of the shared limits."""
-    budget, counts = _left(now, job, table)
+    budget, counts = _remaining_limits(now, job, table)
     value, share = replace(now.measure, budget_usd=budget).best(table)
-    return _Standing(table, rows, share, np.where(counts, value, np.inf))
+    return _ScoredRows(table, rows, share, np.where(counts, value, np.inf))
 
 
-def _left(now: Now, job: int, table: CandidateTable) -> tuple[float, Flags]:
+def _remaining_limits(now: Baseline, job: int, table: CandidateTable) -> tuple[float, Flags]:
     """Dollars that the other jobs leave of the budget, and the rows within GPUs, quota and stock that they leave."""
     limits: Limits = now.prepared.scenario.limits
     chosen, shares = now.trial.chosen, np.asarray(now.trial.shares)

@@ -7,53 +7,53 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from planner.analysis.explain.why_not_query import Wish
-from planner.configurations.enumeration import Miss, Physics, enumerate_ways
+from planner.analysis.explain.why_not_query import WhyNotQuery
+from planner.configurations.enumeration import JobConfigurations, MemoryShortfall, enumerate_configurations
 from planner.configurations.grid import Machine
-from planner.configurations.recipe import CardClass, Recipe, enumerate_recipes, refusal
-from planner.decode.memory_breakdown import MemoryProbe
+from planner.configurations.recipe import GpuClass, Recipe, enumerate_recipes, find_incompatibility
+from planner.decode.memory_breakdown import MemoryEvaluator
 from planner.errors import ScenarioError
-from planner.loading.suggestions import nearest_cards
+from planner.loading.suggestions import suggest_gpus
 from planner.results.explanation import Remedy
 from planner.results.plan import Vram
 from planner.scenario.scenario import Job, Offer
-from planner.solving.infeasibility.relaxed_candidates import free_techniques
-from planner.solving.prepare import Prepared
-from planner.solving.resolve import Trial, changed, method_words
+from planner.solving.infeasibility.relaxed_candidates import unrestricted_techniques
+from planner.solving.prepare import PreparedScenario
+from planner.solving.resolve import ResolvedPlan, describe_method, with_settings
 
 MANY_STEPS = 64.0
 """Accumulation steps beyond any pipeline degree: the memory of a micro-batch that is repeated."""
 STEP_TOKENS = 128
-MOST_REMEDIES = 3
-MORE_MACHINES = (2, 4, 8, 16)
+MAX_REMEDIES = 3
+MACHINE_FACTORS = (2, 4, 8, 16)
 """Times as many machines as are rented together, tried only to say that they would do."""
 
-Answer = tuple[tuple[str, ...], Vram | None]
-Attempt = Callable[[Prepared, Wish], Trial | None]
+Blockers = tuple[tuple[str, ...], Vram | None]
+SolveQuery = Callable[[PreparedScenario, WhyNotQuery], ResolvedPlan | None]
 
 
-def recipe_fits(recipe: Recipe, wish: Wish) -> bool:
+def matches_query(recipe: Recipe, wish: WhyNotQuery) -> bool:
     """Whether a recipe is as wished."""
     if "quant" in wish.techniques and recipe.weight_bits != 4:
         return False
     return all(getattr(recipe, field) == value for field, value in wish.techniques.items())
 
 
-def pinned_job(prepared: Prepared, wish: Wish) -> Job:
+def pin_techniques(prepared: PreparedScenario, wish: WhyNotQuery) -> Job:
     """The wish's job with its techniques as wished and every other one free."""
     job = prepared.scenario.jobs[wish.job]
     update = {field: (value,) for field, value in wish.techniques.items()}
-    return job.model_copy(update={"techniques": free_techniques(job.techniques).model_copy(update=update)})
+    return job.model_copy(update={"techniques": unrestricted_techniques(job.techniques).model_copy(update=update)})
 
 
-def hindrance(prepared: Prepared, wish: Wish) -> Answer:
+def find_blockers(prepared: PreparedScenario, wish: WhyNotQuery) -> Blockers:
     """What stands in the way whatever the limits are, with the memory by part where it is memory."""
     offers = _offers(prepared, wish)
     if not offers:
-        return _nobody(prepared, wish), None
+        return _no_offer(prepared, wish), None
     machines = _machines(prepared, wish, offers)
     if not machines:
-        counts = sorted({m.gpus for m in _machines(prepared, wish.without("gpus"), offers)})
+        counts = sorted({m.gpus for m in _machines(prepared, wish.drop("gpus"), offers)})
         said = ", ".join(f"{count:,}" for count in counts[:8])
         return (f"nobody rents {wish.gpus:,} of them together; counts to be had: {said}",), None
     if wish.market == "spot" and not any(offer.has_spot for offer in offers):
@@ -63,7 +63,7 @@ def hindrance(prepared: Prepared, wish: Wish) -> Answer:
     refused = _refusal(prepared, wish, machines)
     if refused:
         return (refused,), None
-    misses = _misses(prepared, wish, machines)
+    misses = _memory_shortfalls(prepared, wish, machines)
     if misses:
         return _memory(prepared, wish, misses[0])
     if _fits_somewhere(prepared, wish, machines):
@@ -73,49 +73,49 @@ def hindrance(prepared: Prepared, wish: Wish) -> Answer:
     return (f"the global batch of {batch:,} does not divide over {wanted} GPUs this way",), None
 
 
-def _offers(prepared: Prepared, wish: Wish) -> list[Offer]:
+def _offers(prepared: PreparedScenario, wish: WhyNotQuery) -> list[Offer]:
     market = prepared.market
     return [offer for offer, label in zip(market.offers, market.labels, strict=True) if wish.permits(offer, label)]
 
 
-def _machines(prepared: Prepared, wish: Wish, offers: list[Offer]) -> list[Machine]:
+def _machines(prepared: PreparedScenario, wish: WhyNotQuery, offers: list[Offer]) -> list[Machine]:
     market = prepared.market
     places = [i for i, offer in enumerate(market.offers) if offer in offers]
     machines = dict.fromkeys(machine for i in places for machine in market.machines[i])
     return [machine for machine in machines if wish.gpus in (None, machine.gpus)]
 
 
-def _nobody(prepared: Prepared, wish: Wish) -> tuple[str, ...]:
+def _no_offer(prepared: PreparedScenario, wish: WhyNotQuery) -> tuple[str, ...]:
     """Nobody rents it: who rents what is nearest."""
     said = " ".join(f"{key} {value}" for key, value in wish.where.items())
     reasons = [f"nobody in the inventory rents {said}"]
     gpu, provider = wish.where.get("gpu"), wish.where.get("provider")
     others = dict.fromkeys(o.provider for o in prepared.scenario.offers if gpu and o.gpu == gpu)
     if gpu and not others:
-        near = nearest_cards(gpu, prepared.scenario.offers, prepared.library)
-        reasons.append(f"of the cards that are rented, nearest are {_few(near)}")
+        near = suggest_gpus(gpu, prepared.scenario.offers, prepared.library)
+        reasons.append(f"of the cards that are rented, nearest are {_list_names(near)}")
     if others:
-        reasons.append(f"{gpu} is rented by {_few(list(others))}")
+        reasons.append(f"{gpu} is rented by {_list_names(list(others))}")
     cards = dict.fromkeys(o.gpu for o in prepared.scenario.offers if o.gpu and provider and o.provider == provider)
     if cards:
-        reasons.append(f"{provider} rents {_few(list(cards))}")
+        reasons.append(f"{provider} rents {_list_names(list(cards))}")
     return tuple(reasons)
 
 
-def _few(names: list[str], most: int = 6) -> str:
+def _list_names(names: list[str], most: int = 6) -> str:
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
-def _refusal(prepared: Prepared, wish: Wish, machines: list[Machine]) -> str:
+def _refusal(prepared: PreparedScenario, wish: WhyNotQuery, machines: list[Machine]) -> str:
     """Why no recipe as wished works on any of the machines, the commonest reason; empty where one works."""
-    job, library = pinned_job(prepared, wish), prepared.library
+    job, library = pin_techniques(prepared, wish), prepared.library
     if job.kind == "pretrain" and wish.techniques.get("method") == "lora":
         return "pretraining trains every weight: its method is full"
     reasons: Counter[str] = Counter()
     for machine in machines:
-        card = CardClass.of(library.gpu(machine.gpu))
-        recipes = [r for r in enumerate_recipes(job, card, machine.gpus > 1, library) if recipe_fits(r, wish)]
-        found = [refusal(recipe, card, job.framework, library) for recipe in recipes]
+        card = GpuClass.of(library.gpu(machine.gpu))
+        recipes = [r for r in enumerate_recipes(job, card, machine.gpus > 1, library) if matches_query(r, wish)]
+        found = [find_incompatibility(recipe, card, job.framework, library) for recipe in recipes]
         if any(reason is None for reason in found):
             return ""
         reasons.update(reason for reason in found if reason)
@@ -124,12 +124,12 @@ def _refusal(prepared: Prepared, wish: Wish, machines: list[Machine]) -> str:
     return reasons.most_common(1)[0][0]
 
 
-def _no_recipe(wish: Wish, job: Job, machine: Machine, card: CardClass, library: Any) -> str:
+def _no_recipe(wish: WhyNotQuery, job: Job, machine: Machine, card: GpuClass, library: Any) -> str:
     """No recipe is even made: techniques that exclude one another, or that the framework has not."""
     bits = wish.techniques.get("weight_bits", 16)
     if wish.techniques.get("method") == "full" and bits != 16:
         plain = Recipe("full", bits, "nf4" if bits == 4 else "int8", "bf16_mixed", "none", "none", "flash", "adamw")
-        return refusal(plain, card, job.framework, library) or "quantised weights are not trained in full"
+        return find_incompatibility(plain, card, job.framework, library) or "quantised weights are not trained in full"
     sharding = wish.techniques.get("sharding")
     if sharding is not None and (machine.gpus > 1) == (sharding == "none"):
         return f"sharding {sharding} needs {'one GPU' if sharding == 'none' else 'more than one GPU'}"
@@ -137,34 +137,34 @@ def _no_recipe(wish: Wish, job: Job, machine: Machine, card: CardClass, library:
     return f"framework {job.framework} does not combine {said}"
 
 
-def _physics(prepared: Prepared, wish: Wish, machines: list[Machine]) -> Physics:
+def _physics(prepared: PreparedScenario, wish: WhyNotQuery, machines: list[Machine]) -> JobConfigurations:
     one, limits = prepared.candidates[wish.job], prepared.scenario.limits
-    job = pinned_job(prepared, wish)
-    return enumerate_ways(job, one.architecture, machines, prepared.library, limits.vram_headroom)
+    job = pin_techniques(prepared, wish)
+    return enumerate_configurations(job, one.architecture, machines, prepared.library, limits.vram_headroom)
 
 
-def _misses(prepared: Prepared, wish: Wish, machines: list[Machine]) -> list[Miss]:
+def _memory_shortfalls(prepared: PreparedScenario, wish: WhyNotQuery, machines: list[Machine]) -> list[MemoryShortfall]:
     """Recipes as wished that did not fit, nearest first."""
     misses = _physics(prepared, wish, machines).misses
-    return sorted((one for one in misses if recipe_fits(one.recipe, wish)), key=lambda miss: miss.shortfall)
+    return sorted((one for one in misses if matches_query(one.recipe, wish)), key=lambda miss: miss.shortfall)
 
 
-def _fits_somewhere(prepared: Prepared, wish: Wish, machines: list[Machine]) -> bool:
+def _fits_somewhere(prepared: PreparedScenario, wish: WhyNotQuery, machines: list[Machine]) -> bool:
     ways = _physics(prepared, wish, machines).ways
-    return any(recipe_fits(ways.recipes[int(index)], wish) for index in set(ways.recipe.tolist()))
+    return any(matches_query(ways.recipes[int(index)], wish) for index in set(ways.recipe.tolist()))
 
 
-def _probe(prepared: Prepared, wish: Wish, miss: Miss) -> MemoryProbe:
+def _probe(prepared: PreparedScenario, wish: WhyNotQuery, miss: MemoryShortfall) -> MemoryEvaluator:
     one = prepared.candidates[wish.job]
-    return MemoryProbe.of(
+    return MemoryEvaluator.of(
         one.job, one.physics.shape, miss.recipe, miss.machine, prepared.scenario.limits.vram_headroom, prepared.library
     )
 
 
-def _memory(prepared: Prepared, wish: Wish, miss: Miss) -> Answer:
+def _memory(prepared: PreparedScenario, wish: WhyNotQuery, miss: MemoryShortfall) -> Blockers:
     probe = _probe(prepared, wish, miss)
     vram = probe.vram(probe.at(1, MANY_STEPS))
-    what = method_words(miss.recipe)
+    what = describe_method(miss.recipe)
     how = [f"{miss.recipe.activation_checkpointing} checkpointing", miss.recipe.optimizer]
     how += [miss.recipe.sharding] if miss.machine.gpus > 1 else []
     return (
@@ -174,7 +174,7 @@ def _memory(prepared: Prepared, wish: Wish, miss: Miss) -> Answer:
     ), vram
 
 
-def _more_gpus(prepared: Prepared, wish: Wish, miss: Miss) -> tuple[str, ...]:
+def _more_gpus(prepared: PreparedScenario, wish: WhyNotQuery, miss: MemoryShortfall) -> tuple[str, ...]:
     """What was tried beside: the other settings, and the machines that would hold it but that nobody rents together."""
     fields = {"activation_checkpointing": "checkpointing", "optimizer": "optimizer", "sharding": "sharding"}
     free = [word for field, word in fields.items() if field not in wish.techniques]
@@ -182,7 +182,7 @@ def _more_gpus(prepared: Prepared, wish: Wish, miss: Miss) -> tuple[str, ...]:
     sharded = {"sharding": "zero3", "optimizer": "adamw"}
     if miss.recipe.sharding == "none" and all(wish.techniques.get(key, to) == to for key, to in sharded.items()):
         miss = replace(miss, recipe=replace(miss.recipe, sharding="zero3", optimizer="adamw"))
-    for times in MORE_MACHINES:
+    for times in MACHINE_FACTORS:
         more = replace(miss.machine, instances=miss.machine.instances * times)
         probe = _probe(prepared, wish, replace(miss, machine=more))
         if wish.gpus is None and probe.need_gib(1, MANY_STEPS) <= probe.usable_gib:
@@ -191,30 +191,30 @@ def _more_gpus(prepared: Prepared, wish: Wish, miss: Miss) -> tuple[str, ...]:
     return tuple(reasons)
 
 
-def remedies(prepared: Prepared, wish: Wish, attempt: Attempt) -> tuple[Remedy, ...]:
+def find_remedies(prepared: PreparedScenario, wish: WhyNotQuery, attempt: SolveQuery) -> tuple[Remedy, ...]:
     """Changes under which it can be within all limits, cheapest first, each held to by solving.
 
     Where the job's techniques do not let the wish in, each remedy says what must be let in as well.
     """
     found = []
-    for change, setting, also, trial in _tried(prepared, wish, attempt):
+    for change, setting, also, trial in _try_remedies(prepared, wish, attempt):
         if trial is not None:
-            figures = {"plan": trial.words, "cost_usd": trial.cost_usd, "hours": trial.hours}
+            figures = {"plan": trial.description, "cost_usd": trial.cost_usd, "hours": trial.hours}
             found.append(Remedy(change=change, setting=setting, also=also, **figures))
-    return tuple(sorted(found, key=lambda one: (not one.setting, one.cost_usd))[:MOST_REMEDIES])
+    return tuple(sorted(found, key=lambda one: (not one.setting, one.cost_usd))[:MAX_REMEDIES])
 
 
-def _tried(
-    prepared: Prepared, wish: Wish, attempt: Attempt
-) -> Iterator[tuple[str, str, tuple[str, ...], Trial | None]]:
+def _try_remedies(
+    prepared: PreparedScenario, wish: WhyNotQuery, attempt: SolveQuery
+) -> Iterator[tuple[str, str, tuple[str, ...], ResolvedPlan | None]]:
     """Change, its setting, the settings that go with it, and the plan."""
     offers = _offers(prepared, wish)
-    misses = _misses(prepared, wish, machines) if (machines := _machines(prepared, wish, offers)) else []
+    misses = _memory_shortfalls(prepared, wish, machines) if (machines := _machines(prepared, wish, offers)) else []
 
-    def tried(asked: Wish, *settings: str) -> tuple[tuple[str, ...], Trial | None]:
-        also = opening(prepared, asked)
+    def tried(asked: WhyNotQuery, *settings: str) -> tuple[tuple[str, ...], ResolvedPlan | None]:
+        also = settings_to_allow(prepared, asked)
         try:
-            return also, attempt(changed(prepared, [*settings, *also]), asked)
+            return also, attempt(with_settings(prepared, [*settings, *also]), asked)
         except ScenarioError:  # values that do not go together
             return also, None
 
@@ -222,16 +222,16 @@ def _tried(
         yield change, setting, *tried(wish, setting)
     gpu = wish.where.get("gpu")
     if gpu and not offers and not any(offer.gpu == gpu for offer in prepared.market.offers):
-        for name in nearest_cards(gpu, prepared.scenario.offers, prepared.library):
+        for name in suggest_gpus(gpu, prepared.scenario.offers, prepared.library):
             yield f"gpu={name} instead", "", *tried(replace(wish, where={**wish.where, "gpu": name}))
     keys = [*(["gpus"] if wish.gpus else []), *(["market"] if wish.market else []), *wish.where]
     for key in (*wish.techniques, *keys):
-        less = wish.without(key)
+        less = wish.drop(key)
         if less.where or less.techniques or less.gpus or less.market:
             yield f"without {key}={_value(wish, key)}", "", *tried(less)
 
 
-def opening(prepared: Prepared, wish: Wish) -> tuple[str, ...]:
+def settings_to_allow(prepared: PreparedScenario, wish: WhyNotQuery) -> tuple[str, ...]:
     """The settings that let the techniques of a wish into the lists of the job."""
     techniques = prepared.scenario.jobs[wish.job].techniques
     made = []
@@ -243,11 +243,13 @@ def opening(prepared: Prepared, wish: Wish) -> tuple[str, ...]:
     return tuple(made)
 
 
-def _value(wish: Wish, name: str) -> object:
+def _value(wish: WhyNotQuery, name: str) -> object:
     return wish.techniques.get(name, wish.where.get(name, {"gpus": wish.gpus, "market": wish.market}.get(name)))
 
 
-def _settings(prepared: Prepared, wish: Wish, misses: list[Miss]) -> Iterator[tuple[str, str]]:
+def _settings(
+    prepared: PreparedScenario, wish: WhyNotQuery, misses: list[MemoryShortfall]
+) -> Iterator[tuple[str, str]]:
     """Settings of the job that save memory: shorter sequences, pure bf16, a fused loss."""
     if not misses:
         return

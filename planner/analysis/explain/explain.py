@@ -6,22 +6,22 @@ from time import perf_counter
 
 import numpy as np
 
-from planner.analysis.explain.baseline import Now
-from planner.analysis.explain.best_alternatives import alternatives
-from planner.analysis.explain.limit_sensitivity import bindings, next_steps
-from planner.analysis.explain.memory_sensitivity import memory_step
+from planner.analysis.explain.baseline import Baseline
+from planner.analysis.explain.best_alternatives import find_best_alternatives
+from planner.analysis.explain.limit_sensitivity import find_binding_limits, limit_sensitivities
+from planner.analysis.explain.memory_sensitivity import memory_sensitivity
 from planner.analysis.explain.why_not import why_not as answer_to
-from planner.analysis.explain.why_not_query import read_wish
+from planner.analysis.explain.why_not_query import parse_query
 from planner.candidate_table import ON_DEMAND
 from planner.library.schema import Library
 from planner.results.explanation import Explanation
 from planner.scenario.scenario import Scenario, SolveOptions
-from planner.solving.infeasibility.diagnosis import ways_out
-from planner.solving.infeasibility.near_misses import nearest
-from planner.solving.infeasibility.relaxed_candidates import widened
-from planner.solving.prepare import Prepared, prepare
-from planner.solving.resolve import Trial, attempt
-from planner.solving.scoring import Measure
+from planner.solving.infeasibility.diagnosis import minimal_relaxations
+from planner.solving.infeasibility.near_misses import find_near_misses
+from planner.solving.infeasibility.relaxed_candidates import relax_candidates
+from planner.solving.prepare import PreparedScenario, prepare
+from planner.solving.resolve import ResolvedPlan, try_solve
+from planner.solving.scoring import Objective
 
 
 def explain(
@@ -39,8 +39,8 @@ def explain(
     """
     started = perf_counter()
     prepared = prepare(scenario, library)
-    wish = read_wish(why_not, scenario, prepared.library) if why_not is not None else None
-    trial = attempt(prepared, options or SolveOptions())
+    wish = parse_query(why_not, scenario, prepared.library) if why_not is not None else None
+    trial = try_solve(prepared, options or SolveOptions())
     told = _head(prepared, trial)
     if wish is not None:
         told = told.model_copy(update={"why_not": answer_to(prepared, trial, wish)})
@@ -49,23 +49,23 @@ def explain(
     return told.model_copy(update={"seconds": perf_counter() - started})
 
 
-def _head(prepared: Prepared, trial: Trial | None) -> Explanation:
+def _head(prepared: PreparedScenario, trial: ResolvedPlan | None) -> Explanation:
     scenario = prepared.scenario
     if trial is None:
         return Explanation(scenario=scenario.name, status="infeasible", objective=scenario.objective_kind)
     return Explanation(
-        compared_by=Measure.of(scenario).terms,
+        compared_by=Objective.of(scenario).formula,
         scenario=scenario.name,
         status="optimal" if trial.proven else "feasible",
         objective=scenario.objective_kind,
-        plan=trial.words,
+        plan=trial.description,
         cost_usd=trial.cost_usd,
         hours=trial.hours,
         notes=_notes(trial),
     )
 
 
-def _notes(trial: Trial) -> tuple[str, ...]:
+def _notes(trial: ResolvedPlan) -> tuple[str, ...]:
     """Jobs that run on spot alone: there no hours are certain."""
     names = trial.chosen.jobs
     alone = [names[row] for row in np.flatnonzero(np.isnan(trial.chosen.run_h[:, ON_DEMAND]))]
@@ -74,18 +74,18 @@ def _notes(trial: Trial) -> tuple[str, ...]:
     return (said,) if alone else ()
 
 
-def _no_plan(prepared: Prepared) -> dict[str, object]:
-    wide = widened(prepared.scenario, prepared.market, prepared.candidates, prepared.library)
-    ways = ways_out(prepared, wide)
-    return {"relax": tuple(entry for way in ways for entry in way), "nearest": nearest(prepared, wide)}
+def _no_plan(prepared: PreparedScenario) -> dict[str, object]:
+    wide = relax_candidates(prepared.scenario, prepared.market, prepared.candidates, prepared.library)
+    ways = minimal_relaxations(prepared, wide)
+    return {"relax": tuple(entry for way in ways for entry in way), "nearest": find_near_misses(prepared, wide)}
 
 
-def _plan(prepared: Prepared, trial: Trial) -> dict[str, object]:
-    wide = widened(prepared.scenario, prepared.market, prepared.candidates, prepared.library)
-    now = Now(prepared, trial, wide)
-    binding = bindings(now)
+def _plan(prepared: PreparedScenario, trial: ResolvedPlan) -> dict[str, object]:
+    wide = relax_candidates(prepared.scenario, prepared.market, prepared.candidates, prepared.library)
+    now = Baseline(prepared, trial, wide)
+    binding = find_binding_limits(now)
     return {
         "binding": binding,
-        "next_steps": (*next_steps(now, binding), memory_step(now)),
-        "alternatives": alternatives(now),
+        "next_steps": (*limit_sensitivities(now, binding), memory_sensitivity(now)),
+        "alternatives": find_best_alternatives(now),
     }

@@ -4,26 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from planner.analysis.explain.baseline import Now, step_of, worth_of
-from planner.analysis.explain.marginal_cost import slope, tighter
-from planner.candidates.screening import DEFAULT_MAX_HOURS, FOREVER_HOURS
-from planner.results.explanation import Binding, NextStep
+from planner.analysis.explain.baseline import Baseline, build_step, unit_of_limit
+from planner.analysis.explain.marginal_cost import marginal_cost, tighten_deadline
+from planner.candidates.screening import DEFAULT_MAX_HOURS, UNLIMITED_HOURS
+from planner.results.explanation import Binding, LimitSensitivity
 from planner.scenario.scenario import Limits, Scenario
-from planner.solving.infeasibility.elastic_program import STOCK, Elastic, Found
-from planner.solving.infeasibility.relaxations import HOURS_STEP, above, changes_of, loosened
-from planner.solving.infeasibility.relaxed_candidates import HEADROOM, free_techniques
+from planner.solving.infeasibility.elastic_program import STOCK, ElasticProgram, ElasticSolution
+from planner.solving.infeasibility.relaxations import HOURS_STEP, build_changes, round_up, verify_relaxation
+from planner.solving.infeasibility.relaxed_candidates import HEADROOM, unrestricted_techniques
 from planner.solving.prepare import prepare
-from planner.solving.resolve import attempt, way_words
+from planner.solving.resolve import describe_candidate, try_solve
 
-ENDLESS_HOURS = 1e9
+UNLIMITED_OFFER_HOURS = 1e9
 """Hours left of an offer that limit nothing."""
 
 
-def bindings(now: Now) -> tuple[Binding, ...]:
+def find_binding_limits(now: Baseline) -> tuple[Binding, ...]:
     """Limits without which the plan would be cheaper, or faster where that is the objective."""
     found = []
-    for limit, current, lifted in _lifted(now.prepared.scenario):
-        free = attempt(prepare(lifted, now.prepared.library, now.prepared))
+    for limit, current, lifted in _scenarios_without_limit(now.prepared.scenario):
+        free = try_solve(prepare(lifted, now.prepared.library, now.prepared))
         if free is None or free.objective > now.goal:
             continue
         found.append(
@@ -38,11 +38,11 @@ def bindings(now: Now) -> tuple[Binding, ...]:
     return tuple(found)
 
 
-def _lifted(scenario: Scenario) -> Iterator[tuple[str, float | str, Scenario]]:
+def _scenarios_without_limit(scenario: Scenario) -> Iterator[tuple[str, float | str, Scenario]]:
     """Every limit that the scenario sets, its value, and the scenario without it."""
     limits = scenario.limits
     for index, job in enumerate(scenario.jobs):
-        kept = free_techniques(job.techniques)
+        kept = unrestricted_techniques(job.techniques)
         for limit, given, update in (
             ("deadline", job.deadline_hours, {"deadline_hours": None}),
             ("techniques", None if job.techniques == kept else "as given", {"techniques": kept}),
@@ -51,30 +51,30 @@ def _lifted(scenario: Scenario) -> Iterator[tuple[str, float | str, Scenario]]:
                 jobs = list(scenario.jobs)
                 jobs[index] = job.model_copy(update=update)
                 yield f"jobs.{job.name}.{limit}", given, scenario.model_copy(update={"jobs": tuple(jobs)})
-    yield "limits.max_hours", _longest(scenario), _without(scenario, "max_hours", FOREVER_HOURS)
+    yield "limits.max_hours", _longest_run_limit(scenario), _drop_limit(scenario, "max_hours", UNLIMITED_HOURS)
     plain = Limits()
     for name in type(limits).model_fields:
         given, none = getattr(limits, name), getattr(plain, name)
         if given != none and name != "max_hours":
             value = given if isinstance(given, (int, float)) else "as given"
-            yield f"limits.{name}", value, _without(scenario, name, none)
-    for name, field, free in (("stock", "stock", None), ("hours paid for", "committed_hours", ENDLESS_HOURS)):
+            yield f"limits.{name}", value, _drop_limit(scenario, name, none)
+    for name, field, free in (("stock", "stock", None), ("hours paid for", "committed_hours", UNLIMITED_OFFER_HOURS)):
         if any(getattr(offer, field) is not None for offer in scenario.offers):
-            yield name, "as offered", _offering(scenario, field, free)
+            yield name, "as offered", _with_unlimited_offers(scenario, field, free)
 
 
-def _offering(scenario: Scenario, field: str, free: float | None) -> Scenario:
+def _with_unlimited_offers(scenario: Scenario, field: str, free: float | None) -> Scenario:
     """The scenario where offers have as much of something as anyone asks for, where they said how much they have."""
     given = (offer for offer in scenario.offers)
     free_offers = (one if getattr(one, field) is None else one.model_copy(update={field: free}) for one in given)
     return scenario.model_copy(update={"offers": tuple(free_offers)})
 
 
-def _without(scenario: Scenario, limit: str, free: object) -> Scenario:
+def _drop_limit(scenario: Scenario, limit: str, free: object) -> Scenario:
     return scenario.model_copy(update={"limits": scenario.limits.model_copy(update={limit: free})})
 
 
-def _longest(scenario: Scenario) -> float | str:
+def _longest_run_limit(scenario: Scenario) -> float | str:
     """The longest run, also where nobody has set it: then it is called the default."""
     if scenario.limits.max_hours is not None:
         return scenario.limits.max_hours
@@ -82,74 +82,74 @@ def _longest(scenario: Scenario) -> float | str:
     return f"default {' and '.join(f'{DEFAULT_MAX_HOURS[kind]:,.0f}' for kind in kinds)} h"
 
 
-def next_steps(now: Now, binding: tuple[Binding, ...]) -> tuple[NextStep, ...]:
+def limit_sensitivities(now: Baseline, binding: tuple[Binding, ...]) -> tuple[LimitSensitivity, ...]:
     """Looser: every limit that the scenario sets; tighter: the deadline under which the plan ends, job by job."""
     scenario = now.prepared.scenario
     bound = {one.limit for one in binding}
-    steps: list[NextStep] = []
+    steps: list[LimitSensitivity] = []
     for path in _set_by_user(now.elastic, scenario, bound):
         gains = path == HEADROOM or any(path == limit or path.startswith(f"{limit}.") for limit in bound)
-        steps.append(_looser(now, path) if gains else _nothing(path, scenario))
-    steps += _offered(now)
+        steps.append(_smallest_relaxation(now, path) if gains else _no_effect(path, scenario))
+    steps += _scarce_offers(now)
     if not now.by_time:
-        steps += [step for job in range(len(scenario.jobs)) for step in tighter(now, job)]
+        steps += [step for job in range(len(scenario.jobs)) for step in tighten_deadline(now, job)]
     return tuple(steps)
 
 
-def _set_by_user(elastic: Elastic, scenario: Scenario, bound: set[str]) -> list[str]:
+def _set_by_user(elastic: ElasticProgram, scenario: Scenario, bound: set[str]) -> list[str]:
     """The limits that can be moved; the longest run that nobody has set only where it binds."""
     unset = set() if scenario.limits.max_hours is not None else {"limits.max_hours"} - bound
-    return [path for path in elastic.levers if path not in unset]
+    return [path for path in elastic.relaxable_paths if path not in unset]
 
 
-def _looser(now: Now, path: str) -> NextStep:
+def _smallest_relaxation(now: Baseline, path: str) -> LimitSensitivity:
     """The least move of one limit that reaches the goal; of a list the one value that saves most."""
     elastic = now.elastic
-    is_list = any(one.path == path for one in elastic.wide.filters) and path != HEADROOM
+    is_list = any(one.path == path for one in elastic.relaxed.filters) and path != HEADROOM
     found = elastic.solve((path,), caps=now.caps, one_filter=is_list, cost_first=is_list)
-    held = loosened(now.prepared, changes_of(found, elastic, now.prepared), now.better) if found else None
+    held = verify_relaxation(now.prepared, build_changes(found, elastic, now.prepared), now.better) if found else None
     if held is None:
-        return _nothing(path, now.prepared.scenario)
+        return _no_effect(path, now.prepared.scenario)
     trial, changes = held
-    return slope(now, trial, changes[0]) or step_of(now, trial, changes[0])
+    return marginal_cost(now, trial, changes[0]) or build_step(now, trial, changes[0])
 
 
-def _nothing(path: str, scenario: Scenario) -> NextStep:
+def _no_effect(path: str, scenario: Scenario) -> LimitSensitivity:
     limits = scenario.limits
-    current = next((given for limit, given, _ in _lifted(scenario) if limit == path), None)
+    current = next((given for limit, given, _ in _scenarios_without_limit(scenario) if limit == path), None)
     if path.startswith("limits.quota."):
         current = limits.quota.get(path.removeprefix("limits.quota."))
-    return NextStep(worth=worth_of(path), limit=path, change_from=current, note="nothing at any value")
+    return LimitSensitivity(worth=unit_of_limit(path), limit=path, change_from=current, note="nothing at any value")
 
 
-def _offered(now: Now) -> Iterator[NextStep]:
+def _scarce_offers(now: Baseline) -> Iterator[LimitSensitivity]:
     """Machines or hours paid for that an offer has too few of; nobody but the provider changes that: no setting."""
     elastic = now.elastic
-    found = elastic.solve(elastic.offered, caps=now.caps) if elastic.offered else None
+    found = elastic.solve(elastic.offer_paths, caps=now.caps) if elastic.offer_paths else None
     if found is None:
         return
     for one in elastic.soft:
-        if one.path in elastic.offered and one.path in found.excess:
+        if one.path in elastic.offer_paths and one.path in found.excess:
             needed = one.current + found.excess[one.path]
             stock = one.path.startswith(STOCK)
-            yield NextStep(
+            yield LimitSensitivity(
                 worth="gpu" if stock else "hour",
                 limit=one.path,
                 change_from=one.current,
-                change_to=float(round(needed)) if stock else above(needed, HOURS_STEP),
-                plan=_words(elastic, found),
+                change_to=float(round(needed)) if stock else round_up(needed, HOURS_STEP),
+                plan=_describe_scarcity(elastic, found),
                 cost_usd=found.cost,
                 delta_usd=found.cost - now.trial.cost_usd,
                 note=f"{'machines' if stock else 'hours'} that the offer would have to have",
             )
 
 
-def _words(elastic: Elastic, found: Found) -> str:
-    wide = elastic.wide
+def _describe_scarcity(elastic: ElasticProgram, found: ElasticSolution) -> str:
+    wide = elastic.relaxed
     several = len(found.rows) > 1
     said = []
     for row, share in zip(found.rows, found.shares, strict=True):
         one = wide.pieces[int(wide.piece[row])]
-        words = way_words(one, int(wide.row[row]), float(share), wide.market)
+        words = describe_candidate(one, int(wide.row[row]), float(share), wide.market)
         said.append(f"{one.job.name}: {words}" if several else words)
     return "; ".join(said)

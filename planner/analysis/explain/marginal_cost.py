@@ -11,17 +11,24 @@ from dataclasses import replace
 
 import numpy as np
 
-from planner.analysis.explain.baseline import Now, step_of
+from planner.analysis.explain.baseline import Baseline, build_step
 from planner.errors import ScenarioError
-from planner.results.explanation import NextStep
-from planner.solving.infeasibility.relaxations import HOURS_STEP, SHARE_STEP, USD_STEP, Change, above, setting_path
-from planner.solving.resolve import Trial, attempt, changed, way_words, with_deadline
+from planner.results.explanation import LimitSensitivity
+from planner.solving.infeasibility.relaxations import (
+    HOURS_STEP,
+    SHARE_STEP,
+    USD_STEP,
+    LimitChange,
+    round_up,
+    setting_path,
+)
+from planner.solving.resolve import ResolvedPlan, describe_candidate, try_solve, with_deadline, with_settings
 
 SAME_SHARE = 1e-6
 """Spot shares that differ by less are one."""
 
 
-def slope(now: Now, trial: Trial, change: Change) -> NextStep | None:
+def marginal_cost(now: Baseline, trial: ResolvedPlan, change: LimitChange) -> LimitSensitivity | None:
     """The looser step from the present plan to `trial` as the slope that it begins, to its end; None where it is none.
 
     It is one where the same machines do more of the work in the other market.
@@ -29,7 +36,7 @@ def slope(now: Now, trial: Trial, change: Change) -> NextStep | None:
     old, new = change.old, change.new
     if isinstance(new, str) or isinstance(old, str) or not _same_machines(trial, now.trial):
         return None
-    end = _far(now, change.limit)
+    end = _search_range(now, change.limit)
     if end is None:
         return None
     step, far = end
@@ -37,11 +44,11 @@ def slope(now: Now, trial: Trial, change: Change) -> NextStep | None:
     unit = "h" if change.limit.endswith(".deadline") else ""
     place = setting_path(change.limit, now.prepared.scenario)
 
-    def at(count: int) -> tuple[Trial | None, Change]:
+    def at(count: int) -> tuple[ResolvedPlan | None, LimitChange]:
         value = round(new + sign * count * step, 6)
         tried = replace(change, new=value, setting=f"{place}={value:.10g}{unit}")
         try:
-            return now.better(changed(now.prepared, [tried.setting])), tried
+            return now.better(with_settings(now.prepared, [tried.setting])), tried
         except ScenarioError:
             return None, tried
 
@@ -49,7 +56,7 @@ def slope(now: Now, trial: Trial, change: Change) -> NextStep | None:
     last, tried = at(count) if count > 0 else (trial, change)
     if last is None:
         return None
-    made = step_of(now, last, tried).model_copy(update={"slope": True})
+    made = build_step(now, last, tried).model_copy(update={"slope": True})
     if not change.limit.endswith((".deadline", "max_hours")):
         return made
     later = max(after - before for after, before in zip(last.late_hours, now.trial.late_hours, strict=True))
@@ -57,7 +64,7 @@ def slope(now: Now, trial: Trial, change: Change) -> NextStep | None:
     return made.model_copy(update={"usd_per_hour": rate})
 
 
-def _along(trial: Trial | None, now: Now) -> bool:
+def _along(trial: ResolvedPlan | None, now: Baseline) -> bool:
     return trial is not None and _same_machines(trial, now.trial)
 
 
@@ -72,16 +79,16 @@ def _last(most: int, holds: Callable[[int], bool]) -> int:
     return low
 
 
-def _same_machines(one: Trial, other: Trial) -> bool:
+def _same_machines(one: ResolvedPlan, other: ResolvedPlan) -> bool:
     return _machines(one) == _machines(other)
 
 
-def _machines(trial: Trial) -> list[str]:
+def _machines(trial: ResolvedPlan) -> list[str]:
     jobs = zip(trial.prepared.candidates, trial.rows, strict=True)
-    return [way_words(candidates, row, 0.0, trial.prepared.market) for candidates, row in jobs]
+    return [describe_candidate(candidates, row, 0.0, trial.prepared.market) for candidates, row in jobs]
 
 
-def _far(now: Now, limit: str) -> tuple[float, float] | None:
+def _search_range(now: Baseline, limit: str) -> tuple[float, float] | None:
     """In which steps the limit is moved, and the value beyond which the present machines gain no more."""
     trial, limits = now.trial, now.prepared.scenario.limits
     if limit.startswith("limits.spot_share."):
@@ -93,14 +100,14 @@ def _far(now: Now, limit: str) -> tuple[float, float] | None:
         late_hours.append(max(float(own.late_hours(end)[0]) for end in ends))
         late_usd.append(max(float(own.late_cost_usd(end)[0]) for end in ends))
     if limit == "limits.max_hours":
-        return HOURS_STEP, above(max(late_hours), HOURS_STEP)
+        return HOURS_STEP, round_up(max(late_hours), HOURS_STEP)
     if limit == "limits.budget_usd":
-        return USD_STEP, above(sum(late_usd), USD_STEP)
+        return USD_STEP, round_up(sum(late_usd), USD_STEP)
     names = [f"jobs.{job.name}.deadline" for job in now.prepared.scenario.jobs]
-    return (HOURS_STEP, above(late_hours[names.index(limit)], HOURS_STEP)) if limit in names else None
+    return (HOURS_STEP, round_up(late_hours[names.index(limit)], HOURS_STEP)) if limit in names else None
 
 
-def tighter(now: Now, job: int) -> Iterator[NextStep]:
+def tighten_deadline(now: Baseline, job: int) -> Iterator[LimitSensitivity]:
     """What a shorter deadline of one job costs: first by the hour, where the spot share gives way; then other machines.
 
     The second step is the longest deadline under which the job is run another way, and what comes then.
@@ -112,19 +119,19 @@ def tighter(now: Now, job: int) -> Iterator[NextStep]:
     ends = round((low + 1) * HOURS_STEP, 2)
     place = setting_path(path, now.prepared.scenario)
 
-    def to(trial: Trial, hours: float) -> NextStep:
-        change = Change(path, one.deadline_hours or "none", hours, f"{place}={hours:.10g}h")
-        return step_of(now, trial, change, "tighter").model_copy(update={"worth": "dollar"})
+    def to(trial: ResolvedPlan, hours: float) -> LimitSensitivity:
+        change = LimitChange(path, one.deadline_hours or "none", hours, f"{place}={hours:.10g}h")
+        return build_step(now, trial, change, "tighter").model_copy(update={"worth": "dollar"})
 
     starts = now.trial.late_hours[job]
     if sloped is not None:
-        hours = max(ends, above(sloped, HOURS_STEP))
-        last = attempt(with_deadline(now.prepared, job, hours))
+        hours = max(ends, round_up(sloped, HOURS_STEP))
+        last = try_solve(with_deadline(now.prepared, job, hours))
         if last is not None and starts - hours > HOURS_STEP:
             rate = (last.cost_usd - now.trial.cost_usd) / (starts - last.late_hours[job])
             yield to(last, hours).model_copy(update={"slope": True, "usd_per_hour": rate, "below": starts})
     if after is None:
-        yield NextStep(
+        yield LimitSensitivity(
             worth="dollar",
             limit=path,
             direction="tighter",
@@ -136,7 +143,7 @@ def tighter(now: Now, job: int) -> Iterator[NextStep]:
     yield to(after, round(low * HOURS_STEP, 2)).model_copy(update={"below": ends, "note": note})
 
 
-def _least_on_slope(now: Now, job: int) -> float | None:
+def _least_on_slope(now: Baseline, job: int) -> float | None:
     """Least late hours of the job's present row over its spot shares; None where a smaller share is not sooner."""
     mine = now.trial.chosen.rows(np.asarray([job]))
     share, low = now.trial.shares[job], float(mine.share_low[0])
@@ -144,7 +151,7 @@ def _least_on_slope(now: Now, job: int) -> float | None:
     return least if share > low + SAME_SHARE and least < now.trial.late_hours[job] - HOURS_STEP else None
 
 
-def _end_of(now: Now, job: int, sloped: bool) -> tuple[int, Trial | None]:
+def _end_of(now: Baseline, job: int, sloped: bool) -> tuple[int, ResolvedPlan | None]:
     """The longest deadline (in steps) at which the job is run another way, and the plan there; by bisection.
 
     On a slope only other machines are another way, else also the other market.
@@ -153,8 +160,8 @@ def _end_of(now: Now, job: int, sloped: bool) -> tuple[int, Trial | None]:
     high = math.ceil(now.trial.late_hours[job] / HOURS_STEP - 1e-6)  # the present way is best here
     low = min(high - 1, math.ceil(_least_hours(now, job) / HOURS_STEP - 1e-6) - 1)  # and impossible here
 
-    def at(steps: int) -> Trial | None:
-        return attempt(with_deadline(now.prepared, job, steps * HOURS_STEP)) if steps > 0 else None
+    def at(steps: int) -> ResolvedPlan | None:
+        return try_solve(with_deadline(now.prepared, job, steps * HOURS_STEP)) if steps > 0 else None
 
     after = at(low)
     while high - low > 1:
@@ -167,12 +174,12 @@ def _end_of(now: Now, job: int, sloped: bool) -> tuple[int, Trial | None]:
     return low, after
 
 
-def _label(trial: Trial, job: int, sloped: bool) -> tuple[str, bool]:
+def _label(trial: ResolvedPlan, job: int, sloped: bool) -> tuple[str, bool]:
     """What a person would call another way: machine, place, method, and off a slope the market of most of the work."""
     return _machines(trial)[job], not sloped and trial.shares[job] >= 0.5
 
 
-def _least_hours(now: Now, job: int) -> float:
+def _least_hours(now: Baseline, job: int) -> float:
     """Least late hours of any row on the machines of the job's present way."""
     one, trial = now.prepared.candidates[job], now.trial
     table, row = one.table, trial.rows[job]

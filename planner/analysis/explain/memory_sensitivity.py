@@ -4,43 +4,43 @@ from __future__ import annotations
 
 import numpy as np
 
-from planner.analysis.explain.baseline import Now
+from planner.analysis.explain.baseline import Baseline
 from planner.library.schema import Library
-from planner.results.explanation import NextStep
+from planner.results.explanation import LimitSensitivity
 from planner.scenario.scenario import Scenario
-from planner.solving.prepare import Prepared, prepare
-from planner.solving.resolve import Trial, attempt
+from planner.solving.prepare import PreparedScenario, prepare
+from planner.solving.resolve import ResolvedPlan, try_solve
 
-MOST_GIB = 48.0
+MAX_GIB = 48.0
 """More than this per GPU is another card."""
 STEP_GIB = 0.1
-GAIN = 0.02
+MIN_GAIN = 0.02
 """Share of the objective that memory must save to be told: it is not had for a cent."""
 
 
-def memory_step(now: Now) -> NextStep:
+def memory_sensitivity(now: Baseline) -> LimitSensitivity:
     """The least addition to the cards' memory at which another plan is better, in steps of 0.1 GiB."""
     prepared = now.prepared
-    nothing = NextStep(worth="gib", limit="memory per GPU", note=f"nothing up to {MOST_GIB:g} GiB more")
-    vast = prepare(prepared.scenario, _roomier(prepared.library, None, MOST_GIB))
-    if _better(now, vast) is None:
+    nothing = LimitSensitivity(worth="gib", limit="memory per GPU", note=f"nothing up to {MAX_GIB:g} GiB more")
+    vast = prepare(prepared.scenario, _with_more_memory(prepared.library, None, MAX_GIB))
+    if _solve_if_better(now, vast) is None:
         return nothing
     cards = _promising_cards(now, vast)
-    scenario = _only(prepared, cards, now.trial)
+    scenario = _restrict_to_gpus(prepared, cards, now.trial)
 
-    def tried(steps: int) -> Trial | None:
-        return _better(now, prepare(scenario, _roomier(prepared.library, cards, steps * STEP_GIB)))
+    def tried(steps: int) -> ResolvedPlan | None:
+        return _solve_if_better(now, prepare(scenario, _with_more_memory(prepared.library, cards, steps * STEP_GIB)))
 
-    low, high = 0, round(MOST_GIB / STEP_GIB)
+    low, high = 0, round(MAX_GIB / STEP_GIB)
     found = tried(high)
     while found is not None and high - low > 1:
         middle = (low + high) // 2
         other = tried(middle)
         low, high, found = (low, middle, other) if other is not None else (middle, high, found)
-    return _step(now, found, high * STEP_GIB) if found is not None else nothing
+    return _build_step(now, found, high * STEP_GIB) if found is not None else nothing
 
 
-def _step(now: Now, trial: Trial, more: float) -> NextStep:
+def _build_step(now: Baseline, trial: ResolvedPlan, more: float) -> LimitSensitivity:
     before = {name: card.usable_gib for name, card in now.prepared.library.gpus.items()}
     named = [
         (name, float(one.table.fit_gib[row]))
@@ -48,12 +48,12 @@ def _step(now: Now, trial: Trial, more: float) -> NextStep:
         if (name := trial.prepared.market.gpus[int(one.table.offer[row])]) in before  # a service has no card
     ]
     card = next((name for name, need in named if need > before[name]), named[0][0])
-    return NextStep(
+    return LimitSensitivity(
         worth="gib",
         limit=f"memory of {card}",
         change_from=before[card],
         change_to=round(before[card] + more, 1),
-        plan=trial.words,
+        plan=trial.description,
         cost_usd=trial.cost_usd,
         hours=trial.hours,
         delta_usd=trial.cost_usd - now.trial.cost_usd,
@@ -63,13 +63,13 @@ def _step(now: Now, trial: Trial, more: float) -> NextStep:
     )
 
 
-def _better(now: Now, prepared: Prepared) -> Trial | None:
-    trial = attempt(prepared)
-    goal = min(now.goal, now.trial.objective * (1 - GAIN))
+def _solve_if_better(now: Baseline, prepared: PreparedScenario) -> ResolvedPlan | None:
+    trial = try_solve(prepared)
+    goal = min(now.goal, now.trial.objective * (1 - MIN_GAIN))
     return trial if trial is not None and trial.objective <= goal else None
 
 
-def _roomier(library: Library, cards: set[str] | None, more_gib: float) -> Library:
+def _with_more_memory(library: Library, cards: set[str] | None, more_gib: float) -> Library:
     """The library with more memory on some cards (None: on all)."""
     gpus = {
         name: card.model_copy(update={"usable_gib": card.usable_gib + more_gib, "vram_gib": card.vram_gib + more_gib})
@@ -80,7 +80,7 @@ def _roomier(library: Library, cards: set[str] | None, more_gib: float) -> Libra
     return library.model_copy(update={"gpus": gpus})
 
 
-def _promising_cards(now: Now, vast: Prepared) -> set[str]:
+def _promising_cards(now: Baseline, vast: PreparedScenario) -> set[str]:
     """Cards that with memory in plenty would serve some job better than its present way does."""
     found: set[str] = set()
     for job, one in enumerate(vast.screened):
@@ -92,7 +92,7 @@ def _promising_cards(now: Now, vast: Prepared) -> set[str]:
     return found
 
 
-def _only(prepared: Prepared, cards: set[str], trial: Trial) -> Scenario:
+def _restrict_to_gpus(prepared: PreparedScenario, cards: set[str], trial: ResolvedPlan) -> Scenario:
     """The scenario with the offers of some cards, and those that the present plan uses."""
     used = {prepared.market.labels[int(offer)] for offer in trial.chosen.offer}
     labels = dict(zip(prepared.market.labels, prepared.market.offers, strict=True))

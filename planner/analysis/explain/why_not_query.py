@@ -6,15 +6,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
-from planner.documents.validation import nearest
+from planner.documents.validation import suggest_names
 from planner.errors import Fault, ScenarioError
 from planner.library.schema import Library
-from planner.loading.suggestions import nearest_offers
+from planner.loading.suggestions import suggest_offers
 from planner.scenario.job import Attention, Checkpointing, Optimizer, Precision, Quantisation, Sharding
 from planner.scenario.offer import Offer, offer_labels
 from planner.scenario.scenario import Scenario
 
-Market = Literal["spot", "on_demand"]
+QueryMarket = Literal["spot", "on_demand"]
 
 OFFER_KEYS = ("gpu", "provider", "region", "instance", "offer")
 TECHNIQUE_VALUES: dict[str, tuple[str, ...]] = {
@@ -29,20 +29,20 @@ TECHNIQUE_VALUES: dict[str, tuple[str, ...]] = {
 }
 KEYS = ("job", *OFFER_KEYS, "gpus", "market", *TECHNIQUE_VALUES)
 ALIASES = {"checkpointing": "activation_checkpointing", "card": "gpu", "spot": "market"}
-MOSTLY = 0.5
+SPOT_MAJORITY = 0.5
 """Share of the work from which on a job is run on spot: a policy keeps on-demand machines to fall back on."""
-HOW = "such as gpu=RTX4090,method=full"
+QUERY_EXAMPLE = "such as gpu=RTX4090,method=full"
 
 
 @dataclass(frozen=True)
-class Wish:
+class WhyNotQuery:
     """One job run in a certain way; what is not named is free. `techniques` are fields of a recipe by name."""
 
     asked: str
     job: int
     where: dict[str, str] = field(default_factory=dict)  # keys of OFFER_KEYS
     gpus: int | None = None  # in all
-    market: Market | None = None  # on spot most of the work, on demand all of it
+    market: QueryMarket | None = None  # on spot most of the work, on demand all of it
     techniques: dict[str, Any] = field(default_factory=dict)
 
     def permits(self, offer: Offer, label: str) -> bool:
@@ -56,9 +56,9 @@ class Wish:
         }
         return all(facts[key] == value for key, value in self.where.items())
 
-    def without(self, *keys: str) -> Wish:
+    def drop(self, *keys: str) -> WhyNotQuery:
         """The wish with less in it."""
-        return Wish(
+        return WhyNotQuery(
             self.asked,
             self.job,
             {key: value for key, value in self.where.items() if key not in keys},
@@ -68,7 +68,7 @@ class Wish:
         )
 
 
-def read_wish(text: str, scenario: Scenario, library: Library) -> Wish:
+def parse_query(text: str, scenario: Scenario, library: Library) -> WhyNotQuery:
     """The wish in a text of KEY=VALUE pairs; `ScenarioError` with every fault."""
     name = f"--why-not {text if len(text) <= 80 else text[:77] + '...'}"
     faults: list[Fault] = []
@@ -81,9 +81,9 @@ def read_wish(text: str, scenario: Scenario, library: Library) -> Wish:
         key, equals, value = (piece.strip() for piece in part.partition("="))
         key = ALIASES.get(key, key)
         if not equals or not key or not value:
-            fault("", f"{part.strip()!r} is not KEY=VALUE", HOW)
+            fault("", f"{part.strip()!r} is not KEY=VALUE", QUERY_EXAMPLE)
         elif key not in KEYS:
-            close = nearest(key, KEYS)
+            close = suggest_names(key, KEYS)
             fault(
                 key,
                 "is nothing that can be asked about",
@@ -99,7 +99,7 @@ def read_wish(text: str, scenario: Scenario, library: Library) -> Wish:
     return wish
 
 
-def _read(text: str, given: dict[str, str], scenario: Scenario, library: Library, fault: Any) -> Wish:
+def _read(text: str, given: dict[str, str], scenario: Scenario, library: Library, fault: Any) -> WhyNotQuery:
     known = {
         "job": [job.name for job in scenario.jobs],
         "gpu": [*library.gpus, *(alias for card in library.gpus.values() for alias in card.aliases)],
@@ -107,7 +107,7 @@ def _read(text: str, given: dict[str, str], scenario: Scenario, library: Library
         "region": [offer.region for offer in scenario.offers],
         "instance": [offer.instance for offer in scenario.offers if offer.instance],
         "offer": list(offer_labels(scenario.offers)),
-        "market": get_args(Market),
+        "market": get_args(QueryMarket),
         **TECHNIQUE_VALUES,
     }
     values = {}
@@ -124,9 +124,9 @@ def _read(text: str, given: dict[str, str], scenario: Scenario, library: Library
             continue
         exact = _known(value, known[key])
         if exact is None:
-            close = nearest(value, known[key])
+            close = suggest_names(value, known[key])
             if key == "offer":  # names of parts that mean something: the likeness of letters tells nothing
-                close = " or ".join(nearest_offers(value, scenario.offers))
+                close = " or ".join(suggest_offers(value, scenario.offers))
             few = list(dict.fromkeys(known[key]))
             fix = (
                 f"did you mean {close}?"
@@ -149,7 +149,7 @@ def _read(text: str, given: dict[str, str], scenario: Scenario, library: Library
     if "gpu" in where:
         where["gpu"] = library.gpu(where["gpu"]).name
     gpus = int(values["gpus"]) if "gpus" in values else None
-    return Wish(text, job, where, gpus, values.get("market"), techniques)  # type: ignore[arg-type]
+    return WhyNotQuery(text, job, where, gpus, values.get("market"), techniques)  # type: ignore[arg-type]
 
 
 def _known(value: str, known: Iterable[str]) -> str | None:

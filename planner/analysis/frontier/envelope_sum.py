@@ -11,48 +11,50 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from planner.analysis.frontier.lower_envelope import TOLERANCE, Piece
+from planner.analysis.frontier.lower_envelope import TOLERANCE, EnvelopePiece
 
 
-class Way(NamedTuple):
+class RowChoice(NamedTuple):
     """A row of the job's table at a spot share."""
 
     row: int
     share: float
 
 
-class Stop(NamedTuple):
+class Breakpoint(NamedTuple):
     """A breakpoint of F that nothing undercuts: the way of each job, and the ways that are left there."""
 
     hours: float
     usd: float
-    ways: tuple[Way, ...]
-    before: tuple[Way, ...]
+    choices: tuple[RowChoice, ...]
+    before: tuple[RowChoice, ...]
     """Where pieces meet: the ways on the left side; empty where they are the same or end earlier."""
 
 
-class Stretch(NamedTuple):
+class LinearPiece(NamedTuple):
     """A straight part of F on which waiting pays, with the ways at either end; a point where both ends are equal."""
 
     hours_from: float
     hours_to: float
     usd_from: float
     usd_to: float
-    ways_from: tuple[Way, ...]
-    ways_to: tuple[Way, ...]
+    choices_from: tuple[RowChoice, ...]
+    choices_to: tuple[RowChoice, ...]
     from_included: bool = True
     to_included: bool = True
 
 
-class _On(NamedTuple):
+class _JobState(NamedTuple):
     """Where one job stands at a time."""
 
-    way: Way
+    way: RowChoice
     usd: float
     piece: int
 
 
-def summed(envelopes: Sequence[Sequence[Piece]]) -> tuple[tuple[Stop, ...], tuple[Stretch, ...]]:
+def sum_envelopes(
+    envelopes: Sequence[Sequence[EnvelopePiece]],
+) -> tuple[tuple[Breakpoint, ...], tuple[LinearPiece, ...]]:
     """Stops and stretches of F from left to right; none where a job has no envelope."""
     if not envelopes or not all(envelopes):
         return (), ()
@@ -61,14 +63,14 @@ def summed(envelopes: Sequence[Sequence[Piece]]) -> tuple[tuple[Stop, ...], tupl
     marks = {hours for pieces in envelopes for piece in pieces for hours in (piece.hours_from, piece.hours_to)}
     times = sorted(hours for hours in marks if hours >= first)
     tolerance = TOLERANCE * max(1.0, sum(pieces[0].usd_from for pieces in envelopes))
-    stops: dict[float, Stop] = {}
+    stops: dict[float, Breakpoint] = {}
     for hours in times:
         here = [_at(p, s, hours) for p, s in zip(envelopes, starts, strict=True)]
         left = None if hours == first else [_before(p, s, hours) for p, s in zip(envelopes, starts, strict=True)]
         usd = sum(one.usd for one in here)
         if left is None or _pays(envelopes, left, hours) or sum(one.usd for one in left) > usd + tolerance:
             ways = tuple(one.way for one in here)
-            stops[hours] = Stop(hours, usd, ways, _left_behind(envelopes, left, here, hours))
+            stops[hours] = Breakpoint(hours, usd, ways, _left_choices(envelopes, left, here, hours))
     stretches = []
     for begun, ended in itertools.pairwise(times):
         running = [_after(p, s, begun) for p, s in zip(envelopes, starts, strict=True)]
@@ -77,50 +79,53 @@ def summed(envelopes: Sequence[Sequence[Piece]]) -> tuple[tuple[Stop, ...], tupl
     touched = {one.hours_from for one in stretches if one.from_included}
     touched |= {one.hours_to for one in stretches if one.to_included}
     points = [
-        Stretch(stop.hours, stop.hours, stop.usd, stop.usd, stop.ways, stop.ways)
+        LinearPiece(stop.hours, stop.hours, stop.usd, stop.usd, stop.choices, stop.choices)
         for stop in stops.values()
         if stop.hours not in touched
     ]
     return tuple(stops.values()), tuple(sorted([*stretches, *points], key=lambda one: (one.hours_to, one.hours_from)))
 
 
-def least_usd(envelope: Sequence[Piece], hours: float) -> float:
+def evaluate_envelope(envelope: Sequence[EnvelopePiece], hours: float) -> float:
     """f(hours) in dollars; infinite before the envelope begins."""
     if not envelope or hours < envelope[0].hours_from:
         return float("inf")
     return _at(envelope, [piece.hours_from for piece in envelope], hours).usd
 
 
-def _on(pieces: Sequence[Piece], index: int, hours: float) -> _On:
+def _on(pieces: Sequence[EnvelopePiece], index: int, hours: float) -> _JobState:
     share, usd = pieces[index].at(hours)
-    return _On(Way(pieces[index].row, share), usd, index)
+    return _JobState(RowChoice(pieces[index].row, share), usd, index)
 
 
-def _at(pieces: Sequence[Piece], starts: list[float], hours: float) -> _On:
+def _at(pieces: Sequence[EnvelopePiece], starts: list[float], hours: float) -> _JobState:
     index = bisect_right(starts, hours) - 1
     if index and pieces[index].hours_from == hours and not pieces[index].from_included:
         index -= 1
     return _on(pieces, index, hours)
 
 
-def _before(pieces: Sequence[Piece], starts: list[float], hours: float) -> _On:
+def _before(pieces: Sequence[EnvelopePiece], starts: list[float], hours: float) -> _JobState:
     """The limit from the left, which a jump at `hours` undercuts; at an envelope's very start, its start."""
     return _on(pieces, max(0, bisect_left(starts, hours) - 1), hours)
 
 
-def _after(pieces: Sequence[Piece], starts: list[float], hours: float) -> int:
+def _after(pieces: Sequence[EnvelopePiece], starts: list[float], hours: float) -> int:
     """The piece in force right after `hours`."""
     return bisect_right(starts, hours) - 1
 
 
-def _pays(envelopes: Sequence[Sequence[Piece]], left: Sequence[_On], hours: float) -> bool:
+def _pays(envelopes: Sequence[Sequence[EnvelopePiece]], left: Sequence[_JobState], hours: float) -> bool:
     """Whether some job's cost still falls as `hours` are reached."""
     return any(p[one.piece].hours_from < hours <= p[one.piece].hours_to for p, one in zip(envelopes, left, strict=True))
 
 
-def _left_behind(
-    envelopes: Sequence[Sequence[Piece]], left: Sequence[_On] | None, here: Sequence[_On], hours: float
-) -> tuple[Way, ...]:
+def _left_choices(
+    envelopes: Sequence[Sequence[EnvelopePiece]],
+    left: Sequence[_JobState] | None,
+    here: Sequence[_JobState],
+    hours: float,
+) -> tuple[RowChoice, ...]:
     if left is None:
         return ()
     meets = any(
@@ -131,14 +136,14 @@ def _left_behind(
 
 
 def _stretch(
-    envelopes: Sequence[Sequence[Piece]],
+    envelopes: Sequence[Sequence[EnvelopePiece]],
     running: Sequence[int],
     begun: float,
     ended: float,
-    stops: dict[float, Stop],
+    stops: dict[float, Breakpoint],
     tolerance: float,
-) -> Stretch:
-    def usd_at(hours: float) -> tuple[float, tuple[Way, ...]]:
+) -> LinearPiece:
+    def usd_at(hours: float) -> tuple[float, tuple[RowChoice, ...]]:
         ends = [
             _on(pieces, index, max(hours, pieces[index].hours_from))
             for pieces, index in zip(envelopes, running, strict=True)
@@ -146,7 +151,7 @@ def _stretch(
         return sum(one.usd for one in ends), tuple(one.way for one in ends)
 
     (usd_from, ways_from), (usd_to, ways_to) = usd_at(begun), usd_at(ended)
-    return Stretch(
+    return LinearPiece(
         begun,
         ended,
         usd_from,

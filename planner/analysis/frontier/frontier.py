@@ -9,17 +9,17 @@ from time import perf_counter
 
 import numpy as np
 
-from planner.analysis.frontier.lower_envelope import segments_of
-from planner.analysis.frontier.trace import Traced, Tracer
+from planner.analysis.frontier.lower_envelope import build_segments
+from planner.analysis.frontier.trace import FrontierTracer, TracedFrontier
 from planner.candidates.enumeration import JobCandidates
-from planner.candidates.screening import Screened, deadline_hours, screen
-from planner.configurations.recipe import allowed
+from planner.candidates.screening import ScreenedCandidates, deadline_hours, screen
+from planner.configurations.recipe import is_allowed
 from planner.library.schema import Library
-from planner.results.frontier import Beyond, By, Curve, Frontier
-from planner.results.plan import Counts
+from planner.results.frontier import Curve, Frontier, GroupBy, HiddenByLimit
+from planner.results.plan import CandidateCounts
 from planner.scenario.scenario import Scenario, SolveOptions
 from planner.solving.infeasibility.diagnosis import diagnose
-from planner.solving.prepare import Prepared, prepare
+from planner.solving.prepare import PreparedScenario, prepare
 
 POINTS = 20
 """Breakpoints that are solved as a program, where jobs get in each other's way."""
@@ -31,9 +31,9 @@ METHODS = ("QLoRA", "LoRA 8-bit", "LoRA", "full")
 
 NOTICEABLE_USD = 0.005
 
-NO_WORTH = 0.0
+NO_VALUE_OF_TIME = 0.0
 """Dollars that an hour of waiting is worth on a frontier: its cost axis is dollars paid."""
-ANY_HOURS = 1e6
+UNLIMITED_HOURS = 1e6
 """A limit on hours that no way meets: a hundred years."""
 
 
@@ -41,7 +41,7 @@ def frontier(
     scenario: Scenario,
     options: SolveOptions | None = None,
     library: Library | None = None,
-    by: By | None = None,
+    by: GroupBy | None = None,
     points: int = POINTS,
 ) -> Frontier:
     """Cost for every deadline: every breakpoint with its plan, none dominated.
@@ -56,16 +56,16 @@ def frontier(
 
 
 def frontier_prepared(
-    prepared: Prepared,
+    prepared: PreparedScenario,
     options: SolveOptions | None = None,
-    by: By | None = None,
+    by: GroupBy | None = None,
     points: int = POINTS,
     started: float | None = None,
 ) -> Frontier:
     """The same from what is prepared already; `started` is when the seconds that it tells begin."""
     started = perf_counter() if started is None else started
     options = options or SolveOptions()
-    tracer = Tracer(prepared, options)
+    tracer = FrontierTracer(prepared, options)
     screened = _whole_curves(prepared)
     main = tracer.traced(screened, points)
     scenario = prepared.scenario
@@ -82,7 +82,7 @@ def frontier_prepared(
         separate=main.separate,
         by=by,
         curves=curves,
-        beyond=_beyond(prepared) if main.points else (),
+        beyond=_hidden_by_deadline(prepared) if main.points else (),
         candidates=_counts(prepared, main),
         solver="envelope" if main.exact else options.solver,
         seconds=perf_counter() - started,
@@ -91,11 +91,11 @@ def frontier_prepared(
         infeasible=diagnose(scenario, prepared.market, prepared.candidates, prepared.library)
         if main.status == "infeasible"
         else None,
-        notes=(*_left_out(scenario), *main.notes),
+        notes=(*_ignored_objectives(scenario), *main.notes),
     )
 
 
-def _curves(tracer: Tracer, by: By, points: int) -> tuple[Curve, ...]:
+def _curves(tracer: FrontierTracer, by: GroupBy, points: int) -> tuple[Curve, ...]:
     """One curve for each value that any job's ways have; methods that the jobs exclude are shown, marked so."""
     prepared = tracer.prepared
     wide = _whole_curves(prepared, by)
@@ -106,12 +106,12 @@ def _curves(tracer: Tracer, by: By, points: int) -> tuple[Curve, ...]:
     each = max(CURVE_POINTS, points // max(1, len(names)))
     curves = []
     for name in names:
-        part = [one.only(column == name) for one, column in zip(wide, labels, strict=True)]
+        part = [one.select(column == name) for one, column in zip(wide, labels, strict=True)]
         traced = tracer.traced(part, each)
         curves.append(
             Curve(
                 label=name,
-                allowed=by != "method" or _allowed(prepared, name),
+                allowed=by != "method" or _is_method_allowed(prepared, name),
                 exact=traced.exact,
                 points=traced.points,
                 segments=traced.segments,
@@ -123,7 +123,7 @@ def _curves(tracer: Tracer, by: By, points: int) -> tuple[Curve, ...]:
     return tuple(sorted(curves, key=lambda one: (one.points[-1].cost_usd if one.points else math.inf, one.label)))
 
 
-def _whole_curves(prepared: Prepared, by: By | None = None) -> tuple[Screened, ...]:
+def _whole_curves(prepared: PreparedScenario, by: GroupBy | None = None) -> tuple[ScreenedCandidates, ...]:
     """The screened candidates with every point of the market curves that may matter at some time, for each value."""
     spot = any(np.isfinite(one.columns.spot_usd).any() for one in prepared.candidates)
     if not spot and by != "method":
@@ -131,17 +131,19 @@ def _whole_curves(prepared: Prepared, by: By | None = None) -> tuple[Screened, .
     limits, library = prepared.scenario.limits, prepared.library
     places = by in ("gpu", "provider")
     return tuple(
-        screen(_dollars_alone(one), prepared.market, limits, library, by != "method", NO_WORTH, True, places)
+        screen(
+            _without_penalties(one), prepared.market, limits, library, by != "method", NO_VALUE_OF_TIME, True, places
+        )
         for one in prepared.candidates
     )
 
 
-def _dollars_alone(one: JobCandidates) -> JobCandidates:
+def _without_penalties(one: JobCandidates) -> JobCandidates:
     """Without penalties, which are no dollars paid: they must not decide which market curves are worth computing."""
     return replace(one, table=replace(one.table, penalty_usd=np.zeros(len(one.table))))
 
 
-def _labels(prepared: Prepared, index: int, screened: Screened, by: By) -> np.ndarray:
+def _labels(prepared: PreparedScenario, index: int, screened: ScreenedCandidates, by: GroupBy) -> np.ndarray:
     """The value of each row (n,) of one job."""
     table, market = screened.table, prepared.market
     if by == "method":
@@ -152,31 +154,31 @@ def _labels(prepared: Prepared, index: int, screened: Screened, by: By) -> np.nd
     return np.asarray(market.providers, dtype=object)[table.provider]
 
 
-def _allowed(prepared: Prepared, method: str) -> bool:
+def _is_method_allowed(prepared: PreparedScenario, method: str) -> bool:
     return all(
-        any(allowed(recipe, one.job) for recipe in one.recipes if recipe.method_label == method)
+        any(is_allowed(recipe, one.job) for recipe in one.recipes if recipe.method_label == method)
         for one in prepared.candidates
     )
 
 
-def _beyond(prepared: Prepared) -> tuple[Beyond, ...]:
+def _hidden_by_deadline(prepared: PreparedScenario) -> tuple[HiddenByLimit, ...]:
     """For each job whose deadline or longest run hides a cheaper way: that way, the job by itself."""
     found = []
     limits = prepared.scenario.limits
     for one, screened in zip(prepared.candidates, prepared.screened, strict=True):
         latest = deadline_hours(one.job, limits)
         by_deadline = one.job.deadline_hours is not None and one.job.deadline_hours <= latest
-        free = replace(_dollars_alone(one), job=one.job.model_copy(update={"deadline_hours": None}))
-        longer = limits if by_deadline else limits.model_copy(update={"max_hours": ANY_HOURS})
-        seen = segments_of(screened.table, limits.budget_usd)
-        later = screen(free, prepared.market, longer, prepared.library, waiting_usd=NO_WORTH)
-        whole = segments_of(later.table, limits.budget_usd)
+        free = replace(_without_penalties(one), job=one.job.model_copy(update={"deadline_hours": None}))
+        longer = limits if by_deadline else limits.model_copy(update={"max_hours": UNLIMITED_HOURS})
+        seen = build_segments(screened.table, limits.budget_usd)
+        later = screen(free, prepared.market, longer, prepared.library, waiting_usd=NO_VALUE_OF_TIME)
+        whole = build_segments(later.table, limits.budget_usd)
         least = int(np.argmin(whole.usd_to))
         if float(whole.usd_to[least]) < float(seen.usd_to.min()) - NOTICEABLE_USD:
             hours = float(whole.hours_to[least])
             limit = f"jobs.{one.job.name}.deadline" if by_deadline else "limits.max_hours"
             found.append(
-                Beyond(
+                HiddenByLimit(
                     limit=limit,
                     limit_hours=latest,
                     cost_usd=float(whole.usd_to[least]),
@@ -187,7 +189,7 @@ def _beyond(prepared: Prepared) -> tuple[Beyond, ...]:
     return tuple(found)
 
 
-def _left_out(scenario: Scenario) -> tuple[str, ...]:
+def _ignored_objectives(scenario: Scenario) -> tuple[str, ...]:
     """What the scenario's own objective counts and the frontier does not."""
     found = []
     if any(job.techniques.penalty_usd for job in scenario.jobs):
@@ -197,12 +199,12 @@ def _left_out(scenario: Scenario) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _counts(prepared: Prepared, traced: Traced) -> Counts:
+def _counts(prepared: PreparedScenario, traced: TracedFrontier) -> CandidateCounts:
     reasons: Counter[str] = Counter()
     for candidates, screened in zip(prepared.candidates, prepared.screened, strict=True):
         reasons += candidates.physics.rejected + screened.rejected
     possible = sum(len(one.table) for one in prepared.screened)
-    return Counts(
+    return CandidateCounts(
         made=sum(len(one.table) for one in prepared.candidates),
         rejected=sum(reasons.values()),
         dominated=possible - traced.used,

@@ -11,15 +11,15 @@ from functools import partial
 
 import numpy as np
 
-from planner.analysis.frontier.envelope_sum import Stop, Stretch, Way, least_usd
-from planner.analysis.frontier.lower_envelope import TOLERANCE, Piece, within
+from planner.analysis.frontier.envelope_sum import Breakpoint, LinearPiece, RowChoice, evaluate_envelope
+from planner.analysis.frontier.lower_envelope import TOLERANCE, EnvelopePiece, clip_to_caps
 from planner.arrays import Floats, Integers
 from planner.candidate_table import CandidateTable, concatenate
-from planner.formulation.dominance import undominated
-from planner.formulation.shared_limits import Question
+from planner.formulation.dominance import find_undominated
+from planner.formulation.shared_limits import SharedLimits
 from planner.scenario.scenario import SolveOptions
 from planner.solvers.base import DEFAULT_GAP, Termination, run
-from planner.solving.lexicographic import solve_passes
+from planner.solving.lexicographic import solve_lexicographic
 
 TIE_USD = 0.005
 """What the passes may give up to break ties: two solved points closer than this cost the same."""
@@ -27,7 +27,7 @@ TIE_USD = 0.005
 ROUNDING_USD = 1e-3
 """What shares that are moved to their floor or cap may add."""
 
-SLIVER = 0.01
+SHARE_TOLERANCE = 0.01
 """Share of the work below which a second market is not worth a machine."""
 
 JUST_BEFORE = 1e-6
@@ -38,7 +38,7 @@ SLIDING = 0.01
 
 
 @dataclass(frozen=True)
-class Solved:
+class JointPoint:
     """A point of the frontier with its proof; `separate_usd` is the sum of the separate optima, where it differs.
 
     Nothing that is done before the next point costs less than `floor_usd`; None where that was not looked into.
@@ -46,19 +46,19 @@ class Solved:
 
     hours: float
     usd: float
-    ways: tuple[Way, ...]
+    job_choices: tuple[RowChoice, ...]
     bound: float
     gap: float
     separate_usd: float | None = None
-    before: tuple[Way, ...] = ()
+    before: tuple[RowChoice, ...] = ()
     floor_usd: float | None = None
 
 
-class Stopped(Exception):
+class SolverLimitError(Exception):
     """The solver met its limit before it found any plan."""
 
 
-def keeps(tables: Sequence[CandidateTable], ways: Sequence[Way], question: Question) -> bool:
+def satisfies_limits(tables: Sequence[CandidateTable], ways: Sequence[RowChoice], question: SharedLimits) -> bool:
     """Whether the ways, one for each job, keep every limit that the jobs share."""
     late, gpus = 0.0, 0
     by_provider: Counter[str] = Counter()
@@ -81,28 +81,36 @@ def keeps(tables: Sequence[CandidateTable], ways: Sequence[Way], question: Quest
     )
 
 
-def proven(tables: Sequence[CandidateTable], stops: Sequence[Stop], question: Question) -> list[Solved]:
+def select_optimal_points(
+    tables: Sequence[CandidateTable], stops: Sequence[Breakpoint], question: SharedLimits
+) -> list[JointPoint]:
     """Stops whose separate optima keep the shared limits: nothing can be cheaper, they are their own bound."""
     return [
-        Solved(stop.hours, stop.usd, stop.ways, stop.usd, 0.0, None, stop.before)
+        JointPoint(stop.hours, stop.usd, stop.choices, stop.usd, 0.0, None, stop.before)
         for stop in stops
-        if keeps(tables, stop.ways, question)
+        if satisfies_limits(tables, stop.choices, question)
     ]
 
 
-def standing(tables: Sequence[CandidateTable], stretches: Sequence[Stretch], question: Question) -> list[Stretch]:
+def select_feasible_pieces(
+    tables: Sequence[CandidateTable], stretches: Sequence[LinearPiece], question: SharedLimits
+) -> list[LinearPiece]:
     """Stretches that keep the shared limits at both ends, and so, all being linear, between them."""
-    return [one for one in stretches if keeps(tables, one.ways_from, question) and keeps(tables, one.ways_to, question)]
+    return [
+        one
+        for one in stretches
+        if satisfies_limits(tables, one.choices_from, question) and satisfies_limits(tables, one.choices_to, question)
+    ]
 
 
-class Joint:
+class JointProgram:
     """The program of all jobs, to be solved for one common deadline after another."""
 
     def __init__(
         self,
         tables: Sequence[CandidateTable],
-        envelopes: Sequence[Sequence[Piece]],
-        question: Question,
+        envelopes: Sequence[Sequence[EnvelopePiece]],
+        question: SharedLimits,
         options: SolveOptions,
     ) -> None:
         self.tables, self.envelopes = tables, envelopes
@@ -111,7 +119,7 @@ class Joint:
         joined = replace(joined, penalty_usd=np.zeros(len(joined)))
         self.owner = np.concatenate([np.arange(len(table)) for table in tables])
         # A way that another one beats at every share is beaten under every deadline too.
-        kept = np.flatnonzero(undominated(joined, self.question))
+        kept = np.flatnonzero(find_undominated(joined, self.question))
         self.table, self.owner = joined.rows(kept), self.owner[kept]
         self.bounds: list[tuple[float, float]] = []
         """Proven of every deadline solved: nothing that is done by it costs less than so many dollars."""
@@ -122,7 +130,7 @@ class Joint:
             relative_gap=max(options.gap, DEFAULT_GAP),
         )
 
-    def fastest(self) -> float | None:
+    def fastest_hours(self) -> float | None:
         """The least hours in which all jobs can end; None where no plan keeps the limits at all.
 
         Raises Stopped where the solver met a limit with nothing in hand.
@@ -133,9 +141,9 @@ class Joint:
         rows, shares, _ = found
         return float(np.max(self.table.rows(rows).late_hours(shares)))
 
-    def filled(
-        self, stops: Sequence[float], found: Sequence[Solved], slopes: Sequence[Stretch], most: int
-    ) -> tuple[list[Solved], tuple[str, ...]]:
+    def fill_points(
+        self, stops: Sequence[float], found: Sequence[JointPoint], slopes: Sequence[LinearPiece], most: int
+    ) -> tuple[list[JointPoint], tuple[str, ...]]:
         """The points that stand, and those of at most so many deadlines where the others fall; a note tells it.
 
         Half of the deadlines are the hours of stops that break a shared limit, the fastest and the latest end among
@@ -143,41 +151,46 @@ class Joint:
         nothing keeps the limits. `slopes` are stretches that stand. Raises Stopped.
         """
         # Where a slope begins at the cost of a way that falls, it is the first to stand.
-        found = [*found, *(Solved(one.hours_from, one.usd_from, one.ways_from, one.usd_from, 0.0) for one in slopes)]
+        found = [
+            *found,
+            *(JointPoint(one.hours_from, one.usd_from, one.choices_from, one.usd_from, 0.0) for one in slopes),
+        ]
         sound = {one.hours for one in found}
-        first = stops[0] if stops[0] in sound else self.fastest()
+        first = stops[0] if stops[0] in sound else self.fastest_hours()
         if first is None:
             return [], ()
-        last = stops[-1] if stops[-1] in sound else self.latest()
+        last = stops[-1] if stops[-1] in sound else self.latest_hours()
         broken = sorted({first, last, *(hours for hours in stops if first < hours < last)} - sound)
-        chosen = spread(broken, max(2, most // 2))
-        solved = [point for hours in chosen if (point := self.at(hours)) is not None]
-        known = undercut([*found, *solved])
+        chosen = pick_evenly(broken, max(2, most // 2))
+        solved = [point for hours in chosen if (point := self.solve_at(hours)) is not None]
+        known = remove_dominated([*found, *solved])
         sliding: set[float] = set()
         more = 0
         while more < most - len(chosen) and (step := self._widest(known, slopes)) is not None:
             left, right = step
-            point = self.at(self._within(left, right, right.hours in sliding))
+            point = self.solve_at(self._within(left, right, right.hours in sliding))
             more += 1
             if point is None:
                 continue
             if right.hours not in sliding and point.hours > right.hours - SLIDING * (right.hours - left.hours):
                 sliding.add(right.hours)
                 continue
-            known = undercut([*known, point])
+            known = remove_dominated([*known, point])
         note = f"solved together for {len(chosen) + more} deadlines"
         return self._with_floors(known), (f"the {len(self.tables)} jobs get in each other's way: {note}",)
 
-    def floor(self, hours: float) -> float:
+    def lower_bound_usd(self, hours: float) -> float:
         """What nothing that is done before `hours` costs less than: the separate optima, and all that is proven."""
         earlier = hours * (1 - JUST_BEFORE)
-        separate = sum(least_usd(envelope, earlier) for envelope in self.envelopes)
+        separate = sum(evaluate_envelope(envelope, earlier) for envelope in self.envelopes)
         return max([separate, *(bound for by, bound in self.bounds if by >= earlier)])
 
-    def _widest(self, known: Sequence[Solved], slopes: Sequence[Stretch]) -> tuple[Solved, Solved] | None:
+    def _widest(
+        self, known: Sequence[JointPoint], slopes: Sequence[LinearPiece]
+    ) -> tuple[JointPoint, JointPoint] | None:
         """The neighbours between which most dollars may be hidden; None where there are none, or none to speak of."""
         steps = [
-            (left.usd - self.floor(right.hours), -left.hours, left, right)
+            (left.usd - self.lower_bound_usd(right.hours), -left.hours, left, right)
             for left, right in itertools.pairwise(known)
             if not any(one.hours_from <= left.hours and right.hours <= one.hours_to for one in slopes)
             and right.hours - self._level_until(left, right) > SLIDING * JUST_BEFORE * right.hours
@@ -185,34 +198,34 @@ class Joint:
         widest = max(steps, key=lambda step: step[:2], default=None)
         return widest[2:] if widest and widest[0] > TIE_USD + ROUNDING_USD else None
 
-    def _within(self, left: Solved, right: Solved, slides: bool) -> float:
+    def _within(self, left: JointPoint, right: JointPoint, slides: bool) -> float:
         """The next deadline to try: just before the right end, which proves a step; on a slope, its middle."""
         if not slides:
             return right.hours * (1 - JUST_BEFORE)
         return math.sqrt(self._level_until(left, right) * right.hours)
 
-    def _level_until(self, left: Solved, right: Solved) -> float:
+    def _level_until(self, left: JointPoint, right: JointPoint) -> float:
         """The latest deadline before the right end for which the left one is proven to be the cheapest."""
         same = left.usd - TIE_USD - ROUNDING_USD
         return max([left.hours, *(by for by, bound in self.bounds if by < right.hours and bound >= same)])
 
-    def _with_floors(self, known: Sequence[Solved]) -> list[Solved]:
+    def _with_floors(self, known: Sequence[JointPoint]) -> list[JointPoint]:
         told = []
         for left, right in itertools.zip_longest(known, known[1:]):
-            floor = left.bound if right is None else self.floor(right.hours)
+            floor = left.bound if right is None else self.lower_bound_usd(right.hours)
             # What passes may give up for ties is no step that is left open.
             level = floor > left.usd - TIE_USD - ROUNDING_USD
             told.append(replace(left, floor_usd=left.usd if level else floor))
         return told
 
-    def latest(self) -> float:
+    def latest_hours(self) -> float:
         """The latest end of any way: what comes after changes nothing."""
         table = self.table
         return float(np.maximum(table.late_hours(table.share_low), table.late_hours(table.share_high)).max())
 
-    def at(self, hours: float) -> Solved | None:
+    def solve_at(self, hours: float) -> JointPoint | None:
         """The cheapest plan whose jobs all end within `hours`; None where there is none. Raises Stopped."""
-        rows, table = within(self.table, hours=hours)
+        rows, table = clip_to_caps(self.table, hours=hours)
         if len(np.unique(table.job)) < len(self.tables):
             return None
         found = self._choice(table, self.question)
@@ -222,44 +235,46 @@ class Joint:
         plan = table.rows(chosen)
         shares = self._whole(plan, shares, hours)
         usd = float(np.sum(plan.cost_usd(shares)))
-        separate = sum(least_usd(envelope, hours) for envelope in self.envelopes)
+        separate = sum(evaluate_envelope(envelope, hours) for envelope in self.envelopes)
         bound = separate if bound is None else max(bound, separate)
-        ways = tuple(Way(int(self.owner[rows[row]]), float(share)) for row, share in zip(chosen, shares, strict=True))
+        ways = tuple(
+            RowChoice(int(self.owner[rows[row]]), float(share)) for row, share in zip(chosen, shares, strict=True)
+        )
         self.bounds.append((hours, bound))
         bound = min(bound, usd)
         gap = (usd - bound) / usd if usd - bound > TIE_USD + ROUNDING_USD else 0.0
-        return Solved(float(np.max(plan.late_hours(shares))), usd, ways, bound, gap, separate)
+        return JointPoint(float(np.max(plan.late_hours(shares))), usd, ways, bound, gap, separate)
 
     def _whole(self, plan: CandidateTable, shares: Floats, hours: float) -> Floats:
         """Shares a hair from floor or cap moved there, where that is no dearer, in time and within the budget."""
         budget = np.inf if self.question.budget_usd is None else self.question.budget_usd
         for end in (plan.share_low, plan.share_high):
             better = (plan.cost_usd(end) <= plan.cost_usd(shares)) & (plan.late_hours(end) <= hours)
-            moved = np.where((np.abs(end - shares) < SLIVER) & better, end, shares)
+            moved = np.where((np.abs(end - shares) < SHARE_TOLERANCE) & better, end, shares)
             if float(np.sum(plan.late_cost_usd(moved))) <= budget:
                 shares = moved
         return shares
 
-    def _choice(self, table: CandidateTable, question: Question) -> tuple[Integers, Floats, float | None] | None:
-        choice = solve_passes(table, question, self.solver)
+    def _choice(self, table: CandidateTable, question: SharedLimits) -> tuple[Integers, Floats, float | None] | None:
+        choice = solve_lexicographic(table, question, self.solver)
         if choice.chosen is None:
             impossible = (Termination.INFEASIBLE, Termination.INFEASIBLE_OR_UNBOUNDED)
             if choice.first.termination in impossible:
                 return None
-            raise Stopped
+            raise SolverLimitError
         return choice.rows, choice.spot_share, choice.first.bound
 
 
-def spread(values: Sequence[float], most: int) -> list[float]:
+def pick_evenly(values: Sequence[float], most: int) -> list[float]:
     """At most so many of the values, evenly by their position; both ends stay."""
     if len(values) <= most:
         return list(values)
     return [values[int(index)] for index in np.unique(np.round(np.linspace(0, len(values) - 1, most)).astype(int))]
 
 
-def undercut(found: Sequence[Solved]) -> list[Solved]:
+def remove_dominated(found: Sequence[JointPoint]) -> list[JointPoint]:
     """The points that no earlier one undercuts or equals, sorted by hours."""
-    kept: list[Solved] = []
+    kept: list[JointPoint] = []
     for one in sorted(found, key=lambda one: (one.hours, one.usd)):
         if not kept or one.usd < kept[-1].usd - TIE_USD:
             kept.append(one)

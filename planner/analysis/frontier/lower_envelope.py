@@ -38,7 +38,7 @@ class Segments:
     def __len__(self) -> int:
         return len(self.row)
 
-    def taken(self, which: Integers | Flags) -> Segments:
+    def select(self, which: Integers | Flags) -> Segments:
         """The segments that a mask or an index array names, in that order."""
         return Segments(**{name: values[which] for name, values in vars(self).items()})
 
@@ -49,7 +49,7 @@ class Segments:
         return np.divide(usd, hours, out=np.zeros(len(self)), where=hours > 0)
 
 
-class Piece(NamedTuple):
+class EnvelopePiece(NamedTuple):
     """A stretch of one row's segment on which it is the envelope; `hours_to == hours_from` for a point.
 
     An end that is not included is undercut there by a jump; a start that is not included costs as much as
@@ -77,13 +77,13 @@ class Piece(NamedTuple):
         )
 
 
-def segments_of(table: CandidateTable, budget_usd: float | None = None) -> Segments:
+def build_segments(table: CandidateTable, budget_usd: float | None = None) -> Segments:
     """The rows of a table as segments (n,); shares at which late dollars exceed the budget are cut away.
 
     The axis is late hours and expected dollars, penalties left out. Where the slow end is no cheaper, the fast
     end alone remains. Ties prefer more free VRAM, then the offer's label, then the recipe.
     """
-    kept = within(table, budget_usd) if budget_usd is not None else (np.arange(len(table)), table)
+    kept = clip_to_caps(table, budget_usd) if budget_usd is not None else (np.arange(len(table)), table)
     rows, inside = kept
     low, high = inside.share_low, inside.share_high
     hours = np.stack([inside.late_hours(low), inside.late_hours(high)])
@@ -109,7 +109,7 @@ def segments_of(table: CandidateTable, budget_usd: float | None = None) -> Segme
     )
 
 
-def within(
+def clip_to_caps(
     table: CandidateTable, budget_usd: float | None = None, hours: float | None = None
 ) -> tuple[Integers, CandidateTable]:
     """Rows that can keep late dollars and late hours under the given caps, their shares cut to where they do.
@@ -133,7 +133,7 @@ def within(
     return rows, replace(table.rows(rows), share_low=low[rows], share_high=np.maximum(low, high)[rows])
 
 
-def lower_envelope(segments: Segments) -> tuple[Piece, ...]:
+def lower_envelope(segments: Segments) -> tuple[EnvelopePiece, ...]:
     """The pieces of f from left to right; none for no segments.
 
     A sweep from the left: each next event (another segment starts lower or comes through, or the current one
@@ -141,9 +141,9 @@ def lower_envelope(segments: Segments) -> tuple[Piece, ...]:
     """
     if not len(segments):
         return ()
-    segments = _pruned(segments)
+    segments = _prune(segments)
     sweep = _Sweep(segments)
-    pieces: list[Piece] = []
+    pieces: list[EnvelopePiece] = []
     now = float(segments.hours_from.min())
     current: int | None = sweep.best(now)
     begun, included, level = now, True, 0.0
@@ -168,7 +168,7 @@ def lower_envelope(segments: Segments) -> tuple[Piece, ...]:
         current, begun = sweep.best(now), now
 
 
-def _pruned(segments: Segments) -> Segments:
+def _prune(segments: Segments) -> Segments:
     """Without segments whose cheapest point some end point undercuts no later than they start."""
     hours = np.concatenate([segments.hours_from, segments.hours_to])
     usd = np.concatenate([segments.usd_from, segments.usd_to])
@@ -176,7 +176,7 @@ def _pruned(segments: Segments) -> Segments:
     least = np.minimum.accumulate(usd[order])
     before = np.searchsorted(hours[order], segments.hours_from, side="right") - 1
     reached = least[before]
-    return segments.taken(segments.usd_to <= reached + TOLERANCE * np.maximum(1.0, np.abs(reached)))
+    return segments.select(segments.usd_to <= reached + TOLERANCE * np.maximum(1.0, np.abs(reached)))
 
 
 class _Sweep:
@@ -221,10 +221,10 @@ class _Sweep:
             return None
         return float(when[first]), bool(np.any(jumps & (when == when[first])))
 
-    def piece(self, index: int, begun: float, ended: float, included: bool, closed: bool) -> Piece:
+    def piece(self, index: int, begun: float, ended: float, included: bool, closed: bool) -> EnvelopePiece:
         """The stretch of one segment between two times."""
         one = self.segments
-        whole = Piece(
+        whole = EnvelopePiece(
             int(one.row[index]),
             float(one.share_from[index]),
             float(one.share_to[index]),
@@ -237,7 +237,7 @@ class _Sweep:
             (whole.share_from, whole.usd_from) if begun <= whole.hours_from else whole.at(begun),
             whole.at(ended),
         )
-        return Piece(whole.row, share_from, share_to, begun, ended, usd_from, usd_to, included, closed)
+        return EnvelopePiece(whole.row, share_from, share_to, begun, ended, usd_from, usd_to, included, closed)
 
 
 def convex_hull(hours: Floats, usd: Floats) -> list[int]:
@@ -265,7 +265,7 @@ class Knee(NamedTuple):
     """The most dollars per hour that any wait beyond the knee saves."""
 
 
-def knee_of(hours: Floats, usd: Floats) -> Knee | None:
+def find_knee(hours: Floats, usd: Floats) -> Knee | None:
     """The vertex of the lower convex hull farthest from the chord between its ends; None with under three.
 
     Distance is measured in dollars: which vertex is farthest does not depend on the scale of either axis.

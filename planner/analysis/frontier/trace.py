@@ -9,24 +9,30 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.analysis.frontier.envelope_sum import Stretch, Way, summed
-from planner.analysis.frontier.joint_frontier import Joint, Solved, Stopped, proven, standing
-from planner.analysis.frontier.lower_envelope import knee_of, lower_envelope, segments_of
-from planner.candidates.screening import Screened
+from planner.analysis.frontier.envelope_sum import LinearPiece, RowChoice, sum_envelopes
+from planner.analysis.frontier.joint_frontier import (
+    JointPoint,
+    JointProgram,
+    SolverLimitError,
+    select_feasible_pieces,
+    select_optimal_points,
+)
+from planner.analysis.frontier.lower_envelope import build_segments, find_knee, lower_envelope
+from planner.candidates.screening import ScreenedCandidates
 from planner.candidates.spot_candidates import SpotChoice
-from planner.decode.assignment import assignment
-from planner.decode.bill import Chosen
+from planner.decode.assignment import build_assignment
+from planner.decode.bill import ChosenCandidate
 from planner.decode.probability import budget_probability
-from planner.results.differences import jobs_change_words
-from planner.results.frontier import Leg, Point, Segment
+from planner.results.differences import describe_job_differences
+from planner.results.frontier import Point, Segment, SegmentJob
 from planner.results.plan import Assignment, Status
 from planner.scenario.offer import Offer
 from planner.scenario.scenario import SolveOptions
-from planner.solving.prepare import Prepared, question_of
+from planner.solving.prepare import PreparedScenario, build_shared_limits
 
 
 @dataclass(frozen=True)
-class Traced:
+class TracedFrontier:
     """Points and segments of one set of ways; `status` tells why there are none."""
 
     points: tuple[Point, ...]
@@ -41,37 +47,37 @@ class Traced:
     """Ways that some segment runs along."""
 
 
-class Tracer:
+class FrontierTracer:
     """Traces frontiers of subsets of the ways of one prepared scenario; plans are decoded once."""
 
-    def __init__(self, prepared: Prepared, options: SolveOptions) -> None:
+    def __init__(self, prepared: PreparedScenario, options: SolveOptions) -> None:
         self.prepared, self.options = prepared, options
         self.as_of = options.as_of or datetime.date.today()
-        self.question = question_of(prepared.scenario, prepared.market)
+        self.question = build_shared_limits(prepared.scenario, prepared.market)
         self._decoded: dict[tuple[int, int, float, bool, SpotChoice | None], Assignment] = {}
 
-    def traced(self, screened: Sequence[Screened], points: int) -> Traced:
+    def traced(self, screened: Sequence[ScreenedCandidates], points: int) -> TracedFrontier:
         """Points, segments and knee of the frontier over the given ways of each job."""
         tables = [one.table for one in screened]
-        envelopes = [lower_envelope(segments_of(table, self.question.budget_usd)) for table in tables]
+        envelopes = [lower_envelope(build_segments(table, self.question.budget_usd)) for table in tables]
         if not all(envelopes):
-            return Traced((), (), True, None, "infeasible")
-        stops, stretches = summed(envelopes)
-        found: list[Solved] = proven(tables, stops, self.question)
-        straight = standing(tables, stretches, self.question)
+            return TracedFrontier((), (), True, None, "infeasible")
+        stops, stretches = sum_envelopes(envelopes)
+        found: list[JointPoint] = select_optimal_points(tables, stops, self.question)
+        straight = select_feasible_pieces(tables, stretches, self.question)
         exact = len(found) == len(stops) and len(straight) == len(stretches)
         notes: tuple[str, ...] = ()
         if not exact:
             try:
-                joint = Joint(tables, envelopes, self.question, self.options)
-                found, notes = joint.filled([stop.hours for stop in stops], found, straight, points)
-            except Stopped:
-                return Traced((), (), False, None, "no_plan")
+                joint = JointProgram(tables, envelopes, self.question, self.options)
+                found, notes = joint.fill_points([stop.hours for stop in stops], found, straight, points)
+            except SolverLimitError:
+                return TracedFrontier((), (), False, None, "no_plan")
             if not found:
-                return Traced((), (), False, None, "infeasible")
+                return TracedFrontier((), (), False, None, "infeasible")
         told, knee = _with_knee(self._points(screened, found))
-        used = {(index, way.row) for one in straight for index, way in enumerate(one.ways_to)}
-        return Traced(
+        used = {(index, way.row) for one in straight for index, way in enumerate(one.choices_to)}
+        return TracedFrontier(
             told,
             tuple(self._segment(screened, one) for one in straight),
             exact,
@@ -82,10 +88,10 @@ class Tracer:
             len(used),
         )
 
-    def _points(self, screened: Sequence[Screened], found: Sequence[Solved]) -> tuple[Point, ...]:
+    def _points(self, screened: Sequence[ScreenedCandidates], found: Sequence[JointPoint]) -> tuple[Point, ...]:
         made: list[Point] = []
         for one in found:
-            jobs = self.plans(screened, one.ways)
+            jobs = self.plans(screened, one.job_choices)
             before = self.plans(screened, one.before)
             earlier = before or (made[-1].jobs if made else ())
             usd = math.fsum(job.cost_usd for job in jobs)
@@ -96,7 +102,7 @@ class Tracer:
                     cost_usd=usd,
                     jobs=jobs,
                     before=before,
-                    change=jobs_change_words(earlier, jobs),
+                    change=describe_job_differences(earlier, jobs),
                     bound=min(one.bound, usd),  # the two differ by rounding where they are one
                     gap=one.gap,
                     budget_probability=budget_probability(
@@ -110,34 +116,34 @@ class Tracer:
                     mostly_start_up=_starts_most(jobs),
                     spot_only=any(
                         way.share > 0 and self._offer(table, way).usd_per_hour is None
-                        for table, way in zip(screened, one.ways, strict=True)
+                        for table, way in zip(screened, one.job_choices, strict=True)
                     ),
                 )
             )
         return tuple(made)
 
-    def _offer(self, screened: Screened, way: Way) -> Offer:
+    def _offer(self, screened: ScreenedCandidates, way: RowChoice) -> Offer:
         return self.prepared.market.offers[int(screened.table.offer[way.row])]
 
-    def plans(self, screened: Sequence[Screened], ways: Sequence[Way]) -> tuple[Assignment, ...]:
+    def plans(self, screened: Sequence[ScreenedCandidates], ways: Sequence[RowChoice]) -> tuple[Assignment, ...]:
         """The plan of each job in full, without the alternatives that `solve` adds."""
         if not ways:
             return ()
         return tuple(self._plan(index, screened[index], way) for index, way in enumerate(ways))
 
-    def _plan(self, index: int, screened: Screened, way: Way) -> Assignment:
+    def _plan(self, index: int, screened: ScreenedCandidates, way: RowChoice) -> Assignment:
         row, rounded = int(screened.rows[way.row]), bool(screened.rounded[way.row])
         spot = screened.spot.get(way.row)
         key = (index, row, way.share, rounded, spot)
         if key not in self._decoded:
             one = self.prepared
-            chosen = Chosen(row, way.share, rounded, screened.table.rows(np.asarray([way.row])), spot)
-            self._decoded[key] = assignment(
+            chosen = ChosenCandidate(row, way.share, rounded, screened.table.rows(np.asarray([way.row])), spot)
+            self._decoded[key] = build_assignment(
                 one.candidates[index], chosen, one.market, one.scenario.limits, one.library, self.as_of
             )
         return self._decoded[key]
 
-    def _segment(self, screened: Sequence[Screened], one: Stretch) -> Segment:
+    def _segment(self, screened: Sequence[ScreenedCandidates], one: LinearPiece) -> Segment:
         return Segment(
             hours_from=one.hours_from,
             hours_to=one.hours_to,
@@ -147,14 +153,14 @@ class Tracer:
             to_included=one.to_included,
             jobs=tuple(
                 self._leg(index, table, old, new)
-                for index, (table, old, new) in enumerate(zip(screened, one.ways_from, one.ways_to, strict=False))
+                for index, (table, old, new) in enumerate(zip(screened, one.choices_from, one.choices_to, strict=False))
             ),
         )
 
-    def _leg(self, index: int, screened: Screened, old: Way, new: Way) -> Leg:
+    def _leg(self, index: int, screened: ScreenedCandidates, old: RowChoice, new: RowChoice) -> SegmentJob:
         table, market, candidates = screened.table, self.prepared.market, self.prepared.candidates[index]
         place = int(table.offer[old.row])
-        return Leg(
+        return SegmentJob(
             name=candidates.job.name,
             provider=market.offers[place].provider,
             offer=market.labels[place],
@@ -173,7 +179,7 @@ def _starts_most(jobs: Sequence[Assignment]) -> bool:
 
 def _with_knee(points: tuple[Point, ...]) -> tuple[tuple[Point, ...], int | None]:
     """The points with the reason at the knee, and its index."""
-    knee = knee_of(np.asarray([one.hours for one in points]), np.asarray([one.cost_usd for one in points]))
+    knee = find_knee(np.asarray([one.hours for one in points]), np.asarray([one.cost_usd for one in points]))
     if knee is None:
         return points, None
     # Within an hour of the fastest way a figure per hour would promise dollars that no hour brings.

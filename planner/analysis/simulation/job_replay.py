@@ -9,24 +9,24 @@ from time import process_time
 
 import numpy as np
 
-from planner.analysis.simulation.job_runs import MIX, POLICY, Course
-from planner.analysis.simulation.market_paths import Source
+from planner.analysis.simulation.job_runs import MIX, POLICY, JobRun
+from planner.analysis.simulation.market_paths import PathSource
 from planner.arrays import Flags, Floats, Integers
 from planner.results.simulation import GREEDY, ON_DEMAND_ONLY, PLANNED, UNIFORM
 from planner.spot.market.sampling import Paths
-from planner.spot.policy.baseline_policies import Greedy, SpotOnly, UniformProgress, with_safety_net
+from planner.spot.policy.baseline_policies import Greedy, SpotOnly, UniformProgress, apply_safety_net
 from planner.spot.policy.run import Policy, SpotRun
 from planner.spot.policy.switching_policy import best_policy
 from planner.spot.replay.offline_optimum import optimum_usd
 from planner.spot.replay.replay import BLOCK, Replays, replay
 
-MOST_LOOKS = 1_200_000
+MAX_OPTIMUM_TICKS = 1_200_000
 """Runs times ticks that the all-knowing optimum is computed for: it is much slower than a replay."""
 FEWEST_OPTIMA, MOST_OPTIMA = 64, 1000
 
 
 @dataclass(frozen=True)
-class Outcome:
+class JobOutcome:
     """What came of each run of a whole job; arrays of shape (runs,)."""
 
     usd: Floats
@@ -38,13 +38,13 @@ class Outcome:
     done: Flags
 
     @classmethod
-    def joined(cls, parts: list[Outcome]) -> Outcome:
+    def joined(cls, parts: list[JobOutcome]) -> JobOutcome:
         """Blocks of runs, in order."""
         return cls(**{one.name: np.concatenate([getattr(part, one.name) for part in parts]) for one in fields(cls)})
 
 
 @dataclass(frozen=True)
-class Specimen:
+class RepresentativeRun:
     """One run that can be told: its path and speed; `deadline_hours` of the run."""
 
     up: Flags  # (ticks,)
@@ -56,18 +56,18 @@ class Specimen:
 
 
 @dataclass(frozen=True)
-class Played:
+class ReplayedJob:
     """All runs of one job."""
 
-    outcomes: dict[str, Outcome]  # by policy, the planned one first
+    outcomes: dict[str, JobOutcome]  # by policy, the planned one first
     optimum: Floats | None  # (first runs,) least of what the plan minimises; None where there is nothing to compare
-    specimen: Specimen | None
+    representative: RepresentativeRun | None
     policy: Policy | None
     seconds: float  # of one core for the planned policy, its market drawn
 
 
 @dataclass(frozen=True)
-class Aimed:
+class DeadlinePolicy:
     """A policy whose runs have different deadlines: the replay's is the last of them.
 
     For the runs of one block of a replay, which are all decided on at once.
@@ -85,7 +85,7 @@ class Aimed:
 
 
 @dataclass(frozen=True)
-class AimedUniform:
+class DeadlineUniformProgress:
     """Uniform progress towards different deadlines of different amounts of work, the safety net in true hours."""
 
     rule: UniformProgress
@@ -101,109 +101,109 @@ class AimedUniform:
         left = hours_left - self.early_hours
         pace = self.rule.deadline_hours / self.deadlines
         asked = self.rule.decide(work_left / self.slowness, left * pace, up, age_hours, running)
-        return with_safety_net(self.rule.run, self.rule.tick_hours, asked, left - work_left, running)
+        return apply_safety_net(self.rule.run, self.rule.tick_hours, asked, left - work_left, running)
 
 
-def planned_policy(course: Course, tick_hours: float) -> Policy:
+def planned_policy(course: JobRun, tick_hours: float) -> Policy:
     """The policy that a plan follows: its table, or spot and nothing else."""
     if course.kind == POLICY and course.states is not None:
-        return best_policy(course.run, course.states, course.aim_hours, tick_hours=tick_hours)
+        return best_policy(course.run, course.states, course.target_hours, tick_hours=tick_hours)
     return SpotOnly(name=PLANNED)
 
 
-def run_deadlines(course: Course, slowness: Floats) -> Floats:
+def run_deadlines(course: JobRun, slowness: Floats) -> Floats:
     """Hours within which each run shall end: as guaranteed, in proportion to its length, and by the deadline."""
-    latest = course.latest_hours - slowness * course.beside_hours
-    return np.asarray(np.minimum(slowness * course.aim_hours, latest))
+    latest = course.latest_hours - slowness * course.outside_run_hours
+    return np.asarray(np.minimum(slowness * course.target_hours, latest))
 
 
-def play_plainly(course: Course, slowness: Floats) -> Played:
+def replay_without_spot(course: JobRun, slowness: Floats) -> ReplayedJob:
     """A job without spot: hours and what hangs on them grow with the error of the speed."""
     started = process_time()
     hours = slowness * course.run.work_hours
     outcome = _outcome(course, slowness, hours, hours)
-    return Played({PLANNED: outcome}, None, None, None, process_time() - started)
+    return ReplayedJob({PLANNED: outcome}, None, None, None, process_time() - started)
 
 
-def play(course: Course, source: Source, slowness: Floats, progress: Callable[[int], None]) -> Played:
+def replay_job(course: JobRun, source: PathSource, slowness: Floats, progress: Callable[[int], None]) -> ReplayedJob:
     """A job that spot has a part in, and the same work under the other policies.
 
     `progress` is told how many runs have been added.
     """
     policy = planned_policy(course, source.tick_hours)
-    parts: list[dict[str, Outcome]] = []
+    parts: list[dict[str, JobOutcome]] = []
     optimum, specimen, seconds = None, None, 0.0
     for first in range(0, slowness.size, BLOCK):
         numbers = np.arange(first, min(first + BLOCK, slowness.size))
         slow = slowness[numbers]
         started = process_time()
         paths = source.paths(numbers)
-        found = _planned(course, policy, paths, source.tick_hours, slow)
-        parts.append({PLANNED: _of_replays(course, slow, found, paths, source.tick_hours)})
+        found = _replay_planned(course, policy, paths, source.tick_hours, slow)
+        parts.append({PLANNED: _job_outcome(course, slow, found, paths, source.tick_hours)})
         seconds += process_time() - started
         if not first:
-            specimen = _specimen(course, paths, slow, parts[0][PLANNED])
+            specimen = _representative_run(course, paths, slow, parts[0][PLANNED])
         if math.isfinite(course.run.on_demand_usd_per_hour):
-            parts[-1] |= _others(course, paths, source.tick_hours, slow)
+            parts[-1] |= _replay_baselines(course, paths, source.tick_hours, slow)
             if not first:
-                optimum = _optimum(course, paths, source.tick_hours, slow)
+                optimum = _offline_optimum(course, paths, source.tick_hours, slow)
         progress(numbers.size)
-    outcomes = {name: Outcome.joined([part[name] for part in parts]) for name in parts[0]}
-    return Played(outcomes, optimum, specimen, policy, seconds)
+    outcomes = {name: JobOutcome.joined([part[name] for part in parts]) for name in parts[0]}
+    return ReplayedJob(outcomes, optimum, specimen, policy, seconds)
 
 
-def _planned(course: Course, policy: Policy, paths: Paths, tick: float, slow: Floats) -> Replays:
+def _replay_planned(course: JobRun, policy: Policy, paths: Paths, tick: float, slow: Floats) -> Replays:
     if course.kind == POLICY:
-        return _towards(policy, course.run, paths, tick, run_deadlines(course, slow), slow)
-    return replay(policy, course.run, paths.up, tick, _say(course, slow), slow, paths.age_hours)
+        return _replay_to_deadlines(policy, course.run, paths, tick, run_deadlines(course, slow), slow)
+    return replay(policy, course.run, paths.up, tick, _latest_switch_hours(course, slow), slow, paths.age_hours)
 
 
-def _towards(
+def _replay_to_deadlines(
     policy: Policy, run: SpotRun, paths: Paths, tick: float, deadlines: Floats, slow: Floats
 ) -> Replays:
     """Replays of runs that each have their own deadline."""
     last = float(deadlines.max())
     if isinstance(policy, UniformProgress):
-        policy = AimedUniform(policy, last - deadlines, deadlines, slow)
+        policy = DeadlineUniformProgress(policy, last - deadlines, deadlines, slow)
     elif np.ptp(deadlines) > 0:
-        policy = Aimed(policy, last - deadlines)
+        policy = DeadlinePolicy(policy, last - deadlines)
     up = paths.up[:, : math.ceil(last / tick - 1e-9)]
     return replay(policy, run, up, tick, last, slow, paths.age_hours)
 
 
-def _others(course: Course, paths: Paths, tick: float, slow: Floats) -> dict[str, Outcome]:
+def _replay_baselines(course: JobRun, paths: Paths, tick: float, slow: Floats) -> dict[str, JobOutcome]:
     """The policies to compare with: the same work, deadlines, paths and speeds."""
     run, deadlines = course.run, run_deadlines(course, slow)
     alone = run.restart_hours + slow * run.work_hours
     found = {ON_DEMAND_ONLY: _outcome(course, slow, alone, alone, wasted=np.full(slow.size, run.restart_hours))}
-    for name, rule in ((GREEDY, Greedy(run, tick)), (UNIFORM, UniformProgress(run, tick, course.aim_hours))):
-        replays = _towards(rule, run, paths, tick, deadlines, slow)
-        found[name] = _of_replays(course, slow, replays, paths, tick)
+    for name, rule in ((GREEDY, Greedy(run, tick)), (UNIFORM, UniformProgress(run, tick, course.target_hours))):
+        replays = _replay_to_deadlines(rule, run, paths, tick, deadlines, slow)
+        found[name] = _job_outcome(course, slow, replays, paths, tick)
     return found
 
 
-def _optimum(course: Course, paths: Paths, tick: float, slow: Floats) -> Floats:
+def _offline_optimum(course: JobRun, paths: Paths, tick: float, slow: Floats) -> Floats:
     """What an all-knowing renter pays, hours of waiting counted at their worth; the first runs of a block.
 
     Computed at the expected speed and taken in proportion to the length of the run, as its deadline is.
     """
-    run, ticks = course.run, math.ceil(course.aim_hours / tick - 1e-9)
-    most = min(MOST_OPTIMA, max(FEWEST_OPTIMA, MOST_LOOKS // ticks))
+    run, ticks = course.run, math.ceil(course.target_hours / tick - 1e-9)
+    most = min(MOST_OPTIMA, max(FEWEST_OPTIMA, MAX_OPTIMUM_TICKS // ticks))
     up, slow = paths.up[:most, :ticks], slow[:most]
-    usd = optimum_usd(run, up, tick, course.aim_hours)
+    usd = optimum_usd(run, up, tick, course.target_hours)
     alone = (run.work_hours + run.restart_hours) * (run.on_demand_usd_per_hour + run.standing_usd_per_hour)
     none = np.zeros(slow.size)
-    beside = course.usd(slow, none, none, none) + course.worth_usd * slow * course.beside_hours
+    beside = course.usd(slow, none, none, none) + course.worth_usd * slow * course.outside_run_hours
     return np.asarray(beside + slow * np.minimum(usd, alone))
 
 
-def _of_replays(course: Course, slow: Floats, replays: Replays, paths: Paths, tick: float) -> Outcome:
+def _job_outcome(course: JobRun, slow: Floats, replays: Replays, paths: Paths, tick: float) -> JobOutcome:
     """The whole job; a run that was not done is told as it was when its path ended."""
     done = np.isfinite(replays.hours)
     hours = np.where(done, replays.hours, paths.up.shape[1] * tick)
-    return Outcome(
+    return JobOutcome(
         usd=course.usd(slow, replays.on_demand_hours, replays.spot_hours, hours),
-        hours=hours + slow * course.beside_hours,
+        hours=hours + slow * course.outside_run_hours,
         spot_share=replays.spot_share,
         interruptions=replays.interruptions.astype(float),
         wasted_hours=replays.wasted_hours,
@@ -212,12 +212,12 @@ def _of_replays(course: Course, slow: Floats, replays: Replays, paths: Paths, ti
     )
 
 
-def _outcome(course: Course, slow: Floats, hours: Floats, demand: Floats, wasted: Floats | None = None) -> Outcome:
+def _outcome(course: JobRun, slow: Floats, hours: Floats, demand: Floats, wasted: Floats | None = None) -> JobOutcome:
     """Runs on demand alone."""
     none = np.zeros(slow.size)
-    return Outcome(
+    return JobOutcome(
         usd=course.usd(slow, demand, none, hours),
-        hours=hours + slow * course.beside_hours,
+        hours=hours + slow * course.outside_run_hours,
         spot_share=none,
         interruptions=none,
         wasted_hours=none if wasted is None else wasted,
@@ -226,20 +226,22 @@ def _outcome(course: Course, slow: Floats, hours: Floats, demand: Floats, wasted
     )
 
 
-def _specimen(course: Course, paths: Paths, slow: Floats, outcome: Outcome) -> Specimen:
+def _representative_run(course: JobRun, paths: Paths, slow: Floats, outcome: JobOutcome) -> RepresentativeRun:
     """A run as most are: of those with the usual number of interruptions, that with the cost nearest to the median."""
     usual = outcome.interruptions == np.percentile(outcome.interruptions, 50, method="lower")
     at = int(np.argmin(np.where(usual, np.abs(outcome.usd - np.median(outcome.usd)), np.inf)))
-    return Specimen(
+    return RepresentativeRun(
         up=paths.up[at],
         age_hours=float(paths.age_hours[at]),
         slowness=float(slow[at]),
-        deadline_hours=float(run_deadlines(course, slow)[at]) if course.kind == POLICY else _say(course, slow),
+        deadline_hours=float(run_deadlines(course, slow)[at])
+        if course.kind == POLICY
+        else _latest_switch_hours(course, slow),
         usd=float(outcome.usd[at]),
         interruptions=int(outcome.interruptions[at]),
     )
 
 
-def _say(course: Course, slow: Floats) -> float:
+def _latest_switch_hours(course: JobRun, slow: Floats) -> float:
     """Hours after which a mix goes on demand, as a replay does after its deadline; inf where that is not sold."""
     return math.inf if course.kind != MIX else min(course.switch_hours, float(run_deadlines(course, slow).max()))

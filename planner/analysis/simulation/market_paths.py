@@ -27,7 +27,7 @@ LEAST_STEPS = 12
 """Counts of a trace in the time of a run: with fewer a replay says nothing."""
 
 
-class Source(Protocol):
+class PathSource(Protocol):
     """Where paths of one job's market come from."""
 
     tick_hours: float
@@ -37,7 +37,7 @@ class Source(Protocol):
         ...
 
 
-def tick_of(run: SpotRun, states: SpotStates, aim_hours: float) -> float:
+def choose_tick_hours(run: SpotRun, states: SpotStates, aim_hours: float) -> float:
     """Hours between two looks of a policy at its market."""
     stays = (states.up.mean(), states.down.mean())
     slack = aim_hours - run.work_hours - run.restart_hours
@@ -47,7 +47,7 @@ def tick_of(run: SpotRun, states: SpotStates, aim_hours: float) -> float:
 
 
 @dataclass
-class Drawn:
+class SampledPaths:
     """Paths drawn from the states of a market, each begun at a moment picked at random."""
 
     states: SpotStates
@@ -62,7 +62,7 @@ class Drawn:
         return sample_states(self.states, len(runs), self.ticks, self.tick_hours, self.rng)
 
 
-class Windows:
+class RecordedWindows:
     """Windows of recorded markets: one for every moment at which one can begin, or some of them."""
 
     def __init__(self, traces: Sequence[Trace], instances: int, ticks: int) -> None:
@@ -76,7 +76,7 @@ class Windows:
         self.windows = int(self.begins[-1])
         self.chosen = np.arange(self.windows)
 
-    def spread(self, runs: int) -> None:
+    def spread_evenly(self, runs: int) -> None:
         """So many windows instead of all of them, spread evenly over the traces."""
         self.chosen = (np.arange(runs) * self.windows) // runs
 
@@ -101,7 +101,9 @@ def _ages(flags: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Floats:
     return np.asarray(steps - np.maximum.accumulate(np.where(changed, steps, 0)), dtype=float)
 
 
-def recorded(traces: Sequence[Trace], job: str, instances: int, hours: float) -> tuple[Windows, list[Trace]]:
+def build_recorded_windows(
+    traces: Sequence[Trace], job: str, instances: int, hours: float
+) -> tuple[RecordedWindows, list[Trace]]:
     """Windows of the traces that are long enough for a job, and the traces that are not.
 
     Raises `InputError` where none is, where their steps differ, or where they are too coarse for the job.
@@ -126,4 +128,4 @@ def recorded(traces: Sequence[Trace], job: str, instances: int, hours: float) ->
     if not any(trace.up(instances).any() for trace in long):
         what = f"{never} were never there together" if instances > 1 else f"{never} was never there"
         raise InputError([Fault(long[0].name, 0, "", f"{what}, and {job} needs it", "other traces")])
-    return Windows(long, instances, ticks), [trace for trace in traces if trace.available.size < ticks]
+    return RecordedWindows(long, instances, ticks), [trace for trace in traces if trace.available.size < ticks]

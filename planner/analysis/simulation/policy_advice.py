@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from planner.analysis.simulation.job_runs import POLICY, courses_of
-from planner.analysis.simulation.market_paths import tick_of
+from planner.analysis.simulation.job_runs import POLICY, build_job_runs
+from planner.analysis.simulation.market_paths import choose_tick_hours
 from planner.errors import Fault, ScenarioError
 from planner.library.schema import Library
 from planner.results.plan import Plan
@@ -23,10 +23,10 @@ def policy_tables(scenario: Scenario, plan: Plan, library: Library | None = None
     Raises ScenarioError where no job of the plan follows a policy, or the plan is of another scenario.
     """
     tables = {}
-    for course in courses_of(prepare(scenario, library), plan):
+    for course in build_job_runs(prepare(scenario, library), plan):
         if course.kind == POLICY and course.states is not None:
-            tick = tick_of(course.run, course.states, course.aim_hours)
-            tables[course.job.name] = to_table(best_policy(course.run, course.states, course.aim_hours, tick))
+            tick = choose_tick_hours(course.run, course.states, course.target_hours)
+            tables[course.job.name] = to_table(best_policy(course.run, course.states, course.target_hours, tick))
     if not tables:
         what = "no job of this plan follows a policy on spot"
         fix = "leave --policy out; limits.spot_share.min asks for spot"

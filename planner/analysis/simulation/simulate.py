@@ -11,44 +11,50 @@ from time import perf_counter
 
 import numpy as np
 
-from planner.analysis.market_fit import traces_of
-from planner.analysis.simulation.job_replay import Played, play, play_plainly, run_deadlines
-from planner.analysis.simulation.job_runs import SPOT_ONLY, Course, courses_of
-from planner.analysis.simulation.market_paths import Drawn, Source, Windows, recorded, tick_of
-from planner.analysis.simulation.statistics import (
-    figures,
-    histogram,
-    policies_of,
-    predicted_of,
-    together,
-    within_budget,
+from planner.analysis.market_fit import read_traces_of
+from planner.analysis.simulation.job_replay import ReplayedJob, replay_job, replay_without_spot, run_deadlines
+from planner.analysis.simulation.job_runs import SPOT_ONLY, JobRun, build_job_runs
+from planner.analysis.simulation.market_paths import (
+    PathSource,
+    RecordedWindows,
+    SampledPaths,
+    build_recorded_windows,
+    choose_tick_hours,
 )
-from planner.analysis.simulation.timeline import told
+from planner.analysis.simulation.statistics import (
+    build_prediction,
+    combine_jobs,
+    compare_policies,
+    histogram,
+    share_within_budget,
+    summarise_outcome,
+)
+from planner.analysis.simulation.timeline import build_timeline
 from planner.arrays import Floats
 from planner.audit.audit import audit
 from planner.errors import Fault, ScenarioError
-from planner.estimates.uncertainty import late_factor
+from planner.estimates.uncertainty import confidence_factor
 from planner.library.schema import Library
 from planner.results.plan import Plan
-from planner.results.simulation import PLANNED, JobReplays, Market, Simulation
+from planner.results.simulation import PLANNED, JobReplays, ReplayMarket, Simulation
 from planner.scenario.scenario import Scenario, SolveOptions
-from planner.solving.prepare import Prepared, prepare
+from planner.solving.prepare import PreparedScenario, prepare
 from planner.solving.solve import solve_prepared
 from planner.spot.market.trace import Trace
 
 RUNS = 10_000
-MOST_RUNS = 1_000_000
-KNOWN_RANKS = (0.025, 0.975)
+MAX_RUNS = 1_000_000
+SPEED_RANK_BOUNDS = (0.025, 0.975)
 """Speeds are drawn between these ranks and held there beyond: no data tell how far the tails of the estimate go."""
 SPOT_ONLY_PATHS = 3.0
 """Hours that a path on spot alone has, over those that the plan has at its confidence."""
 
-Progress = Callable[[int, int], None]
+ProgressCallback = Callable[[int, int], None]
 """`progress(done, all)`: runs of all jobs."""
 
 
 @dataclass(frozen=True)
-class Asked:
+class SimulationSettings:
     """How a plan is replayed."""
 
     runs: int  # at most
@@ -67,7 +73,7 @@ def simulate(
     exact_speed: bool = False,
     options: SolveOptions | None = None,
     library: Library | None = None,
-    progress: Progress | None = None,
+    progress: ProgressCallback | None = None,
 ) -> Simulation:
     """The plan of a scenario under `runs` markets and speeds: cost, end, chance to meet the deadline, other policies.
 
@@ -81,12 +87,12 @@ def simulate(
     is a Simulation with that status.
     """
     started = perf_counter()
-    if not 1 <= runs <= MOST_RUNS:
-        what, fix = f"{runs:,} runs cannot be simulated", f"1 to {MOST_RUNS:,}"
+    if not 1 <= runs <= MAX_RUNS:
+        what, fix = f"{runs:,} runs cannot be simulated", f"1 to {MAX_RUNS:,}"
         raise ScenarioError([Fault("simulate", 0, "runs", what, fix)])
     if seed < 0:
         raise ScenarioError([Fault("simulate", 0, "seed", f"{seed} is no seed", "0 or more")])
-    read = tuple(traces_of(traces)) if traces else ()
+    read = tuple(read_traces_of(traces)) if traces else ()
     options = options or SolveOptions()
     prepared = prepare(scenario, library)
     if plan is None:
@@ -105,10 +111,10 @@ def simulate(
             infeasible=plan.infeasible,
             plan=plan,
         )
-    return _simulation(prepared, plan, Asked(runs, seed, read, exact_speed), progress, started)
+    return _simulation(prepared, plan, SimulationSettings(runs, seed, read, exact_speed), progress, started)
 
 
-def _check_plan(plan: Plan, prepared: Prepared) -> None:
+def _check_plan(plan: Plan, prepared: PreparedScenario) -> None:
     """A plan of another scenario, or one that was changed by hand, is refused."""
     violations = audit(plan, prepared.scenario, prepared.library)
     if violations:
@@ -121,17 +127,17 @@ def _check_plan(plan: Plan, prepared: Prepared) -> None:
 
 
 def _simulation(
-    prepared: Prepared, plan: Plan, asked: Asked, progress: Progress | None, started: float
+    prepared: PreparedScenario, plan: Plan, asked: SimulationSettings, progress: ProgressCallback | None, started: float
 ) -> Simulation:
-    courses = courses_of(prepared, plan)
+    courses = build_job_runs(prepared, plan)
     seeds = np.random.SeedSequence(asked.seed).spawn(len(courses) + 1)
     made = [_source(one, asked, np.random.default_rng(seed)) for one, seed in zip(courses, seeds[1:], strict=True)]
     sources = [source for source, _ in made]
-    recorded_ones = [one for one in sources if isinstance(one, Windows)]
+    recorded_ones = [one for one in sources if isinstance(one, RecordedWindows)]
     # A window twice is no second market: there are no more runs than the traces have room for.
     runs = min(asked.runs, max((one.windows for one in recorded_ones), default=asked.runs))
     for one in recorded_ones:
-        one.spread(runs)
+        one.spread_evenly(runs)
     ranks = _ranks(runs, np.random.default_rng(seeds[0]))
     drawing, done = sum(one is not None for one in sources), 0
 
@@ -143,9 +149,9 @@ def _simulation(
 
     played = []
     for course, source in zip(courses, sources, strict=True):
-        slow = np.ones(runs) if asked.exact_speed else late_factor(course.sigma, ranks)
-        played.append(play_plainly(course, slow) if source is None else play(course, source, slow, count))
-    whole = together(courses, [one.outcomes for one in played])
+        slow = np.ones(runs) if asked.exact_speed else confidence_factor(course.sigma, ranks)
+        played.append(replay_without_spot(course, slow) if source is None else replay_job(course, source, slow, count))
+    whole = combine_jobs(courses, [one.outcomes for one in played])
     spent = math.fsum(one.seconds for one, source in zip(played, sources, strict=True) if source is not None)
     notes = [note for _, said in made for note in said]
     return Simulation(
@@ -154,14 +160,12 @@ def _simulation(
         runs=runs,
         seed=asked.seed,
         exact_speed=asked.exact_speed,
-        **figures(whole[PLANNED]),
+        **summarise_outcome(whole[PLANNED]),
         budget_usd=plan.budget_usd,
-        budget_hit_rate=within_budget(whole[PLANNED], plan.budget_usd),
-        policies=policies_of(courses, played, whole),
-        predicted=predicted_of(plan.jobs),
-        jobs=tuple(
-            _job(course, source, one) for course, source, one in zip(courses, sources, played, strict=True)
-        ),
+        budget_hit_rate=share_within_budget(whole[PLANNED], plan.budget_usd),
+        policies=compare_policies(courses, played, whole),
+        predicted=build_prediction(plan.jobs),
+        jobs=tuple(_job(course, source, one) for course, source, one in zip(courses, sources, played, strict=True)),
         cost_histogram=histogram(whole[PLANNED].usd),
         hours_histogram=histogram(whole[PLANNED].hours),
         seconds=perf_counter() - started,
@@ -174,23 +178,25 @@ def _simulation(
 
 def _ranks(runs: int, rng: np.random.Generator) -> Floats:
     """A rank of the speed error for each run, evenly spread: chance shall not make the whole sample slow."""
-    return np.clip((rng.permutation(runs) + rng.random(runs)) / runs, *KNOWN_RANKS)
+    return np.clip((rng.permutation(runs) + rng.random(runs)) / runs, *SPEED_RANK_BOUNDS)
 
 
-def _source(course: Course, asked: Asked, rng: np.random.Generator) -> tuple[Source | None, list[str]]:
+def _source(course: JobRun, asked: SimulationSettings, rng: np.random.Generator) -> tuple[PathSource | None, list[str]]:
     """Where the markets of a job come from, None for one that needs none; what is to be said of it."""
     if course.states is None:
         return None, []
-    fast, slow = (1.0, 1.0) if asked.exact_speed else late_factor(course.sigma, np.asarray(KNOWN_RANKS)).tolist()
+    fast, slow = (
+        (1.0, 1.0) if asked.exact_speed else confidence_factor(course.sigma, np.asarray(SPEED_RANK_BOUNDS)).tolist()
+    )
     # Most hours are left to the run that is just slow enough for its guarantee to reach the deadline.
-    latest = min(max(course.latest_hours / (course.aim_hours + course.beside_hours), fast), slow)
+    latest = min(max(course.latest_hours / (course.target_hours + course.outside_run_hours), fast), slow)
     hours = float(run_deadlines(course, np.asarray([latest]))[0])
     if course.kind == SPOT_ONLY:
         hours = course.job.hours.at_confidence * (1.0 if asked.traces else SPOT_ONLY_PATHS)
     if not asked.traces:
-        tick = tick_of(course.run, course.states, course.aim_hours)
-        return Drawn(course.states, math.ceil(hours / tick), tick, rng), []
-    windows, short = recorded(asked.traces, course.job.name, course.instances, hours)
+        tick = choose_tick_hours(course.run, course.states, course.target_hours)
+        return SampledPaths(course.states, math.ceil(hours / tick), tick, rng), []
+    windows, short = build_recorded_windows(asked.traces, course.job.name, course.instances, hours)
     said = []
     if short:
         which = f"{len(short)} trace{'s' if len(short) > 1 else ''} of {len(asked.traces)}"
@@ -204,12 +210,12 @@ def _source(course: Course, asked: Asked, rng: np.random.Generator) -> tuple[Sou
     return windows, said
 
 
-def _job(course: Course, source: Source | None, played: Played) -> JobReplays:
+def _job(course: JobRun, source: PathSource | None, played: ReplayedJob) -> JobReplays:
     one = course.job
-    alone = together([course], [played.outcomes])
+    alone = combine_jobs([course], [played.outcomes])
     example = None
-    if source is not None and played.policy is not None and played.specimen is not None:
-        example = told(course, played.policy, played.specimen, source.tick_hours)
+    if source is not None and played.policy is not None and played.representative is not None:
+        example = build_timeline(course, played.policy, played.representative, source.tick_hours)
     return JobReplays(
         name=one.name,
         gpu=one.gpu,
@@ -217,20 +223,20 @@ def _job(course: Course, source: Source | None, played: Played) -> JobReplays:
         provider=one.provider,
         kind=course.kind,
         deadline_hours=one.deadline_hours,
-        **figures(alone[PLANNED]),
-        predicted=predicted_of([one]),
-        policies=policies_of([course], [played], alone),
+        **summarise_outcome(alone[PLANNED]),
+        predicted=build_prediction([one]),
+        policies=compare_policies([course], [played], alone),
         market=_market(course, source),
         unfinished=float(np.mean(~played.outcomes[PLANNED].done)),
         told=example,
     )
 
 
-def _market(course: Course, source: Source | None) -> Market | None:
+def _market(course: JobRun, source: PathSource | None) -> ReplayMarket | None:
     if source is None or course.states is None:
         return None
-    if isinstance(source, Windows):
-        return Market(
+    if isinstance(source, RecordedWindows):
+        return ReplayMarket(
             source="traces",
             instances=course.instances,
             availability=source.availability,
@@ -241,7 +247,7 @@ def _market(course: Course, source: Source | None) -> Market | None:
             windows=source.windows,
         )
     up = course.states.up.mean()
-    return Market(
+    return ReplayMarket(
         source="states",
         instances=course.instances,
         availability=course.states.availability(),
@@ -251,7 +257,7 @@ def _market(course: Course, source: Source | None) -> Market | None:
     )
 
 
-def _notes(courses: Sequence[Course], asked: Asked) -> list[str]:
+def _notes(courses: Sequence[JobRun], asked: SimulationSettings) -> list[str]:
     """What a reader may take for more than it is."""
     notes = []
     drawing = [one for one in courses if one.states is not None]

@@ -9,44 +9,44 @@ from typing import Any
 
 import numpy as np
 
-from planner.analysis.simulation.job_replay import Outcome, Played
-from planner.analysis.simulation.job_runs import Course
+from planner.analysis.simulation.job_replay import JobOutcome, ReplayedJob
+from planner.analysis.simulation.job_runs import JobRun
 from planner.arrays import Flags, Floats
 from planner.results.plan import Assignment
-from planner.results.simulation import OPTIMUM, PLANNED, Distribution, Histogram, PolicyFigures, Predicted
+from planner.results.simulation import OPTIMUM, PLANNED, Distribution, Histogram, PlanPrediction, PolicyFigures
 
-BINS = 60
-TAIL = 0.5
+HISTOGRAM_BINS = 60
+HISTOGRAM_TAIL_PERCENT = 0.5
 """Percent of the runs at either end that the first and last bin of a histogram take in."""
-LATE = 1e-6
+DEADLINE_TOLERANCE_HOURS = 1e-6
 """Hours that rounding may make of a run that ends at its deadline."""
 
 
 @dataclass(frozen=True)
-class Whole(Outcome):
+class PlanOutcome(JobOutcome):
     """All jobs of a plan together; `met`: (runs,) whether each deadline was, None where there is none."""
 
     met: Flags | None
 
 
-def together(courses: Sequence[Course], outcomes: Sequence[Mapping[str, Outcome]]) -> dict[str, Whole]:
+def combine_jobs(courses: Sequence[JobRun], outcomes: Sequence[Mapping[str, JobOutcome]]) -> dict[str, PlanOutcome]:
     """The jobs of a plan by policy: dollars and interruptions add up, the last end is the end.
 
     A job that a policy has no say in stays as planned.
     """
     names = dict.fromkeys(name for each in outcomes for name in each)
-    return {name: _whole(courses, [each.get(name, each[PLANNED]) for each in outcomes]) for name in names}
+    return {name: _combine_policy(courses, [each.get(name, each[PLANNED]) for each in outcomes]) for name in names}
 
 
-def _whole(courses: Sequence[Course], several: Sequence[Outcome]) -> Whole:
+def _combine_policy(courses: Sequence[JobRun], several: Sequence[JobOutcome]) -> PlanOutcome:
     jobs = [one.job for one in courses]
     weights = np.asarray([max(1, job.gpus) * job.runs_at_once * job.hours.expected for job in jobs])
     on_time = [
-        one.done & (one.hours <= job.deadline_hours + LATE)
+        one.done & (one.hours <= job.deadline_hours + DEADLINE_TOLERANCE_HOURS)
         for job, one in zip(jobs, several, strict=True)
         if job.deadline_hours is not None
     ]
-    return Whole(
+    return PlanOutcome(
         usd=np.sum([one.usd for one in several], axis=0),
         hours=np.max([one.hours for one in several], axis=0),
         spot_share=np.average([one.spot_share for one in several], axis=0, weights=weights),
@@ -58,7 +58,7 @@ def _whole(courses: Sequence[Course], several: Sequence[Outcome]) -> Whole:
     )
 
 
-def figures(whole: Whole) -> dict[str, Any]:
+def summarise_outcome(whole: PlanOutcome) -> dict[str, Any]:
     """The fields of `Figures`."""
     return {
         "cost_usd": distribution(whole.usd),
@@ -71,13 +71,13 @@ def figures(whole: Whole) -> dict[str, Any]:
     }
 
 
-def within_budget(whole: Whole, budget_usd: float | None) -> float | None:
+def share_within_budget(whole: PlanOutcome, budget_usd: float | None) -> float | None:
     """Share of runs that cost no more; None without a budget."""
     return None if budget_usd is None else float(np.mean(whole.usd <= budget_usd * (1 + 1e-9)))
 
 
-def policies_of(
-    courses: Sequence[Course], played: Sequence[Played], whole: Mapping[str, Whole]
+def compare_policies(
+    courses: Sequence[JobRun], played: Sequence[ReplayedJob], whole: Mapping[str, PlanOutcome]
 ) -> dict[str, PolicyFigures]:
     """Every policy with what it costs more than an all-knowing renter pays; that one last.
 
@@ -85,25 +85,27 @@ def policies_of(
     known: that errs much less than the mean of a few.
     """
     if len(whole) == 1 and all(one.optimum is None for one in played):
-        return {PLANNED: PolicyFigures(**figures(whole[PLANNED]), usd_over_optimum=None, share_over_optimum=None)}
+        return {
+            PLANNED: PolicyFigures(**summarise_outcome(whole[PLANNED]), usd_over_optimum=None, share_over_optimum=None)
+        }
     below = 0.0  # of the optimum under the plan, in what the plan minimises
     for course, one in zip(courses, played, strict=True):
         if one.optimum is not None:
-            below += float(np.mean(_worth(course, one, PLANNED)[: one.optimum.size] - one.optimum))
+            below += float(np.mean(_objective_values(course, one, PLANNED)[: one.optimum.size] - one.optimum))
     means = {
-        name: math.fsum(float(np.mean(_worth(c, one, name))) for c, one in zip(courses, played, strict=True))
+        name: math.fsum(float(np.mean(_objective_values(c, one, name))) for c, one in zip(courses, played, strict=True))
         for name in whole
     }
     least = means[PLANNED] - below
     found = {
         name: PolicyFigures(
-            **figures(one),
+            **summarise_outcome(one),
             usd_over_optimum=means[name] - least,
             share_over_optimum=(means[name] - least) / least if least > 0 else None,
         )
         for name, one in whole.items()
     }
-    paid = None if any(one.worth_usd for one in courses) else _optimal(played, least)
+    paid = None if any(one.worth_usd for one in courses) else _optimum_cost(played, least)
     unknown = dict.fromkeys(
         ("hours", "deadline_hit_rate", "spot_share", "interruptions", "wasted_hours", "waiting_hours")
     )
@@ -111,13 +113,13 @@ def policies_of(
     return found
 
 
-def _worth(course: Course, played: Played, name: str) -> Floats:
+def _objective_values(course: JobRun, played: ReplayedJob, name: str) -> Floats:
     """What the plan minimises, (runs,): dollars, and what the hours are worth."""
     one = played.outcomes.get(name, played.outcomes[PLANNED])
     return np.asarray(one.usd + course.worth_usd * one.hours)
 
 
-def _optimal(played: Sequence[Played], mean: float) -> Distribution:
+def _optimum_cost(played: Sequence[ReplayedJob], mean: float) -> Distribution:
     """What the all-knowing renter pays: quantiles of the first runs, about the mean over all."""
     first = min(one.optimum.size for one in played if one.optimum is not None)
     usd = np.sum(
@@ -135,14 +137,16 @@ def distribution(values: Floats) -> Distribution:
 
 def histogram(values: Floats) -> Histogram:
     """Counts in `BINS` bins of one width; one bin where all values are the same."""
-    low, high = (float(value) for value in np.percentile(values, (TAIL, 100 - TAIL)))
+    low, high = (
+        float(value) for value in np.percentile(values, (HISTOGRAM_TAIL_PERCENT, 100 - HISTOGRAM_TAIL_PERCENT))
+    )
     if high - low <= 1e-9 * abs(high):
         return Histogram(edges=(low, high), counts=(values.size,))
-    counts, edges = np.histogram(np.clip(values, low, high), bins=BINS, range=(low, high))
+    counts, edges = np.histogram(np.clip(values, low, high), bins=HISTOGRAM_BINS, range=(low, high))
     return Histogram(edges=tuple(edges.tolist()), counts=tuple(counts.tolist()))
 
 
-def predicted_of(jobs: Sequence[Assignment]) -> Predicted:
+def build_prediction(jobs: Sequence[Assignment]) -> PlanPrediction:
     """What a plan says of its jobs together."""
     chances = [one.deadline_probability for one in jobs if one.deadline_probability is not None]
     policies = [one.spot for one in jobs if one.spot is not None]
@@ -152,7 +156,7 @@ def predicted_of(jobs: Sequence[Assignment]) -> Predicted:
     def total(name: str) -> float | None:
         return math.fsum(getattr(one, name) for one in policies) if known else None
 
-    return Predicted(
+    return PlanPrediction(
         cost_usd=math.fsum(one.cost_usd for one in jobs),
         hours=max(one.hours.expected for one in jobs),
         # One error of the speed for all jobs: the least likely deadline is met no more rarely than all of them.

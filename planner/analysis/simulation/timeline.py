@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from planner.analysis.simulation.job_replay import Specimen
-from planner.analysis.simulation.job_runs import Course
+from planner.analysis.simulation.job_replay import RepresentativeRun
+from planner.analysis.simulation.job_runs import JobRun
 from planner.arrays import Flags, Floats, Integers
-from planner.results.simulation import Stretch, Told
+from planner.results.simulation import Timeline, TimelineSegment
 from planner.spot.policy.run import ON_DEMAND, SPOT, WAIT, Policy
 from planner.spot.policy.switching_policy import SwitchingPolicy
 from planner.spot.replay.replay import replay
@@ -21,7 +21,7 @@ MOST_POINTS = 300
 
 
 @dataclass
-class Listener:
+class RecordingPolicy:
     """A policy that is listened to: (hours of work left, market up, action) at each tick of a single run."""
 
     policy: Policy
@@ -37,9 +37,9 @@ class Listener:
         return action
 
 
-def told(course: Course, policy: Policy, one: Specimen, tick_hours: float) -> Told:
+def build_timeline(course: JobRun, policy: Policy, one: RepresentativeRun, tick_hours: float) -> Timeline:
     """The replay of one run, tick by tick."""
-    listener = Listener(policy)
+    listener = RecordingPolicy(policy)
     ticks = one.up.size if math.isinf(one.deadline_hours) else math.ceil(one.deadline_hours / tick_hours - 1e-9)
     up = one.up[None, :ticks]
     found = replay(listener, course.run, up, tick_hours, one.deadline_hours, one.slowness, one.age_hours)
@@ -48,7 +48,7 @@ def told(course: Course, policy: Policy, one: Specimen, tick_hours: float) -> To
     begins = [i for i in range(len(heard)) if i == 0 or heard[i][1:] != heard[i - 1][1:]]
     ends = [*begins[1:], len(heard)]
     stretches = [
-        Stretch(
+        TimelineSegment(
             from_hours=i * tick_hours,
             to_hours=min(j * tick_hours, end),
             market_up=heard[i][1],
@@ -59,13 +59,13 @@ def told(course: Course, policy: Policy, one: Specimen, tick_hours: float) -> To
     if end > len(heard) * tick_hours + 1e-9:  # the policy has no say after its deadline: on demand until done
         begun = len(heard) * tick_hours
         stretches.append(
-            Stretch(from_hours=begun, to_hours=end, market_up=heard[-1][1], running=RUNNING[ON_DEMAND])
+            TimelineSegment(from_hours=begun, to_hours=end, market_up=heard[-1][1], running=RUNNING[ON_DEMAND])
         )
     every = max(1, len(heard) // MOST_POINTS)
     shown = sorted({*range(0, len(heard), every), *begins})
     progress = [(i * tick_hours, 1.0 - heard[i][0] / work) for i in shown]
     last = 1.0 if np.isfinite(found.hours[0]) else progress[-1][1]
-    return Told(
+    return Timeline(
         stretches=tuple(stretches),
         progress=(*progress, (end, last)),
         ends_by_hours=one.deadline_hours if math.isfinite(one.deadline_hours) else course.latest_hours,

@@ -8,23 +8,23 @@ import numpy as np
 
 from planner.arrays import Floats, Integers
 from planner.results.plan import Assignment
-from planner.solving.alternatives import cheapest
-from planner.solving.prepare import Prepared
+from planner.solving.alternatives import find_cheapest_shares
+from planner.solving.prepare import PreparedScenario
 
-HAIR = 1e-9
+RELATIVE_TOLERANCE = 1e-9
 """Relative difference below which two figures are one and the same way's."""
 
 
-class PassedOver(NamedTuple):
+class DisplacedCandidates(NamedTuple):
     """How many better ways are impossible on the other side, and how many are possible there but worse."""
 
     impossible: int
     worse: int
 
 
-def passed_over(
-    here: Prepared, mine: int, there: Prepared, theirs: int, chosen: Assignment, by_time: bool
-) -> PassedOver:
+def count_displaced(
+    here: PreparedScenario, mine: int, there: PreparedScenario, theirs: int, chosen: Assignment, by_time: bool
+) -> DisplacedCandidates:
     """Ways of job `mine` that are possible `here` and better than the plan `chosen` of the same job `there`.
 
     A way is an offer, a number of machines and a recipe; it is possible where it keeps every limit of its job,
@@ -32,21 +32,21 @@ def passed_over(
     `by_time` sooner done at the asked confidence.
     """
     reached = chosen.hours.at_confidence if by_time else chosen.cost_usd
-    reached -= HAIR * max(1.0, abs(reached))
+    reached -= RELATIVE_TOLERANCE * max(1.0, abs(reached))
     figures, other_figures = _figures(here, mine, by_time), _figures(there, theirs, by_time)
     codes, other_codes = _codes(here, mine, there, theirs)
     wanted = set(codes[figures < reached].tolist())
     left = np.isfinite(other_figures)
     possible = wanted & set(other_codes[left].tolist())
     still_better = possible & set(other_codes[left & (other_figures < reached)].tolist())
-    return PassedOver(len(wanted) - len(possible), len(possible) - len(still_better))
+    return DisplacedCandidates(len(wanted) - len(possible), len(possible) - len(still_better))
 
 
-def _figures(prepared: Prepared, index: int, by_time: bool) -> Floats:
+def _figures(prepared: PreparedScenario, index: int, by_time: bool) -> Floats:
     """Least hours at the confidence, or least dollars, of every row of the screened table; inf over the budget."""
     table = prepared.screened[index].table
     low, high = table.share_low, table.share_high
-    figures = np.minimum(table.late_hours(low), table.late_hours(high)) if by_time else cheapest(table)[0]
+    figures = np.minimum(table.late_hours(low), table.late_hours(high)) if by_time else find_cheapest_shares(table)[0]
     figures = figures if by_time else figures - table.penalty_usd
     budget = prepared.scenario.limits.budget_usd
     if budget is None or len(prepared.scenario.jobs) > 1:
@@ -54,14 +54,14 @@ def _figures(prepared: Prepared, index: int, by_time: bool) -> Floats:
     return np.where(np.minimum(table.late_cost_usd(low), table.late_cost_usd(high)) <= budget, figures, np.inf)
 
 
-def _codes(here: Prepared, mine: int, there: Prepared, theirs: int) -> tuple[Integers, Integers]:
+def _codes(here: PreparedScenario, mine: int, there: PreparedScenario, theirs: int) -> tuple[Integers, Integers]:
     """A number per row of either screened table, equal where offer, machines and recipe are the same."""
     known: dict[object, int] = {}
 
     def numbered(names: list[object]) -> Integers:
         return np.asarray([known.setdefault(name, len(known)) for name in names], dtype=np.int64)
 
-    def code(prepared: Prepared, index: int) -> tuple[Integers, Integers, Integers]:
+    def code(prepared: PreparedScenario, index: int) -> tuple[Integers, Integers, Integers]:
         table = prepared.screened[index].table
         offers = numbered(list(table.offers))[table.offer]
         recipes = numbered(list(prepared.candidates[index].recipes))[table.recipe]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from itertools import product
 
 from planner.analysis.what_if.what_if import library_of
-from planner.documents.sweep_ranges import Range, parse_ranges, range_name
+from planner.documents.sweep_ranges import SweepRange, parse_ranges, range_name
 from planner.errors import Fault, ScenarioError
 from planner.library.schema import Library
 from planner.loading.scenario_file import change_scenario
@@ -16,7 +16,7 @@ from planner.results.what_if import Axis, Cell, CellJob, Sweep
 from planner.scenario.scenario import Scenario, SolveOptions
 from planner.solvers.base import Termination
 from planner.solving.optimise import optimise
-from planner.solving.prepare import Prepared, prepare
+from planner.solving.prepare import PreparedScenario, prepare
 from planner.solving.solve import solve_prepared
 
 
@@ -39,15 +39,15 @@ def sweep(
         fault = Fault("--vary", 0, "", "there is nothing to vary", "such as jobs.NAME.deadline=6h:48h:6h")
         raise ScenarioError([fault])
     base = change_scenario(scenario, settings) if settings else scenario
-    questions = [[_changed(base, one, setting) for setting in one.settings] for one in ranges]
+    questions = [[_scenario_at(base, one, setting) for setting in one.settings] for one in ranges]
     library = library or library_of([base, *(question for row in questions for question in row)])
     cells: list[Cell] = []
-    before: Prepared | None = None
+    before: PreparedScenario | None = None
     total = len(list(product(*questions)))
     for places in product(*(range(len(row)) for row in questions)):
         question = questions[0][places[0]]
         if len(ranges) == 2:
-            question = _changed(question, ranges[1], ranges[1].settings[places[1]])
+            question = _scenario_at(question, ranges[1], ranges[1].settings[places[1]])
         before = prepare(question, library, before)
         values = tuple(one.values[place] for one, place in zip(ranges, places, strict=True))
         cells.append(_cell(values, before, options or SolveOptions()))
@@ -57,22 +57,22 @@ def sweep(
     answer = Sweep(scenario=scenario.name, settings=tuple(settings), axes=axes, cells=tuple(cells))
     if any(cell.jobs for cell in cells):
         return answer
-    ends = [_loosest(axis) for axis in axes]
+    ends = [_least_restrictive(axis) for axis in axes]
     question = change_scenario(base, [one.settings[place] for one, place in zip(ranges, ends, strict=True)])
     values = tuple(one.values[place] for one, place in zip(ranges, ends, strict=True))
     unsolved = solve_prepared(prepare(question, library, before), options)
     return answer.model_copy(update={"loosest": values, "unsolved": unsolved})
 
 
-def _loosest(axis: Axis) -> int:
+def _least_restrictive(axis: Axis) -> int:
     """The place of the value that asks for least: the highest limit, the least work; of names the last."""
     if axis.numbers is None:
         return len(axis.values) - 1
-    ease = 1 if axis.loosens == "up" or axis.path.endswith(".efficiency") else -1
+    ease = 1 if axis.looser_direction == "up" or axis.path.endswith(".efficiency") else -1
     return max(range(len(axis.numbers)), key=[ease * number for number in axis.numbers].__getitem__)
 
 
-def _changed(scenario: Scenario, one: Range, setting: str) -> Scenario:
+def _scenario_at(scenario: Scenario, one: SweepRange, setting: str) -> Scenario:
     """The scenario at one value; faults name the range that the value is from."""
     try:
         return change_scenario(scenario, [setting])
@@ -81,14 +81,14 @@ def _changed(scenario: Scenario, one: Range, setting: str) -> Scenario:
         raise ScenarioError([Fault(name, 0, f.where, f.what, _fix(f, one)) for f in error.faults]) from None
 
 
-def _fix(fault: Fault, one: Range) -> str:
+def _fix(fault: Fault, one: SweepRange) -> str:
     """A unit that is missing is missing three times."""
     if fault.what.endswith("has no unit") and one.numbers and not one.unit:
         return f"such as {one.path}={one.values[0]}h:{one.values[-1]}h:STEPh"
     return fault.fix
 
 
-def _cell(values: tuple[str, ...], prepared: Prepared, options: SolveOptions) -> Cell:
+def _cell(values: tuple[str, ...], prepared: PreparedScenario, options: SolveOptions) -> Cell:
     """One cell; why there is no plan is not looked into: that takes longer than all else."""
     if not all(len(one.table) for one in prepared.screened):
         return Cell(values=values, status="infeasible")
@@ -97,10 +97,10 @@ def _cell(values: tuple[str, ...], prepared: Prepared, options: SolveOptions) ->
         if choice.chosen is None:
             impossible = (Termination.INFEASIBLE, Termination.INFEASIBLE_OR_UNBOUNDED)
             return Cell(values=values, status="infeasible" if choice.first.termination in impossible else "no_plan")
-    return cell_of(values, solve_prepared(prepared, options))
+    return build_cell(values, solve_prepared(prepared, options))
 
 
-def cell_of(values: tuple[str, ...], plan: Plan) -> Cell:
+def build_cell(values: tuple[str, ...], plan: Plan) -> Cell:
     """The figures of a plan that a sweep keeps."""
     if plan.cost_usd is None or plan.hours is None:
         return Cell(values=values, status=plan.status)

@@ -7,22 +7,22 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from planner.analysis.what_if.sweep import cell_of
+from planner.analysis.what_if.sweep import build_cell
 from planner.analysis.what_if.what_if import library_of
 from planner.errors import Fault, ScenarioError
 from planner.library.schema import Library
 from planner.loading.scenario_file import change_scenario
 from planner.results.plan import Plan
-from planner.results.what_if import PRICES, Bar, Better, End, Tornado
+from planner.results.what_if import PRICES, Bar, Better, Endpoint, Tornado
 from planner.scenario.scenario import Scenario, SolveOptions
-from planner.solving.prepare import Prepared, prepare
+from planner.solving.prepare import PreparedScenario, prepare
 from planner.solving.solve import solve_prepared
 
-BY = 0.2
+DEFAULT_SHARE = 0.2
 
 
 @dataclass(frozen=True)
-class Lever:
+class Parameter:
     """One thing to move: its name, its value now, and for either end the value and the settings that make it."""
 
     what: str
@@ -36,7 +36,7 @@ def tornado(
     scenario: Scenario,
     options: SolveOptions | None = None,
     library: Library | None = None,
-    by: float = BY,
+    by: float = DEFAULT_SHARE,
     settings: Sequence[str] = (),
 ) -> Tornado:
     """Every limit that is set, every price of the plan and the estimate itself, each moved alone by the share `by`.
@@ -49,7 +49,7 @@ def tornado(
     scenario = change_scenario(scenario, settings) if settings else scenario
     base = prepare(scenario, library or library_of([scenario]))
     plan = solve_prepared(base, options)
-    bars = [_bar(lever, base, plan, options) for lever in levers(scenario, plan, by)] if plan.jobs else []
+    bars = [_bar(lever, base, plan, options) for lever in list_parameters(scenario, plan, by)] if plan.jobs else []
     better: Better = "sooner" if scenario.objective_kind == "time" else "cheaper"
     bars.sort(key=lambda bar: _rank(bar, plan, better))
     return Tornado(scenario=scenario.name, settings=tuple(settings), by=by, base=plan, bars=tuple(bars), better=better)
@@ -64,7 +64,7 @@ def _rank(bar: Bar, plan: Plan, better: Better) -> tuple[bool, float, float, flo
     return not bar.can_fail, -round(effect, 2), -round(max(known) - min(known), 2), -round(bar.effect_usd, 2)
 
 
-def levers(scenario: Scenario, plan: Plan, by: float) -> tuple[Lever, ...]:
+def list_parameters(scenario: Scenario, plan: Plan, by: float) -> tuple[Parameter, ...]:
     """What can be moved: limits that the scenario sets, prices that the plan pays, and the estimate."""
     return tuple(
         lever
@@ -73,7 +73,7 @@ def levers(scenario: Scenario, plan: Plan, by: float) -> tuple[Lever, ...]:
     )
 
 
-def _bar(lever: Lever, base: Prepared, plan: Plan, options: SolveOptions | None) -> Bar:
+def _bar(lever: Parameter, base: PreparedScenario, plan: Plan, options: SolveOptions | None) -> Bar:
     down, up = (_end(value, settings, base, options) for value, settings in (lever.down, lever.up))
     now = plan.cost_usd.expected if plan.cost_usd else 0.0
     moved = [abs(end.cost_usd - now) for end in (down, up) if end.cost_usd is not None]
@@ -90,55 +90,61 @@ def _bar(lever: Lever, base: Prepared, plan: Plan, options: SolveOptions | None)
     )
 
 
-def _end(value: str, settings: tuple[str, ...], base: Prepared, options: SolveOptions | None) -> End:
+def _end(value: str, settings: tuple[str, ...], base: PreparedScenario, options: SolveOptions | None) -> Endpoint:
     changed = prepare(change_scenario(base.scenario, settings), base.library, base)
-    cell = cell_of((value,), solve_prepared(changed, options))
-    return End(value=value, settings=settings, status=cell.status, cost_usd=cell.cost_usd, hours=cell.hours)
+    cell = build_cell((value,), solve_prepared(changed, options))
+    return Endpoint(value=value, settings=settings, status=cell.status, cost_usd=cell.cost_usd, hours=cell.hours)
 
 
-def _limits(scenario: Scenario, by: float) -> list[Lever]:
+def _limits(scenario: Scenario, by: float) -> list[Parameter]:
     limits = scenario.limits
     found = [
-        _hours(f"deadline{_of(scenario, job.name)}", f"jobs.{job.name}.deadline", job.deadline_hours, by)
+        _hours_parameter(
+            f"deadline{_job_suffix(scenario, job.name)}", f"jobs.{job.name}.deadline", job.deadline_hours, by
+        )
         for job in scenario.jobs
         if job.deadline_hours is not None
     ]
     if limits.budget_usd is not None:
         low, high = limits.budget_usd * (1 - by), limits.budget_usd * (1 + by)
-        found.append(_plain("budget", "limits.budget_usd", limits.budget_usd, low, high))
+        found.append(_plain_parameter("budget", "limits.budget_usd", limits.budget_usd, low, high))
     if limits.max_gpus is not None:
-        found.append(_whole("max_gpus", "limits.max_gpus", limits.max_gpus, by, 1))
+        found.append(_integer_parameter("max_gpus", "limits.max_gpus", limits.max_gpus, by, 1))
     if limits.max_hours is not None:
         low, high = limits.max_hours * (1 - by), limits.max_hours * (1 + by)
-        found.append(_plain("max_hours", "limits.max_hours", limits.max_hours, low, high))
+        found.append(_plain_parameter("max_hours", "limits.max_hours", limits.max_hours, low, high))
     for provider, gpus in limits.quota.items():
-        found.append(_whole(f"quota at {provider}", f"limits.quota.{provider}", gpus, by, 0))
+        found.append(_integer_parameter(f"quota at {provider}", f"limits.quota.{provider}", gpus, by, 0))
     return found + _shares(scenario, by)
 
 
-def _of(scenario: Scenario, job: str) -> str:
+def _job_suffix(scenario: Scenario, job: str) -> str:
     """Whose limit it is, where there are several jobs."""
     return f" of {job}" if len(scenario.jobs) > 1 else ""
 
 
-def _shares(scenario: Scenario, by: float) -> list[Lever]:
+def _shares(scenario: Scenario, by: float) -> list[Parameter]:
     """Spot share bounds stay within 0..1 and in order."""
     limits = scenario.limits
     share = limits.spot_share
     found = []
     if share.min > 0:
         high = min(share.min * (1 + by), share.max)
-        found.append(_plain("least spot share", "limits.spot_share.min", share.min, share.min * (1 - by), high))
+        found.append(
+            _plain_parameter("least spot share", "limits.spot_share.min", share.min, share.min * (1 - by), high)
+        )
     if share.max < 1:
         low = max(share.max * (1 - by), share.min)
-        found.append(_plain("most spot share", "limits.spot_share.max", share.max, low, min(1.0, share.max * (1 + by))))
+        found.append(
+            _plain_parameter("most spot share", "limits.spot_share.max", share.max, low, min(1.0, share.max * (1 + by)))
+        )
     if limits.vram_headroom is not None:
         low, high = limits.vram_headroom * (1 - by), min(limits.vram_headroom * (1 + by), 0.99)
-        found.append(_plain("vram_headroom", "limits.vram_headroom", limits.vram_headroom, low, high))
+        found.append(_plain_parameter("vram_headroom", "limits.vram_headroom", limits.vram_headroom, low, high))
     return found
 
 
-def _prices(scenario: Scenario, plan: Plan, by: float) -> list[Lever]:
+def _prices(scenario: Scenario, plan: Plan, by: float) -> list[Parameter]:
     """Cards and providers of the plan, then everyone, in each market that has a price anywhere."""
     matches: list[tuple[str, dict[str, str]]] = []
     for job in plan.jobs:
@@ -160,61 +166,65 @@ def _prices(scenario: Scenario, plan: Plan, by: float) -> list[Lever]:
     return found
 
 
-def _price(scenario: Scenario, what: str, match: dict[str, str], key: str, by: float) -> Lever:
+def _price(scenario: Scenario, what: str, match: dict[str, str], key: str, by: float) -> Parameter:
     path = f"adjust.{len(scenario.adjust)}"
 
     def end(factor: float) -> tuple[str, tuple[str, ...]]:
         rule = {"match": match, key: factor}
-        return f"x {_short(factor)}", (f"{path}={json.dumps(rule)}",)
+        return f"x {_format_short(factor)}", (f"{path}={json.dumps(rule)}",)
 
-    return Lever(what, f"{path}.{key}", "x 1", end(1 - by), end(1 + by))
+    return Parameter(what, f"{path}.{key}", "x 1", end(1 - by), end(1 + by))
 
 
-def _estimates(scenario: Scenario, by: float) -> list[Lever]:
+def _estimates(scenario: Scenario, by: float) -> list[Parameter]:
     """Speed moves for all jobs at once, because its error is shared; work moves job by job."""
 
     def speed(factor: float) -> tuple[str, tuple[str, ...]]:
         settings = (f"jobs.{job.name}.efficiency={job.efficiency * factor!r}" for job in scenario.jobs)
-        return f"x {_short(factor)}", tuple(settings)
+        return f"x {_format_short(factor)}", tuple(settings)
 
-    found = [Lever("predicted speed", "jobs.*.efficiency", "x 1", speed(1 - by), speed(1 + by))]
+    found = [Parameter("predicted speed", "jobs.*.efficiency", "x 1", speed(1 - by), speed(1 + by))]
     for job in scenario.jobs:
         way = next(way for way in ("samples", "tokens", "steps", "images") if getattr(job.work, way) is not None)
         amount = getattr(job.work, way)
-        found.append(_whole(f"work{_of(scenario, job.name)} ({way})", f"jobs.{job.name}.work.{way}", amount, by, 1))
+        found.append(
+            _integer_parameter(
+                f"work{_job_suffix(scenario, job.name)} ({way})", f"jobs.{job.name}.work.{way}", amount, by, 1
+            )
+        )
     return found
 
 
-def _hours(what: str, path: str, hours: float, by: float) -> Lever:
+def _hours_parameter(what: str, path: str, hours: float, by: float) -> Parameter:
     low, high = hours * (1 - by), hours * (1 + by)
-    return Lever(
+    return Parameter(
         what,
         path,
-        f"{_short(hours)} h",
-        (f"{_short(low)} h", (f"{path}={low!r}h",)),
-        (f"{_short(high)} h", (f"{path}={high!r}h",)),
+        f"{_format_short(hours)} h",
+        (f"{_format_short(low)} h", (f"{path}={low!r}h",)),
+        (f"{_format_short(high)} h", (f"{path}={high!r}h",)),
     )
 
 
-def _whole(what: str, path: str, count: int, by: float, least: int) -> Lever:
+def _integer_parameter(what: str, path: str, count: int, by: float, least: int) -> Parameter:
     """Rounded outwards; a hair of floating point is not a reason to go one further."""
     low = max(least, math.floor(round(count * (1 - by), 6)))
-    return _plain(what, path, count, low, math.ceil(round(count * (1 + by), 6)))
+    return _plain_parameter(what, path, count, low, math.ceil(round(count * (1 + by), 6)))
 
 
-def _plain(what: str, path: str, base: float, low: float, high: float) -> Lever:
-    return Lever(
+def _plain_parameter(what: str, path: str, base: float, low: float, high: float) -> Parameter:
+    return Parameter(
         what,
         path,
-        _short(base),
-        (_short(low), (f"{path}={low!r}",)),
-        (_short(high), (f"{path}={high!r}",)),
+        _format_short(base),
+        (_format_short(low), (f"{path}={low!r}",)),
+        (_format_short(high), (f"{path}={high!r}",)),
     )
 
 
-def _short(value: float) -> str:
+def _format_short(value: float) -> str:
     """At most four digits, or all of a whole number."""
     return f"{value:,.0f}" if value == int(value) else f"{value:,.4g}"
 
 
-__all__ = ["BY", "Lever", "levers", "tornado"]
+__all__ = ["DEFAULT_SHARE", "Parameter", "list_parameters", "tornado"]

@@ -5,17 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from planner.analysis.what_if.displaced_candidates import passed_over
+from planner.analysis.what_if.displaced_candidates import count_displaced
 from planner.library.schema import Library
 from planner.loading.scenario_file import change_scenario, read_library
-from planner.results.differences import changes
+from planner.results.differences import compare
 from planner.results.plan import Assignment, Plan
 from planner.results.what_if import Better, BillDelta, Delta, Effect, JobDelta, WhatIf
 from planner.scenario.scenario import Scenario, SolveOptions
-from planner.solving.prepare import Prepared, prepare
+from planner.solving.prepare import PreparedScenario, prepare
 from planner.solving.solve import solve_prepared
 
-CENT = 0.005
+MIN_DIFFERENCE_USD = 0.005
 """Dollars under which two bills read the same."""
 
 
@@ -70,7 +70,7 @@ def difference(before: Plan, after: Plan) -> Delta:
     )
 
 
-def _jobs(base: Prepared, other: Prepared, before: Plan, after: Plan) -> tuple[JobDelta, ...]:
+def _jobs(base: PreparedScenario, other: PreparedScenario, before: Plan, after: Plan) -> tuple[JobDelta, ...]:
     """One entry for every job that both plans have."""
     later = {job.name: (index, job) for index, job in enumerate(after.jobs)}
     return tuple(
@@ -78,14 +78,16 @@ def _jobs(base: Prepared, other: Prepared, before: Plan, after: Plan) -> tuple[J
     )
 
 
-def _job(base: Prepared, other: Prepared, old: tuple[int, Assignment], new: tuple[int, Assignment]) -> JobDelta:
+def _job(
+    base: PreparedScenario, other: PreparedScenario, old: tuple[int, Assignment], new: tuple[int, Assignment]
+) -> JobDelta:
     (was, before), (now, after) = old, new
     by_time = other.scenario.objective_kind == "time"
-    lost = passed_over(base, was, other, now, after, by_time)
-    gained = passed_over(other, now, base, was, before, by_time)
+    lost = count_displaced(base, was, other, now, after, by_time)
+    gained = count_displaced(other, now, base, was, before, by_time)
     return JobDelta(
         name=before.name,
-        changes=changes(before, after),
+        changes=compare(before, after),
         bill=_bill(before, after),
         bill_unchanged=_bill_unchanged(before, after),
         delta=Delta(cost_usd=after.cost_usd - before.cost_usd, hours=after.hours.expected - before.hours.expected),
@@ -98,14 +100,14 @@ def _job(base: Prepared, other: Prepared, old: tuple[int, Assignment], new: tupl
 
 def _bill(before: Assignment, after: Assignment) -> tuple[BillDelta, ...]:
     """The lines that differ by a cent or more: what is rented first, then in the order of the bill before."""
-    return tuple(one for one in _lines(before, after) if _moved(one) >= CENT)
+    return tuple(one for one in _lines(before, after) if _changed_amount(one) >= MIN_DIFFERENCE_USD)
 
 
 def _bill_unchanged(before: Assignment, after: Assignment) -> BillDelta | None:
     """The other lines as one, so that all of them add up to the cost."""
-    rest = [one for one in _lines(before, after) if _moved(one) < CENT]
+    rest = [one for one in _lines(before, after) if _changed_amount(one) < MIN_DIFFERENCE_USD]
     old, new = math.fsum(one.before_usd or 0.0 for one in rest), math.fsum(one.after_usd or 0.0 for one in rest)
-    return BillDelta(item="unchanged", before_usd=old, after_usd=new) if max(old, new) >= CENT else None
+    return BillDelta(item="unchanged", before_usd=old, after_usd=new) if max(old, new) >= MIN_DIFFERENCE_USD else None
 
 
 def _lines(before: Assignment, after: Assignment) -> list[BillDelta]:
@@ -115,7 +117,7 @@ def _lines(before: Assignment, after: Assignment) -> list[BillDelta]:
     return [BillDelta(item=item, before_usd=old.get(item), after_usd=new.get(item)) for item in items]
 
 
-def _moved(line: BillDelta) -> float:
+def _changed_amount(line: BillDelta) -> float:
     return abs((line.before_usd or 0.0) - (line.after_usd or 0.0))
 
 
@@ -127,7 +129,7 @@ def _items(job: Assignment) -> dict[str, float]:
 
 
 def _effects(
-    base: Prepared,
+    base: PreparedScenario,
     before: Plan,
     after: Plan,
     settings: tuple[str, ...],
@@ -135,11 +137,11 @@ def _effects(
     better: Better,
 ) -> tuple[Effect, ...]:
     """Each of several changes alone, and as the last one; a single one has the whole effect and needs no entry."""
-    groups = grouped(settings)
+    groups = group_settings(settings)
     if len(groups) < 2:
         return ()
 
-    def changed(kept: list[tuple[str, ...]]) -> Prepared:
+    def changed(kept: list[tuple[str, ...]]) -> PreparedScenario:
         scenario = change_scenario(base.scenario, [setting for group in kept for setting in group])
         return prepare(scenario, base.library, base)
 
@@ -155,7 +157,7 @@ def _effects(
     )
 
 
-def grouped(settings: tuple[str, ...]) -> list[tuple[str, ...]]:
+def group_settings(settings: tuple[str, ...]) -> list[tuple[str, ...]]:
     """Settings that can only be judged together: those of one rule under `adjust`; all others one by one."""
     groups: dict[str, list[str]] = {}
     for index, setting in enumerate(settings):
@@ -166,7 +168,7 @@ def grouped(settings: tuple[str, ...]) -> list[tuple[str, ...]]:
 
 
 def _effect(
-    setting: str, base: Prepared, alone: Prepared, plans: tuple[Plan, Plan, Plan, Plan], better: Better
+    setting: str, base: PreparedScenario, alone: PreparedScenario, plans: tuple[Plan, Plan, Plan, Plan], better: Better
 ) -> Effect:
     """`plans`: before, with this setting alone, with all but it, after."""
     before, plan, rest, after = plans
@@ -180,9 +182,9 @@ def _effect(
         now = names.index(job.name)
         if after.jobs:
             reached = next((one for one in after.jobs if one.name == job.name), None)
-            lost += passed_over(base, index, alone, now, reached, by_time).impossible if reached else 0
+            lost += count_displaced(base, index, alone, now, reached, by_time).impossible if reached else 0
         if before.jobs:
-            gained += passed_over(alone, now, base, index, before.jobs[index], by_time).impossible
+            gained += count_displaced(alone, now, base, index, before.jobs[index], by_time).impossible
     return Effect(
         setting=setting,
         alone_status=plan.status,
@@ -222,10 +224,10 @@ def _threshold(path: str, plan: Plan) -> list[str]:
     limit = path.split(".")[-1]
     if path.startswith("jobs.") and limit == "deadline":
         job = next((one for one in plan.jobs if path == f"jobs.{one.name}.deadline"), plan.jobs[0])
-        return [_under("a deadline", job.hours.at_confidence, job)]
+        return [_round_down("a deadline", job.hours.at_confidence, job)]
     if path == "limits.max_hours":
         longest = max(plan.jobs, key=lambda job: job.hours.at_confidence)
-        return [_under("max_hours", longest.hours.at_confidence, longest)]
+        return [_round_down("max_hours", longest.hours.at_confidence, longest)]
     if path == "limits.budget_usd" and plan.cost_at_confidence is not None:
         dollars = math.floor(plan.cost_at_confidence * 100) / 100
         return [f"a budget under ${dollars:,.2f} would change it: that is the bill at the asked confidence"]
@@ -239,7 +241,7 @@ def _threshold(path: str, plan: Plan) -> list[str]:
     return []
 
 
-def _under(limit: str, hours: float, job: Assignment) -> str:
+def _round_down(limit: str, hours: float, job: Assignment) -> str:
     """Rounded down, so that what is said is true."""
     lower = math.floor(hours * 10) / 10
     held = f"{limit} under {lower:,.1f} h would change it: {job.name} needs so long at the asked confidence"

@@ -6,23 +6,31 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from planner.audit.job.context import Footing, Ground, Tolerance, Violation, apart, unequal
-from planner.audit.job.hours import Hours, is_coarse
-from planner.audit.job.spot import Followed
+from planner.audit.job.context import AssignmentContext, AuditContext, Tolerance, Violation, check_close, check_equal
+from planner.audit.job.hours import RecomputedHours, is_coarse
+from planner.audit.job.spot import RecomputedPolicyRun
 from planner.audit.job.stage_placement import billed_hours
-from planner.audit.job.stages import Course, disk_gb_of_gang
-from planner.estimates.trials import gang_shares
+from planner.audit.job.stages import JobStages, disk_gb_of_group
+from planner.estimates.trials import node_group_shares
 from planner.results.plan import BillItem
 from planner.units import MONTH_HOURS
 
 UNKNOWN_FEE = "unknown: not included"
-FIXED = ("transfer in", "transfer out", "data leaving", "kept after", "commitment", "training runs", "tokens trained")
+FIXED_ITEMS = (
+    "transfer in",
+    "transfer out",
+    "data leaving",
+    "kept after",
+    "commitment",
+    "training runs",
+    "tokens trained",
+)
 """Items that do not grow with the hours."""
-BESIDE = {"ingest": "prepare data", "evaluation": "evaluation"}
+SEPARATE_STAGE_ITEMS = {"ingest": "prepare data", "evaluation": "evaluation"}
 
 
 @dataclass(frozen=True)
-class Line:
+class RecomputedLine:
     """One line of the bill as it should be."""
 
     item: str
@@ -33,26 +41,33 @@ class Line:
     unknown_fee: bool = False
 
 
-def bill_of(
-    ground: Ground, course: Course, hours: Hours, followed: Followed | None = None, late: bool = False
-) -> list[Line]:
+def recompute_bill(
+    ground: AuditContext,
+    course: JobStages,
+    hours: RecomputedHours,
+    followed: RecomputedPolicyRun | None = None,
+    late: bool = False,
+) -> list[RecomputedLine]:
     """Every line of the bill, `late` at the asked confidence and the run in full; what is not used costs nothing."""
     if followed is None:
-        uses, rented = _uses(ground, course, hours, late), hours.rented(ground.plan.spot_share, late)
+        uses, rented = _usage_by_item(ground, course, hours, late), hours.rented(ground.plan.spot_share, late)
     else:
         every, longer = (hours.late, course.stretch) if late else (1.0, 1.0)
-        uses, rented = _policy_uses(ground, course, followed, every, longer), followed.disk_hours(every, longer)
+        uses, rented = (
+            _policy_usage_by_item(ground, course, followed, every, longer),
+            followed.disk_hours(every, longer),
+        )
     lines = [
         *_machine_lines(ground, uses),
         *_commitment_lines(ground),
-        *_beside_lines(course, hours, late),
+        *_separate_stage_lines(course, hours, late),
         *_byte_lines(ground, course, rented),
     ]
     return [line for line in lines if line.quantity != 0]
 
 
-def _policy_uses(
-    ground: Ground, course: Course, followed: Followed, every: float, longer: float
+def _policy_usage_by_item(
+    ground: AuditContext, course: JobStages, followed: RecomputedPolicyRun, every: float, longer: float
 ) -> dict[str, tuple[float, float]]:
     """Machine hours by item, on demand and on spot; what is beside the run waits for no market."""
     n = ground.plan.instances
@@ -66,7 +81,9 @@ def _policy_uses(
     }
 
 
-def _uses(ground: Ground, course: Course, hours: Hours, late: bool) -> dict[str, tuple[float, float]]:
+def _usage_by_item(
+    ground: AuditContext, course: JobStages, hours: RecomputedHours, late: bool
+) -> dict[str, tuple[float, float]]:
     """Machine hours by item, on demand and on spot, over all gangs and instances."""
     k, n, share = ground.job.trials.at_once, ground.plan.instances, ground.plan.spot_share
     every, longer = (hours.late, course.stretch) if late else (1.0, 1.0)
@@ -81,30 +98,31 @@ def _uses(ground: Ground, course: Course, hours: Hours, late: bool) -> dict[str,
         "wait for trials": course.waiting * longer,
         "export": k * course.export,
     }
-    uses = {
-        item: ((1 - share) * one * n * every, share * one * n * every) for item, one in gang_hours.items()
-    }
+    uses = {item: ((1 - share) * one * n * every, share * one * n * every) for item, one in gang_hours.items()}
     if share > 0:
         # Interruptions cost all gangs alike, in proportion to their hours.
-        lost = course.all_gangs * (hours.paid_spot / course.run - 1.0)
+        lost = course.all_groups_hours * (hours.paid_spot / course.run - 1.0)
         uses["lost on spot"] = (0.0, share * lost * longer * n * every)
         uses["move to on demand"] = (share * k * hours.switch * n * every, 0.0)
     if is_coarse(ground, course):
         # Every gang is billed by itself, for its own part of the run.
         trials = ground.job.trials
-        shares = gang_shares(trials.count, trials.at_once, trials.halving)
+        shares = node_group_shares(trials.count, trials.at_once, trials.halving)
         added = [0.0, 0.0]
         for one in shares:
-            run = course.all_gangs * longer * one / sum(shares)
+            run = course.all_groups_hours * longer * one / sum(shares)
             paid = run * hours.paid_spot / course.run if share > 0 else 0.0
-            billed = ((1 - share) * (course.once + run) + share * hours.switch, share * (course.once + paid))
+            billed = (
+                (1 - share) * (course.outside_run_hours + run) + share * hours.switch,
+                share * (course.outside_run_hours + paid),
+            )
             for market in (0, 1):
                 added[market] += (billed_hours(ground.offer, billed[market] * every) - billed[market] * every) * n
         uses["rounded up"] = (added[0], added[1])
     return uses
 
 
-def _machine_lines(ground: Ground, uses: dict[str, tuple[float, float]]) -> list[Line]:
+def _machine_lines(ground: AuditContext, uses: dict[str, tuple[float, float]]) -> list[RecomputedLine]:
     """By what machines do in which market; own machines by what their hours cost the house."""
     offer = ground.offer
     if offer.own is not None:
@@ -119,11 +137,11 @@ def _machine_lines(ground: Ground, uses: dict[str, tuple[float, float]]) -> list
             lines.append(_line("gpu spot", on_spot, "h", spot))
             continue
         quantity, usd = on_demand + on_spot, on_demand * (price or 0.0) + on_spot * (spot or 0.0)
-        lines.append(Line(item, usd, quantity, "h", usd / quantity if quantity else None))
+        lines.append(RecomputedLine(item, usd, quantity, "h", usd / quantity if quantity else None))
     return lines
 
 
-def _own_lines(ground: Ground, hours: float) -> list[Line]:
+def _own_lines(ground: AuditContext, hours: float) -> list[RecomputedLine]:
     """Electricity and wear; a what-if on the price of the hour moves both alike."""
     own, price = ground.offer.own, ground.offer.usd_per_hour
     if own is None or price is None:
@@ -135,7 +153,7 @@ def _own_lines(ground: Ground, hours: float) -> list[Line]:
     return [_line(item, hours, "h", part * factor) for item, part in named if part]
 
 
-def _commitment_lines(ground: Ground) -> list[Line]:
+def _commitment_lines(ground: AuditContext) -> list[RecomputedLine]:
     """The whole term of every instance, however little of it is used."""
     commitment = ground.offer.commitment
     if commitment is None:
@@ -146,25 +164,25 @@ def _commitment_lines(ground: Ground) -> list[Line]:
     return [_line("commitment", float(machines), f"machine for {term}", due)]
 
 
-def _beside_lines(course: Course, hours: Hours, late: bool) -> list[Line]:
+def _separate_stage_lines(course: JobStages, hours: RecomputedHours, late: bool) -> list[RecomputedLine]:
     every = hours.late if late else 1.0
     return [
-        Line(
-            f"{BESIDE[one.stage]} at {one.provider}",
+        RecomputedLine(
+            f"{SEPARATE_STAGE_ITEMS[one.stage]} at {one.provider}",
             (one.late_usd if late else one.usd) * every,
             one.billed_hours * every,
             "h",
             one.rate_usd,
         )
-        for one in course.elsewhere
+        for one in course.separate_stages
     ]
 
 
-def _byte_lines(ground: Ground, course: Course, rented: float) -> list[Line]:
+def _byte_lines(ground: AuditContext, course: JobStages, rented: float) -> list[RecomputedLine]:
     """Disks while machines are rented, what is kept after, what moves."""
-    job, fees, gangs = ground.job, ground.offer.fees, ground.job.trials.at_once
-    machines = ground.plan.instances * gangs
-    stored = disk_gb_of_gang(ground, course) * gangs * rented / MONTH_HOURS
+    job, fees, node_groups = ground.job, ground.offer.fees, ground.job.trials.at_once
+    machines = ground.plan.instances * node_groups
+    stored = disk_gb_of_group(ground, course) * node_groups * rented / MONTH_HOURS
     after = (course.result_gb + course.kept_gb) * (job.stages.retention_hours or 0.0) / MONTH_HOURS
     source = job.stages.transfer
     lines = [
@@ -178,47 +196,51 @@ def _byte_lines(ground: Ground, course: Course, rented: float) -> list[Line]:
     return lines
 
 
-def _line(item: str, quantity: float, unit: str, rate: float | None) -> Line:
-    return Line(item, quantity * rate if rate is not None else 0.0, quantity, unit, rate, rate is None)
+def _line(item: str, quantity: float, unit: str, rate: float | None) -> RecomputedLine:
+    return RecomputedLine(item, quantity * rate if rate is not None else 0.0, quantity, unit, rate, rate is None)
 
 
-def bill_is_told(ground: Footing, lines: Sequence[Line], tolerance: Tolerance) -> list[Violation]:
+def check_bill(ground: AssignmentContext, lines: Sequence[RecomputedLine], tolerance: Tolerance) -> list[Violation]:
     """Every line to half a cent; none missing, none twice, none invented; the sum is the cost."""
     plan = ground.plan
     told = {one.item: one for one in plan.bill}
-    found = unequal(plan.name, "lines of the bill", len(plan.bill), len(told))
+    found = check_equal(plan.name, "lines of the bill", len(plan.bill), len(told))
     for line in lines:
         one = told.pop(line.item, None)
         if one is not None:
-            found += _line_is_told(plan.name, line, one, tolerance)
+            found += _check_line(plan.name, line, one, tolerance)
         else:
             # What costs nothing because nothing is used need not be said.
-            found += apart(plan.name, f"bill: {line.item}", line.quantity, 0.0, tolerance.hours)
+            found += check_close(plan.name, f"bill: {line.item}", line.quantity, 0.0, tolerance.hours)
     found += [Violation(plan.name, "bill", "a known item", item) for item in told]
     total = math.fsum(one.usd for one in plan.bill)
-    return found + apart(plan.name, "sum of the bill", total, plan.cost_usd, absolute=tolerance.usd)
+    return found + check_close(plan.name, "sum of the bill", total, plan.cost_usd, absolute=tolerance.usd)
 
 
-def _line_is_told(job: str, line: Line, told: BillItem, tolerance: Tolerance) -> list[Violation]:
+def _check_line(job: str, line: RecomputedLine, told: BillItem, tolerance: Tolerance) -> list[Violation]:
     what = f"bill: {line.item}"
-    found = apart(job, what, line.usd, told.usd, absolute=tolerance.usd)
-    found += apart(job, f"{what}, quantity", line.quantity, told.quantity, tolerance.hours)
-    found += unequal(job, f"{what}, unit", line.unit, told.unit)
+    found = check_close(job, what, line.usd, told.usd, absolute=tolerance.usd)
+    found += check_close(job, f"{what}, quantity", line.quantity, told.quantity, tolerance.hours)
+    found += check_equal(job, f"{what}, unit", line.unit, told.unit)
     if line.rate_usd is None:
-        found += unequal(job, f"{what}, rate", None, told.rate_usd)
+        found += check_equal(job, f"{what}, rate", None, told.rate_usd)
     else:
-        found += apart(job, f"{what}, rate", line.rate_usd, told.rate_usd, tolerance.hours)
+        found += check_close(job, f"{what}, rate", line.rate_usd, told.rate_usd, tolerance.hours)
     basis = UNKNOWN_FEE if line.unknown_fee else ""
-    return found + unequal(job, f"{what}, basis", basis, told.basis)
+    return found + check_equal(job, f"{what}, basis", basis, told.basis)
 
 
-def cost_is_told(
-    ground: Footing, lines: Sequence[Line], late: Sequence[Line], reach: float, tolerance: Tolerance
+def check_cost(
+    ground: AssignmentContext,
+    lines: Sequence[RecomputedLine],
+    late: Sequence[RecomputedLine],
+    reach: float,
+    tolerance: Tolerance,
 ) -> list[Violation]:
     """Expected cost, its interval a factor `reach` to both sides of what grows with hours, and the cost when late."""
     plan = ground.plan
     total = math.fsum(line.usd for line in lines)
-    fixed = math.fsum(line.usd for line in lines if line.item in FIXED)
+    fixed = math.fsum(line.usd for line in lines if line.item in FIXED_ITEMS)
     spot = plan.spot  # held against the curve by itself
     luck, spread = (spot.luck_usd, spot.usd_sd) if spot else (0.0, 0.0)
     hourly = total - fixed
@@ -232,5 +254,5 @@ def cost_is_told(
         ("cost.high", fixed + high, plan.cost.high),
         ("cost_at_confidence", math.fsum(line.usd for line in late), plan.cost_at_confidence),
     ):
-        found += apart(plan.name, what, wanted, told, absolute=tolerance.usd)
+        found += check_close(plan.name, what, wanted, told, absolute=tolerance.usd)
     return found

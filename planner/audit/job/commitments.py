@@ -5,46 +5,46 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 
-from planner.audit.job.context import Ground, Tolerance, Violation, apart, beyond, unequal
-from planner.audit.job.hours import Hours
-from planner.audit.job.stages import Course
+from planner.audit.job.context import AuditContext, Tolerance, Violation, check_at_most, check_close, check_equal
+from planner.audit.job.hours import RecomputedHours
+from planner.audit.job.stages import JobStages
 from planner.results.plan import Plan
 from planner.scenario.scenario import Scenario, offer_labels
 from planner.units import MONTH_HOURS
 
 
-def machine_hours_at_confidence(ground: Ground, hours: Hours, course: Course) -> float:
+def machine_hours_at_confidence(ground: AuditContext, hours: RecomputedHours, course: JobStages) -> float:
     """Hours of all instances of all gangs at the asked confidence, on demand."""
-    run = hours.late_on_demand / course.run * course.all_gangs
-    return (hours.late_once * ground.job.trials.at_once + run) * ground.plan.instances
+    run = hours.late_on_demand / course.run * course.all_groups_hours
+    return (hours.late_outside_run * ground.job.trials.at_once + run) * ground.plan.instances
 
 
-def commitment_is_told(ground: Ground, course: Course, tolerance: Tolerance) -> list[Violation]:
+def check_commitment(ground: AuditContext, course: JobStages, tolerance: Tolerance) -> list[Violation]:
     """Dollars, use, term and break-even of the commitment that the plan takes; nothing where it takes none."""
     told, commitment, name = ground.plan.commitment, ground.offer.commitment, ground.plan.name
     if commitment is None or told is None:
-        return unequal(name, "commitment", commitment is not None, told is not None)
-    gangs, n = ground.job.trials.at_once, ground.plan.instances
+        return check_equal(name, "commitment", commitment is not None, told is not None)
+    node_groups, n = ground.job.trials.at_once, ground.plan.instances
     term = commitment.months * MONTH_HOURS
-    due = (commitment.upfront_usd + (ground.offer.usd_per_hour or 0.0) * term) * n * gangs
-    price = _hourly_alike(ground)
-    found = unequal(name, "commitment.months", commitment.months, told.months)
-    found += apart(name, "commitment.usd", due, told.usd, absolute=tolerance.usd)
+    due = (commitment.upfront_usd + (ground.offer.usd_per_hour or 0.0) * term) * n * node_groups
+    price = _hourly_equivalent_usd(ground)
+    found = check_equal(name, "commitment.months", commitment.months, told.months)
+    found += check_close(name, "commitment.usd", due, told.usd, absolute=tolerance.usd)
     for what, wanted, said in (
-        ("used_hours", (course.once * gangs + course.all_gangs) * n, told.used_hours),
-        ("term_hours", term * n * gangs, told.term_hours),
+        ("used_hours", (course.outside_run_hours * node_groups + course.all_groups_hours) * n, told.used_hours),
+        ("term_hours", term * n * node_groups, told.term_hours),
         ("on_demand_usd_per_hour", price, told.on_demand_usd_per_hour),
         ("break_even_hours", due / price if price else None, told.break_even_hours),
-        ("break_even_share", due / price / (term * n * gangs) if price else None, told.break_even_share),
+        ("break_even_share", due / price / (term * n * node_groups) if price else None, told.break_even_share),
     ):
         if wanted is None:
-            found += unequal(name, f"commitment.{what}", None, said)
+            found += check_equal(name, f"commitment.{what}", None, said)
         else:
-            found += apart(name, f"commitment.{what}", wanted, said, tolerance.hours)
+            found += check_close(name, f"commitment.{what}", wanted, said, tolerance.hours)
     return found
 
 
-def _hourly_alike(ground: Ground) -> float | None:
+def _hourly_equivalent_usd(ground: AuditContext) -> float | None:
     """Least price by the hour of as many of the same card in one machine, of the same provider if it has one."""
     mine = ground.offer
     alike = [
@@ -56,17 +56,17 @@ def _hourly_alike(ground: Ground) -> float | None:
     return min(alike)[1] if alike else None
 
 
-def term_holds(ground: Ground, hours: Hours, tolerance: Tolerance) -> list[Violation]:
+def check_commitment_term(ground: AuditContext, hours: RecomputedHours, tolerance: Tolerance) -> list[Violation]:
     """At the asked confidence the job ends before its commitment does."""
     commitment = ground.offer.commitment
     if commitment is None:
         return []
     term = commitment.months * MONTH_HOURS
-    needed = hours.late_once + hours.late_on_demand
-    return beyond(ground.plan.name, "term of the commitment", term, needed, tolerance.hours * term)
+    needed = hours.late_outside_run + hours.late_on_demand
+    return check_at_most(ground.plan.name, "term of the commitment", term, needed, tolerance.hours * term)
 
 
-def committed_hours_hold(
+def check_committed_hours(
     plan: Plan, scenario: Scenario, machine_hours: Sequence[float], tolerance: Tolerance
 ) -> list[Violation]:
     """Hours that are paid for already and left: all jobs on an offer together; `machine_hours` per job of the plan."""
@@ -79,5 +79,5 @@ def committed_hours_hold(
     for label, offer in zip(offer_labels(scenario.offers), scenario.offers, strict=True):
         left = offer.committed_hours
         slack = tolerance.hours * (left or 0.0)
-        found += beyond("", f"hours left of {label}", left, used.get(label, 0.0), slack)
+        found += check_at_most("", f"hours left of {label}", left, used.get(label, 0.0), slack)
     return found

@@ -4,25 +4,25 @@ from __future__ import annotations
 
 import datetime
 
-from planner.audit.job.context import Figure, Footing, Ground, Violation, beyond, unequal
+from planner.audit.job.context import AssignmentContext, AuditContext, Figure, Violation, check_at_most, check_equal
 from planner.configurations.recipe import (
     DEFAULT_BITS,
     DEFAULT_CHECKPOINTING,
     DEFAULT_METHODS,
     HYBRID_ABOVE_GPUS,
     best_attention,
-    refusal,
+    find_incompatibility,
 )
 from planner.scenario.scenario import Offer
 
 
-def names_resolve(ground: Ground) -> list[Violation]:
+def check_names(ground: AuditContext) -> list[Violation]:
     """Card and link are those of the offer."""
-    found = unequal(ground.job.name, "gpu", ground.gpu.name, ground.plan.gpu)
-    return found + unequal(ground.job.name, "interconnect", link_of(ground), ground.plan.interconnect)
+    found = check_equal(ground.job.name, "gpu", ground.gpu.name, ground.plan.gpu)
+    return found + check_equal(ground.job.name, "interconnect", link_of(ground), ground.plan.interconnect)
 
 
-def offer_is_told(ground: Footing) -> list[Violation]:
+def check_offer(ground: AssignmentContext) -> list[Violation]:
     """Provider, region, instance, tier, and what is asked of the job, are those of the offer and the job."""
     plan, offer, job = ground.plan, ground.offer, ground.job
     said: dict[str, tuple[Figure, Figure]] = {
@@ -38,7 +38,7 @@ def offer_is_told(ground: Footing) -> list[Violation]:
         "deadline_hours": (job.deadline_hours, plan.deadline_hours),
         "unit": ("images" if ground.architecture.image else "tokens", plan.unit),
     }
-    return [found for what, (wanted, is_) in said.items() for found in unequal(job.name, what, wanted, is_)]
+    return [found for what, (wanted, is_) in said.items() for found in check_equal(job.name, what, wanted, is_)]
 
 
 def _tier(offer: Offer) -> str:
@@ -52,7 +52,7 @@ def _tier(offer: Offer) -> str:
     return "community" if offer.community else "secure"
 
 
-def _region(ground: Footing) -> str:
+def _region(ground: AssignmentContext) -> str:
     """The offer's region, or in how many the same is offered: equal in all but date, source and notes."""
     mine = ground.offer
     if ground.regional:
@@ -64,7 +64,7 @@ def _region(ground: Footing) -> str:
     return mine.region if len(regions) == 1 else f"any of {len(regions)}"
 
 
-def link_of(ground: Ground) -> str:
+def link_of(ground: AuditContext) -> str:
     """Between the cards of one instance: as the offer says, else what the form means; pcie where alone."""
     offer = ground.offer
     if offer.gpus == 1:
@@ -72,30 +72,32 @@ def link_of(ground: Ground) -> str:
     return offer.interconnect or ("nvlink" if ground.gpu.nvlink_by_default else "pcie")
 
 
-def counts_agree(ground: Ground) -> list[Violation]:
+def check_gpu_counts(ground: AuditContext) -> list[Violation]:
     """GPUs are instances times GPUs per instance, and the offer lets that many instances work together."""
     plan, offer = ground.plan, ground.offer
-    found = unequal(plan.name, "gpus per instance", offer.gpus, plan.gpus_per_instance)
-    found += unequal(plan.name, "gpus", plan.instances * plan.gpus_per_instance, plan.gpus)
+    found = check_equal(plan.name, "gpus per instance", offer.gpus, plan.gpus_per_instance)
+    found += check_equal(plan.name, "gpus", plan.instances * plan.gpus_per_instance, plan.gpus)
     if plan.instances < 1:
         found.append(Violation(plan.name, "instances", "at least 1", plan.instances))
-    return found + beyond(plan.name, "instances of one job", offer.max_nodes, plan.instances)
+    return found + check_at_most(plan.name, "instances of one job", offer.max_nodes, plan.instances)
 
 
-def batch_divides(ground: Ground) -> list[Violation]:
+def check_batch(ground: AuditContext) -> list[Violation]:
     """micro_batch * accumulation * data_parallel = global_batch exactly; the degrees divide the GPUs."""
     plan, said = ground.plan, ground.plan.techniques
     degrees = said.tensor_parallel * said.pipeline_parallel
     if degrees < 1 or plan.gpus % degrees:
         return [Violation(plan.name, "tensor * pipeline parallel", f"a divisor of {plan.gpus}", degrees)]
-    found = beyond(plan.name, "tensor parallel", plan.gpus_per_instance, said.tensor_parallel)
+    found = check_at_most(plan.name, "tensor parallel", plan.gpus_per_instance, said.tensor_parallel)
     if min(said.micro_batch, said.accumulation_steps) < 1:
         found.append(Violation(plan.name, "micro batch and accumulation", "at least 1", said.micro_batch))
     product = said.micro_batch * said.accumulation_steps * (plan.gpus // degrees)
-    return found + unequal(plan.name, "micro_batch * accumulation * data_parallel", ground.job.global_batch, product)
+    return found + check_equal(
+        plan.name, "micro_batch * accumulation * data_parallel", ground.job.global_batch, product
+    )
 
 
-def recipe_is_permitted(ground: Ground) -> list[Violation]:
+def check_techniques(ground: AuditContext) -> list[Violation]:
     """Every technique is among those that the job, its framework and its card leave open."""
     plan, job, recipe, card = ground.plan, ground.job, ground.recipe, ground.card
     asked = job.techniques
@@ -118,13 +120,13 @@ def recipe_is_permitted(ground: Ground) -> list[Violation]:
         for what, allowed in choices.items()
         if getattr(recipe, what) not in allowed
     ]
-    reason = refusal(recipe, card, job.framework, ground.library)
+    reason = find_incompatibility(recipe, card, job.framework, ground.library)
     if reason is not None:
         found.append(Violation(plan.name, "recipe", "techniques that work together", reason))
-    return found + adapters_are_told(ground)
+    return found + check_adapters(ground)
 
 
-def _shardings(ground: Ground) -> tuple[str, ...]:
+def _shardings(ground: AuditContext) -> tuple[str, ...]:
     """What may be done on several GPUs; on one there is nothing to shard."""
     plan, asked = ground.plan, ground.job.techniques.sharding
     if plan.gpus == 1:
@@ -139,7 +141,7 @@ def _shardings(ground: Ground) -> tuple[str, ...]:
     )
 
 
-def _degrees(ground: Ground, asked: tuple[int, ...] | None) -> tuple[int, ...]:
+def _degrees(ground: AuditContext, asked: tuple[int, ...] | None) -> tuple[int, ...]:
     """Parallel degrees: those asked for, else 1, else any where the framework can."""
     given = ground.job.techniques
     if given.tensor_parallel or given.pipeline_parallel:
@@ -147,18 +149,18 @@ def _degrees(ground: Ground, asked: tuple[int, ...] | None) -> tuple[int, ...]:
     return tuple(range(1, ground.plan.gpus + 1)) if ground.framework["parallel"] else (1,)
 
 
-def adapters_are_told(ground: Footing) -> list[Violation]:
+def check_adapters(ground: AssignmentContext) -> list[Violation]:
     """Rank and place of the adapters are those that the job asks for, where there are any."""
     said, lora = ground.plan.techniques, ground.job.lora
     on = said.method == "lora"
     targets = said.lora_targets
     return [
-        *unequal(ground.plan.name, "lora_rank", lora.rank if on else None, said.lora_rank),
-        *unequal(ground.plan.name, "lora_targets", str(lora.targets) if on else "None", str(targets)),
+        *check_equal(ground.plan.name, "lora_rank", lora.rank if on else None, said.lora_rank),
+        *check_equal(ground.plan.name, "lora_targets", str(lora.targets) if on else "None", str(targets)),
     ]
 
 
-def lists_permit(ground: Footing) -> list[Violation]:
+def check_allow_lists(ground: AssignmentContext) -> list[Violation]:
     """Provider, card, region and tier pass the lists of the limits; a service has no card that they could name."""
     limits, offer, name = ground.limits, ground.offer, ground.plan.name
     lists = {
@@ -175,7 +177,7 @@ def lists_permit(ground: Footing) -> list[Violation]:
     ]
 
 
-def spot_share_is_allowed(ground: Ground) -> list[Violation]:
+def check_spot_share(ground: AuditContext) -> list[Violation]:
     """The share lies in the limits; without a spot market it is 0, without on-demand 1."""
     plan, bounds, offer = ground.plan, ground.limits.spot_share, ground.offer
     low, high = bounds.min, bounds.max
@@ -188,12 +190,12 @@ def spot_share_is_allowed(ground: Ground) -> list[Violation]:
     return [Violation(plan.name, "spot_share", f"between {low:g} and {high:g}", plan.spot_share)]
 
 
-def price_is_dated(ground: Footing, as_of: datetime.date) -> list[Violation]:
+def check_price_date(ground: AssignmentContext, as_of: datetime.date) -> list[Violation]:
     """Date, age in days and source of the price are those of the offer."""
     plan, date = ground.plan, ground.offer.date
     day = datetime.date.fromisoformat(str(date)) if date else None
     return [
-        *unequal(plan.name, "price_date", str(date or ""), plan.price_date),
-        *unequal(plan.name, "price_age_days", (as_of - day).days if day else None, plan.price_age_days),
-        *unequal(plan.name, "price_source", ground.offer.source, plan.price_source),
+        *check_equal(plan.name, "price_date", str(date or ""), plan.price_date),
+        *check_equal(plan.name, "price_age_days", (as_of - day).days if day else None, plan.price_age_days),
+        *check_equal(plan.name, "price_source", ground.offer.source, plan.price_source),
     ]

@@ -11,11 +11,11 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from planner.configurations.coefficients import network_of
-from planner.configurations.recipe import CardClass, Recipe, framework_of
+from planner.configurations.recipe import GpuClass, Recipe, framework_of
 from planner.estimates.inputs import Network
 from planner.library.schema import Architecture, GpuSpec, Library
 from planner.results.plan import Assignment
-from planner.scenario.scenario import Job, Limits, Measured, Offer, Scenario, adjusted_offers, offer_labels
+from planner.scenario.scenario import Job, Limits, Measured, Offer, Scenario, apply_adjustments, offer_labels
 from planner.units import GB
 
 Figure = float | str | None
@@ -46,7 +46,7 @@ class Tolerance:
 
 
 @dataclass(frozen=True)
-class Footing:
+class AssignmentContext:
     """One assignment with what every plan of a job names, whether it is trained on machines or by a service."""
 
     plan: Assignment
@@ -64,20 +64,20 @@ class Footing:
         coefficients = self.library.calibrations[calibration].coefficients
         return {key: coefficient.value for key, coefficient in coefficients.items()}
 
-    def pull_of(self, offer: Offer) -> float:
+    def download_rate_of(self, offer: Offer) -> float:
         """Bytes per second between the outside and one machine: as its offer says, else as its class has it."""
         if offer.download_gb_per_second is not None:
             return offer.download_gb_per_second * GB
         return self.values("stages")["community_pull_bytes_per_second" if offer.community else "pull_bytes_per_second"]
 
-    def data_pull_of(self, offer: Offer) -> float:
+    def data_download_rate_of(self, offer: Offer) -> float:
         """The same for the user's data, which leave their place no faster than it lets them."""
-        source, pull = self.job.stages.transfer, self.pull_of(offer)
+        source, pull = self.job.stages.transfer, self.download_rate_of(offer)
         if source is None or source.gb_per_second is None or source.region == offer.region:
             return pull
         return min(pull, source.gb_per_second * GB)
 
-    def disk_of(self, offer: Offer) -> float:
+    def disk_rate_of(self, offer: Offer) -> float:
         """Bytes per second of a machine's own disk."""
         if offer.disk_gb_per_second is not None:
             return offer.disk_gb_per_second * GB
@@ -85,7 +85,7 @@ class Footing:
 
 
 @dataclass(frozen=True)
-class Ground(Footing):
+class AuditContext(AssignmentContext):
     """An assignment on machines, with everything that it names."""
 
     gpu: GpuSpec
@@ -93,9 +93,9 @@ class Ground(Footing):
     framework: Mapping[str, Any]
 
     @property
-    def card(self) -> CardClass:
+    def card(self) -> GpuClass:
         """What of the card decides whether a recipe works."""
-        return CardClass.of(self.gpu)
+        return GpuClass.of(self.gpu)
 
     @property
     def ranks(self) -> int:
@@ -116,13 +116,13 @@ class Ground(Footing):
         return self.observed.hours if self.observed else None
 
 
-def lay_footing(
+def resolve_assignment(
     assignment: Assignment, scenario: Scenario, library: Library
-) -> tuple[Footing | None, list[Violation]]:
+) -> tuple[AssignmentContext | None, list[Violation]]:
     """The things behind the names, or the names that lead nowhere; without them nothing can be checked."""
     name = assignment.name
     job = next((one for one in scenario.jobs if one.name == name), None)
-    offers = dict(zip(offer_labels(scenario.offers), adjusted_offers(scenario), strict=True))
+    offers = dict(zip(offer_labels(scenario.offers), apply_adjustments(scenario), strict=True))
     offer = offers.get(assignment.offer)
     missing = []
     if job is None:
@@ -138,7 +138,7 @@ def lay_footing(
     lists = scenario.limits.regions
     told_apart = any(one.stages.transfer and one.stages.transfer.region for one in scenario.jobs)
     return (
-        Footing(
+        AssignmentContext(
             plan=assignment,
             job=job,
             limits=scenario.limits,
@@ -153,10 +153,10 @@ def lay_footing(
     )
 
 
-def lay_ground(footing: Footing) -> Ground:
+def resolve_context(footing: AssignmentContext) -> AuditContext:
     """What machines need besides; KeyError for a card that the library does not have."""
-    known = {one.name: getattr(footing, one.name) for one in fields(Footing)}
-    return Ground(
+    known = {one.name: getattr(footing, one.name) for one in fields(AssignmentContext)}
+    return AuditContext(
         **known,
         gpu=footing.library.gpu(footing.offer.card),
         recipe=_recipe(footing.plan),
@@ -180,12 +180,12 @@ def _recipe(assignment: Assignment) -> Recipe:
     )
 
 
-def unequal(job: str, what: str, expected: Figure, found: Figure) -> list[Violation]:
+def check_equal(job: str, what: str, expected: Figure, found: Figure) -> list[Violation]:
     """A violation where two names or whole numbers are not the same."""
     return [] if expected == found else [Violation(job, what, expected, found)]
 
 
-def apart(
+def check_close(
     job: str, what: str, expected: float, found: float | None, relative: float = 0.0, absolute: float = 0.0
 ) -> list[Violation]:
     """A violation where two figures are further apart than the larger tolerance; nan and None always are."""
@@ -196,7 +196,7 @@ def apart(
     return [Violation(job, what, expected, found)]
 
 
-def beyond(job: str, what: str, limit: float | None, found: float, slack: float = 0.0) -> list[Violation]:
+def check_at_most(job: str, what: str, limit: float | None, found: float, slack: float = 0.0) -> list[Violation]:
     """A violation where a figure lies above its limit (None: no limit) by more than the slack."""
     if limit is None or found <= limit + slack:
         return []

@@ -8,20 +8,20 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from planner.audit.job.bill import Line, bill_is_told, cost_is_told
-from planner.audit.job.configuration import adapters_are_told
-from planner.audit.job.context import Footing, Tolerance, Violation, apart, unequal
-from planner.audit.job.hours import deadline_chance_is_told, hours_hold
-from planner.audit.job.physics import Workload, workload_of
+from planner.audit.job.bill import RecomputedLine, check_bill, check_cost
+from planner.audit.job.configuration import check_adapters
+from planner.audit.job.context import AssignmentContext, Tolerance, Violation, check_close, check_equal
+from planner.audit.job.hours import check_deadline_probability, check_hour_limits
+from planner.audit.job.physics import Workload, recompute_workload
 from planner.configurations.recipe import framework_of
 from planner.estimates.managed_service import MILLION, service_tokens_per_second, service_usd
 from planner.estimates.parameters import lora_parameters
 from planner.estimates.trials import trial_work
-from planner.estimates.uncertainty import late_factor
+from planner.estimates.uncertainty import confidence_factor
 from planner.scenario.payment import Managed
 from planner.units import GB, HOUR, MONTH_HOURS
 
-NOTHING = {
+NO_MACHINE_FIGURES = {
     "gpu": "managed",
     "gpus": 0,
     "gpus_per_instance": 0,
@@ -39,7 +39,7 @@ NOTHING = {
     "memory_factor": 1.0,
 }
 """What a plan says of machines, where there are none."""
-UNTOLD = {
+NO_TECHNIQUES = {
     "weight_bits": 16,
     "quant": "none",
     "precision": "managed",
@@ -56,7 +56,7 @@ UNTOLD = {
 
 
 @dataclass(frozen=True)
-class Service:
+class RecomputedService:
     """Speed and hours of all trials of a job at a service; `late` at the confidence, the run in full."""
 
     rate: float  # tokens (images) per second of one run
@@ -72,30 +72,28 @@ class Service:
         return self.upload + self.training + self.export
 
 
-def service_is_told(ground: Footing, managed: Managed, tolerance: Tolerance) -> list[Violation]:
+def check_service(ground: AssignmentContext, managed: Managed, tolerance: Tolerance) -> list[Violation]:
     """Everything that a plan says of a job at a service."""
-    work = workload_of(ground)
+    work = recompute_workload(ground)
     result = _result_gb(ground, managed)
     service = _service(ground, managed, work, result)
-    lines, late = (
-        [*_lines(ground, managed, work, late), *_moved_lines(ground, result)] for late in (False, True)
-    )
+    lines, late = ([*_lines(ground, managed, work, late), *_moved_lines(ground, result)] for late in (False, True))
     return [
-        *_may_train_it(ground, managed),
+        *_check_support(ground, managed),
         *_has_no_machine(ground),
-        *_speed_is_told(ground, work, service, tolerance),
-        *hours_hold(ground, service.late_hours, tolerance),
-        *deadline_chance_is_told(ground, service.hours, service.late_hours, tolerance),
-        *bill_is_told(ground, lines, tolerance),
+        *_check_speed(ground, work, service, tolerance),
+        *check_hour_limits(ground, service.late_hours, tolerance),
+        *check_deadline_probability(ground, service.hours, service.late_hours, tolerance),
+        *check_bill(ground, lines, tolerance),
         # What a service asks does not hang on how long it takes.
-        *cost_is_told(ground, lines, late, 1.0, tolerance),
+        *check_cost(ground, lines, late, 1.0, tolerance),
     ]
 
 
-def _may_train_it(ground: Footing, managed: Managed) -> list[Violation]:
+def _check_support(ground: AssignmentContext, managed: Managed) -> list[Violation]:
     """The service takes the network, and trains it in a way that the job allows."""
     plan, job = ground.plan, ground.job
-    found = unequal(plan.name, "method", managed.method, plan.techniques.method)
+    found = check_equal(plan.name, "method", managed.method, plan.techniques.method)
     if ground.architecture.name not in managed.architectures:
         wanted = "one of " + ", ".join(managed.architectures)
         found.append(Violation(plan.name, "architecture at the service", wanted, ground.architecture.name))
@@ -107,21 +105,21 @@ def _may_train_it(ground: Footing, managed: Managed) -> list[Violation]:
     return found
 
 
-def _has_no_machine(ground: Footing) -> list[Violation]:
+def _has_no_machine(ground: AssignmentContext) -> list[Violation]:
     plan, said, vram = ground.plan, ground.plan.techniques, ground.plan.vram_gib
     found = []
-    for what, wanted in NOTHING.items():
+    for what, wanted in NO_MACHINE_FIGURES.items():
         if getattr(plan, what) != wanted:
             found.append(Violation(plan.name, f"{what} of a service", str(wanted), str(getattr(plan, what))))
-    for what, word in UNTOLD.items():
-        found += unequal(plan.name, f"{what} of a service", str(word), str(getattr(said, what)))
+    for what, word in NO_TECHNIQUES.items():
+        found += check_equal(plan.name, f"{what} of a service", str(word), str(getattr(said, what)))
     memory = (vram.peak, vram.allocated, vram.usable, *vram.parts.values())
     if any(memory) or vram.fit_probability != 1.0 or vram.phase:
         found.append(Violation(plan.name, "vram_gib of a service", "nothing to fit into", vram.peak))
-    return found + adapters_are_told(ground)
+    return found + check_adapters(ground)
 
 
-def _result_gb(ground: Footing, managed: Managed) -> float:
+def _result_gb(ground: AssignmentContext, managed: Managed) -> float:
     """The adapters that the job asks for, or all weights as the network is released."""
     job, export = ground.job, ground.job.stages.export
     if managed.method == "full" or (export and export.merged):
@@ -131,12 +129,12 @@ def _result_gb(ground: Footing, managed: Managed) -> float:
     return float(count) * float(ground.library.tables["bytes"]["adapters"][kept_as]["w"]) / GB
 
 
-def _data_gb(ground: Footing) -> float:
+def _data_gb(ground: AssignmentContext) -> float:
     ingest = ground.job.stages.ingest
     return ground.job.data_gb + (ingest.raw_gb if ingest else 0.0)
 
 
-def _service(ground: Footing, managed: Managed, work: Workload, result: float) -> Service:
+def _service(ground: AssignmentContext, managed: Managed, work: Workload, result: float) -> RecomputedService:
     """Speed as told, else what a guess of the service's hardware makes of the network; images count as tokens do."""
     job, stages = ground.job, ground.values("stages")
     trials = trial_work(job.trials.count, job.trials.at_once, job.trials.halving)
@@ -145,16 +143,16 @@ def _service(ground: Footing, managed: Managed, work: Workload, result: float) -
     rate = managed.tokens_per_second or guess / tokens_each
     sigma = stages["managed_sigma_told" if managed.tokens_per_second else "managed_sigma_assumed"]
     full = (work.real + work.evaluated) * trials.wall / rate / HOUR
-    late = float(late_factor(sigma, job.confidence))
-    upload = _data_gb(ground) * GB / ground.data_pull_of(ground.offer) / HOUR
-    export, line = 0.0, ground.pull_of(ground.offer)
+    late = float(confidence_factor(sigma, job.confidence))
+    upload = _data_gb(ground) * GB / ground.data_download_rate_of(ground.offer) / HOUR
+    export, line = 0.0, ground.download_rate_of(ground.offer)
     if (wanted := job.stages.export) is not None:
         line = min(line, wanted.gb_per_second * GB) if wanted.gb_per_second else line
         export = result * GB / line / HOUR
-    return Service(rate, sigma, full * job.early_stopping, upload, export, (upload + full + export) * late)
+    return RecomputedService(rate, sigma, full * job.early_stopping, upload, export, (upload + full + export) * late)
 
 
-def _lines(ground: Footing, managed: Managed, work: Workload, late: bool) -> list[Line]:
+def _lines(ground: AssignmentContext, managed: Managed, work: Workload, late: bool) -> list[RecomputedLine]:
     """Tokens and runs at their prices, and what is missing to the minimum."""
     job, trials = ground.job, ground.job.trials
     share = 1.0 if late else job.early_stopping
@@ -164,17 +162,17 @@ def _lines(ground: Footing, managed: Managed, work: Workload, late: bool) -> lis
     millions = tokens / MILLION
     lines = []
     if managed.usd_per_million_tokens is not None:
-        lines.append(Line("tokens trained", millions * per_token, millions, "M tokens", per_token))
+        lines.append(RecomputedLine("tokens trained", millions * per_token, millions, "M tokens", per_token))
     if managed.usd_per_run is not None:
-        lines.append(Line("training runs", runs * per_run, runs, "runs", per_run))
+        lines.append(RecomputedLine("training runs", runs * per_run, runs, "runs", per_run))
     due = service_usd(tokens, runs, per_token, per_run, managed.minimum_usd)
     missing = due - math.fsum(line.usd for line in lines)
     if missing > 1e-9:
-        lines.append(Line("minimum charge", missing, runs, "runs", None))
+        lines.append(RecomputedLine("minimum charge", missing, runs, "runs", None))
     return lines
 
 
-def _moved_lines(ground: Footing, result: float) -> list[Line]:
+def _moved_lines(ground: AssignmentContext, result: float) -> list[RecomputedLine]:
     """Data that leave their place and enter the service, the result that comes out and is kept; none of nothing."""
     fees, source, data = ground.offer.fees, ground.job.stages.transfer, _data_gb(ground)
     months = (ground.job.stages.retention_hours or 0.0) / MONTH_HOURS
@@ -186,18 +184,20 @@ def _moved_lines(ground: Footing, result: float) -> list[Line]:
     if source is not None and source.region != ground.offer.region and source.egress_usd_per_gb > 0:
         moved.append(("data leaving", data, "GB", source.egress_usd_per_gb))
     return [
-        Line(item, amount * (rate or 0.0), amount, unit, rate, rate is None)
+        RecomputedLine(item, amount * (rate or 0.0), amount, unit, rate, rate is None)
         for item, amount, unit, rate in moved
         if amount > 0
     ]
 
 
-def _speed_is_told(ground: Footing, work: Workload, service: Service, tolerance: Tolerance) -> list[Violation]:
+def _check_speed(
+    ground: AssignmentContext, work: Workload, service: RecomputedService, tolerance: Tolerance
+) -> list[Violation]:
     """Steps, speed and hours with their intervals."""
     plan = ground.plan
     reach = math.exp(1.28 * service.sigma)
-    found = unequal(plan.name, "steps", int(work.steps), plan.steps)
-    found += unequal(plan.name, "sequence_length", int(work.sequence), plan.sequence_length)
+    found = check_equal(plan.name, "steps", int(work.steps), plan.steps)
+    found += check_equal(plan.name, "sequence_length", int(work.sequence), plan.sequence_length)
     for what, expected, told in (
         ("tokens_per_second", service.rate, plan.tokens_per_second),
         ("tokens_per_second_low", service.rate / reach, plan.tokens_per_second_low),
@@ -212,6 +212,6 @@ def _speed_is_told(ground: Footing, work: Workload, service: Service, tolerance:
         ("hours.high", service.hours * reach, plan.hours.high),
         ("hours.at_confidence", service.late_hours, plan.hours.at_confidence),
     ):
-        found += apart(plan.name, what, expected, told, tolerance.hours)
+        found += check_close(plan.name, what, expected, told, tolerance.hours)
     strange = sorted(set(plan.stage_hours) - {"export"})
     return found + [Violation(plan.name, "stage_hours", "a known stage of a service", stage) for stage in strange]

@@ -5,17 +5,17 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, fields, replace
 
-from planner.audit.job.context import Ground, Tolerance, Violation, apart, unequal
-from planner.audit.job.observed_comparison import Compared, compared_again, lengths_of, memory_values
-from planner.configurations.coefficients import RecipeSetup
+from planner.audit.job.context import AuditContext, Tolerance, Violation, check_close, check_equal
+from planner.audit.job.observed_comparison import RecomputedRun, memory_values, recompute_run, sequence_lengths
+from planner.configurations.coefficients import RecipeCoefficients
 from planner.configurations.recipe import Recipe
 from planner.estimates.memory.peak import estimate_memory
 from planner.estimates.observed_runs import (
-    fit_sigma_after,
+    corrected_fit_sigma,
+    corrected_sigmas,
     log_memory_scale,
     log_speed_correction,
-    memory_half,
-    sigmas_after,
+    memory_half_weight_runs,
 )
 from planner.estimates.uncertainty import Sigmas, memory_tail
 from planner.results.plan import ObservedRun
@@ -23,25 +23,25 @@ from planner.units import GIB
 
 
 @dataclass(frozen=True)
-class Lesson:
+class RecomputedCorrection:
     """What the runs of a job teach its estimates."""
 
-    runs: tuple[Compared, ...]
+    runs: tuple[RecomputedRun, ...]
     speed_factor: float
-    like: tuple[Compared, ...]  # those of the plan's own setting whose peak was seen
+    comparable_runs: tuple[RecomputedRun, ...]  # those of the plan's own setting whose peak was seen
     memory_scale: float
     floor_gib: float  # what a run at most as large as the plan was seen to take
 
     @property
-    def timed(self) -> tuple[Compared, ...]:
+    def timed_runs(self) -> tuple[RecomputedRun, ...]:
         """The runs whose speed was seen."""
         return tuple(one for one in self.runs if one.run.tokens_per_second is not None)
 
 
-def lesson_of(ground: Ground) -> Lesson:
+def recompute_correction(ground: AuditContext) -> RecomputedCorrection:
     """All runs of the job compared again."""
     runs = tuple(
-        found for run in ground.job.measured if run.hours is None and (found := compared_again(ground, run)) is not None
+        found for run in ground.job.measured if run.hours is None and (found := recompute_run(ground, run)) is not None
     )
     pilot = ground.values("pilot")
     like = tuple(
@@ -49,30 +49,30 @@ def lesson_of(ground: Ground) -> Lesson:
         for one in runs
         if one.scale is not None and one.recipe == ground.recipe and one.run.gpus == ground.plan.gpus
     )
-    half = memory_half(_sigma(ground), pilot["sigma_probed"])
+    half = memory_half_weight_runs(_sigma(ground), pilot["sigma_probed"])
     scale = math.exp(log_memory_scale([math.log(one.scale) for one in like if one.scale is not None], half))
-    return Lesson(
+    return RecomputedCorrection(
         runs,
         math.exp(log_speed_correction(_log_ratios(runs), pilot["speed_half"])),
         like,
         scale,
-        max((_taken_gib(one) for one in like if _is_no_larger(one, ground)), default=0.0),
+        max((_peak_with_context_gib(one) for one in like if _is_no_larger(one, ground)), default=0.0),
     )
 
 
-def _log_ratios(runs: tuple[Compared, ...]) -> list[float]:
+def _log_ratios(runs: tuple[RecomputedRun, ...]) -> list[float]:
     """ln(measured / predicted) of the speeds that were seen."""
     speeds = [(one.run.tokens_per_second, one.predicted) for one in runs]
     return [math.log(seen / predicted) for seen, predicted in speeds if seen is not None]
 
 
-def _is_no_larger(one: Compared, ground: Ground) -> bool:
-    longest = lengths_of(ground, ground.job)[1]
+def _is_no_larger(one: RecomputedRun, ground: AuditContext) -> bool:
+    longest = sequence_lengths(ground, ground.job)[1]
     said = ground.plan.techniques
     return bool(one.layout.micro_batch <= said.micro_batch and one.layout.longest_sequence <= longest)
 
 
-def _taken_gib(one: Compared) -> float:
+def _peak_with_context_gib(one: RecomputedRun) -> float:
     """An observed peak with the context that its kind leaves out; at most the card, because it did run."""
     stack = one.setup.stack
     context = 0.0 if one.run.peak_kind == "device" else float(stack.context_gib)
@@ -81,22 +81,24 @@ def _taken_gib(one: Compared) -> float:
     return min((one.run.peak_vram_gib or 0.0) + context, one.card.usable_gib)
 
 
-def _sigma(ground: Ground) -> float:
+def _sigma(ground: AuditContext) -> float:
     return memory_tail(ground.values("memory"), ground.job.framework, bool(ground.framework["profiled"]))
 
 
-def with_lesson(setup: RecipeSetup, lesson: Lesson, ground: Ground) -> RecipeSetup:
+def apply_correction(
+    setup: RecipeCoefficients, lesson: RecomputedCorrection, ground: AuditContext
+) -> RecipeCoefficients:
     """The setup of the plan's configuration as its observed peaks have it; the margin of a headroom comes later."""
-    if not lesson.like:
+    if not lesson.comparable_runs:
         return setup
     memory = ground.values("memory")
     stack = replace(setup.stack, margin=memory["margin_probed"], phi=memory["phi_probed"])
     margins = [
         _passing_margin(one, replace(setup, stack=stack), lesson, ground)
-        for one in lesson.like
+        for one in lesson.comparable_runs
         if one.card.name == ground.gpu.name
     ]
-    return RecipeSetup(
+    return RecipeCoefficients(
         setup.states,
         replace(setup.activations, scale=lesson.memory_scale),
         replace(stack, margin=min([stack.margin, *margins])),
@@ -104,7 +106,9 @@ def with_lesson(setup: RecipeSetup, lesson: Lesson, ground: Ground) -> RecipeSet
     )
 
 
-def _passing_margin(one: Compared, setup: RecipeSetup, lesson: Lesson, ground: Ground) -> float:
+def _passing_margin(
+    one: RecomputedRun, setup: RecipeCoefficients, lesson: RecomputedCorrection, ground: AuditContext
+) -> float:
     """The margin with which the fit rule lets the run pass that did fit."""
     usable = one.card.usable_gib * GIB
     activations = replace(setup.activations, scale=lesson.memory_scale)
@@ -116,35 +120,37 @@ def _passing_margin(one: Compared, setup: RecipeSetup, lesson: Lesson, ground: G
     return margin - (over / float(told.allocated) + 1e-9) if over > 0 else margin
 
 
-def spread_after(before: tuple[float, float], lesson: Lesson, ground: Ground) -> tuple[float, float]:
+def shrink_spread(
+    before: tuple[float, float], lesson: RecomputedCorrection, ground: AuditContext
+) -> tuple[float, float]:
     """sigma and sigma_tail of the plan's speed, given the runs that were seen."""
-    if not lesson.timed:
+    if not lesson.timed_runs:
         return before
     several, method = ground.plan.instances > 1, ground.recipe.method
-    alike = [one for one in lesson.timed if one.recipe.method == method and (one.instances > 1) == several]
+    alike = [one for one in lesson.timed_runs if one.recipe.method == method and (one.instances > 1) == several]
     kind = "other_source"
     if alike:
         kind = "same_card" if any(one.card.name == ground.gpu.name for one in alike) else "other_card"
     values, pilot = ground.values("uncertainty"), ground.values("pilot")
-    after = sigmas_after(
+    after = corrected_sigmas(
         Sigmas(*before),
         values[f"difference.{kind}"],
         values["difference.other_source"],
         pilot["tail"],
-        len(lesson.timed),
+        len(lesson.timed_runs),
         pilot["speed_half"],
-        _log_ratios(lesson.timed),
+        _log_ratios(lesson.timed_runs),
     )
     return float(after.display), float(after.tail)
 
 
-def fit_spread_after(before: float, lesson: Lesson, ground: Ground) -> float:
+def shrink_fit_spread(before: float, lesson: RecomputedCorrection, ground: AuditContext) -> float:
     """Spread of the plan's memory, given the peaks that were seen at its setting."""
-    runs = len(lesson.like)
-    return fit_sigma_after(before, ground.values("pilot")["sigma_probed"], runs) if runs else before
+    runs = len(lesson.comparable_runs)
+    return corrected_fit_sigma(before, ground.values("pilot")["sigma_probed"], runs) if runs else before
 
 
-def did_run(lesson: Lesson, ground: Ground, longest: float) -> bool:
+def is_proven_by_run(lesson: RecomputedCorrection, ground: AuditContext, longest: float) -> bool:
     """Whether a run at least as large as the plan was seen to fit on its card."""
     said = ground.plan.techniques
     return any(
@@ -152,22 +158,22 @@ def did_run(lesson: Lesson, ground: Ground, longest: float) -> bool:
         and said.micro_batch <= one.layout.micro_batch
         and (one.layout.accumulation > 1 or said.accumulation_steps == 1)
         and longest <= one.layout.longest_sequence
-        for one in lesson.like
+        for one in lesson.comparable_runs
     )
 
 
-def observations_are_told(ground: Ground, lesson: Lesson, tolerance: Tolerance) -> list[Violation]:
+def check_observations(ground: AuditContext, lesson: RecomputedCorrection, tolerance: Tolerance) -> list[Violation]:
     """Factors, and every run with its configuration and prediction, are what comes out again."""
     plan, name = ground.plan, ground.plan.name
-    found = apart(name, "speed_factor", lesson.speed_factor, plan.speed_factor, tolerance.hours)
-    found += apart(name, "memory_factor", lesson.memory_scale, plan.memory_factor, tolerance.gib)
-    found += unequal(name, "observed runs", len(lesson.runs), len(plan.observed_runs))
+    found = check_close(name, "speed_factor", lesson.speed_factor, plan.speed_factor, tolerance.hours)
+    found += check_close(name, "memory_factor", lesson.memory_scale, plan.memory_factor, tolerance.gib)
+    found += check_equal(name, "observed runs", len(lesson.runs), len(plan.observed_runs))
     for number, (one, said) in enumerate(zip(lesson.runs, plan.observed_runs, strict=False)):
-        found += _run_is_told(name, f"observed_runs[{number}]", one, said, tolerance)
+        found += _check_run(name, f"observed_runs[{number}]", one, said, tolerance)
     return found
 
 
-def _run_is_told(name: str, where: str, one: Compared, said: ObservedRun, tolerance: Tolerance) -> list[Violation]:
+def _check_run(name: str, where: str, one: RecomputedRun, said: ObservedRun, tolerance: Tolerance) -> list[Violation]:
     run, told = one.run, said.techniques
     found = []
     for what, wanted, is_ in (
@@ -178,7 +184,7 @@ def _run_is_told(name: str, where: str, one: Compared, said: ObservedRun, tolera
         ("accumulation_steps", float(one.layout.accumulation), float(told.accumulation_steps)),
         *((key.name, getattr(one.recipe, key.name), getattr(told, key.name)) for key in fields(Recipe)),
     ):
-        found += unequal(name, f"{where}.{what}", wanted, is_)
+        found += check_equal(name, f"{where}.{what}", wanted, is_)
     for what, expected, figure in (
         ("tokens_per_second", run.tokens_per_second, said.tokens_per_second),
         ("predicted_tokens_per_second", one.predicted, said.predicted_tokens_per_second),
@@ -186,7 +192,7 @@ def _run_is_told(name: str, where: str, one: Compared, said: ObservedRun, tolera
         ("predicted_peak_vram_gib", one.predicted_gib, said.predicted_peak_vram_gib),
     ):
         if expected is None:
-            found += unequal(name, f"{where}.{what}", None, figure)
+            found += check_equal(name, f"{where}.{what}", None, figure)
         else:
-            found += apart(name, f"{where}.{what}", expected, figure, tolerance.hours)
+            found += check_close(name, f"{where}.{what}", expected, figure, tolerance.hours)
     return found

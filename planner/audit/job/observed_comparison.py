@@ -10,10 +10,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from planner.audit.job.context import Ground
-from planner.configurations.coefficients import RecipeSetup, recipe_setup
+from planner.audit.job.context import AuditContext
+from planner.configurations.coefficients import RecipeCoefficients, recipe_coefficients
 from planner.configurations.hardware import hardware_numbers
-from planner.configurations.recipe import CardClass, Recipe, allowed, enumerate_recipes, opened_recipes, refusal
+from planner.configurations.recipe import (
+    GpuClass,
+    Recipe,
+    enumerate_recipes,
+    expand_parallel_degrees,
+    find_incompatibility,
+    is_allowed,
+)
 from planner.estimates.inputs import Layout
 from planner.estimates.memory.peak import MemoryCoefficients, estimate_memory
 from planner.estimates.time.coefficients import TimeCoefficients
@@ -27,41 +34,41 @@ KINDS = {"allocated": "allocated", "reserved": "reserved_uncapped", "device": "d
 
 
 @dataclass(frozen=True)
-class Compared:
+class RecomputedRun:
     """An observed run, the configuration that it is compared with, and what was predicted for it."""
 
     run: Measured
     card: GpuSpec
     instances: int
     recipe: Recipe
-    setup: RecipeSetup
+    setup: RecipeCoefficients
     layout: Layout
     predicted: float  # tokens (images) per second
     predicted_gib: float | None = None
     scale: float | None = None  # of the bytes that grow with the batch, to explain the peak
 
 
-def compared_again(ground: Ground, run: Measured) -> Compared | None:
+def recompute_run(ground: AuditContext, run: Measured) -> RecomputedRun | None:
     """The configuration of a run: of those that it leaves open the fastest that fits, else the smallest."""
     job, card = _job_of(ground.job, run), ground.library.gpu(run.gpu)
-    kind = CardClass.of(card)
+    kind = GpuClass.of(card)
     recipes = [
         one
         for one in enumerate_recipes(job, kind, run.gpus > 1, ground.library)
-        if allowed(one, job) and refusal(one, kind, job.framework, ground.library) is None
+        if is_allowed(one, job) and find_incompatibility(one, kind, job.framework, ground.library) is None
     ]
     best, fits = _best(ground, job, run, card, recipes)
-    if not fits and recipes and (opened := opened_recipes(job, recipes, ground.library)):
+    if not fits and recipes and (opened := expand_parallel_degrees(job, recipes, ground.library)):
         other, fits = _best(ground, job, run, card, opened)
         best = other if fits or best is None else best
     return None if best is None else _with_peak(best, ground)
 
 
 def _best(
-    ground: Ground, job: Job, run: Measured, card: GpuSpec, recipes: list[Recipe]
-) -> tuple[Compared | None, bool]:
-    fastest: Compared | None = None
-    smallest: tuple[float, Compared] | None = None
+    ground: AuditContext, job: Job, run: Measured, card: GpuSpec, recipes: list[Recipe]
+) -> tuple[RecomputedRun | None, bool]:
+    fastest: RecomputedRun | None = None
+    smallest: tuple[float, RecomputedRun] | None = None
     for one in _configurations(ground, job, run, card, recipes):
         if fastest is not None and one.predicted <= fastest.predicted:
             continue
@@ -83,15 +90,15 @@ def _best(
 
 
 def _configurations(
-    ground: Ground, job: Job, run: Measured, card: GpuSpec, recipes: list[Recipe]
-) -> Iterator[Compared]:
+    ground: AuditContext, job: Job, run: Measured, card: GpuSpec, recipes: list[Recipe]
+) -> Iterator[RecomputedRun]:
     """Every recipe with every batch that a run leaves open, with its speed."""
     least = math.ceil(run.gpus / 8)
     instances = run.instances or next(n for n in range(least, run.gpus + 1) if run.gpus % n == 0)
     each = run.gpus // instances
     link = "pcie" if each == 1 else run.interconnect or ("nvlink" if card.nvlink_by_default else "pcie")
     network_gbps = run.network_gbps if instances > 1 else None
-    sequence, longest, mean, unit = lengths_of(ground, job)
+    sequence, longest, mean, unit = sequence_lengths(ground, job)
     speeds = ground.values("time")
     coefficients = TimeCoefficients(**{one.name: speeds[one.name] for one in fields(TimeCoefficients)})
     for recipe in recipes:
@@ -100,7 +107,7 @@ def _configurations(
         if run.gpus % degrees or recipe.tensor_parallel > each or (recipe.sharding == "hsdp" and not spans):
             continue
         ranks = run.gpus // degrees
-        setup = recipe_setup(recipe, job, ground.network, ground.library)
+        setup = recipe_coefficients(recipe, job, ground.network, ground.library)
         hardware = hardware_numbers(card, link, network_gbps, recipe.precision, ground.library)
         for micro, steps in _open_batches(job, run, ranks):
             layout = Layout(
@@ -119,7 +126,7 @@ def _configurations(
             parts = (setup.states, setup.activations, setup.kernels, hardware, coefficients)
             seconds = float(step_time(ground.network, layout, *parts).seconds)
             rate = micro * steps * ranks * unit / seconds
-            yield Compared(run, card, instances, recipe, setup, layout, rate)
+            yield RecomputedRun(run, card, instances, recipe, setup, layout, rate)
 
 
 def _open_batches(job: Job, run: Measured, ranks: int) -> Iterator[tuple[int, int]]:
@@ -138,7 +145,7 @@ def _open_batches(job: Job, run: Measured, ranks: int) -> Iterator[tuple[int, in
             yield micro, steps
 
 
-def lengths_of(ground: Ground, job: Job) -> tuple[int, float, float, float]:
+def sequence_lengths(ground: AuditContext, job: Job) -> tuple[int, float, float, float]:
     """Tokens per sequence, of the longest, of a sample, and real tokens (images) that one sequence counts as."""
     image, work = ground.architecture.image, job.work
     if image is not None:
@@ -164,7 +171,7 @@ def _job_of(job: Job, run: Measured) -> Job:
     return job.model_copy(update=changes)
 
 
-def _with_peak(one: Compared, ground: Ground) -> Compared:
+def _with_peak(one: RecomputedRun, ground: AuditContext) -> RecomputedRun:
     """With the factor on growing bytes that explains the observed peak."""
     observed = one.run.peak_vram_gib
     if observed is None:
@@ -177,7 +184,7 @@ def _with_peak(one: Compared, ground: Ground) -> Compared:
     return replace(one, predicted_gib=peak_gib(one, 1.0, ground), scale=high)
 
 
-def peak_gib(one: Compared, scale: float, ground: Ground) -> float:
+def peak_gib(one: RecomputedRun, scale: float, ground: AuditContext) -> float:
     """The estimate of a run's peak, of the kind that was observed, what grows with the batch scaled."""
     activations = replace(one.setup.activations, scale=scale)
     told = estimate_memory(
@@ -186,6 +193,6 @@ def peak_gib(one: Compared, scale: float, ground: Ground) -> float:
     return float(getattr(told, KINDS[one.run.peak_kind or "allocated"])) / GIB
 
 
-def memory_values(ground: Ground) -> MemoryCoefficients:
+def memory_values(ground: AuditContext) -> MemoryCoefficients:
     values = ground.values("memory")
     return MemoryCoefficients(**{one.name: values[one.name] for one in fields(MemoryCoefficients)})

@@ -6,9 +6,24 @@ import math
 from dataclasses import dataclass, fields, replace
 
 from planner.audit.job.configuration import link_of
-from planner.audit.job.context import Footing, Ground, Tolerance, Violation, apart, beyond, unequal
-from planner.audit.job.observations import Lesson, did_run, fit_spread_after, lesson_of, spread_after, with_lesson
-from planner.configurations.coefficients import RecipeSetup, recipe_setup
+from planner.audit.job.context import (
+    AssignmentContext,
+    AuditContext,
+    Tolerance,
+    Violation,
+    check_at_most,
+    check_close,
+    check_equal,
+)
+from planner.audit.job.observations import (
+    RecomputedCorrection,
+    apply_correction,
+    is_proven_by_run,
+    recompute_correction,
+    shrink_fit_spread,
+    shrink_spread,
+)
+from planner.configurations.coefficients import RecipeCoefficients, recipe_coefficients
 from planner.configurations.hardware import hardware_numbers
 from planner.estimates.inputs import Layout
 from planner.estimates.memory.fit import fit_probability
@@ -16,7 +31,7 @@ from planner.estimates.memory.peak import PHASES, MemoryCoefficients, estimate_m
 from planner.estimates.time.coefficients import TimeCoefficients
 from planner.estimates.time.stages import StageCoefficients, fed_step_seconds
 from planner.estimates.time.step import step_time
-from planner.estimates.uncertainty import Spreads, class_of, memory_tail, time_sigmas
+from planner.estimates.uncertainty import UncertaintyClasses, class_sigmas, memory_tail, time_sigmas
 from planner.estimates.work import PACKED_FILL, processed_length, step_count
 from planner.units import GB, GIB, HOUR
 
@@ -47,7 +62,7 @@ class Memory:
 
 
 @dataclass(frozen=True)
-class Physics:
+class RecomputedPhysics:
     """What the recipe takes on the offer's machines."""
 
     memory: Memory
@@ -60,12 +75,12 @@ class Physics:
     checkpointing: int  # code of the activations that are computed again
     adapter_bytes: float  # per adapter weight as kept and exported
     pcie_bytes_per_second: float
-    lesson: Lesson  # of observed runs
+    correction: RecomputedCorrection  # of observed runs
 
 
-def workload_of(ground: Footing) -> Workload:
+def recompute_workload(ground: AssignmentContext) -> Workload:
     """Steps and tokens of the job, from what the user said of the work and of the stages around it."""
-    stages, trained = ground.job.stages, _trained(ground)
+    stages, trained = ground.job.stages, _recompute_training_work(ground)
     ingested = evaluated = 0.0
     if stages.ingest is not None and ground.architecture.image is None:
         ingested = float(stages.ingest.tokens or 0) or trained.real / ground.job.work.epochs
@@ -74,7 +89,7 @@ def workload_of(ground: Footing) -> Workload:
     return replace(trained, ingested=ingested, evaluated=evaluated)
 
 
-def _trained(ground: Footing) -> Workload:
+def _recompute_training_work(ground: AssignmentContext) -> Workload:
     job, work, image = ground.job, ground.job.work, ground.architecture.image
     if image is not None:
         resolution = work.resolution or image.resolution
@@ -93,9 +108,9 @@ def _trained(ground: Footing) -> Workload:
     return Workload(sequence, sequence, mean, tokens, steps)
 
 
-def physics_of(ground: Ground, work: Workload) -> Physics:
+def recompute_physics(ground: AuditContext, work: Workload) -> RecomputedPhysics:
     """Memory, speed and spread of the one configuration that the plan names."""
-    setup = recipe_setup(ground.recipe, ground.job, ground.network, ground.library)
+    setup = recipe_coefficients(ground.recipe, ground.job, ground.network, ground.library)
     hardware = hardware_numbers(
         ground.gpu,
         link_of(ground),
@@ -108,13 +123,13 @@ def physics_of(ground: Ground, work: Workload) -> Physics:
     coefficients = TimeCoefficients(**{one.name: speeds[one.name] for one in fields(TimeCoefficients)})
     run = ground.observed
     timed = step_time(ground.network, layout, setup.states, setup.activations, setup.kernels, hardware, coefficients)
-    lesson = lesson_of(ground)
+    lesson = recompute_correction(ground)
     computed = float(timed.seconds) / lesson.speed_factor / ground.job.efficiency
-    fed = _fed_seconds(ground, work, computed)
+    fed = _storage_bound_seconds(ground, work, computed)
     seconds = run.hours * HOUR / work.steps if run and run.hours else fed
     spread = _spread(ground, float(layout.micro_batch * layout.sequence), lesson)
-    return Physics(
-        memory=_memory(ground, with_lesson(setup, lesson, ground), layout, lesson),
+    return RecomputedPhysics(
+        memory=_memory(ground, apply_correction(setup, lesson, ground), layout, lesson),
         step_seconds=seconds,
         fed_by_storage=run is None and fed > computed * (1 + 1e-9),
         sigma=spread[0],
@@ -124,11 +139,11 @@ def physics_of(ground: Ground, work: Workload) -> Physics:
         checkpointing=int(setup.activations.checkpointing),
         adapter_bytes=float(ground.library.tables["bytes"]["adapters"][ground.framework["adapters"]]["w"]),
         pcie_bytes_per_second=float(hardware.pcie),
-        lesson=lesson,
+        correction=lesson,
     )
 
 
-def _fed_seconds(ground: Ground, work: Workload, computed: float) -> float:
+def _storage_bound_seconds(ground: AuditContext, work: Workload, computed: float) -> float:
     """Seconds per step no faster than storage delivers what it works on: token ids, or images."""
     job, image = ground.job, ground.architecture.image
     resolution = (job.work.resolution or image.resolution) if image else 0
@@ -137,7 +152,7 @@ def _fed_seconds(ground: Ground, work: Workload, computed: float) -> float:
     return float(fed_step_seconds(computed, per_step, job.storage_gb_per_second * GB, coefficients, resolution))
 
 
-def _memory(ground: Ground, setup: RecipeSetup, layout: Layout, lesson: Lesson) -> Memory:
+def _memory(ground: AuditContext, setup: RecipeCoefficients, layout: Layout, lesson: RecomputedCorrection) -> Memory:
     values = ground.values("memory")
     stack = setup.stack
     if ground.limits.vram_headroom is not None:
@@ -155,9 +170,9 @@ def _memory(ground: Ground, setup: RecipeSetup, layout: Layout, lesson: Lesson) 
     context = float(stack.context_gib) + (float(stack.fit_nccl_gib) if ground.plan.gpus > 1 else 0.0)
     room = (ground.gpu.usable_gib - context) * GIB
     spread = memory_tail(values, ground.job.framework, bool(ground.framework["profiled"]))
-    spread = fit_spread_after(spread, lesson, ground)
+    spread = shrink_fit_spread(spread, lesson, ground)
     parts, need, run = told.breakdown, float(told.need) / GIB, ground.observed
-    certain = run is not None or did_run(lesson, ground, float(layout.longest_sequence))
+    certain = run is not None or is_proven_by_run(lesson, ground, float(layout.longest_sequence))
     need = max(need, lesson.floor_gib)
     if run:  # it did fit: what was seen, else at most the card
         need = run.peak_vram_gib or min(need, ground.gpu.usable_gib)
@@ -171,7 +186,7 @@ def _memory(ground: Ground, setup: RecipeSetup, layout: Layout, lesson: Lesson) 
     )
 
 
-def _layout(ground: Ground, work: Workload) -> Layout:
+def _layout(ground: AuditContext, work: Workload) -> Layout:
     plan, said, job = ground.plan, ground.plan.techniques, ground.job
     processed = processed_length(job.packing, work.sequence, work.mean_length, job.length_cv, said.micro_batch)
     return Layout(
@@ -189,18 +204,18 @@ def _layout(ground: Ground, work: Workload) -> Layout:
     )
 
 
-def _spread(ground: Ground, tokens_per_micro_batch: float, lesson: Lesson) -> tuple[float, float]:
+def _spread(ground: AuditContext, tokens_per_micro_batch: float, lesson: RecomputedCorrection) -> tuple[float, float]:
     """sigma and sigma_tail of the speed: profile, card, size, mixture, few tokens, what is not known."""
     values = ground.values("uncertainty")
     if ground.observed:
-        again = class_of(values, "observed")
+        again = class_sigmas(values, "observed")
         return again.display, again.tail
     profile = "unknown" if ground.framework.get("unknown") else ground.framework["kernels"]
     card = ground.library.calibrations["gpu_efficiency"].coefficients[ground.gpu.name]
     sigmas = time_sigmas(
-        Spreads.of(values),
-        class_of(values, profile),
-        class_of(values, ground.gpu.name),
+        UncertaintyClasses.of(values),
+        class_sigmas(values, profile),
+        class_sigmas(values, ground.gpu.name),
         ground.plan.gpus,
         ground.plan.instances,
         tokens_per_micro_batch,
@@ -209,22 +224,22 @@ def _spread(ground: Ground, tokens_per_micro_batch: float, lesson: Lesson) -> tu
         efficiency_is_prior=int(card.basis != "measured"),
         network_unknown=int(ground.offer.network_gbps is None),
     )
-    return spread_after((float(sigmas.display), float(sigmas.tail)), lesson, ground)
+    return shrink_spread((float(sigmas.display), float(sigmas.tail)), lesson, ground)
 
 
-def memory_fits(ground: Ground, physics: Physics, tolerance: Tolerance) -> list[Violation]:
+def check_memory_fit(ground: AuditContext, physics: RecomputedPhysics, tolerance: Tolerance) -> list[Violation]:
     """The need of the fit rule, recomputed, is at most what the card gives; an observed run fits by itself."""
     if ground.observed:
         return []
     memory = physics.memory
     slack = tolerance.gib * memory.usable_gib
-    return beyond(ground.plan.name, "VRAM need in GiB", memory.usable_gib, memory.need_gib, slack)
+    return check_at_most(ground.plan.name, "VRAM need in GiB", memory.usable_gib, memory.need_gib, slack)
 
 
-def memory_is_told(ground: Ground, physics: Physics, tolerance: Tolerance) -> list[Violation]:
+def check_memory(ground: AuditContext, physics: RecomputedPhysics, tolerance: Tolerance) -> list[Violation]:
     """Peak, allocated, usable and every part of the plan are what comes out again, and the parts sum up."""
     name, said, memory = ground.plan.name, ground.plan.vram_gib, physics.memory
-    found = unequal(name, "vram_gib.phase", memory.phase, said.phase)
+    found = check_equal(name, "vram_gib.phase", memory.phase, said.phase)
     for what, expected, told in (
         ("peak", memory.need_gib, said.peak),
         ("allocated", memory.allocated_gib, said.allocated),
@@ -232,23 +247,25 @@ def memory_is_told(ground: Ground, physics: Physics, tolerance: Tolerance) -> li
         ("fit_probability", memory.fit_probability, said.fit_probability),
         ("sum of parts", said.allocated, math.fsum(said.parts.values())),
     ):
-        found += apart(name, f"vram_gib {what}", expected, told, tolerance.gib)
+        found += check_close(name, f"vram_gib {what}", expected, told, tolerance.gib)
     for part, expected in memory.parts_gib.items():
         # Parts are not compared by their own size: a tiny one is a difference of large ones.
         room = tolerance.gib * memory.allocated_gib
-        found += apart(name, f"vram_gib.parts.{part}", expected, said.parts.get(part, 0.0), absolute=room)
+        found += check_close(name, f"vram_gib.parts.{part}", expected, said.parts.get(part, 0.0), absolute=room)
     strange = sorted(set(said.parts) - set(memory.parts_gib))
     return found + [Violation(name, "vram_gib.parts", "a known part", part) for part in strange]
 
 
-def speed_is_told(ground: Ground, work: Workload, physics: Physics, tolerance: Tolerance) -> list[Violation]:
+def check_speed(
+    ground: AuditContext, work: Workload, physics: RecomputedPhysics, tolerance: Tolerance
+) -> list[Violation]:
     """Steps, sequence length, seconds per step, tokens per second and its interval, both spreads."""
     plan = ground.plan
     rate = work.real / (work.steps * physics.step_seconds)
     reach = math.exp(1.28 * physics.sigma)
-    found = unequal(plan.name, "fed_by_storage", physics.fed_by_storage, plan.fed_by_storage)
-    found += unequal(plan.name, "steps", int(work.steps), plan.steps)
-    found += unequal(plan.name, "sequence_length", int(work.sequence), plan.sequence_length)
+    found = check_equal(plan.name, "fed_by_storage", physics.fed_by_storage, plan.fed_by_storage)
+    found += check_equal(plan.name, "steps", int(work.steps), plan.steps)
+    found += check_equal(plan.name, "sequence_length", int(work.sequence), plan.sequence_length)
     for what, expected, told in (
         ("step_seconds", physics.step_seconds, plan.step_seconds),
         ("tokens_per_second", rate, plan.tokens_per_second),
@@ -257,5 +274,5 @@ def speed_is_told(ground: Ground, work: Workload, physics: Physics, tolerance: T
         ("sigma", physics.sigma, plan.sigma),
         ("sigma_tail", physics.sigma_tail, plan.sigma_tail),
     ):
-        found += apart(plan.name, what, expected, told, tolerance.hours)
+        found += check_close(plan.name, what, expected, told, tolerance.hours)
     return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from planner.audit.job.context import Footing, Ground, Tolerance, Violation, apart, unequal
+from planner.audit.job.context import AssignmentContext, AuditContext, Tolerance, Violation, check_close, check_equal
 from planner.audit.job.physics import Workload
 from planner.configurations.hardware import PCIE_BYTES_PER_SECOND
 from planner.estimates.time.data_stages import (
@@ -16,7 +16,7 @@ from planner.estimates.time.data_stages import (
 )
 from planner.estimates.time.stages import StageCoefficients, boot_seconds, download_seconds, load_seconds
 from planner.estimates.trials import trial_work
-from planner.results.plan import Beside
+from planner.results.plan import SeparateMachine
 from planner.scenario.scenario import Offer
 from planner.units import GB, GIB, HOUR, TERA
 
@@ -24,7 +24,7 @@ STAGES = ("ingest", "evaluation")
 
 
 @dataclass(frozen=True)
-class Elsewhere:
+class RecomputedStage:
     """A stage on a machine that is rented for it alone; `late_` where the run does not stop early."""
 
     stage: str
@@ -37,28 +37,28 @@ class Elsewhere:
     rate_usd: float | None  # None: dollars are not hours times a price alone
 
 
-def elsewhere_of(ground: Ground, work: Workload) -> tuple[list[Elsewhere], list[Violation]]:
+def recompute_separate_stages(ground: AuditContext, work: Workload) -> tuple[list[RecomputedStage], list[Violation]]:
     """The stages that the plan has beside, recomputed, and what of them must not be."""
     found: list[Violation] = []
-    made: list[Elsewhere] = []
+    made: list[RecomputedStage] = []
     for told in ground.plan.beside:
         place = f"beside: {told.stage} at {told.offer}"
         offer = ground.offers.get(told.offer)
         if offer is None or told.stage not in STAGES or any(one.stage == told.stage for one in made):
             found.append(Violation(ground.plan.name, place, "one offer of the scenario for each stage", told.offer))
             continue
-        faults = [*_may_be_there(ground, told, offer), *_can_do_it(ground, told.stage, offer)]
+        faults = [*_compare_placement(ground, told, offer), *_compare_capability(ground, told.stage, offer)]
         found += [Violation(ground.plan.name, place, wanted, is_) for wanted, is_ in faults]
         if not faults:
             made.append(_ingest(ground, work, offer) if told.stage == "ingest" else _evaluation(ground, work, offer))
     if ground.observed_hours is None:
-        found += _all_have_a_place(ground)
+        found += _check_all_placed(ground)
     elif ground.plan.beside:
         found.append(Violation(ground.plan.name, "beside", "nothing: the whole job was observed", len(made)))
     return made, found
 
 
-def _all_have_a_place(ground: Ground) -> list[Violation]:
+def _check_all_placed(ground: AuditContext) -> list[Violation]:
     """A stage that may not be done on the training machine, or that asks for more memory than it has, is elsewhere."""
     there = {told.stage for told in ground.plan.beside}
     ingest, ram = ground.job.stages.ingest, ground.offer.ram_gb
@@ -73,7 +73,7 @@ def _all_have_a_place(ground: Ground) -> list[Violation]:
     ]
 
 
-def _may_be_there(ground: Ground, told: Beside, offer: Offer) -> list[tuple[str, str]]:
+def _compare_placement(ground: AuditContext, told: SeparateMachine, offer: Offer) -> list[tuple[str, str]]:
     """Pairs of what is wanted and what is: the place is allowed, and the offer is rented by the hour."""
     wanted = getattr(ground.job.stages, told.stage)
     place = "cpu" if offer.is_cpu else "one_gpu"
@@ -91,7 +91,7 @@ def _may_be_there(ground: Ground, told: Beside, offer: Offer) -> list[tuple[str,
     return faults
 
 
-def _can_do_it(ground: Ground, stage: str, offer: Offer) -> list[tuple[str, str]]:
+def _compare_capability(ground: AuditContext, stage: str, offer: Offer) -> list[tuple[str, str]]:
     """The same for what the machine has: cores and memory, or one GPU that holds the network."""
     if stage == "ingest":
         asked = ground.job.stages.ingest.ram_gb if ground.job.stages.ingest else 0.0
@@ -109,15 +109,15 @@ def _can_do_it(ground: Ground, stage: str, offer: Offer) -> list[tuple[str, str]
     return [] if needs <= room else [(f"{needs / GB:.1f} GB of memory", f"{room / GB:.1f}")]
 
 
-def _ingest(ground: Ground, work: Workload, offer: Offer) -> Elsewhere:
+def _ingest(ground: AuditContext, work: Workload, offer: Offer) -> RecomputedStage:
     """Boot without an image, raw data in, token ids out."""
     wanted, coefficients = ground.job.stages.ingest, StageCoefficients.of(ground.values("stages"))
     raw = wanted.raw_gb if wanted else 0.0
     ram = offer.ram_gb or (wanted.ram_gb if wanted else 0.0)
-    seconds = coefficients.boot_seconds + raw * GB / ground.data_pull_of(offer)
+    seconds = coefficients.boot_seconds + raw * GB / ground.data_download_rate_of(offer)
     seconds += float(
         ingest_seconds(
-            raw * GB, work.ingested, offer.cpu_cores or 1.0, ram * GB, ground.disk_of(offer), coefficients
+            raw * GB, work.ingested, offer.cpu_cores or 1.0, ram * GB, ground.disk_rate_of(offer), coefficients
         )
     )
     made_gb = raw if ground.job.work.images is not None else work.ingested * coefficients.ingest_bytes_per_token / GB
@@ -125,26 +125,24 @@ def _ingest(ground: Ground, work: Workload, offer: Offer) -> Elsewhere:
     source = ground.job.stages.transfer
     if source is not None and source.region != offer.region:
         moved += raw * source.egress_usd_per_gb
-    return _rented("ingest", offer, seconds / HOUR, seconds / HOUR, moved)
+    return _build_stage("ingest", offer, seconds / HOUR, seconds / HOUR, moved)
 
 
-def _evaluation(ground: Ground, work: Workload, offer: Offer) -> Elsewhere:
+def _evaluation(ground: AuditContext, work: Workload, offer: Offer) -> RecomputedStage:
     """Boot, image, weights in and into memory, then forward passes over what all trials ask for."""
     job, coefficients = ground.job, StageCoefficients.of(ground.values("stages"))
-    weights, pull = ground.architecture.download_gb, ground.pull_of(offer)
+    weights, pull = ground.architecture.download_gb, ground.download_rate_of(offer)
     slot = math.inf if offer.is_cpu else PCIE_BYTES_PER_SECOND[ground.library.gpu(offer.card).pcie_gen]
-    disk = ground.disk_of(offer) * job.load_efficiency / coefficients.disk_efficiency
+    disk = ground.disk_rate_of(offer) * job.load_efficiency / coefficients.disk_efficiency
     ready = float(boot_seconds(pull, coefficients)) + float(download_seconds(weights * GB, pull))
     ready += float(load_seconds(weights * GB, 1, math.inf, disk, slot, coefficients))
     tokens = work.evaluated * trial_work(job.trials.count, job.trials.at_once, job.trials.halving).work
     whole = tokens / _forward_rate(ground, offer, coefficients)
     moved = weights * (offer.fees.ingress_usd_per_gb or 0.0)
-    return _rented(
-        "evaluation", offer, (ready + whole * job.early_stopping) / HOUR, (ready + whole) / HOUR, moved
-    )
+    return _build_stage("evaluation", offer, (ready + whole * job.early_stopping) / HOUR, (ready + whole) / HOUR, moved)
 
 
-def _forward_rate(ground: Footing, offer: Offer, coefficients: StageCoefficients) -> float:
+def _forward_rate(ground: AssignmentContext, offer: Offer, coefficients: StageCoefficients) -> float:
     """Tokens per second of forward passes on the offer's one GPU, or its cores."""
     active = ground.network.active_parameters
     if offer.is_cpu:
@@ -154,9 +152,9 @@ def _forward_rate(ground: Footing, offer: Offer, coefficients: StageCoefficients
     return float(forward_tokens_per_second_gpu(active, card.matmul16_tflops * TERA, reached, coefficients))
 
 
-def _rented(stage: str, offer: Offer, hours: float, late_hours: float, moved_usd: float) -> Elsewhere:
+def _build_stage(stage: str, offer: Offer, hours: float, late_hours: float, moved_usd: float) -> RecomputedStage:
     price, billed = offer.usd_per_hour or 0.0, billed_hours(offer, hours)
-    return Elsewhere(
+    return RecomputedStage(
         stage=stage,
         provider=offer.provider,
         hours=hours,
@@ -176,12 +174,14 @@ def billed_hours(offer: Offer, hours: float) -> float:
     return max(offer.billing.minimum_hours, math.ceil(hours / step - 1e-9) * step)
 
 
-def beside_is_told(ground: Ground, elsewhere: list[Elsewhere], tolerance: Tolerance) -> list[Violation]:
+def check_separate_stages(
+    ground: AuditContext, elsewhere: list[RecomputedStage], tolerance: Tolerance
+) -> list[Violation]:
     """Hours and dollars of every stage that has a machine of its own."""
     told = {one.stage: one for one in ground.plan.beside}
-    found = unequal(ground.plan.name, "stages beside", len(elsewhere), len(ground.plan.beside))
+    found = check_equal(ground.plan.name, "stages beside", len(elsewhere), len(ground.plan.beside))
     for one in elsewhere:
         said, what = told[one.stage], f"beside: {one.stage}"
-        found += apart(ground.plan.name, f"{what}, hours", one.hours, said.hours, tolerance.hours)
-        found += apart(ground.plan.name, f"{what}, dollars", one.usd, said.usd, absolute=tolerance.usd)
+        found += check_close(ground.plan.name, f"{what}, hours", one.hours, said.hours, tolerance.hours)
+        found += check_close(ground.plan.name, f"{what}, dollars", one.usd, said.usd, absolute=tolerance.usd)
     return found

@@ -10,9 +10,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from planner.audit.job.context import Ground, Tolerance, Violation, apart
-from planner.audit.job.physics import Physics, Workload
-from planner.audit.job.stage_placement import Elsewhere
+from planner.audit.job.context import AuditContext, Tolerance, Violation, check_close
+from planner.audit.job.physics import RecomputedPhysics, Workload
+from planner.audit.job.stage_placement import RecomputedStage
 from planner.estimates.time.data_stages import ingest_seconds, machine_cores, merge_seconds, upload_seconds
 from planner.estimates.time.stages import (
     StageCoefficients,
@@ -29,14 +29,14 @@ from planner.estimates.time.stages import (
 from planner.estimates.trials import TrialWork, trial_work
 from planner.units import GB, HOUR
 
-LEAST_RAM_GB = 32.0
+MIN_RAM_GB = 32.0
 """Memory of a training machine whose offer does not say."""
 IMAGE_GB = 10.0
 """Disk that a container image takes: the size of the stages calibration."""
 
 
 @dataclass(frozen=True)
-class Course:
+class JobStages:
     """The hours of a job's stages, and the GB that they move and keep."""
 
     start: float  # boot, image, weights and data, load; 0 where the whole job was observed
@@ -51,7 +51,7 @@ class Course:
     reloads: float  # machine hours of all gangs
     trials: TrialWork
     early: float  # share of the run after which it is expected to stop; 1 where it was observed
-    elsewhere: tuple[Elsewhere, ...]
+    separate_stages: tuple[RecomputedStage, ...]
     raw_gb: float  # raw data on the disk of each instance
     moved_gb: float  # onto each instance: weights and data
     own_gb: float  # of them what leaves the place where the user's data lie
@@ -59,7 +59,7 @@ class Course:
     kept_gb: float  # checkpoints that stay, per gang
 
     @property
-    def once(self) -> float:
+    def outside_run_hours(self) -> float:
         """Hours beside the run in which the machines are rented."""
         return self.start + self.prepare + self.export
 
@@ -79,7 +79,7 @@ class Course:
         return self.trials.work / self.trials.wall
 
     @property
-    def all_gangs(self) -> float:
+    def all_groups_hours(self) -> float:
         """Machine hours of the run over all gangs."""
         return self.work * self.ratio + self.waiting + self.reloads
 
@@ -89,17 +89,19 @@ class Course:
         return (self.work / self.early + self.reload) / self.run
 
     @property
-    def beside(self) -> float:
+    def separate_hours(self) -> float:
         """Hours of stages on machines of their own."""
-        return math.fsum(one.hours for one in self.elsewhere)
+        return math.fsum(one.hours for one in self.separate_stages)
 
     @property
-    def late_beside(self) -> float:
+    def late_separate_hours(self) -> float:
         """The same where the run does not stop early."""
-        return math.fsum(one.late_hours for one in self.elsewhere)
+        return math.fsum(one.late_hours for one in self.separate_stages)
 
 
-def course_of(ground: Ground, work: Workload, physics: Physics, elsewhere: Sequence[Elsewhere]) -> Course:
+def recompute_stages(
+    ground: AuditContext, work: Workload, physics: RecomputedPhysics, elsewhere: Sequence[RecomputedStage]
+) -> JobStages:
     """All stages of the one configuration that the plan names, given those on machines of their own."""
     job, seen = ground.job, ground.observed_hours
     coefficients = StageCoefficients.of(ground.values("stages"))
@@ -111,7 +113,11 @@ def course_of(ground: Ground, work: Workload, physics: Physics, elsewhere: Seque
     result = result_gb(ground, physics)
     source, weights = job.stages.transfer, ground.architecture.download_gb
     beside_data = source is not None and source.region == ground.offer.region
-    stay = (saved_bytes(ground, physics, coefficients) * job.stages.checkpoints.keep) if job.stages.checkpoints else 0.0
+    stay = (
+        (checkpoint_size_bytes(ground, physics, coefficients) * job.stages.checkpoints.keep)
+        if job.stages.checkpoints
+        else 0.0
+    )
     if seen is None:
         step_hours = work.steps * physics.step_seconds / HOUR
         once = step_hours * float(goodput_factor(step_hours, ground.plan.instances, 0, coefficients))
@@ -122,7 +128,7 @@ def course_of(ground: Ground, work: Workload, physics: Physics, elsewhere: Seque
     early = job.early_stopping if seen is None else 1.0
     training, evaluation, checkpoints = (one * trials.wall * early for one in parts)
     live = 1.0 if seen is None else 0.0  # an observed run is seen from start to end: nothing is added
-    return Course(
+    return JobStages(
         start=restart * live,
         restart=restart,
         prepare=live * _prepare_hours(ground, work, raw, coefficients),
@@ -135,7 +141,7 @@ def course_of(ground: Ground, work: Workload, physics: Physics, elsewhere: Seque
         reloads=live * load * trials.reloads,
         trials=trials,
         early=early,
-        elsewhere=tuple(elsewhere),
+        separate_stages=tuple(elsewhere),
         raw_gb=raw + made,
         moved_gb=weights + job.data_gb + raw + tokens,
         own_gb=0.0 if beside_data else job.data_gb + raw,
@@ -144,7 +150,7 @@ def course_of(ground: Ground, work: Workload, physics: Physics, elsewhere: Seque
     )
 
 
-def _data_on_machine(ground: Ground, work: Workload, there: set[str]) -> tuple[float, float, float]:
+def _data_on_machine(ground: AuditContext, work: Workload, there: set[str]) -> tuple[float, float, float]:
     """GB of raw data, and of what was made elsewhere, that come onto each instance; GB that preparing makes.
 
     Token ids are made of text; images stay what they are.
@@ -160,21 +166,21 @@ def _data_on_machine(ground: Ground, work: Workload, there: set[str]) -> tuple[f
 
 
 def _restart_hours(
-    ground: Ground, own_gb: float, made_gb: float, load: float, coefficients: StageCoefficients
+    ground: AuditContext, own_gb: float, made_gb: float, load: float, coefficients: StageCoefficients
 ) -> float:
     """Boot, image, weights and data from the outside, then weights from disk to the GPUs.
 
     The user's data leave their place no faster than that lets them; what was made elsewhere flows freely.
     """
-    pull = ground.pull_of(ground.offer)
+    pull = ground.download_rate_of(ground.offer)
     seconds = float(boot_seconds(pull, coefficients))
     seconds += float(download_seconds(ground.architecture.download_gb * GB, pull))
-    seconds += float(download_seconds(own_gb * GB, ground.data_pull_of(ground.offer)))
+    seconds += float(download_seconds(own_gb * GB, ground.data_download_rate_of(ground.offer)))
     seconds += float(download_seconds(made_gb * GB, pull))
     return seconds / HOUR + load
 
 
-def _load_hours(ground: Ground, physics: Physics, coefficients: StageCoefficients) -> float:
+def _load_hours(ground: AuditContext, physics: RecomputedPhysics, coefficients: StageCoefficients) -> float:
     job = ground.job
     # The job states how fast its disk is read, and the share of that which loading reaches.
     disk = job.storage_gb_per_second * GB * job.load_efficiency / coefficients.disk_efficiency
@@ -191,7 +197,7 @@ def _load_hours(ground: Ground, physics: Physics, coefficients: StageCoefficient
     return float(seconds) / HOUR
 
 
-def _prepare_hours(ground: Ground, work: Workload, raw_gb: float, coefficients: StageCoefficients) -> float:
+def _prepare_hours(ground: AuditContext, work: Workload, raw_gb: float, coefficients: StageCoefficients) -> float:
     ingest, offer = ground.job.stages.ingest, ground.offer
     if ingest is None or raw_gb == 0:
         return 0.0
@@ -199,28 +205,30 @@ def _prepare_hours(ground: Ground, work: Workload, raw_gb: float, coefficients: 
         raw_gb * GB,
         work.ingested,
         offer.cpu_cores or float(machine_cores(offer.gpus, coefficients)),
-        (offer.ram_gb or max(LEAST_RAM_GB, ingest.ram_gb)) * GB,
-        ground.disk_of(offer),
+        (offer.ram_gb or max(MIN_RAM_GB, ingest.ram_gb)) * GB,
+        ground.disk_rate_of(offer),
         coefficients,
     )
     return float(seconds) / HOUR
 
 
-def _evaluation_hours(ground: Ground, work: Workload, physics: Physics, coefficients: StageCoefficients) -> float:
+def _evaluation_hours(
+    ground: AuditContext, work: Workload, physics: RecomputedPhysics, coefficients: StageCoefficients
+) -> float:
     """Of one run, on the training machine."""
     rate = work.real / (work.steps * physics.step_seconds)
-    told = evaluation_seconds(
-        work.evaluated, rate, physics.frozen, physics.checkpointing, coefficients
-    )
+    told = evaluation_seconds(work.evaluated, rate, physics.frozen, physics.checkpointing, coefficients)
     return float(told) / HOUR
 
 
-def _checkpoint_hours(ground: Ground, physics: Physics, once: float, coefficients: StageCoefficients) -> float:
+def _checkpoint_hours(
+    ground: AuditContext, physics: RecomputedPhysics, once: float, coefficients: StageCoefficients
+) -> float:
     """Of one run of `once` hours: what training waits for the checkpoints that the job asks for."""
     wanted = ground.job.stages.checkpoints
     if wanted is None:
         return 0.0
-    stored = saved_bytes(ground, physics, coefficients)
+    stored = checkpoint_size_bytes(ground, physics, coefficients)
     disk = ground.job.storage_gb_per_second * GB
     written = float(checkpoint_seconds(stored, ground.plan.instances, disk, math.inf, coefficients))
     slot = physics.pcie_bytes_per_second
@@ -230,7 +238,7 @@ def _checkpoint_hours(ground: Ground, physics: Physics, once: float, coefficient
     return wanted.count * float(stall) / HOUR
 
 
-def saved_bytes(ground: Ground, physics: Physics, coefficients: StageCoefficients) -> float:
+def checkpoint_size_bytes(ground: AuditContext, physics: RecomputedPhysics, coefficients: StageCoefficients) -> float:
     """One checkpoint that the job asks for."""
     wanted = ground.job.stages.checkpoints
     if wanted is None:
@@ -239,7 +247,7 @@ def saved_bytes(ground: Ground, physics: Physics, coefficients: StageCoefficient
     return float(kept_checkpoint_bytes(physics.trainable, each, wanted.contents == "resume", coefficients))
 
 
-def result_gb(ground: Ground, physics: Physics) -> float:
+def result_gb(ground: AuditContext, physics: RecomputedPhysics) -> float:
     """The adapters, or all weights as the network is released."""
     export = ground.job.stages.export
     if ground.recipe.method == "lora" and not (export and export.merged):
@@ -247,30 +255,30 @@ def result_gb(ground: Ground, physics: Physics) -> float:
     return ground.architecture.download_gb
 
 
-def _export_hours(ground: Ground, result: float) -> float:
+def _export_hours(ground: AuditContext, result: float) -> float:
     wanted = ground.job.stages.export
     if wanted is None:
         return 0.0
-    line = ground.pull_of(ground.offer)
+    line = ground.download_rate_of(ground.offer)
     if wanted.gb_per_second is not None:
         line = min(line, wanted.gb_per_second * GB)
     seconds = float(upload_seconds(result * GB, line))
     if wanted.merged and ground.recipe.method == "lora":
-        seconds += float(merge_seconds(ground.architecture.download_gb * GB, ground.disk_of(ground.offer)))
+        seconds += float(merge_seconds(ground.architecture.download_gb * GB, ground.disk_rate_of(ground.offer)))
     return seconds / HOUR
 
 
-def disk_gb_of_gang(ground: Ground, course: Course) -> float:
+def disk_gb_of_group(ground: AuditContext, course: JobStages) -> float:
     """What is stored while the machines of one run are rented: their disks, and the checkpoints that stay."""
     each = 2 * ground.architecture.download_gb + ground.job.data_gb + IMAGE_GB + course.raw_gb
     return each * ground.plan.instances + course.kept_gb
 
 
-def stages_are_told(ground: Ground, course: Course, tolerance: Tolerance) -> list[Violation]:
+def check_stages(ground: AuditContext, course: JobStages, tolerance: Tolerance) -> list[Violation]:
     """Hours of start and of every stage beside training; one that takes no time need not be said."""
     plan, told = ground.plan, dict(ground.plan.stage_hours)
-    there = {one.stage: one.hours for one in course.elsewhere}
-    found = apart(plan.name, "start_hours", course.start, plan.start_hours, tolerance.hours)
+    there = {one.stage: one.hours for one in course.separate_stages}
+    found = check_close(plan.name, "start_hours", course.start, plan.start_hours, tolerance.hours)
     for stage, hours in (
         ("prepare data", course.prepare + there.get("ingest", 0.0)),
         ("evaluation", course.evaluation + there.get("evaluation", 0.0)),
@@ -278,5 +286,5 @@ def stages_are_told(ground: Ground, course: Course, tolerance: Tolerance) -> lis
         ("load between trials", course.reload),
         ("export", course.export),
     ):
-        found += apart(plan.name, f"stage_hours.{stage}", hours, told.pop(stage, 0.0), tolerance.hours)
+        found += check_close(plan.name, f"stage_hours.{stage}", hours, told.pop(stage, 0.0), tolerance.hours)
     return found + [Violation(plan.name, "stage_hours", "a known stage", stage) for stage in told]

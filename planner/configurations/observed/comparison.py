@@ -16,8 +16,15 @@ from planner.arrays import Flags, Floats
 from planner.configurations.grid import GridInputs, JobShape, Machine, coefficients, grid_inputs, shape_of
 from planner.configurations.hardware import hardware_numbers
 from planner.configurations.micro_batch import possible_cells, proper_divisors
-from planner.configurations.observed.memory_peaks import Peak
-from planner.configurations.recipe import CardClass, Recipe, allowed, enumerate_recipes, opened_recipes, refusal
+from planner.configurations.observed.memory_peaks import ObservedPeak
+from planner.configurations.recipe import (
+    GpuClass,
+    Recipe,
+    enumerate_recipes,
+    expand_parallel_degrees,
+    find_incompatibility,
+    is_allowed,
+)
 from planner.estimates.memory.fit import memory_lines
 from planner.estimates.memory.states import MemoryCoefficients
 from planner.estimates.parameters import training_flops
@@ -34,7 +41,7 @@ GPUS_PER_MACHINE = 8
 
 
 @dataclass(frozen=True)
-class Seen:
+class ComparedRun:
     """An observed run and the configuration that it is compared with."""
 
     run: Measured
@@ -44,7 +51,7 @@ class Seen:
     accumulation: int
     sequence: int  # tokens
     predicted: float  # real tokens (images) per second over all cards
-    peak: Peak | None  # None where no peak was observed
+    peak: ObservedPeak | None  # None where no peak was observed
 
     @property
     def assumed(self) -> tuple[str, ...]:
@@ -56,32 +63,32 @@ ASSUMABLE = ("method", "weight_bits", "activation_checkpointing", "micro_batch")
 """Settings of a run that matter much and that only the run can say."""
 
 
-def compared(job: Job, run: Measured, architecture: Architecture, library: Library) -> Seen | str:
+def compare_run(job: Job, run: Measured, architecture: Architecture, library: Library) -> ComparedRun | str:
     """A run beside the estimate of the same configuration; else why there is none."""
     card = library.gpu(run.gpu)
     machine = machine_of(run, card)
     own = job_of_run(job, run)
     recipes = [
         recipe
-        for recipe in enumerate_recipes(own, CardClass.of(card), machine.gpus > 1, library)
-        if allowed(recipe, own) and refusal(recipe, CardClass.of(card), own.framework, library) is None
+        for recipe in enumerate_recipes(own, GpuClass.of(card), machine.gpus > 1, library)
+        if is_allowed(recipe, own) and find_incompatibility(recipe, GpuClass.of(card), own.framework, library) is None
     ]
     if not recipes:
         return f"framework {own.framework} and the job's techniques allow no such run"
     shape = shape_of(own, architecture)
-    found = _fastest(own, run, shape, recipes, machine, library)
-    if (found is None or not found.fits) and (opened := opened_recipes(own, recipes, library)):
-        found = _better(found, _fastest(own, run, shape, opened, machine, library))
+    found = _fastest_fit(own, run, shape, recipes, machine, library)
+    if (found is None or not found.fits) and (opened := expand_parallel_degrees(own, recipes, library)):
+        found = _faster_fit(found, _fastest_fit(own, run, shape, opened, machine, library))
     if found is None:
         return "its global batch does not divide over the GPUs: say micro_batch and accumulation_steps"
     peak = None
     if run.peak_vram_gib is not None:
         one = grid_inputs(own, shape, [found.recipe], [machine], library)
-        peak = Peak(machine.gpu, one, found.batch, run.peak_vram_gib, run.peak_kind or "allocated")
-    return Seen(run, machine, found.recipe, *found.batch, shape.sequence, found.rate, peak)
+        peak = ObservedPeak(machine.gpu, one, found.batch, run.peak_vram_gib, run.peak_kind or "allocated")
+    return ComparedRun(run, machine, found.recipe, *found.batch, shape.sequence, found.rate, peak)
 
 
-def beyond_the_card(job: Job, run: Measured, architecture: Architecture, library: Library) -> str | None:
+def impossibility_reason(job: Job, run: Measured, architecture: Architecture, library: Library) -> str | None:
     """Why no card can have done what the run says, however it was set up; None where it can.
 
     Each real token costs at least the products of the layer stack, 2 FLOP per weight that it meets: forward and the
@@ -104,14 +111,14 @@ def beyond_the_card(job: Job, run: Measured, architecture: Architecture, library
     return f"needs more FLOP per second than {run.gpus} x {card.name} can do ({told})"
 
 
-class _Way(NamedTuple):
+class _Configuration(NamedTuple):
     recipe: Recipe
     batch: tuple[int, int]  # micro-batch and accumulation steps
     rate: float  # real tokens (images) per second
     fits: bool
 
 
-def _better(one: _Way | None, other: _Way | None) -> _Way | None:
+def _faster_fit(one: _Configuration | None, other: _Configuration | None) -> _Configuration | None:
     return other if one is None or (other is not None and other.fits) else one
 
 
@@ -167,9 +174,9 @@ def real_units(job: Job, shape: JobShape) -> float:
     return PACKED_FILL * shape.sequence if job.packing == "packed" else shape.mean_length
 
 
-def _fastest(
+def _fastest_fit(
     job: Job, run: Measured, shape: JobShape, recipes: Sequence[Recipe], machine: Machine, library: Library
-) -> _Way | None:
+) -> _Configuration | None:
     """The fastest way that fits; where none does although it ran, the one that needs least. None: none divides."""
     inputs = grid_inputs(job, shape, recipes, [machine], library)
     micro, accumulation, possible = _batches(job, run, recipes, inputs)
@@ -188,4 +195,4 @@ def _fastest(
     score = np.where(fits, rate, -np.inf) if fits.any() else np.where(possible, -need, -np.inf)
     row, column = np.unravel_index(int(np.argmax(score)), rate.shape)
     at = (int(row), int(column))
-    return _Way(recipes[at[0]], (int(micro[at]), int(accumulation[at])), float(rate[at]), bool(fits[at]))
+    return _Configuration(recipes[at[0]], (int(micro[at]), int(accumulation[at])), float(rate[at]), bool(fits[at]))

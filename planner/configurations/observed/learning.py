@@ -10,10 +10,16 @@ import numpy as np
 
 from planner.arrays import Flags, Floats
 from planner.configurations.grid import GridInputs, Machine
-from planner.configurations.observed.comparison import Seen, compared
-from planner.configurations.observed.memory_peaks import Peak, Probed, Setting, probed_by, setting_of
+from planner.configurations.observed.comparison import ComparedRun, compare_run
+from planner.configurations.observed.memory_peaks import (
+    MemoryCorrection,
+    ObservedPeak,
+    Setting,
+    learn_memory_correction,
+    memory_setting,
+)
 from planner.configurations.recipe import Recipe, framework_of
-from planner.estimates.observed_runs import fit_sigma_after, log_speed_correction, sigmas_after
+from planner.estimates.observed_runs import corrected_fit_sigma, corrected_sigmas, log_speed_correction
 from planner.estimates.uncertainty import Sigmas, memory_tail
 from planner.library.schema import Architecture, Library
 from planner.scenario.scenario import Job, Measured
@@ -21,15 +27,15 @@ from planner.units import GIB
 
 
 @dataclass(frozen=True)
-class Learned:
+class Correction:
     """What the observed runs of a job teach its estimates; without runs nothing changes."""
 
-    runs: tuple[Seen, ...] = ()
+    runs: tuple[ComparedRun, ...] = ()
     unused: tuple[tuple[Measured, str], ...] = ()  # with the reason
-    probed: Mapping[Setting, Probed] = field(default_factory=dict)  # what peaks say of their settings
+    probed: Mapping[Setting, MemoryCorrection] = field(default_factory=dict)  # what peaks say of their settings
 
     @property
-    def timed(self) -> tuple[Seen, ...]:
+    def timed(self) -> tuple[ComparedRun, ...]:
         """The runs whose speed was observed."""
         return tuple(seen for seen in self.runs if seen.run.tokens_per_second is not None)
 
@@ -58,7 +64,7 @@ class Learned:
             for m, s, g in zip(method, np.asarray(several).tolist(), gpu, strict=True)
         ]
         difference = {key: spreads.value(f"difference.{key}") for key in ("same_card", "other_card", "other_source")}
-        return sigmas_after(
+        return corrected_sigmas(
             before,
             np.asarray([difference[key] for key in keys], dtype=float),
             difference["other_source"],
@@ -68,7 +74,7 @@ class Learned:
             self.log_ratios,
         )
 
-    def on_memory(
+    def correct_memory(
         self, inputs: GridInputs, recipes: Sequence[Recipe], machines: Sequence[Machine], library: Library
     ) -> GridInputs:
         """The inputs of a grid (R, 1) x (H,), with what observed peaks say of its cells."""
@@ -76,7 +82,7 @@ class Learned:
             (row, column): self.probed[setting]
             for row, recipe in enumerate(recipes if self.probed else ())
             for column, machine in enumerate(machines)
-            if (setting := setting_of(recipe, machine.gpus)) in self.probed
+            if (setting := memory_setting(recipe, machine.gpus)) in self.probed
         }
         if not cells:
             return inputs
@@ -100,17 +106,17 @@ class Learned:
         taken = np.zeros(micro.shape)
         for row, recipe in enumerate(recipes if self.probed else ()):
             for column, machine in enumerate(machines):
-                probed = self.probed.get(setting_of(recipe, machine.gpus))
+                probed = self.probed.get(memory_setting(recipe, machine.gpus))
                 if probed is not None:
                     taken[row, column] = probed.floor_gib(float(micro[row, column]), longest) * GIB
         return taken
 
-    def did_run(self, recipe: Recipe, machine: Machine, micro_batch: int, accumulation: int, sequence: int) -> bool:
+    def has_run(self, recipe: Recipe, machine: Machine, micro_batch: int, accumulation: int, sequence: int) -> bool:
         """Whether a peak was observed on this card of a run of the same setting that was at least as large."""
         return any(
             seen.peak is not None
             and seen.machine.gpu == machine.gpu
-            and setting_of(seen.recipe, seen.machine.gpus) == setting_of(recipe, machine.gpus)
+            and memory_setting(seen.recipe, seen.machine.gpus) == memory_setting(recipe, machine.gpus)
             and micro_batch <= seen.micro_batch
             and (seen.accumulation > 1 or accumulation == 1)
             and sequence <= seen.sequence
@@ -119,40 +125,40 @@ class Learned:
 
     def fit_sigma(self, before: float, recipe: Recipe, gpus: int, library: Library) -> float:
         """Spread of ln(measured / predicted) of the memory of a recipe on so many cards."""
-        probed = self.probed.get(setting_of(recipe, gpus))
+        probed = self.probed.get(memory_setting(recipe, gpus))
         if probed is None:
             return before
-        return fit_sigma_after(before, library.calibrations["pilot"].value("sigma_probed"), probed.runs)
+        return corrected_fit_sigma(before, library.calibrations["pilot"].value("sigma_probed"), probed.runs)
 
 
-NOTHING = Learned()
+NO_CORRECTION = Correction()
 """No run was observed."""
 
 
-def learn(job: Job, architecture: Architecture, library: Library) -> Learned:
+def learn_correction(job: Job, architecture: Architecture, library: Library) -> Correction:
     """What the runs of the job say that are not whole jobs; those stand for their hardware by themselves."""
     runs, unused = [], []
     for run in job.measured:
         if run.hours is not None:
             continue
-        seen = compared(job, run, architecture, library)
-        if isinstance(seen, Seen):
+        seen = compare_run(job, run, architecture, library)
+        if isinstance(seen, ComparedRun):
             runs.append(seen)
         else:
             unused.append((run, seen))
     if not runs and not unused:
-        return NOTHING
-    return Learned(tuple(runs), tuple(unused), _probed(job, runs, library))
+        return NO_CORRECTION
+    return Correction(tuple(runs), tuple(unused), _memory_corrections(job, runs, library))
 
 
-def _probed(job: Job, runs: Sequence[Seen], library: Library) -> dict[Setting, Probed]:
+def _memory_corrections(job: Job, runs: Sequence[ComparedRun], library: Library) -> dict[Setting, MemoryCorrection]:
     """What the peaks among the runs say, by setting."""
-    peaks: dict[Setting, list[Peak]] = {}
+    peaks: dict[Setting, list[ObservedPeak]] = {}
     for seen in runs:
         if seen.peak is not None:
-            peaks.setdefault(setting_of(seen.recipe, seen.machine.gpus), []).append(seen.peak)
+            peaks.setdefault(memory_setting(seen.recipe, seen.machine.gpus), []).append(seen.peak)
     sigma = memory_sigma(job.framework, library)
-    return {setting: probed_by(several, sigma, library) for setting, several in peaks.items()}
+    return {setting: learn_memory_correction(several, sigma, library) for setting, several in peaks.items()}
 
 
 def memory_sigma(framework: str, library: Library) -> float:

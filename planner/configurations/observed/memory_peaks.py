@@ -13,11 +13,11 @@ from planner.configurations.recipe import Recipe
 from planner.estimates.memory.fit import memory_lines
 from planner.estimates.memory.peak import estimate_memory
 from planner.estimates.memory.states import MemoryCoefficients
-from planner.estimates.observed_runs import log_memory_scale, memory_half
+from planner.estimates.observed_runs import log_memory_scale, memory_half_weight_runs
 from planner.library.schema import Library
 from planner.units import GIB
 
-STEPS = 60
+BISECTION_STEPS = 60
 """Halvings of the search: a factor between its bounds to the last digit."""
 KINDS = {"allocated": "allocated", "reserved": "reserved_uncapped", "device": "device_used"}
 """The figure of the estimate that a kind of peak is compared with."""
@@ -27,13 +27,13 @@ ROUNDING = 1e-9
 Setting = tuple[Recipe, int]
 
 
-def setting_of(recipe: Recipe, gpus: int) -> Setting:
+def memory_setting(recipe: Recipe, gpus: int) -> Setting:
     """Of a way, all that its memory depends on beside batch and lengths, which the estimate follows well."""
     return recipe, gpus
 
 
 @dataclass(frozen=True)
-class Peak:
+class ObservedPeak:
     """An observed peak with the run that it was observed in."""
 
     gpu: str
@@ -56,7 +56,7 @@ class Peak:
         return float(getattr(told, KINDS[self.kind]).reshape(-1)[0]) / GIB
 
     @property
-    def taken_gib(self) -> float:
+    def occupied_gib(self) -> float:
         """The peak with the context that its kind leaves out; at most the card, because it did run."""
         inputs, usable = self.inputs, self.inputs.hardware.usable_bytes / GIB
         several = np.greater(inputs.layout.gpus, 1)
@@ -68,14 +68,14 @@ class Peak:
         """The factor that explains the peak, between its bounds; by halving, as no peak falls while it grows."""
         pilot = library.calibrations["pilot"]
         low, high = pilot.value("memory_scale_low"), pilot.value("memory_scale_high")
-        for _ in range(STEPS):
+        for _ in range(BISECTION_STEPS):
             middle = math.sqrt(low * high)
             low, high = (middle, high) if self.predicted_gib(library, middle) < self.observed_gib else (low, middle)
         return high
 
 
 @dataclass(frozen=True)
-class Probed:
+class MemoryCorrection:
     """What the peaks of one setting say of its other batches and lengths."""
 
     scale: float
@@ -96,17 +96,17 @@ class Probed:
         return self.margins.get(gpu, self.margin)
 
 
-def probed_by(peaks: Sequence[Peak], sigma: float, library: Library) -> Probed:
+def learn_memory_correction(peaks: Sequence[ObservedPeak], sigma: float, library: Library) -> MemoryCorrection:
     """What the peaks of one setting say together; `sigma` is the spread of the memory estimate without them."""
     pilot, memory = library.calibrations["pilot"], library.calibrations["memory"]
-    half = memory_half(sigma, pilot.value("sigma_probed"))
+    half = memory_half_weight_runs(sigma, pilot.value("sigma_probed"))
     scale = math.exp(log_memory_scale([math.log(peak.scale(library)) for peak in peaks], half))
-    probed = Probed(
+    probed = MemoryCorrection(
         scale=scale,
         phi=memory.value("phi_probed"),
         margin=memory.value("margin_probed"),
         margins={},
-        floors=tuple((peak.batch[0], float(peak.inputs.layout.longest_sequence), peak.taken_gib) for peak in peaks),
+        floors=tuple((peak.batch[0], float(peak.inputs.layout.longest_sequence), peak.occupied_gib) for peak in peaks),
         runs=len(peaks),
     )
     margins: dict[str, float] = {}
@@ -115,7 +115,7 @@ def probed_by(peaks: Sequence[Peak], sigma: float, library: Library) -> Probed:
     return replace(probed, margins=margins)
 
 
-def _margin_that_fits(peak: Peak, probed: Probed, library: Library) -> float:
+def _margin_that_fits(peak: ObservedPeak, probed: MemoryCorrection, library: Library) -> float:
     """The margin at which the batch that ran passes the fit rule on its card."""
     inputs = peak.inputs
     stack = replace(inputs.stack, margin=probed.margin, phi=probed.phi)

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from planner.configurations.grid import JobShape, Machine
-from planner.configurations.recipe import allowed
+from planner.configurations.recipe import is_allowed
 from planner.scenario.scenario import Job, Measured
 from planner.units import HOUR
 
 if TYPE_CHECKING:
-    from planner.configurations.enumeration import Ways
+    from planner.configurations.enumeration import Configurations
 
 
-def observed_run(job: Job, machine: Machine) -> Measured | None:
+def find_observed_run(job: Job, machine: Machine) -> Measured | None:
     """The run of the whole job that was seen on so many cards of this kind, whatever stands between them."""
     for run in job.measured:
         if run.hours is not None and (run.gpu, run.gpus) == (machine.gpu, machine.gpus):
@@ -28,17 +28,17 @@ def observed_run(job: Job, machine: Machine) -> Measured | None:
     return None
 
 
-def as_observed(ways: Ways, job: Job, shape: JobShape) -> Ways:
+def apply_observed_hours(ways: Configurations, job: Job, shape: JobShape) -> Configurations:
     """The ways with observed hours, and seconds per step that follow from them, where there was a run.
 
     Of the ways there, those that the job does not allow are left out: nothing was seen of them.
     Memory is the observed peak; without one the estimate, at most what the card has, because it did run.
     """
-    runs = [observed_run(job, machine) for machine in ways.machines]
+    runs = [find_observed_run(job, machine) for machine in ways.machines]
     if not any(runs):
         return ways
     seen = np.asarray([run is not None for run in runs])
-    permitted = np.asarray([allowed(recipe, job) for recipe in ways.recipes], dtype=bool)
+    permitted = np.asarray([is_allowed(recipe, job) for recipe in ways.recipes], dtype=bool)
     ways = ways.rows(~seen[ways.machine] | permitted[ways.recipe])
     hours = np.asarray([run.hours if run else np.nan for run in runs], dtype=float)[ways.machine]
     peaks = np.asarray([run.peak_vram_gib if run else np.nan for run in runs], dtype=float)[ways.machine]

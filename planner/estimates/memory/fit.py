@@ -125,10 +125,10 @@ def memory_lines(
     """The lines of a setup; `layout.micro_batch` is not read."""
     static = static_terms(network, layout, states, coefficients)
     moving = activation_terms(network, layout, states, activations, coefficients)
-    return lines_of(static, moving, layout, states, stack, coefficients)
+    return build_memory_lines(static, moving, layout, states, stack, coefficients)
 
 
-def lines_of(
+def build_memory_lines(
     static: StaticTerms,
     moving: ActivationTerms,
     layout: Layout,

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from planner.arrays import Floats
 from planner.estimates.inputs import Activations, Layout, Network, Numbers, Stack, States
 from planner.estimates.memory.activations import ActivationTerms, activation_terms
-from planner.estimates.memory.fit import MemoryLines, lines_of, memory_lines
+from planner.estimates.memory.fit import MemoryLines, build_memory_lines, memory_lines
 from planner.estimates.memory.states import MemoryCoefficients, StaticTerms, static_terms
 from planner.units import GIB
 
@@ -103,7 +103,7 @@ def estimate_memory(
     """
     static = static_terms(network, layout, states, coefficients)
     moving = activation_terms(network, layout, states, activations, coefficients)
-    lines = lines_of(static, moving, layout, states, stack, coefficients)
+    lines = build_memory_lines(static, moving, layout, states, stack, coefficients)
     batch = layout.micro_batch
     need = lines.need(batch, usable_bytes)
     phases = _phases(lines, batch, need.shape)

@@ -55,9 +55,7 @@ class StaticTerms:
     load: Numbers  # weights of a loader that materialises them whole on every rank, else 0
 
 
-def static_terms(
-    network: Network, layout: Layout, states: States, coefficients: MemoryCoefficients
-) -> StaticTerms:
+def static_terms(network: Network, layout: Layout, states: States, coefficients: MemoryCoefficients) -> StaticTerms:
     """Section "static terms": what one GPU holds whatever the micro-batch.
 
     Expert parallelism is not modelled: every rank is taken to hold all experts, an over-estimate.
@@ -78,9 +76,7 @@ def static_terms(
     over_3 = np.where(threes, shards, 1.0)
     hosted = np.not_equal(states.host_weights, 0) & threes
     weights_here = np.where(hosted, coefficients.host_resident, 1.0)
-    optimizer_here = np.where(
-        hosted | np.not_equal(states.host_optimizer, 0), coefficients.host_resident, 1.0
-    )
+    optimizer_here = np.where(hosted | np.not_equal(states.host_optimizer, 0), coefficients.host_resident, 1.0)
     gathers = threes & (np.greater(shards, 1) | hosted)
     accumulates = np.greater(layout.accumulation, 1)
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from planner.estimates.inputs import Activations, Hardware, Kernels, Layout, Network, States
 from planner.estimates.time.coefficients import TimeCoefficients
-from planner.estimates.time.device import ffn_matrices, micro_batch_tokens, recomputed
+from planner.estimates.time.device import ffn_matrices, micro_batch_tokens, recompute_shares
 
 
 class Links(NamedTuple):
@@ -29,7 +29,7 @@ def node_count(layout: Layout) -> Any:
     return np.ceil(layout.gpus / np.asarray(layout.gpus_per_node))
 
 
-def links(layout: Layout, hardware: Hardware, coefficients: TimeCoefficients) -> Links:
+def link_bandwidths(layout: Layout, hardware: Hardware, coefficients: TimeCoefficients) -> Links:
     """Reached bandwidths in bytes/s."""
     nvlink = np.asarray(hardware.nvlink, dtype=float)
     inside = np.where(
@@ -61,7 +61,7 @@ def tensor_seconds(
     tensor = layout.tensor
     if np.all(np.equal(tensor, 1)):
         return 0.0
-    again = recomputed(activations.checkpointing).matmul
+    again = recompute_shares(activations.checkpointing).matmul
     collectives = (network.layers / layout.pipeline) * (4.0 + 2.0 * again)
     visible = np.where(np.equal(kernels.fused, 0), 1.0, coefficients.fused_tensor_factor)
     bandwidth = np.where(
@@ -79,7 +79,7 @@ def expert_seconds(
     expert = layout.expert
     if not network.experts or np.all(np.equal(expert, 1)):
         return 0.0
-    passes = (network.layers / layout.pipeline) * (4.0 + 2.0 * recomputed(activations.checkpointing).matmul)
+    passes = (network.layers / layout.pipeline) * (4.0 + 2.0 * recompute_shares(activations.checkpointing).matmul)
     sent = 2.0 * micro_batch_tokens(layout) * network.experts_per_token * network.hidden
     bandwidth = np.where(np.greater(expert, layout.gpus_per_node), reached.across, reached.inside)
     return coefficients.expert_traffic_factor * passes * sent * (1.0 - 1.0 / np.asarray(expert)) / bandwidth
@@ -96,7 +96,7 @@ def sharding_seconds(network: Network, layout: Layout, states: States, reached: 
         return 0.0
     shards = layout.tensor * layout.pipeline
     replicas = np.asarray(layout.data_parallel, dtype=float)
-    spread = _outside_experts(network, layout)
+    spread = _non_expert_parameters(network, layout)
     gradients = states.reduced_bytes * np.minimum(states.trainable, spread)
     payload = (2.0 * states.gathered_bytes * spread + gradients) / shards
     hybrid = np.equal(layout.hybrid, 1)
@@ -164,7 +164,7 @@ def reduction_seconds(
     return visible * seconds
 
 
-def _outside_experts(network: Network, layout: Layout) -> Any:
+def _non_expert_parameters(network: Network, layout: Layout) -> Any:
     """P': parameters that every data-parallel rank shares; expert parallelism keeps the experts apart."""
     if not network.experts or np.all(np.equal(layout.expert, 1)):
         return network.parameters

@@ -63,7 +63,7 @@ class Recompute(NamedTuple):
     attention: Any
 
 
-def recomputed(checkpointing: Numbers) -> Recompute:
+def recompute_shares(checkpointing: Numbers) -> Recompute:
     """Recomputed shares of CHECKPOINT_ codes, of the codes' shape."""
     code = np.asarray(checkpointing, dtype=np.intp)
     return Recompute(_RECOMPUTED_MATMUL[code], _RECOMPUTED_ATTENTION[code])
@@ -120,7 +120,7 @@ def device_time(
     Sources of form and coefficients: see models/calibration/time.yaml, kernels.yaml, gpu_efficiency.yaml.
     """
     tokens = micro_batch_tokens(layout)
-    again = recomputed(activations.checkpointing)
+    again = recompute_shares(activations.checkpointing)
     layers = network.layers / layout.pipeline
     passes = 3.0 - states.frozen  # 2 + w: forward, gradient of inputs, gradient of weights
     seconds_per_byte = 1.0 / hardware.bandwidth
@@ -141,7 +141,7 @@ def device_time(
     share = (stages + coefficients.head_imbalance * (1.0 - stages)) * offload
     entries = share * tokens * network.vocab / layout.tensor
     fp32 = np.not_equal(activations.fp32_paths, 0)
-    head_speed = _at_most_fp32(hardware.peak * hardware.efficiency, fp32, hardware, coefficients)
+    head_speed = _cap_at_fp32(hardware.peak * hardware.efficiency, fp32, hardware, coefficients)
     head = (entries * 2.0 * network.hidden * passes) * slowdown * (1.0 / head_speed)
     head = head + (entries * kernels.logit_traffic_bytes) * seconds_per_byte
 
@@ -174,7 +174,7 @@ def launch_seconds(
 ) -> Any:
     """Seconds the host needs to launch one micro-batch's kernels, forward and backward (t_cpu)."""
     layers = network.layers / layout.pipeline
-    again = 1.0 + recomputed(activations.checkpointing).matmul / 3.0
+    again = 1.0 + recompute_shares(activations.checkpointing).matmul / 3.0
     frozen = 1.0 - (1.0 - coefficients.frozen_launch_factor) * states.frozen
     blocks = kernels.launch_seconds * again * frozen
     blocks = blocks + states.frozen * states.adapted_linears * coefficients.adapter_launch_seconds
@@ -217,7 +217,7 @@ def _attention(
     offload: Any,
 ) -> Any:
     """Seconds of attention: fused kernels skip the causal half, eager ones pay it and move every score."""
-    again = recomputed(activations.checkpointing).attention
+    again = recompute_shares(activations.checkpointing).attention
     sequence = layout.sequence
     rows = offload * micro_batch_tokens(layout) * (network.layers / layout.pipeline) / layout.tensor
     flop = 4.0 * network.query_width * rows
@@ -229,19 +229,19 @@ def _attention(
         met = np.where(flash, attended_tokens(network, sequence), sequence)
     fused_flop = (~eager * 0.5) * flop * met * (3.5 + again) / kernels.attention_factor
     fp32 = np.not_equal(activations.fp32_paths, 0)
-    speed = _at_most_fp32(hardware.peak * hardware.attention_efficiency, fp32, hardware, coefficients)
+    speed = _cap_at_fp32(hardware.peak * hardware.attention_efficiency, fp32, hardware, coefficients)
     seconds = fused_flop * (1.0 / speed)
     if not np.any(eager):
         return seconds
     share = coefficients.eager_attention_factor
     eager_flop = eager * flop * sequence * (3.0 + again)
     scores = eager * (2.0 * network.heads) * rows * sequence * (1.0 + again / 3.0) * kernels.eager_traffic
-    plain = _at_most_fp32(share * hardware.peak * hardware.efficiency, fp32, hardware, coefficients)
+    plain = _cap_at_fp32(share * hardware.peak * hardware.efficiency, fp32, hardware, coefficients)
     moved = np.where(fp32, _FP32_SCORES, 1.0) * scores
     return seconds + eager_flop * (1.0 / plain) + moved * (1.0 / hardware.bandwidth)
 
 
-def _at_most_fp32(speed: Any, fp32: Any, hardware: Hardware, coefficients: TimeCoefficients) -> Any:
+def _cap_at_fp32(speed: Any, fp32: Any, hardware: Hardware, coefficients: TimeCoefficients) -> Any:
     """FLOP/s of work that runs in plain fp32 where `fp32` is set: no faster than in 16 bit."""
     if not np.any(fp32):
         return speed

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from planner.estimates.inputs import Numbers
-from planner.estimates.time.device import recomputed
+from planner.estimates.time.device import recompute_shares
 
 
 @dataclass(frozen=True)
@@ -79,9 +79,7 @@ def load_seconds(
     `weight_bytes` is the checkpoint as released (2 bytes per parameter as a rule).
     """
     size = np.asarray(weight_bytes, dtype=float)
-    read = size / np.minimum(
-        network_bytes_per_second, np.asarray(disk_bytes_per_second) * coefficients.disk_efficiency
-    )
+    read = size / np.minimum(network_bytes_per_second, np.asarray(disk_bytes_per_second) * coefficients.disk_efficiency)
     moved = size / (np.asarray(pcie_bytes_per_second) * coefficients.pcie_load_share)
     several = np.greater(gpus, 1)
     per_gpu = coefficients.communicator_seconds_per_gpu * np.asarray(gpus)
@@ -132,7 +130,7 @@ def evaluation_seconds(
     coefficients: StageCoefficients,
 ) -> Any:
     """Forward passes over `tokens`: one unit of the 2 + w + rc that a training token costs."""
-    units = 3.0 - np.asarray(frozen) + recomputed(checkpointing).matmul
+    units = 3.0 - np.asarray(frozen) + recompute_shares(checkpointing).matmul
     forward_rate = np.asarray(training_tokens_per_second) * units * coefficients.evaluation_factor
     return np.asarray(tokens) / forward_rate
 
@@ -192,9 +190,7 @@ def checkpoint_stall_seconds(
     return np.where(asynchronous, np.minimum(late, written_seconds), written_seconds)
 
 
-def goodput_factor(
-    step_hours: Numbers, nodes: Numbers, spot: Numbers, coefficients: StageCoefficients
-) -> Any:
+def goodput_factor(step_hours: Numbers, nodes: Numbers, spot: Numbers, coefficients: StageCoefficients) -> Any:
     """Hours used over hours of steps: restarts and hiccups.
 
     Several nodes and long runs lose more; on spot the market adds its own losses, so only the base holds.

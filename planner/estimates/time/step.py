@@ -92,11 +92,11 @@ def step_time(
     `tokens_per_second` counts tokens as processed; padding and packing turn them into real ones (`work.py`).
     """
     parts = _micro_batch(network, layout, states, activations, kernels, hardware, coefficients)
-    each = _overlapped(parts, kernels) + parts.handover
-    seconds, nodes_factor = _assembled(parts, each, layout, coefficients)
+    each = _overlap_seconds(parts, kernels) + parts.handover
+    seconds, nodes_factor = _assemble_step(parts, each, layout, coefficients)
     whole, visible = (
         _by_cause(parts, shown, each, seconds * (1.0 - 1.0 / nodes_factor), layout, coefficients)
-        for shown in (_EVERYTHING, _shown(parts, kernels))
+        for shown in (_ALL_VISIBLE, _visible_shares(parts, kernels))
     )
     return StepTime(seconds, whole, visible, tokens_per_step(layout) / seconds)
 
@@ -112,8 +112,8 @@ def step_seconds(
 ) -> Any:
     """Seconds of one optimizer step without breakdown: `step_time(...).seconds`, for large grids."""
     parts = _micro_batch(network, layout, states, activations, kernels, hardware, coefficients)
-    each = _overlapped(parts, kernels) + parts.handover
-    return _assembled(parts, each, layout, coefficients)[0]
+    each = _overlap_seconds(parts, kernels) + parts.handover
+    return _assemble_step(parts, each, layout, coefficients)[0]
 
 
 def tokens_per_step(layout: Layout) -> Any:
@@ -130,7 +130,7 @@ def _micro_batch(
     hardware: Hardware,
     coefficients: TimeCoefficients,
 ) -> _MicroBatch:
-    reached = communication.links(layout, hardware, coefficients)
+    reached = communication.link_bandwidths(layout, hardware, coefficients)
     return _MicroBatch(
         device=device_time(network, layout, states, activations, kernels, hardware, coefficients),
         launch=launch_seconds(network, layout, states, activations, kernels, hardware, coefficients),
@@ -144,7 +144,7 @@ def _micro_batch(
     )
 
 
-def _overlapped(parts: _MicroBatch, kernels: Kernels) -> Any:
+def _overlap_seconds(parts: _MicroBatch, kernels: Kernels) -> Any:
     """Seconds of one micro-batch; host, device and sharding traffic hide each other as far as they can."""
     device = parts.device.total
     cubed = _cube(device) + _cube(parts.launch)
@@ -155,7 +155,7 @@ def _overlapped(parts: _MicroBatch, kernels: Kernels) -> Any:
     return np.cbrt(_cube(work) + _cube(hidden)) + (parts.sharding - hidden)
 
 
-class _Shown(NamedTuple):
+class _VisibleShares(NamedTuple):
     """Shares of work that the step waits for; the rest is hidden behind work that runs beside it."""
 
     device: Any
@@ -164,10 +164,10 @@ class _Shown(NamedTuple):
     sharding: Any
 
 
-_EVERYTHING = _Shown(1.0, 1.0, 1.0, 1.0)
+_ALL_VISIBLE = _VisibleShares(1.0, 1.0, 1.0, 1.0)
 
 
-def _shown(parts: _MicroBatch, kernels: Kernels) -> _Shown:
+def _visible_shares(parts: _MicroBatch, kernels: Kernels) -> _VisibleShares:
     """Shares that sum to the time of `_overlapped`.
 
     Of f = (a^3 + b^3)^(1/3) the side a counts (a/f)^2 * a: Euler's identity for homogeneous functions, and the
@@ -179,7 +179,7 @@ def _shown(parts: _MicroBatch, kernels: Kernels) -> _Shown:
     hidden = kernels.overlap * parts.sharding
     outer = np.square(work / np.cbrt(_cube(work) + _cube(hidden)))
     beside = kernels.overlap * np.square(hidden / np.cbrt(_cube(work) + _cube(hidden)))
-    return _Shown(
+    return _VisibleShares(
         device=outer * np.square(device / busy),
         launch=outer * np.square(parts.launch / busy),
         exchange=outer,
@@ -188,7 +188,7 @@ def _shown(parts: _MicroBatch, kernels: Kernels) -> _Shown:
 
 
 def _by_cause(
-    parts: _MicroBatch, shown: _Shown, each: Any, node_loss: Any, layout: Layout, coefficients: TimeCoefficients
+    parts: _MicroBatch, shown: _VisibleShares, each: Any, node_loss: Any, layout: Layout, coefficients: TimeCoefficients
 ) -> StepParts:
     """Seconds of one optimizer step by cause, each micro-batch's work weighted by its `shown` share."""
     rounds, device = layout.accumulation, parts.device
@@ -211,9 +211,7 @@ def _by_cause(
     )
 
 
-def _assembled(
-    parts: _MicroBatch, each: Any, layout: Layout, coefficients: TimeCoefficients
-) -> tuple[Any, Any]:
+def _assemble_step(parts: _MicroBatch, each: Any, layout: Layout, coefficients: TimeCoefficients) -> tuple[Any, Any]:
     """Seconds of the step, and the factor that several nodes cost."""
     rounds = layout.accumulation + (layout.pipeline - 1.0) / layout.interleave
     nodes_factor = 1.0 + coefficients.node_loss_per_doubling * np.log2(communication.node_count(layout))
@@ -221,9 +219,7 @@ def _assembled(
     return (rounds * each + tail) * nodes_factor, nodes_factor
 
 
-def _optimizer_seconds(
-    layout: Layout, states: States, hardware: Hardware, coefficients: TimeCoefficients
-) -> Any:
+def _optimizer_seconds(layout: Layout, states: States, hardware: Hardware, coefficients: TimeCoefficients) -> Any:
     """Memory traffic of the optimizer over the parameters that one GPU updates (t_opt), or their update by the host."""
     shards = layout.tensor * layout.pipeline
     copies = np.where(

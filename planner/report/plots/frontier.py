@@ -9,10 +9,19 @@ from pathlib import Path
 from typing import Any
 
 from planner.report import format as words
-from planner.report.frontier import figures, knee, verdict
-from planner.report.plots.style import ACCENT, COLORS, FAINT, INK, canvas, headline, tick, write_picture
+from planner.report.frontier import format_point, format_summary, knee
+from planner.report.plots.style import (
+    ACCENT_COLOR,
+    COLORS,
+    MUTED_COLOR,
+    TEXT_COLOR,
+    draw_title,
+    open_figure,
+    tick,
+    write_picture,
+)
 from planner.results.differences import method_name
-from planner.results.frontier import Curve, Frontier, Point, Segment, telling
+from planner.results.frontier import Curve, Frontier, Point, Segment, select_points
 
 LABELS = 14
 """Breakpoints that get a label, where there is room."""
@@ -20,7 +29,7 @@ LABELS = 14
 WIDE_RANGE = 8
 """Largest over smallest figure from which an axis is logarithmic."""
 
-PLACES = (
+LABEL_OFFSETS = (
     (7, 5, "left"), (7, 20, "left"), (12, 36, "left"), (-7, -16, "right"), (-7, -30, "right"),
     (20, 54, "left"), (7, -16, "left"), (30, 74, "left"), (-7, 8, "right"), (40, 96, "left"), (-14, -46, "right"),
 )  # fmt: skip
@@ -29,11 +38,11 @@ PLACES = (
 FAR = 16
 """Offset from which a thin line joins label and point."""
 
-Spot = tuple[float, float]
+PixelPoint = tuple[float, float]
 Box = tuple[float, float, float, float]
 """Left, bottom, right, top in pixels."""
 
-BENDS = 16
+LEADER_POINTS = 16
 """Straight strokes that a slope is drawn with."""
 
 DOT = 4
@@ -46,28 +55,30 @@ def draw_frontier(found: Frontier, path: str | Path, caption: Sequence[str] = ()
     Raises ScenarioError for a file name that is no picture, OSError where the file cannot be written.
     """
     curves = [one for one in found.curves if one.points]
-    whole = {"color": INK, "alpha": 0.15, "linewidth": 6}
-    with canvas(9.0, 5.4) as (figure, axes):
+    whole = {"color": TEXT_COLOR, "alpha": 0.15, "linewidth": 6}
+    with open_figure(9.0, 5.4) as (figure, axes):
         if curves:
-            first = _leading(found, curves)
+            first = _select_curves(found, curves)
             _line(axes, found.segments, found.points, whole, "the frontier, of all allowed", 0)
             for one in curves:
                 if one not in first:
-                    _line(axes, one.segments, one.points, {"color": FAINT, "alpha": 0.5, "linewidth": 0.8}, "", 0)
+                    _line(axes, one.segments, one.points, {"color": MUTED_COLOR, "alpha": 0.5, "linewidth": 0.8}, "", 0)
             for color, one in zip(COLORS, first, strict=False):
-                _line(axes, one.segments, one.points, {"color": color}, _named(one), 2.5)
+                _line(axes, one.segments, one.points, {"color": color}, _curve_name(one), 2.5)
             if len(curves) > len(first):
-                axes.plot([], [], color=FAINT, alpha=0.5, linewidth=0.8, label=f"{len(curves) - len(first)} others")
+                axes.plot(
+                    [], [], color=MUTED_COLOR, alpha=0.5, linewidth=0.8, label=f"{len(curves) - len(first)} others"
+                )
             axes.legend(frameon=False, fontsize=8)
         else:
             if found.separate:
-                style = {"color": FAINT, "linewidth": 0.8}
+                style = {"color": MUTED_COLOR, "linewidth": 0.8}
                 _line(axes, found.separate, (), style, "lower bound: the jobs without each other", 0)
                 axes.legend(frameon=False, fontsize=8)
             _line(axes, found.segments, found.points, {"color": COLORS[0]}, "", 4)
         points = [point for one in curves for point in one.points] or list(found.points)
         _axes(axes, points, found)
-        headline(figure, "; ".join(one for one in (verdict(found), knee(found)) if one))
+        draw_title(figure, "; ".join(one for one in (format_summary(found), knee(found)) if one))
         if curves:
             _mark_knee(axes, found)
         else:
@@ -75,15 +86,15 @@ def draw_frontier(found: Frontier, path: str | Path, caption: Sequence[str] = ()
         write_picture(figure, path, caption)
 
 
-def _leading(found: Frontier, curves: Sequence[Curve]) -> list[Curve]:
+def _select_curves(found: Frontier, curves: Sequence[Curve]) -> list[Curve]:
     """As many curves as there are colours: those that make up the frontier first, then the cheapest."""
     legs = {getattr(leg, found.by or "method") for one in found.segments for leg in one.jobs}
     chosen = sorted(curves, key=lambda one: (one.label not in legs, one.points[-1].cost_usd))[: len(COLORS)]
     return [one for one in curves if one in chosen]
 
 
-def _named(curve: Curve) -> str:
-    return words.plain(curve.label) + ("" if curve.allowed else " (not allowed here)")
+def _curve_name(curve: Curve) -> str:
+    return words.sanitise(curve.label) + ("" if curve.allowed else " (not allowed here)")
 
 
 def _line(
@@ -103,7 +114,7 @@ def _line(
             hours.append(float("nan"))
             usd.append(float("nan"))
         # A straight line of dollars over hours is a curve where an axis is logarithmic.
-        parts = BENDS if x1 > x0 else 1
+        parts = LEADER_POINTS if x1 > x0 else 1
         hours += [x0 + (x1 - x0) * k / parts for k in range(parts + 1)]
         usd += [y0 + (y1 - y0) * k / parts for k in range(parts + 1)]
     axes.plot(hours, usd, label=name or None, **{"linewidth": 1.6, **style})
@@ -123,7 +134,7 @@ def _runs(segments: Sequence[Segment], points: Sequence[Point]) -> Iterator[tupl
 
 def _axes(axes: Any, points: Sequence[Point], found: Frontier) -> None:
     """Logarithmic where the range asks for it, with round figures on the ticks."""
-    sure = f" ({words.cases(found.confidence)})" if found.confidence is not None else ""
+    sure = f" ({words.probability_text(found.confidence)})" if found.confidence is not None else ""
     hollow = "; hollow: spot only, nothing is guaranteed" if any(one.spot_only for one in points) else ""
     axes.set_xlabel(f"hours until done{sure}{hollow}")
     axes.set_ylabel("expected dollars")
@@ -141,7 +152,7 @@ def _axes(axes: Any, points: Sequence[Point], found: Frontier) -> None:
             # Dollars from zero tell proportions; hours need no zero.
             limit(0 if axis is axes.yaxis else None, high * 1.15 if high > 0 else 1)
         axis.set_major_formatter(tick)
-    axes.grid(True, color=FAINT, alpha=0.2, linewidth=0.6)
+    axes.grid(True, color=MUTED_COLOR, alpha=0.2, linewidth=0.6)
 
 
 def _round_figures(low: float, high: float) -> list[float]:
@@ -154,7 +165,7 @@ def _mark_knee(axes: Any, found: Frontier) -> None:
     """That of the frontier alone: those of the curves would stand on one another."""
     if found.knee is not None:
         at = [found.points[found.knee].hours], [found.points[found.knee].cost_usd]
-        axes.plot(*at, "o", markersize=10, markerfacecolor="none", markeredgecolor=ACCENT, gid="knee")
+        axes.plot(*at, "o", markersize=10, markerfacecolor="none", markeredgecolor=ACCENT_COLOR, gid="knee")
 
 
 def _labels(figure: Any, axes: Any, found: Frontier) -> None:
@@ -164,18 +175,18 @@ def _labels(figure: Any, axes: Any, found: Frontier) -> None:
     dots = _pixels(axes, [(one.hours, one.cost_usd) for one in found.points])
     taken: list[Box] = [(x - DOT, y - DOT, x + DOT, y + DOT) for x, y in dots]
     order = sorted(
-        telling(found.points, LABELS), key=lambda i: (i != found.knee, i not in (0, len(found.points) - 1), i)
+        select_points(found.points, LABELS), key=lambda i: (i != found.knee, i not in (0, len(found.points) - 1), i)
     )
     for index in order:
         point = found.points[index]
-        said, color = _short(point), INK
+        said, color = _short(point), TEXT_COLOR
         if index == found.knee:
             _mark_knee(axes, found)
-            said, color = f"knee: {said}, {figures(point)}\n{textwrap.fill(point.knee, 46)}", ACCENT
+            said, color = f"knee: {said}, {format_point(point)}\n{textwrap.fill(point.knee, 46)}", ACCENT_COLOR
         _place(axes, point, said, color, taken, len(dots), line)
 
 
-def _pixels(axes: Any, spots: Sequence[Spot]) -> list[Spot]:
+def _pixels(axes: Any, spots: Sequence[PixelPoint]) -> list[PixelPoint]:
     return [(float(x), float(y)) for x, y in axes.transData.transform(spots)]
 
 
@@ -183,18 +194,20 @@ def _short(point: Point) -> str:
     """Such as `4 x H100-80GB, QLoRA`; of several jobs the cards alone."""
     if len(point.jobs) == 1:
         job = point.jobs[0]
-        return words.plain(f"{words.gpus(job.gpus, job.gpu, job.runs_at_once)}, {method_name(job.techniques)}")
+        return words.sanitise(f"{words.gpus(job.gpus, job.gpu, job.runs_at_once)}, {method_name(job.techniques)}")
     cards = (words.gpus(job.gpus, job.gpu, job.runs_at_once) for job in point.jobs)
-    return words.shortened(words.plain(", ".join(cards)), 44)
+    return words.shorten(words.sanitise(", ".join(cards)), 44)
 
 
-def _place(axes: Any, point: Point, said: str, color: str, taken: list[Box], dots: int, line: Sequence[Spot]) -> None:
+def _place(
+    axes: Any, point: Point, said: str, color: str, taken: list[Box], dots: int, line: Sequence[PixelPoint]
+) -> None:
     """The label at the first free place, joined to its point by a thin line where that is far.
 
     `taken` are the boxes of `dots` breakpoints, then those of labels and their lines; a free place is added.
     """
     frame = _box_of(axes, 0.0)
-    for dx, dy, side in PLACES:
+    for dx, dy, side in LABEL_OFFSETS:
         at: dict[str, Any] = {"xy": (point.hours, point.cost_usd), "xytext": (dx, dy), "textcoords": "offset points"}
         up = "bottom" if dy > 0 else "center"
         note = axes.annotate(said, ha=side, va=up, fontsize=7.5, color=color, **at)
@@ -205,19 +218,19 @@ def _place(axes: Any, point: Point, said: str, color: str, taken: list[Box], dot
         if free and not any(_meet(spot, one) for spot in _spots(leader) for one in taken[dots:]):
             taken += [box, *_spots(leader)]
             if far:
-                axes.annotate("", arrowprops={"arrowstyle": "-", "color": FAINT, "linewidth": 0.6}, **at)
+                axes.annotate("", arrowprops={"arrowstyle": "-", "color": MUTED_COLOR, "linewidth": 0.6}, **at)
             return
         note.remove()
 
 
-def _leader(axes: Any, point: Point, note: Any) -> list[Spot]:
+def _leader(axes: Any, point: Point, note: Any) -> list[PixelPoint]:
     """Spots along the line from a breakpoint to where its label is anchored."""
     ((x0, y0),) = _pixels(axes, [(point.hours, point.cost_usd)])
     x1, y1 = note.get_transform().transform(note.get_position())
     return [(x0 + (x1 - x0) * k / 12, y0 + (y1 - y0) * k / 12) for k in range(12)]
 
 
-def _spots(spots: Sequence[Spot]) -> list[Box]:
+def _spots(spots: Sequence[PixelPoint]) -> list[Box]:
     return [(x, y, x, y) for x, y in spots]
 
 
@@ -234,7 +247,7 @@ def _meet(one: Box, other: Box) -> bool:
     return one[0] <= other[2] and other[0] <= one[2] and one[1] <= other[3] and other[1] <= one[3]
 
 
-def _between(data: Any) -> list[Spot]:
+def _between(data: Any) -> list[PixelPoint]:
     """Spots along a drawn line, close enough that no label slips between them."""
     spots = []
     for (x0, y0), (x1, y1) in itertools.pairwise(data):

@@ -7,12 +7,21 @@ from pathlib import Path
 from typing import Any
 
 from planner.report import format as words
-from planner.report.plots.style import ACCENT, COLORS, FAINT, INK, canvas, headline, tick, write_picture
-from planner.report.simulation import verdict
-from planner.results.simulation import OPTIMUM, PLANNED, Histogram, JobReplays, Simulation, Told
+from planner.report.plots.style import (
+    ACCENT_COLOR,
+    COLORS,
+    MUTED_COLOR,
+    TEXT_COLOR,
+    draw_title,
+    open_figure,
+    tick,
+    write_picture,
+)
+from planner.report.simulation import format_summary
+from planner.results.simulation import OPTIMUM, PLANNED, Histogram, JobReplays, Simulation, Timeline
 
-SPOT, DEMAND, UP = COLORS[0], COLORS[1], "#b9c9a8"
-RUNS = {"spot": SPOT, "on demand": DEMAND}
+SPOT, ON_DEMAND, UP = COLORS[0], COLORS[1], "#b9c9a8"
+RUNS = {"spot": SPOT, "on demand": ON_DEMAND}
 MARKET_AT, MACHINES_AT, BAND = -0.14, -0.29, 0.11
 """Where the two bands lie below the work, in shares of the work, and how high they are."""
 
@@ -29,37 +38,45 @@ def draw_simulation(found: Simulation, path: str | Path, caption: Sequence[str] 
         rows, heights = [["replay", "replay"], *rows], [1.8, *heights]
     if len(found.policies) > 1:
         rows, heights = [*rows, ["policies", "policies"]], [*heights, 0.9]
-    with canvas(9.0, 1.0 + 2.2 * sum(heights)) as (figure, whole):
+    with open_figure(9.0, 1.0 + 2.2 * sum(heights)) as (figure, whole):
         whole.remove()
         axes = figure.subplot_mosaic(rows, height_ratios=heights)
         if job is not None and job.told is not None:
             _replay(axes["replay"], job, job.told, len(found.jobs) > 1)
         if found.predicted is not None:
-            _spread(axes["cost"], found.cost_histogram, "dollars", [(found.predicted.cost_usd, "plan", INK, "-")])
-            lines = [(found.predicted.hours, "plan", INK, "-")]
+            _spread(
+                axes["cost"], found.cost_histogram, "dollars", [(found.predicted.cost_usd, "plan", TEXT_COLOR, "-")]
+            )
+            lines = [(found.predicted.hours, "plan", TEXT_COLOR, "-")]
             deadlines = {one.deadline_hours for one in found.jobs if one.deadline_hours is not None}
-            lines += [(limit, "deadline", ACCENT, "--") for limit in deadlines if len(deadlines) == 1]
+            lines += [(limit, "deadline", ACCENT_COLOR, "--") for limit in deadlines if len(deadlines) == 1]
             _spread(axes["hours"], found.hours_histogram, "hours until done", lines)
         if "policies" in axes:
             _policies(axes["policies"], found)
-        headline(figure, " ".join(verdict(found)))
+        draw_title(figure, " ".join(format_summary(found)))
         write_picture(figure, path, caption)
 
 
-def _replay(axes: Any, job: JobReplays, told: Told, several: bool) -> None:
+def _replay(axes: Any, job: JobReplays, told: Timeline, several: bool) -> None:
     """The work done over time, the guard, and below it when the market was up and what ran."""
     end = max(told.stretches[-1].to_hours, told.ends_by_hours)
-    axes.plot(*zip(*told.progress, strict=True), color=INK, linewidth=1.6, label="work done")
+    axes.plot(*zip(*told.progress, strict=True), color=TEXT_COLOR, linewidth=1.6, label="work done")
     if told.guard is not None:
-        axes.plot(*zip(*told.guard, strict=True), color=ACCENT, linestyle="--", linewidth=1.2)
+        axes.plot(*zip(*told.guard, strict=True), color=ACCENT_COLOR, linestyle="--", linewidth=1.2)
         axes.annotate(
             "guard: right of this\nline on demand runs",
-            told.guard[0], xytext=(-6, 12), textcoords="offset points", ha="right", fontsize=8, color=ACCENT,
+            told.guard[0], xytext=(-6, 12), textcoords="offset points", ha="right", fontsize=8, color=ACCENT_COLOR,
         )  # fmt: skip
-    axes.axvline(told.ends_by_hours, color=FAINT, linewidth=0.8, linestyle=":")
+    axes.axvline(told.ends_by_hours, color=MUTED_COLOR, linewidth=0.8, linestyle=":")
     said = f"must be done\nby {words.hours(told.ends_by_hours)}"
     axes.annotate(
-        said, (told.ends_by_hours, 1.0), xytext=(4, -4), textcoords="offset points", va="top", fontsize=8, color=INK
+        said,
+        (told.ends_by_hours, 1.0),
+        xytext=(4, -4),
+        textcoords="offset points",
+        va="top",
+        fontsize=8,
+        color=TEXT_COLOR,
     )
     up = [(one.from_hours, one.to_hours - one.from_hours) for one in told.stretches if one.market_up]
     axes.broken_barh(up, (MARKET_AT - BAND / 2, BAND), facecolor=UP, linewidth=0)
@@ -67,26 +84,24 @@ def _replay(axes: Any, job: JobReplays, told: Told, several: bool) -> None:
         bars = [(one.from_hours, one.to_hours - one.from_hours) for one in told.stretches if one.running == running]
         axes.broken_barh(bars, (MACHINES_AT - BAND / 2, BAND), facecolor=color, linewidth=0, label=running)
     done = told.stretches[-1].to_hours
-    axes.plot([done], [1.0], "o", color=INK, markersize=5)
+    axes.plot([done], [1.0], "o", color=TEXT_COLOR, markersize=5)
     axes.set_ylim(MACHINES_AT - BAND, 1.06)
     axes.set_xlim(0, end * 1.1)
     shares = [0.0, 0.25, 0.5, 0.75, 1.0]
     axes.set_yticks([*shares, MARKET_AT, MACHINES_AT])
     axes.set_yticklabels([*(f"{share * 100:.0f} % done" for share in shares), "market up", "running"])
     axes.xaxis.set_major_formatter(tick)
-    axes.grid(True, axis="x", color=FAINT, alpha=0.2, linewidth=0.6)
+    axes.grid(True, axis="x", color=MUTED_COLOR, alpha=0.2, linewidth=0.6)
     axes.set_xlabel("hours since the first machines were ordered")
-    whose = f"{words.plain(job.name)}: one" if several else "One"
+    whose = f"{words.sanitise(job.name)}: one" if several else "One"
     machines = words.gpus(job.gpus, job.gpu)
     count = f"{told.interruptions} interruption{'' if told.interruptions == 1 else 's'}"
-    title = f"{whose} replay, {machines} at {words.plain(job.provider)}: {words.usd(told.usd)}, {count}"
+    title = f"{whose} replay, {machines} at {words.sanitise(job.provider)}: {words.usd(told.usd)}, {count}"
     axes.set_title(title, fontsize=10)
     axes.legend(frameon=False, fontsize=8, ncols=3, loc="lower right", bbox_to_anchor=(1.0, 0.985))
 
 
-def _spread(
-    axes: Any, histogram: Histogram | None, label: str, lines: Sequence[tuple[float, str, str, str]]
-) -> None:
+def _spread(axes: Any, histogram: Histogram | None, label: str, lines: Sequence[tuple[float, str, str, str]]) -> None:
     """Runs per bin, and what the plan says of them."""
     if histogram is None:
         return
@@ -110,13 +125,13 @@ def _policies(axes: Any, found: Simulation) -> None:
     known = [(name, one, one.cost_usd) for name, one in found.policies.items() if one.cost_usd is not None]
     names = [name for name, _, _ in known]
     means = [cost.mean for _, _, cost in known]
-    colors = [COLORS[0] if name == PLANNED else INK if name == OPTIMUM else FAINT for name in names]
+    colors = [COLORS[0] if name == PLANNED else TEXT_COLOR if name == OPTIMUM else MUTED_COLOR for name in names]
     axes.barh(range(len(known)), means, color=colors, alpha=0.75, height=0.62)
     for row, (_, one, cost) in enumerate(known):
         met = f", {one.deadline_hit_rate * 100:.1f} % in time" if one.deadline_hit_rate is not None else ""
         axes.annotate(
             f"{words.usd(cost.mean)}{met}", (cost.mean, row), xytext=(5, 0), textcoords="offset points",
-            va="center", fontsize=8, color=INK,
+            va="center", fontsize=8, color=TEXT_COLOR,
         )  # fmt: skip
     axes.set_yticks(range(len(known)), names)
     axes.invert_yaxis()

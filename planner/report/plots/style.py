@@ -14,7 +14,7 @@ from planner.documents.files import write_bytes_atomically
 from planner.errors import Fault, ScenarioError
 
 SUFFIXES = (".png", ".svg", ".html")
-INK, FAINT, ACCENT = "#222222", "#9a9a9a", "#b3401f"
+TEXT_COLOR, MUTED_COLOR, ACCENT_COLOR = "#222222", "#9a9a9a", "#b3401f"
 COLORS = ("#2f5d8a", "#b3401f", "#4a7d3c", "#8a6d2f", "#6b4a8a", "#2f8a83", "#8a2f5d", "#5d5d5d")
 """Dark enough for white paper, told apart in grey by the line styles of `STYLES`."""
 LETTERS_PER_INCH = 11
@@ -25,12 +25,12 @@ STYLE: dict[Any, Any] = {
     "font.size": 10,
     "axes.spines.top": False,
     "axes.spines.right": False,
-    "axes.edgecolor": FAINT,
-    "axes.labelcolor": INK,
+    "axes.edgecolor": MUTED_COLOR,
+    "axes.labelcolor": TEXT_COLOR,
     "axes.titlesize": 11,
     "axes.titlelocation": "left",
-    "xtick.color": INK,
-    "ytick.color": INK,
+    "xtick.color": TEXT_COLOR,
+    "ytick.color": TEXT_COLOR,
     "svg.hashsalt": "planner",  # the same figures give the same file
     "svg.fonttype": "none",
     "text.parse_math": False,  # dollars are money
@@ -48,7 +48,7 @@ def checked_suffix(path: str | Path) -> str:
 
 
 @contextmanager
-def canvas(width: float = 8.0, height: float = 4.8, rows: int = 1) -> Iterator[tuple[Any, Any]]:
+def open_figure(width: float = 8.0, height: float = 4.8, rows: int = 1) -> Iterator[tuple[Any, Any]]:
     """A figure and its axes in the house's style, in inches; closed at the end, without any window."""
     import matplotlib
     from matplotlib.figure import Figure
@@ -63,10 +63,10 @@ def tick(value: float, _: Any = None) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:,.6g}"
 
 
-def headline(figure: Any, text: str) -> None:
+def draw_title(figure: Any, text: str) -> None:
     """The title of a picture, from its left edge on, on as many lines as its width asks for."""
     letters = int(figure.get_figwidth() * LETTERS_PER_INCH)
-    figure.suptitle(textwrap.fill(text, letters), x=0.01, ha="left", fontsize=11, color=INK)
+    figure.suptitle(textwrap.fill(text, letters), x=0.01, ha="left", fontsize=11, color=TEXT_COLOR)
 
 
 def write_picture(figure: Any, path: str | Path, caption: Sequence[str] = ()) -> None:
@@ -79,13 +79,13 @@ def write_picture(figure: Any, path: str | Path, caption: Sequence[str] = ()) ->
     if suffix == ".html":
         content = page(svg_of(figure), caption).encode("utf-8")
     else:
-        content = _drawn(figure, suffix.removeprefix("."))
+        content = _render(figure, suffix.removeprefix("."))
     write_bytes_atomically(path, content)
 
 
 def svg_of(figure: Any) -> str:
     """The figure as an `<svg>` element that can stand in a page."""
-    text = _drawn(figure, "svg").decode("utf-8")
+    text = _render(figure, "svg").decode("utf-8")
     return text[text.index("<svg") :]
 
 
@@ -101,7 +101,7 @@ def page(svg: str, caption: Sequence[str]) -> str:
     )
 
 
-def _drawn(figure: Any, kind: str) -> bytes:
+def _render(figure: Any, kind: str) -> bytes:
     stream = io.BytesIO()
     # Without a date the same figures give the same bytes.
     figure.savefig(stream, format=kind, metadata={"Date": None} if kind == "svg" else None)

@@ -8,16 +8,25 @@ from pathlib import Path
 from typing import Any
 
 from planner.report import format as words
-from planner.report.plots.style import ACCENT, COLORS, FAINT, INK, canvas, headline, tick, write_picture
-from planner.report.what_if.sweep import axis_name, axis_values, rented
-from planner.report.what_if.tornado import moved, tells
+from planner.report.plots.style import (
+    ACCENT_COLOR,
+    COLORS,
+    MUTED_COLOR,
+    TEXT_COLOR,
+    draw_title,
+    open_figure,
+    tick,
+    write_picture,
+)
+from planner.report.what_if.sweep import axis_name, describe_hardware, format_axis_values
+from planner.report.what_if.tornado import effect_of, is_visible
 from planner.results.plan import Plan
 from planner.results.what_if import Axis, Sweep, Tornado, WhatIf
 
-MOST_WRITTEN = 12
+MAX_WRITTEN = 12
 """Rows or columns up to which a cell of a heat map can hold its figure."""
 
-ROOMY = 6
+MAX_LABELLED_ROWS = 6
 """Columns up to which it can hold the machines, too."""
 
 
@@ -39,7 +48,7 @@ def _bills(answer: WhatIf, path: str | Path, caption: Sequence[str]) -> None:
     bills = [_bill(plan) for _, plan in plans]
     items = list(dict.fromkeys(item for bill in bills for item in bill))
     shown = [item for item in items if any(abs(bill.get(item, 0.0)) >= 0.005 for bill in bills)]
-    with canvas(8.0, 3.2) as (figure, axes):
+    with open_figure(8.0, 3.2) as (figure, axes):
         left = [0.0, 0.0]
         for index, item in enumerate(shown):
             widths = [bill.get(item, 0.0) for bill in bills]
@@ -47,12 +56,12 @@ def _bills(answer: WhatIf, path: str | Path, caption: Sequence[str]) -> None:
             axes.barh([1, 0], widths, left=left, color=color, label=name, height=0.55)
             left = [start + width for start, width in zip(left, widths, strict=True)]
         for place, end, (_, plan) in zip((1, 0), left, plans, strict=True):
-            axes.text(end, place, f" {_ending(plan)}", va="center", color=INK)
+            axes.text(end, place, f" {_describe_end(plan)}", va="center", color=TEXT_COLOR)
         axes.set_yticks([1, 0], [name for name, _ in plans])
         axes.set_xlim(0, max(*left, 0.01) * 1.35)
         axes.xaxis.set_major_formatter(tick)
         axes.set_xlabel("expected US dollars")
-        headline(figure, caption[0] if caption else answer.scenario)
+        draw_title(figure, caption[0] if caption else answer.scenario)
         if shown:
             axes.legend(frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.28), ncols=min(4, len(shown)))
         write_picture(figure, path, caption)
@@ -66,7 +75,7 @@ def _bill(plan: Plan) -> dict[str, float]:
     return found
 
 
-def _ending(plan: Plan) -> str:
+def _describe_end(plan: Plan) -> str:
     if plan.cost_usd is None or plan.hours is None:
         return plan.status.replace("_", " ")
     return f"{words.usd(plan.cost_usd.expected)}, {words.hours(plan.hours.expected)}"
@@ -75,20 +84,20 @@ def _ending(plan: Plan) -> str:
 def _curve(answer: Sweep, path: str | Path, caption: Sequence[str]) -> None:
     """Cost above, hours below; a hollow mark where something else is rented than at the value before."""
     places, ticks = _places(answer, 0)
-    with canvas(8.0, 5.2, rows=2) as (figure, (above, below)):
+    with open_figure(8.0, 5.2, rows=2) as (figure, (above, below)):
         for axes, name, color in ((above, "cost_usd", COLORS[0]), (below, "hours", COLORS[2])):
             values = [getattr(cell, name) for cell in answer.cells]
             numbers = [float("nan") if value is None else value for value in values]
-            axes.plot(places, numbers, color=color, marker="o", markersize=4, drawstyle=stepping(answer.axes[0]))
+            axes.plot(places, numbers, color=color, marker="o", markersize=4, drawstyle=step_style(answer.axes[0]))
             axes.margins(y=0.12)
             axes.set_ylim(bottom=0)
             last = ""
             for place, value, cell in zip(places, values, answer.cells, strict=True):
-                what = rented(cell)
+                what = describe_hardware(cell)
                 if value is not None and what != last:
-                    axes.plot([place], [value], marker="o", markersize=9, fillstyle="none", color=ACCENT)
+                    axes.plot([place], [value], marker="o", markersize=9, fillstyle="none", color=ACCENT_COLOR)
                 elif value is None:
-                    axes.plot([place], [0], marker="x", color=ACCENT, clip_on=False)
+                    axes.plot([place], [0], marker="x", color=ACCENT_COLOR, clip_on=False)
                 last = what
             axes.yaxis.set_major_formatter(tick)
             if ticks:
@@ -97,16 +106,16 @@ def _curve(answer: Sweep, path: str | Path, caption: Sequence[str]) -> None:
         below.set_ylabel("expected hours")
         unit = f", {answer.axes[0].unit}" if answer.axes[0].unit else ""
         below.set_xlabel(f"{axis_name(answer.axes[0].path)}{'' if ticks else unit}; circle: other machines, x: no plan")
-        headline(figure, caption[0] if caption else answer.scenario)
+        draw_title(figure, caption[0] if caption else answer.scenario)
         write_picture(figure, path, caption)
 
 
-def stepping(axis: Axis) -> str:
+def step_style(axis: Axis) -> str:
     """How values are joined: up to the next looser value of a limit the plan of the tighter one stands."""
     numbers = axis.numbers or ()
-    if not axis.loosens or len(numbers) < 2:
+    if not axis.looser_direction or len(numbers) < 2:
         return "default"
-    return "steps-post" if (axis.loosens == "up") == (numbers[1] > numbers[0]) else "steps-pre"
+    return "steps-post" if (axis.looser_direction == "up") == (numbers[1] > numbers[0]) else "steps-pre"
 
 
 def _places(answer: Sweep, axis: int) -> tuple[list[float], list[str]]:
@@ -114,28 +123,28 @@ def _places(answer: Sweep, axis: int) -> tuple[list[float], list[str]]:
     one = answer.axes[axis]
     if one.numbers is not None:
         return list(one.numbers), []
-    return [float(index) for index in range(len(one.values))], axis_values(answer, axis)
+    return [float(index) for index in range(len(one.values))], format_axis_values(answer, axis)
 
 
 def _heat_map(answer: Sweep, path: str | Path, caption: Sequence[str]) -> None:
     """Cost by colour, from pale to dark; cells without a plan are left grey."""
     rows, columns = answer.shape
     costs = [[_cost(answer, row * columns + column) for column in range(columns)] for row in range(rows)]
-    with canvas(8.0, max(3.2, min(8.0, 1.6 + 0.45 * rows))) as (figure, axes):
-        axes.set_facecolor(FAINT)
+    with open_figure(8.0, max(3.2, min(8.0, 1.6 + 0.45 * rows))) as (figure, axes):
+        axes.set_facecolor(MUTED_COLOR)
         known = [cost for row in costs for cost in row if cost == cost]
         image = axes.imshow(
             costs, cmap="YlGnBu", aspect="auto", vmin=min(known, default=0.0), vmax=max(known, default=1.0)
         )
-        if rows <= MOST_WRITTEN and columns <= MOST_WRITTEN:
+        if rows <= MAX_WRITTEN and columns <= MAX_WRITTEN:
             _write_figures(axes, answer, costs, (min(known, default=0.0) + max(known, default=1.0)) / 2)
         for axis, set_ticks in ((0, axes.set_yticks), (1, axes.set_xticks)):
-            names = axis_values(answer, axis)
-            every = max(1, len(names) // MOST_WRITTEN)
+            names = format_axis_values(answer, axis)
+            every = max(1, len(names) // MAX_WRITTEN)
             set_ticks(range(0, len(names), every), names[::every])
         axes.set_ylabel(axis_name(answer.axes[0].path))
         axes.set_xlabel(axis_name(answer.axes[1].path))
-        headline(figure, caption[0] if caption else answer.scenario)
+        draw_title(figure, caption[0] if caption else answer.scenario)
         figure.colorbar(image, format=tick, label="expected US dollars; grey: no plan")
         write_picture(figure, path, caption)
 
@@ -146,9 +155,9 @@ def _write_figures(axes: Any, answer: Sweep, costs: list[list[float]], middle: f
         for column, cost in enumerate(line):
             text = words.usd(cost) if cost == cost else "no plan"
             jobs = answer.cells[row * len(line) + column].jobs
-            if len(line) <= ROOMY and len(jobs) == 1:
+            if len(line) <= MAX_LABELLED_ROWS and len(jobs) == 1:
                 text += f"\n{jobs[0].machines}"
-            color = "white" if cost > middle else INK
+            color = "white" if cost > middle else TEXT_COLOR
             axes.text(column, row, text, ha="center", va="center", fontsize=8, color=color)
 
 
@@ -160,12 +169,13 @@ def _cost(answer: Sweep, index: int) -> float:
 def _tornado(answer: Tornado, path: str | Path, caption: Sequence[str]) -> None:
     """One bar per line that matters, the worse end to the right; a cross where an end leaves no plan."""
     by_time = answer.better == "sooner"
-    lines = [(name, bar) for name, bar in answer.lines if tells(answer, bar)][::-1]
-    with canvas(8.0, 1.6 + 0.32 * max(1, len(lines))) as (figure, axes):
+    lines = [(name, bar) for name, bar in answer.lines if is_visible(answer, bar)][::-1]
+    with open_figure(8.0, 1.6 + 0.32 * max(1, len(lines))) as (figure, axes):
         base = _figure(answer.base, by_time)
         for place, (_, bar) in enumerate(lines):
             ends = [
-                (moved(end, answer.base, by_time), color) for end, color in ((bar.down, COLORS[0]), (bar.up, COLORS[1]))
+                (effect_of(end, answer.base, by_time), color)
+                for end, color in ((bar.down, COLORS[0]), (bar.up, COLORS[1]))
             ]
             for change, color in sorted(ends, key=lambda pair: -abs(pair[0] or 0.0)):
                 if change is not None:
@@ -174,13 +184,13 @@ def _tornado(answer: Tornado, path: str | Path, caption: Sequence[str]) -> None:
                     axes.plot(
                         [1.0], [place], marker="x", color=color, transform=axes.get_yaxis_transform(), clip_on=False
                     )
-        axes.axvline(base, color=INK, linewidth=1)
+        axes.axvline(base, color=TEXT_COLOR, linewidth=1)
         axes.xaxis.set_major_formatter(tick)
         axes.set_yticks(range(len(lines)), [textwrap.fill(name, 28) for name, _ in lines])
         share = f"{answer.by * 100:.3g} %"
         what = "hours" if by_time else "US dollars"
         axes.set_xlabel(f"expected {what}; blue: {share} less, red: {share} more, x: no plan")
-        headline(figure, caption[0] if caption else answer.scenario)
+        draw_title(figure, caption[0] if caption else answer.scenario)
         write_picture(figure, path, caption)
 
 

@@ -5,32 +5,32 @@ from __future__ import annotations
 from planner.report import format as words
 
 
-def amount(value: float) -> str:
+def format_difference(value: float) -> str:
     """A difference of dollars with its sign, such as `+$1.15`; nothing reads as `$0.00`."""
     text = words.usd(abs(value))
     return text if text == "$0.00" else f"{'-' if value < 0 else '+'}{text}"
 
 
-def rounded(before: float, after: float, digits: int = 2) -> float:
+def shown_difference(before: float, after: float, digits: int = 2) -> float:
     """The difference of two figures as they are shown, so that it is the one that a reader finds."""
     return round(round(after, digits) - round(before, digits), digits)
 
 
-def hours_amount(value: float) -> str:
+def format_hours_difference(value: float) -> str:
     """A difference of hours with its sign."""
     text = words.hours(abs(value))
     return text if abs(value) < 0.005 else f"{'-' if value < 0 else '+'}{text}"
 
 
-def hours_rounded(before: float, after: float) -> float:
+def shown_hours_difference(before: float, after: float) -> float:
     """The difference of hours as they are shown; of minutes as it is."""
     least, most = sorted((before, after))
-    return after - before if least < 0.1 else rounded(before, after, 0 if most >= 1000 else 1)
+    return after - before if least < 0.1 else shown_difference(before, after, 0 if most >= 1000 else 1)
 
 
-def setting_words(setting: str) -> str:
+def describe_setting(setting: str) -> str:
     """A setting as the subject of a sentence, such as `the deadline of 8h` or `forbidding H100-80GB`."""
-    path, _, value = words.plain(setting).partition("=")
+    path, _, value = words.sanitise(setting).partition("=")
     path, value = path.strip(), value.strip().strip("[]")
     steps = path.split(".")
     key = steps[-1]

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from planner.report import format as words
 from planner.report import plan_sections as parts
-from planner.report.infeasible import obstacles
+from planner.report.infeasible import render_infeasible
 from planner.results.what_if import Cell, Sweep
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
@@ -14,14 +14,14 @@ LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 def render_sweep(answer: Sweep) -> str:
     """The text of a sweep, without a final newline."""
-    lines = [_verdict(answer), ""]
+    lines = [_summary(answer), ""]
     if len(answer.axes) == 1:
         lines += _curve(answer)
     else:
         lines += _grids(answer)
     if answer.unsolved is not None:
-        lines += ["", *words.wrapped(f"with {_loosest(answer)}, which asks for least:", words.WIDTH, 2)]
-        lines += obstacles(answer.unsolved)
+        lines += ["", *words.wrap_lines(f"with {_loosest(answer)}, which asks for least:", words.WIDTH, 2)]
+        lines += render_infeasible(answer.unsolved)
     return "\n".join(line.rstrip() for line in lines)
 
 
@@ -29,14 +29,14 @@ def _loosest(answer: Sweep) -> str:
     """Such as `budget_usd = 4`."""
     said = []
     for index, (axis, value) in enumerate(zip(answer.axes, answer.loosest or (), strict=True)):
-        said.append(f"{axis_name(axis.path)} = {axis_values(answer, index)[axis.values.index(value)]}")
+        said.append(f"{axis_name(axis.path)} = {format_axis_values(answer, index)[axis.values.index(value)]}")
     return ", ".join(said)
 
 
-def value_words(value: str, number: float | None, unit: str) -> str:
+def format_value(value: str, number: float | None, unit: str) -> str:
     """A value of an axis as one reads it, such as `6 h`, `20M` or `llama-2-7b`."""
     if number is None:
-        return words.plain(value.strip('"'))
+        return words.sanitise(value.strip('"'))
     if abs(number) >= 1e6:
         size, letter = next(pair for pair in ((1e12, "T"), (1e9, "B"), (1e6, "M")) if abs(number) >= pair[0])
         return f"{words.significant(number / size, 4)}{letter}{unit}"
@@ -44,11 +44,11 @@ def value_words(value: str, number: float | None, unit: str) -> str:
     return f"{text} {unit}".strip() if unit in ("h", "d", "m", "min", "s", "w") else f"{text}{unit}"
 
 
-def axis_values(answer: Sweep, axis: int) -> list[str]:
+def format_axis_values(answer: Sweep, axis: int) -> list[str]:
     """The values of an axis as one reads them."""
     one = answer.axes[axis]
     numbers = one.numbers or (None,) * len(one.values)
-    return [value_words(value, number, one.unit) for value, number in zip(one.values, numbers, strict=True)]
+    return [format_value(value, number, one.unit) for value, number in zip(one.values, numbers, strict=True)]
 
 
 def axis_name(path: str) -> str:
@@ -57,40 +57,40 @@ def axis_name(path: str) -> str:
     return ".".join(steps[2:]) if steps[0] == "jobs" and len(steps) > 2 else ".".join(steps[1:]) or path
 
 
-def rented(cell: Cell) -> str:
+def describe_hardware(cell: Cell) -> str:
     """What a cell rents, without figures; of several jobs one after the other."""
     return "; ".join(
-        words.plain(
+        words.sanitise(
             f"{job.machines} at {job.provider}, {job.method}"
-            + (f", {parts.tenure(job.spot_share)}" if job.spot_share > 0 else "")
+            + (f", {parts.format_market(job.spot_share)}" if job.spot_share > 0 else "")
         )
         for job in cell.jobs
     )
 
 
-def _verdict(answer: Sweep) -> str:
+def _summary(answer: Sweep) -> str:
     costs = [cell.cost_usd for cell in answer.cells if cell.cost_usd is not None]
     none = len(answer.cells) - len(costs)
     found = f"{words.usd(min(costs))} to {words.usd(max(costs)).replace('$', '')}" if costs else "no plan anywhere"
     rest = f", {none:,} of {len(answer.cells):,} without a plan" if none and costs else ""
-    return words.headed(answer.scenario, f"{found}{rest}")
+    return words.first_fitting(answer.scenario, f"{found}{rest}")
 
 
 def _curve(answer: Sweep) -> list[str]:
-    values = axis_values(answer, 0)
+    values = format_axis_values(answer, 0)
     head = axis_name(answer.axes[0].path)
     width = min(24, max(len(head), *(len(value) for value in values)))
-    lines = [f"{words.shortened(head, width):>{width}}  {'cost':>10}  {'hours':>7}  what is rented"]
+    lines = [f"{words.shorten(head, width):>{width}}  {'cost':>10}  {'hours':>7}  what is rented"]
     room = words.WIDTH - width - 23
     last = ""
     for value, cell in zip(values, answer.cells, strict=True):
-        start = f"{words.shortened(value, width):>{width}}"
+        start = f"{words.shorten(value, width):>{width}}"
         if cell.cost_usd is None or cell.hours is None:
             lines.append(f"{start}  {_mark(cell):>10}")
             last = ""
             continue
-        what = rented(cell)
-        shown, *more = ["the same"] if what == last else _whole(what, room)
+        what = describe_hardware(cell)
+        shown, *more = ["the same"] if what == last else _wrap_jobs(what, room)
         took = words.hours(cell.hours).removesuffix(" h")
         lines.append(f"{start}  {words.usd(cell.cost_usd):>10}  {took:>7}  {shown}")
         lines += [" " * (words.WIDTH - room) + line for line in more]
@@ -103,10 +103,14 @@ def _grids(answer: Sweep) -> list[str]:
     letters: dict[str, str] = {}
     for cell in answer.cells:
         if cell.jobs:
-            letters.setdefault(rented(cell), _letter(len(letters)))
+            letters.setdefault(describe_hardware(cell), _letter(len(letters)))
 
     def cost(cell: Cell) -> str:
-        return f"{words.usd(cell.cost_usd)} {letters[rented(cell)]}" if cell.cost_usd is not None else _mark(cell)
+        return (
+            f"{words.usd(cell.cost_usd)} {letters[describe_hardware(cell)]}"
+            if cell.cost_usd is not None
+            else _mark(cell)
+        )
 
     def took(cell: Cell) -> str:
         return words.hours(cell.hours).removesuffix(" h") if cell.hours is not None else "-"
@@ -115,7 +119,7 @@ def _grids(answer: Sweep) -> list[str]:
         return f"{max(job.start_hours for job in cell.jobs) * MINUTES:,.0f}" if cell.jobs else "-"
 
     lines = [*_grid(answer, "cost", cost), "", *_grid(answer, "hours", took), ""]
-    if _start_tells(answer):
+    if _is_start_dominant(answer):
         lines += [*_grid(answer, "minutes before the first step", begins), ""]
     return (
         lines
@@ -126,19 +130,17 @@ def _grids(answer: Sweep) -> list[str]:
 
 def _legend(letter: str, what: str) -> list[str]:
     """A letter and all that it stands for."""
-    first, *more = _whole(what, words.WIDTH - 5)
+    first, *more = _wrap_jobs(what, words.WIDTH - 5)
     return [f"  {letter:<3}{first}", *(f"     {line}" for line in more)]
 
 
-def _whole(what: str, room: int) -> list[str]:
+def _wrap_jobs(what: str, room: int) -> list[str]:
     """What is rented, job by job on as many lines as it takes, but for what only --json has room for."""
     *jobs, last = what.split("; ")
-    lines = words.joined([*(f"{job};" for job in jobs), last], " ", room, MOST)
+    lines = words.join_parts([*(f"{job};" for job in jobs), last], " ", room, MOST)
     cut = " (--json)"
     return (
-        [*lines[:-1], words.shortened(lines[-1], room - len(cut)).rstrip() + cut]
-        if lines[-1].endswith("...")
-        else lines
+        [*lines[:-1], words.shorten(lines[-1], room - len(cut)).rstrip() + cut] if lines[-1].endswith("...") else lines
     )
 
 
@@ -146,17 +148,17 @@ MOST = 6
 """Lines that what is rented may take."""
 
 MINUTES = 60
-START_TELLS = 0.5
+START_SHARE = 0.5
 """Share of the spread of hours above which the start is shown: there it is what the ranges change."""
 
 
-def _start_tells(answer: Sweep) -> bool:
+def _is_start_dominant(answer: Sweep) -> bool:
     """Whether the hours differ mostly because the start does."""
     starts = [max(job.start_hours for job in cell.jobs) for cell in answer.cells if cell.jobs]
     took = [cell.hours for cell in answer.cells if cell.hours is not None]
     if len(starts) < 2:
         return False
-    return max(starts) - min(starts) > START_TELLS * (max(took) - min(took)) > 0
+    return max(starts) - min(starts) > START_SHARE * (max(took) - min(took)) > 0
 
 
 def _letter(index: int) -> str:
@@ -166,20 +168,18 @@ def _letter(index: int) -> str:
 
 def _grid(answer: Sweep, name: str, said: Callable[[Cell], str]) -> list[str]:
     """Rows are the first range, columns the second; columns that do not fit go into a block of their own."""
-    rows, columns = axis_values(answer, 0), axis_values(answer, 1)
+    rows, columns = format_axis_values(answer, 0), format_axis_values(answer, 1)
     texts = [[said(cell) for cell in answer.cells[i * len(columns) : (i + 1) * len(columns)]] for i in range(len(rows))]
     head = f"{axis_name(answer.axes[0].path)} by {axis_name(answer.axes[1].path)}"
     label = min(24, max(len(row) for row in rows)) + 2
     width = max(*(len(text) for row in texts for text in row), *(min(16, len(column)) for column in columns)) + 2
     at_once = max(1, (words.WIDTH - label) // width)
-    lines = [f"{name}, {words.shortened(head, 60)}"]
+    lines = [f"{name}, {words.shorten(head, 60)}"]
     for first in range(0, len(columns), at_once):
         part = slice(first, first + at_once)
-        lines.append(
-            " " * label + "".join(f"{words.shortened(column, width - 2):>{width}}" for column in columns[part])
-        )
+        lines.append(" " * label + "".join(f"{words.shorten(column, width - 2):>{width}}" for column in columns[part]))
         lines += [
-            f"{words.shortened(row, label - 2):<{label}}" + "".join(f"{text:>{width}}" for text in cells[part])
+            f"{words.shorten(row, label - 2):<{label}}" + "".join(f"{text:>{width}}" for text in cells[part])
             for row, cells in zip(rows, texts, strict=True)
         ]
     return lines

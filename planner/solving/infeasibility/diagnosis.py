@@ -11,14 +11,21 @@ from planner.candidates.screening import screen
 from planner.library.schema import Library
 from planner.results.plan import Infeasible, Relaxation
 from planner.scenario.scenario import Scenario
-from planner.solving.infeasibility.elastic_program import Elastic, Found
-from planner.solving.infeasibility.near_misses import nearest
-from planner.solving.infeasibility.relaxations import Attempt, Change, changes_of, loosened, relaxations, setting_path
-from planner.solving.infeasibility.relaxed_candidates import Wide, widened
-from planner.solving.prepare import Prepared
-from planner.solving.resolve import Trial, attempt
+from planner.solving.infeasibility.elastic_program import ElasticProgram, ElasticSolution
+from planner.solving.infeasibility.near_misses import find_near_misses
+from planner.solving.infeasibility.relaxations import (
+    LimitChange,
+    TrySolve,
+    build_changes,
+    build_relaxations,
+    setting_path,
+    verify_relaxation,
+)
+from planner.solving.infeasibility.relaxed_candidates import RelaxedCandidates, relax_candidates
+from planner.solving.prepare import PreparedScenario
+from planner.solving.resolve import ResolvedPlan, try_solve
 
-WAYS = 3
+MAX_RELAXATIONS = 3
 """Ways out that are told at most."""
 MOST_LIMITS = 4
 """Limits that a way out may move; more only where otherwise there would be none."""
@@ -31,59 +38,60 @@ SHARED = 0.5
 def diagnose(scenario: Scenario, market: Market, candidates: Sequence[JobCandidates], library: Library) -> Infeasible:
     """Up to three ways out, fewest limits first, and what came nearest to fitting."""
     screened = tuple(screen(one, market, scenario.limits, library) for one in candidates)
-    prepared = Prepared(scenario, library, market, tuple(candidates), screened)
-    wide = widened(scenario, market, candidates, library)
+    prepared = PreparedScenario(scenario, library, market, tuple(candidates), screened)
+    wide = relax_candidates(scenario, market, candidates, library)
     return Infeasible(
-        relax=tuple(entry for way in ways_out(prepared, wide) for entry in way), nearest=nearest(prepared, wide)
+        relax=tuple(entry for way in minimal_relaxations(prepared, wide) for entry in way),
+        nearest=find_near_misses(prepared, wide),
     )
 
 
-def ways_out(
-    prepared: Prepared, wide: Wide, solve: Attempt = attempt, most: int = WAYS
+def minimal_relaxations(
+    prepared: PreparedScenario, wide: RelaxedCandidates, solve: TrySolve = try_solve, most: int = MAX_RELAXATIONS
 ) -> list[tuple[Relaxation, ...]]:
     """Sets of limits to move, fewest first; `solve` finds the plan of a changed question."""
-    held = loosenings(prepared, wide, solve, most)
-    return [tuple(relaxations(trial, changes, way)) for way, (trial, changes) in enumerate(held, 1)]
+    held = verified_relaxations(prepared, wide, solve, most)
+    return [tuple(build_relaxations(trial, changes, way)) for way, (trial, changes) in enumerate(held, 1)]
 
 
-def loosenings(prepared: Prepared, wide: Wide, solve: Attempt, most: int = WAYS) -> list[tuple[Trial, list[Change]]]:
+def verified_relaxations(
+    prepared: PreparedScenario, wide: RelaxedCandidates, solve: TrySolve, most: int = MAX_RELAXATIONS
+) -> list[tuple[ResolvedPlan, list[LimitChange]]]:
     """The same before it is put into words: the plan and the changes of each way out."""
-    found: list[tuple[Trial, list[Change]]] = []
+    found: list[tuple[ResolvedPlan, list[LimitChange]]] = []
     for elastic, plan in _plans(wide):
-        held = loosened(prepared, changes_of(plan, elastic, prepared), solve)
+        held = verify_relaxation(prepared, build_changes(plan, elastic, prepared), solve)
         if held is not None:
             found.append(held)
         if len(found) == most:
             break
-    return found or _fewer_side_by_side(prepared, solve)
+    return found or _reduce_concurrency(prepared, solve)
 
 
-def _fewer_side_by_side(
-    prepared: Prepared, solve: Attempt
-) -> list[tuple[Trial, list[Change]]]:
+def _reduce_concurrency(prepared: PreparedScenario, solve: TrySolve) -> list[tuple[ResolvedPlan, list[LimitChange]]]:
     """Where no limit helps: fewer trials at a time, which take fewer machines; the most that have a plan."""
     scenario = prepared.scenario
     for job in scenario.jobs:
         path = f"jobs.{job.name}.trials.at_once"
         for fewer in range(job.trials.at_once - 1, 0, -1):
-            change = Change(path, job.trials.at_once, fewer, f"{setting_path(path, scenario)}={fewer}")
-            held = loosened(prepared, [change], solve)
+            change = LimitChange(path, job.trials.at_once, fewer, f"{setting_path(path, scenario)}={fewer}")
+            held = verify_relaxation(prepared, [change], solve)
             if held is not None:
                 return [held]
     return []
 
 
-def _plans(wide: Wide) -> Iterator[tuple[Elastic, Found]]:
+def _plans(wide: RelaxedCandidates) -> Iterator[tuple[ElasticProgram, ElasticSolution]]:
     """Plans of the elastic program by the sets of limits that they move, fewest and least first, none in another."""
-    elastic = Elastic.of(wide)
-    if elastic.solve(elastic.levers) is None:
-        elastic = Elastic.of(wide, len(wide.filters))
-    known: list[Found] = []
+    elastic = ElasticProgram.of(wide)
+    if elastic.solve(elastic.relaxable_paths) is None:
+        elastic = ElasticProgram.of(wide, len(wide.filters))
+    known: list[ElasticSolution] = []
     for size in range(1, MOST_LIMITS + 1):
         if known and size > len(known[0].paths) + MORE:
             break
         taken = {next(iter(one.paths)) for one in known if len(one.paths) == 1}
-        left = [path for path in elastic.levers if path not in taken]
+        left = [path for path in elastic.relaxable_paths if path not in taken]
         if elastic.solve(left) is None:
             break
         plans = [
@@ -97,21 +105,21 @@ def _plans(wide: Wide) -> Iterator[tuple[Elastic, Found]]:
             if not any(one.paths <= plan.paths for one in known):
                 known.append(plan)
                 yield elastic, plan
-    if not known and (last := elastic.solve(elastic.levers)) is not None and last.paths:
+    if not known and (last := elastic.solve(elastic.relaxable_paths)) is not None and last.paths:
         yield elastic, last  # many limits at once: still better than no way out
     if len(known) == 1 and len(known[0].paths) == 1:
-        yield from ((elastic, plan) for plan in _shared_burden(elastic, known[0]))
+        yield from ((elastic, plan) for plan in _split_relaxation(elastic, known[0]))
 
 
-def _shared_burden(elastic: Elastic, only: Found) -> list[Found]:
+def _split_relaxation(elastic: ElasticProgram, only: ElasticSolution) -> list[ElasticSolution]:
     """Where one limit must move whatever else does: the way that moves it at most half as far, and one more."""
     (path,) = only.paths
     if path not in only.excess:
         return []
     half = {path: only.change * SHARED}
-    plans = [elastic.solve((path, other), half) for other in elastic.levers if other != path]
+    plans = [elastic.solve((path, other), half) for other in elastic.relaxable_paths if other != path]
     found = [plan for plan in plans if plan is not None]
     return [min(found, key=lambda plan: (plan.change, plan.cost))] if found else []
 
 
-__all__ = ["diagnose", "loosenings", "ways_out"]
+__all__ = ["diagnose", "minimal_relaxations", "verified_relaxations"]

@@ -24,25 +24,25 @@ from planner.candidates.screening import DEFAULT_MAX_HOURS
 from planner.formulation.constraints import assignment_rows, spot_cap_rows, spot_floor_rows
 from planner.formulation.objective import cost_objective
 from planner.formulation.program import INFINITY, Program, Rows, single_row, sparse_rows
-from planner.formulation.shared_limits import Question
-from planner.formulation.variables import Columns
+from planner.formulation.shared_limits import SharedLimits
+from planner.formulation.variables import VariableLayout
 from planner.scenario.scenario import SpotShare
 from planner.solvers.base import run
-from planner.solving.infeasibility.relaxed_candidates import Wide, promising
+from planner.solving.infeasibility.relaxed_candidates import RelaxedCandidates, undominated_candidates
 
 MOST_FILTERS = 2
 """Filters that a candidate may break; more are allowed only where otherwise nothing would do."""
 TIME_LIMIT_SECONDS = 10.0
-TOUCHED = 1e-6
+CHANGE_TOLERANCE = 1e-6
 """Relative excess over a limit from which on it counts as touched: the tolerance of the solvers."""
-KEPT = 1e-7
+LIMIT_TOLERANCE = 1e-7
 """Room that the second pass leaves the first one's optimum, relative."""
 STOCK, HOURS = "stock of ", "hours left of "
 """What offers have too little of: machines, and hours that are paid for. No setting of the user moves it."""
 
 
 @dataclass(frozen=True, eq=False)
-class Soft:
+class SoftConstraint:
     """A limit that may be exceeded: rows `activity @ x <= bound + slack` over the variables of the candidates."""
 
     path: str
@@ -57,7 +57,7 @@ class Soft:
 
 
 @dataclass(frozen=True)
-class Found:
+class ElasticSolution:
     """A plan of the elastic program: its rows, and what it needs of the limits."""
 
     rows: Integers  # per job: row of the wide table
@@ -70,24 +70,26 @@ class Found:
 
 
 @dataclass(frozen=True, eq=False)
-class Elastic:
+class ElasticProgram:
     """The candidates that may matter, with every limit as a filter or a soft row."""
 
-    wide: Wide
-    columns: Columns
-    soft: tuple[Soft, ...]
+    relaxed: RelaxedCandidates
+    columns: VariableLayout
+    soft: tuple[SoftConstraint, ...]
     fixed: tuple[Rows, ...] = field(repr=False)
 
     @classmethod
-    def of(cls, wide: Wide, most: int = MOST_FILTERS) -> Elastic:
+    def of(cls, wide: RelaxedCandidates, most: int = MOST_FILTERS) -> ElasticProgram:
         """From every candidate; those that could only do worse are left out."""
         scenario, market = wide.scenario, wide.market
         offers = list(zip(market.labels, market.offers, strict=True))
         stock = {label: offer.stock for label, offer in offers if offer.stock is not None}
         hours = {label: offer.committed_hours for label, offer in offers if offer.committed_hours is not None}
-        few = promising(wide, Question(quota=scenario.limits.quota, stock=stock, committed=hours), most)
+        few = undominated_candidates(
+            wide, SharedLimits(quota=scenario.limits.quota, stock=stock, committed=hours), most
+        )
         worth = scenario.value_of_time_usd_per_hour
-        columns = Columns(few.table, Question(value_of_time_usd_per_hour=worth))
+        columns = VariableLayout(few.table, SharedLimits(value_of_time_usd_per_hour=worth))
         families = (assignment_rows, spot_floor_rows, spot_cap_rows)
         fixed = tuple(rows for family in families for rows in family(columns))
         return cls(few, columns, (*_soft_limits(few, columns), *_soft_offers(few, columns, stock, hours)), fixed)
@@ -99,7 +101,7 @@ class Elastic:
     @cached_property
     def _relax_rows(self) -> Rows:
         """relax[j,f]    sum_{c of j that break f} choose[c] <= relax[f]"""
-        breaks, job = self.wide.breaks, self.wide.table.job
+        breaks, job = self.relaxed.breaks, self.relaxed.table.job
         rows, columns, values, row = [], [], [], 0
         for number in range(breaks.shape[1]):
             for one in np.unique(job[breaks[:, number]]):
@@ -130,15 +132,15 @@ class Elastic:
         return tuple(made)
 
     @property
-    def levers(self) -> tuple[str, ...]:
+    def relaxable_paths(self) -> tuple[str, ...]:
         """Paths of the limits that a user can move: what offers have left is none of them."""
-        filters = [one.path for one in self.wide.filters]
-        return tuple(dict.fromkeys([*(one.path for one in self.soft if not is_offered(one.path)), *filters]))
+        filters = [one.path for one in self.relaxed.filters]
+        return tuple(dict.fromkeys([*(one.path for one in self.soft if not is_offer_limit(one.path)), *filters]))
 
     @property
-    def offered(self) -> tuple[str, ...]:
+    def offer_paths(self) -> tuple[str, ...]:
         """Paths of what offers have left."""
-        return tuple(one.path for one in self.soft if is_offered(one.path))
+        return tuple(one.path for one in self.soft if is_offer_limit(one.path))
 
     def solve(
         self,
@@ -147,7 +149,7 @@ class Elastic:
         caps: Sequence[tuple[Floats, float]] = (),
         one_filter: bool = False,
         cost_first: bool = False,
-    ) -> Found | None:
+    ) -> ElasticSolution | None:
         """The plan that changes the limits in `give` (paths) least, then costs least; None where there is none.
 
         `most` bounds the relative change of some; `caps` are rows `activity @ x <= cap` over the variables of the
@@ -168,13 +170,13 @@ class Elastic:
             if not result.has_solution or result.objective is None:
                 break
             values = result.values
-            room = KEPT * max(1.0, abs(result.objective))
+            room = LIMIT_TOLERANCE * max(1.0, abs(result.objective))
             program = program.with_rows(single_row("kept", goal, upper=result.objective + room))
         return None if values is None else self._found(values)
 
     def _program(self, give: Collection[str], most: Mapping[str, float]) -> Program:
         lower, upper, integer = self.columns.bounds()
-        open_filters = [float(one.path in give) for one in self.wide.filters]
+        open_filters = [float(one.path in give) for one in self.relaxed.filters]
         slack = [min(_most(self.columns, one), most.get(one.path, INFINITY)) * (one.path in give) for one in self.soft]
         extra = len(open_filters) + len(slack)
         return Program(
@@ -186,7 +188,7 @@ class Elastic:
             variable_name=self._name,
         )
 
-    def _found(self, values: Floats) -> Found:
+    def _found(self, values: Floats) -> ElasticSolution:
         base = values[: self._base]
         rows = self.columns.chosen(base)
         shares = self.columns.spot_share(base, rows)
@@ -198,36 +200,38 @@ class Elastic:
             if int(row) in split:
                 point[self.columns.share[split[int(row)]]] = share
         over = {one.path: one.excess(point) for one in self.soft}
-        needed = {one.path: over[one.path] for one in self.soft if over[one.path] > TOUCHED * one.scale}
-        broken = frozenset(int(number) for number in np.flatnonzero(self.wide.breaks[rows].any(axis=0)))
+        needed = {one.path: over[one.path] for one in self.soft if over[one.path] > CHANGE_TOLERANCE * one.scale}
+        broken = frozenset(int(number) for number in np.flatnonzero(self.relaxed.breaks[rows].any(axis=0)))
         change = len(broken) + sum(needed.get(one.path, 0.0) / one.scale for one in self.soft)
-        paths = {*needed, *(self.wide.filters[number].path for number in broken)}
+        paths = {*needed, *(self.relaxed.filters[number].path for number in broken)}
         cost = float(cost_objective(self.columns) @ point)
-        return Found(rows, shares, broken, needed, frozenset(paths), change, cost)
+        return ElasticSolution(rows, shares, broken, needed, frozenset(paths), change, cost)
 
     def _slack(self, index: int) -> int:
-        return self._base + len(self.wide.filters) + index
+        return self._base + len(self.relaxed.filters) + index
 
     def _vector(self, base: Floats, per_filter: float = 0.0, per_slack: float = 0.0) -> Floats:
-        return np.concatenate([base, np.full(len(self.wide.filters), per_filter), np.full(len(self.soft), per_slack)])
+        return np.concatenate(
+            [base, np.full(len(self.relaxed.filters), per_filter), np.full(len(self.soft), per_slack)]
+        )
 
     def _name(self, column: int) -> str:
         if column < self._base:
             return self.columns.name(column)
         number = column - self._base
-        if number < len(self.wide.filters):
-            one = self.wide.filters[number]
+        if number < len(self.relaxed.filters):
+            one = self.relaxed.filters[number]
             return f"relax[{one.path},{one.value}]"
-        return f"slack[{self.soft[number - len(self.wide.filters)].path}]"
+        return f"slack[{self.soft[number - len(self.relaxed.filters)].path}]"
 
 
-def _most(columns: Columns, one: Soft) -> float:
+def _most(columns: VariableLayout, one: SoftConstraint) -> float:
     """Relative change beyond which no plan goes: the sum of the jobs' worst candidates."""
     needs = [float(np.sum(_worst(columns, activity))) - bound for activity, bound in one.rows]
     return max(0.0, *needs) / one.scale
 
 
-def _worst(columns: Columns, activity: Floats) -> Floats:
+def _worst(columns: VariableLayout, activity: Floats) -> Floats:
     """The largest activity (jobs,) of any candidate of each job, over its shares."""
     low = activity[columns.choose].copy()
     high = low.copy()
@@ -238,12 +242,14 @@ def _worst(columns: Columns, activity: Floats) -> Floats:
     return worst
 
 
-def is_offered(path: str) -> bool:
+def is_offer_limit(path: str) -> bool:
     """Whether a soft limit is what an offer has left."""
     return path.startswith((STOCK, HOURS))
 
 
-def _soft_offers(wide: Wide, columns: Columns, stock: dict[str, int], hours: dict[str, float]) -> list[Soft]:
+def _soft_offers(
+    wide: RelaxedCandidates, columns: VariableLayout, stock: dict[str, int], hours: dict[str, float]
+) -> list[SoftConstraint]:
     """What offers have left of machines and of hours paid for, shared by all jobs."""
     table = wide.table
     made = []
@@ -251,46 +257,46 @@ def _soft_offers(wide: Wide, columns: Columns, stock: dict[str, int], hours: dic
         for label, most in left.items():
             members = table.offer == table.offers.index(label)
             if members.any():
-                here = columns.vector(used) * only(columns, members)
-                made.append(Soft(kind + label, most, ((here, float(most)),), max(most, 1.0)))
+                here = columns.vector(used) * indicator_row(columns, members)
+                made.append(SoftConstraint(kind + label, most, ((here, float(most)),), max(most, 1.0)))
     return made
 
 
-def _soft_limits(wide: Wide, columns: Columns) -> list[Soft]:
+def _soft_limits(wide: RelaxedCandidates, columns: VariableLayout) -> list[SoftConstraint]:
     """Every limit that the scenario sets and that can be exceeded by an amount."""
     scenario, table = wide.scenario, wide.table
     limits = scenario.limits
     late, gpus = columns.late_hours(), columns.vector(table.gpus.astype(float))
-    owner = [only(columns, table.job == index) for index in range(len(scenario.jobs))]
+    owner = [indicator_row(columns, table.job == index) for index in range(len(scenario.jobs))]
     made = []
     longest = {}
     for index, job in enumerate(scenario.jobs):
         longest[index] = limits.max_hours if limits.max_hours is not None else DEFAULT_MAX_HOURS[job.kind]
         if job.deadline_hours is not None:
             mine = ((late * owner[index], job.deadline_hours),)
-            made.append(Soft(f"jobs.{job.name}.deadline", job.deadline_hours, mine, job.deadline_hours))
+            made.append(SoftConstraint(f"jobs.{job.name}.deadline", job.deadline_hours, mine, job.deadline_hours))
     each = tuple((late * owner[index], hours) for index, hours in longest.items())
-    made.append(Soft("limits.max_hours", max(longest.values()), each, max(longest.values())))
+    made.append(SoftConstraint("limits.max_hours", max(longest.values()), each, max(longest.values())))
     if limits.budget_usd is not None:
         row = (columns.late_cost_usd(), limits.budget_usd)
-        made.append(Soft("limits.budget_usd", limits.budget_usd, (row,), limits.budget_usd))
+        made.append(SoftConstraint("limits.budget_usd", limits.budget_usd, (row,), limits.budget_usd))
     if limits.max_gpus is not None:
         most = float(limits.max_gpus)
-        made.append(Soft("limits.max_gpus", most, ((gpus, most),), most))
+        made.append(SoftConstraint("limits.max_gpus", most, ((gpus, most),), most))
     for provider, quota in limits.quota.items():
         if provider in table.providers:
-            here = gpus * only(columns, table.provider == table.providers.index(provider))
+            here = gpus * indicator_row(columns, table.provider == table.providers.index(provider))
             row = (here, float(quota))
-            made.append(Soft(f"limits.quota.{provider}", quota, (row,), max(quota, 1.0)))
+            made.append(SoftConstraint(f"limits.quota.{provider}", quota, (row,), max(quota, 1.0)))
     if limits.spot_share != SpotShare():
         share = columns.vector(columns.base_share, np.ones(len(columns.split)))
         low, high = limits.spot_share.min, limits.spot_share.max
         floors = tuple((-share * mine, -low) for mine in owner)
-        made.append(Soft("limits.spot_share.min", low, floors, 1.0, sense=-1))
-        made.append(Soft("limits.spot_share.max", high, tuple((share * mine, high) for mine in owner), 1.0))
+        made.append(SoftConstraint("limits.spot_share.min", low, floors, 1.0, sense=-1))
+        made.append(SoftConstraint("limits.spot_share.max", high, tuple((share * mine, high) for mine in owner), 1.0))
     return made
 
 
-def only(columns: Columns, members: Flags) -> Floats:
+def indicator_row(columns: VariableLayout, members: Flags) -> Floats:
     """1 on the variables of some candidates (n,), 0 on the others."""
     return columns.vector(members.astype(float), members[columns.split].astype(float))

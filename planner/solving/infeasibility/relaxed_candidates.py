@@ -16,10 +16,10 @@ from planner.arrays import Flags, Integers
 from planner.candidate_table import CandidateTable, concatenate
 from planner.candidates.enumeration import JobCandidates, enumerate_candidates
 from planner.candidates.market import Market
-from planner.candidates.screening import FOREVER_HOURS, screen
+from planner.candidates.screening import UNLIMITED_HOURS, screen
 from planner.configurations.recipe import Recipe, framework_of
-from planner.formulation.dominance import undominated
-from planner.formulation.shared_limits import Question
+from planner.formulation.dominance import find_undominated
+from planner.formulation.shared_limits import SharedLimits
 from planner.library.schema import Library
 from planner.scenario.scenario import AllowForbid, Job, Limits, Scenario, Techniques
 
@@ -32,7 +32,7 @@ HEADROOM = "limits.vram_headroom"
 
 
 @dataclass(frozen=True, order=True)
-class Filter:
+class CandidateFilter:
     """A limit that keeps candidates out: its path in the scenario, and the value that would have to be let in."""
 
     path: str
@@ -41,7 +41,7 @@ class Filter:
 
 
 @dataclass(frozen=True)
-class Wide:
+class RelaxedCandidates:
     """Every candidate of every job, as one table with uncut spot shares, and which filters each breaks."""
 
     scenario: Scenario
@@ -51,10 +51,10 @@ class Wide:
     pieces: tuple[JobCandidates, ...]
     piece: Integers  # row -> index into pieces
     row: Integers  # row -> row of that piece's uncut table
-    filters: tuple[Filter, ...]
+    filters: tuple[CandidateFilter, ...]
     breaks: Flags  # (n, filters)
 
-    def rows(self, which: Integers | Flags) -> Wide:
+    def rows(self, which: Integers | Flags) -> RelaxedCandidates:
         """The same with only some rows."""
         return replace(
             self, table=self.table.rows(which), piece=self.piece[which], row=self.row[which], breaks=self.breaks[which]
@@ -69,23 +69,23 @@ def margin_of(job: Job, limits: Limits, library: Library) -> float:
     return library.calibrations["memory"].value("margin" if profiled else "margin_unknown")
 
 
-def free_techniques(asked: Techniques) -> Techniques:
+def unrestricted_techniques(asked: Techniques) -> Techniques:
     """Every technique that makes sense, with the same adapters, quantisation and penalties."""
     return Techniques(quant=asked.quant, penalty_usd=asked.penalty_usd, lora=asked.lora_given)
 
 
-def widened(
+def relax_candidates(
     scenario: Scenario,
     market: Market,
     candidates: Sequence[JobCandidates],
     library: Library,
     instead: Mapping[int, Sequence[JobCandidates]] | None = None,
-) -> Wide:
+) -> RelaxedCandidates:
     """The candidates of the scenario and beside them those that its filters would never have made.
 
     `instead` gives some jobs (by index) other candidates than all of these.
     """
-    known: dict[Filter, int] = {}
+    known: dict[CandidateFilter, int] = {}
     pieces: list[JobCandidates] = []
     tables: list[CandidateTable] = []
     piece_of: list[Integers] = []
@@ -93,9 +93,9 @@ def widened(
     broken: list[list[tuple[Flags, int]]] = []
     for index, one in enumerate(candidates):
         for piece in (instead or {}).get(index) or _pieces(one, scenario.limits, market, library):
-            for table, rows in _uncut(piece, scenario.limits, market, library):
+            for table, rows in _without_deadline_cut(piece, scenario.limits, market, library):
                 tight = piece.headroom == 0.0 and scenario.limits.vram_headroom != 0.0
-                broken.append(_broken(piece, index, one.job, table, tight, scenario.limits, market, known))
+                broken.append(_find_violations(piece, index, one.job, table, tight, scenario.limits, market, known))
                 tables.append(table)
                 row_of.append(rows)
                 piece_of.append(np.full(len(rows), len(pieces), dtype=np.int64))
@@ -106,7 +106,7 @@ def widened(
         for which, number in pairs:
             breaks[start : start + len(rows), number] |= which
         start += len(rows)
-    return Wide(
+    return RelaxedCandidates(
         scenario,
         library,
         market,
@@ -123,7 +123,7 @@ def _pieces(one: JobCandidates, limits: Limits, market: Market, library: Library
     """As asked; with every technique that makes sense; and the same without any margin of memory."""
     yield one
     asked = one.job.techniques
-    free = free_techniques(asked)
+    free = unrestricted_techniques(asked)
     job = one.job.model_copy(update={"techniques": free})
     names = one.table.jobs
 
@@ -136,7 +136,7 @@ def _pieces(one: JobCandidates, limits: Limits, market: Market, library: Library
         yield made(0.0)
 
 
-def _uncut(
+def _without_deadline_cut(
     piece: JobCandidates, limits: Limits, market: Market, library: Library
 ) -> Iterator[tuple[CandidateTable, Integers]]:
     """All rows with their whole range of spot shares; coarse bills also at the share that today's deadline cuts to.
@@ -146,7 +146,7 @@ def _uncut(
     free = replace(piece, job=piece.job.model_copy(update={"deadline_hours": None}))
     stockless = market.without_stock()
     free, piece = free.without_hours_limit(), piece.without_hours_limit()
-    lifted = screen(free, stockless, Limits(max_hours=FOREVER_HOURS), library, method_filter=False)
+    lifted = screen(free, stockless, Limits(max_hours=UNLIMITED_HOURS), library, method_filter=False)
     yield lifted.table, lifted.rows
     timed = Limits(max_hours=limits.max_hours, spot_share=limits.spot_share)
     cut = screen(piece, stockless, timed, library, method_filter=False)
@@ -154,7 +154,7 @@ def _uncut(
     yield cut.table.rows(inside), cut.rows[inside]
 
 
-def _broken(
+def _find_violations(
     piece: JobCandidates,
     index: int,
     asked: Job,
@@ -162,12 +162,12 @@ def _broken(
     tight: bool,
     limits: Limits,
     market: Market,
-    known: dict[Filter, int],
+    known: dict[CandidateFilter, int],
 ) -> list[tuple[Flags, int]]:
     """Pairs of (rows that break it, number of the filter); filters met for the first time get the next number."""
     found: list[tuple[Flags, int]] = []
 
-    def add(per_thing: Sequence[Filter | None], owner: Integers) -> None:
+    def add(per_thing: Sequence[CandidateFilter | None], owner: Integers) -> None:
         numbers = np.asarray([-1 if f is None else known.setdefault(f, len(known)) for f in per_thing], dtype=np.int64)
         of_row = numbers[owner] if len(numbers) else np.zeros(0, dtype=np.int64)
         found.extend((of_row == number, int(number)) for number in np.unique(of_row[of_row >= 0]))
@@ -177,7 +177,9 @@ def _broken(
         if rule != AllowForbid():
             values = [getattr(offer, field) for offer in market.offers]  # no card: a list of cards says nothing
             barred = [value is not None and not rule.permits(value) for value in values]
-            filters = [Filter(f"limits.{name}", str(v)) if no else None for v, no in zip(values, barred, strict=True)]
+            filters = [
+                CandidateFilter(f"limits.{name}", str(v)) if no else None for v, no in zip(values, barred, strict=True)
+            ]
             add(filters, table.offer)
     recipes = piece.recipes
     several = {True: {r: _technique_filters(r, asked, index, True) for r in set(recipes)}}
@@ -191,11 +193,11 @@ def _broken(
                 add(per_recipe, table.recipe)
                 found[before:] = [(rows & which, number) for rows, number in found[before:]]
     if tight:
-        add([Filter(HEADROOM)], np.zeros(len(table), dtype=np.int64))
+        add([CandidateFilter(HEADROOM)], np.zeros(len(table), dtype=np.int64))
     return found
 
 
-def _technique_filters(recipe: Recipe, asked: Job, index: int, several: bool) -> dict[str, Filter]:
+def _technique_filters(recipe: Recipe, asked: Job, index: int, several: bool) -> dict[str, CandidateFilter]:
     """What the job's `techniques` would have to let in for this recipe, by field.
 
     The same rules as in `planner.configurations.recipe`.
@@ -218,10 +220,12 @@ def _technique_filters(recipe: Recipe, asked: Job, index: int, several: bool) ->
             degree = getattr(recipe, field)
             if degree not in (getattr(wanted, field) or (1,)):
                 out[field] = degree
-    return {name: Filter(f"jobs.{asked.name}.techniques.{name}", str(value), index) for name, value in out.items()}
+    return {
+        name: CandidateFilter(f"jobs.{asked.name}.techniques.{name}", str(value), index) for name, value in out.items()
+    }
 
 
-def promising(wide: Wide, question: Question, most: int) -> Wide:
+def undominated_candidates(wide: RelaxedCandidates, question: SharedLimits, most: int) -> RelaxedCandidates:
     """Rows that break at most so many filters and that no row breaking the same filters or fewer dominates."""
     within = np.flatnonzero(wide.breaks.sum(axis=1) <= most)
     packed = np.packbits(wide.breaks[within], axis=1) if wide.filters else np.zeros((len(within), 1), dtype=np.uint8)
@@ -233,6 +237,6 @@ def promising(wide: Wide, question: Question, most: int) -> Wide:
         members = within[kind == number]
         rivals = [front for fewer, front in fronts.items() if fewer < broken[number]]
         pool = np.concatenate([*rivals, members])
-        keep = undominated(wide.table.rows(pool), question)
+        keep = find_undominated(wide.table.rows(pool), question)
         fronts[broken[number]] = members[keep[len(pool) - len(members) :]]
     return wide.rows(np.sort(np.concatenate(list(fronts.values()))) if fronts else within)

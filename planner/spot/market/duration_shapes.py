@@ -13,7 +13,7 @@ SHORTEST_HOURS = 1 / 60
 
 
 @dataclass(frozen=True)
-class Shape:
+class DurationShape:
     """How durations spread around their mean; values: models/calibration/spot.yaml.
 
     `young_share` of them end before the age `young_hours` x mean ^ `young_exponent` (in hours).
@@ -28,16 +28,16 @@ class Shape:
             raise ValueError(f"no shape of durations: {self}")
 
     @classmethod
-    def of(cls, values: Mapping[str, float]) -> Shape:
+    def of(cls, values: Mapping[str, float]) -> DurationShape:
         """From the values of `models/calibration/spot.yaml` by key."""
         return cls(**{field.name: values[field.name] for field in fields(cls)})
 
 
-EXPONENTIAL = Shape(young_hours=1.0, young_exponent=1.0, young_share=0.0)
+EXPONENTIAL = DurationShape(young_hours=1.0, young_exponent=1.0, young_share=0.0)
 """Durations without memory."""
 
 
-def ages_of(mean_hours: float, shape: Shape) -> Ages:
+def ages_from_mean(mean_hours: float, shape: DurationShape) -> Ages:
     """A duration of this mean: two age bands, young and old.
 
     Ends young at rate x / t with x = -ln(1 - young share) and t the age at which youth is over; grows old with chance
@@ -58,9 +58,11 @@ def ages_of(mean_hours: float, shape: Shape) -> Ages:
     return Ages((0.0, age), (young, old))
 
 
-def states_of(mean_up_hours: float, mean_outage_hours: float, shape: Shape) -> SpotStates:
+def states_from_means(mean_up_hours: float, mean_outage_hours: float, shape: DurationShape) -> SpotStates:
     """The market with these means, up-times and outages in the same shape.
 
     `mean_up_hours` may be infinite: machines are never taken. An outage of 0 h is taken as one of a minute.
     """
-    return SpotStates(ages_of(mean_up_hours, shape), ages_of(max(mean_outage_hours, SHORTEST_HOURS), shape))
+    return SpotStates(
+        ages_from_mean(mean_up_hours, shape), ages_from_mean(max(mean_outage_hours, SHORTEST_HOURS), shape)
+    )

@@ -15,10 +15,10 @@ import numpy as np
 from planner.arrays import Flags, Floats, Integers
 from planner.spot.market.states import Ages, SpotStates
 
-LEAST_ENDS = 5
+MIN_ENDS = 5
 """Ends that a band must have seen before it gets a rate of its own."""
-MOST_BANDS = 4
-EDGES = 16
+MAX_BANDS = 4
+MAX_BAND_EDGES = 16
 """Ages that are tried as border between two bands."""
 PRIOR_ENDS = 0.5
 """Stands for no end at all, so that what was not seen to end yet is not held to last for ever (Jeffreys' prior)."""
@@ -32,7 +32,7 @@ def fit_states(up_hours: Floats, up_censored: Flags, down_hours: Floats, down_ce
     return SpotStates(fit_ages(up_hours, up_censored), fit_ages(down_hours, down_censored))
 
 
-def fit_ages(hours: Floats, censored: Flags, most_bands: int = MOST_BANDS) -> Ages:
+def fit_ages(hours: Floats, censored: Flags, most_bands: int = MAX_BANDS) -> Ages:
     """Bands of ages and their rates by maximum likelihood; arrays of shape (runs,).
 
     One band below `2 * LEAST_ENDS` ends, else two (young and old); further ones, up to `most_bands`, only where the
@@ -43,14 +43,14 @@ def fit_ages(hours: Floats, censored: Flags, most_bands: int = MOST_BANDS) -> Ag
     if not lengths.sum() > 0:
         raise ValueError("no hour to learn from")
     ends = int(ended.sum())
-    borders = _borders(lengths[ended])
+    borders = _candidate_edges(lengths[ended])
     # What had ended by each border, and the hours spent until there: bands are differences of these.
     limits = np.concatenate(([0.0], borders, [math.inf]))
     ended_by = (lengths[ended, None] <= limits).sum(axis=0)
     spent_by = np.minimum(lengths[:, None], limits).sum(axis=0)
     best, best_gain = np.array([0, limits.size - 1]), -math.inf
     for bands in range(2, most_bands + 1):
-        found = _likeliest(bands, ended_by, spent_by)
+        found = _maximise_likelihood(bands, ended_by, spent_by)
         if found is None:
             break
         chosen, gain = found
@@ -61,7 +61,7 @@ def fit_ages(hours: Floats, censored: Flags, most_bands: int = MOST_BANDS) -> Ag
     return Ages(tuple(limits[best[:-1]].tolist()), tuple(rates.tolist()))
 
 
-def tallies(ages: Ages, hours: Floats, censored: Flags) -> tuple[Floats, Floats]:
+def count_ends(ages: Ages, hours: Floats, censored: Flags) -> tuple[Floats, Floats]:
     """Per run and band: 1 where the run ended in it, and the hours spent in it; both of shape (runs, bands)."""
     begins = np.array(ages.begins)
     ends = np.append(begins[1:], math.inf)
@@ -72,12 +72,12 @@ def tallies(ages: Ages, hours: Floats, censored: Flags) -> tuple[Floats, Floats]
 
 def log_likelihood(ages: Ages, hours: Floats, censored: Flags) -> float:
     """Of the runs under these rates, in nats: sum over bands of ends * ln(rate) - rate * hours."""
-    ended, spent = (one.sum(axis=0) for one in tallies(ages, hours, censored))
+    ended, spent = (one.sum(axis=0) for one in count_ends(ages, hours, censored))
     rates = np.array(ages.rates)
     return float((ended * np.log(rates) - rates * spent).sum())
 
 
-def _likeliest(bands: int, ended_by: Integers, spent_by: Floats) -> tuple[Integers, float] | None:
+def _maximise_likelihood(bands: int, ended_by: Integers, spent_by: Floats) -> tuple[Integers, float] | None:
     """Limits of the likeliest bands and their log likelihood (but for a constant); None where ends are too few."""
     last = ended_by.size - 1
     inner = list(combinations(range(1, last), bands - 1))
@@ -85,19 +85,19 @@ def _likeliest(bands: int, ended_by: Integers, spent_by: Floats) -> tuple[Intege
         return None
     limits = np.array([(0, *one, last) for one in inner])
     ended, spent = np.diff(ended_by[limits]), np.diff(spent_by[limits])
-    limits, ended, spent = (one[ended.min(axis=1) >= LEAST_ENDS] for one in (limits, ended, spent))
+    limits, ended, spent = (one[ended.min(axis=1) >= MIN_ENDS] for one in (limits, ended, spent))
     if not limits.size:
         return None
     gains = (ended * np.log(ended / spent)).sum(axis=1)
     return limits[gains.argmax()], float(gains.max())
 
 
-def _borders(ended: Floats) -> Floats:
+def _candidate_edges(ended: Floats) -> Floats:
     """Ages between two lengths that were seen, spread evenly over the ends; three digits where those do."""
     seen = np.unique(ended)
     if seen.size < 2:
         return np.zeros(0)
-    wanted = np.quantile(ended, np.arange(1, EDGES + 1) / (EDGES + 1), method="lower")
+    wanted = np.quantile(ended, np.arange(1, MAX_BAND_EDGES + 1) / (MAX_BAND_EDGES + 1), method="lower")
     below = np.unique(np.searchsorted(seen, wanted))
     below = below[below < seen.size - 1]
     borders = []

@@ -12,24 +12,24 @@ import numpy as np
 from planner.arrays import Flags, Floats
 from planner.errors import Fault, InputError
 from planner.hazards import mean_hours
-from planner.spot.market.hazard_fit import PRIOR_ENDS, fit_ages, log_likelihood, tallies
+from planner.spot.market.hazard_fit import PRIOR_ENDS, count_ends, fit_ages, log_likelihood
 from planner.spot.market.states import Ages, SpotStates
-from planner.spot.market.trace import Runs, Trace
+from planner.spot.market.trace import MarketDurations, Trace
 from planner.units import DAY_HOURS
 
-LEAST_SEEN = 5
+MIN_ENDS_TO_FIT = 5
 """Up-times, and outages, whose end must have been seen: with fewer a mean is not known to a factor of two."""
-ENOUGH_SEEN = 20
+SUFFICIENT_ENDS = 20
 """Ends with which a mean is known to some 30 %."""
-LEAST_JUDGED = 10
+MIN_ENDS_TO_TEST = 10
 """Ends below which a held-out half judges nothing."""
 RESAMPLES = 400
-SURE = 0.8
+CONFIDENCE = 0.8
 """Share of cases that an interval holds."""
 
 
 @dataclass(frozen=True)
-class Known:
+class IntervalEstimate:
     """A figure with the interval that holds it in `SURE` of cases."""
 
     value: float
@@ -38,19 +38,19 @@ class Known:
 
 
 @dataclass(frozen=True)
-class Durations:
+class DurationFit:
     """Up-times, or outages, of a market."""
 
     ages: Ages
-    mean_hours: Known
+    mean_hours: IntervalEstimate
     cv: float | None  # standard deviation over mean of those that ended; None for fewer than two
     ends: int  # what the fit rests on
     hours: float
-    rates: tuple[Known, ...]  # per hour, one per band
+    rates: tuple[IntervalEstimate, ...]  # per hour, one per band
 
 
 @dataclass(frozen=True)
-class Seen:
+class ObservedTrace:
     """What one trace shows of `instances` machines being there; means are None where no end was seen."""
 
     name: str
@@ -66,7 +66,7 @@ class Seen:
 
 
 @dataclass(frozen=True)
-class HeldOut:
+class HeldOutTest:
     """Bands of ages against one constant rate, each fitted on one half of the time and judged on the other."""
 
     gain_per_end: float  # nats of log likelihood; above 0 the bands foretell better
@@ -78,11 +78,11 @@ class MarketFit:
     """How a market comes and goes for `instances` machines together, from all traces pooled."""
 
     instances: int
-    availability: Known
-    up: Durations
-    down: Durations
-    held_out: HeldOut | None  # None where a half is too short to judge
-    traces: tuple[Seen, ...]
+    availability: IntervalEstimate
+    up: DurationFit
+    down: DurationFit
+    held_out: HeldOutTest | None  # None where a half is too short to judge
+    traces: tuple[ObservedTrace, ...]
 
     @property
     def states(self) -> SpotStates:
@@ -96,25 +96,25 @@ def fit_market(traces: Sequence[Trace], instances: int = 1) -> MarketFit:
     The run that a trace begins in is left out of the fit (`Trace.runs`), and the one that it ends in is censored.
     Raises `InputError` where the traces show too few interruptions or outages to say anything.
     """
-    seen = tuple(_seen(trace, instances) for trace in traces)
-    runs = pooled(traces, instances)
+    seen = tuple(_summarise_trace(trace, instances) for trace in traces)
+    runs = pool_runs(traces, instances)
     _check(seen, runs, instances)
-    up = _durations(runs.up_hours, runs.up_censored)
-    down = _durations(runs.down_hours, runs.down_censored)
+    up = _fit_durations(runs.up_hours, runs.up_censored)
+    down = _fit_durations(runs.down_hours, runs.down_censored)
     return MarketFit(
         instances=instances,
         availability=_availability(up.mean_hours, down.mean_hours),
         up=up,
         down=down,
-        held_out=_held_out(traces, instances),
+        held_out=_held_out_test(traces, instances),
         traces=seen,
     )
 
 
-def pooled(traces: Sequence[Trace], instances: int) -> Runs:
+def pool_runs(traces: Sequence[Trace], instances: int) -> MarketDurations:
     """The runs of all traces whose beginning was seen."""
     each = [trace.runs(instances, with_first=False) for trace in traces]
-    return Runs(*(np.concatenate(column) for column in zip(*each, strict=True)))
+    return MarketDurations(*(np.concatenate(column) for column in zip(*each, strict=True)))
 
 
 def poisson_quantile(ends: float, probability: float) -> float:
@@ -124,12 +124,12 @@ def poisson_quantile(ends: float, probability: float) -> float:
     return shape * max(0.0, 1 - 1 / (9 * shape) + z / (3 * math.sqrt(shape))) ** 3
 
 
-def _seen(trace: Trace, instances: int) -> Seen:
+def _summarise_trace(trace: Trace, instances: int) -> ObservedTrace:
     up = trace.up(instances)
     losses = int((up[:-1] & ~up[1:]).sum())
     returns = int((~up[:-1] & up[1:]).sum())
     up_hours = float(up.sum()) * trace.gap_hours
-    return Seen(
+    return ObservedTrace(
         name=trace.name,
         hours=trace.hours,
         gap_seconds=trace.gap_seconds,
@@ -143,21 +143,21 @@ def _seen(trace: Trace, instances: int) -> Seen:
     )
 
 
-def _durations(hours: Floats, censored: Flags) -> Durations:
+def _fit_durations(hours: Floats, censored: Flags) -> DurationFit:
     ages = fit_ages(hours, censored)
-    ended, spent = tallies(ages, hours, censored)
+    ended, spent = count_ends(ages, hours, censored)
     ends, exposed = ended.sum(axis=0), spent.sum(axis=0)
-    margin = (1 - SURE) / 2
+    margin = (1 - CONFIDENCE) / 2
     rates = tuple(
-        Known(rate, poisson_quantile(count, margin) / time, poisson_quantile(count, 1 - margin) / time)
+        IntervalEstimate(rate, poisson_quantile(count, margin) / time, poisson_quantile(count, 1 - margin) / time)
         for rate, count, time in zip(ages.rates, ends, exposed, strict=True)
     )
     complete = np.asarray(hours)[~np.asarray(censored)]
     cv = float(complete.std(ddof=1) / complete.mean()) if complete.size > 1 else None
-    return Durations(ages, _mean(ages, ended, spent), cv, int(ends.sum()), float(exposed.sum()), rates)
+    return DurationFit(ages, _mean(ages, ended, spent), cv, int(ends.sum()), float(exposed.sum()), rates)
 
 
-def _mean(ages: Ages, ended: Floats, spent: Floats) -> Known:
+def _mean(ages: Ages, ended: Floats, spent: Floats) -> IntervalEstimate:
     """The mean of the fit; the wider of what resampled runs say and what so few ends can say at best.
 
     Resampling sees the heavy tail, and is too sure of itself where runs are few; the exact interval of exponential
@@ -172,13 +172,13 @@ def _mean(ages: Ages, ended: Floats, spent: Floats) -> Known:
         weights = random.multinomial(runs, np.full(runs, 1 / runs))
         rates = np.maximum(weights @ ended, PRIOR_ENDS) / np.maximum(weights @ spent, 1e-9)
         means.append(mean_hours(ages.begins, rates.tolist()))
-    margin, ends = (1 - SURE) / 2, float(ended.sum())
+    margin, ends = (1 - CONFIDENCE) / 2, float(ended.sum())
     low, high = np.quantile(means, [margin, 1 - margin])
     least, most = (value * ends / poisson_quantile(ends, share) for share in (1 - margin, margin))
-    return Known(value, min(value * value / float(high), least), max(value * value / float(low), most))
+    return IntervalEstimate(value, min(value * value / float(high), least), max(value * value / float(low), most))
 
 
-def _availability(up: Known, down: Known) -> Known:
+def _availability(up: IntervalEstimate, down: IntervalEstimate) -> IntervalEstimate:
     """Up over up and down; errors of the two means are independent, so they add in squares of logarithms."""
 
     def share(odds: float) -> float:
@@ -187,15 +187,15 @@ def _availability(up: Known, down: Known) -> Known:
     odds = up.value / down.value
     worse = math.hypot(math.log(up.value / up.low), math.log(down.high / down.value))
     better = math.hypot(math.log(up.high / up.value), math.log(down.value / down.low))
-    return Known(share(odds), share(odds * math.exp(-worse)), share(odds * math.exp(better)))
+    return IntervalEstimate(share(odds), share(odds * math.exp(-worse)), share(odds * math.exp(better)))
 
 
-def _held_out(traces: Sequence[Trace], instances: int) -> HeldOut | None:
+def _held_out_test(traces: Sequence[Trace], instances: int) -> HeldOutTest | None:
     """Either half of the time judged by the fit of the other half; None where there is too little to judge by."""
     middles = [trace.available.size // 2 for trace in traces]
     halves = (
-        pooled([trace.part(0, middle) for trace, middle in zip(traces, middles, strict=True)], instances),
-        pooled([trace.part(m, trace.available.size) for trace, m in zip(traces, middles, strict=True)], instances),
+        pool_runs([trace.part(0, middle) for trace, middle in zip(traces, middles, strict=True)], instances),
+        pool_runs([trace.part(m, trace.available.size) for trace, m in zip(traces, middles, strict=True)], instances),
     )
     gain, ends, banded = 0.0, 0, False
     for known, judged in (halves, halves[::-1]):
@@ -206,10 +206,10 @@ def _held_out(traces: Sequence[Trace], instances: int) -> HeldOut | None:
             banded |= len(bands.rates) > 1
             gain += log_likelihood(bands, *asked) - log_likelihood(fit_ages(*learnt, most_bands=1), *asked)
             ends += int((~asked[1]).sum())
-    return HeldOut(gain / ends, ends) if banded and ends >= LEAST_JUDGED else None
+    return HeldOutTest(gain / ends, ends) if banded and ends >= MIN_ENDS_TO_TEST else None
 
 
-def _check(seen: Sequence[Seen], runs: Runs, instances: int) -> None:
+def _check(seen: Sequence[ObservedTrace], runs: MarketDurations, instances: int) -> None:
     """Whether there is enough to learn from, with how much there would have to be."""
     name = seen[0].name if len(seen) == 1 else f"{len(seen)} traces"
     hours, most = sum(one.hours for one in seen), max((one.most for one in seen), default=0)
@@ -218,11 +218,11 @@ def _check(seen: Sequence[Seen], runs: Runs, instances: int) -> None:
         what = f"{machines} never there, at most {most}" if most else "no machine was ever there"
         raise InputError([Fault(name, 0, "", what, "ask for fewer instances" if most else "give other traces")])
     ups, outages = int((~runs.up_censored).sum()), int((~runs.down_censored).sum())
-    if min(ups, outages) >= LEAST_SEEN:
+    if min(ups, outages) >= MIN_ENDS_TO_FIT:
         return
-    wanted = hours * ENOUGH_SEEN / max(min(ups, outages), PRIOR_ENDS)
+    wanted = hours * SUFFICIENT_ENDS / max(min(ups, outages), PRIOR_ENDS)
     long = f"{wanted / DAY_HOURS:.0f} days" if wanted > 2 * DAY_HOURS else f"{wanted:.0f} h"
-    fix = f"some {long} would show {ENOUGH_SEEN} of each"
+    fix = f"some {long} would show {SUFFICIENT_ENDS} of each"
     losses = sum(one.machine_losses for one in seen)
     if most > instances == 1 and losses:
         stay = sum(one.machine_hours for one in seen) / losses

@@ -16,7 +16,7 @@ from planner.spot.market.states import Ages, SpotStates
 Draw = Callable[[Generator, int], Floats]
 """`draw(rng, n)`: n durations in hours, of any distribution."""
 
-POOL: Final = 20_000
+LENGTH_BIAS_POOL_SIZE: Final = 20_000
 """Durations from which the one that a path starts in is drawn, in proportion to its length."""
 
 QUANTILES: Final = (0.05, 0.10, 0.25, 0.50, 0.75, 0.90, 0.95, 0.99)
@@ -27,7 +27,7 @@ BATCH_EXPONENT: Final = 0.8
 fleets (our statistics of the traces of uclasystem/bamboo, MIT licence)."""
 
 
-LEAST_SHARE: Final = 0.003
+MIN_BATCH_SHARE: Final = 0.003
 """Of all instances, in one shortage; with it chances to be hit grow as k ** 0.8 from 1 to 8 instances."""
 
 
@@ -45,30 +45,30 @@ def sample_paths(up: Draw, down: Draw, runs: int, ticks: int, tick_hours: float,
     Durations last whole ticks, at least one, rounded up or down by chance so that their mean stays: no interruption is
     lost between two ticks, as it would be if the state were looked up at each.
     """
-    lasting_up, lasting_down = up(rng, POOL), down(rng, POOL)
+    lasting_up, lasting_down = up(rng, LENGTH_BIAS_POOL_SIZE), down(rng, LENGTH_BIAS_POOL_SIZE)
     share = lasting_up.mean() / (lasting_up.mean() + lasting_down.mean())
     begins_up = rng.random(runs) < share
-    whole = np.where(begins_up, _met_at_random(lasting_up, runs, rng), _met_at_random(lasting_down, runs, rng))
+    whole = np.where(begins_up, _length_biased(lasting_up, runs, rng), _length_biased(lasting_down, runs, rng))
     gone = rng.random(runs) * whole
     toggles = np.zeros((runs, ticks), bool)
-    at = _in_ticks(whole - gone, tick_hours, rng)
+    at = _round_to_ticks(whole - gone, tick_hours, rng)
     is_up = begins_up.copy()
     while (inside := at < ticks).any():
         rows = np.flatnonzero(inside)
         toggles[rows, at[rows]] = True
         is_up = ~is_up
         lasting = np.where(is_up, up(rng, runs), down(rng, runs))
-        at = at + _in_ticks(lasting, tick_hours, rng)
+        at = at + _round_to_ticks(lasting, tick_hours, rng)
     turned = np.logical_xor.accumulate(toggles, axis=1)
     return Paths(turned ^ begins_up[:, None], gone)
 
 
-def _met_at_random(durations: Floats, n: int, rng: Generator) -> Floats:
+def _length_biased(durations: Floats, n: int, rng: Generator) -> Floats:
     """Whom one meets at a random moment: long durations more often than short ones."""
     return rng.choice(durations, size=n, p=durations / durations.sum())
 
 
-def _in_ticks(hours: Floats, tick_hours: float, rng: Generator) -> Integers:
+def _round_to_ticks(hours: Floats, tick_hours: float, rng: Generator) -> Integers:
     """Whole ticks, at least one, with the same mean where durations are longer than a tick."""
     return np.maximum(np.floor(hours / tick_hours + rng.random(hours.size)), 1).astype(np.int64)
 
@@ -140,7 +140,7 @@ def weibull_draw(mean: float, variation: float) -> Draw:
     return draw
 
 
-def sample_gang(
+def sample_node_group(
     size: int, gap: Draw, outage: Draw, runs: int, ticks: int, tick_hours: float, rng: Generator
 ) -> Paths:
     """Paths of a gang of `size` instances that lose machines in batches: up while all of them are.
@@ -154,8 +154,8 @@ def sample_gang(
     back = np.zeros((runs, size))  # when each instance is there again, in ticks
     at = np.zeros(runs)
     while (inside := at < lead + ticks).any():
-        at = at + _in_ticks(gap(rng, runs), tick_hours, rng)
-        ends = at + _in_ticks(outage(rng, runs), tick_hours, rng)
+        at = at + _round_to_ticks(gap(rng, runs), tick_hours, rng)
+        ends = at + _round_to_ticks(outage(rng, runs), tick_hours, rng)
         hit = (rng.random((runs, size)) < _batch_shares(runs, rng)[:, None]) & (back <= at[:, None])
         back = np.where(hit, ends[:, None], back)
         rows = np.flatnonzero(hit.any(axis=1) & inside & (at < lead + ticks))
@@ -169,7 +169,7 @@ def sample_gang(
     return Paths(is_up[:, lead:], age * tick_hours)
 
 
-def batch_chance(size: int) -> float:
+def batch_hit_probability(size: int) -> float:
     """Chance that a shortage hits at least one of `size` instances: shares are drawn as by `sample_gang`."""
     shares = _shares_at((np.arange(20_000) + 0.5) / 20_000)
     return float(np.mean(1 - (1 - shares) ** size))
@@ -185,5 +185,5 @@ def _shares_at(ranks: Floats) -> Floats:
 
     Without the lower limit, chances that at least one of k is hit would grow as k ** exponent for large k.
     """
-    most = LEAST_SHARE**-BATCH_EXPONENT
+    most = MIN_BATCH_SHARE**-BATCH_EXPONENT
     return np.asarray((most + ranks * (1 - most)) ** (-1 / BATCH_EXPONENT))

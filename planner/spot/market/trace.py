@@ -11,7 +11,7 @@ from planner.arrays import Flags, Floats, Integers
 from planner.units import HOUR
 
 
-class Runs(NamedTuple):
+class MarketDurations(NamedTuple):
     """Up-times and outages in hours, in order; censored where an end lies outside of the trace.
 
     The first run of a trace began before it, the last one goes on after it: each lasted at least as long as seen.
@@ -57,7 +57,7 @@ class Trace:
         flags: Flags = self.available >= k
         return flags
 
-    def runs(self, k: int, with_first: bool = True) -> Runs:
+    def runs(self, k: int, with_first: bool = True) -> MarketDurations:
         """The runs of at least `k` machines being there, or not.
 
         `with_first=False` leaves out the run that the trace begins in: how old it was is not known, and long runs
@@ -71,7 +71,7 @@ class Trace:
         cut[:1] = cut[-1:] = True
         if not with_first:
             lengths, kinds, cut = lengths[1:], kinds[1:], cut[1:]
-        return Runs(lengths[kinds], cut[kinds], lengths[~kinds], cut[~kinds])
+        return MarketDurations(lengths[kinds], cut[kinds], lengths[~kinds], cut[~kinds])
 
     def part(self, begin: int, end: int) -> Trace:
         """The steps from `begin` up to `end`, as a trace of the same name."""

@@ -16,10 +16,10 @@ from pathlib import Path
 
 from planner.documents.files import MAX_BYTES, read_text
 from planner.errors import Fault, InputError
-from planner.spot.market.trace import Runs, Trace
+from planner.spot.market.trace import MarketDurations, Trace
 from planner.spot.market.trace_formats import read_counts_json, read_table
 
-__all__ = ["Runs", "Trace", "read_traces"]
+__all__ = ["MarketDurations", "Trace", "read_traces"]
 
 FORMATS = (
     'give JSON {"metadata": {"gap_seconds": 600}, "data": [1, 0, ...]}, a CSV with trace_id, step_s and '
@@ -36,7 +36,7 @@ def read_traces(path: str | Path) -> list[Trace]:
     """
     place = Path(path)
     if not place.is_dir():
-        return _distinct(_read_file(place, _stem(place.name)), str(path))
+        return _check_distinct(_read_file(place, _stem(place.name)), str(path))
     files = sorted(file for file in place.rglob("*") if file.name.endswith(ENDINGS) and file.is_file())
     if not files:
         raise InputError([Fault(str(path), 0, "", "no trace in this folder", f"files end in {', '.join(ENDINGS)}")])
@@ -49,7 +49,7 @@ def read_traces(path: str | Path) -> list[Trace]:
             faults += error.faults
     if faults:
         raise InputError(faults)
-    return _distinct(traces, str(path))
+    return _check_distinct(traces, str(path))
 
 
 def _read_file(path: Path, name: str) -> list[Trace]:
@@ -95,7 +95,7 @@ def _stem(name: str) -> str:
     return name
 
 
-def _distinct(traces: list[Trace], file: str) -> list[Trace]:
+def _check_distinct(traces: list[Trace], file: str) -> list[Trace]:
     """Two traces of one name could be one trace counted twice."""
     twice = [name for name, count in Counter(trace.name for trace in traces).items() if count > 1]
     if twice:

@@ -21,9 +21,9 @@ LEAST_HOURS, LEAST_STEPS = 1.0, 10
 """Below these a trace says nothing about machines that stay for hours."""
 SHORTEST_GAP_SECONDS, LONGEST_GAP_SECONDS = 1.0, DAY_HOURS * HOUR
 """Nobody looks at a market more often or more seldom: beyond these, another unit is meant."""
-MOST_STEPS = 10_000_000
+MAX_STEPS = 10_000_000
 """Steps of one trace that are held in memory (80 MB); three centuries of quarter-hours."""
-MOST_MACHINES = 10**9
+MAX_MACHINES = 10**9
 
 _PIECE = re.compile(r"\s*(-?\d{1,12})\s*[x*]\s*(\d{1,12})\s*")
 _RLE = ("trace_id", "step_s", "availability_rle")
@@ -48,7 +48,7 @@ def read_counts_json(text: str, file: str, name: str) -> Trace:
     bad = [i for i, count in enumerate(data) if not _is_count(count)]
     if bad:
         many = f" (and {len(bad) - 1} more)" if len(bad) > 1 else ""
-        what = f"{_shown(data[bad[0]])} is no number of machines{many}"
+        what = f"{_abbreviate(data[bad[0]])} is no number of machines{many}"
         faults.append(Fault(file, 0, f"data.{bad[0]}", what, "whole numbers of 0 or more, one per step"))
     if not faults:
         faults = _length_faults(len(data), float(gap), file, 0, "data")
@@ -82,10 +82,10 @@ def _run_lengths(header: Sequence[str], body: Sequence[tuple[int, list[str]]], f
         told = dict(zip(header, row, strict=False))
         name = told.get("trace_id") or f"line {line}"
         gap, target = _number(told.get("step_s", "")), _number(told.get("target_nodes", ""))
-        counts, wrong = _unfolded(told.get("availability_rle", ""))
+        counts, wrong = _decode_run_lengths(told.get("availability_rle", ""))
         found = _gap_faults(gap if gap is not None else told.get("step_s") or None, file, line, f"{name}: step_s")
         if told.get("target_nodes") and (target is None or target < 1 or target % 1):
-            what = f"{_shown(told['target_nodes'])} is no number of machines"
+            what = f"{_abbreviate(told['target_nodes'])} is no number of machines"
             found.append(Fault(file, line, f"{name}: target_nodes", what, "leave it blank where it is not known"))
         if wrong:
             found.append(Fault(file, line, f"{name}: availability_rle", wrong, "write count x steps as in 64x12;63x3"))
@@ -99,7 +99,7 @@ def _run_lengths(header: Sequence[str], body: Sequence[tuple[int, list[str]]], f
     return traces
 
 
-def _unfolded(text: str) -> tuple[np.ndarray[Any, np.dtype[np.int64]], str]:
+def _decode_run_lengths(text: str) -> tuple[np.ndarray[Any, np.dtype[np.int64]], str]:
     """Counts per step of a run-length text, and what is wrong with it."""
     nothing = np.zeros(0, dtype=np.int64)
     if not text:
@@ -108,15 +108,15 @@ def _unfolded(text: str) -> tuple[np.ndarray[Any, np.dtype[np.int64]], str]:
     for piece in text.split(";"):
         match = _PIECE.fullmatch(piece)
         if match is None:
-            return nothing, f"{_shown(piece)} cannot be read"
+            return nothing, f"{_abbreviate(piece)} cannot be read"
         counts.append(int(match[1]))
         steps.append(int(match[2]))
-        if not 0 <= counts[-1] <= MOST_MACHINES:
+        if not 0 <= counts[-1] <= MAX_MACHINES:
             return nothing, f"{counts[-1]} is no number of machines"
         if steps[-1] < 1:
-            return nothing, f"{_shown(piece)} lasts no step"
-    if sum(steps) > MOST_STEPS:
-        return nothing, f"{sum(steps):,} steps are more than the {MOST_STEPS:,} that can be read"
+            return nothing, f"{_abbreviate(piece)} lasts no step"
+    if sum(steps) > MAX_STEPS:
+        return nothing, f"{sum(steps):,} steps are more than the {MAX_STEPS:,} that can be read"
     return np.repeat(np.array(counts, dtype=np.int64), steps), ""
 
 
@@ -128,13 +128,13 @@ def _counts_over_time(header: Sequence[str], body: Sequence[tuple[int, list[str]
         told = dict(zip(header, row, strict=False))
         time, count = (_number(told.get(column, "")) for column in _TIMES)
         if time is None:
-            what = f"{_shown(told.get('time_seconds', ''))} is no time"
+            what = f"{_abbreviate(told.get('time_seconds', ''))} is no time"
             faults.append(Fault(file, line, "time_seconds", what, "give seconds"))
         elif time <= before:
             what = f"{time:.15g} s does not come after {before:.15g} s"
             faults.append(Fault(file, line, "time_seconds", what, "sort the rows, each time once"))
         if count is None or not _is_count(count):
-            what = f"{_shown(told.get('available', ''))} is no number of machines"
+            what = f"{_abbreviate(told.get('available', ''))} is no number of machines"
             faults.append(Fault(file, line, "available", what, "whole numbers of 0 or more"))
         before = time if time is not None else before
         times.append(before)
@@ -148,16 +148,16 @@ def _counts_over_time(header: Sequence[str], body: Sequence[tuple[int, list[str]
     faults = _gap_faults(float(np.median(gaps)), file, 0, "time_seconds")
     step = max(float(gaps.min()), SHORTEST_GAP_SECONDS)
     steps = round((moments[-1] - moments[0]) / step) + 1 if not faults else 0
-    if steps > MOST_STEPS:
-        what = f"{steps:,} steps of {step:.3g} s are more than the {MOST_STEPS:,} that can be read"
+    if steps > MAX_STEPS:
+        what = f"{steps:,} steps of {step:.3g} s are more than the {MAX_STEPS:,} that can be read"
         faults = [Fault(file, 0, "time_seconds", what, "give a part of it, or fewer looks")]
     faults = faults or _length_faults(steps, step, file, 0, "")
     if faults:
         raise InputError(faults)
-    return Trace(name, step, _carried(moments, np.array(counts), step, steps).astype(np.int64))
+    return Trace(name, step, _forward_fill(moments, np.array(counts), step, steps).astype(np.int64))
 
 
-def _carried(moments: Floats, counts: Floats, step: float, steps: int) -> Floats:
+def _forward_fill(moments: Floats, counts: Floats, step: float, steps: int) -> Floats:
     """The last count known at each of `steps` even moments; half a second of slack for clocks that drift."""
     grid = moments[0] + np.arange(steps) * step + min(0.5, step / 2)
     known: Floats = counts[np.searchsorted(moments, grid, side="right") - 1]
@@ -169,7 +169,9 @@ def _gap_faults(gap: Any, file: str, line: int, where: str) -> list[Fault]:
     if gap is None:
         return [Fault(file, line, where, "is missing", "give the seconds from one count to the next")]
     if isinstance(gap, bool) or not isinstance(gap, (int, float)) or not math.isfinite(gap) or gap <= 0:
-        return [Fault(file, line, where, f"{_shown(gap)} is no time", "give the seconds from one count to the next")]
+        return [
+            Fault(file, line, where, f"{_abbreviate(gap)} is no time", "give the seconds from one count to the next")
+        ]
     if gap < SHORTEST_GAP_SECONDS:
         meant = f"hours were meant, it is {gap * HOUR:.4g}" if gap * HOUR >= MINUTE / 2 else "another unit was meant"
         return [Fault(file, line, where, f"{gap:.3g} s is too short to look at a market again", f"if {meant}")]
@@ -194,7 +196,7 @@ def _length_faults(steps: int, gap: float, file: str, line: int, where: str) -> 
 def _is_count(value: Any) -> bool:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return False
-    return 0 <= value <= MOST_MACHINES and value == int(value)
+    return 0 <= value <= MAX_MACHINES and value == int(value)
 
 
 def _number(text: str) -> float | None:
@@ -206,7 +208,7 @@ def _number(text: str) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _shown(value: Any) -> str:
+def _abbreviate(value: Any) -> str:
     """A value as its author would recognise it, cut where it is long."""
     text = repr(value) if isinstance(value, str) else json.dumps(value)
     return text if len(text) <= 40 else f"{text[:37]}..."

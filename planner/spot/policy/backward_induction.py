@@ -7,15 +7,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from planner.arrays import Flags, Floats, Integers
-from planner.spot.policy.markov_chain import COUNTS, MEANS, USD, VARIANCES, Chain, Lerp
+from planner.spot.policy.markov_chain import COUNTS, MEANS, USD, VARIANCES, Interpolation, MarkovChain
 from planner.spot.policy.run import ON_DEMAND, SPOT, WAIT
 
-CHEAPER = 1 - 1e-12
+TIE_FACTOR = 1 - 1e-12
 """What is cheaper by less than this part is not: between equals, on demand now, so that ties end alike everywhere."""
 
 
 @dataclass
-class Moment:
+class TimeSlice:
     """All states at one time left.
 
     `counts` (b, 2M + U, slack, COUNTS): what is still to come, best done. `idle` (b, M, slack): what to do with nothing
@@ -29,10 +29,10 @@ class Moment:
     leaves_spot: Flags
 
 
-class Backward:
+class BackwardInduction:
     """Steps backward in time over a chain; `now` is the moment reached."""
 
-    def __init__(self, chain: Chain) -> None:
+    def __init__(self, chain: MarkovChain) -> None:
         self.chain = chain
         batch, points = chain.slack.shape
         m, ups = chain.states, chain.ups
@@ -47,7 +47,7 @@ class Backward:
         self._cost = chain.cost[:, :, None, :]
         self.now = self._end()
 
-    def _flat(self, lerp: Lerp, sources: list[int]) -> tuple[Integers, Floats]:
+    def _flat(self, lerp: Interpolation, sources: list[int]) -> tuple[Integers, Floats]:
         """Row numbers into (b * rows * slack, COUNTS) of the lower neighbours, and the part of the upper ones."""
         batch, _, points = lerp.low.shape
         rows = np.arange(batch)[:, None, None] * self.rows + np.array(sources)[None, :, None]
@@ -67,11 +67,11 @@ class Backward:
         low[SPOT, :, :ups], part[SPOT, :, :ups] = start_low[:, m:], start_part[:, m:]
         return low.reshape(-1), part.reshape(-1)
 
-    def _end(self) -> Moment:
+    def _end(self) -> TimeSlice:
         """No time left: whatever has slack is done, and what it did too much is taken back."""
         batch, points = self.chain.slack.shape
         m, ups = self.chain.states, self.chain.ups
-        moment = Moment(
+        moment = TimeSlice(
             np.zeros(batch),
             np.zeros((batch, self.rows, points, COUNTS)),
             np.zeros((batch, m, points), np.int64),
@@ -98,36 +98,36 @@ class Backward:
         np.copyto(counts[:, m : 2 * m], over * chain.demand_rate[:, None, None, :], where=done)
         np.copyto(counts[:, 2 * m :], over * chain.spot_rate[:, None, None, :], where=done)
 
-    def step(self) -> Moment:
+    def step(self) -> TimeSlice:
         """One tick earlier."""
         chain = self.chain
         m, ups = chain.states, chain.ups
-        after = self._after_a_tick()
+        after = self._value_after_tick()
         usd = np.ascontiguousarray(after[..., USD])
         flat = usd.reshape(-1)
         low = flat.take(self._start_low)
         started = low + self._start_part * (flat.take(self._start_low + 1) - low)
         wait = usd[:, :m] + chain.wait_barred
         demand = started[:, :m] + chain.beyond[..., USD]
-        idle = np.where(wait < demand * CHEAPER, WAIT, ON_DEMAND)
+        idle = np.where(wait < demand * TIE_FACTOR, WAIT, ON_DEMAND)
         spot = started[:, m:] + chain.start_barred
-        better = (spot < demand[:, :ups] * CHEAPER) & (spot * CHEAPER <= wait[:, :ups])
+        better = (spot < demand[:, :ups] * TIE_FACTOR) & (spot * TIE_FACTOR <= wait[:, :ups])
         idle[:, :ups][better] = SPOT
 
         counts = np.empty_like(after)
         counts[:, :m] = self._chosen(idle, after)
         nothing = counts[:, :m, :, USD]
-        leaves_demand = nothing < usd[:, m : 2 * m] * CHEAPER
+        leaves_demand = nothing < usd[:, m : 2 * m] * TIE_FACTOR
         leaves_spot = nothing[:, :ups] <= usd[:, 2 * m :] + chain.spot_barred
         counts[:, m : 2 * m] = np.where(leaves_demand[..., None], counts[:, :m], after[:, m : 2 * m])
         counts[:, 2 * m :] = np.where(leaves_spot[..., None], counts[:, :ups], after[:, 2 * m :])
         hours_left = self.now.hours_left + chain.tick
         if (hours_left <= chain.slack[:, -1]).any():
             self._finish(hours_left, counts)
-        self.now = Moment(hours_left, counts, idle, leaves_demand, leaves_spot)
+        self.now = TimeSlice(hours_left, counts, idle, leaves_demand, leaves_spot)
         return self.now
 
-    def _after_a_tick(self) -> Floats:
+    def _value_after_tick(self) -> Floats:
         """Counts of waiting, on demand and on spot for one tick, and best from there; (b, 2M + U, slack, COUNTS).
 
         Variances are those of what a tick leads to: the mean of theirs and the spread of their means. Between points

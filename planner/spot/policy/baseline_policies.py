@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from planner.arrays import Flags, Floats, Integers
-from planner.spot.policy.deadline_guard import ROUNDING, Guard
+from planner.spot.policy.deadline_guard import ROUNDING, DeadlineGuard
 from planner.spot.policy.run import ON_DEMAND, SPOT, WAIT, SpotRun
 
 
@@ -48,7 +48,7 @@ class Greedy:
         self, work_left: Floats, hours_left: Floats, up: Flags, age_hours: Floats, running: Integers
     ) -> Integers:
         asked = np.where(up, SPOT, WAIT)
-        return with_safety_net(self.run, self.tick_hours, asked, hours_left - work_left, running)
+        return apply_safety_net(self.run, self.tick_hours, asked, hours_left - work_left, running)
 
 
 @dataclass(frozen=True)
@@ -77,10 +77,10 @@ class UniformProgress:
         asked = np.where((running == ON_DEMAND) & (~up | not_ahead), ON_DEMAND, asked)
         if not math.isfinite(self.run.on_demand_usd_per_hour):
             asked = np.where(up, SPOT, WAIT)
-        return with_safety_net(self.run, self.tick_hours, asked, hours_left - work_left, running)
+        return apply_safety_net(self.run, self.tick_hours, asked, hours_left - work_left, running)
 
 
-def with_safety_net(run: SpotRun, tick_hours: float, asked: Integers, slack: Floats, running: Integers) -> Integers:
+def apply_safety_net(run: SpotRun, tick_hours: float, asked: Integers, slack: Floats, running: Integers) -> Integers:
     """What was asked for, or ON_DEMAND where time left less work left would become too short for it; shape (runs,).
 
     The limits are those of `Guard`. A rule that waits gives up as soon as spot machines could not be started any more.
@@ -88,7 +88,7 @@ def with_safety_net(run: SpotRun, tick_hours: float, asked: Integers, slack: Flo
     """
     if not math.isfinite(run.on_demand_usd_per_hour):
         return asked
-    guard = Guard.of(run, tick_hours)
+    guard = DeadlineGuard.of(run, tick_hours)
     kept = np.where(running == SPOT, guard.spot, guard.start_spot)
     kept = np.where(asked == WAIT, max(guard.wait, guard.start_spot), kept)
     return np.where(slack < kept - ROUNDING, ON_DEMAND, asked)

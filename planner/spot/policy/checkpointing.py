@@ -38,7 +38,7 @@ def progress_on_spot(run: SpotRun) -> float:
     return run.interval_hours / (run.interval_hours + run.stall_hours)
 
 
-def most_lost(run: SpotRun) -> float:
+def max_lost_hours(run: SpotRun) -> float:
     """Hours of work that an interruption can cost at worst: all since the last checkpoint.
 
     Never more than the whole work, which is what is lost where no checkpoint is written at all.
@@ -46,13 +46,13 @@ def most_lost(run: SpotRun) -> float:
     return 0.0 if run.last_checkpoint else min(run.interval_hours, run.work_hours)
 
 
-def mean_lost(run: SpotRun, rate: float) -> float:
+def mean_lost_hours(run: SpotRun, rate: float) -> float:
     """Hours of work that an interruption costs on average where machines are taken at `rate` per hour.
 
     c (1/x - 1/(e^x - 1)) with c the interval and x = rate c: half an interval while that is short, the mean
     up-time where no checkpoint is written.
     """
-    cycle = most_lost(run)
+    cycle = max_lost_hours(run)
     x = rate * cycle
     if x < 1e-4:
         return cycle / 2

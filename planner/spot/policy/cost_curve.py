@@ -9,8 +9,8 @@ import numpy as np
 
 from planner.arrays import Floats
 from planner.spot.market.states import SpotStates
-from planner.spot.policy.backward_induction import CHEAPER, Backward
-from planner.spot.policy.discretisation import Question, chain_of, checked
+from planner.spot.policy.backward_induction import TIE_FACTOR, BackwardInduction
+from planner.spot.policy.discretisation import CurveRequest, build_chain_for, check_run
 from planner.spot.policy.markov_chain import (
     COUNTS,
     DEMAND_HOURS,
@@ -23,7 +23,7 @@ from planner.spot.policy.markov_chain import (
     USD,
     USD_VARIANCE,
     VARIANCES,
-    Chain,
+    MarkovChain,
 )
 from planner.spot.policy.run import SpotRun
 
@@ -93,28 +93,28 @@ def market_curve(
     `ticks` of time and `points` of slack: the grid; more ticks are taken where the market is quick.
     ValueError where on-demand machines are not sold or do not make `longest_hours`.
     """
-    checked(run, longest_hours)
-    asked = Question(run, states, longest_hours)
+    check_run(run, longest_hours)
+    asked = CurveRequest(run, states, longest_hours)
     part = asked.part
     hours, found = [run.work_hours + run.restart_hours], [demand_counts(run)]
     if part.slack_hours > part.run.restart_hours + 1e-6 * part.guaranteed_hours:
-        chain = chain_of([part], ticks_of(part, ticks), points)
-        backward = Backward(chain)
+        chain = build_chain_for([part], tick_count(part, ticks), points)
+        backward = BackwardInduction(chain)
         for number in range(round(part.guaranteed_hours / chain.tick[0])):
             moment = backward.step()
             slack = (number + 1) * chain.tick[0] - part.run.work_hours
             if slack > part.run.restart_hours:
                 hours.append((slack + part.run.work_hours) * asked.parts)
                 found.append(start_counts(chain, moment.counts, np.array([slack]))[0] * asked.parts)
-    return curve_of(run, np.array(hours), np.array(found))
+    return build_curve(run, np.array(hours), np.array(found))
 
 
-def ticks_of(question: Question, ticks: int) -> int:
+def tick_count(question: CurveRequest, ticks: int) -> int:
     """Ticks of a pass: as asked for, or more where the market is quicker than that."""
-    return max(ticks, math.ceil(question.wanted_ticks))
+    return max(ticks, math.ceil(question.resolving_ticks))
 
 
-def start_counts(chain: Chain, counts: Floats, slack: Floats) -> Floats:
+def start_counts(chain: MarkovChain, counts: Floats, slack: Floats) -> Floats:
     """Counts from the start, nothing running, the market as it happens to be; shape (b, COUNTS)."""
     idle = counts[:, : chain.states].copy()
     idle[..., VARIANCES] += np.square(idle[..., MEANS])
@@ -137,10 +137,10 @@ def demand_counts(run: SpotRun) -> Floats:
     return counts
 
 
-def curve_of(run: SpotRun, hours: Floats, counts: Floats) -> Curve:
+def build_curve(run: SpotRun, hours: Floats, counts: Floats) -> Curve:
     """A curve from counts (points, COUNTS); where more time would cost more, the way of less time is kept."""
     usd = counts[:, USD]
-    falls = np.concatenate([[True], usd[1:] < np.minimum.accumulate(usd)[:-1] * CHEAPER])
+    falls = np.concatenate([[True], usd[1:] < np.minimum.accumulate(usd)[:-1] * TIE_FACTOR])
     kept = counts[np.maximum.accumulate(np.where(falls, np.arange(len(usd)), 0))]
     demand_work = kept[:, DEMAND_HOURS] - run.restart_hours * kept[:, DEMAND_STARTS]
     spot_share = np.clip(1.0 - demand_work / run.work_hours, 0.0, 1.0)

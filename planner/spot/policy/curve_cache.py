@@ -11,15 +11,15 @@ from collections.abc import Sequence
 import numpy as np
 
 from planner.spot.market.states import SpotStates
-from planner.spot.policy.backward_induction import Backward
+from planner.spot.policy.backward_induction import BackwardInduction
 from planner.spot.policy.cost_curve import (
     Curve,
     CurvePoint,
-    curve_of,
+    build_curve,
     demand_counts,
     start_counts,
 )
-from planner.spot.policy.discretisation import Question, chain_of, checked
+from planner.spot.policy.discretisation import CurveRequest, build_chain_for, check_run
 from planner.spot.policy.run import SpotRun
 
 BATCH_TICKS, BATCH_POINTS = 128, 96
@@ -28,7 +28,7 @@ BLOCK = 8
 """Runs that are computed together: their arrays stay in the processor's cache."""
 FIRST_SLACK = 0.25
 """Slack of the shortest horizon over the work; each further one has twice as much."""
-TOLD = 80
+MAX_STORED_POINTS = 80
 """Times of a horizon that a curve tells: closer ones differ by less than the grid errs."""
 MOST_DOUBLINGS = 5
 """Beyond slack of 8 times the work nothing worth telling is saved: the longest horizon serves all times beyond it."""
@@ -57,7 +57,7 @@ def horizons_up_to(run: SpotRun, longest_hours: float) -> list[float]:
     return found
 
 
-class Curves:
+class CurveCache:
     """Curves that were computed once, for whoever asks again: a changed budget or deadline mostly needs no new one."""
 
     def __init__(self) -> None:
@@ -69,16 +69,16 @@ class Curves:
         ValueError where on-demand machines are not sold or do not make the horizon.
         """
         missing = list(dict.fromkeys(key for key in asked if key not in self._known))
-        questions = [Question(*key) for key in missing]
+        questions = [CurveRequest(*key) for key in missing]
         for question in questions:
-            checked(question.run, question.guaranteed_hours)
+            check_run(question.run, question.guaranteed_hours)
         alike: dict[int, list[int]] = {}
         for number, question in enumerate(questions):
-            alike.setdefault(steps_of(question), []).append(number)
+            alike.setdefault(step_count_for(question), []).append(number)
         for steps, several in alike.items():
             for first in range(0, len(several), BLOCK):
                 block = several[first : first + BLOCK]
-                for number, curve in zip(block, _together([questions[i] for i in block], steps), strict=True):
+                for number, curve in zip(block, _compute_batch([questions[i] for i in block], steps), strict=True):
                     self._known[missing[number]] = curve
         return tuple(self._known[key] for key in asked)
 
@@ -107,26 +107,26 @@ class Curves:
         return found
 
 
-def steps_of(question: Question) -> int:
+def step_count_for(question: CurveRequest) -> int:
     """Ticks of a curve: `BATCH_TICKS` times a power of the root of 2, the first that tells its market's states apart.
 
     They hang on the question alone: whoever is computed beside it must not move its points.
     """
     steps = float(BATCH_TICKS)
-    while steps < question.part.wanted_ticks * (1 - 1e-9):
+    while steps < question.part.resolving_ticks * (1 - 1e-9):
         steps *= math.sqrt(2)
     return round(steps)
 
 
-def _together(questions: Sequence[Question], steps: int) -> list[Curve]:
+def _compute_batch(questions: Sequence[CurveRequest], steps: int) -> list[Curve]:
     parts = [question.part for question in questions]
-    chain = chain_of(parts, steps, BATCH_POINTS)
-    backward = Backward(chain)
+    chain = build_chain_for(parts, steps, BATCH_POINTS)
+    backward = BackwardInduction(chain)
     hours = [[question.run.work_hours + question.run.restart_hours] for question in questions]
     found = [[demand_counts(question.run)] for question in questions]
     work = np.array([part.run.work_hours for part in parts])
     restart = np.array([part.run.restart_hours for part in parts])
-    every = max(1, steps // TOLD)
+    every = max(1, steps // MAX_STORED_POINTS)
     for number in range(1, steps + 1):
         moment = backward.step()
         slack = number * chain.tick - work
@@ -137,6 +137,4 @@ def _together(questions: Sequence[Question], steps: int) -> list[Curve]:
             if slack[i] > restart[i]:
                 hours[i].append((slack[i] + work[i]) * question.parts)
                 found[i].append(counts[i] * question.parts)
-    return [
-        curve_of(question.run, np.array(hours[i]), np.array(found[i])) for i, question in enumerate(questions)
-    ]
+    return [build_curve(question.run, np.array(hours[i]), np.array(found[i])) for i, question in enumerate(questions)]

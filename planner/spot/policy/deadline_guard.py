@@ -6,7 +6,7 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from planner.spot.policy.checkpointing import most_lost
+from planner.spot.policy.checkpointing import max_lost_hours
 from planner.spot.policy.run import SpotRun
 
 ROUNDING = 1e-9
@@ -14,7 +14,7 @@ ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
-class Guard:
+class DeadlineGuard:
     """Slack in hours (time left minus work left) without which a thing must not be done until the policy is asked next.
 
     The work left counts unsaved work as done. Each is what may be gone by then, and the restart that on demand needs.
@@ -25,14 +25,14 @@ class Guard:
     start_spot: float  # spot machines that do not run yet: less, and the start would have to be broken off
 
     @classmethod
-    def of(cls, run: SpotRun, tick_hours: float) -> Guard:
+    def of(cls, run: SpotRun, tick_hours: float) -> DeadlineGuard:
         """For a policy that is asked every `tick_hours`, and at once where machines are taken.
 
         An hour on spot costs no slack but for stalls: what was done in it shrinks what is left. An interruption costs
         what no checkpoint holds. A restart costs its own time, which is kept from the moment it begins.
         """
-        stalls = min(tick_hours, _stalls(run, tick_hours))
-        spot = run.restart_hours + most_lost(run) + stalls
+        stalls = min(tick_hours, _max_stall_hours(run, tick_hours))
+        spot = run.restart_hours + max_lost_hours(run) + stalls
         return cls(wait=run.restart_hours + tick_hours, spot=spot, start_spot=run.restart_hours + spot)
 
     def as_dict(self) -> dict[str, Any]:
@@ -40,7 +40,7 @@ class Guard:
         return asdict(self)
 
 
-def _stalls(run: SpotRun, tick_hours: float) -> float:
+def _max_stall_hours(run: SpotRun, tick_hours: float) -> float:
     """Most hours of checkpoints that can fall into one tick."""
     if run.stall_hours == 0 or math.isinf(run.interval_hours):
         return 0.0

@@ -11,21 +11,21 @@ import numpy as np
 
 from planner.arrays import Floats
 from planner.spot.market.states import SpotStates
-from planner.spot.policy.markov_chain import Chain, build_chain, fastest
+from planner.spot.policy.markov_chain import MarkovChain, build_markov_chain, fastest_rate
 from planner.spot.policy.run import SpotRun
 
-MOST_TICKS = 800
+MAX_TICKS = 800
 """Bound on the ticks of one pass; longer runs are computed as several shorter ones."""
-QUICKEST = 12.0
+MAX_RATE_PER_HOUR = 12.0
 """Per hour: states that last less than five minutes on average are told apart only as far as ticks go."""
 CHANCE_PER_TICK = 1.0
 """Highest chance that the market leaves a state within one tick: beyond it a tick no longer tells states apart."""
-BEND = 0.5
+SLACK_CURVATURE = 0.5
 """Points of the slack axis are dense near 0 and thin out from this share of its length on."""
 
 
 @dataclass(frozen=True)
-class Question:
+class CurveRequest:
     """A run that must end within `guaranteed_hours`, and how it is computed."""
 
     run: SpotRun
@@ -44,21 +44,21 @@ class Question:
         A run that is cut into parts, each with its own deadline and the last one's state of the market forgotten, is
         one way to do the whole run: hours and dollars of the whole are at most those of the parts together.
         """
-        return max(1.0, self.wanted_ticks / MOST_TICKS)
+        return max(1.0, self.resolving_ticks / MAX_TICKS)
 
     @cached_property
-    def wanted_ticks(self) -> float:
+    def resolving_ticks(self) -> float:
         """Ticks that tell the states of the market apart."""
-        return self.guaranteed_hours * min(fastest(self.states), QUICKEST) / CHANCE_PER_TICK
+        return self.guaranteed_hours * min(fastest_rate(self.states), MAX_RATE_PER_HOUR) / CHANCE_PER_TICK
 
     @cached_property
-    def part(self) -> Question:
+    def part(self) -> CurveRequest:
         """One of the equal parts."""
         hours = self.run.work_hours / self.parts
-        return Question(replace(self.run, work_hours=hours), self.states, self.guaranteed_hours / self.parts)
+        return CurveRequest(replace(self.run, work_hours=hours), self.states, self.guaranteed_hours / self.parts)
 
 
-def checked(run: SpotRun, longest_hours: float) -> None:
+def check_run(run: SpotRun, longest_hours: float) -> None:
     """ValueError where nothing can be promised: no on-demand machines, no work, or too little time for them."""
     if not math.isfinite(run.on_demand_usd_per_hour):
         raise ValueError("no deadline can be promised where machines are not sold on demand")
@@ -73,11 +73,11 @@ def checked(run: SpotRun, longest_hours: float) -> None:
         raise ValueError(f"{longest_hours:g} h are less than the {needed:g} h that the work takes on demand")
 
 
-def chain_of(questions: Sequence[Question], ticks: int, points: int) -> Chain:
+def build_chain_for(questions: Sequence[CurveRequest], ticks: int, points: int) -> MarkovChain:
     """The chain whose last tick is the first hour of each question."""
     hours = np.array([question.guaranteed_hours for question in questions])
     slack = np.array([slack_points(question.run.restart_hours, question.slack_hours, points) for question in questions])
-    return build_chain(
+    return build_markov_chain(
         [question.run for question in questions], [question.states for question in questions], hours / ticks, slack
     )
 
@@ -85,5 +85,5 @@ def chain_of(questions: Sequence[Question], ticks: int, points: int) -> Chain:
 def slack_points(restart_hours: float, most_hours: float, points: int) -> Floats:
     """Slack in hours, rising from 0: dense where the guard is near, its restart a point of its own; shape (points,)."""
     first = [0.0] if restart_hours > 1e-9 * most_hours else []  # two points must differ
-    rest = np.linspace(0.0, math.asinh(1 / BEND), points - len(first))
-    return np.array([*first, *(restart_hours + (most_hours - restart_hours) * BEND * np.sinh(rest))])
+    rest = np.linspace(0.0, math.asinh(1 / SLACK_CURVATURE), points - len(first))
+    return np.array([*first, *(restart_hours + (most_hours - restart_hours) * SLACK_CURVATURE * np.sinh(rest))])

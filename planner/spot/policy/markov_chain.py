@@ -19,7 +19,7 @@ import numpy as np
 
 from planner.arrays import Flags, Floats, Integers
 from planner.spot.market.states import Ages, SpotStates
-from planner.spot.policy.checkpointing import mean_lost, most_lost, progress_on_spot
+from planner.spot.policy.checkpointing import max_lost_hours, mean_lost_hours, progress_on_spot
 from planner.spot.policy.run import SpotRun
 
 USD, FINISH, USD_VARIANCE, FINISH_VARIANCE, SPOT_HOURS, DEMAND_HOURS, DEMAND_STARTS, INTERRUPTIONS = range(8)
@@ -30,7 +30,7 @@ MEANS, VARIANCES = slice(USD, FINISH + 1), slice(USD_VARIANCE, FINISH_VARIANCE +
 
 
 @dataclass(frozen=True)
-class Lerp:
+class Interpolation:
     """Where on the slack axis a step leads: between point `low` and the next, `part` of the way; shapes (.., slack)."""
 
     low: Integers
@@ -38,7 +38,7 @@ class Lerp:
 
 
 @dataclass(frozen=True)
-class Chain:
+class MarkovChain:
     """The ticks of several runs, each on its own market, as arrays over the runs (b).
 
     Rows of a state array (b, rows, slack, COUNTS), with M = U + D market states: M with nothing running,
@@ -51,9 +51,9 @@ class Chain:
     tick: Floats  # (b,) hours
     slack: Floats  # (b, slack) hours, rising from 0
     mix: Floats  # (b, 2M + U, 2M + 2U)
-    spent: Lerp  # (b, 2M + 2U, slack): slack after a tick of each kind
+    spent: Interpolation  # (b, 2M + 2U, slack): slack after a tick of each kind
     cost: Floats  # (b, 2M + U, COUNTS): counts of one tick of each kind
-    started: Lerp  # (b, M + U, slack): slack after a start on demand, on spot
+    started: Interpolation  # (b, M + U, slack): slack after a start on demand, on spot
     beyond: Floats  # (b, M, slack, COUNTS): added where a start on demand is chosen
     wait_barred: Floats  # (b, 1, slack): 0, or a price that nobody pays where the guard forbids it
     spot_barred: Floats  # (b, 1, slack)
@@ -76,7 +76,7 @@ ROUNDING = 1e-9
 """Hours by which a guard that was just kept may seem broken."""
 
 
-def older_rate(ages: Ages, band: int) -> float:
+def ageing_rate(ages: Ages, band: int) -> float:
     """Rate per hour of growing into the next band, for a band that is left without memory; 0 from the last.
 
     rate / (exp(rate width) - 1): the mean time in the band and the chance to leave it alive are those of a duration
@@ -89,10 +89,10 @@ def older_rate(ages: Ages, band: int) -> float:
     return 1 / width if x < 1e-12 else (rate / math.expm1(x) if x < 500 else 0.0)
 
 
-def fastest(states: SpotStates) -> float:
+def fastest_rate(states: SpotStates) -> float:
     """The highest rate per hour at which any market state is left."""
     return max(
-        rate + older_rate(ages, band) for ages in (states.up, states.down) for band, rate in enumerate(ages.rates)
+        rate + ageing_rate(ages, band) for ages in (states.up, states.down) for band, rate in enumerate(ages.rates)
     )
 
 
@@ -106,10 +106,12 @@ def early_refund(run: SpotRun, states: SpotStates) -> float:
     early = 1.0 - float(states.up.survival(run.restart_hours))
     reached = float(states.up.survival(states.up.begins[1])) if len(states.up.begins) > 1 else 0.0
     ended = 1.0 - reached
-    return (unspent + early * mean_lost(run, states.up.rates[0])) / ended if ended > 0 else 0.0
+    return (unspent + early * mean_lost_hours(run, states.up.rates[0])) / ended if ended > 0 else 0.0
 
 
-def build_chain(runs: Sequence[SpotRun], states: Sequence[SpotStates], tick: Floats, slack: Floats) -> Chain:
+def build_markov_chain(
+    runs: Sequence[SpotRun], states: Sequence[SpotStates], tick: Floats, slack: Floats
+) -> MarkovChain:
     """The chain of `runs` on their markets; `tick` (b,) hours, `slack` (b, points) hours, rising from 0."""
     ups = max(len(market.up.rates) for market in states)
     downs = max(len(market.down.rates) for market in states)
@@ -117,40 +119,42 @@ def build_chain(runs: Sequence[SpotRun], states: Sequence[SpotStates], tick: Flo
     column = (count, 1, 1)
     points, step = slack[:, None, :], tick.reshape(column)
     restart = np.array([run.restart_hours for run in runs]).reshape(column)
-    keep = np.array([most_lost(run) for run in runs]).reshape(column)
+    keep = np.array([max_lost_hours(run) for run in runs]).reshape(column)
     debt = restart * np.array([progress_on_spot(run) for run in runs]).reshape(column)
     stalls = step * np.array([1 - progress_on_spot(run) for run in runs]).reshape(column)
-    lost = np.array([_lost(*pair, ups) for pair in zip(runs, states, strict=True)])[:, :, None]
+    lost = np.array([_mean_lost_work(*pair, ups) for pair in zip(runs, states, strict=True)])[:, :, None]
     spent = (*[points - step] * m, *[points] * m, *[points - stalls] * ups, points - stalls - lost)
     demand, spot = _rates(runs)
     beyond = np.repeat(np.maximum(restart - points, 0.0)[..., None] * demand[:, None, None, :], m, axis=1)
     beyond[..., DEMAND_STARTS] += 1.0
     guard = restart + keep + stalls - ROUNDING
-    return Chain(
+    return MarkovChain(
         ups=ups,
         downs=downs,
         tick=tick,
         slack=slack,
-        mix=np.array([_mixing(market, hours, ups, downs) for market, hours in zip(states, tick, strict=True)]),
-        spent=_lerp(slack, np.concatenate(spent, axis=1)),
+        mix=np.array(
+            [_transition_matrix(market, hours, ups, downs) for market, hours in zip(states, tick, strict=True)]
+        ),
+        spent=_interpolate(slack, np.concatenate(spent, axis=1)),
         cost=_tick_costs(runs, states, tick, ups, downs),
-        started=_lerp(slack, np.concatenate((*[points - restart] * m, *[points - debt] * ups), axis=1)),
+        started=_interpolate(slack, np.concatenate((*[points - restart] * m, *[points - debt] * ups), axis=1)),
         beyond=beyond,
-        wait_barred=_barred(points - step < restart - ROUNDING),
-        spot_barred=_barred(points < guard),
-        start_barred=_barred(points < guard + restart),
+        wait_barred=_barrier_cost(points - step < restart - ROUNDING),
+        spot_barred=_barrier_cost(points < guard),
+        start_barred=_barrier_cost(points < guard + restart),
         demand_rate=demand,
         spot_rate=spot,
         cheap_rate=np.where(spot[:, [USD]] < demand[:, [USD]], spot, demand),
         restart=restart[..., None],
-        first=np.array([_first(market, ups, downs) for market in states]),
+        first=np.array([_initial_distribution(market, ups, downs) for market in states]),
     )
 
 
-def _lost(run: SpotRun, states: SpotStates, ups: int) -> Floats:
+def _mean_lost_work(run: SpotRun, states: SpotStates, ups: int) -> Floats:
     """Mean work lost by an interruption in each band of the up-time; shape (ups,)."""
     rates = states.up.rates
-    lost = np.array([mean_lost(run, rates[min(band, len(rates) - 1)]) for band in range(ups)])
+    lost = np.array([mean_lost_hours(run, rates[min(band, len(rates) - 1)]) for band in range(ups)])
     lost[0] -= early_refund(run, states)
     return lost
 
@@ -165,9 +169,7 @@ def _rates(runs: Sequence[SpotRun]) -> tuple[Floats, Floats]:
     return demand, spot
 
 
-def _tick_costs(
-    runs: Sequence[SpotRun], states: Sequence[SpotStates], tick: Floats, ups: int, downs: int
-) -> Floats:
+def _tick_costs(runs: Sequence[SpotRun], states: Sequence[SpotStates], tick: Floats, ups: int, downs: int) -> Floats:
     """Counts of one tick of waiting, on demand and on spot; shape (runs, 2M + U, COUNTS)."""
     m = ups + downs
     cost = np.zeros((len(runs), 2 * m + ups, COUNTS))
@@ -178,28 +180,28 @@ def _tick_costs(
         cost[row, m : 2 * m, DEMAND_HOURS] = hours
         cost[row, 2 * m :, USD] += run.spot_usd_per_hour * hours
         cost[row, 2 * m :, SPOT_HOURS] = hours
-        leave, _ = _chances(market.up, hours)
+        leave, _ = _transition_probabilities(market.up, hours)
         cost[row, 2 * m : 2 * m + len(leave), INTERRUPTIONS] = leave
     return cost
 
 
-def _chances(ages: Ages, tick: float) -> tuple[Floats, Floats]:
+def _transition_probabilities(ages: Ages, tick: float) -> tuple[Floats, Floats]:
     """Chance to end, and to grow into the next band, in one tick; shapes (bands,).
 
     Ticks longer than a band lasts on average leave it for certain: see `fastest`.
     """
     leave = np.array(ages.rates) * tick
-    older = np.array([older_rate(ages, band) for band in range(len(ages.rates))]) * tick
+    older = np.array([ageing_rate(ages, band) for band in range(len(ages.rates))]) * tick
     certain = np.maximum(leave + older, 1.0)
     return leave / certain, older / certain
 
 
-def _mixing(states: SpotStates, tick: float, ups: int, downs: int) -> Floats:
+def _transition_matrix(states: SpotStates, tick: float, ups: int, downs: int) -> Floats:
     """Chances that lead from each row that comes out to the rows that are mixed; shape (2M + U, 2M + 2U)."""
     m = ups + downs
     market = np.eye(m)
     for ages, first, other in ((states.up, 0, ups), (states.down, ups, 0)):
-        leave, older = _chances(ages, tick)
+        leave, older = _transition_probabilities(ages, tick)
         for band in range(len(leave)):
             here = first + band
             market[here, here] -= leave[band] + older[band]
@@ -214,21 +216,21 @@ def _mixing(states: SpotStates, tick: float, ups: int, downs: int) -> Floats:
     return mix
 
 
-def _lerp(slack: Floats, wanted: Floats) -> Lerp:
+def _interpolate(slack: Floats, wanted: Floats) -> Interpolation:
     """Where `wanted` (b, rows, points) lies on `slack` (b, points); beyond either end, that end."""
     low = np.empty(wanted.shape, np.int64)
     part = np.empty(wanted.shape)
     for axis, target, at, share in zip(slack, wanted, low, part, strict=True):
         at[:] = np.clip(np.searchsorted(axis, target, side="right") - 1, 0, len(axis) - 2)
         share[:] = np.clip((target - axis[at]) / (axis[at + 1] - axis[at]), 0.0, 1.0)
-    return Lerp(low, part)
+    return Interpolation(low, part)
 
 
-def _barred(forbidden: Flags) -> Floats:
+def _barrier_cost(forbidden: Flags) -> Floats:
     return np.where(forbidden, BARRED, 0.0)
 
 
-def _first(states: SpotStates, ups: int, downs: int) -> Floats:
+def _initial_distribution(states: SpotStates, ups: int, downs: int) -> Floats:
     """Chances of the market states at a moment that nobody chose; shape (M,)."""
     up, down = states.shares()
     chances = np.zeros(ups + downs)

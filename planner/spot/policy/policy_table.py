@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from planner.spot.policy.deadline_guard import ROUNDING, Guard
+from planner.spot.policy.deadline_guard import ROUNDING, DeadlineGuard
 from planner.spot.policy.run import ON_DEMAND, SPOT, WAIT
 from planner.spot.policy.switching_policy import Row, SwitchingPolicy
 
-WORDS = {WAIT: "wait", SPOT: "spot", ON_DEMAND: "on_demand"}
+ACTION_NAMES = {WAIT: "wait", SPOT: "spot", ON_DEMAND: "on_demand"}
 """Actions, and what runs, as they are written."""
-_NUMBERS = {word: number for number, word in WORDS.items()}
+_NUMBERS = {word: number for number, word in ACTION_NAMES.items()}
 RUNNING = {WAIT: "nothing", SPOT: "spot", ON_DEMAND: "on_demand"}
 _RUNS = {word: number for number, word in RUNNING.items()}
 FORMAT = "switching policy, version 1"
@@ -34,7 +34,7 @@ def to_table(policy: SwitchingPolicy) -> dict[str, Any]:
         "hours_left": list(policy.hours_left),
         "decisions": [
             {"market": "up" if up else "down", "age_band": band, "running": RUNNING[running],
-             "do": [_written(row) for row in rows]}
+             "do": [_encode_row(row) for row in rows]}
             for (up, band, running), rows in policy.rows.items()
         ],
     }  # fmt: skip
@@ -46,12 +46,12 @@ def from_table(table: dict[str, Any]) -> SwitchingPolicy:
         raise ValueError(f"not a {FORMAT}: format is {table.get('format')!r}")
     rows = {
         (entry["market"] == "up", int(entry["age_band"]), _RUNS[entry["running"]]): tuple(
-            _read(written) for written in entry["do"]
+            _decode_row(written) for written in entry["do"]
         )
         for entry in table["decisions"]
     }
     return SwitchingPolicy(
-        guard=Guard(**table["slack_needed_hours"]),
+        guard=DeadlineGuard(**table["slack_needed_hours"]),
         guaranteed_hours=float(table["guaranteed_hours"]),
         work_hours=float(table["work_hours"]),
         up_begins=tuple(table["up_bands_begin_hours"]),
@@ -99,14 +99,14 @@ def advice(
     return str(action) if slack >= kept - ROUNDING else "on_demand"
 
 
-def _written(row: Row) -> list[str | float]:
-    written: list[str | float] = [WORDS[row[0][1]]]
+def _encode_row(row: Row) -> list[str | float]:
+    written: list[str | float] = [ACTION_NAMES[row[0][1]]]
     for slack, action in row[1:]:
-        written += [slack, WORDS[action]]
+        written += [slack, ACTION_NAMES[action]]
     return written
 
 
-def _read(written: list[Any]) -> Row:
+def _decode_row(written: list[Any]) -> Row:
     first, *rest = written
     steps = zip(rest[::2], rest[1::2], strict=True)
     return ((-math.inf, _NUMBERS[first]), *((float(slack), _NUMBERS[action]) for slack, action in steps))

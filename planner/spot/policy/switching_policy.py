@@ -10,10 +10,10 @@ import numpy as np
 
 from planner.arrays import Flags, Floats, Integers
 from planner.spot.market.states import SpotStates
-from planner.spot.policy.backward_induction import Backward, Moment
-from planner.spot.policy.cost_curve import POINTS, TICKS, ticks_of
-from planner.spot.policy.deadline_guard import ROUNDING, Guard
-from planner.spot.policy.discretisation import Question, chain_of, checked
+from planner.spot.policy.backward_induction import BackwardInduction, TimeSlice
+from planner.spot.policy.cost_curve import POINTS, TICKS, tick_count
+from planner.spot.policy.deadline_guard import ROUNDING, DeadlineGuard
+from planner.spot.policy.discretisation import CurveRequest, build_chain_for, check_run
 from planner.spot.policy.run import ON_DEMAND, SPOT, WAIT, SpotRun
 
 ROWS = 64
@@ -33,7 +33,7 @@ class SwitchingPolicy:
     measured in proportion. The guard comes before the table.
     """
 
-    guard: Guard
+    guard: DeadlineGuard
     guaranteed_hours: float
     work_hours: float
     up_begins: tuple[float, ...]  # hours: age bands
@@ -95,17 +95,17 @@ def best_policy(
     `tick_hours`: how often it will be asked, besides whenever machines are taken; the guard keeps that much in hand.
     `ticks`, `points`: the grid as in `market_curve`. ValueError as there.
     """
-    checked(run, guaranteed_hours)
-    part = Question(run, states, guaranteed_hours).part
+    check_run(run, guaranteed_hours)
+    part = CurveRequest(run, states, guaranteed_hours).part
     ups, downs = len(states.up.rates), len(states.down.rates)
     keys = [(True, band, WAIT) for band in range(ups)] + [(False, band, WAIT) for band in range(downs)]
     keys += [(True, band, ON_DEMAND) for band in range(ups)] + [(False, band, ON_DEMAND) for band in range(downs)]
     keys += [(True, band, SPOT) for band in range(ups)]
     found: list[tuple[float, list[Row]]] = []
     if part.slack_hours > run.restart_hours + 1e-6 * guaranteed_hours:
-        steps = ticks_of(part, ticks)
-        chain = chain_of([part], steps, points)
-        backward = Backward(chain)
+        steps = tick_count(part, ticks)
+        chain = build_chain_for([part], steps, points)
+        backward = BackwardInduction(chain)
         every = max(1, steps // ROWS)
         for number in range(1, steps + 1):
             moment = backward.step()
@@ -114,7 +114,7 @@ def best_policy(
     else:
         found.append((guaranteed_hours, [((-np.inf, ON_DEMAND),)] * len(keys)))
     return SwitchingPolicy(
-        guard=Guard.of(run, tick_hours),
+        guard=DeadlineGuard.of(run, tick_hours),
         guaranteed_hours=guaranteed_hours,
         work_hours=run.work_hours,
         up_begins=states.up.begins,
@@ -128,7 +128,7 @@ def _band(begins: Iterable[float], age_hours: Floats) -> Integers:
     return np.searchsorted(np.asarray(list(begins)[1:]), age_hours, side="right")
 
 
-def _rows(moment: Moment, slack: Floats, ups: int) -> list[Row]:
+def _rows(moment: TimeSlice, slack: Floats, ups: int) -> list[Row]:
     """What to do at one time left: a row per state, in the order idle, on demand, on spot."""
     idle = moment.idle[0]
     demand = np.where(moment.leaves_demand[0], idle, ON_DEMAND)

@@ -24,7 +24,7 @@ TOLERANCE: Final = 1e-6
 """Of the bound, relative: what another round could still raise it by before it is let be."""
 
 
-def bound_usd(run: SpotRun, up: Flags, tick_hours: float, work_hours: Floats) -> Floats:
+def lower_bound_usd(run: SpotRun, up: Flags, tick_hours: float, work_hours: Floats) -> Floats:
     """Dollars that no way of renting undercuts on each path of `up`, shape (runs, ticks until the deadline).
 
     `work_hours`: of each run, shape (runs,). inf where the deadline cannot be kept.
@@ -41,7 +41,7 @@ def bound_usd(run: SpotRun, up: Flags, tick_hours: float, work_hours: Floats) ->
     kinds = (spot, demand) if math.isfinite(demand.usd) else (spot,)
     standing = run.standing_usd_per_hour * tick_hours
     dearest = max(kind.usd for kind in kinds) + standing
-    much, much_usd = _best_way(kinds, standing, path, np.full(work_hours.shape, 1e4 * dearest / tick_hours + 1.0))
+    much, much_usd = _best_response(kinds, standing, path, np.full(work_hours.shape, 1e4 * dearest / tick_hours + 1.0))
     little, little_usd = np.zeros_like(work_hours), np.zeros_like(work_hours)
     possible = much >= work_hours - 1e-9
     work_hours = np.minimum(work_hours, much)
@@ -53,7 +53,7 @@ def bound_usd(run: SpotRun, up: Flags, tick_hours: float, work_hours: Floats) ->
         low, low_usd, high, high_usd = (each[active] for each in (little, little_usd, much, much_usd))
         price = (high_usd - low_usd) / (high - low)
         edge = low_usd + price * (work_hours[active] - low)
-        hours, usd = _best_way(kinds, standing, path[:, active], price)
+        hours, usd = _best_response(kinds, standing, path[:, active], price)
         found = usd + price * (work_hours[active] - hours)
         bound[active] = np.maximum(bound[active], found)
         enough = hours >= work_hours[active]
@@ -64,7 +64,7 @@ def bound_usd(run: SpotRun, up: Flags, tick_hours: float, work_hours: Floats) ->
 
 
 @dataclass(frozen=True)
-class _Kind:
+class _MachineRates:
     """Machines of one kind, per tick."""
 
     usd: float
@@ -74,23 +74,25 @@ class _Kind:
     spot: bool
 
 
-def _spot(run: SpotRun, tick: float) -> _Kind:
+def _spot(run: SpotRun, tick: float) -> _MachineRates:
     """A tick on spot, checkpoints spread evenly."""
     share, start = 1.0, run.restart_hours
     if 0 < run.stall_hours <= start:
         share = progress_on_spot(run)
         start -= run.stall_hours
     ticks = max(math.ceil(start / tick - 1e-9), 1)
-    return _Kind(run.spot_usd_per_hour * tick, share * tick, ticks, share * (ticks * tick - start), True)
+    return _MachineRates(run.spot_usd_per_hour * tick, share * tick, ticks, share * (ticks * tick - start), True)
 
 
-def _on_demand(run: SpotRun, tick: float) -> _Kind:
+def _on_demand(run: SpotRun, tick: float) -> _MachineRates:
     """A tick on demand."""
     ticks = max(math.ceil(run.restart_hours / tick - 1e-9), 1)
-    return _Kind(run.on_demand_usd_per_hour * tick, tick, ticks, ticks * tick - run.restart_hours, False)
+    return _MachineRates(run.on_demand_usd_per_hour * tick, tick, ticks, ticks * tick - run.restart_hours, False)
 
 
-def _best_way(kinds: tuple[_Kind, ...], standing: float, up: Flags, price: Floats) -> tuple[Floats, Floats]:
+def _best_response(
+    kinds: tuple[_MachineRates, ...], standing: float, up: Flags, price: Floats
+) -> tuple[Floats, Floats]:
     """Hours of work and dollars of the way to rent that is best at a price of an hour of work; shapes (runs,).
 
     `up`: (ticks, runs). Forward over ticks; `net` is dollars less the worth of the work done.
@@ -113,16 +115,16 @@ def _best_way(kinds: tuple[_Kind, ...], standing: float, up: Flags, price: Float
                 fresh = begun[0] + (kind.start * kind.usd - price * kind.first)
                 if kind.spot:
                     fresh = np.where(streak >= kind.start, fresh, math.inf)
-                net, work = _better((net, work), (fresh, begun[1] + kind.first))
+                net, work = _lower_net_cost((net, work), (fresh, begun[1] + kind.first))
             at_work[number] = net, work
-            idle = _better(idle, at_work[number])
+            idle = _lower_net_cost(idle, at_work[number])
         past.append(idle)
         until_now = (idle[0] + (tick + 1) * standing, idle[1])
-        best = _better(best, until_now)
+        best = _lower_net_cost(best, until_now)
     return best[1], best[0] + price * best[1]
 
 
-def _better(one: tuple[Floats, Floats], other: tuple[Floats, Floats]) -> tuple[Floats, Floats]:
+def _lower_net_cost(one: tuple[Floats, Floats], other: tuple[Floats, Floats]) -> tuple[Floats, Floats]:
     """Of two ways (net, hours of work) the one with the lower net, run by run."""
     less = other[0] < one[0]
     return np.where(less, other[0], one[0]), np.where(less, other[1], one[1])

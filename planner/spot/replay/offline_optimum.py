@@ -10,15 +10,13 @@ from numpy.typing import ArrayLike
 
 from planner.arrays import Flags, Floats
 from planner.spot.policy.run import SpotRun
-from planner.spot.replay.lagrangian_bound import bound_usd
+from planner.spot.replay.lagrangian_bound import lower_bound_usd
 
 BLOCK: Final = 24
 """Paths that are worked on together: the tables of costs by work done stay in the processor's cache."""
 
 
-def optimum_usd(
-    run: SpotRun, up: Flags, tick_hours: float, deadline_hours: float, slowness: ArrayLike = 1.0
-) -> Floats:
+def optimum_usd(run: SpotRun, up: Flags, tick_hours: float, deadline_hours: float, slowness: ArrayLike = 1.0) -> Floats:
     """Least dollars for each path of `up`, shape (runs, ticks), if all of it is known from the start; shape (runs,).
 
     `slowness`: of each run or one for all, as in `replay`. inf where even somebody all-knowing is late.
@@ -37,7 +35,7 @@ def optimum_usd(
     stalls = run.stall_hours > 0 and run.interval_hours < work.max(initial=0.0)
     lengths = np.array([run.restart_hours, work[0] if runs else 0.0]) / tick_hours
     if stalls or np.ptp(work) > 0 or np.abs(lengths - np.round(lengths)).max() > 1e-6:
-        return bound_usd(run, up[:, :end], tick_hours, work.astype(float))
+        return lower_bound_usd(run, up[:, :end], tick_hours, work.astype(float))
     restart, whole = (int(length) for length in np.round(lengths))
     path = np.ascontiguousarray(up[:, :end])
     blocks = [path[first : first + BLOCK] for first in range(0, runs, BLOCK)]
@@ -61,15 +59,15 @@ def _exact_usd(run: SpotRun, up: Flags, tick_hours: float, restart: int, work: i
     for tick in range(ticks):
         low, high = max(work - (ticks - tick - 1), 0), min(tick + 1, work) + 1
         streak = np.where(up[:, tick], streak + 1, 0)
-        spot = _go_on(spot, run.spot_usd_per_hour * tick_hours, low, high)
+        spot = _advance_running(spot, run.spot_usd_per_hour * tick_hours, low, high)
         spot[streak == 0] = math.inf
-        demand = _go_on(demand, run.on_demand_usd_per_hour * tick_hours, low, high)
+        demand = _advance_running(demand, run.on_demand_usd_per_hour * tick_hours, low, high)
         idle = past[-1].copy()
         if len(past) >= start:
             begun = past[-start]
             usd = np.where(streak >= start, start * run.spot_usd_per_hour * tick_hours, math.inf)[:, None]
-            _improve(spot, begun, usd, gained, low, high)
-            _improve(demand, begun, start * run.on_demand_usd_per_hour * tick_hours, gained, low, high)
+            _advance_started(spot, begun, usd, gained, low, high)
+            _advance_started(demand, begun, start * run.on_demand_usd_per_hour * tick_hours, gained, low, high)
         for table in (spot, demand):
             np.minimum(idle[:, low:high], table[:, low:high], out=idle[:, low:high])
         past = [*past[-start + 1 :], idle] if start > 1 else [idle]
@@ -77,7 +75,7 @@ def _exact_usd(run: SpotRun, up: Flags, tick_hours: float, restart: int, work: i
     return best
 
 
-def _go_on(table: Floats, usd: float, low: int, high: int) -> Floats:
+def _advance_running(table: Floats, usd: float, low: int, high: int) -> Floats:
     """One more tick of machines that run: one more tick of work."""
     after = np.full_like(table, math.inf)
     first = max(low, 1)
@@ -85,7 +83,7 @@ def _go_on(table: Floats, usd: float, low: int, high: int) -> Floats:
     return after
 
 
-def _improve(table: Floats, begun: Floats, usd: Floats | float, gained: int, low: int, high: int) -> None:
+def _advance_started(table: Floats, begun: Floats, usd: Floats | float, gained: int, low: int, high: int) -> None:
     """Machines started a while ago, from where nothing ran, are ready for work."""
     first = max(low, gained)
     fresh = begun[:, first - gained : high - gained] + usd

@@ -15,7 +15,7 @@ from planner.spot.policy.run import ON_DEMAND, SPOT, WAIT, Policy, SpotRun
 ROUNDING: Final = 1e-9
 """Hours: ticks, restarts and checkpoints that end together in exact arithmetic shall do so here."""
 
-LONG: Final = 1e6
+NO_CHECKPOINT_HOURS: Final = 1e6
 """Hours: an interval that no run reaches; it stands for "no checkpoints" where infinity would make 0 x inf."""
 
 BLOCK: Final = 4096
@@ -75,17 +75,17 @@ def replay(
     parts = []
     for first in range(0, runs, BLOCK):
         block = slice(first, first + BLOCK)
-        tape = _Tape(run, work[block], ages[block], np.ascontiguousarray(up[block].T))
+        tape = _ReplayState(run, work[block], ages[block], np.ascontiguousarray(up[block].T))
         tape.play(policy, tick_hours, deadline_hours, sold)
         if sold:
-            tape.go_on_demand()
+            tape.finish_on_demand()
         parts.append(tape.result(deadline_hours))
     if not parts:
         raise ValueError("no path to replay")
     return Replays(**{f.name: np.concatenate([getattr(part, f.name) for part in parts]) for f in fields(Replays)})
 
 
-class _Tape:
+class _ReplayState:
     """A block of runs on their way; every array has the shape (runs,).
 
     Work on spot goes round in cycles of `interval` hours of work and `stall` hours of checkpoint. `cycle` is the time
@@ -99,7 +99,7 @@ class _Tape:
         self.up = up  # (ticks, runs): what one tick needs lies together
         # A checkpoint that costs nothing may be written all the time: nothing is ever lost then.
         self.loses = not run.last_checkpoint and run.interval_hours > 0
-        self.interval = min(run.interval_hours, LONG) or LONG
+        self.interval = min(run.interval_hours, NO_CHECKPOINT_HOURS) or NO_CHECKPOINT_HOURS
         self.round = self.interval + run.stall_hours
         self.now = 0.0
         self.left = work.astype(float)  # hours of work not done; unsaved work counts as done
@@ -199,7 +199,7 @@ class _Tape:
         on_spot = total + stalls * self.run.stall_hours - cycle
         return np.where(self.running[runs] == SPOT, on_spot, left)
 
-    def go_on_demand(self) -> None:
+    def finish_on_demand(self) -> None:
         """What is not done yet is done on demand; machines that run there already go on."""
         late = np.flatnonzero(self.open)
         anew = self.running[late] != ON_DEMAND

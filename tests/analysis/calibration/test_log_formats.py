@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.analysis.calibration.log_formats import read_log
-from planner.analysis.calibration.run_log import RunLog, pace_of, warm_up
+from planner.analysis.calibration.run_log import RunLog, compute_pace, count_warm_up_steps
 from planner.errors import InputError
 
 LAST = {
@@ -38,7 +38,7 @@ def read(folder: Path, text: str, name: str = "log") -> RunLog:
 def refused(folder: Path, text: str) -> str:
     """The fault of a log, wherever in reading or timing it comes up, the file's name left out."""
     with pytest.raises(InputError) as caught:
-        pace_of(read(folder, text))
+        compute_pace(read(folder, text))
     return str(caught.value).removeprefix(str(folder / "log"))
 
 
@@ -49,7 +49,7 @@ def steps(*seconds: float, header: str = "step,seconds") -> str:
 def test_a_trainer_state_tells_the_whole_run_and_its_batches(tmp_path: Path) -> None:
     """420 s over 60 steps, 64 samples per step by the ratio of both rates, 2 per GPU."""
     log = read(tmp_path, state(logged(30), {"eval_loss": 1.0, "eval_runtime": 3.0, "step": 30}, logged(60), LAST))
-    pace = pace_of(log)
+    pace = compute_pace(log)
     assert pace is not None and pace.seconds == pytest.approx(7.0)
     assert (pace.spread, pace.steps) == (None, 60)
     assert (log.micro_batch, log.global_batch, log.peak_gib) == (2, 64, None)
@@ -57,7 +57,7 @@ def test_a_trainer_state_tells_the_whole_run_and_its_batches(tmp_path: Path) -> 
 
 def test_a_run_that_ended_early_is_timed_by_the_steps_that_it_took(tmp_path: Path) -> None:
     """`train_steps_per_second` counts the steps that were asked for, so it is not used."""
-    pace = pace_of(read(tmp_path, state(logged(20), {**LAST, "step": 20})))
+    pace = compute_pace(read(tmp_path, state(logged(20), {**LAST, "step": 20})))
     assert pace is not None and pace.seconds == pytest.approx(21.0)
 
 
@@ -67,7 +67,7 @@ def test_a_trainer_state_that_counts_tokens_tells_every_interval(tmp_path: Path)
         logged(step, train_runtime=40.0 + 6.0 * step, num_input_tokens_seen=1000 * step) for step in range(5, 45, 5)
     ]
     log = read(tmp_path, state(*timed))
-    pace = pace_of(log)
+    pace = compute_pace(log)
     assert pace is not None and pace.seconds == pytest.approx(6.0) and pace.dropped == 1
     assert log.tokens_per_step == pytest.approx(1000)
 
@@ -96,7 +96,7 @@ def test_memory_metrics_of_the_trainer_are_added_up(tmp_path: Path) -> None:
 )
 def test_step_times_come_in_several_spellings(tmp_path: Path, header: str, rows: list[str], seconds: float) -> None:
     """Seconds or milliseconds per step, time since the start, or clock times that several steps lie between."""
-    pace = pace_of(read(tmp_path, "\n".join([header, *rows]) + "\n"))
+    pace = compute_pace(read(tmp_path, "\n".join([header, *rows]) + "\n"))
     assert pace is not None and pace.seconds == pytest.approx(seconds)
 
 
@@ -113,7 +113,7 @@ def test_step_times_come_in_several_spellings(tmp_path: Path, header: str, rows:
 def test_memory_logs_give_the_highest_figure_with_its_kind(tmp_path: Path, text: str, gib: float, kind: str) -> None:
     """Of all rows and cards; what torch calls allocated comes before what it reserved."""
     log = read(tmp_path, text)
-    assert log.peak_gib == pytest.approx(gib) and log.peak_kind == kind and pace_of(log) is None
+    assert log.peak_gib == pytest.approx(gib) and log.peak_kind == kind and compute_pace(log) is None
 
 
 @pytest.mark.parametrize(
@@ -164,7 +164,7 @@ def test_a_last_line_that_is_cut_short_is_left_out(tmp_path: Path) -> None:
 def test_warm_up_is_left_out_and_later_pauses_do_not_count() -> None:
     """Two slow first steps go; an evaluation in the middle stays and does not move the median."""
     seconds = (40.0, 12.0, *([6.0, 6.2] * 10), 90.0, *([6.1, 6.0] * 5))
-    pace = pace_of(RunLog("x", "y", step_seconds=seconds))
+    pace = compute_pace(RunLog("x", "y", step_seconds=seconds))
     assert pace is not None and pace.dropped == 2
     assert pace.seconds == pytest.approx(6.1, abs=0.1) and pace.spread is not None and pace.spread < 0.05
 
@@ -178,6 +178,6 @@ def test_warm_up_is_left_out_and_later_pauses_do_not_count() -> None:
 def test_the_median_is_that_of_the_steps_after_the_warm_up(usual: float, noise: list[float], slow: list[float]) -> None:
     """However slow up to five first steps are, the pace is within the noise of the others."""
     seconds = tuple(usual * factor for factor in (*slow, *(1 + one for one in noise)))
-    pace = pace_of(RunLog("x", "y", step_seconds=seconds))
+    pace = compute_pace(RunLog("x", "y", step_seconds=seconds))
     assert pace is not None and abs(pace.seconds / usual - 1) <= 0.0201
-    assert len(slow) <= warm_up(seconds) <= len(seconds) // 2
+    assert len(slow) <= count_warm_up_steps(seconds) <= len(seconds) // 2

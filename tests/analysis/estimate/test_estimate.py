@@ -42,9 +42,7 @@ def test_published_speeds_are_met(case: str) -> None:
 def test_a_loss_kernel_between_two_profiles_is_bracketed() -> None:
     """A run with fused, but materialised logits was measured between the profiles `hf-fused` and `hf`."""
     asked: dict[str, Any] = {"lora_targets": "attention", "micro_batch": 8, "sequence_length": 4096}
-    peaks = [
-        told("mistral-7b", "A100-80GB", framework=name, **asked).vram_gib.allocated for name in ("hf-fused", "hf")
-    ]
+    peaks = [told("mistral-7b", "A100-80GB", framework=name, **asked).vram_gib.allocated for name in ("hf-fused", "hf")]
     assert peaks[0] < golden("memory")["4 Mistral-7B LoRA"]["measured"]["gib"] < peaks[1]
 
 
@@ -202,9 +200,7 @@ def test_padding_counts_real_tokens() -> None:
 
 def test_an_unprofiled_framework_is_said_and_is_less_sure() -> None:
     """`unknown` reserves a larger margin, has a wider interval, and says so."""
-    known, unknown = (
-        told("mistral-7b", "A100-80GB", micro_batch=2, framework=name) for name in ("hf", "unknown")
-    )
+    known, unknown = (told("mistral-7b", "A100-80GB", micro_batch=2, framework=name) for name in ("hf", "unknown"))
     assert known.profiled and not unknown.profiled
     assert unknown.vram_gib.set_aside["margin"] > 2 * known.vram_gib.set_aside["margin"]
     assert unknown.sigma > known.sigma

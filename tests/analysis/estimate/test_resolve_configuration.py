@@ -31,9 +31,7 @@ def test_a_global_batch_is_divided() -> None:
     assert how.micro_batch * how.accumulation_steps * 2 == found.global_batch == 96
     larger = [size for size in range(how.micro_batch + 1, 49) if 48 % size == 0]
     same: dict[str, Any] = {"weight_bits": 4, "gpus": 2, "sharding": how.sharding}
-    tried = [
-        told("mistral-7b", "RTX4090", micro_batch=size, accumulation_steps=48 // size, **same) for size in larger
-    ]
+    tried = [told("mistral-7b", "RTX4090", micro_batch=size, accumulation_steps=48 // size, **same) for size in larger]
     assert tried and not any(one.vram_gib.fits for one in tried)
 
 

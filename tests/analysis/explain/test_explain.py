@@ -15,10 +15,10 @@ from planner.analysis.explain.explain import explain
 from planner.library.schema import Library
 from planner.loading.scenario_file import change_scenario, parse_scenario, read_library, read_scenario
 from planner.report.plan import render
-from planner.results.explanation import Explanation, NextStep
+from planner.results.explanation import Explanation, LimitSensitivity
 from planner.results.plan import Plan
 from planner.scenario.scenario import Scenario, SolveOptions
-from planner.solving.alternatives import verdict
+from planner.solving.alternatives import describe_difference
 from planner.solving.solve import solve
 
 OPTIONS = SolveOptions(as_of=datetime.date(2026, 11, 21))
@@ -61,7 +61,7 @@ def cost(plan: Plan) -> float:
     return float("inf") if plan.objective is None else plan.objective
 
 
-def step(told: Explanation, limit: str, direction: str = "looser") -> NextStep:
+def step(told: Explanation, limit: str, direction: str = "looser") -> LimitSensitivity:
     return next(one for one in told.next_steps if one.limit == limit and one.direction == direction)
 
 
@@ -349,8 +349,8 @@ def test_a_way_that_costs_the_same_and_takes_twice_as_long_says_so() -> None:
 
 def test_many_times_as_dear_is_told_as_a_factor() -> None:
     """41,043 % says less than 411 x."""
-    assert verdict(411.4, 1.0, 0.1) == "411 x as dear"
-    assert verdict(9.9, 1.0, 0.1) == "890 % dearer"
+    assert describe_difference(411.4, 1.0, 0.1) == "411 x as dear"
+    assert describe_difference(9.9, 1.0, 0.1) == "890 % dearer"
 
 
 def test_a_plan_on_spot_alone_says_that_nothing_is_certain() -> None:

@@ -13,7 +13,7 @@ from planner.audit.audit import audit
 from planner.errors import NoPlanError
 from planner.library.schema import Library
 from planner.loading.scenario_file import read_library, read_scenario
-from planner.results.frontier import Frontier, telling
+from planner.results.frontier import Frontier, select_points
 from planner.results.plan import Plan
 from planner.scenario.scenario import Scenario, SolveOptions
 from planner.solving.solve import solve
@@ -266,7 +266,7 @@ def test_telling_points_keep_both_ends_and_the_knee() -> None:
     points = traced("quickstart-any").points
     knee = traced("quickstart-any").knee
     for most in (3, 5, 8):
-        kept = telling(points, most)
+        kept = select_points(points, most)
         assert len(kept) <= most
         assert {0, len(points) - 1, knee} <= set(kept)
         assert kept == sorted(kept)

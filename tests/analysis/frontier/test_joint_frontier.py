@@ -9,11 +9,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.analysis.frontier.envelope_sum import Way, least_usd
-from planner.analysis.frontier.joint_frontier import Joint, Solved, keeps, spread, undercut
-from planner.analysis.frontier.lower_envelope import lower_envelope, segments_of, within
+from planner.analysis.frontier.envelope_sum import RowChoice, evaluate_envelope
+from planner.analysis.frontier.joint_frontier import (
+    JointPoint,
+    JointProgram,
+    pick_evenly,
+    remove_dominated,
+    satisfies_limits,
+)
+from planner.analysis.frontier.lower_envelope import build_segments, clip_to_caps, lower_envelope
 from planner.candidate_table import CandidateTable
-from planner.formulation.shared_limits import Question
+from planner.formulation.shared_limits import SharedLimits
 from planner.scenario.scenario import SolveOptions
 from tests.helpers.candidate_tables import brute_force, limits_hold, small_cases
 
@@ -27,16 +33,16 @@ def by_job(table: CandidateTable) -> list[CandidateTable]:
 @LAW
 @given(small_cases(), st.floats(2.0, 14.0))
 def test_solved_at_a_deadline_is_the_least_of_all_combinations(
-    case: tuple[CandidateTable, Question], hours: float
+    case: tuple[CandidateTable, SharedLimits], hours: float
 ) -> None:
     """Cost, limits, hours and bound of one solved point, penalties and the value of time left out."""
     table, question = case
     table = replace(table, penalty_usd=np.zeros(len(table)))
     question = replace(question, value_of_time_usd_per_hour=0.0)
     tables = by_job(table)
-    envelopes = [lower_envelope(segments_of(one, question.budget_usd)) for one in tables]
-    found = Joint(tables, envelopes, question, SolveOptions()).at(hours)
-    _, cut = within(table, hours=hours)
+    envelopes = [lower_envelope(build_segments(one, question.budget_usd)) for one in tables]
+    found = JointProgram(tables, envelopes, question, SolveOptions()).solve_at(hours)
+    _, cut = clip_to_caps(table, hours=hours)
     least = brute_force(cut, question) if len(np.unique(cut.job)) == len(tables) else None
     assert (found is None) == (least is None)
     if found is not None and least is not None:
@@ -44,18 +50,20 @@ def test_solved_at_a_deadline_is_the_least_of_all_combinations(
         assert found.hours <= hours + 1e-6
         assert found.bound <= least + 1e-4
         assert found.gap == 0.0
-        assert sum(least_usd(one, hours + 1e-9) for one in envelopes) <= found.usd + 1e-6
-        assert keeps(tables, found.ways, replace(question, budget_usd=(question.budget_usd or 1e9) + 1e-3))
+        assert sum(evaluate_envelope(one, hours + 1e-9) for one in envelopes) <= found.usd + 1e-6
+        assert satisfies_limits(
+            tables, found.job_choices, replace(question, budget_usd=(question.budget_usd or 1e9) + 1e-3)
+        )
 
 
 @LAW
 @given(small_cases())
-def test_the_fastest_common_end_is_the_least_of_all_combinations(case: tuple[CandidateTable, Question]) -> None:
+def test_the_fastest_common_end_is_the_least_of_all_combinations(case: tuple[CandidateTable, SharedLimits]) -> None:
     """Before it nothing keeps the limits."""
     table, question = case
     tables = by_job(table)
-    envelopes = [lower_envelope(segments_of(one, question.budget_usd)) for one in tables]
-    found = Joint(tables, envelopes, question, SolveOptions()).fastest()
+    envelopes = [lower_envelope(build_segments(one, question.budget_usd)) for one in tables]
+    found = JointProgram(tables, envelopes, question, SolveOptions()).fastest_hours()
     least = brute_force(table, replace(question, objective="time"))
     assert (found is None) == (least is None)
     if found is not None and least is not None:
@@ -64,24 +72,26 @@ def test_the_fastest_common_end_is_the_least_of_all_combinations(case: tuple[Can
 
 @LAW
 @given(small_cases())
-def test_what_keeps_the_limits_is_judged_as_by_counting(case: tuple[CandidateTable, Question]) -> None:
+def test_what_keeps_the_limits_is_judged_as_by_counting(case: tuple[CandidateTable, SharedLimits]) -> None:
     """GPUs, quota and stock as in the brute force of the tests, and late dollars against the budget."""
     table, question = case
     members = [np.flatnonzero(table.job == job) for job in range(len(table.jobs))]
     rows = [int(one[0]) for one in members]
-    ways = [Way(0, float(table.share_low[row])) for row in rows]
+    ways = [RowChoice(0, float(table.share_low[row])) for row in rows]
     late = sum(float(table.late_cost_usd(table.share_low)[row]) for row in rows)
     expected = limits_hold(table, question, rows) and (question.budget_usd is None or late <= question.budget_usd)
-    assert keeps(by_job(table), ways, question) == expected
+    assert satisfies_limits(by_job(table), ways, question) == expected
 
 
 def test_points_that_an_earlier_one_undercuts_are_dropped() -> None:
     """Of equal cost the earlier stays; half a cent is what ties may cost."""
-    points = [Solved(h, usd, (), usd, 0.0) for h, usd in ((3.0, 5.0), (1.0, 9.0), (2.0, 9.5), (4.0, 4.999), (5.0, 1.0))]
-    assert [point.hours for point in undercut(points)] == [1.0, 3.0, 5.0]
+    points = [
+        JointPoint(h, usd, (), usd, 0.0) for h, usd in ((3.0, 5.0), (1.0, 9.0), (2.0, 9.5), (4.0, 4.999), (5.0, 1.0))
+    ]
+    assert [point.hours for point in remove_dominated(points)] == [1.0, 3.0, 5.0]
 
 
 def test_hours_to_solve_at_are_spread_with_both_ends() -> None:
     """Few are all taken; of many the first and the last stay."""
-    assert spread([1.0, 2.0], 5) == [1.0, 2.0]
-    assert spread([float(i) for i in range(101)], 5) == [0.0, 25.0, 50.0, 75.0, 100.0]
+    assert pick_evenly([1.0, 2.0], 5) == [1.0, 2.0]
+    assert pick_evenly([float(i) for i in range(101)], 5) == [0.0, 25.0, 50.0, 75.0, 100.0]

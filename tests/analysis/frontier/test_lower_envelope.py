@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.analysis.frontier.envelope_sum import least_usd, summed
+from planner.analysis.frontier.envelope_sum import evaluate_envelope, sum_envelopes
 from planner.analysis.frontier.lower_envelope import (
+    EnvelopePiece,
     Knee,
-    Piece,
+    build_segments,
+    clip_to_caps,
     convex_hull,
-    knee_of,
+    find_knee,
     lower_envelope,
-    segments_of,
-    within,
 )
 from planner.candidate_table import CandidateTable
 from tests.helpers.candidate_tables import make_table, random_table
@@ -34,8 +34,8 @@ tables = st.builds(
 budgets = st.none() | st.floats(1.0, 12.0)
 
 
-def envelope_of(table: CandidateTable, budget: float | None = None) -> tuple[Piece, ...]:
-    return lower_envelope(segments_of(table, budget))
+def envelope_of(table: CandidateTable, budget: float | None = None) -> tuple[EnvelopePiece, ...]:
+    return lower_envelope(build_segments(table, budget))
 
 
 def sampled(table: CandidateTable, budget: float | None = None) -> np.ndarray:
@@ -54,7 +54,7 @@ def test_no_row_at_any_share_lies_below_the_envelope(table: CandidateTable, budg
     """Every sampled way within the budget costs at least what the envelope says for its hours."""
     pieces = envelope_of(table, budget)
     for hours, usd in sampled(table, budget):
-        assert least_usd(pieces, hours + 1e-9) <= usd + 1e-6
+        assert evaluate_envelope(pieces, hours + 1e-9) <= usd + 1e-6
 
 
 @LAW
@@ -109,12 +109,12 @@ def test_the_order_of_rows_changes_nothing(table: CandidateTable, chance: object
 def test_several_jobs_cost_the_sum_of_each(seed: int, jobs: int, step: float) -> None:
     """F(T) is the sum of the f_j(T) at and between all breakpoints, and no stop of F is dominated."""
     envelopes = [envelope_of(random_table(seed + j, 12, step=step)) for j in range(jobs)]
-    stops, stretches = summed(envelopes)
+    stops, stretches = sum_envelopes(envelopes)
     assert [stop.hours for stop in stops] == sorted({stop.hours for stop in stops})
     for left, right in itertools.pairwise(stops):
         assert right.usd < left.usd
     for stop in stops:
-        assert stop.usd == pytest.approx(sum(least_usd(one, stop.hours) for one in envelopes), abs=1e-9)
+        assert stop.usd == pytest.approx(sum(evaluate_envelope(one, stop.hours) for one in envelopes), abs=1e-9)
     for hours in np.linspace(stops[0].hours, stops[-1].hours + 1, 60):
         running = [s for s in stretches if s.hours_from < hours < s.hours_to]
         if running:
@@ -123,14 +123,14 @@ def test_several_jobs_cost_the_sum_of_each(seed: int, jobs: int, step: float) ->
             usd = one.usd_from + part * (one.usd_to - one.usd_from)
         else:
             usd = min(stop.usd for stop in stops if stop.hours <= hours)
-        assert usd == pytest.approx(sum(least_usd(one, float(hours)) for one in envelopes), abs=1e-6)
+        assert usd == pytest.approx(sum(evaluate_envelope(one, float(hours)) for one in envelopes), abs=1e-6)
 
 
 @LAW
 @given(tables, st.floats(1.0, 12.0))
 def test_cutting_at_hours_keeps_just_the_shares_in_time(table: CandidateTable, hours: float) -> None:
     """Both ends of what is left are in time, and a row that is gone is late at every share."""
-    rows, cut = within(table, hours=hours)
+    rows, cut = clip_to_caps(table, hours=hours)
     for share in (cut.share_low, cut.share_high):
         assert (cut.late_hours(share) <= hours + 1e-6).all()
     gone = np.setdiff1d(np.arange(len(table)), rows)
@@ -144,7 +144,7 @@ def test_no_rows_have_no_envelope() -> None:
     table = random_table(1, 3)
     assert envelope_of(table.rows(np.zeros(0, dtype=int))) == ()
     assert envelope_of(table, budget=1e-6) == ()
-    assert summed([envelope_of(table), ()]) == ((), ())
+    assert sum_envelopes([envelope_of(table), ()]) == ((), ())
 
 
 def test_a_jump_a_crossing_and_a_level_are_told_apart() -> None:
@@ -165,7 +165,7 @@ def test_a_jump_a_crossing_and_a_level_are_told_apart() -> None:
         (False, True),
     ]
     assert pieces[0].share_to == pytest.approx(0.5)
-    (stops, _) = summed([pieces])
+    (stops, _) = sum_envelopes([pieces])
     assert [(stop.hours, stop.usd) for stop in stops] == [(1, 10), (3, 7), (5, 6), (8, 4)]
     assert [bool(stop.before) for stop in stops] == [False, True, False, False]
 
@@ -183,9 +183,9 @@ def test_the_knee_lies_where_waiting_stops_paying_more_than_on_average() -> None
     """By hand: 10 dollars an hour, then 1 dollar an hour."""
     hours, usd = np.asarray([1.0, 3.0, 4.0, 13.0]), np.asarray([40.0, 20.0, 19.5, 10.0])
     assert convex_hull(hours, usd) == [0, 1, 3]
-    assert knee_of(hours, usd) == Knee(1, 10.0, 1.0)
-    assert knee_of(hours[:2], usd[:2]) is None
-    assert knee_of(np.asarray([1.0, 2.0, 3.0]), np.asarray([10.0, 9.5, 1.0])) is None
+    assert find_knee(hours, usd) == Knee(1, 10.0, 1.0)
+    assert find_knee(hours[:2], usd[:2]) is None
+    assert find_knee(np.asarray([1.0, 2.0, 3.0]), np.asarray([10.0, 9.5, 1.0])) is None
 
 
 @LAW
@@ -198,7 +198,7 @@ def test_the_knee_does_not_depend_on_the_units(steps: list[tuple[float, float]],
     """Stretching either axis leaves the knee where it is, and no wait after it saves more than told."""
     hours = np.cumsum([step[0] for step in steps])
     usd = np.cumsum([step[1] for step in steps])[::-1].copy()
-    knee, other = knee_of(hours, usd), knee_of(hours * minutes, usd * cents)
+    knee, other = find_knee(hours, usd), find_knee(hours * minutes, usd * cents)
     assert (knee is None) == (other is None)
     if knee is not None and other is not None:
         assert other.vertex == knee.vertex

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.analysis.simulation.job_replay import play, run_deadlines
-from planner.analysis.simulation.job_runs import Course, courses_of
-from planner.analysis.simulation.market_paths import Drawn, Windows, recorded
+from planner.analysis.simulation.job_replay import replay_job, run_deadlines
+from planner.analysis.simulation.job_runs import JobRun, build_job_runs
+from planner.analysis.simulation.market_paths import RecordedWindows, SampledPaths, build_recorded_windows
 from planner.analysis.simulation.policy_advice import policy_tables, spot_advice
 from planner.analysis.simulation.simulate import simulate
-from planner.analysis.simulation.statistics import BINS, histogram
+from planner.analysis.simulation.statistics import HISTOGRAM_BINS, histogram
 from planner.errors import InputError, ScenarioError
 from planner.results.simulation import GREEDY, ON_DEMAND_ONLY, OPTIMUM, PLANNED, UNIFORM, Simulation
 from planner.spot.market.trace import Trace
@@ -36,18 +36,20 @@ from tests.helpers.spot_scenarios import (
 
 def simulated(text: str = SPOT, *changes: str, **asked: object) -> Simulation:
     return simulate(
-        scenario(text, *changes), planned(text, *changes), **{"runs": 1000, "options": OPTIONS, **asked}  # type: ignore[arg-type]
+        scenario(text, *changes),
+        planned(text, *changes),
+        **{"runs": 1000, "options": OPTIONS, **asked},  # type: ignore[arg-type]
     )
 
 
-def course(text: str = SPOT, job: int = 0) -> Course:
-    return courses_of(prepared(text), planned(text))[job]
+def course(text: str = SPOT, job: int = 0) -> JobRun:
+    return build_job_runs(prepared(text), planned(text))[job]
 
 
 @pytest.mark.parametrize("text", [SPOT, SEVERAL, ON_DEMAND])
 def test_the_hours_of_the_plan_cost_what_its_bill_says(text: str) -> None:
     """Stages, storage, fees and machines: the dollars of a simulation are those of the plan at the plan's hours."""
-    for one in courses_of(prepared(text), planned(text)):
+    for one in build_job_runs(prepared(text), planned(text)):
         demand, spot, finish = (1 - one.job.spot_share) * one.run.work_hours, 0.0, one.run.work_hours
         if one.choice is not None:
             point = one.choice.point
@@ -56,7 +58,7 @@ def test_the_hours_of_the_plan_cost_what_its_bill_says(text: str) -> None:
             continue  # what a mix loses on spot is a formula of its own, compared below
         usd = one.usd(np.ones(1), np.array([demand]), np.array([spot]), np.array([finish]))
         assert usd[0] == pytest.approx(one.job.cost_usd, rel=1e-9)
-        assert one.beside_hours + finish == pytest.approx(one.job.hours.expected, rel=1e-9)
+        assert one.outside_run_hours + finish == pytest.approx(one.job.hours.expected, rel=1e-9)
 
 
 def test_replays_come_true_to_the_plan() -> None:
@@ -122,12 +124,12 @@ def test_the_exported_table_gives_the_same_figures() -> None:
     one, tick = course(), 1 / 12
     assert one.states is not None
     table = json.loads(json.dumps(policy_tables(scenario(), planned())["bot"]))
-    source = Drawn(one.states, 220, tick, np.random.default_rng(3))
-    paths = Drawn(one.states, 220, tick, np.random.default_rng(3)).paths(np.arange(200))
-    played = play(one, source, np.ones(200), lambda _: None).outcomes[PLANNED]
-    again = replay(from_table(table), one.run, paths.up, tick, one.aim_hours, 1.0, paths.age_hours)
+    source = SampledPaths(one.states, 220, tick, np.random.default_rng(3))
+    paths = SampledPaths(one.states, 220, tick, np.random.default_rng(3)).paths(np.arange(200))
+    played = replay_job(one, source, np.ones(200), lambda _: None).outcomes[PLANNED]
+    again = replay(from_table(table), one.run, paths.up, tick, one.target_hours, 1.0, paths.age_hours)
     usd = one.usd(np.ones(200), again.on_demand_hours, again.spot_hours, again.hours)
-    assert np.array_equal(usd, played.usd) and np.array_equal(again.hours + one.beside_hours, played.hours)
+    assert np.array_equal(usd, played.usd) and np.array_equal(again.hours + one.outside_run_hours, played.hours)
 
 
 def test_advice_says_what_to_do_now() -> None:
@@ -151,10 +153,10 @@ def test_a_market_that_is_always_up_costs_the_spot_price(tmp_path: Path) -> None
     found = simulated(traces=[trace(tmp_path, [1] * 400)], exact_speed=True)
     one, told = course(), found.jobs[0]
     paid = one.run.restart_hours + one.run.work_hours
-    assert found.runs == 400 - round(one.aim_hours * 6 + 0.5) + 1
+    assert found.runs == 400 - round(one.target_hours * 6 + 0.5) + 1
     assert found.interruptions == 0 and found.spot_share == 1 and found.waiting_hours == 0
-    assert told.hours is not None and paid < told.hours.mean < paid * 1.02 + one.beside_hours  # checkpoints stall
-    run_usd = one.run.spot_usd_per_hour * (told.hours.mean - one.beside_hours)
+    assert told.hours is not None and paid < told.hours.mean < paid * 1.02 + one.outside_run_hours  # checkpoints stall
+    run_usd = one.run.spot_usd_per_hour * (told.hours.mean - one.outside_run_hours)
     assert found.cost_usd is not None
     assert found.cost_usd.mean == pytest.approx(one.fixed_usd + run_usd + one.storage_usd * told.hours.mean)
     assert told.market is not None and told.market.source == "traces" and told.market.availability == 1
@@ -260,8 +262,8 @@ def test_windows_are_parts_of_the_traces(several: list[list[int]], runs: int) ->
     """Each window stands in its trace, no two are the same while there are enough, ages count from the last change."""
     several[0][0] = 2
     traces = [Trace(str(i), 3600.0, np.asarray(one)) for i, one in enumerate(several)]
-    windows, short = recorded(traces, "bot", 2, 12.0)
-    assert not short and isinstance(windows, Windows)
+    windows, short = build_recorded_windows(traces, "bot", 2, 12.0)
+    assert not short and isinstance(windows, RecordedWindows)
     expected = [
         (at, number, one.up(2)[at : at + 12].tolist())
         for number, one in enumerate(traces)
@@ -273,7 +275,7 @@ def test_windows_are_parts_of_the_traces(several: list[list[int]], runs: int) ->
         flags = traces[number].up(2)
         begun = max((i for i in range(1, at + 1) if flags[i] != flags[i - 1]), default=0)
         assert age == at - begun
-    windows.spread(runs)
+    windows.spread_evenly(runs)
     if runs <= windows.windows:
         assert len(set(windows.chosen.tolist())) == runs
 
@@ -284,8 +286,8 @@ def test_slower_runs_have_more_hours_but_never_beyond_the_deadline(slow: float, 
     """In proportion to their length, as guaranteed, and no longer than what is left of the deadline."""
     one = course()
     first, second = run_deadlines(one, np.asarray([slow, slow * more]))
-    assert first <= slow * one.aim_hours + 1e-9 and first + slow * one.beside_hours <= one.latest_hours + 1e-9
-    assert second >= min(first, one.latest_hours - slow * more * one.beside_hours) - 1e-9
+    assert first <= slow * one.target_hours + 1e-9 and first + slow * one.outside_run_hours <= one.latest_hours + 1e-9
+    assert second >= min(first, one.latest_hours - slow * more * one.outside_run_hours) - 1e-9
     usd = one.usd(np.asarray([slow, slow * more]), np.ones(2), np.ones(2), np.asarray([3.0, 3.0 * more]))
     assert usd[1] >= usd[0] > one.fixed_usd
 
@@ -296,4 +298,4 @@ def test_a_histogram_counts_every_run_once(values: list[float]) -> None:
     """The tails are in its ends, and equal values make one bin."""
     told = histogram(np.asarray(values))
     assert sum(told.counts) == len(values) and len(told.edges) == len(told.counts) + 1
-    assert len(told.counts) in (1, BINS) and list(told.edges) == sorted(told.edges)
+    assert len(told.counts) in (1, HISTOGRAM_BINS) and list(told.edges) == sorted(told.edges)

@@ -156,5 +156,5 @@ def test_where_no_cell_has_a_plan_the_loosest_is_explained_as_by_solve() -> None
 )
 def test_an_axis_knows_which_way_it_leaves_more_room(path: str, way: str) -> None:
     """Only along a limit does the plan of a tighter value stand at a looser one; names have no order."""
-    assert Axis(path=path, values=("1", "2"), numbers=(1.0, 2.0), unit="").loosens == way
-    assert Axis(path=path, values=("1", "2"), numbers=None, unit="").loosens == ""
+    assert Axis(path=path, values=("1", "2"), numbers=(1.0, 2.0), unit="").looser_direction == way
+    assert Axis(path=path, values=("1", "2"), numbers=None, unit="").looser_direction == ""

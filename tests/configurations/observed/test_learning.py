@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from planner.analysis.estimate.estimate import estimate
 from planner.audit.audit import audit
 from planner.candidates.enumeration import JobCandidates
-from planner.configurations.observed.comparison import Seen, compared
+from planner.configurations.observed.comparison import ComparedRun, compare_run
 from planner.errors import ScenarioError
 from planner.loading.scenario_file import change_scenario, parse_scenario, read_library
 from planner.results.plan import Assignment, Plan
@@ -59,10 +59,10 @@ def solved(*runs: str, set_: tuple[str, ...] = ()) -> tuple[Plan, Assignment]:
     return plan, plan.jobs[0]
 
 
-def seen_of(run: str, set_: tuple[str, ...] = ()) -> Seen:
+def seen_of(run: str, set_: tuple[str, ...] = ()) -> ComparedRun:
     job = asked(run, set_=set_).jobs[0]
-    found = compared(job, job.measured[0], LIBRARY.architecture("llama-2-7b"), LIBRARY)
-    assert isinstance(found, Seen)
+    found = compare_run(job, job.measured[0], LIBRARY.architecture("llama-2-7b"), LIBRARY)
+    assert isinstance(found, ComparedRun)
     return found
 
 
@@ -124,11 +124,11 @@ def test_the_same_card_and_method_are_surer_than_another_card_and_that_than_anot
     """What two runs share decides how much one says of the other; no way is ever less sure than before."""
     plain, candidates = candidates_of(), candidates_of(HALF_SPEED)
     ways = candidates.physics.ways
-    assert np.all(candidates.running.sigma <= plain.running.sigma)
+    assert np.all(candidates.run_hours.sigma <= plain.run_hours.sigma)
     method = np.asarray([ways.recipes[i].method for i in ways.recipe])
     card = np.asarray([ways.machines[i].gpu for i in ways.machine])
     one_node = np.asarray([ways.machines[i].instances for i in ways.machine]) == 1
-    narrowing = candidates.running.sigma / plain.running.sigma
+    narrowing = candidates.run_hours.sigma / plain.run_hours.sigma
     same = narrowing[(method == "lora") & (card == "RTX3060")]
     other = narrowing[(method == "lora") & (card == "A100-80GB") & one_node]
     full = narrowing[(method == "full") & one_node]
@@ -189,10 +189,10 @@ def test_hours_of_the_whole_job_are_not_touched_by_other_runs() -> None:
     """On their hardware they stand as they are; elsewhere the speed of the other run counts."""
     whole = f"{ON_3060}, hours: 12.5"
     candidates = candidates_of(whole, "gpu: A100-80GB, gpus: 4, tokens_per_second: 9000")
-    observed = candidates.running.observed
-    assert set(candidates.running.training_hours[observed]) == {12.5}
+    observed = candidates.run_hours.observed
+    assert set(candidates.run_hours.training_hours[observed]) == {12.5}
     plain = candidates_of(whole)
-    hours = (candidates.running.training_hours[~observed], plain.running.training_hours[~plain.running.observed])
+    hours = (candidates.run_hours.training_hours[~observed], plain.run_hours.training_hours[~plain.run_hours.observed])
     assert not np.allclose(*hours)
 
 
@@ -228,7 +228,7 @@ def test_a_run_far_from_the_estimate_makes_nothing_surer(by: float) -> None:
     """More than two-fold off something is not as it was said; nearer it counts, without a warning."""
     plain = candidates_of()
     run = f"{ON_3060}, {QLORA}, micro_batch: 2, tokens_per_second: {predicted(HALF_SPEED) * by!r}"
-    narrowing = candidates_of(run).running.sigma / plain.running.sigma
+    narrowing = candidates_of(run).run_hours.sigma / plain.run_hours.sigma
     far = by < 0.5
     assert np.all(narrowing == 1) if far else narrowing.min() < 0.9
     assert any("are unit and settings right?" in note for note in solved(run)[1].notes) == far

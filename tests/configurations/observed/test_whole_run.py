@@ -117,7 +117,7 @@ def test_an_observed_run_costs_its_hours_at_the_price_of_the_offer(hours: float,
         f"jobs.seen.measured=[{{gpu: RTX3060, gpus: 1, hours: {hours!r}}}]", f"offers.1.usd_per_hour={price!r}"
     )
     candidates = candidates_of(scenario)
-    here = candidates.running.observed[candidates.way]
+    here = candidates.run_hours.observed[candidates.configuration]
     assert here.any()
     np.testing.assert_allclose(candidates.table.cost_usd(np.zeros(len(here)))[here], hours * price, rtol=1e-12)
 
@@ -145,13 +145,13 @@ def test_an_observed_peak_is_the_one_that_the_plan_shows() -> None:
     _, job = solved(seen)
     assert job.vram_gib.peak == 11.3
     candidates = candidates_of(asked(seen))
-    assert set(candidates.table.fit_gib[candidates.running.observed[candidates.way]]) == {11.3}
+    assert set(candidates.table.fit_gib[candidates.run_hours.observed[candidates.configuration]]) == {11.3}
 
 
 def test_hardware_is_matched_by_all_cards_together() -> None:
     """Eight cards are two machines of four: that run is observed, the one on a single machine estimated."""
     candidates = candidates_of(asked("jobs.seen.measured=[{gpu: a100-80gb, gpus: 8, hours: 1.75}]"))
-    observed = candidates.running.observed[candidates.way]
+    observed = candidates.run_hours.observed[candidates.configuration]
     assert set(candidates.table.gpus[observed]) == {8} and set(candidates.table.instances[observed]) == {2}
     assert set(candidates.table.run_h[observed, ON_DEMAND]) == {1.75}
     assert {1, 4} == set(candidates.table.gpus[~observed])
@@ -172,7 +172,7 @@ def test_spot_adds_interruptions_to_observed_hours() -> None:
     assert job.observed_hours == 12.5 and job.start_hours == 0
     assert job.hours.expected > 12.5
     candidates = candidates_of(asked(SEEN))
-    table, row = candidates.table, int(np.flatnonzero(candidates.running.observed[candidates.way])[0])
+    table, row = candidates.table, int(np.flatnonzero(candidates.run_hours.observed[candidates.configuration])[0])
     assert table.run_h[row, SPOT] == pytest.approx(job.hours.expected)
     assert 12.5 * 0.04 < job.cost_usd < 2 * 12.5 * 0.04
 

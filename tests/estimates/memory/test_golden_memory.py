@@ -21,9 +21,9 @@ from planner.units import GB, GIB
 
 HERE = Path(__file__).parent
 TABLE = yaml.safe_load((HERE / "golden_memory.yaml").read_text(encoding="utf-8"))
-CALIBRATION = yaml.safe_load(
-    (HERE.parents[2] / "models" / "calibration" / "memory.yaml").read_text(encoding="utf-8")
-)["coefficients"]
+CALIBRATION = yaml.safe_load((HERE.parents[2] / "models" / "calibration" / "memory.yaml").read_text(encoding="utf-8"))[
+    "coefficients"
+]
 GOLDEN = yaml.safe_load((HERE.parent / "golden_coefficients.yaml").read_text(encoding="utf-8"))["memory"]
 COEFFICIENTS = MemoryCoefficients(**GOLDEN)
 

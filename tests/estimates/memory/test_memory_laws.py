@@ -169,7 +169,5 @@ def test_probability_of_one_spread_of_room() -> None:
 def test_full_training_holds_more_than_adapters() -> None:
     """Static bytes of full training exceed those of LoRA, and those of LoRA exceed 4-bit LoRA."""
     plan = Layout(micro_batch=1, accumulation=1, sequence=1, longest_sequence=1)
-    sizes = [
-        held(plan, states, PLAIN) for states in (full_states(), adapter_states(), adapter_states(quantised=1))
-    ]
+    sizes = [held(plan, states, PLAIN) for states in (full_states(), adapter_states(), adapter_states(quantised=1))]
     assert sizes == sorted(sizes, reverse=True)

@@ -112,8 +112,7 @@ def test_accumulation_without_synchronisation_undoes_sharding() -> None:
     """Under stage 3 a loop that skips the reduction keeps whole gradients and whole weights."""
     states = full_states(no_sync_full_gradients=1)
     once, twice = (
-        static_terms(LARGE.network, layout(gpus=8, zero_stage=3, accumulation=steps), states, PLAIN)
-        for steps in (1, 2)
+        static_terms(LARGE.network, layout(gpus=8, zero_stage=3, accumulation=steps), states, PLAIN) for steps in (1, 2)
     )
     whole = 2.0 * LARGE.network.parameters
     assert once.gradients == pytest.approx(whole / 8)

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from planner.estimates.time.communication import hybrid_group, links
+from planner.estimates.time.communication import hybrid_group, link_bandwidths
 from planner.estimates.time.step import StepParts
 from tests.helpers.time_cases import Case, case_of, golden_cases
 
@@ -29,17 +29,17 @@ def slow_network(case: Case) -> Case:
 def test_links_of_one_node_are_its_nvlink() -> None:
     """Inside a node a group reaches 0.79 of NVLink's one direction."""
     case = case_of(GOLDEN["m0112"])
-    reached = links(case.layout, case.hardware, case.coefficients)
+    reached = link_bandwidths(case.layout, case.hardware, case.coefficients)
     assert float(reached.group) == float(reached.inside) == pytest.approx(NVLINK)
 
 
 def test_links_across_nodes_share_the_network() -> None:
     """Across 8 nodes a group reaches 0.74 of the network, less 21 % per doubling; tensor groups share it."""
     case = slow_network(case_of(GOLDEN["m0252"]))
-    reached = links(case.layout, case.hardware, case.coefficients)
+    reached = link_bandwidths(case.layout, case.hardware, case.coefficients)
     assert float(reached.group) == pytest.approx(0.74 * 12.5e9 / 1.63)
     sharded = replace(case.layout, tensor=4)
-    assert float(links(sharded, case.hardware, case.coefficients).group) == pytest.approx(
+    assert float(link_bandwidths(sharded, case.hardware, case.coefficients).group) == pytest.approx(
         0.74 * 12.5e9 * 2 / 8 / 1.63
     )
 
@@ -116,9 +116,7 @@ def test_pipeline_transfer_and_bubble_by_hand() -> None:
 def test_node_loss_grows_with_doublings() -> None:
     """Eight nodes lose 0.9 % of the time before loss, one node none."""
     step = case_of(GOLDEN["m0252"]).time()
-    assert float(step.parts.node_loss / (step.seconds - step.parts.node_loss)) == pytest.approx(
-        0.003 * math.log2(8)
-    )
+    assert float(step.parts.node_loss / (step.seconds - step.parts.node_loss)) == pytest.approx(0.003 * math.log2(8))
 
 
 def test_hybrid_sharding_reduces_once_across_nodes() -> None:

@@ -7,10 +7,10 @@ from dataclasses import fields
 import pytest
 
 from planner.estimates.inputs import Kernels
-from planner.estimates.preemption import GangCoefficients
+from planner.estimates.preemption import NodeGroupCoefficients
 from planner.estimates.time.coefficients import TimeCoefficients
 from planner.estimates.time.stages import StageCoefficients
-from planner.estimates.uncertainty import class_of
+from planner.estimates.uncertainty import class_sigmas
 from planner.library.schema import Calibration
 from tests.helpers.time_cases import ROOT, calibration, document, kernels_of
 
@@ -35,7 +35,7 @@ def test_every_profile_is_complete(profile: str) -> None:
     """Each profile has a value for every kernel coefficient, and a class of uncertainty."""
     kernels = kernels_of(profile, "nf4", shipped=True)
     assert kernels.element_traffic > 0 and kernels.launch_seconds > 0 and 0 < kernels.overlap < 1
-    assert class_of(calibration("uncertainty"), profile).tail > 0
+    assert class_sigmas(calibration("uncertainty"), profile).tail > 0
     assert {field.name for field in fields(Kernels)} == set(vars(kernels))
 
 
@@ -64,5 +64,5 @@ def test_stage_and_gang_numbers_are_complete() -> None:
     """stages.yaml fills both of its dataclasses, with a spot prior that is a probability."""
     values = calibration("stages")
     assert StageCoefficients.of(values).boot_seconds == 160
-    assert GangCoefficients.of(values).gang_rate_exponent == 0.8
+    assert NodeGroupCoefficients.of(values).gang_rate_exponent == 0.8
     assert 0 < values["spot_availability"] < 1

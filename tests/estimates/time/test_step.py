@@ -172,9 +172,7 @@ def test_masked_kernels_save_nothing_by_a_window() -> None:
 def test_mixture_counts_active_weights_but_dequantises_all() -> None:
     """A mixture computes with its active weights; a quantised one unpacks every expert."""
     case = case_of(GOLDEN["m0462"])
-    network = replace(
-        case.network, parameters=46.7e9, active_parameters=12.9e9, experts=8, experts_per_token=2
-    )
+    network = replace(case.network, parameters=46.7e9, active_parameters=12.9e9, experts=8, experts_per_token=2)
     assert stack_parameters(network) == pytest.approx(12.9e9 - 2 * 32000 * 4096)
     mixed = replace(case, network=network).time().parts
     dense = case.time().parts
@@ -184,9 +182,7 @@ def test_mixture_counts_active_weights_but_dequantises_all() -> None:
 def test_looped_experts_cost_launches() -> None:
     """Experts looped in Python launch more than grouped kernels, and expert parallelism spreads the loop."""
     case = case_of(GOLDEN["m0415"])
-    network = replace(
-        case.network, parameters=46.7e9, active_parameters=12.9e9, experts=8, experts_per_token=2
-    )
+    network = replace(case.network, parameters=46.7e9, active_parameters=12.9e9, experts=8, experts_per_token=2)
     looped = replace(case, network=network)
     grouped = replace(looped, kernels=replace(case.kernels, naive_experts=0))
     spread = replace(looped, layout=replace(case.layout, gpus=8, expert=8))

@@ -56,9 +56,7 @@ def cases(draw: st.DrawFn, narrowest: int = 1024) -> Case:
         trainable=network.parameters * (0.01 if frozen else 1.0),
         adapted_linears=7 if frozen else 0,
     )
-    activations = replace(
-        base.activations, checkpointing=draw(st.integers(0, 5)), attention=draw(st.integers(0, 2))
-    )
+    activations = replace(base.activations, checkpointing=draw(st.integers(0, 5)), attention=draw(st.integers(0, 2)))
     kernels = replace(kernels_of(draw(st.sampled_from(PROFILES))), quantised_bytes=11.9)
     hardware = replace(
         base.hardware,
@@ -112,9 +110,7 @@ def test_recomputing_more_takes_longer(case: Case) -> None:
 
 
 @QUIET
-@given(
-    cases(), st.sampled_from(["peak", "bandwidth", "efficiency", "network", "attention_efficiency", "pcie"])
-)
+@given(cases(), st.sampled_from(["peak", "bandwidth", "efficiency", "network", "attention_efficiency", "pcie"]))
 def test_better_hardware_is_never_slower(case: Case, field: str) -> None:
     """Doubling one speed of the hardware, all else equal, never makes a step longer."""
     values = {field: 2 * getattr(case.hardware, field)}
@@ -138,8 +134,7 @@ def test_more_nodes_never_speed_up_a_gpu(case: Case) -> None:
     """At fixed work per GPU more nodes never raise its speed; the optimizer, which shards, aside."""
     plain = changed(case, "states", optimizer_traffic_bytes=0)
     per_gpu = [
-        changed(plain, "layout", gpus=plain.layout.gpus * factor).tokens_per_gpu_second()
-        for factor in (1, 2, 8, 32)
+        changed(plain, "layout", gpus=plain.layout.gpus * factor).tokens_per_gpu_second() for factor in (1, 2, 8, 32)
     ]
     for fewer, more in pairwise(per_gpu):
         assert more <= fewer * (1 + SLACK)
@@ -206,10 +201,7 @@ def test_parts_bracket_the_step(case: Case) -> None:
 def test_profiles_rank_as_their_kernels_do() -> None:
     """Fused kernels beat the eager code of the same library on a 7B network, by the published 7 to 40 %."""
     entry = {**GOLDEN["m0415"], "micro_batch": 4, "sequence": 2048}
-    gain = (
-        case_of({**entry, "profile": "hf_plus"}).tokens_per_gpu_second()
-        / case_of(entry).tokens_per_gpu_second()
-    )
+    gain = case_of({**entry, "profile": "hf_plus"}).tokens_per_gpu_second() / case_of(entry).tokens_per_gpu_second()
     assert 1.07 < gain < 1.45
 
 

@@ -14,8 +14,13 @@ from hypothesis import strategies as st
 
 from planner.library.schema import Library
 from planner.loading.scenario_file import parse_scenario, read_library
-from planner.solving.infeasibility.elastic_program import Elastic
-from planner.solving.infeasibility.relaxed_candidates import Filter, Wide, promising, widened
+from planner.solving.infeasibility.elastic_program import ElasticProgram
+from planner.solving.infeasibility.relaxed_candidates import (
+    CandidateFilter,
+    RelaxedCandidates,
+    relax_candidates,
+    undominated_candidates,
+)
 from planner.solving.prepare import prepare
 
 TINY = "tinyllama-1.1b"
@@ -35,7 +40,7 @@ def library() -> Library:
     return read_library([TINY])
 
 
-def wide(jobs: int = 1, job: Data | None = None, **limits: Any) -> Wide:
+def wide(jobs: int = 1, job: Data | None = None, **limits: Any) -> RelaxedCandidates:
     """The widened candidates of so many small jobs on the market above."""
     base = {"architecture": TINY, "work": {"tokens": 3e7}, "deadline": "10h", **(job or {})}
     data = {
@@ -46,13 +51,13 @@ def wide(jobs: int = 1, job: Data | None = None, **limits: Any) -> Wide:
     }
     scenario = parse_scenario(json.dumps(data))
     prepared = prepare(scenario, library())
-    return widened(scenario, prepared.market, prepared.candidates, library())
+    return relax_candidates(scenario, prepared.market, prepared.candidates, library())
 
 
 def test_what_no_filter_bars_breaks_none() -> None:
     """Without lists only the VRAM margin keeps candidates out, and it is known by its path."""
     found = wide()
-    assert found.filters == (Filter("limits.vram_headroom"),)
+    assert found.filters == (CandidateFilter("limits.vram_headroom"),)
     assert found.breaks.any() and not found.breaks.all()
 
 
@@ -61,7 +66,10 @@ def test_every_broken_filter_is_named_by_value() -> None:
     found = wide(job={"techniques": {"method": "full"}}, gpus={"allow": ["RTX3090"]})
     card, method = (
         found.filters.index(one)
-        for one in (Filter("limits.gpus", "H100-80GB"), Filter("jobs.job0.techniques.method", "lora", 0))
+        for one in (
+            CandidateFilter("limits.gpus", "H100-80GB"),
+            CandidateFilter("jobs.job0.techniques.method", "lora", 0),
+        )
     )
     both = found.breaks[:, card] & found.breaks[:, method]
     assert both.any()
@@ -84,7 +92,7 @@ def test_the_least_deadline_is_that_of_the_fastest_candidate(hours: float, spot:
     stocked = np.asarray([np.inf if o.stock is None else o.stock for o in found.market.offers])[table.offer]
     inside = (table.instances <= stocked)[possible]
     least = float(np.min(np.minimum(*ends)[inside]))
-    plan = Elastic.of(found).solve(("jobs.job0.deadline",))
+    plan = ElasticProgram.of(found).solve(("jobs.job0.deadline",))
     assert plan is not None
     assert plan.excess.get("jobs.job0.deadline", 0.0) == pytest.approx(max(0.0, least - hours), abs=1e-6)
 
@@ -94,7 +102,7 @@ def test_the_least_deadline_is_that_of_the_fastest_candidate(hours: float, spot:
 def test_the_least_change_of_gpus_is_that_of_brute_force(jobs: int, cap: int, hours: float) -> None:
     """Jobs side by side share a cap: the program finds the fewest GPUs that all combinations of rows need."""
     found = wide(jobs, {"deadline": f"{round(hours, 2)}h"}, max_gpus=cap)
-    plan = Elastic.of(found).solve(("limits.max_gpus",))
+    plan = ElasticProgram.of(found).solve(("limits.max_gpus",))
     table = found.table
     fine = ~found.breaks.any(axis=1)
     in_time = (
@@ -124,17 +132,17 @@ def test_the_least_change_of_gpus_is_that_of_brute_force(jobs: int, cap: int, ho
 
 def test_limits_outside_the_set_do_not_give() -> None:
     """What only a longer deadline can save is not saved by more GPUs, and stock never gives unasked."""
-    elastic = Elastic.of(wide(job={"deadline": "2m"}, max_gpus=4, budget_usd=100))
+    elastic = ElasticProgram.of(wide(job={"deadline": "2m"}, max_gpus=4, budget_usd=100))
     assert elastic.solve(("limits.max_gpus", "limits.budget_usd")) is None
-    assert not any("stock" in path for path in elastic.levers)
+    assert not any("stock" in path for path in elastic.relaxable_paths)
 
 
 def test_one_filter_lets_one_value_in() -> None:
     """Asked for the cheapest with one value of a list, the plan breaks one filter."""
-    elastic = Elastic.of(wide(gpus={"allow": ["H100-80GB"]}))
+    elastic = ElasticProgram.of(wide(gpus={"allow": ["H100-80GB"]}))
     found = elastic.solve(("limits.gpus",), one_filter=True, cost_first=True)
     assert found is not None and len(found.filters) == 1
-    assert elastic.wide.filters[next(iter(found.filters))].path == "limits.gpus"
+    assert elastic.relaxed.filters[next(iter(found.filters))].path == "limits.gpus"
     barred = elastic.solve(())
     assert barred is not None and barred.cost > found.cost
 
@@ -144,32 +152,32 @@ def test_one_filter_lets_one_value_in() -> None:
 def test_dropping_what_can_only_do_worse_changes_no_optimum(hours: float, limits: Data) -> None:
     """The program on the few promising rows and on all rows moves the limits equally far at equal cost."""
     found = wide(job={"deadline": f"{round(hours, 2)}h"}, **limits)
-    narrow = Elastic.of(found)
+    narrow = ElasticProgram.of(found)
     full = _of_all(found)
-    levers = narrow.levers
+    levers = narrow.relaxable_paths
     ours, theirs = narrow.solve(levers), full.solve(levers)
     assert ours is not None and theirs is not None
     assert ours.change == pytest.approx(theirs.change, abs=1e-6)
     assert ours.cost == pytest.approx(theirs.cost, rel=1e-4, abs=1e-3)
 
 
-def _of_all(found: Wide) -> Elastic:
+def _of_all(found: RelaxedCandidates) -> ElasticProgram:
     """The program of every row: `promising` left out."""
     import planner.solving.infeasibility.elastic_program as module
 
-    kept = module.promising
-    module.promising = lambda one, *_: one  # type: ignore[assignment]
+    kept = module.undominated_candidates
+    module.undominated_candidates = lambda one, *_: one  # type: ignore[assignment]
     try:
-        return Elastic.of(found)
+        return ElasticProgram.of(found)
     finally:
-        module.promising = kept
+        module.undominated_candidates = kept
 
 
 def test_promising_rows_are_few() -> None:
     """Dominance leaves a small part: the program stays small however many offers there are."""
-    from planner.formulation.shared_limits import Question
+    from planner.formulation.shared_limits import SharedLimits
 
     found = wide(gpus={"allow": ["RTX3090"]})
-    few_rows = promising(found, Question(), 2)
+    few_rows = undominated_candidates(found, SharedLimits(), 2)
     assert 0 < len(few_rows.table) < len(found.table) / 5
     assert few_rows.breaks.sum(axis=1).max() <= 2

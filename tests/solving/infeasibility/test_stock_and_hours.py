@@ -8,7 +8,7 @@ import pytest
 
 from planner.analysis.explain.explain import explain
 from planner.loading.scenario_file import change_scenario
-from planner.report.infeasible import near_miss
+from planner.report.infeasible import format_near_miss
 from planner.report.plan import render
 from planner.results.plan import NearMiss, Plan, Relaxation
 from planner.scenario.scenario import Scenario
@@ -69,7 +69,7 @@ def test_no_stock_is_the_cause() -> None:
     """An offer that has no machine left is named with the one that it would have to have."""
     relax, (miss,) = infeasible(CHEAP)
     assert relax == ()
-    assert near_miss(miss) == (
+    assert format_near_miss(miss) == (
         "1 x A100-80GB at few, full training: needs more machines in stock than few/any/1x-a100-80gb has "
         "(1 machine short); 1 in stock would do"
     )
@@ -121,7 +121,7 @@ def test_a_service_that_takes_other_networks_is_the_cause() -> None:
     """Nothing trains the job but a service, and that takes another network: it is said which one is missing."""
     relax, (miss,) = infeasible({"provider": "s", "managed": {"architectures": "mistral-7b", "usd_per_run": 3}})
     assert relax == ()
-    assert near_miss(miss) == (
+    assert format_near_miss(miss) == (
         "managed service at s: does not take tinyllama-1.1b; "
         "offer machines with GPUs, or a service that takes tinyllama-1.1b"
     )

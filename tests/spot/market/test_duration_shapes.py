@@ -10,15 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.library.reading import read_library
-from planner.spot.market.duration_shapes import EXPONENTIAL, Shape, ages_of, states_of
+from planner.spot.market.duration_shapes import EXPONENTIAL, DurationShape, ages_from_mean, states_from_means
 from planner.spot.market.states import Ages
 
 
 @pytest.fixture(scope="module")
-def shape() -> Shape:
+def shape() -> DurationShape:
     """The shape that is shipped."""
     calibration = read_library([]).calibrations["spot"]
-    return Shape.of({key: entry.value for key, entry in calibration.coefficients.items()})
+    return DurationShape.of({key: entry.value for key, entry in calibration.coefficients.items()})
 
 
 def variation(ages: Ages) -> float:
@@ -32,15 +32,15 @@ def variation(ages: Ages) -> float:
 @settings(derandomize=True, max_examples=100)
 def test_the_mean_is_the_stated_one(mean: float, hours: float, exponent: float, share: float) -> None:
     """Whatever the shape: it spreads durations and leaves their mean alone; the old never go faster than the young."""
-    ages = ages_of(mean, Shape(hours, exponent, share))
+    ages = ages_from_mean(mean, DurationShape(hours, exponent, share))
     assert ages.mean() == pytest.approx(mean, rel=1e-9)
     assert ages.rates[-1] <= ages.rates[0] * (1 + 1e-9)
 
 
 @pytest.mark.parametrize(("mean", "median"), [(0.72, 0.325), (1.67, 0.542), (5.72, 0.867), (10.5, 1.246)])
-def test_recorded_zones_have_this_shape(shape: Shape, mean: float, median: float) -> None:
+def test_recorded_zones_have_this_shape(shape: DurationShape, mean: float, median: float) -> None:
     """Median up-times of four recorded zones (V100 on AWS, 2023-02; skypilot-org/spot-traces) within a third."""
-    ages = ages_of(mean, shape)
+    ages = ages_from_mean(mean, shape)
     at = np.linspace(0.0, mean, 10_001)
     found = at[np.argmax(ages.survival(at) < 0.5)]
     assert found == pytest.approx(median, rel=1 / 3)
@@ -49,17 +49,17 @@ def test_recorded_zones_have_this_shape(shape: Shape, mean: float, median: float
 
 def test_no_youth_means_no_memory() -> None:
     """Without a share that ends young, durations are exponential."""
-    assert ages_of(4.0, EXPONENTIAL) == Ages((0.0,), (0.25,))
+    assert ages_from_mean(4.0, EXPONENTIAL) == Ages((0.0,), (0.25,))
 
 
-def test_machines_that_are_never_taken(shape: Shape) -> None:
+def test_machines_that_are_never_taken(shape: DurationShape) -> None:
     """An infinite up-time is a market that is always up, even where no outage is given."""
-    market = states_of(math.inf, 0.0, shape)
+    market = states_from_means(math.inf, 0.0, shape)
     assert market.availability() == 1.0
 
 
 @pytest.mark.parametrize("mean", [0.0, -1.0, math.nan])
-def test_a_mean_that_is_no_duration_is_refused(shape: Shape, mean: float) -> None:
+def test_a_mean_that_is_no_duration_is_refused(shape: DurationShape, mean: float) -> None:
     """A mean of nothing says nothing."""
     with pytest.raises(ValueError, match="mean duration must be positive"):
-        ages_of(mean, shape)
+        ages_from_mean(mean, shape)

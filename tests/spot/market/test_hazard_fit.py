@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.arrays import Flags, Floats
-from planner.spot.market.hazard_fit import LEAST_ENDS, fit_ages, fit_states, log_likelihood, tallies
+from planner.spot.market.hazard_fit import MIN_ENDS, count_ends, fit_ages, fit_states, log_likelihood
 from planner.spot.market.states import Ages
 
 HEAVY = Ages((0.0, 1.0), (1.5, 0.1))
@@ -89,11 +89,11 @@ def test_every_band_has_ends_and_all_hours_are_counted(runs: list[tuple[int, boo
     """Borders never cut off a band of few ends; bands share out every end and hour exactly once."""
     hours, cut = np.array([n / 10 for n, _ in runs]), np.array([flag for _, flag in runs])
     ages = fit_ages(hours, cut)
-    ended, spent = tallies(ages, hours, cut)
+    ended, spent = count_ends(ages, hours, cut)
     assert ended.sum() == (~cut).sum() and spent.sum() == pytest.approx(hours.sum())
     assert all(rate > 0 for rate in ages.rates)
     if len(ages.rates) > 1:
-        assert ended.sum(axis=0).min() >= LEAST_ENDS
+        assert ended.sum(axis=0).min() >= MIN_ENDS
         assert ages.rates == pytest.approx(ended.sum(axis=0) / spent.sum(axis=0))
 
 

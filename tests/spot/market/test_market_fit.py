@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from planner.errors import InputError
-from planner.spot.market.market_fit import fit_market, poisson_quantile, pooled
+from planner.spot.market.market_fit import fit_market, poisson_quantile, pool_runs
 from planner.spot.market.trace import Trace
 
 UP, DOWN = 3.0, 1.0
@@ -54,7 +54,7 @@ def test_more_hours_are_surer() -> None:
 def test_pooled_rates_are_ends_over_hours_of_all_traces() -> None:
     """A long trace weighs more than a short one; the same trace twice changes no rate."""
     traces = [trace(3, 400, "a"), trace(4, 100, "b")]
-    both, runs = fit_market(traces), pooled(traces, 1)
+    both, runs = fit_market(traces), pool_runs(traces, 1)
     assert both.up.hours == pytest.approx(sum(fit_market([one]).up.hours for one in traces))
     assert both.up.ends == sum(fit_market([one]).up.ends for one in traces) == (~runs.up_censored).sum()
     single = fit_market(traces[:1])

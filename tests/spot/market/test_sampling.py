@@ -14,10 +14,10 @@ from planner.spot.market.sampling import (
     QUANTILES,
     Draw,
     ages_draw,
-    batch_chance,
+    batch_hit_probability,
     lognormal_draw,
     quantile_draw,
-    sample_gang,
+    sample_node_group,
     sample_paths,
     sample_states,
     weibull_draw,
@@ -96,9 +96,7 @@ def test_paths_of_states_start_as_if_they_had_always_been() -> None:
 
 def test_a_seed_gives_the_same_paths_again() -> None:
     """And another seed gives others."""
-    first, again, other = (
-        sample_states(STATES, 50, 100, 0.1, np.random.default_rng(seed)).up for seed in (7, 7, 8)
-    )
+    first, again, other = (sample_states(STATES, 50, 100, 0.1, np.random.default_rng(seed)).up for seed in (7, 7, 8))
     assert (first == again).all()
     assert (first != other).any()
 
@@ -108,7 +106,9 @@ def test_a_seed_gives_the_same_paths_again() -> None:
 def test_gangs_are_up_less_the_larger_they_are(size: int, seed: int) -> None:
     """A larger gang is hit more often and by the same outages; ages are never longer than what was looked at."""
     small, large = (
-        sample_gang(k, lognormal_draw(0.2, 1.0), lognormal_draw(1.0, 1.0), 60, 400, 0.1, np.random.default_rng(seed))
+        sample_node_group(
+            k, lognormal_draw(0.2, 1.0), lognormal_draw(1.0, 1.0), 60, 400, 0.1, np.random.default_rng(seed)
+        )
         for k in (1, 1 + size)
     )
     assert large.up.mean() < small.up.mean() + 0.02
@@ -119,9 +119,9 @@ def test_a_gang_is_interrupted_about_k_to_the_0_8_times_as_often() -> None:
     """Exponents of 0.7 to 0.9 from 1 to 8 instances, in the chances and in the paths drawn with them."""
     gap, outage = lognormal_draw(0.25, 1.0), lognormal_draw(0.3, 1.0)
     rates = {
-        k: losses_per_up_hour(sample_gang(k, gap, outage, 1500, 600, 0.1, np.random.default_rng(k)).up, 0.1)
+        k: losses_per_up_hour(sample_node_group(k, gap, outage, 1500, 600, 0.1, np.random.default_rng(k)).up, 0.1)
         for k in (1, 4, 8)
     }
     for k in (4, 8):
-        assert 0.7 < math.log(batch_chance(k) / batch_chance(1)) / math.log(k) < 0.9
+        assert 0.7 < math.log(batch_hit_probability(k) / batch_hit_probability(1)) / math.log(k) < 0.9
         assert 0.65 < math.log(rates[k] / rates[1]) / math.log(k) < 0.9

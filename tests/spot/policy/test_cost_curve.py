@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.spot.market.states import Ages, SpotStates
-from planner.spot.policy.backward_induction import Backward
+from planner.spot.policy.backward_induction import BackwardInduction
 from planner.spot.policy.cost_curve import CurvePoint, market_curve
-from planner.spot.policy.curve_cache import Curves
-from planner.spot.policy.markov_chain import USD, build_chain
+from planner.spot.policy.curve_cache import CurveCache
+from planner.spot.policy.markov_chain import USD, build_markov_chain
 from planner.spot.policy.run import SpotRun
 
 MARKET = SpotStates(Ages((0.0, 1.0), (0.9, 0.12)), Ages((0.0, 1.0), (0.8, 0.25)))
@@ -85,7 +85,7 @@ def test_a_plain_recursion_agrees() -> None:
         return sum(chance * least(hours, work, after) for after, chance in ways[state])
 
     slack = np.arange(7.0)[None, :]
-    backward = Backward(build_chain([run], [market], np.array([1.0]), slack))
+    backward = BackwardInduction(build_markov_chain([run], [market], np.array([1.0]), slack))
     for hours in range(1, 11):
         counts = backward.step().counts
         for state in range(3):
@@ -195,12 +195,12 @@ def test_what_cannot_be_promised_is_refused(change: dict[str, float], hours: flo
     with pytest.raises(ValueError, match=message):
         market_curve(run, MARKET, hours)
     with pytest.raises(ValueError, match=message):
-        Curves().of([(RUN, MARKET, 96.0), (run, MARKET, hours)])
+        CurveCache().of([(RUN, MARKET, 96.0), (run, MARKET, hours)])
 
 
 def planned(run: SpotRun, hours: float, *beside: tuple[SpotRun, SpotStates, float]) -> CurvePoint:
     """What a plan takes of the curves, whatever is computed beside it."""
-    return min(Curves().latest_points([(run, MARKET, hours), *beside])[0], key=lambda point: point.usd)
+    return min(CurveCache().latest_points([(run, MARKET, hours), *beside])[0], key=lambda point: point.usd)
 
 
 @pytest.mark.parametrize("factor", [1.08, 1.25, 2.0])

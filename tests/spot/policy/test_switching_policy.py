@@ -11,26 +11,26 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.spot.market.duration_shapes import EXPONENTIAL, Shape, states_of
+from planner.spot.market.duration_shapes import EXPONENTIAL, DurationShape, states_from_means
 from planner.spot.market.sampling import sample_states
 from planner.spot.market.states import Ages, SpotStates
 from planner.spot.policy.baseline_policies import Greedy, UniformProgress
 from planner.spot.policy.checkpointing import (
     checkpoint_interval,
     last_checkpoint_fits,
-    mean_lost,
-    most_lost,
+    max_lost_hours,
+    mean_lost_hours,
     progress_on_spot,
 )
 from planner.spot.policy.cost_curve import market_curve
-from planner.spot.policy.deadline_guard import Guard
-from planner.spot.policy.policy_table import RUNNING, WORDS, advice, from_table, to_table
+from planner.spot.policy.deadline_guard import DeadlineGuard
+from planner.spot.policy.policy_table import ACTION_NAMES, RUNNING, advice, from_table, to_table
 from planner.spot.policy.run import ON_DEMAND, SPOT, WAIT, SpotRun
 from planner.spot.policy.switching_policy import SwitchingPolicy, best_policy
 from planner.spot.replay.replay import Replays, replay
 
-SHAPE = Shape(0.83, 0.46, 0.75)
-MARKET = states_of(2.0, 4 / 3, SHAPE)
+SHAPE = DurationShape(0.83, 0.46, 0.75)
+MARKET = states_from_means(2.0, 4 / 3, SHAPE)
 RUN = SpotRun(24.0, 1 / 6, 0.01, 0.14, 1.0, 3.0)
 TICK = 0.1
 
@@ -59,9 +59,7 @@ def runs(draw: st.DrawFn) -> tuple[SpotRun, float, float]:
 
 @given(runs(), st.integers(0, 10_000), st.sampled_from([0.02, 0.2, 0.5]))
 @settings(derandomize=True, max_examples=80, deadline=None)
-def test_no_path_of_a_market_breaks_the_deadline(
-    case: tuple[SpotRun, float, float], seed: int, turning: float
-) -> None:
+def test_no_path_of_a_market_breaks_the_deadline(case: tuple[SpotRun, float, float], seed: int, turning: float) -> None:
     """Whatever the market does, and however wrong its statistics were: on-demand machines bring the run home."""
     run, hours, tick = case
     policy = best_policy(run, MARKET, hours, tick, ticks=48, points=24)
@@ -78,7 +76,7 @@ def reckless(run: SpotRun, hours: float, tick: float) -> SwitchingPolicy:
         (up, 0, running): (((-math.inf, SPOT if up else WAIT),),)
         for up, running in ((True, WAIT), (True, SPOT), (True, ON_DEMAND), (False, WAIT), (False, ON_DEMAND))
     }
-    return SwitchingPolicy(Guard.of(run, tick), hours, run.work_hours, (0.0,), (0.0,), (hours,), rows)
+    return SwitchingPolicy(DeadlineGuard.of(run, tick), hours, run.work_hours, (0.0,), (0.0,), (hours,), rows)
 
 
 @given(runs())
@@ -143,7 +141,7 @@ def test_the_plain_reader_gives_the_same_decisions(policy: SwitchingPolicy) -> N
         up = bool(rng.random() < 0.5) or running == SPOT
         asked = [np.array([each]) for each in (work, hours, up, age, running)]
         told = advice(table, hours, work, up, age, RUNNING[running])
-        assert told == WORDS[int(policy.decide(*asked)[0])]
+        assert told == ACTION_NAMES[int(policy.decide(*asked)[0])]
         seen.add((up, running, told))
     assert len(seen) >= 9  # of up and down, three that run, three to do
 
@@ -177,11 +175,11 @@ def test_without_time_to_spare_everything_is_on_demand() -> None:
 def test_the_guard_by_hand() -> None:
     """Restart 0.2 h, interval 0.5 h, stalls of 0.1 h, asked every 0.3 h: each slack is what may be gone, and 0.2 h."""
     run = SpotRun(10.0, 0.2, 0.1, 0.5, 1.0, 3.0)
-    guard = Guard.of(run, 0.3)
+    guard = DeadlineGuard.of(run, 0.3)
     assert guard.wait == pytest.approx(0.2 + 0.3)
     assert guard.spot == pytest.approx(0.2 + 0.5 + 0.1)
     assert guard.start_spot == pytest.approx(guard.spot + 0.2)
-    saved = Guard.of(replace(run, last_checkpoint=True), 0.05)
+    saved = DeadlineGuard.of(replace(run, last_checkpoint=True), 0.05)
     assert saved.spot == pytest.approx(0.2 + 0.05)  # nothing is lost, but a checkpoint may fill the whole tick
     policy = best_policy(run, MARKET, 20.0, 0.3, ticks=32, points=16)
     assert policy.latest_switch_hours(7.0) == pytest.approx(7.5)
@@ -200,7 +198,7 @@ def test_a_very_long_run_is_guarded_as_well() -> None:
 
 def test_checkpoints_follow_young() -> None:
     """0.7 times the square root of twice stall and mean up-time; none needed where machines stay."""
-    market = states_of(2.0, 1.0, EXPONENTIAL)
+    market = states_from_means(2.0, 1.0, EXPONENTIAL)
     assert checkpoint_interval(0.01, market, 0.7) == pytest.approx(0.7 * 0.2)
     forever = SpotStates(Ages((0.0,), (0.0,)), Ages((0.0,), (1.0,)))
     assert checkpoint_interval(0.01, forever, 0.7) == math.inf
@@ -215,15 +213,15 @@ def test_a_last_checkpoint_needs_its_notice(notice: float, write: float, fits: b
 
 def test_what_an_interruption_costs() -> None:
     """Half an interval while that is short, the mean up-time where nothing is saved, nothing after a last write."""
-    assert mean_lost(RUN, 0.1) == pytest.approx(0.07, rel=0.01)
+    assert mean_lost_hours(RUN, 0.1) == pytest.approx(0.07, rel=0.01)
     unsaved = replace(RUN, interval_hours=math.inf, work_hours=1000.0)
-    assert mean_lost(unsaved, 0.5) == pytest.approx(2.0)
-    assert most_lost(unsaved) == 1000.0
+    assert mean_lost_hours(unsaved, 0.5) == pytest.approx(2.0)
+    assert max_lost_hours(unsaved) == 1000.0
     assert progress_on_spot(unsaved) == 1.0
-    assert mean_lost(replace(RUN, last_checkpoint=True), 0.1) == 0.0
+    assert mean_lost_hours(replace(RUN, last_checkpoint=True), 0.1) == 0.0
     assert progress_on_spot(RUN) == pytest.approx(0.14 / 0.15)
 
 
 def test_what_runs_is_written_in_words() -> None:
     """Words in a table name each action and each thing that runs, once."""
-    assert set(WORDS) == set(RUNNING) == {WAIT, SPOT, ON_DEMAND}
+    assert set(ACTION_NAMES) == set(RUNNING) == {WAIT, SPOT, ON_DEMAND}

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from planner.arrays import Flags
 from planner.spot.policy.baseline_policies import Greedy, OnDemandOnly, SpotOnly, UniformProgress
 from planner.spot.policy.run import ON_DEMAND, SPOT, WAIT, SpotRun
-from planner.spot.replay.lagrangian_bound import bound_usd
+from planner.spot.replay.lagrangian_bound import lower_bound_usd
 from planner.spot.replay.offline_optimum import optimum_usd
 from planner.spot.replay.replay import replay
 from tests.helpers.spot_cases import TICK, Coin, Script, paths, runs
@@ -70,7 +70,7 @@ def test_without_on_demand_only_the_market_counts() -> None:
     run = replace(RUN, on_demand_usd_per_hour=math.inf)
     both = np.concatenate([path("u" * 12), path("u" * 8 + "d" * 4)])
     assert optimum_usd(run, both, TICK, 3.0).tolist() == [2.25, math.inf]
-    assert bound_usd(run, both, TICK, np.full(2, 2.0)).tolist() == [pytest.approx(2 * 3.0 / 2.75), math.inf]
+    assert lower_bound_usd(run, both, TICK, np.full(2, 2.0)).tolist() == [pytest.approx(2 * 3.0 / 2.75), math.inf]
 
 
 @settings(derandomize=True, max_examples=120, deadline=None)
@@ -98,7 +98,7 @@ def test_the_bound_lies_just_below_the_exact_optimum(up: Flags, work: float, res
     run = SpotRun(work, restart, 0.0, 1.0, 1.0, 3.0, standing, last_checkpoint=True)
     deadline = 9.0
     exact = optimum_usd(run, up, TICK, deadline)
-    bound = bound_usd(run, up[:, : round(deadline / TICK)], TICK, np.full(len(up), work))
+    bound = lower_bound_usd(run, up[:, : round(deadline / TICK)], TICK, np.full(len(up), work))
     assert (bound <= exact + 1e-6).all()
     assert (bound >= exact - 3 * (restart + TICK) * 3.0).all()
 
