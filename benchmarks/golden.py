@@ -1,7 +1,7 @@
 """Record the JSON of many commands, and compare a later state of the code with the record.
 
     python -m benchmarks.golden record RECORD.json
-    python -m benchmarks.golden compare RECORD.json [--subset]
+    python -m benchmarks.golden compare RECORD.json [--subset] [--match TEXT]
 
 A refactoring must change no number, key, identifier or exit code. Prose (notes, warnings and the like) is
 compared by the number of its entries, so that sentences can be rewritten freely.
@@ -121,9 +121,8 @@ def answer(arguments: Sequence[str]) -> dict[str, Any]:
     return {"exit": code, "json": json.loads(text) if text else None}
 
 
-def answers(subset: bool, processes: int) -> dict[str, Any]:
-    """Return every answer of a record by its command line."""
-    wanted = list(calls(subset))
+def answers(wanted: Sequence[tuple[str, ...]], processes: int) -> dict[str, Any]:
+    """Return the answers of command lines, by command line."""
     with ProcessPoolExecutor(processes) as pool:
         found = pool.map(answer, wanted)
         return {" ".join(arguments): one for arguments, one in zip(wanted, found, strict=True)}
@@ -174,14 +173,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("record", type=Path, help="the JSON file of the record")
     parser.add_argument("--subset", action="store_true", help="compare `solve` of five scenarios only")
     parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--match", default="", help="compare only command lines that hold this text")
     given = parser.parse_args(arguments)
-    now = answers(given.subset, given.processes)
+    now = answers([line for line in calls(given.subset) if given.match in " ".join(line)], given.processes)
     if given.task == "record":
         given.record.write_text(json.dumps(now, indent=1, ensure_ascii=False), encoding="utf-8")
         print(f"{len(now)} answers recorded in {given.record}")
         return 0
     recorded = json.loads(given.record.read_text(encoding="utf-8"))
-    if given.subset:
+    if given.subset or given.match:
         recorded = {key: recorded[key] for key in now}
     found = [f"{key}{line}" for key in now for line in differences(recorded.get(key), now[key])]
     found += [f"{key}: not answered any more" for key in recorded.keys() - now.keys()]

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from planner.arrays import Flags, Floats, Integers
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from planner.arrays import Flags, Floats, Integers
 
 ON_DEMAND, SPOT = 0, 1
 """Columns of the per-market arrays of shape (n, 2)."""

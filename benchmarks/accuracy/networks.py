@@ -57,10 +57,7 @@ def as_framework_builds(network: Network, framework: str) -> Network:
         return network
     head = float(network.vocab * network.hidden)
     return replace(
-        network,
-        tied=False,
-        parameters=network.parameters + head,
-        active_parameters=network.active_parameters + head,
+        network, tied=False, parameters=network.parameters + head, active_parameters=network.active_parameters + head
     )
 
 

@@ -31,12 +31,7 @@ from planner.library.schema import Library
 FEW_TOKENS = 2000
 _CARDS = {"T4": ("T4",), "V100-16GB": ("V100-16GB", "V100-32GB")}
 """Cards with a class of their own, and where its numbers are written."""
-_BELIEVED = {
-    "mixture.sigma": 0.5,
-    "mixture.sigma_tail": 0.53,
-    "V100-16GB.sigma": 0.37,
-    "V100-16GB.sigma_tail": 0.26,
-}
+_BELIEVED = {"mixture.sigma": 0.5, "mixture.sigma_tail": 0.53, "V100-16GB.sigma": 0.37, "V100-16GB.sigma_tail": 0.26}
 """What a class is drawn towards where more is known than its few rows say.
 
 Mixtures of experts on other frameworks were off by up to five times; who published most runs on V100 warns of 40 %.

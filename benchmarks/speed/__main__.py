@@ -133,13 +133,7 @@ class _Estimate:
         micro = np.clip(largest, 1, self.job.global_batch)
         layout = replace(inputs.layout, micro_batch=micro)
         seconds = step_seconds(
-            inputs.network,
-            layout,
-            inputs.states,
-            inputs.activations,
-            inputs.kernels,
-            inputs.hardware,
-            self.time,
+            inputs.network, layout, inputs.states, inputs.activations, inputs.kernels, inputs.hardware, self.time
         )
         return micro, lines.need(micro, usable), seconds
 

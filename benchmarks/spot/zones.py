@@ -23,10 +23,7 @@ FACTOR_SPREAD = 0.3
 QUANTILE_COLUMNS = ("p05_s", "p10_s", "p25_s", "p50_s", "p75_s", "p90_s", "p95_s", "p99_s")
 
 
-SETS = {
-    "one V100": ("probes 2023-02-15", "held 2023-04-22"),
-    "older traces": ("probes 2022-10-26",),
-}
+SETS = {"one V100": ("probes 2023-02-15", "held 2023-04-22"), "older traces": ("probes 2022-10-26",)}
 """Published zones; the older ones are of K80 and V100, one and eight, and their time step is in doubt: the text that
 comes with them speaks of half as many days as their steps make."""
 

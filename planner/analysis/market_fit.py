@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import asdict, replace
 from math import exp
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from planner.errors import Fault, InputError
 from planner.hazards import mean_hours
@@ -14,10 +14,14 @@ from planner.results.market_fit import EndsByAge, FittedDuration, HoldoutCompari
 from planner.results.plan import Spread
 from planner.spot.market.market_fit import DurationFit, IntervalEstimate, ObservedTrace, fit_market
 from planner.spot.market.market_fit import MarketFit as Fitted
-from planner.spot.market.states import Ages
-from planner.spot.market.trace import Trace
 from planner.spot.market.trace_files import read_traces
 from planner.units import MINUTE
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from planner.spot.market.states import Ages
+    from planner.spot.market.trace import Trace
 
 WHERE = "planner market fit"
 HASTY_GAP_SECONDS = 10.0

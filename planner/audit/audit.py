@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import datetime
 import math
-from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from planner.audit.job.bill import check_bill, check_cost, recompute_bill
 from planner.audit.job.commitments import (
@@ -45,13 +45,7 @@ from planner.audit.job.hours import (
 )
 from planner.audit.job.managed_service import check_service
 from planner.audit.job.observations import check_observations
-from planner.audit.job.physics import (
-    check_memory,
-    check_memory_fit,
-    check_speed,
-    recompute_physics,
-    recompute_workload,
-)
+from planner.audit.job.physics import check_memory, check_memory_fit, check_speed, recompute_physics, recompute_workload
 from planner.audit.job.spot import check_spot, recompute_policy_run
 from planner.audit.job.stage_placement import check_separate_stages, recompute_separate_stages
 from planner.audit.job.stages import check_stages, recompute_stages
@@ -63,9 +57,13 @@ from planner.audit.totals import (
     check_status,
     check_totals,
 )
-from planner.library.schema import Library
-from planner.results.plan import Assignment, Plan
-from planner.scenario.scenario import Scenario
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from planner.library.schema import Library
+    from planner.results.plan import Assignment, Plan
+    from planner.scenario.scenario import Scenario
 
 __all__ = ["Tolerance", "Violation", "audit"]
 
@@ -80,11 +78,7 @@ NAMED_CHECKS: Sequence[Callable[[AuditContext], list[Violation]]] = (
 
 
 def audit(
-    plan: Plan,
-    scenario: Scenario,
-    library: Library,
-    tolerance: Tolerance | None = None,
-    asked_gap: float = 0.0,
+    plan: Plan, scenario: Scenario, library: Library, tolerance: Tolerance | None = None, asked_gap: float = 0.0
 ) -> list[Violation]:
     """Every disagreement between the plan and what follows from scenario and library; empty for a sound plan.
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from typing import TYPE_CHECKING
 
 from planner.audit.job.context import Tolerance, Violation, check_at_most, check_close, check_equal
 from planner.audit.job.hours import probability_within
-from planner.results.plan import Assignment, Plan
 from planner.scenario.scenario import Scenario, offer_labels
+
+if TYPE_CHECKING:
+    from planner.results.plan import Assignment, Plan
 
 TIE_SLACK = {"cost": 0.005, "time": 0.001}
 """How far above the optimum (dollars, hours) a plan may lie that is better in what counts second."""

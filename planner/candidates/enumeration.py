@@ -14,28 +14,32 @@ is expected to stop early is taken in full.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.arrays import Flags, Floats, Integers
 from planner.candidate_table import TECHNIQUES, CandidateTable, concatenate
 from planner.candidates.managed_service import ManagedRows, managed_rows
-from planner.candidates.market import Market
 from planner.candidates.offer_columns import OfferColumns
 from planner.candidates.offer_terms import SpotMarket, spot_markets
 from planner.candidates.run_hours import RunHours, compute_run_hours
 from planner.candidates.stage_hours import RowHours, row_hours
 from planner.candidates.stage_placement import Placement, enumerate_placements
 from planner.configurations.enumeration import Configurations, JobConfigurations, enumerate_configurations
-from planner.configurations.grid import Machine
-from planner.configurations.recipe import Recipe
-from planner.library.schema import Architecture, Library
-from planner.scenario.scenario import Job
 from planner.scenario.stages import Stages, Trials
 from planner.spot.policy.curve_cache import CurveCache
 from planner.units import MONTH_HOURS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from planner.arrays import Flags, Floats, Integers
+    from planner.candidates.market import Market
+    from planner.configurations.grid import Machine
+    from planner.configurations.recipe import Recipe
+    from planner.library.schema import Architecture, Library
+    from planner.scenario.scenario import Job
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from planner.candidate_table import TECHNIQUES, CandidateTable
-from planner.candidates.market import Market
 from planner.candidates.run_hours import evaluated_tokens, export_gb
 from planner.candidates.stage_hours import RowHours, node_group_ratios
 from planner.candidates.stage_placement import Placement, data_egress_usd_per_gb, data_transfer_seconds, download_rate
@@ -18,12 +17,13 @@ from planner.estimates.managed_service import service_tokens_per_second, service
 from planner.estimates.time.data_stages import retained_gb_months, upload_seconds
 from planner.estimates.trials import trial_work
 from planner.estimates.uncertainty import confidence_factor
-from planner.library.schema import Library
-from planner.scenario.scenario import Offer
 from planner.units import GB, HOUR
 
 if TYPE_CHECKING:
     from planner.candidates.enumeration import JobCandidates
+    from planner.candidates.market import Market
+    from planner.library.schema import Library
+    from planner.scenario.scenario import Offer
 
 RECIPES = {
     method: Recipe(method, 16, "none", "managed", "none", "none", "managed", "managed") for method in ("lora", "full")

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from planner.candidates.offer_terms import machines_of
-from planner.configurations.grid import Machine
-from planner.library.schema import GpuSpec, Library
 from planner.scenario.scenario import AllowForbid, Job, Offer, Scenario, apply_adjustments, offer_labels
+
+if TYPE_CHECKING:
+    from planner.configurations.grid import Machine
+    from planner.library.schema import GpuSpec, Library
 
 MANAGED = "managed"
 """Stands where a card's name would, for a service that does not tell its cards."""

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.arrays import Flags, Floats
-from planner.candidates.market import Market
 from planner.candidates.offer_terms import SpotMarket, disk_gb
 from planner.candidates.stage_placement import download_rate
-from planner.library.schema import Architecture, Library
-from planner.scenario.scenario import Job
 from planner.units import GB, HOUR, MONTH_HOURS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from planner.arrays import Flags, Floats
+    from planner.candidates.market import Market
+    from planner.library.schema import Architecture, Library
+    from planner.scenario.scenario import Job
 
 
 @dataclass(frozen=True)

@@ -5,14 +5,18 @@ Facts that an offer leaves open are filled in from `models/calibration/stages.ya
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from planner.configurations.grid import Machine
 from planner.estimates.preemption import NodeGroupCoefficients, node_group_market
-from planner.library.schema import Architecture, GpuSpec, Library
-from planner.scenario.scenario import Offer, SpotStatistics
 from planner.spot.market.states import Ages, SpotStates
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from planner.library.schema import Architecture, GpuSpec, Library
+    from planner.scenario.scenario import Offer, SpotStatistics
 
 IMAGE_GB_ON_DISK = 10.0
 """Room for the container image, as `image_bytes` of the stages calibration."""

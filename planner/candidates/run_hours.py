@@ -5,19 +5,15 @@ One array element per way, or per (way, offer).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.arrays import Flags, Floats, Integers
 from planner.configurations.coefficients import RecipeCoefficients, recipe_coefficients
-from planner.configurations.grid import JobShape
 from planner.configurations.hardware import PCIE_BYTES_PER_SECOND
 from planner.configurations.recipe import Recipe, framework_of
 from planner.configurations.uncertainty import configuration_sigmas
-from planner.estimates.inputs import Numbers
 from planner.estimates.preemption import (
     InterruptedRun,
     NodeGroupCoefficients,
@@ -39,12 +35,17 @@ from planner.estimates.time.stages import (
 )
 from planner.estimates.trials import trial_work
 from planner.estimates.uncertainty import class_sigmas, confidence_factor
-from planner.library.schema import Architecture, Library
-from planner.scenario.scenario import Job
 from planner.units import GB, HOUR
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from planner.arrays import Flags, Floats, Integers
     from planner.configurations.enumeration import JobConfigurations
+    from planner.configurations.grid import JobShape
+    from planner.estimates.inputs import Numbers
+    from planner.library.schema import Architecture, Library
+    from planner.scenario.scenario import Job
 
 
 @dataclass(frozen=True)

@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.arrays import Flags, Floats, Integers
 from planner.candidate_table import ON_DEMAND, SPOT, CandidateTable, concatenate
-from planner.candidates.enumeration import JobCandidates
-from planner.candidates.market import Market
-from planner.candidates.offer_columns import OfferColumns
 from planner.candidates.spot_candidates import SearchTarget, SpotChoice, policy_rows
 from planner.candidates.spot_search import spot_points
-from planner.candidates.stage_hours import RowHours
 from planner.configurations.recipe import is_allowed
 from planner.estimates.billing import round_up_hours
-from planner.library.schema import Library
 from planner.scenario.scenario import AllowForbid, Job, Limits
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from planner.arrays import Flags, Floats, Integers
+    from planner.candidates.enumeration import JobCandidates
+    from planner.candidates.market import Market
+    from planner.candidates.offer_columns import OfferColumns
+    from planner.candidates.stage_hours import RowHours
+    from planner.library.schema import Library
 
 DEFAULT_MAX_HOURS = {"finetune": 720.0, "pretrain": 2160.0}
 """Longest run where the scenario sets none: without a deadline the cheapest machine may take years."""
@@ -245,12 +249,7 @@ def whole_step_shares(table: CandidateTable, hours: RowHours, row: int, step: fl
 
 
 def _rounding_usd(
-    made: CandidateTable,
-    hours: RowHours,
-    share: Floats,
-    late: Floats,
-    stretch: Floats,
-    columns: OfferColumns,
+    made: CandidateTable, hours: RowHours, share: Floats, late: Floats, stretch: Floats, columns: OfferColumns
 ) -> Floats:
     """What whole billing steps add to the dollars per market, such that the mix at `share` is what is billed."""
     step, least = columns.step_hours[made.offer], columns.minimum_hours[made.offer]

@@ -12,29 +12,33 @@ time that the market is up, and every hour of it is paid.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.arrays import Flags, Floats, Integers
 from planner.candidate_table import ON_DEMAND, SPOT, CandidateTable
-from planner.candidates.enumeration import JobCandidates
-from planner.candidates.market import Market
 from planner.candidates.offer_terms import group_states
 from planner.candidates.run_hours import calibration_values
 from planner.estimates.preemption import node_group_market
 from planner.estimates.time.stages import checkpoint_seconds
-from planner.library.schema import Library
-from planner.scenario.scenario import Offer
 from planner.spot.market.duration_shapes import DurationShape
 from planner.spot.market.duration_shapes import states_from_means as shaped
-from planner.spot.market.states import SpotStates
 from planner.spot.policy.checkpointing import checkpoint_interval, last_checkpoint_fits
-from planner.spot.policy.cost_curve import CurvePoint
 from planner.spot.policy.run import SpotRun
 from planner.units import GB, HOUR
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from planner.arrays import Flags, Floats, Integers
+    from planner.candidates.enumeration import JobCandidates
+    from planner.candidates.market import Market
+    from planner.library.schema import Library
+    from planner.scenario.scenario import Offer
+    from planner.spot.market.states import SpotStates
+    from planner.spot.policy.cost_curve import CurvePoint
 
 FINE_BILLING_HOURS = 0.1
 """Longest billing step of a market that a policy is made for: each start would pay for whole steps."""

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.arrays import Flags, Floats, Integers
 from planner.candidate_table import ON_DEMAND, CandidateTable
-from planner.candidates.enumeration import JobCandidates
-from planner.candidates.market import Market
 from planner.candidates.spot_candidates import SearchTarget, SpotCandidates, SpotChoice
-from planner.library.schema import Library
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from planner.arrays import Flags, Floats, Integers
+    from planner.candidates.enumeration import JobCandidates
+    from planner.candidates.market import Market
+    from planner.library.schema import Library
 
 BATCH_SIZE = 8
 """Candidates whose curves are computed at a time."""

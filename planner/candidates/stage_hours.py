@@ -10,24 +10,25 @@ Interruptions on spot lengthen `run`; every move to another machine costs a star
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from planner.arrays import Flags, Floats, Integers
-from planner.candidates.run_hours import RunHours
 from planner.candidates.stage_placement import Placement, ingested_tokens, prepared_gb
-from planner.configurations.grid import JobShape
 from planner.estimates.time.data_stages import ingest_seconds, machine_cores, merge_seconds, upload_seconds
 from planner.estimates.time.stages import boot_seconds, download_seconds
 from planner.estimates.trials import node_group_shares, trial_work
-from planner.scenario.scenario import Job
 from planner.units import GB, HOUR
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from planner.arrays import Flags, Floats, Integers
     from planner.candidates.offer_columns import OfferColumns
+    from planner.candidates.run_hours import RunHours
+    from planner.configurations.grid import JobShape
+    from planner.scenario.scenario import Job
 
 MAX_WALL_FACTOR = 1000.0
 """Wall hours on spot over those of the run from which on it is never chosen; keeps the program's numbers sane."""
@@ -162,12 +163,7 @@ def row_hours(
     if has.any():
         which, where = way[has], offer[has]
         found = running.interrupt(
-            run[has],
-            which,
-            nodes[has],
-            restart[has],
-            columns.mean_up_hours[where],
-            columns.availability[where],
+            run[has], which, nodes[has], restart[has], columns.mean_up_hours[where], columns.availability[where]
         )
         # A restart that outlasts most up-times never ends the run: that is no market to plan on.
         hopeful = found.wall < MAX_WALL_FACTOR * np.maximum(run[has], restart[has])

@@ -7,17 +7,13 @@ nothing but the job and the offer.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from planner.candidates.market import Market
 from planner.candidates.run_hours import calibration_values, evaluated_tokens
-from planner.configurations.grid import JobShape
 from planner.configurations.hardware import PCIE_BYTES_PER_SECOND, efficiency_of
 from planner.errors import Fault, ScenarioError
 from planner.estimates.billing import round_up_hours
-from planner.estimates.inputs import Network
 from planner.estimates.time.data_stages import (
     evaluation_fits,
     forward_tokens_per_second_cpu,
@@ -26,9 +22,16 @@ from planner.estimates.time.data_stages import (
 )
 from planner.estimates.time.stages import StageCoefficients, boot_seconds, download_seconds, load_seconds
 from planner.estimates.trials import trial_work
-from planner.library.schema import Architecture, Library
-from planner.scenario.scenario import Job, Offer
 from planner.units import GB, GIB, HOUR, TERA
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from planner.candidates.market import Market
+    from planner.configurations.grid import JobShape
+    from planner.estimates.inputs import Network
+    from planner.library.schema import Architecture, Library
+    from planner.scenario.scenario import Job, Offer
 
 Place = Literal["none", "machine", "aside"]
 TOKEN_GB = 4.0 / GB

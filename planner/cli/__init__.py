@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import click
 
@@ -17,6 +17,9 @@ from planner.cli.offers import offers
 from planner.cli.simulate import simulate
 from planner.cli.solve import check, solve
 from planner.cli.what_if import what_if
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 def _version(context: click.Context, _: click.Parameter, wanted: bool) -> None:

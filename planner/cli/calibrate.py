@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from planner.cli.exit_codes import write_json
 from planner.cli.output_files import check_writable, write_text
 from planner.cli.solve import as_of_option, json_option
+
+if TYPE_CHECKING:
+    import datetime
 
 SETTINGS: dict[str, tuple[Any, str, str]] = {
     # option: type, metavar, help; values as the scenario file spells them

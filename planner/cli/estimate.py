@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from planner.cli.exit_codes import write_json
 from planner.cli.solve import as_of_option, json_option, wants_color
 from planner.errors import Fault, ScenarioError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 CHOICES = {
     # option: values, as the scenario file spells them; what is wrong is told by the planner, with what may be meant

@@ -6,13 +6,15 @@ import gc
 import json
 import os
 import sys
-from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from planner.errors import Fault, InputError, NoPlanError, PlannerError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 INTERNAL_ERROR, BAD_INPUT, INFEASIBLE, NO_PLAN, INTERRUPTED = 1, 2, 3, 4, 130
 BROKEN_PIPE = 141

@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
-import datetime
+from typing import TYPE_CHECKING
 
 import click
 
 from planner.cli.exit_codes import write_json
 from planner.cli.solve import as_of_option, json_option, set_option, show_progress
 
+if TYPE_CHECKING:
+    import datetime
+
 
 @click.command()
 @click.argument("scenario")
 @set_option
-@click.option(
-    "--why-not",
-    metavar="KEY=VALUE,...",
-    help="Ask about one way, such as gpu=RTX4090,method=full.",
-)
+@click.option("--why-not", metavar="KEY=VALUE,...", help="Ask about one way, such as gpu=RTX4090,method=full.")
 @json_option
 @as_of_option
 def explain(
-    scenario: str,
-    settings: tuple[str, ...],
-    why_not: str | None,
-    as_json: bool,
-    as_of: datetime.datetime | None,
+    scenario: str, settings: tuple[str, ...], why_not: str | None, as_json: bool, as_of: datetime.datetime | None
 ) -> None:
     """Tell why the plan of SCENARIO is as it is, or why there is none.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -20,6 +19,8 @@ from planner.cli.solve import (
 )
 
 if TYPE_CHECKING:
+    import datetime
+
     from planner.results.frontier import Frontier
 
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import datetime
 import json
 import sys
-from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -24,6 +22,9 @@ from planner.cli.solve import (
 )
 
 if TYPE_CHECKING:
+    import datetime
+    from collections.abc import Callable, Iterator
+
     from planner.results.simulation import Simulation
     from planner.scenario.scenario import Scenario
 

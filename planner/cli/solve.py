@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import datetime
 import json
 import math
 import os
 import sys
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -18,6 +16,9 @@ from planner.cli.output_files import check_writable, write_text
 from planner.errors import ScenarioError
 
 if TYPE_CHECKING:
+    import datetime
+    from collections.abc import Iterator
+
     from planner.results.plan import Plan
 
 SOLVERS = ("highs", "cbc", "scip", "cp-sat")
@@ -31,11 +32,7 @@ def _finite(_: click.Context, parameter: click.Parameter, value: float | None) -
 
 
 set_option = click.option(
-    "--set",
-    "settings",
-    metavar="PATH=VALUE",
-    multiple=True,
-    help="Change one value, such as limits.budget_usd=100.",
+    "--set", "settings", metavar="PATH=VALUE", multiple=True, help="Change one value, such as limits.budget_usd=100."
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 plot_option = click.option("--plot", metavar="FILE", help="Draw the answer: .png, .svg or .html.")
@@ -55,11 +52,7 @@ as_of_option = click.option(
 @click.option("-o", "--output", metavar="FILE", help="Write the plan as JSON, too.")
 @solver_option
 @click.option(
-    "--gap",
-    type=click.FloatRange(min=0),
-    default=0.0,
-    callback=_finite,
-    help="Stop within this share of the bound.",
+    "--gap", type=click.FloatRange(min=0), default=0.0, callback=_finite, help="Stop within this share of the bound."
 )
 @click.option(
     "--time-limit",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +20,8 @@ from planner.cli.solve import (
 )
 
 if TYPE_CHECKING:
+    import datetime
+
     from planner.results.what_if import Sweep, Tornado, WhatIf
     from planner.scenario.scenario import Scenario, SolveOptions
 
@@ -84,11 +85,7 @@ def what_if(
 
 
 def _run_query(
-    question: Scenario,
-    settings: tuple[str, ...],
-    vary: tuple[str, ...],
-    by: float | None,
-    options: SolveOptions,
+    question: Scenario, settings: tuple[str, ...], vary: tuple[str, ...], by: float | None, options: SolveOptions
 ) -> tuple[WhatIf | Sweep | Tornado, str]:
     """The answer that was asked for, and its text."""
     from planner.report.what_if.comparison import render_what_if

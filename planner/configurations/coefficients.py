@@ -5,9 +5,8 @@ This is the one place where names become coefficients; candidates and audit both
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from planner.configurations.recipe import Recipe, framework_of
 from planner.estimates.inputs import (
@@ -26,9 +25,13 @@ from planner.estimates.inputs import (
     States,
 )
 from planner.estimates.parameters import lora_parameters
-from planner.library.schema import Architecture, Calibration, Library
-from planner.scenario.scenario import Job
 from planner.units import GIB
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from planner.library.schema import Architecture, Calibration, Library
+    from planner.scenario.scenario import Job
 
 _ATTENTION = {"flash": ATTENTION_FLASH, "mem_efficient": ATTENTION_MEM_EFFICIENT, "eager": ATTENTION_EAGER}
 

@@ -10,13 +10,11 @@ towards them (`observed/learning.py`).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from planner.arrays import Flags, Floats, Integers
 from planner.configurations.grid import GridInputs, JobShape, Machine, coefficients, grid_inputs, shape_of
 from planner.configurations.micro_batch import (
     BatchChooser,
@@ -40,9 +38,14 @@ from planner.estimates.memory.states import MemoryCoefficients
 from planner.estimates.time.coefficients import TimeCoefficients
 from planner.estimates.time.step import step_seconds
 from planner.estimates.work import processed_length
-from planner.library.schema import Architecture, Library
-from planner.scenario.scenario import Job
 from planner.units import GIB
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from planner.arrays import Flags, Floats, Integers
+    from planner.library.schema import Architecture, Library
+    from planner.scenario.scenario import Job
 
 MANY_ACCUMULATION_STEPS = 64
 """Accumulation steps beyond any pipeline degree."""
@@ -110,11 +113,7 @@ class JobConfigurations:
 
 
 def enumerate_configurations(
-    job: Job,
-    architecture: Architecture,
-    machines: Sequence[Machine],
-    library: Library,
-    headroom: float | None = None,
+    job: Job, architecture: Architecture, machines: Sequence[Machine], library: Library, headroom: float | None = None
 ) -> JobConfigurations:
     """Every recipe on every machine that fits, with its fastest micro-batch; the others are counted with their reason.
 

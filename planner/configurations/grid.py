@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from planner.configurations.coefficients import network_of, recipe_coefficients
 from planner.configurations.hardware import hardware_numbers
-from planner.configurations.recipe import Recipe
 from planner.estimates.inputs import Activations, Hardware, Kernels, Layout, Network, Stack, States
 from planner.estimates.work import PACKED_FILL, step_count
-from planner.library.schema import Architecture, Library
-from planner.scenario.scenario import Job
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from planner.configurations.recipe import Recipe
+    from planner.library.schema import Architecture, Library
+    from planner.scenario.scenario import Job
 
 T = TypeVar("T", States, Activations, Stack, Kernels, Hardware)
 
@@ -136,8 +139,7 @@ def _hardware(recipes: Sequence[Recipe], machines: Sequence[Machine], library: L
     kinds = ["fp32" if r.precision == "fp32" else "tf32" if r.precision == "tf32" else "16 bit" for r in recipes]
     per_kind = {
         kind: stack_dataclasses(
-            [hardware_numbers(library.gpu(m.gpu), m.link, m.network_gbps, kind, library) for m in machines],
-            False,
+            [hardware_numbers(library.gpu(m.gpu), m.link, m.network_gbps, kind, library) for m in machines], False
         )
         for kind in dict.fromkeys(kinds)
     }

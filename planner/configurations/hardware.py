@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from planner.estimates.inputs import Hardware
-from planner.library.schema import Calibration, GpuSpec, Library
 from planner.units import GB, GIB, TERA
+
+if TYPE_CHECKING:
+    from planner.library.schema import Calibration, GpuSpec, Library
 
 PCIE_BYTES_PER_SECOND = {3: 12e9, 4: 24e9, 5: 48e9, 6: 96e9}
 """One direction of a 16-lane slot as reached in practice, by generation: what the time estimate was fitted with."""

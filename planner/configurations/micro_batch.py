@@ -7,18 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from planner.arrays import Flags, Floats, Integers
 from planner.configurations.grid import GridInputs, JobShape
 from planner.configurations.recipe import HYBRID_ABOVE_GPUS, Recipe
-from planner.estimates.inputs import Layout
 from planner.estimates.memory.fit import MemoryLines
-from planner.estimates.time.coefficients import TimeCoefficients
 from planner.estimates.time.step import step_seconds
 from planner.estimates.work import processed_length
 from planner.scenario.scenario import Job
+
+if TYPE_CHECKING:
+    from planner.estimates.inputs import Layout
+    from planner.estimates.time.coefficients import TimeCoefficients
 
 
 def possible_cells(recipes: Sequence[Recipe], layout: Layout, per_rank: Floats, width: int) -> Flags:

@@ -6,12 +6,14 @@ Micro-batch and accumulation are no part of a recipe: they follow from the memor
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from planner.library.schema import GpuSpec, Library
-from planner.scenario.scenario import Job
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from planner.library.schema import GpuSpec, Library
+    from planner.scenario.scenario import Job
 
 MIXED_PRECISIONS = ("bf16_mixed", "fp16_mixed", "bf16")
 DEFAULT_METHODS = ("full", "lora")

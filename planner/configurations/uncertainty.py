@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from planner.arrays import Floats, Integers
-from planner.configurations.grid import Machine
 from planner.configurations.hardware import efficiency_of
 from planner.configurations.recipe import framework_of
 from planner.estimates.uncertainty import Sigmas, UncertaintyClasses, class_sigmas, time_sigmas
-from planner.library.schema import Architecture, Library
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from planner.arrays import Floats, Integers
+    from planner.configurations.grid import Machine
+    from planner.library.schema import Architecture, Library
 
 
 def configuration_sigmas(

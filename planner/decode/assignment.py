@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import datetime
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from planner.candidates.enumeration import JobCandidates
 from planner.candidates.managed_service import build_service_run
 from planner.candidates.market import MANAGED, Market
 from planner.candidates.offer_terms import interconnect_of
-from planner.configurations.grid import Machine
 from planner.configurations.observed.memory_peaks import memory_setting
-from planner.configurations.recipe import Recipe
 from planner.decode.assignment_parts import (
     build_commitment_use,
     build_costs,
@@ -28,10 +24,17 @@ from planner.decode.memory_breakdown import MemoryEvaluator
 from planner.decode.notes import build_notes, build_service_notes
 from planner.decode.probability import deadline_probability
 from planner.estimates.uncertainty import display_factors, interval
-from planner.library.schema import Library
 from planner.results.plan import Assignment, Hours, ObservedRun, SeparateMachine, Vram
-from planner.scenario.scenario import Limits
 from planner.units import HOUR
+
+if TYPE_CHECKING:
+    import datetime
+
+    from planner.candidates.enumeration import JobCandidates
+    from planner.configurations.grid import Machine
+    from planner.configurations.recipe import Recipe
+    from planner.library.schema import Library
+    from planner.scenario.scenario import Limits
 
 
 def build_assignment(

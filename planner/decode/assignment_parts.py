@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import datetime
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from planner.candidates.enumeration import JobCandidates
-from planner.candidates.market import Market
 from planner.candidates.spot_candidates import storage_usd_per_hour
-from planner.configurations.recipe import Recipe
 from planner.decode.bill import FIXED_ITEMS, ChosenCandidate
 from planner.decode.notes import age_in_days
 from planner.estimates.billing import break_even_hours, required_use_share
 from planner.estimates.uncertainty import interval
 from planner.results.plan import BillItem, CommitmentUse, SpotPlan, Spread, Techniques
-from planner.scenario.scenario import Job, Offer
+
+if TYPE_CHECKING:
+    from planner.candidates.enumeration import JobCandidates
+    from planner.candidates.market import Market
+    from planner.configurations.recipe import Recipe
+    from planner.scenario.scenario import Job, Offer
 
 
 def describe_place(candidates: JobCandidates, row: int, market: Market) -> dict[str, Any]:

@@ -8,21 +8,24 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.candidate_table import CandidateTable
-from planner.candidates.enumeration import JobCandidates
 from planner.candidates.managed_service import build_service_run
-from planner.candidates.market import Market
 from planner.candidates.offer_terms import UNKNOWN_FEE, disk_gb
-from planner.candidates.spot_candidates import SpotChoice
 from planner.estimates.billing import round_up_hours
 from planner.estimates.time.data_stages import retained_gb_months
-from planner.library.schema import Library
 from planner.results.plan import BillItem
-from planner.scenario.scenario import Offer
 from planner.units import HOUR, MONTH_HOURS
+
+if TYPE_CHECKING:
+    from planner.candidate_table import CandidateTable
+    from planner.candidates.enumeration import JobCandidates
+    from planner.candidates.market import Market
+    from planner.candidates.spot_candidates import SpotChoice
+    from planner.library.schema import Library
+    from planner.scenario.scenario import Offer
 
 FIXED_ITEMS = (
     "transfer in",

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from planner.configurations.grid import GridInputs, JobShape, Machine, coefficients, grid_inputs
 from planner.configurations.observed.learning import NO_CORRECTION, Correction, memory_sigma
-from planner.configurations.recipe import Recipe
-from planner.estimates.inputs import Layout
 from planner.estimates.memory.fit import MemoryLines, fit_probability, memory_lines
 from planner.estimates.memory.peak import PHASES, MemoryEstimate, estimate_memory
 from planner.estimates.memory.states import MemoryCoefficients
-from planner.library.schema import Library
 from planner.results.plan import Vram
-from planner.scenario.scenario import Job
 from planner.units import GIB
+
+if TYPE_CHECKING:
+    from planner.configurations.recipe import Recipe
+    from planner.estimates.inputs import Layout
+    from planner.library.schema import Library
+    from planner.scenario.scenario import Job
 
 
 @dataclass(frozen=True)

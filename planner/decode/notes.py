@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import datetime
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.candidates.enumeration import JobCandidates
 from planner.candidates.offer_terms import spot_market
 from planner.candidates.screening import deadline_hours
 from planner.configurations.hardware import DEFAULT_NETWORK_BYTES_PER_SECOND, efficiency_of
@@ -14,11 +14,14 @@ from planner.configurations.observed.memory_peaks import memory_setting
 from planner.configurations.recipe import framework_of
 from planner.estimates.observed_runs import SCATTER_WARNING_RATIO, is_implausible_speed, max_speed_ratio
 from planner.estimates.trials import trial_work
-from planner.library.schema import Library
-from planner.results.plan import Vram
-from planner.scenario.scenario import Job, Limits, Offer
 from planner.scenario.stages import Stages, Trials
 from planner.units import GB, HOUR, MINUTE
+
+if TYPE_CHECKING:
+    from planner.candidates.enumeration import JobCandidates
+    from planner.library.schema import Library
+    from planner.results.plan import Vram
+    from planner.scenario.scenario import Job, Limits, Offer
 
 TIGHT_FIT_PROBABILITY = 0.9
 """Chance to fit below which the plan says how to ask for more room."""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from planner.documents.strict_yaml import KeyPath, parse_value
 from planner.documents.validation import suggest_names
 from planner.errors import Fault, InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 NAMING_KEYS = ("name", "instance")
 """Keys by whose value an item of a list can be named."""

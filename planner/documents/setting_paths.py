@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from planner.documents.strict_yaml import KeyPath
 from planner.documents.validation import Complaint, list_alternatives
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from planner.documents.strict_yaml import KeyPath
 
 UNKNOWN_KEY = "unknown key"
 MAX_SUGGESTIONS = 3

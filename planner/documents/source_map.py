@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from planner.documents.overrides import setting_name
-from planner.documents.strict_yaml import Document, KeyPath
-from planner.documents.validation import Complaint
 from planner.errors import Fault
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from planner.documents.strict_yaml import Document, KeyPath
+    from planner.documents.validation import Complaint
 
 
 @dataclass(frozen=True)

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import io
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
 from planner.documents.files import file_name, read_text
 from planner.documents.yaml_scalars import BOOL, FLOAT, INT, NULL, plain_scalar
 from planner.errors import Fault, InputError
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 MAX_DEPTH = 50
 """Deepest nesting of lists and mappings; a scenario needs about 6."""

@@ -6,11 +6,13 @@ import json
 import re
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from planner.documents.source_map import Source
 from planner.documents.strict_yaml import parse_value
 from planner.errors import Fault, InputError, ScenarioError
+
+if TYPE_CHECKING:
+    from planner.documents.source_map import Source
 
 MAX_RANGES = 2
 MAX_CELLS = 2500

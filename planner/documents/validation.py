@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable
-from typing import Any
-
-from pydantic import BaseModel, ValidationError
+from typing import TYPE_CHECKING, Any
 
 from planner.documents.quantities import format_value
 from planner.documents.strict_yaml import KeyPath
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pydantic import BaseModel, ValidationError
 
 Complaint = tuple[KeyPath, str, str]
 """A place in the data, what is wrong there, and what would be right."""

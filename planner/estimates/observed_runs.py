@@ -7,14 +7,17 @@ Numbers: models/calibration/pilot.yaml and the keys `difference.*` of uncertaint
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from statistics import median, stdev
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from planner.estimates.inputs import Numbers
 from planner.estimates.uncertainty import Sigmas
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from planner.estimates.inputs import Numbers
 
 IMPLAUSIBLE_SPEED_RATIO = 2.0
 """Factor between observed and predicted speed from which a run says more of itself than of the estimate: a guess.
@@ -31,7 +34,7 @@ def shrinkage_weight(runs: int, half: float) -> float:
 
 
 def log_speed_correction(log_ratios: Sequence[float], half: float) -> float:
-    """ln of the factor on predicted speed, from ln(measured / predicted) of each run; 0 without runs.
+    """Ln of the factor on predicted speed, from ln(measured / predicted) of each run; 0 without runs.
 
     The median, because one run in a few is an oddity; shrunk, because one run says something of itself, too.
     """
@@ -47,7 +50,7 @@ def memory_half_weight_runs(before: float, probed: float) -> float:
 
 
 def log_memory_scale(log_scales: Sequence[float], half: float) -> float:
-    """ln of the factor on bytes that grow with the batch, from the factor that explains each observed peak."""
+    """Ln of the factor on bytes that grow with the batch, from the factor that explains each observed peak."""
     return median(log_scales) * shrinkage_weight(len(log_scales), half) if log_scales else 0.0
 
 

@@ -7,9 +7,10 @@ Buffers (rotary tables, masks) are not weights.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from planner.estimates.inputs import Network
+if TYPE_CHECKING:
+    from planner.estimates.inputs import Network
 
 ATTENTION_LINEARS = ("q", "k", "v", "o")
 FFN_LINEARS = ("gate", "up", "down")

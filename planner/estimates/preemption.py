@@ -12,14 +12,16 @@ The factor for heavier tails, the gang exponents and the share of Young's interv
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from statistics import NormalDist
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from planner.estimates.inputs import Numbers
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from planner.estimates.inputs import Numbers
 
 _INFINITE_UPTIME = 1e15
 """Stands for the up-time of a machine that is never taken."""

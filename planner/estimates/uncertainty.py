@@ -8,13 +8,15 @@ Numbers: models/calibration/uncertainty.yaml.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from planner.estimates.inputs import Numbers
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from planner.estimates.inputs import Numbers
 
 _NORMAL_95, _STUDENT_2_95 = 1.645, 2.92
 """One-sided 95 % quantiles of the normal and of Student's t with 2 degrees of freedom."""

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import math
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from planner.estimates.inputs import Numbers
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from planner.estimates.inputs import Numbers
 
 _REACH, _CELLS = 8.5, 2000
 """Grid of standard normal values: both tails beyond it hold less than 1e-16."""

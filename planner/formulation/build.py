@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from planner.candidate_table import CandidateTable
+from typing import TYPE_CHECKING
+
 from planner.formulation.constraints import FAMILIES
 from planner.formulation.objective import cost_objective, time_objective
 from planner.formulation.program import Program
-from planner.formulation.shared_limits import SharedLimits
 from planner.formulation.variables import VariableLayout
+
+if TYPE_CHECKING:
+    from planner.candidate_table import CandidateTable
+    from planner.formulation.shared_limits import SharedLimits
 
 
 def build_program(table: CandidateTable, question: SharedLimits) -> Program:

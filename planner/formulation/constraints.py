@@ -8,12 +8,15 @@ what concerns one job alone has filtered its candidates before. Two families hav
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.arrays import Floats, Integers
 from planner.formulation.program import INFINITY, Rows, single_row, sparse_rows
 from planner.formulation.variables import VariableLayout
+
+if TYPE_CHECKING:
+    from planner.arrays import Floats, Integers
 
 Family = Callable[[VariableLayout], tuple[Rows, ...]]
 
@@ -44,7 +47,7 @@ def spot_cap_rows(columns: VariableLayout) -> tuple[Rows, ...]:
 
 
 def budget_rows(columns: VariableLayout) -> tuple[Rows, ...]:
-    """budget    sum_c ( fixed_usd[c]*choose[c] + sum_m late_usd[c,m]*share[c,m] ) <= budget_usd
+    """Budget    sum_c ( fixed_usd[c]*choose[c] + sum_m late_usd[c,m]*share[c,m] ) <= budget_usd
 
     Jobs are taken as late together, so the left-hand side is an upper bound at the confidence asked for.
     """
@@ -70,7 +73,7 @@ def committed_rows(columns: VariableLayout) -> tuple[Rows, ...]:
 
 
 def gpus_rows(columns: VariableLayout) -> tuple[Rows, ...]:
-    """gpus    sum_c gpus[c]*choose[c] <= max_gpus"""
+    """Gpus    sum_c gpus[c]*choose[c] <= max_gpus"""
     limit = columns.question.max_gpus
     if limit is None:
         return ()
@@ -115,7 +118,7 @@ FAMILIES: tuple[Family, ...] = (
 def _share_rows(
     family: str, columns: VariableLayout, limit: Floats, which: Integers, lower: float, upper: float
 ) -> tuple[Rows, ...]:
-    """lower <= share[c] - limit[c]*choose[c] <= upper, for some of the split candidates."""
+    """Lower <= share[c] - limit[c]*choose[c] <= upper, for some of the split candidates."""
     if len(which) == 0:
         return ()
     candidates, count = columns.split[which], len(which)

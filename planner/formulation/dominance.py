@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from planner.arrays import Flags, Floats, Integers
 from planner.candidate_table import ON_DEMAND, SPOT, CandidateTable
-from planner.formulation.shared_limits import SharedLimits
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from planner.arrays import Flags, Floats, Integers
+    from planner.formulation.shared_limits import SharedLimits
 
 MAX_RIVALS = 64
 """Strong candidates that are compared with everything first; they drop most of a market table."""

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
-from planner.arrays import Floats
-from planner.formulation.variables import VariableLayout
+if TYPE_CHECKING:
+    from planner.arrays import Floats
+    from planner.formulation.variables import VariableLayout
 
 
 def cost_objective(columns: VariableLayout) -> Floats:
@@ -20,7 +23,7 @@ def hours_objective(columns: VariableLayout) -> Floats:
 
 
 def time_objective(columns: VariableLayout) -> Floats:
-    """last"""
+    """Last"""
     values = np.zeros(columns.size)
     values[columns.last] = 1.0
     return values

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.arrays import Flags, Floats, Integers
+if TYPE_CHECKING:
+    from planner.arrays import Flags, Floats, Integers
 
 Labeller = Callable[[int], str]
 
@@ -60,11 +62,7 @@ class Rows:
     def __getitem__(self, i: int) -> Row:
         entries = slice(self.starts[i], self.starts[i + 1])
         return Row(
-            self.name(i),
-            self.columns[entries],
-            self.coefficients[entries],
-            float(self.lower[i]),
-            float(self.upper[i]),
+            self.name(i), self.columns[entries], self.coefficients[entries], float(self.lower[i]), float(self.upper[i])
         )
 
     def name(self, i: int) -> str:
@@ -130,13 +128,7 @@ class Program:
 
 
 def sparse_rows(
-    family: str,
-    row: Integers,
-    columns: Integers,
-    coefficients: Floats,
-    lower: Floats,
-    upper: Floats,
-    label: Labeller,
+    family: str, row: Integers, columns: Integers, coefficients: Floats, lower: Floats, upper: Floats, label: Labeller
 ) -> Rows:
     """Rows from triplets in any order; terms of coefficient 0 are left out."""
     keep = coefficients != 0.0

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.arrays import Flags, Floats, Integers
 from planner.candidate_table import ON_DEMAND, SPOT, CandidateTable
-from planner.formulation.shared_limits import SharedLimits
+
+if TYPE_CHECKING:
+    from planner.arrays import Flags, Floats, Integers
+    from planner.formulation.shared_limits import SharedLimits
 
 
 @dataclass(frozen=True, eq=False)

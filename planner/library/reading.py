@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from pydantic import ValidationError
 
@@ -16,6 +15,9 @@ from planner.documents.strict_yaml import Document, read_document
 from planner.documents.validation import suggest_names, validation_complaints
 from planner.errors import Fault, InputError, LibraryError
 from planner.library.schema import Architecture, Calibration, Card, GpuSpec, Library
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 _Card = TypeVar("_Card", bound=Card)
 

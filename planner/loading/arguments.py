@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
@@ -14,6 +13,9 @@ from planner.library.reading import CardNames, read_library
 from planner.library.schema import Architecture, GpuSpec, Library
 from planner.scenario.configuration import WHERE, Configuration
 from planner.scenario.job import Measured
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 def read_configuration(architecture: str, gpu: str, settings: dict[str, Any]) -> Configuration:

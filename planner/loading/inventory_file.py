@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import Field, ValidationError
 
 from planner.documents.quantities import Currency, Date, StrictModel
 from planner.documents.source_map import Source
-from planner.documents.strict_yaml import Document, KeyPath
 from planner.documents.validation import validation_complaints
-from planner.errors import Fault
 from planner.scenario.offer import Offer, Terms
+
+if TYPE_CHECKING:
+    from planner.documents.strict_yaml import Document, KeyPath
+    from planner.errors import Fault
 
 
 class InventoryFile(StrictModel):
@@ -44,10 +46,7 @@ def read_offers(document: Document, faults: list[Fault]) -> tuple[Offer, ...]:
 
 
 def validate_offers(
-    raw: list[Any],
-    source: Source,
-    faults: list[Fault],
-    header: dict[str, Any] | None = None,
+    raw: list[Any], source: Source, faults: list[Fault], header: dict[str, Any] | None = None
 ) -> tuple[Offer, ...]:
     """The good offers of a list found under the key `offers`; the faults of the others are added."""
     header = header or {}

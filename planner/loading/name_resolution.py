@@ -6,16 +6,19 @@ An alias is replaced by the card's name.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from planner.documents.overrides import replace_value
-from planner.documents.source_map import Source
 from planner.documents.strict_yaml import KeyPath, read_document
 from planner.documents.validation import suggest_names
 from planner.errors import Fault, InputError
 from planner.library.reading import CardNames, is_config_path, read_config
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+    from planner.documents.source_map import Source
 
 
 def resolve_architectures(data: Any, folder: Path, source: Source, faults: list[Fault]) -> Any:
@@ -44,7 +47,7 @@ def resolve_architectures(data: Any, folder: Path, source: Source, faults: list[
 
 
 def _kind_of(names: CardNames, card: str) -> str:
-    """decoder or diffusion; a card that cannot be read is complained about by `read_library`."""
+    """Decoder or diffusion; a card that cannot be read is complained about by `read_library`."""
     try:
         return str(read_document(names.folder / f"{card}.yaml").data.get("kind", "decoder"))
     except InputError:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
@@ -31,6 +30,9 @@ from planner.loading.name_resolution import (
 )
 from planner.scenario.offer import Offer, offer_labels
 from planner.scenario.scenario import NO_TRAINING_OFFER, Scenario, ScenarioFile, scenario_data
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
 
 __all__ = [
     "LoadedScenario",

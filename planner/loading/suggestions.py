@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from planner.library.schema import GpuSpec, Library
 from planner.scenario.offer import Offer, offer_labels
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from planner.library.schema import GpuSpec, Library
 
 MAX_SUGGESTIONS = 3
 PART_SCORE, MIN_SCORE = 1.0, 0.75

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from planner.report import format as words
-from planner.results.plan import Assignment, BillItem
+
+if TYPE_CHECKING:
+    from planner.results.plan import Assignment, BillItem
 
 ROOM = words.WIDTH - words.LABEL
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from planner.report import format as words
-from planner.results.calibration import CalibrationResult, PlanSummary
+
+if TYPE_CHECKING:
+    from planner.results.calibration import CalibrationResult, PlanSummary
 
 ROOM = words.WIDTH - words.LABEL
 

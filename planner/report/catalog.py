@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from planner.library.schema import Architecture, GpuSpec
 from planner.report import format as words
-from planner.scenario.offer import Offer
+
+if TYPE_CHECKING:
+    from planner.library.schema import Architecture, GpuSpec
+    from planner.scenario.offer import Offer
 
 
 def architectures_table(cards: Iterable[Architecture]) -> str:

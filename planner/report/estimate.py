@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from planner.report import format as words
 from planner.report import plan_sections as parts
 from planner.report.plan import colorize
 from planner.report.plan_sections import ROOM
-from planner.results.estimate import Estimate
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from planner.results.estimate import Estimate
 
 NAME, FIGURE = 22, 7
 """Columns of a bar's name and of its figure."""

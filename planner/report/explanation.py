@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from planner.report import format as words
 from planner.report.infeasible import (
@@ -14,7 +14,11 @@ from planner.report.infeasible import (
     settings,
 )
 from planner.report.plan_sections import ROOM
-from planner.results.explanation import Alternative, Binding, Explanation, LimitSensitivity, WhyNot
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from planner.results.explanation import Alternative, Binding, Explanation, LimitSensitivity, WhyNot
 
 ROWS, ROWS_OF_SEVERAL = 6, 3
 """Rows of a table of alternatives, for one job and for each of several."""

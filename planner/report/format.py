@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from planner.results.plan import describe_machines
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
 
 WIDTH = 80
 """Columns of the text output."""

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Sequence
 from itertools import groupby
+from typing import TYPE_CHECKING
 
 from planner.report import format as words
-from planner.results.plan import NearMiss, Plan, Relaxation
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from planner.results.plan import NearMiss, Plan, Relaxation
 
 
 def render_infeasible(plan: Plan) -> list[str]:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from planner.report import format as words
-from planner.results.market_fit import EndsByAge, FittedDuration, MarketFit, TraceReport
-from planner.results.plan import Spread
+
+if TYPE_CHECKING:
+    from planner.results.market_fit import EndsByAge, FittedDuration, MarketFit, TraceReport
+    from planner.results.plan import Spread
 
 ROOM = words.WIDTH - words.LABEL
 NAMES = 32

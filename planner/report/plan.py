@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 from planner.report import bill as billing
 from planner.report import format as words
 from planner.report import plan_sections as parts
 from planner.report.infeasible import render_infeasible
 from planner.report.plan_sections import ROOM
-from planner.results.plan import Assignment, Plan
+
+if TYPE_CHECKING:
+    from planner.results.plan import Assignment, Plan
 
 LINES = 25
 """Most lines of the text of a plan for one job."""

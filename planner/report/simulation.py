@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from planner.report import format as words
 from planner.report.infeasible import render_infeasible
-from planner.results.simulation import (
-    Distribution,
-    Histogram,
-    JobReplays,
-    PolicyFigures,
-    Simulation,
-)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from planner.results.simulation import Distribution, Histogram, JobReplays, PolicyFigures, Simulation
 
 ROOM = words.WIDTH - words.LABEL
 ROWS = 5

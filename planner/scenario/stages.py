@@ -130,8 +130,7 @@ class Export(StrictModel):
     """The result leaves the machine: adapters of lora, all weights of full training."""
 
     merged: bool = Field(
-        default=False,
-        description="Adapters are merged into 16-bit weights first, so that the whole network leaves.",
+        default=False, description="Adapters are merged into 16-bit weights first, so that the whole network leaves."
     )
     gb_per_second: Positive | None = Field(
         default=None, description="How fast it leaves; left out, as fast as the machine pulls."

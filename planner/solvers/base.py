@@ -5,13 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 from time import perf_counter
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from planner.arrays import Floats
 from planner.errors import NoPlanError, SolverError
-from planner.formulation.program import Program
+
+if TYPE_CHECKING:
+    from planner.arrays import Floats
+    from planner.formulation.program import Program
 
 DEFAULT_GAP = 1e-7
 """Relative gap at which a solver may stop: far below half a cent on any bill, so that plans agree."""

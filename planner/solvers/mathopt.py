@@ -5,16 +5,19 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Iterator
 from datetime import timedelta
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from planner.errors import SolverError
-from planner.formulation.program import Program
 from planner.solvers.base import Limit, SolveResult, Termination, build_result
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from planner.formulation.program import Program
 
 SOLVER_TYPES = {"highs": "HIGHS", "scip": "GSCIP", "cp-sat": "CP_SAT"}
 

@@ -12,13 +12,15 @@ import warnings
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from planner.errors import SolverError
-from planner.formulation.program import Program
 from planner.solvers.base import Limit, SolveResult, Termination, build_result
+
+if TYPE_CHECKING:
+    from planner.formulation.program import Program
 
 LOG_ROUNDING = 5e-4
 """CBC prints its bound with three decimals."""
@@ -86,13 +88,7 @@ def _problem(pulp: Any, program: Program) -> tuple[Any, list[Any]]:
 
 
 def _result(
-    pulp: Any,
-    program: Program,
-    problem: Any,
-    variables: list[Any],
-    log: str,
-    relative_gap: float,
-    seconds: float,
+    pulp: Any, program: Program, problem: Any, variables: list[Any], log: str, relative_gap: float, seconds: float
 ) -> SolveResult:
     status = problem.sol_status
     bound = _bound(log, program.offset)

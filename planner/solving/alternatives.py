@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.arrays import Flags, Floats
-from planner.candidate_table import CandidateTable
-from planner.candidates.enumeration import JobCandidates
-from planner.candidates.market import Market
 from planner.candidates.screening import DEFAULT_MAX_HOURS, UNLIMITED_HOURS, ScreenedCandidates, screen
 from planner.configurations.recipe import is_allowed
 from planner.decode.assignment_parts import describe_break_even
-from planner.library.schema import Library
 from planner.results.plan import Option
 from planner.scenario.scenario import Limits
-from planner.solving.scoring import Objective
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from planner.arrays import Flags, Floats
+    from planner.candidate_table import CandidateTable
+    from planner.candidates.enumeration import JobCandidates
+    from planner.candidates.market import Market
+    from planner.library.schema import Library
+    from planner.solving.scoring import Objective
 
 METHOD_LABELS = ("QLoRA", "LoRA", "full")
 MAX_RUNNERS_UP = 2

@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.arrays import Floats, Integers
-from planner.candidate_table import CandidateTable
 from planner.errors import NoPlanError
 from planner.formulation.build import build_from_layout
 from planner.formulation.objective import (
@@ -25,10 +23,12 @@ from planner.formulation.objective import (
     time_objective,
 )
 from planner.formulation.program import Program, single_row
-from planner.formulation.shared_limits import SharedLimits
 from planner.formulation.variables import VariableLayout
 
 if TYPE_CHECKING:  # mathematics knows no solver: it is handed a way to run one
+    from planner.arrays import Floats, Integers
+    from planner.candidate_table import CandidateTable
+    from planner.formulation.shared_limits import SharedLimits
     from planner.solvers.base import SolveResult
 
 Run = Callable[[Program], "SolveResult"]
@@ -194,12 +194,7 @@ def _feasible_under_caps(columns: VariableLayout, goals: tuple[Goal, ...], caps:
 
 
 def _settle_shares(
-    table: CandidateTable,
-    question: SharedLimits,
-    goals: tuple[Goal, ...],
-    caps: list[float],
-    rows: Integers,
-    run: Run,
+    table: CandidateTable, question: SharedLimits, goals: tuple[Goal, ...], caps: list[float], rows: Integers, run: Run
 ) -> Floats:
     """Spot shares of chosen rows by the second pass alone, its own cap left out."""
     columns = VariableLayout(table.rows(rows), question)

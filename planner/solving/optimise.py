@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.arrays import Floats, Integers
 from planner.candidate_table import CandidateTable, concatenate
 from planner.formulation.dominance import find_undominated
-from planner.scenario.scenario import Scenario, SolveOptions
 from planner.solvers.base import DEFAULT_GAP, run
 from planner.solving.lexicographic import LexicographicSolution, potentially_optimal_rows, solve_lexicographic
 from planner.solving.prepare import PreparedScenario, build_shared_limits
+
+if TYPE_CHECKING:
+    from planner.arrays import Floats, Integers
+    from planner.scenario.scenario import Scenario, SolveOptions
 
 SHARE_TOLERANCE = 0.01
 """Share of the work below which a second market is not worth a machine."""

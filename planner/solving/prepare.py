@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,10 +14,14 @@ from planner.candidates.stage_placement import no_machine_fault
 from planner.configurations.observed.comparison import impossibility_reason
 from planner.errors import Fault, ScenarioError
 from planner.formulation.shared_limits import SharedLimits
-from planner.library.schema import Library
 from planner.loading.scenario_file import read_library
-from planner.scenario.scenario import Job, Limits, Scenario
 from planner.solving.scoring import Objective
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from planner.library.schema import Library
+    from planner.scenario.scenario import Job, Limits, Scenario
 
 
 @dataclass(frozen=True)

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.candidate_table import CandidateTable
-from planner.candidates.enumeration import JobCandidates
-from planner.candidates.market import Market
 from planner.candidates.screening import screen
-from planner.configurations.recipe import Recipe
 from planner.errors import NoPlanError
 from planner.loading.scenario_file import change_scenario
 from planner.results.plan import describe_machines
@@ -20,6 +16,14 @@ from planner.solvers.base import Termination
 from planner.solving.optimise import optimise
 from planner.solving.prepare import PreparedScenario, prepare
 from planner.solving.scoring import Objective
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from planner.candidate_table import CandidateTable
+    from planner.candidates.enumeration import JobCandidates
+    from planner.candidates.market import Market
+    from planner.configurations.recipe import Recipe
 
 TIME_LIMIT_SECONDS = 10.0
 NO_PLAN = (Termination.INFEASIBLE, Termination.INFEASIBLE_OR_UNBOUNDED)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.arrays import Floats
 from planner.candidate_table import ON_DEMAND, SPOT, CandidateTable
-from planner.scenario.scenario import Scenario
+
+if TYPE_CHECKING:
+    from planner.arrays import Floats
+    from planner.scenario.scenario import Scenario
 
 MIN_GAIN_USD, MIN_GAIN_SHARE = 0.01, 0.001
 """A plan is better where it saves a cent and a thousandth of the objective: less is not worth a decision."""

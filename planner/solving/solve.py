@@ -6,19 +6,18 @@ import datetime
 import math
 from collections import Counter
 from time import perf_counter
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from planner.audit.audit import audit
 from planner.candidate_table import CandidateTable, concatenate
-from planner.candidates.enumeration import JobCandidates
 from planner.candidates.screening import screen
 from planner.configurations.recipe import is_allowed
 from planner.decode.assignment import build_assignment
 from planner.decode.bill import ChosenCandidate
 from planner.decode.probability import budget_probability
 from planner.errors import PlannerError
-from planner.library.schema import Library
 from planner.results.plan import Assignment, CandidateCounts, Hours, Plan, Spread, Status
 from planner.scenario.scenario import Scenario, SolveOptions
 from planner.solvers.base import Termination
@@ -26,6 +25,10 @@ from planner.solving.alternatives import best_by_method, describe_spot_outlier, 
 from planner.solving.optimise import OptimisedChoice, optimise
 from planner.solving.prepare import PreparedScenario, prepare
 from planner.solving.scoring import Objective
+
+if TYPE_CHECKING:
+    from planner.candidates.enumeration import JobCandidates
+    from planner.library.schema import Library
 
 PARALLEL_JOBS_NOTE = "jobs never take turns on a machine; methods and limits are per job"
 """What several jobs in one plan should be told."""

@@ -87,9 +87,7 @@ def test_pairs_are_told_apart_by_what_differs(cells: dict[str, str], kind: str) 
 
 def test_pairs_in_order_are_counted_by_hand() -> None:
     """100, 150 and 200 at micro-batches 1, 2, 4: two pairs right, one predicted equal, so 2.5 of 3."""
-    found = scores.pairs(
-        [speed(100, 90), speed(150, 120, micro_batch="2"), speed(200, 120, micro_batch="4")],
-    )
+    found = scores.pairs([speed(100, 90), speed(150, 120, micro_batch="2"), speed(200, 120, micro_batch="4")])
     assert found["setting"] == {"right": pytest.approx(2.5 / 3), "n": 3}
     assert found["gpu"] == {"right": None, "n": 0}
 
@@ -126,9 +124,7 @@ def test_rows_without_price_or_choice_have_no_regret() -> None:
 
 
 @settings(derandomize=True, max_examples=60)
-@given(
-    st.lists(st.tuples(st.floats(1, 1e4), st.floats(1, 1e4), st.floats(0.1, 50)), min_size=2, max_size=6),
-)
+@given(st.lists(st.tuples(st.floats(1, 1e4), st.floats(1, 1e4), st.floats(0.1, 50)), min_size=2, max_size=6))
 def test_no_choice_beats_the_best_and_perfect_foresight_is_it(drawn: list[tuple[float, float, float]]) -> None:
     """Regret is at least 1, and exactly 1 where predictions are the measurements; then all pairs are in order."""
     items = [speed(m, p, usd, micro_batch=str(i + 1)) for i, (m, p, usd) in enumerate(drawn)]

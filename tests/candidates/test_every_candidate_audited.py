@@ -53,11 +53,7 @@ ASK = {
     "degrees": ["jobs.job.techniques.tensor_parallel=[1, 2]", "jobs.job.framework=torchtitan"],
     "quantisations": ["jobs.job.techniques.quant=[nf4_dq, gptq]", "jobs.job.techniques.weight_bits=[4, 8]"],
     "attention": ["jobs.job.techniques.attention=[eager, mem_efficient]"],
-    "storage": [
-        "jobs.job.storage_gb_per_second=0.1",
-        "jobs.job.load_efficiency=0.9",
-        "jobs.job.efficiency=0.7",
-    ],
+    "storage": ["jobs.job.storage_gb_per_second=0.1", "jobs.job.load_efficiency=0.9", "jobs.job.efficiency=0.7"],
     "headroom": ["limits.vram_headroom=0.3"],
     "spot": ["limits.spot_share={min: 0.2, max: 0.6}", "jobs.job.confidence=0.97", "jobs.job.deadline=20h"],
     "prices": ["adjust=[{match: {provider: a}, usd_per_hour_factor: 0.5, spot_usd_per_hour_factor: 2}]"],

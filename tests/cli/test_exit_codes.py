@@ -279,15 +279,7 @@ def test_the_schema_is_one_json_document() -> None:
 def test_help_and_version_are_everywhere() -> None:
     """Every command explains itself."""
     assert run("--version").stdout.startswith("planner ")
-    for words in (
-        [],
-        ["solve"],
-        ["check"],
-        ["architectures"],
-        ["gpus", "show"],
-        ["offers", "list"],
-        ["schema"],
-    ):
+    for words in ([], ["solve"], ["check"], ["architectures"], ["gpus", "show"], ["offers", "list"], ["schema"]):
         result = run(*words, "--help")
         assert result.exit_code == 0 and result.stdout.startswith("Usage: ")
 
@@ -313,10 +305,6 @@ def test_the_front_door_imports_nothing_slow() -> None:
         "print(sorted(slow & set(sys.modules)))"
     )
     found = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        check=True,
-        cwd=Path(__file__).parents[2],
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=Path(__file__).parents[2]
     )
     assert found.stdout.strip() == "[]"

@@ -83,11 +83,9 @@ def test_a_thousand_iterations_over_six_thousand_samples_take_about_an_hour() ->
 
 def checkpointing_of(method: str, tokens: int) -> tuple[float, float, float]:
     """Of one sequence: memory that full checkpointing saves, time it adds, time that selective adds (shares)."""
-    how: dict[str, Any] = {
-        "full": {"method": "full", "precision": "bf16"},
-        "lora": {},
-        "qlora": {"quant": "nf4"},
-    }[method]
+    how: dict[str, Any] = {"full": {"method": "full", "precision": "bf16"}, "lora": {}, "qlora": {"quant": "nf4"}}[
+        method
+    ]
     none, selective, full = (
         told("llama-3-8b", "H200", micro_batch=1, sequence_length=tokens, activation_checkpointing=kind, **how)
         for kind in ("none", "selective", "full")

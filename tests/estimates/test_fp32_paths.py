@@ -18,9 +18,7 @@ def on_t4(fp32: int, peak: float = T4_FP32, **changes: object) -> Case:
     """TinyLlama QLoRA, 2 x 1024 tokens on a T4 with fused attention, in fp32 or not."""
     case = case_of({**TINYLLAMA_ON_T4, **changes})
     return replace(
-        case,
-        activations=replace(case.activations, fp32_paths=fp32),
-        hardware=replace(case.hardware, fp32_peak=peak),
+        case, activations=replace(case.activations, fp32_paths=fp32), hardware=replace(case.hardware, fp32_peak=peak)
     )
 
 

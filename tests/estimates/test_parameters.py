@@ -65,11 +65,7 @@ def _old(layers: int, hidden: int, heads: int, vocab: int, **extra: object) -> D
 RELEASED = [
     ("Llama-2-70B", 68_976_648_192, Dimensions(80, 8192, 64, 8, 128, 28672, 32000)),
     ("Llama-3-8B", 8_030_261_248, LLAMA_3_8B),
-    (
-        "Llama-3.2-1B, tied",
-        1_235_814_400,
-        Dimensions(16, 2048, 32, 8, 64, 8192, 128256, tied_embeddings=True),
-    ),
+    ("Llama-3.2-1B, tied", 1_235_814_400, Dimensions(16, 2048, 32, 8, 64, 8192, 128256, tied_embeddings=True)),
     ("Mistral-7B", 7_241_732_096, replace(LLAMA_3_8B, vocab=32000)),
     ("Mixtral-8x7B", 46_702_792_704, MIXTRAL),
     ("Qwen2.5-7B, biased qkv", 7_615_616_512, Dimensions(28, 3584, 28, 4, 128, 18944, 152064, qkv_bias=True)),
@@ -91,17 +87,7 @@ RELEASED = [
         "Falcon-7B, one norm and one key head",
         6_921_720_704,
         Dimensions(
-            32,
-            4544,
-            71,
-            1,
-            64,
-            18176,
-            65024,
-            tied_embeddings=True,
-            gated=False,
-            norm_bias=True,
-            norms_per_layer=1,
+            32, 4544, 71, 1, 64, 18176, 65024, tied_embeddings=True, gated=False, norm_bias=True, norms_per_layer=1
         ),
     ),
     ("MPT-7B, no biases", 6_649_286_656, Dimensions(32, 4096, 32, 32, 128, 16384, 50432, True, gated=False)),

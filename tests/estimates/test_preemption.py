@@ -98,8 +98,7 @@ def test_expected_wall_by_hand() -> None:
 
 
 @pytest.mark.parametrize(
-    ("up_hours", "availability", "low", "high"),
-    [(0.7, 0.17, 8.0, 10.5), (5.5, 0.47, 2.2, 2.9), (9.8, 0.9, 1.15, 1.4)],
+    ("up_hours", "availability", "low", "high"), [(0.7, 0.17, 8.0, 10.5), (5.5, 0.47, 2.2, 2.9), (9.8, 0.9, 1.15, 1.4)]
 )
 def test_wall_of_a_day_on_published_markets(up_hours: float, availability: float, low: float, high: float) -> None:
     """A day of work takes the wall time that replays of published traces took, as a multiple."""

@@ -62,25 +62,15 @@ def test_a_candidate_needs_every_share_that_it_replaces() -> None:
     """A floor of 0.5 cannot stand for a share of 0; a wider interval can stand for a narrower one."""
     spot = {"run_usd": (4.0, 3.0), "run_h": (8.0, 8.0)}
     dearer = {"run_usd": (5.0, 4.0), "run_h": (9.0, 9.0)}
-    assert kept([{**spot, "share_low": 0.5, "share_high": 0.8}, {**dearer, "share_high": 0.8}]) == [
-        True,
-        True,
-    ]
-    assert kept([{**spot, "share_high": 0.8}, {**dearer, "share_low": 0.2, "share_high": 0.5}]) == [
-        True,
-        False,
-    ]
+    assert kept([{**spot, "share_low": 0.5, "share_high": 0.8}, {**dearer, "share_high": 0.8}]) == [True, True]
+    assert kept([{**spot, "share_high": 0.8}, {**dearer, "share_low": 0.2, "share_high": 0.5}]) == [True, False]
     assert kept([row(4.0, 8.0), dearer]) == [True, True]
     assert kept([{**spot, "share_high": 0.8}, row(5.0, 8.5)]) == [True, False]
 
 
 def test_of_equals_the_one_with_more_free_memory_then_the_first_name_stays() -> None:
     """Whatever the order of the rows."""
-    rows = [
-        row(4.0, 8.0, offer="a"),
-        row(4.0, 8.0, offer="c", fit_gib=5.0),
-        row(4.0, 8.0, offer="b", fit_gib=5.0),
-    ]
+    rows = [row(4.0, 8.0, offer="a"), row(4.0, 8.0, offer="c", fit_gib=5.0), row(4.0, 8.0, offer="b", fit_gib=5.0)]
     assert kept(rows) == [False, False, True]
     assert kept(rows[::-1]) == [True, False, False]
 

@@ -29,13 +29,7 @@ VRAM: dict[str, Any] = {
     "usable": 23.6,
     "fit_probability": 0.993,
     "phase": "end of forward (logits)",
-    "parts": {
-        "weights": 4.31,
-        "stored_activations": 3.18,
-        "logits": 2.92,
-        "adapters": 0.74,
-        "working_set": 0.01,
-    },
+    "parts": {"weights": 4.31, "stored_activations": 3.18, "logits": 2.92, "adapters": 0.74, "working_set": 0.01},
 }
 
 BILL: tuple[dict[str, Any], ...] = (

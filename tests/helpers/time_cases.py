@@ -98,12 +98,7 @@ def kernels_of(profile: str, quant: str | None = None, flash_1: bool = False, sh
 
 def network_of(entry: dict[str, Any], **changes: Any) -> Network:
     """A dense network from a golden entry."""
-    values = {
-        "active_parameters": changes.get("parameters", entry["parameters"]),
-        "rope": True,
-        **entry,
-        **changes,
-    }
+    values = {"active_parameters": changes.get("parameters", entry["parameters"]), "rope": True, **entry, **changes}
     return Network(**values)
 
 

@@ -9,11 +9,7 @@ import pytest
 
 from planner.errors import LibraryError
 from planner.library.reading import CardNames
-from planner.loading.scenario_file import (
-    architecture_names,
-    parse_scenario,
-    read_library,
-)
+from planner.loading.scenario_file import architecture_names, parse_scenario, read_library
 from tests.helpers.scenarios import changed, told
 
 

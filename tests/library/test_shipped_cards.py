@@ -132,11 +132,7 @@ def test_geforce_runs_at_half_of_the_advertised_rate(name: str) -> None:
 def test_sheet_figures(name: str, usable: float, tensor16: float, bandwidth: float) -> None:
     """The figures that move plans most: vendor sheets, and usable memory from published fitting runs."""
     card = LIBRARY.gpu(name)
-    assert (card.usable_gib, card.tensor16_tflops, card.memory_bandwidth_gb_s) == (
-        usable,
-        tensor16,
-        bandwidth,
-    )
+    assert (card.usable_gib, card.tensor16_tflops, card.memory_bandwidth_gb_s) == (usable, tensor16, bandwidth)
 
 
 @pytest.mark.parametrize(

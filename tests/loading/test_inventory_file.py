@@ -6,9 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from planner.loading.scenario_file import (
-    parse_scenario,
-)
+from planner.loading.scenario_file import parse_scenario
 from tests.helpers.scenarios import GOOD, told
 
 OFFER = "{provider: p, gpu: T4, gpus: 1, usd_per_hour: 1}"
@@ -56,10 +54,7 @@ offers:
             f"currency: USD\nterms: {{p: {{billing: {{step: 1}}}}}}\noffers: [{OFFER}, {OFFER}]",
             "m.yaml:2: terms.p.billing.step: unknown key; did you mean step_seconds?",
         ),
-        (
-            f"currency: USD\noffers:\n  - {OFFER.replace('T4', 'T5')}",
-            "m.yaml:3: offers.0.gpu: unknown GPU 'T5'",
-        ),
+        (f"currency: USD\noffers:\n  - {OFFER.replace('T4', 'T5')}", "m.yaml:3: offers.0.gpu: unknown GPU 'T5'"),
         (f"currency: USD\ndate: soon\noffers:\n  - {DATED}", "m.yaml:2: date: 'soon' is not a date"),
         (f"currency: USD\ndate: soon\noffers: [{OFFER}, {OFFER}]", "m.yaml:2: date: 'soon' is not a date"),
     ],

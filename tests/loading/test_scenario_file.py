@@ -108,11 +108,7 @@ def test_every_fault_is_told_at_once_with_its_line(tmp_path: Path) -> None:
         ("name: small", "name: s\nlimits: 5", "s.yaml:2: limits: 5 is not a mapping"),
         ("name: small", "name: s\nadjust: {gpu: T4}", "s.yaml:2: adjust: a mapping is not a list"),
         ("name: small", "name: s\nadjust: [{match: {gpu: H1OO}}]", "adjust.0.match.gpu: unknown GPU 'H1OO'"),
-        (
-            "36h",
-            "36h\n    measured: [{gpu: X1, gpus: 1, hours: 2}]",
-            "jobs.0.measured.0.gpu: unknown GPU 'X1'",
-        ),
+        ("36h", "36h\n    measured: [{gpu: X1, gpus: 1, hours: 2}]", "jobs.0.measured.0.gpu: unknown GPU 'X1'"),
         (
             "36h",
             "36h\n    measured: [{gpu: T4, gpus: 2, hours: 2, peak_vram_gib: 30}]",
@@ -120,11 +116,7 @@ def test_every_fault_is_told_at_once_with_its_line(tmp_path: Path) -> None:
         ),
         ("36h", "36h\n    framework: hugging", "s.yaml:7: jobs.0.framework: 'hugging' is not one of hf"),
         ("36h", "36h\n    techniques: {sharding: fsdp}", "'fsdp' is not one of none, ddp"),
-        (
-            "36h",
-            "36h\n    confidence: 0.99",
-            "s.yaml:7: jobs.0.confidence: 0.99 is more than can be promised",
-        ),
+        ("36h", "36h\n    confidence: 0.99", "s.yaml:7: jobs.0.confidence: 0.99 is more than can be promised"),
     ],
 )
 def test_one_wrong_thing_is_one_fault(old: str, new: str, fault: str) -> None:

@@ -9,10 +9,7 @@ from hypothesis import strategies as st
 
 from planner.documents.strict_yaml import write_yaml
 from planner.errors import ScenarioError
-from planner.loading.scenario_file import (
-    parse_scenario,
-    scenario_text,
-)
+from planner.loading.scenario_file import parse_scenario, scenario_text
 from tests.helpers.scenarios import GOOD
 
 scenarios = st.fixed_dictionaries(
@@ -87,25 +84,9 @@ def test_garbage_raises_nothing_but_scenario_errors(text: str) -> None:
 @given(st.data())
 def test_a_good_scenario_with_one_value_replaced_is_read_or_refused(data: st.DataObject) -> None:
     """Any value in any place is understood or told, never a crash."""
-    places = [
-        "name",
-        "jobs",
-        "jobs.0",
-        "jobs.0.work",
-        "jobs.0.work.samples",
-        "jobs.0.architecture",
-        "jobs.0.lora",
-    ]
+    places = ["name", "jobs", "jobs.0", "jobs.0.work", "jobs.0.work.samples", "jobs.0.architecture", "jobs.0.lora"]
     places += ["jobs.0.deadline", "jobs.0.techniques", "jobs.0.techniques.lora.targets", "jobs.0.measured"]
-    places += [
-        "offers",
-        "offers.0",
-        "offers.0.gpu",
-        "offers.0.spot",
-        "offers.0.provider",
-        "offers.0.date",
-        "inventory",
-    ]
+    places += ["offers", "offers.0", "offers.0.gpu", "offers.0.spot", "offers.0.provider", "offers.0.date", "inventory"]
     places += [
         "limits",
         "limits.providers",
@@ -114,14 +95,7 @@ def test_a_good_scenario_with_one_value_replaced_is_read_or_refused(data: st.Dat
         "limits.spot_share",
         "limits.gpus",
     ]
-    places += [
-        "adjust",
-        "adjust.0",
-        "adjust.0.match",
-        "objective",
-        "jobs.0.confidence",
-        "jobs.0.techniques.method",
-    ]
+    places += ["adjust", "adjust.0", "adjust.0.match", "objective", "jobs.0.confidence", "jobs.0.techniques.method"]
     values = [
         "null",
         "true",

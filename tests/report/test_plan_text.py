@@ -265,8 +265,7 @@ def test_one_job_never_takes_more_than_25_lines_of_80_columns(
 @settings(derandomize=True, max_examples=50, deadline=None)
 @given(
     relax=st.lists(
-        st.fixed_dictionaries({"limit": WORDS, "from": MONEY | WORDS, "to": MONEY | WORDS, "then": WORDS}),
-        max_size=4,
+        st.fixed_dictionaries({"limit": WORDS, "from": MONEY | WORDS, "to": MONEY | WORDS, "then": WORDS}), max_size=4
     ),
     nearest=st.lists(
         st.fixed_dictionaries({"job": WORDS, "what": WORDS, "reason": WORDS, "shortfall": MONEY, "unit": WORDS}),

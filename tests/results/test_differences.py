@@ -76,8 +76,7 @@ def test_spot_shares_tell_both_ends_and_the_way_back() -> None:
 
 
 @pytest.mark.parametrize(
-    ("share", "words"),
-    [(0.0, "0 %"), (0.001, "under 1 %"), (0.4, "40 %"), (0.999, "over 99 %"), (1.0, "100 %")],
+    ("share", "words"), [(0.0, "0 %"), (0.001, "under 1 %"), (0.4, "40 %"), (0.999, "over 99 %"), (1.0, "100 %")]
 )
 def test_a_part_never_reads_as_all_or_nothing(share: float, words: str) -> None:
     """Rounding does not turn a sliver into none."""

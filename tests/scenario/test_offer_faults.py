@@ -46,10 +46,7 @@ from tests.helpers.scenarios import GOOD, told
             {**PRICED, "fees": {"network_storage_usd_per_gb_month": -1}},
             "offers.1.fees.network_storage_usd_per_gb_month: -1 is out of range; must be at least 0",
         ),
-        (
-            {**PRICED, "disk_gb_per_second": 0},
-            "offers.1.disk_gb_per_second: 0 is out of range; must be more than 0",
-        ),
+        ({**PRICED, "disk_gb_per_second": 0}, "offers.1.disk_gb_per_second: 0 is out of range; must be more than 0"),
         (
             {**PRICED, "commitment": {"months": 2}},
             "offers.1.commitment.months: 2 is no term of a commitment; one of 1, 3, 6, 12, 36 months",
@@ -116,10 +113,7 @@ from tests.helpers.scenarios import GOOD, told
             "offers.1.managed: a managed service without a price; "
             "give usd_per_million_tokens or usd_per_run, in dollars",
         ),
-        (
-            {"provider": "s", "managed": {"usd_per_run": 3}},
-            "offers.1.managed.architectures: is missing; add it",
-        ),
+        ({"provider": "s", "managed": {"usd_per_run": 3}}, "offers.1.managed.architectures: is missing; add it"),
         (
             {"provider": "s", "managed": {"usd_per_run": 3, "architectures": []}},
             "offers.1.managed.architectures: is empty; give at least one",
@@ -136,10 +130,7 @@ from tests.helpers.scenarios import GOOD, told
             {**SERVICE, "usd_per_hour": 0},
             "offers.1.usd_per_hour: a managed service has no usd_per_hour; leave it out; prices stand in managed",
         ),
-        (
-            {**PRICED, "currency": "EUR"},
-            "offers.1.currency: prices in EUR; only USD is understood: convert them",
-        ),
+        ({**PRICED, "currency": "EUR"}, "offers.1.currency: prices in EUR; only USD is understood: convert them"),
     ],
 )
 def test_a_faulty_offer_is_told_once_and_what_would_be_right(data: dict[str, Any], fault: str) -> None:

@@ -92,11 +92,7 @@ def test_samples_of_fixed_length_need_no_mean() -> None:
 def test_one_value_stands_for_a_list_of_one() -> None:
     """A technique that is fixed may be written without brackets."""
     techniques = Techniques.model_validate({"method": "lora", "weight_bits": 4, "tensor_parallel": [1, 2]})
-    assert (techniques.method, techniques.weight_bits, techniques.tensor_parallel) == (
-        ("lora",),
-        (4,),
-        (1, 2),
-    )
+    assert (techniques.method, techniques.weight_bits, techniques.tensor_parallel) == (("lora",), (4,), (1, 2))
 
 
 @pytest.mark.parametrize("place", [("lora",), ("techniques", "lora")])
@@ -168,11 +164,7 @@ def test_labels_tell_offers_apart() -> None:
     """Offers of one type in one place are numbered."""
     offer = Offer.model_validate(OFFER)
     named = offer.model_copy(update={"instance": "pod"})
-    assert offer_labels([offer, named, offer]) == (
-        "vast/US-CA/1x-rtx3090",
-        "vast/US-CA/pod",
-        "vast/US-CA/1x-rtx3090#2",
-    )
+    assert offer_labels([offer, named, offer]) == ("vast/US-CA/1x-rtx3090", "vast/US-CA/pod", "vast/US-CA/1x-rtx3090#2")
 
 
 def test_adjustments_multiply_on_what_they_match() -> None:

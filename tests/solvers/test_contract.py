@@ -32,11 +32,7 @@ def rows(*entries: tuple[dict[int, float], float, float]) -> Rows:
 
 
 def program(
-    cost: list[float],
-    family: Rows,
-    integer: list[bool],
-    upper: list[float] | None = None,
-    offset: float = 0.0,
+    cost: list[float], family: Rows, integer: list[bool], upper: list[float] | None = None, offset: float = 0.0
 ) -> Program:
     """Minimise `cost` over 0 <= x <= upper (1 unless given)."""
     size = len(cost)
@@ -70,16 +66,10 @@ KNOWN_PROGRAMS = (
     Known("tie", program([2.5, 2.5], rows(({0: 1, 1: 1}, 1, 1)), [True] * 2), 2.5),
     # 10 on demand, 6 cheaper on spot, share at most 0.35 of the chosen: 10 - 6 * 0.35 = 7.9.
     Known(
-        "fractional share",
-        program([10.0, -6.0], rows(({0: 1}, 1, 1), ({1: 1, 0: -0.35}, -INF, 0)), [True, False]),
-        7.9,
+        "fractional share", program([10.0, -6.0], rows(({0: 1}, 1, 1), ({1: 1, 0: -0.35}, -INF, 0)), [True, False]), 7.9
     ),
     # The share is worth 6 but costs 4 of the room of 1: 10 - 6 / 4 = 8.5, plus the constant 1.
-    Known(
-        "offset",
-        program([10.0, -6.0], rows(({0: 1}, 1, 1), ({1: 4}, -INF, 1)), [True, False], offset=1.0),
-        9.5,
-    ),
+    Known("offset", program([10.0, -6.0], rows(({0: 1}, 1, 1), ({1: 4}, -INF, 1)), [True, False], offset=1.0), 9.5),
     # A row held on both sides: 2 <= 2 x + y <= 2.5 with x, y of 1, x dearer than two y: y = 1, x = 1.
     Known("ranged row", program([5.0, 1.0], rows(({0: 2, 1: 1}, 2, 2.5)), [True, True]), 5.0),
     # Integers beyond 1: 3 x >= 10 needs x = 4.
@@ -101,10 +91,7 @@ KNOWN_PROGRAMS = (
         (Termination.INFEASIBLE,),
     ),
     Known(
-        "a row without terms",
-        program([1.0], rows(({0: 1}, 1, 1), ({}, 1, 1)), [True]),
-        None,
-        (Termination.INFEASIBLE,),
+        "a row without terms", program([1.0], rows(({0: 1}, 1, 1), ({}, 1, 1)), [True]), None, (Termination.INFEASIBLE,)
     ),
 )
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from planner.analysis.calibration.log_formats import read_log
 from planner.analysis.calibration.run_log import Pace, RunLog, compute_pace, fault
@@ -15,14 +14,18 @@ from planner.decode.assignment_parts import techniques_of
 from planner.errors import Fault, ScenarioError
 from planner.estimates.observed_runs import is_implausible_speed
 from planner.library.reading import CardNames
-from planner.library.schema import Library
 from planner.loading.arguments import read_run
 from planner.loading.scenario_file import change_scenario, read_library
 from planner.results.calibration import CalibrationResult, Comparison, PlanSummary, SettingValue, StepTimes
-from planner.results.plan import Plan
-from planner.scenario.scenario import Job, Measured, Scenario, SolveOptions
 from planner.solving.prepare import prepare
 from planner.solving.solve import solve_prepared
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from planner.library.schema import Library
+    from planner.results.plan import Plan
+    from planner.scenario.scenario import Job, Measured, Scenario, SolveOptions
 
 WHERE = "planner calibrate"
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from planner.analysis.calibration.csv_table import CsvTable
+from typing import TYPE_CHECKING
+
 from planner.analysis.calibration.run_log import RunLog, fault
 from planner.units import GIB
+
+if TYPE_CHECKING:
+    from planner.analysis.calibration.csv_table import CsvTable
 
 NVIDIA_SMI = "nvidia-smi log"
 TORCH = "CSV of torch memory"

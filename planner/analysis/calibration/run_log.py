@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
+from typing import TYPE_CHECKING
 
 from planner.errors import Fault, InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 LEAST_STEPS = 5
 """Timed steps (or intervals of several steps) below which a median says nothing."""

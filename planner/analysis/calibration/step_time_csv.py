@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import datetime
 import itertools
-from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from planner.analysis.calibration.csv_table import CsvTable
 from planner.analysis.calibration.run_log import LEAST_STEPS, RunLog, fault
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from planner.analysis.calibration.csv_table import CsvTable
 
 KIND = "CSV of step times"
 STEPS = ("step", "global_step", "iteration", "iter")

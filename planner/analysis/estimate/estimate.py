@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,15 +22,17 @@ from planner.decode.assignment_parts import techniques_of
 from planner.decode.memory_breakdown import as_scalar
 from planner.decode.notes import TIGHT_FIT_PROBABILITY
 from planner.errors import Fault, ScenarioError
-from planner.estimates.memory.peak import MemoryEstimate
 from planner.estimates.time.coefficients import TimeCoefficients
 from planner.estimates.uncertainty import display_factors
 from planner.estimates.work import PACKED_FILL
-from planner.library.schema import Architecture, Library
 from planner.loading.arguments import read_configuration, resolve_cards
 from planner.results.estimate import Capacity, Estimate, Remedy, StepSeconds
 from planner.scenario.configuration import WHERE
 from planner.units import GB, GIB
+
+if TYPE_CHECKING:
+    from planner.estimates.memory.peak import MemoryEstimate
+    from planner.library.schema import Architecture, Library
 
 MAX_TOKENS = 2**24
 """Where the search for the longest sequence ends."""

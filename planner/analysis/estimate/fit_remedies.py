@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from planner.analysis.estimate.resolve_configuration import ResolvedConfiguration, resolve_configuration
 from planner.configurations.recipe import GpuClass
 from planner.errors import ScenarioError
-from planner.library.schema import Architecture, GpuSpec, Library
-from planner.scenario.configuration import Configuration
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from planner.library.schema import Architecture, GpuSpec, Library
+    from planner.scenario.configuration import Configuration
 
 MAX_REMEDIES = 4
 """Remedies that are told."""

@@ -6,6 +6,7 @@ What the rules refuse, and what does not divide, is an input error with its reas
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from planner.configurations.grid import GridInputs, JobShape, Machine, coefficients, shape_of
 from planner.configurations.recipe import GpuClass, Recipe, best_attention, find_incompatibility, framework_of
@@ -14,10 +15,12 @@ from planner.errors import Fault, ScenarioError
 from planner.estimates.time.coefficients import TimeCoefficients
 from planner.estimates.time.step import StepTime, step_time
 from planner.estimates.work import processed_length
-from planner.library.schema import Architecture, GpuSpec, Library
 from planner.scenario.configuration import WHERE, Configuration
 from planner.scenario.job import LoraSettings, Sharding
 from planner.scenario.scenario import Job, Work
+
+if TYPE_CHECKING:
+    from planner.library.schema import Architecture, GpuSpec, Library
 
 STEPS_PER_STAGE = 8
 """Micro-batches per further pipeline stage where nothing is said: the bubble then takes a ninth of the step."""

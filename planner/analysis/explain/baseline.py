@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from planner.arrays import Floats
 from planner.formulation.objective import cost_objective
 from planner.results.explanation import LimitSensitivity
 from planner.solving.infeasibility.elastic_program import STOCK, ElasticProgram, indicator_row
-from planner.solving.infeasibility.relaxations import LimitChange
 from planner.solving.infeasibility.relaxed_candidates import HEADROOM, RelaxedCandidates
-from planner.solving.prepare import PreparedScenario
 from planner.solving.resolve import ResolvedPlan, try_solve
 from planner.solving.scoring import Objective
+
+if TYPE_CHECKING:
+    from planner.arrays import Floats
+    from planner.solving.infeasibility.relaxations import LimitChange
+    from planner.solving.prepare import PreparedScenario
 
 
 @dataclass(frozen=True)

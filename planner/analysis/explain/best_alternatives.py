@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.analysis.explain.baseline import Baseline
-from planner.arrays import Flags, Floats, Integers
-from planner.candidate_table import CandidateTable
 from planner.candidates.screening import screen
 from planner.configurations.recipe import is_allowed
 from planner.results.explanation import Alternative
-from planner.scenario.scenario import Limits
 from planner.solving.alternatives import NO_DIFFERENCE, describe_difference, difference_sigma
 from planner.solving.lexicographic import COST, LAST
 from planner.solving.resolve import describe_candidate, describe_method, recipe_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from planner.analysis.explain.baseline import Baseline
+    from planner.arrays import Flags, Floats, Integers
+    from planner.candidate_table import CandidateTable
+    from planner.scenario.scenario import Limits
 
 MIN_RELATIVE_DIFFERENCE = 0.25
 """Share by which hours must differ to be told of a way that costs the same."""

@@ -5,21 +5,23 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from planner.analysis.explain.why_not_query import WhyNotQuery
 from planner.configurations.enumeration import JobConfigurations, MemoryShortfall, enumerate_configurations
-from planner.configurations.grid import Machine
 from planner.configurations.recipe import GpuClass, Recipe, enumerate_recipes, find_incompatibility
 from planner.decode.memory_breakdown import MemoryEvaluator
 from planner.errors import ScenarioError
 from planner.loading.suggestions import suggest_gpus
 from planner.results.explanation import Remedy
 from planner.results.plan import Vram
-from planner.scenario.scenario import Job, Offer
 from planner.solving.infeasibility.relaxed_candidates import unrestricted_techniques
 from planner.solving.prepare import PreparedScenario
 from planner.solving.resolve import ResolvedPlan, describe_method, with_settings
+
+if TYPE_CHECKING:
+    from planner.configurations.grid import Machine
+    from planner.scenario.scenario import Job, Offer
 
 MANY_STEPS = 64.0
 """Accumulation steps beyond any pipeline degree: the memory of a micro-batch that is repeated."""

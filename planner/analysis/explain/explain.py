@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from time import perf_counter
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,7 +14,6 @@ from planner.analysis.explain.memory_sensitivity import memory_sensitivity
 from planner.analysis.explain.why_not import why_not as answer_to
 from planner.analysis.explain.why_not_query import parse_query
 from planner.candidate_table import ON_DEMAND
-from planner.library.schema import Library
 from planner.results.explanation import Explanation
 from planner.scenario.scenario import Scenario, SolveOptions
 from planner.solving.infeasibility.diagnosis import minimal_relaxations
@@ -23,12 +23,12 @@ from planner.solving.prepare import PreparedScenario, prepare
 from planner.solving.resolve import ResolvedPlan, try_solve
 from planner.solving.scoring import Objective
 
+if TYPE_CHECKING:
+    from planner.library.schema import Library
+
 
 def explain(
-    scenario: Scenario,
-    why_not: str | None = None,
-    options: SolveOptions | None = None,
-    library: Library | None = None,
+    scenario: Scenario, why_not: str | None = None, options: SolveOptions | None = None, library: Library | None = None
 ) -> Explanation:
     """Why the plan of a scenario is as it is, or why there is none.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from planner.analysis.explain.baseline import Baseline, build_step, unit_of_limit
 from planner.analysis.explain.marginal_cost import marginal_cost, tighten_deadline
@@ -14,6 +14,9 @@ from planner.solving.infeasibility.relaxations import HOURS_STEP, build_changes,
 from planner.solving.infeasibility.relaxed_candidates import HEADROOM, unrestricted_techniques
 from planner.solving.prepare import prepare
 from planner.solving.resolve import describe_candidate, try_solve
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 UNLIMITED_OFFER_HOURS = 1e9
 """Hours left of an offer that limit nothing."""

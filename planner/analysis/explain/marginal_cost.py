@@ -6,8 +6,8 @@ Along a slope every share is a plan of its own, so it is told as a rate and wher
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -23,6 +23,9 @@ from planner.solving.infeasibility.relaxations import (
     setting_path,
 )
 from planner.solving.resolve import ResolvedPlan, describe_candidate, try_solve, with_deadline, with_settings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
 
 SAME_SHARE = 1e-6
 """Spot shares that differ by less are one."""

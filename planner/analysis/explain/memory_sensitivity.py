@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
-from planner.analysis.explain.baseline import Baseline
-from planner.library.schema import Library
 from planner.results.explanation import LimitSensitivity
-from planner.scenario.scenario import Scenario
 from planner.solving.prepare import PreparedScenario, prepare
 from planner.solving.resolve import ResolvedPlan, try_solve
+
+if TYPE_CHECKING:
+    from planner.analysis.explain.baseline import Baseline
+    from planner.library.schema import Library
+    from planner.scenario.scenario import Scenario
 
 MAX_GIB = 48.0
 """More than this per GPU is another card."""

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from planner.analysis.explain.blockers import find_blockers, find_remedies, matches_query, pin_techniques
 from planner.analysis.explain.why_not_query import SPOT_MAJORITY, WhyNotQuery
-from planner.arrays import Flags
-from planner.candidate_table import CandidateTable
 from planner.candidates.enumeration import JobCandidates, enumerate_candidates
 from planner.candidates.screening import ScreenedCandidates, screen
 from planner.decode.assignment_parts import describe_break_even
@@ -23,6 +21,12 @@ from planner.solving.infeasibility.relaxed_candidates import HEADROOM, RelaxedCa
 from planner.solving.prepare import PreparedScenario, prepare
 from planner.solving.resolve import ResolvedPlan, recipe_of, try_solve
 from planner.solving.scoring import Objective
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from planner.arrays import Flags
+    from planner.candidate_table import CandidateTable
 
 MIN_FACTOR = 1.03
 """Factor from which on a difference is a reason."""

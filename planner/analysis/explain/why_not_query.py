@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from planner.documents.validation import suggest_names
 from planner.errors import Fault, ScenarioError
-from planner.library.schema import Library
 from planner.loading.suggestions import suggest_offers
 from planner.scenario.job import Attention, Checkpointing, Optimizer, Precision, Quantisation, Sharding
 from planner.scenario.offer import Offer, offer_labels
-from planner.scenario.scenario import Scenario
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from planner.library.schema import Library
+    from planner.scenario.scenario import Scenario
 
 QueryMarket = Literal["spot", "on_demand"]
 

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import itertools
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from planner.analysis.frontier.lower_envelope import TOLERANCE, EnvelopePiece
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 class RowChoice(NamedTuple):

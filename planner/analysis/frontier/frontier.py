@@ -6,20 +6,23 @@ import math
 from collections import Counter
 from dataclasses import replace
 from time import perf_counter
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from planner.analysis.frontier.lower_envelope import build_segments
 from planner.analysis.frontier.trace import FrontierTracer, TracedFrontier
-from planner.candidates.enumeration import JobCandidates
 from planner.candidates.screening import ScreenedCandidates, deadline_hours, screen
 from planner.configurations.recipe import is_allowed
-from planner.library.schema import Library
 from planner.results.frontier import Curve, Frontier, GroupBy, HiddenByLimit
 from planner.results.plan import CandidateCounts
 from planner.scenario.scenario import Scenario, SolveOptions
 from planner.solving.infeasibility.diagnosis import diagnose
 from planner.solving.prepare import PreparedScenario, prepare
+
+if TYPE_CHECKING:
+    from planner.candidates.enumeration import JobCandidates
+    from planner.library.schema import Library
 
 POINTS = 20
 """Breakpoints that are solved as a program, where jobs get in each other's way."""

@@ -5,21 +5,25 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter, defaultdict
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from planner.analysis.frontier.envelope_sum import Breakpoint, LinearPiece, RowChoice, evaluate_envelope
 from planner.analysis.frontier.lower_envelope import TOLERANCE, EnvelopePiece, clip_to_caps
-from planner.arrays import Floats, Integers
 from planner.candidate_table import CandidateTable, concatenate
 from planner.formulation.dominance import find_undominated
-from planner.formulation.shared_limits import SharedLimits
-from planner.scenario.scenario import SolveOptions
 from planner.solvers.base import DEFAULT_GAP, Termination, run
 from planner.solving.lexicographic import solve_lexicographic
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from planner.arrays import Floats, Integers
+    from planner.formulation.shared_limits import SharedLimits
+    from planner.scenario.scenario import SolveOptions
 
 TIE_USD = 0.005
 """What the passes may give up to break ties: two solved points closer than this cost the same."""

@@ -8,12 +8,13 @@ segments, is level between them, and jumps where a segment starts lower.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from planner.arrays import Flags, Floats, Integers
-from planner.candidate_table import CandidateTable
+if TYPE_CHECKING:
+    from planner.arrays import Flags, Floats, Integers
+    from planner.candidate_table import CandidateTable
 
 TOLERANCE = 1e-9
 """Relative difference of dollars, and of dollars per hour, below which two ways are equal: rounding, not price."""

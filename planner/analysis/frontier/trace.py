@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import datetime
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -18,17 +18,21 @@ from planner.analysis.frontier.joint_frontier import (
     select_optimal_points,
 )
 from planner.analysis.frontier.lower_envelope import build_segments, find_knee, lower_envelope
-from planner.candidates.screening import ScreenedCandidates
-from planner.candidates.spot_candidates import SpotChoice
 from planner.decode.assignment import build_assignment
 from planner.decode.bill import ChosenCandidate
 from planner.decode.probability import budget_probability
 from planner.results.differences import describe_job_differences
 from planner.results.frontier import Point, Segment, SegmentJob
-from planner.results.plan import Assignment, Status
-from planner.scenario.offer import Offer
-from planner.scenario.scenario import SolveOptions
 from planner.solving.prepare import PreparedScenario, build_shared_limits
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from planner.candidates.screening import ScreenedCandidates
+    from planner.candidates.spot_candidates import SpotChoice
+    from planner.results.plan import Assignment, Status
+    from planner.scenario.offer import Offer
+    from planner.scenario.scenario import SolveOptions
 
 
 @dataclass(frozen=True)

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, fields
 from time import process_time
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from planner.analysis.simulation.job_runs import MIX, POLICY, JobRun
-from planner.analysis.simulation.market_paths import PathSource
-from planner.arrays import Flags, Floats, Integers
 from planner.results.simulation import GREEDY, ON_DEMAND_ONLY, PLANNED, UNIFORM
-from planner.spot.market.sampling import Paths
 from planner.spot.policy.baseline_policies import Greedy, SpotOnly, UniformProgress, apply_safety_net
-from planner.spot.policy.run import Policy, SpotRun
 from planner.spot.policy.switching_policy import best_policy
 from planner.spot.replay.offline_optimum import optimum_usd
 from planner.spot.replay.replay import BLOCK, Replays, replay
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from planner.analysis.simulation.market_paths import PathSource
+    from planner.arrays import Flags, Floats, Integers
+    from planner.spot.market.sampling import Paths
+    from planner.spot.policy.run import Policy, SpotRun
 
 MAX_OPTIMUM_TICKS = 1_200_000
 """Runs times ticks that the all-knowing optimum is computed for: it is much slower than a replay."""

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.arrays import Floats
-from planner.candidates.enumeration import JobCandidates
 from planner.candidates.screening import ScreenedCandidates, deadline_hours
 from planner.candidates.spot_candidates import SearchTarget, SpotCandidates, SpotChoice
 from planner.decode.assignment_parts import techniques_of
 from planner.errors import Fault, ScenarioError
 from planner.estimates.billing import round_up_hours
-from planner.results.plan import Assignment, Plan
-from planner.solving.prepare import PreparedScenario
 from planner.solving.scoring import Objective
-from planner.spot.market.states import SpotStates
 from planner.spot.policy.run import SpotRun
 from planner.units import HOUR
+
+if TYPE_CHECKING:
+    from planner.arrays import Floats
+    from planner.candidates.enumeration import JobCandidates
+    from planner.results.plan import Assignment, Plan
+    from planner.solving.prepare import PreparedScenario
+    from planner.spot.market.states import SpotStates
 
 POLICY, MIX, SPOT_ONLY, ON_DEMAND_ONLY, SERVICE = "policy", "mix", "spot only", "on demand", "service"
 

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
-from numpy.random import Generator
 
-from planner.arrays import Floats, Integers
 from planner.errors import Fault, InputError
 from planner.spot.market.sampling import Paths, sample_states
-from planner.spot.market.states import SpotStates
-from planner.spot.market.trace import Trace
-from planner.spot.policy.run import SpotRun
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.random import Generator
+
+    from planner.arrays import Floats, Integers
+    from planner.spot.market.states import SpotStates
+    from planner.spot.market.trace import Trace
+    from planner.spot.policy.run import SpotRun
 
 LONGEST_TICK, SHORTEST_TICK = 1 / 12, 1 / 120
 """Hours between two looks at the market: five minutes, half a minute."""

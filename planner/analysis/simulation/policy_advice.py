@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from planner.analysis.simulation.job_runs import POLICY, build_job_runs
 from planner.analysis.simulation.market_paths import choose_tick_hours
 from planner.errors import Fault, ScenarioError
-from planner.library.schema import Library
-from planner.results.plan import Plan
-from planner.scenario.scenario import Scenario
 from planner.solving.prepare import prepare
 from planner.spot.policy.policy_table import advice, to_table
 from planner.spot.policy.switching_policy import best_policy
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from planner.library.schema import Library
+    from planner.results.plan import Plan
+    from planner.scenario.scenario import Scenario
 
 
 def policy_tables(scenario: Scenario, plan: Plan, library: Library | None = None) -> dict[str, dict[str, Any]]:

@@ -6,8 +6,8 @@ import datetime
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from time import perf_counter
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -30,17 +30,21 @@ from planner.analysis.simulation.statistics import (
     summarise_outcome,
 )
 from planner.analysis.simulation.timeline import build_timeline
-from planner.arrays import Floats
 from planner.audit.audit import audit
 from planner.errors import Fault, ScenarioError
 from planner.estimates.uncertainty import confidence_factor
-from planner.library.schema import Library
-from planner.results.plan import Plan
 from planner.results.simulation import PLANNED, JobReplays, ReplayMarket, Simulation
 from planner.scenario.scenario import Scenario, SolveOptions
 from planner.solving.prepare import PreparedScenario, prepare
 from planner.solving.solve import solve_prepared
-from planner.spot.market.trace import Trace
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from planner.arrays import Floats
+    from planner.library.schema import Library
+    from planner.results.plan import Plan
+    from planner.spot.market.trace import Trace
 
 RUNS = 10_000
 MAX_RUNS = 1_000_000

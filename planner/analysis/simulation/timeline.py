@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.analysis.simulation.job_replay import RepresentativeRun
-from planner.analysis.simulation.job_runs import JobRun
-from planner.arrays import Flags, Floats, Integers
 from planner.results.simulation import Timeline, TimelineSegment
 from planner.spot.policy.run import ON_DEMAND, SPOT, WAIT, Policy
 from planner.spot.policy.switching_policy import SwitchingPolicy
 from planner.spot.replay.replay import replay
+
+if TYPE_CHECKING:
+    from planner.analysis.simulation.job_replay import RepresentativeRun
+    from planner.analysis.simulation.job_runs import JobRun
+    from planner.arrays import Flags, Floats, Integers
 
 RUNNING = {WAIT: "nothing", SPOT: "spot", ON_DEMAND: "on demand"}
 MOST_POINTS = 300

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from planner.arrays import Floats, Integers
-from planner.results.plan import Assignment
 from planner.solving.alternatives import find_cheapest_shares
-from planner.solving.prepare import PreparedScenario
+
+if TYPE_CHECKING:
+    from planner.arrays import Floats, Integers
+    from planner.results.plan import Assignment
+    from planner.solving.prepare import PreparedScenario
 
 RELATIVE_TOLERANCE = 1e-9
 """Relative difference below which two figures are one and the same way's."""

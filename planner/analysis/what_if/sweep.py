@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from itertools import product
+from typing import TYPE_CHECKING
 
 from planner.analysis.what_if.what_if import library_of
 from planner.documents.sweep_ranges import SweepRange, parse_ranges, range_name
 from planner.errors import Fault, ScenarioError
-from planner.library.schema import Library
 from planner.loading.scenario_file import change_scenario
 from planner.results.differences import method_name
-from planner.results.plan import Assignment, Plan
 from planner.results.what_if import Axis, Cell, CellJob, Sweep
 from planner.scenario.scenario import Scenario, SolveOptions
 from planner.solvers.base import Termination
 from planner.solving.optimise import optimise
 from planner.solving.prepare import PreparedScenario, prepare
 from planner.solving.solve import solve_prepared
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from planner.library.schema import Library
+    from planner.results.plan import Assignment, Plan
 
 
 def sweep(

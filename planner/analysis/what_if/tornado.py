@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from planner.analysis.what_if.sweep import build_cell
 from planner.analysis.what_if.what_if import library_of
 from planner.errors import Fault, ScenarioError
-from planner.library.schema import Library
 from planner.loading.scenario_file import change_scenario
-from planner.results.plan import Plan
 from planner.results.what_if import PRICES, Bar, Better, Endpoint, Tornado
-from planner.scenario.scenario import Scenario, SolveOptions
 from planner.solving.prepare import PreparedScenario, prepare
 from planner.solving.solve import solve_prepared
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from planner.library.schema import Library
+    from planner.results.plan import Plan
+    from planner.scenario.scenario import Scenario, SolveOptions
 
 DEFAULT_SHARE = 0.2
 

@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from planner.analysis.what_if.displaced_candidates import count_displaced
-from planner.library.schema import Library
 from planner.loading.scenario_file import change_scenario, read_library
 from planner.results.differences import compare
-from planner.results.plan import Assignment, Plan
 from planner.results.what_if import Better, BillDelta, Delta, Effect, JobDelta, WhatIf
-from planner.scenario.scenario import Scenario, SolveOptions
 from planner.solving.prepare import PreparedScenario, prepare
 from planner.solving.solve import solve_prepared
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from planner.library.schema import Library
+    from planner.results.plan import Assignment, Plan
+    from planner.scenario.scenario import Scenario, SolveOptions
 
 MIN_DIFFERENCE_USD = 0.005
 """Dollars under which two bills read the same."""
 
 
 def what_if(
-    scenario: Scenario,
-    settings: Sequence[str],
-    options: SolveOptions | None = None,
-    library: Library | None = None,
+    scenario: Scenario, settings: Sequence[str], options: SolveOptions | None = None, library: Library | None = None
 ) -> WhatIf:
     """The plan before and after `PATH=VALUE` settings, and what each of them did.
 
@@ -65,8 +66,7 @@ def difference(before: Plan, after: Plan) -> Delta:
     if before.cost_usd is None or after.cost_usd is None or before.hours is None or after.hours is None:
         return Delta(cost_usd=None, hours=None)
     return Delta(
-        cost_usd=after.cost_usd.expected - before.cost_usd.expected,
-        hours=after.hours.expected - before.hours.expected,
+        cost_usd=after.cost_usd.expected - before.cost_usd.expected, hours=after.hours.expected - before.hours.expected
     )
 
 

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from planner.audit.job.context import AssignmentContext, AuditContext, Tolerance, Violation, check_close, check_equal
 from planner.audit.job.hours import RecomputedHours, is_coarse
-from planner.audit.job.spot import RecomputedPolicyRun
 from planner.audit.job.stage_placement import billed_hours
 from planner.audit.job.stages import JobStages, disk_gb_of_group
 from planner.estimates.trials import node_group_shares
-from planner.results.plan import BillItem
 from planner.units import MONTH_HOURS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from planner.audit.job.spot import RecomputedPolicyRun
+    from planner.results.plan import BillItem
 
 UNKNOWN_FEE = "unknown: not included"
 FIXED_ITEMS = (
@@ -75,10 +79,7 @@ def _policy_usage_by_item(
         item: (on_demand * longer * n * every, spot * longer * n * every)
         for item, (on_demand, spot) in followed.machine_hours(course).items()
     }
-    return uses | {
-        "prepare data": (course.prepare * n * every, 0.0),
-        "export": (course.export * n * every, 0.0),
-    }
+    return uses | {"prepare data": (course.prepare * n * every, 0.0), "export": (course.export * n * every, 0.0)}
 
 
 def _usage_by_item(

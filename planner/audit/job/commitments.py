@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from planner.audit.job.context import AuditContext, Tolerance, Violation, check_at_most, check_close, check_equal
-from planner.audit.job.hours import RecomputedHours
-from planner.audit.job.stages import JobStages
-from planner.results.plan import Plan
 from planner.scenario.scenario import Scenario, offer_labels
 from planner.units import MONTH_HOURS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from planner.audit.job.hours import RecomputedHours
+    from planner.audit.job.stages import JobStages
+    from planner.results.plan import Plan
 
 
 def machine_hours_at_confidence(ground: AuditContext, hours: RecomputedHours, course: JobStages) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from typing import TYPE_CHECKING
 
 from planner.audit.job.context import AssignmentContext, AuditContext, Figure, Violation, check_at_most, check_equal
 from planner.configurations.recipe import (
@@ -13,7 +14,9 @@ from planner.configurations.recipe import (
     best_attention,
     find_incompatibility,
 )
-from planner.scenario.scenario import Offer
+
+if TYPE_CHECKING:
+    from planner.scenario.scenario import Offer
 
 
 def check_names(ground: AuditContext) -> list[Violation]:

@@ -6,17 +6,20 @@ An assignment names a job, an offer, a card and a recipe; a check needs the thin
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from planner.configurations.coefficients import network_of
 from planner.configurations.recipe import GpuClass, Recipe, framework_of
-from planner.estimates.inputs import Network
-from planner.library.schema import Architecture, GpuSpec, Library
-from planner.results.plan import Assignment
 from planner.scenario.scenario import Job, Limits, Measured, Offer, Scenario, apply_adjustments, offer_labels
 from planner.units import GB
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from planner.estimates.inputs import Network
+    from planner.library.schema import Architecture, GpuSpec, Library
+    from planner.results.plan import Assignment
 
 Figure = float | str | None
 

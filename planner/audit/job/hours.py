@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from planner.audit.job.context import (
     AssignmentContext,
@@ -14,14 +15,16 @@ from planner.audit.job.context import (
     check_close,
     check_equal,
 )
-from planner.audit.job.physics import RecomputedPhysics
-from planner.audit.job.stages import JobStages
 from planner.estimates.preemption import NodeGroupCoefficients, interrupted_run, node_group_market, wall_quantile_factor
 from planner.estimates.preemption import SpotAvailability as GangMarket
 from planner.estimates.time.stages import StageCoefficients, asynchronous_stall_seconds, checkpoint_bytes
 from planner.estimates.uncertainty import confidence_factor
 from planner.scenario.job import MAX_CONFIDENCE
 from planner.units import HOUR
+
+if TYPE_CHECKING:
+    from planner.audit.job.physics import RecomputedPhysics
+    from planner.audit.job.stages import JobStages
 
 DEFAULT_MAX_HOURS = {"finetune": 720.0, "pretrain": 2160.0}
 COARSE_STEP = 0.05

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from planner.audit.job.bill import RecomputedLine, check_bill, check_cost
 from planner.audit.job.configuration import check_adapters
@@ -18,8 +19,10 @@ from planner.estimates.managed_service import MILLION, service_tokens_per_second
 from planner.estimates.parameters import lora_parameters
 from planner.estimates.trials import trial_work
 from planner.estimates.uncertainty import confidence_factor
-from planner.scenario.payment import Managed
 from planner.units import GB, HOUR, MONTH_HOURS
+
+if TYPE_CHECKING:
+    from planner.scenario.payment import Managed
 
 NO_MACHINE_FIGURES = {
     "gpu": "managed",

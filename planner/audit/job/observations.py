@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING
 
 from planner.audit.job.context import AuditContext, Tolerance, Violation, check_close, check_equal
 from planner.audit.job.observed_comparison import RecomputedRun, memory_values, recompute_run, sequence_lengths
@@ -18,8 +19,10 @@ from planner.estimates.observed_runs import (
     memory_half_weight_runs,
 )
 from planner.estimates.uncertainty import Sigmas, memory_tail
-from planner.results.plan import ObservedRun
 from planner.units import GIB
+
+if TYPE_CHECKING:
+    from planner.results.plan import ObservedRun
 
 
 @dataclass(frozen=True)
@@ -123,7 +126,7 @@ def _passing_margin(
 def shrink_spread(
     before: tuple[float, float], lesson: RecomputedCorrection, ground: AuditContext
 ) -> tuple[float, float]:
-    """sigma and sigma_tail of the plan's speed, given the runs that were seen."""
+    """Sigma and sigma_tail of the plan's speed, given the runs that were seen."""
     if not lesson.timed_runs:
         return before
     several, method = ground.plan.instances > 1, ground.recipe.method

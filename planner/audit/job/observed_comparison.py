@@ -6,11 +6,9 @@ The order of trial is the planner's own business: here every recipe and batch th
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from planner.audit.job.context import AuditContext
 from planner.configurations.coefficients import RecipeCoefficients, recipe_coefficients
 from planner.configurations.hardware import hardware_numbers
 from planner.configurations.recipe import (
@@ -26,9 +24,14 @@ from planner.estimates.memory.peak import MemoryCoefficients, estimate_memory
 from planner.estimates.time.coefficients import TimeCoefficients
 from planner.estimates.time.step import step_time
 from planner.estimates.work import PACKED_FILL, processed_length
-from planner.library.schema import GpuSpec
-from planner.scenario.scenario import Job, Measured
 from planner.units import GIB
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from planner.audit.job.context import AuditContext
+    from planner.library.schema import GpuSpec
+    from planner.scenario.scenario import Job, Measured
 
 KINDS = {"allocated": "allocated", "reserved": "reserved_uncapped", "device": "device_used"}
 

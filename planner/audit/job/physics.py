@@ -205,7 +205,7 @@ def _layout(ground: AuditContext, work: Workload) -> Layout:
 
 
 def _spread(ground: AuditContext, tokens_per_micro_batch: float, lesson: RecomputedCorrection) -> tuple[float, float]:
-    """sigma and sigma_tail of the speed: profile, card, size, mixture, few tokens, what is not known."""
+    """Sigma and sigma_tail of the speed: profile, card, size, mixture, few tokens, what is not known."""
     values = ground.values("uncertainty")
     if ground.observed:
         again = class_sigmas(values, "observed")

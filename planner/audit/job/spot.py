@@ -7,20 +7,23 @@ and market as the planner's: its figures are held against replays by tests.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from planner.audit.job.context import AuditContext, Tolerance, Violation, check_close, check_equal
 from planner.audit.job.hours import RecomputedHours, is_coarse, resolve_interruption_process, spot_stall_hours
-from planner.audit.job.physics import RecomputedPhysics
 from planner.audit.job.stages import JobStages, disk_gb_of_group
 from planner.estimates.time.stages import StageCoefficients, checkpoint_bytes, checkpoint_seconds
 from planner.results.plan import SpotPlan
 from planner.spot.market.duration_shapes import DurationShape, states_from_means
 from planner.spot.market.states import Ages, SpotStates
 from planner.spot.policy.checkpointing import checkpoint_interval, last_checkpoint_fits
-from planner.spot.policy.cost_curve import CurvePoint
 from planner.spot.policy.curve_cache import CurveCache
 from planner.spot.policy.run import SpotRun
 from planner.units import GB, HOUR, MONTH_HOURS
+
+if TYPE_CHECKING:
+    from planner.audit.job.physics import RecomputedPhysics
+    from planner.spot.policy.cost_curve import CurvePoint
 
 FINE_BILLING_HOURS = 0.1
 """Longest billing step of a market that a policy is made for."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from planner.audit.job.context import AssignmentContext, AuditContext, Tolerance, Violation, check_close, check_equal
-from planner.audit.job.physics import Workload
 from planner.configurations.hardware import PCIE_BYTES_PER_SECOND
 from planner.estimates.time.data_stages import (
     evaluation_bytes,
@@ -16,9 +16,12 @@ from planner.estimates.time.data_stages import (
 )
 from planner.estimates.time.stages import StageCoefficients, boot_seconds, download_seconds, load_seconds
 from planner.estimates.trials import trial_work
-from planner.results.plan import SeparateMachine
-from planner.scenario.scenario import Offer
 from planner.units import GB, GIB, HOUR, TERA
+
+if TYPE_CHECKING:
+    from planner.audit.job.physics import Workload
+    from planner.results.plan import SeparateMachine
+    from planner.scenario.scenario import Offer
 
 STAGES = ("ingest", "evaluation")
 

@@ -7,12 +7,10 @@ name says otherwise; trials side by side are several gangs.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from planner.audit.job.context import AuditContext, Tolerance, Violation, check_close
-from planner.audit.job.physics import RecomputedPhysics, Workload
-from planner.audit.job.stage_placement import RecomputedStage
 from planner.estimates.time.data_stages import ingest_seconds, machine_cores, merge_seconds, upload_seconds
 from planner.estimates.time.stages import (
     StageCoefficients,
@@ -28,6 +26,12 @@ from planner.estimates.time.stages import (
 )
 from planner.estimates.trials import TrialWork, trial_work
 from planner.units import GB, HOUR
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from planner.audit.job.physics import RecomputedPhysics, Workload
+    from planner.audit.job.stage_placement import RecomputedStage
 
 MIN_RAM_GB = 32.0
 """Memory of a training machine whose offer does not say."""

@@ -6,13 +6,11 @@ hardware. Where a run was observed it did fit, so neither the fit rule's margin 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from planner.arrays import Flags, Floats
 from planner.configurations.grid import GridInputs, JobShape, Machine, coefficients, grid_inputs, shape_of
 from planner.configurations.hardware import hardware_numbers
 from planner.configurations.micro_batch import possible_cells, proper_divisors
@@ -32,9 +30,14 @@ from planner.estimates.time.coefficients import TimeCoefficients
 from planner.estimates.time.device import stack_parameters
 from planner.estimates.time.step import step_seconds
 from planner.estimates.work import PACKED_FILL, processed_length
-from planner.library.schema import Architecture, GpuSpec, Library
-from planner.scenario.scenario import Job, Measured
 from planner.units import HOUR, TERA
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from planner.arrays import Flags, Floats
+    from planner.library.schema import Architecture, GpuSpec, Library
+    from planner.scenario.scenario import Job, Measured
 
 GPUS_PER_MACHINE = 8
 """GPUs of one machine at most, where a run does not say in how many it stood."""

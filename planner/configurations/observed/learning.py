@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.arrays import Flags, Floats
-from planner.configurations.grid import GridInputs, Machine
 from planner.configurations.observed.comparison import ComparedRun, compare_run
 from planner.configurations.observed.memory_peaks import (
     MemoryCorrection,
@@ -21,9 +19,15 @@ from planner.configurations.observed.memory_peaks import (
 from planner.configurations.recipe import Recipe, framework_of
 from planner.estimates.observed_runs import corrected_fit_sigma, corrected_sigmas, log_speed_correction
 from planner.estimates.uncertainty import Sigmas, memory_tail
-from planner.library.schema import Architecture, Library
-from planner.scenario.scenario import Job, Measured
 from planner.units import GIB
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from planner.arrays import Flags, Floats
+    from planner.configurations.grid import GridInputs, Machine
+    from planner.library.schema import Architecture, Library
+    from planner.scenario.scenario import Job, Measured
 
 
 @dataclass(frozen=True)

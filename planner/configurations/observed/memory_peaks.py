@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,8 +14,12 @@ from planner.estimates.memory.fit import memory_lines
 from planner.estimates.memory.peak import estimate_memory
 from planner.estimates.memory.states import MemoryCoefficients
 from planner.estimates.observed_runs import log_memory_scale, memory_half_weight_runs
-from planner.library.schema import Library
 from planner.units import GIB
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from planner.library.schema import Library
 
 BISECTION_STEPS = 60
 """Halvings of the search: a factor between its bounds to the last digit."""

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.configurations.grid import JobShape, Machine
 from planner.configurations.recipe import is_allowed
-from planner.scenario.scenario import Job, Measured
 from planner.units import HOUR
 
 if TYPE_CHECKING:
     from planner.configurations.enumeration import Configurations
+    from planner.configurations.grid import JobShape, Machine
+    from planner.scenario.scenario import Job, Measured
 
 
 def find_observed_run(job: Job, machine: Machine) -> Measured | None:

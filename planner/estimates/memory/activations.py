@@ -54,11 +54,7 @@ class _Layer:
 
 
 def activation_terms(
-    network: Network,
-    layout: Layout,
-    states: States,
-    activations: Activations,
-    coefficients: MemoryCoefficients,
+    network: Network, layout: Layout, states: States, activations: Activations, coefficients: MemoryCoefficients
 ) -> ActivationTerms:
     """Section "activation terms" for a micro-batch of one sequence."""
     k = coefficients
@@ -93,12 +89,7 @@ def activation_terms(
 
 
 def _layer(
-    network: Network,
-    layout: Layout,
-    states: States,
-    activations: Activations,
-    k: MemoryCoefficients,
-    tokens: Numbers,
+    network: Network, layout: Layout, states: States, activations: Activations, k: MemoryCoefficients, tokens: Numbers
 ) -> _Layer:
     """Tensors of one layer for one sequence of `tokens` per GPU."""
     q, kv = network.query_width, network.kv_width

@@ -8,15 +8,19 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
-from planner.arrays import Floats
-from planner.estimates.inputs import Activations, Layout, Network, Numbers, Stack, States
 from planner.estimates.memory.activations import ActivationTerms, activation_terms
 from planner.estimates.memory.states import MemoryCoefficients, StaticTerms, static_terms
 from planner.units import GIB
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from planner.arrays import Floats
+    from planner.estimates.inputs import Activations, Layout, Network, Numbers, Stack, States
 
 TIGHT_SHARE = 0.8
 """Share of the usable memory above which a stage-3 plan is judged by `TIGHT_PHI`."""

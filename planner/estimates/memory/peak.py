@@ -7,16 +7,20 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
-from planner.arrays import Floats
-from planner.estimates.inputs import Activations, Layout, Network, Numbers, Stack, States
 from planner.estimates.memory.activations import ActivationTerms, activation_terms
 from planner.estimates.memory.fit import MemoryLines, build_memory_lines, memory_lines
 from planner.estimates.memory.states import MemoryCoefficients, StaticTerms, static_terms
 from planner.units import GIB
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from planner.arrays import Floats
+    from planner.estimates.inputs import Activations, Layout, Network, Numbers, Stack, States
 
 __all__ = [
     "PHASES",
@@ -32,13 +36,7 @@ __all__ = [
 ]
 
 
-PHASES = (
-    "end of forward (logits)",
-    "start of backward",
-    "end of backward",
-    "optimizer step",
-    "load",
-)
+PHASES = ("end of forward (logits)", "start of backward", "end of backward", "optimizer step", "load")
 """Names of the codes of `MemoryEstimate.phase`."""
 
 _FORWARD, _BACKWARD, _BACKWARD_END, _STEP, _LOAD = range(5)

@@ -7,10 +7,12 @@ One GPU of the fullest pipeline stage; the symbols in comments are those of the 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.estimates.inputs import Layout, Network, Numbers, States
+if TYPE_CHECKING:
+    from planner.estimates.inputs import Layout, Network, Numbers, States
 
 
 @dataclass(frozen=True)

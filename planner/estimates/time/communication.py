@@ -6,13 +6,15 @@ A group that crosses nodes runs at the slower of its two links, less a loss per 
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from planner.estimates.inputs import Activations, Hardware, Kernels, Layout, Network, States
-from planner.estimates.time.coefficients import TimeCoefficients
 from planner.estimates.time.device import ffn_matrices, micro_batch_tokens, recompute_shares
+
+if TYPE_CHECKING:
+    from planner.estimates.inputs import Activations, Hardware, Kernels, Layout, Network, States
+    from planner.estimates.time.coefficients import TimeCoefficients
 
 
 class Links(NamedTuple):
@@ -42,10 +44,7 @@ def link_bandwidths(layout: Layout, hardware: Hardware, coefficients: TimeCoeffi
     shared = np.minimum(inside, node * np.maximum(1.0, per_node / layout.tensor) / per_node)
     shared = shared / (1.0 + coefficients.group_loss_per_doubling * np.log2(nodes))
     return Links(
-        inside=inside,
-        node=node,
-        group=np.where(nodes > 1, shared, inside),
-        across=np.minimum(inside, node / per_node),
+        inside=inside, node=node, group=np.where(nodes > 1, shared, inside), across=np.minimum(inside, node / per_node)
     )
 
 

@@ -6,13 +6,15 @@ Shapes: every argument is a scalar or an array; results broadcast.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from planner.estimates.inputs import Numbers
 from planner.estimates.time.stages import StageCoefficients, tokenise_seconds
 from planner.units import MONTH_HOURS
+
+if TYPE_CHECKING:
+    from planner.estimates.inputs import Numbers
 
 _FORWARD_FLOP = 2.0
 """FLOP per parameter that a token meets: a multiplication and an addition. Attention over the context is left out."""

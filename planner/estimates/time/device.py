@@ -8,7 +8,7 @@ so a grid of recipes (R, 1) times cards (H,) pays for few full-size arrays.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -24,7 +24,9 @@ from planner.estimates.inputs import (
     Numbers,
     States,
 )
-from planner.estimates.time.coefficients import TimeCoefficients
+
+if TYPE_CHECKING:
+    from planner.estimates.time.coefficients import TimeCoefficients
 
 # By CHECKPOINT_ code: none, every second layer, selective per operator, full, offload, Megatron selective.
 _RECOMPUTED_MATMUL = np.array([0.0, 0.5, 0.4, 1.0, 1.0, 0.0])

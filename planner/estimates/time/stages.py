@@ -6,14 +6,17 @@ Shapes: every argument is a scalar or an array; results broadcast.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from planner.estimates.inputs import Numbers
 from planner.estimates.time.device import recompute_shares
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from planner.estimates.inputs import Numbers
 
 
 @dataclass(frozen=True)

@@ -8,14 +8,16 @@ the cube root of summed cubes is a smooth maximum of both.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from planner.estimates.inputs import Activations, Hardware, Kernels, Layout, Network, States
 from planner.estimates.time import communication
-from planner.estimates.time.coefficients import TimeCoefficients
 from planner.estimates.time.device import DeviceTime, device_time, launch_seconds
+
+if TYPE_CHECKING:
+    from planner.estimates.inputs import Activations, Hardware, Kernels, Layout, Network, States
+    from planner.estimates.time.coefficients import TimeCoefficients
 
 _HOST_STEP_BYTES = 4.0  # per parameter updated in host memory: a 16-bit gradient down, a 16-bit weight up
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import itertools
 import textwrap
-from collections.abc import Iterator, Sequence
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from planner.report import format as words
 from planner.report.frontier import format_point, format_summary, knee
@@ -22,6 +20,10 @@ from planner.report.plots.style import (
 )
 from planner.results.differences import method_name
 from planner.results.frontier import Curve, Frontier, Point, Segment, select_points
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
 LABELS = 14
 """Breakpoints that get a label, where there is room."""

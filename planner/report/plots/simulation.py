@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from planner.report import format as words
 from planner.report.plots.style import (
@@ -19,6 +17,10 @@ from planner.report.plots.style import (
 )
 from planner.report.simulation import format_summary
 from planner.results.simulation import OPTIMUM, PLANNED, Histogram, JobReplays, Simulation, Timeline
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
 
 SPOT, ON_DEMAND, UP = COLORS[0], COLORS[1], "#b9c9a8"
 RUNS = {"spot": SPOT, "on demand": ON_DEMAND}

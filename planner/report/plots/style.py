@@ -5,13 +5,15 @@ from __future__ import annotations
 import html
 import io
 import textwrap
-from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from planner.documents.files import write_bytes_atomically
 from planner.errors import Fault, ScenarioError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
 
 SUFFIXES = (".png", ".svg", ".html")
 TEXT_COLOR, MUTED_COLOR, ACCENT_COLOR = "#222222", "#9a9a9a", "#b3401f"

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from planner.report import format as words
 from planner.report.plots.style import (
@@ -20,8 +18,13 @@ from planner.report.plots.style import (
 )
 from planner.report.what_if.sweep import axis_name, describe_hardware, format_axis_values
 from planner.report.what_if.tornado import effect_of, is_visible
-from planner.results.plan import Plan
 from planner.results.what_if import Axis, Sweep, Tornado, WhatIf
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from planner.results.plan import Plan
 
 MAX_WRITTEN = 12
 """Rows or columns up to which a cell of a heat map can hold its figure."""

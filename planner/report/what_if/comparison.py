@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import zip_longest
+from typing import TYPE_CHECKING
 
 from planner.report import format as words
 from planner.report import plan_sections as parts
@@ -15,8 +16,10 @@ from planner.report.what_if.differences import (
     shown_hours_difference,
 )
 from planner.results.differences import describe_differences
-from planner.results.plan import Assignment, Hours, Plan
-from planner.results.what_if import BillDelta, Effect, JobDelta, WhatIf
+
+if TYPE_CHECKING:
+    from planner.results.plan import Assignment, Hours, Plan
+    from planner.results.what_if import BillDelta, Effect, JobDelta, WhatIf
 
 LABEL, BEFORE, AFTER = 14, 31, 35
 """Columns of the label and of either side; together `words.WIDTH`."""

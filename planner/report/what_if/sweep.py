@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from planner.report import format as words
 from planner.report import plan_sections as parts
 from planner.report.infeasible import render_infeasible
-from planner.results.what_if import Cell, Sweep
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from planner.results.what_if import Cell, Sweep
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
@@ -162,7 +166,7 @@ def _is_start_dominant(answer: Sweep) -> bool:
 
 
 def _letter(index: int) -> str:
-    """a to z, then aa, ab and so on."""
+    """A to z, then aa, ab and so on."""
     return LETTERS[index] if index < 26 else _letter(index // 26 - 1) + LETTERS[index % 26]
 
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from planner.report import format as words
 from planner.report.infeasible import render_infeasible
-from planner.results.plan import Plan
 from planner.results.what_if import PRICES, Bar, Endpoint, Tornado
+
+if TYPE_CHECKING:
+    from planner.results.plan import Plan
 
 BY_COST = (35, 9, 25)
 BY_TIME = (29, 8, 17)

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from itertools import combinations
+from typing import TYPE_CHECKING
 
-from planner.candidates.enumeration import JobCandidates
-from planner.candidates.market import Market
 from planner.candidates.screening import screen
-from planner.library.schema import Library
 from planner.results.plan import Infeasible, Relaxation
-from planner.scenario.scenario import Scenario
 from planner.solving.infeasibility.elastic_program import ElasticProgram, ElasticSolution
 from planner.solving.infeasibility.near_misses import find_near_misses
 from planner.solving.infeasibility.relaxations import (
@@ -24,6 +20,14 @@ from planner.solving.infeasibility.relaxations import (
 from planner.solving.infeasibility.relaxed_candidates import RelaxedCandidates, relax_candidates
 from planner.solving.prepare import PreparedScenario
 from planner.solving.resolve import ResolvedPlan, try_solve
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from planner.candidates.enumeration import JobCandidates
+    from planner.candidates.market import Market
+    from planner.library.schema import Library
+    from planner.scenario.scenario import Scenario
 
 MAX_RELAXATIONS = 3
 """Ways out that are told at most."""

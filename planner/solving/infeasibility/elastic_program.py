@@ -13,13 +13,12 @@ on the slack (a slow machine takes thousands of hours), under whose tolerance a 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.arrays import Flags, Floats, Integers
 from planner.candidates.screening import DEFAULT_MAX_HOURS
 from planner.formulation.constraints import assignment_rows, spot_cap_rows, spot_floor_rows
 from planner.formulation.objective import cost_objective
@@ -29,6 +28,11 @@ from planner.formulation.variables import VariableLayout
 from planner.scenario.scenario import SpotShare
 from planner.solvers.base import run
 from planner.solving.infeasibility.relaxed_candidates import RelaxedCandidates, undominated_candidates
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from planner.arrays import Flags, Floats, Integers
 
 MOST_FILTERS = 2
 """Filters that a candidate may break; more are allowed only where otherwise nothing would do."""

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from planner.candidates.screening import deadline_hours, screen
-from planner.configurations.enumeration import MemoryShortfall
 from planner.configurations.recipe import is_allowed
 from planner.decode.memory_breakdown import MemoryEvaluator
 from planner.decode.probability import deadline_probability
 from planner.results.plan import NearMiss
-from planner.scenario.scenario import Job
 from planner.solving.infeasibility.elastic_program import STOCK, ElasticProgram, ElasticSolution, SoftConstraint
 from planner.solving.infeasibility.relaxations import build_changes, round_up
-from planner.solving.infeasibility.relaxed_candidates import RelaxedCandidates
-from planner.solving.prepare import PreparedScenario
 from planner.solving.resolve import describe_candidate, try_solve
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from planner.configurations.enumeration import MemoryShortfall
+    from planner.scenario.scenario import Job
+    from planner.solving.infeasibility.relaxed_candidates import RelaxedCandidates
+    from planner.solving.prepare import PreparedScenario
 
 STEP_TOKENS = 128
 """Sequence lengths are proposed in multiples of it, as kernels like them."""

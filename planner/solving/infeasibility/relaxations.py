@@ -8,10 +8,10 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
+from typing import TYPE_CHECKING
 
 from planner.errors import ScenarioError
 from planner.results.plan import Relaxation
-from planner.scenario.scenario import Scenario
 from planner.solving.infeasibility.elastic_program import (
     ElasticProgram,
     ElasticSolution,
@@ -21,6 +21,9 @@ from planner.solving.infeasibility.elastic_program import (
 from planner.solving.infeasibility.relaxed_candidates import HEADROOM, CandidateFilter, margin_of
 from planner.solving.prepare import PreparedScenario
 from planner.solving.resolve import ResolvedPlan, try_solve, with_settings
+
+if TYPE_CHECKING:
+    from planner.scenario.scenario import Scenario
 
 HOURS_STEP, USD_STEP, SHARE_STEP, MARGIN_STEP = 0.01, 0.01, 0.01, 0.001
 """Proposals are rounded away from the old limit to these, so that they can be typed and still suffice."""

@@ -7,21 +7,25 @@ program instead, so candidates are uncut here.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.arrays import Flags, Integers
 from planner.candidate_table import CandidateTable, concatenate
 from planner.candidates.enumeration import JobCandidates, enumerate_candidates
-from planner.candidates.market import Market
 from planner.candidates.screening import UNLIMITED_HOURS, screen
 from planner.configurations.recipe import Recipe, framework_of
 from planner.formulation.dominance import find_undominated
-from planner.formulation.shared_limits import SharedLimits
-from planner.library.schema import Library
 from planner.scenario.scenario import AllowForbid, Job, Limits, Scenario, Techniques
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from planner.arrays import Flags, Integers
+    from planner.candidates.market import Market
+    from planner.formulation.shared_limits import SharedLimits
+    from planner.library.schema import Library
 
 LISTS = {"providers": "provider", "gpus": "gpu", "regions": "region", "tiers": "tier"}
 """Limit -> the field of an offer that it reads."""

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING
 
 from planner.spot.market.states import Ages, SpotStates
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 SHORTEST_HOURS = 1 / 60
 """A mean outage below this is taken as this: whoever waits for machines does not look more often."""

@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import math
 from itertools import combinations
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.arrays import Flags, Floats, Integers
 from planner.spot.market.states import Ages, SpotStates
+
+if TYPE_CHECKING:
+    from planner.arrays import Flags, Floats, Integers
 
 MIN_ENDS = 5
 """Ends that a band must have seen before it gets a rate of its own."""

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.arrays import Flags, Floats
 from planner.errors import Fault, InputError
 from planner.hazards import mean_hours
 from planner.spot.market.hazard_fit import PRIOR_ENDS, count_ends, fit_ages, log_likelihood
 from planner.spot.market.states import Ages, SpotStates
 from planner.spot.market.trace import MarketDurations, Trace
 from planner.units import DAY_HOURS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from planner.arrays import Flags, Floats
 
 MIN_ENDS_TO_FIT = 5
 """Up-times, and outages, whose end must have been seen: with fewer a mean is not known to a factor of two."""

@@ -5,13 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from numpy.random import Generator
 
 from planner.arrays import Flags, Floats, Integers
-from planner.spot.market.states import Ages, SpotStates
+
+if TYPE_CHECKING:
+    from planner.spot.market.states import Ages, SpotStates
 
 Draw = Callable[[Generator, int], Floats]
 """`draw(rng, n)`: n durations in hours, of any distribution."""

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import ArrayLike
 
-from planner.arrays import Floats, Integers
 from planner.hazards import mean_hours
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+    from planner.arrays import Floats, Integers
 
 
 @dataclass(frozen=True)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from planner.arrays import Flags, Floats, Integers
 from planner.units import HOUR
+
+if TYPE_CHECKING:
+    from planner.arrays import Flags, Floats, Integers
 
 
 class MarketDurations(NamedTuple):

@@ -7,15 +7,18 @@ import io
 import json
 import math
 import re
-from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from planner.arrays import Floats
 from planner.errors import Fault, InputError
 from planner.spot.market.trace import Trace
 from planner.units import DAY_HOURS, HOUR, MINUTE
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from planner.arrays import Floats
 
 LEAST_HOURS, LEAST_STEPS = 1.0, 10
 """Below these a trace says nothing about machines that stay for hours."""

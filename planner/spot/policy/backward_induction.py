@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.arrays import Flags, Floats, Integers
 from planner.spot.policy.markov_chain import COUNTS, MEANS, USD, VARIANCES, Interpolation, MarkovChain
 from planner.spot.policy.run import ON_DEMAND, SPOT, WAIT
+
+if TYPE_CHECKING:
+    from planner.arrays import Flags, Floats, Integers
 
 TIE_FACTOR = 1 - 1e-12
 """What is cheaper by less than this part is not: between equals, on demand now, so that ties end alike everywhere."""

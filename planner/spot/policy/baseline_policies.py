@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.arrays import Flags, Floats, Integers
 from planner.spot.policy.deadline_guard import ROUNDING, DeadlineGuard
 from planner.spot.policy.run import ON_DEMAND, SPOT, WAIT, SpotRun
+
+if TYPE_CHECKING:
+    from planner.arrays import Flags, Floats, Integers
 
 
 @dataclass(frozen=True)

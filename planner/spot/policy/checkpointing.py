@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 from planner.estimates.preemption import young_interval
-from planner.spot.market.states import SpotStates
-from planner.spot.policy.run import SpotRun
+
+if TYPE_CHECKING:
+    from planner.spot.market.states import SpotStates
+    from planner.spot.policy.run import SpotRun
 
 WARNED_INTERVAL_HOURS = 1.0
 """Of work between checkpoints where the notice lets a last one be written: against all that is no interruption."""

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.arrays import Floats
-from planner.spot.market.states import SpotStates
 from planner.spot.policy.backward_induction import TIE_FACTOR, BackwardInduction
 from planner.spot.policy.discretisation import CurveRequest, build_chain_for, check_run
 from planner.spot.policy.markov_chain import (
@@ -25,7 +24,11 @@ from planner.spot.policy.markov_chain import (
     VARIANCES,
     MarkovChain,
 )
-from planner.spot.policy.run import SpotRun
+
+if TYPE_CHECKING:
+    from planner.arrays import Floats
+    from planner.spot.market.states import SpotStates
+    from planner.spot.policy.run import SpotRun
 
 TICKS, POINTS = 200, 96
 """Of one curve: within half a percent of a grid many times finer (see tests)."""

@@ -6,21 +6,18 @@ A plan that is solved for one deadline and a frontier over all of them must not 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from planner.spot.market.states import SpotStates
 from planner.spot.policy.backward_induction import BackwardInduction
-from planner.spot.policy.cost_curve import (
-    Curve,
-    CurvePoint,
-    build_curve,
-    demand_counts,
-    start_counts,
-)
+from planner.spot.policy.cost_curve import Curve, CurvePoint, build_curve, demand_counts, start_counts
 from planner.spot.policy.discretisation import CurveRequest, build_chain_for, check_run
 from planner.spot.policy.run import SpotRun
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 BATCH_TICKS, BATCH_POINTS = 128, 96
 """Where many candidates are compared: within one percent, two at twice the time of the work."""

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from planner.spot.policy.checkpointing import max_lost_hours
-from planner.spot.policy.run import SpotRun
+
+if TYPE_CHECKING:
+    from planner.spot.policy.run import SpotRun
 
 ROUNDING = 1e-9
 """Hours by which a guard that was just kept may seem broken."""

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.arrays import Floats
-from planner.spot.market.states import SpotStates
 from planner.spot.policy.markov_chain import MarkovChain, build_markov_chain, fastest_rate
-from planner.spot.policy.run import SpotRun
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from planner.arrays import Floats
+    from planner.spot.market.states import SpotStates
+    from planner.spot.policy.run import SpotRun
 
 MAX_TICKS = 800
 """Bound on the ticks of one pass; longer runs are computed as several shorter ones."""

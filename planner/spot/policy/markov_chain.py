@@ -12,15 +12,19 @@ any restart fits any tick. What an early interruption leaves of it is given back
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.arrays import Flags, Floats, Integers
-from planner.spot.market.states import Ages, SpotStates
 from planner.spot.policy.checkpointing import max_lost_hours, mean_lost_hours, progress_on_spot
-from planner.spot.policy.run import SpotRun
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from planner.arrays import Flags, Floats, Integers
+    from planner.spot.market.states import Ages, SpotStates
+    from planner.spot.policy.run import SpotRun
 
 USD, FINISH, USD_VARIANCE, FINISH_VARIANCE, SPOT_HOURS, DEMAND_HOURS, DEMAND_STARTS, INTERRUPTIONS = range(8)
 """What is counted from a moment to the end of the run; all but the variances as means."""

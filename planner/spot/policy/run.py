@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from planner.arrays import Flags, Floats, Integers
+if TYPE_CHECKING:
+    from planner.arrays import Flags, Floats, Integers
 
 WAIT, SPOT, ON_DEMAND = 0, 1, 2
 """What runs, and what a policy may ask for."""

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.arrays import Flags, Floats, Integers
-from planner.spot.market.states import SpotStates
 from planner.spot.policy.backward_induction import BackwardInduction, TimeSlice
 from planner.spot.policy.cost_curve import POINTS, TICKS, tick_count
 from planner.spot.policy.deadline_guard import ROUNDING, DeadlineGuard
 from planner.spot.policy.discretisation import CurveRequest, build_chain_for, check_run
 from planner.spot.policy.run import ON_DEMAND, SPOT, WAIT, SpotRun
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from planner.arrays import Flags, Floats, Integers
+    from planner.spot.market.states import SpotStates
 
 ROWS = 64
 """Most times left that a table has rows for."""

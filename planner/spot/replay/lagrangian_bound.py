@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from planner.arrays import Flags, Floats
 from planner.spot.policy.checkpointing import progress_on_spot
-from planner.spot.policy.run import SpotRun
+
+if TYPE_CHECKING:
+    from planner.arrays import Flags, Floats
+    from planner.spot.policy.run import SpotRun
 
 ROUNDS: Final = 40
 """Prices of an hour of work that are tried at most; 8 to 15 settle it."""

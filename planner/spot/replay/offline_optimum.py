@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
-from numpy.typing import ArrayLike
 
-from planner.arrays import Flags, Floats
-from planner.spot.policy.run import SpotRun
 from planner.spot.replay.lagrangian_bound import lower_bound_usd
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+    from planner.arrays import Flags, Floats
+    from planner.spot.policy.run import SpotRun
 
 BLOCK: Final = 24
 """Paths that are worked on together: the tables of costs by work done stay in the processor's cache."""

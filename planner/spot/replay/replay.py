@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
-from numpy.typing import ArrayLike
 
-from planner.arrays import Flags, Floats, Integers
 from planner.spot.policy.run import ON_DEMAND, SPOT, WAIT, Policy, SpotRun
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+    from planner.arrays import Flags, Floats, Integers
 
 ROUNDING: Final = 1e-9
 """Hours: ticks, restarts and checkpoints that end together in exact arithmetic shall do so here."""

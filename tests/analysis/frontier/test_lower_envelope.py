@@ -26,10 +26,7 @@ LAW = settings(max_examples=120, deadline=None, derandomize=True)
 GRID = np.linspace(0.0, 1.0, 41)
 
 tables = st.builds(
-    random_table,
-    seed=st.integers(0, 10**6),
-    rows=st.integers(1, 25),
-    step=st.sampled_from([0.0, 0.0, 0.5]),
+    random_table, seed=st.integers(0, 10**6), rows=st.integers(1, 25), step=st.sampled_from([0.0, 0.0, 0.5])
 )
 budgets = st.none() | st.floats(1.0, 12.0)
 

@@ -75,10 +75,7 @@ def test_host_memory_is_never_faster(row: str, weights: bool) -> None:
 
 @settings(derandomize=True, max_examples=40)
 @given(
-    layers=st.integers(8, 80),
-    gpus=st.sampled_from([2, 4, 8]),
-    stage=st.sampled_from([1, 2, 3]),
-    weights=st.booleans(),
+    layers=st.integers(8, 80), gpus=st.sampled_from([2, 4, 8]), stage=st.sampled_from([1, 2, 3]), weights=st.booleans()
 )
 def test_host_memory_never_takes_more_of_the_gpu(layers: int, gpus: int, stage: int, weights: bool) -> None:
     """No term grows, and the optimizer shrinks."""

@@ -8,12 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from planner.estimates.inputs import (
-    ATTENTION_EAGER,
-    CHECKPOINT_MEGATRON_SELECTIVE,
-    CHECKPOINT_NONE,
-    Stack,
-)
+from planner.estimates.inputs import ATTENTION_EAGER, CHECKPOINT_MEGATRON_SELECTIVE, CHECKPOINT_NONE, Stack
 from planner.estimates.memory.activations import activation_terms
 from planner.estimates.memory.peak import PHASES, estimate_memory, largest_micro_batch, need_bytes
 from planner.estimates.memory.states import static_terms
@@ -55,10 +50,7 @@ CHANGES = [
     (
         "stored_last",
         136_400,
-        {
-            "activations": {**UNSAVED, "quantised_no_checkpoint_factor": 1},
-            "states": {**FROZEN, "quantised": 1},
-        },
+        {"activations": {**UNSAVED, "quantised_no_checkpoint_factor": 1}, "states": {**FROZEN, "quantised": 1}},
     ),
     ("stored_last", 132_000, {"activations": {**UNSAVED, "attention": ATTENTION_EAGER}}),  # 4 B per score
     (
@@ -104,13 +96,7 @@ def test_extra_sharded_bytes_are_alive_in_the_step() -> None:
 
 def test_load_limits_the_micro_batch() -> None:
     """Where loading alone passes the rule only just, batches are taken; a byte less of card takes none."""
-    case = Case(
-        network(),
-        layout(gpus=8, zero_stage=3, sequence=64),
-        adapter_states(load_whole=1),
-        HF,
-        Stack(phi=0.0),
-    )
+    case = Case(network(), layout(gpus=8, zero_stage=3, sequence=64), adapter_states(load_whole=1), HF, Stack(phi=0.0))
     load = 2.0 * (32 * LAYER_PARAMETERS + 2 * 128_256 * 4096) * (1 + 1 / 8)
     enough = 1.05 * load + 1.0 * GIB
     cards = np.array([0.999 * enough, 1.001 * enough])
@@ -123,13 +109,7 @@ def test_load_limits_the_micro_batch() -> None:
 @pytest.mark.parametrize("phi", [0.0, 0.2])
 def test_largest_micro_batch_under_a_limiting_load(phi: float) -> None:
     """Around the card that holds exactly the loaded weights the closed form and the rule agree."""
-    case = Case(
-        network(),
-        layout(gpus=8, zero_stage=2, sequence=64),
-        adapter_states(load_whole=1),
-        HF,
-        Stack(phi=phi),
-    )
+    case = Case(network(), layout(gpus=8, zero_stage=2, sequence=64), adapter_states(load_whole=1), HF, Stack(phi=phi))
     one = float(need_bytes(**case.arguments()))
     for usable in np.linspace(0.99, 1.03, 9) * one:
         largest = int(largest_micro_batch(**case.arguments(), usable_bytes=usable))

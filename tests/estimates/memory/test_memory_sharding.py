@@ -45,11 +45,7 @@ def test_the_405b_pipeline_of_512_gpus_is_met_within_a_sixth() -> None:
 
 
 @settings(derandomize=True, max_examples=40)
-@given(
-    pipeline=st.sampled_from([2, 4, 8]),
-    accumulation=st.sampled_from([2, 8]),
-    sequence=st.sampled_from([512, 4096]),
-)
+@given(pipeline=st.sampled_from([2, 4, 8]), accumulation=st.sampled_from([2, 8]), sequence=st.sampled_from([512, 4096]))
 def test_accumulating_in_a_sharded_pipeline_never_takes_less_than_one_micro_batch(
     pipeline: int, accumulation: int, sequence: int
 ) -> None:
