@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from planner.analysis.explain.baseline import Baseline, build_step, unit_of_limit
 from planner.analysis.explain.marginal_cost import marginal_cost, tighten_deadline
-from planner.candidates.screening import DEFAULT_MAX_HOURS, UNLIMITED_HOURS
 from planner.results.explanation import Binding, LimitSensitivity
-from planner.scenario.scenario import Limits, Scenario
+from planner.scenario.limits import DEFAULT_MAX_HOURS, UNLIMITED_HOURS, Limits
+from planner.scenario.scenario import Scenario
 from planner.solving.infeasibility.elastic_program import STOCK, ElasticProgram, ElasticSolution
 from planner.solving.infeasibility.relaxations import HOURS_STEP, build_changes, round_up, verify_relaxation
 from planner.solving.infeasibility.relaxed_candidates import HEADROOM, unrestricted_techniques
