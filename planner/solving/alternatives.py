@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from planner.arrays import Flags, Floats
     from planner.candidate_table import CandidateTable
-    from planner.candidates.enumeration import JobCandidates
+    from planner.candidates.job_candidates import JobCandidates
     from planner.candidates.market import Market
     from planner.library.schema import Library
     from planner.solving.scoring import Objective

@@ -13,6 +13,7 @@ import numpy as np
 from planner.analysis.frontier.lower_envelope import build_segments
 from planner.analysis.frontier.trace import FrontierTracer, TracedFrontier
 from planner.candidates.screening import ScreenedCandidates, screen
+from planner.candidates.spot_search import SearchScope
 from planner.configurations.recipe import is_allowed
 from planner.results.frontier import Curve, Frontier, GroupBy, HiddenByLimit
 from planner.results.plan import CandidateCounts
@@ -22,7 +23,7 @@ from planner.solving.infeasibility.diagnosis import diagnose
 from planner.solving.prepare import PreparedScenario, prepare
 
 if TYPE_CHECKING:
-    from planner.candidates.enumeration import JobCandidates
+    from planner.candidates.job_candidates import JobCandidates
     from planner.library.schema import Library
 
 POINTS = 20
@@ -131,11 +132,9 @@ def _whole_curves(prepared: PreparedScenario, by: GroupBy | None = None) -> tupl
     if not spot and by != "method":
         return prepared.screened
     limits, library = prepared.scenario.limits, prepared.library
-    places = by in ("gpu", "provider")
+    scope = SearchScope(whole_curves=True, by_method=by == "method", every_place=by in ("gpu", "provider"))
     return tuple(
-        screen(
-            _without_penalties(one), prepared.market, limits, library, by != "method", NO_VALUE_OF_TIME, True, places
-        )
+        screen(_without_penalties(one), prepared.market, limits, library, by != "method", NO_VALUE_OF_TIME, scope)
         for one in prepared.candidates
     )
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from planner.candidate_table import CandidateTable, concatenate
-from planner.candidates.enumeration import JobCandidates, enumerate_candidates
+from planner.candidates.enumeration import enumerate_candidates
 from planner.candidates.screening import screen
 from planner.configurations.recipe import Recipe, framework_of
 from planner.formulation.dominance import find_undominated
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from planner.arrays import Flags, Integers
+    from planner.candidates.job_candidates import JobCandidates
     from planner.candidates.market import Market
     from planner.formulation.shared_limits import SharedLimits
     from planner.library.schema import Library
