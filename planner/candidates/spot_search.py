@@ -63,7 +63,7 @@ def spot_points(
 
 
 class _Search:
-    """Rows in the order of their bounds; each is computed unless it cannot matter, or another of its kind dominates it."""
+    """Rows in the order of their bounds; each is computed unless it cannot matter or one of its kind dominates it."""
 
     def __init__(self, work: SpotCandidates, able: Flags) -> None:
         self.work = work

@@ -43,7 +43,10 @@ class MemoryEvaluator:
         library: Library,
         learned: Correction = NO_CORRECTION,
     ) -> MemoryEvaluator:
-        """Return the evaluator; `headroom` (a share) replaces the margin of the fit rule, `learned` has observed peaks."""
+        """Return the evaluator.
+
+        `headroom` (a share) replaces the margin of the fit rule, `learned` are corrections from observed peaks.
+        """
         inputs = learned.correct_memory(
             grid_inputs(job, shape, [recipe], [machine], library), [recipe], [machine], library
         )
