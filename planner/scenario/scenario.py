@@ -23,10 +23,12 @@ from planner.documents.quantities import (
     format_value,
     validation_error,
 )
-from planner.scenario.job import FRAMEWORKS, Job, LoraSettings, Measured, Techniques
+from planner.scenario.job import Job
+from planner.scenario.observed_run import Measured
 from planner.scenario.offer import Billing, Fees, Offer, Terms, offer_data, offer_labels
 from planner.scenario.payment import TIERS, Commitment, Managed, Own
 from planner.scenario.spot_statistics import SpotStatistics
+from planner.scenario.techniques import FRAMEWORKS, LoraSettings, Techniques
 from planner.scenario.work import Work
 
 __all__ = [
