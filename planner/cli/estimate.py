@@ -109,7 +109,7 @@ def estimate(as_json: bool, lora_targets: str | None, as_of: object, **settings:
 
 def _targets(text: str) -> str | list[str]:
     """A set by its name, or a list of linear layers."""
-    from planner.scenario.job import LINEARS
+    from planner.scenario.techniques import LINEARS
 
     parts = [part.strip() for part in text.split(",")]
     return parts if len(parts) > 1 or parts[0].removesuffix("_proj") in LINEARS else text
