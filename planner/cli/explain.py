@@ -24,7 +24,7 @@ def explain(
 ) -> None:
     """Tell why the plan of SCENARIO is as it is, or why there is none.
 
-    What binds, what one more hour, dollar, GPU or GiB is worth, the best
+    What binds, the smallest relaxation of each limit that pays, the best
     alternatives; of an infeasible scenario the smallest limits to move.
     """
     from planner.loading.scenario_file import load_scenario
