@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 def explain(loaded: LoadedScenario, why_not: str | None, as_json: bool, options: SolveOptions) -> None:
     """Explain the plan of SCENARIO, or why there is none.
 
-    Shows the limits that bind, what relaxing each limit is worth, and the
-    best alternatives; for an infeasible scenario the smallest changes that
-    make it feasible.
+    Shows the limits that bind, the smallest relaxation of each limit that
+    pays, and the best alternatives; for an infeasible scenario the smallest
+    changes that make it feasible.
 
     Try: planner explain quickstart --why-not gpu=RTX4090,method=full
     """

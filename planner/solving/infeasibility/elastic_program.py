@@ -26,7 +26,7 @@ from planner.formulation.program import INFINITY, Program, Rows, single_row, spa
 from planner.formulation.shared_limits import SharedLimits
 from planner.formulation.variables import VariableLayout
 from planner.scenario.scenario import SpotShare
-from planner.solvers.base import run
+from planner.solvers.registry import run
 from planner.solving.infeasibility.relaxed_candidates import RelaxedCandidates, undominated_candidates
 
 if TYPE_CHECKING:
