@@ -3,8 +3,8 @@
 Written from the two specifications of the estimates ("Analytic memory model" and "Time model") and from the tables
 under `models/`, which are read as they are. Nothing of `planner.estimates` or `planner.configurations` is imported,
 so a flag that is set wrong, an optimizer's bytes or the conversion of a link's speed show as a difference.
-Symbols are those of the specifications: P parameters, L layers, h hidden, q and kv widths, f feed-forward, V vocabulary,
-t tokens of a micro-batch, z sharding stage, tp and pp parallel degrees.
+Symbols are those of the specifications: P parameters, L layers, h hidden, q and kv widths, f feed-forward,
+V vocabulary, t tokens of a micro-batch, z sharding stage, tp and pp parallel degrees.
 """
 
 from __future__ import annotations
