@@ -20,12 +20,14 @@ from planner.documents.quantities import (
     format_value,
     validation_error,
 )
-from planner.scenario.job import FRAMEWORKS, Job, LoraSettings, Measured, Techniques
+from planner.scenario.job import Job
 from planner.scenario.limits import AllowForbid, Limits, SpotShare
+from planner.scenario.observed_run import Measured
 from planner.scenario.offer import Billing, Fees, Offer, Terms, offer_data, offer_labels
 from planner.scenario.payment import Commitment, Managed, Own
 from planner.scenario.price_adjustment import Adjust, Match, apply_adjustments
 from planner.scenario.spot_statistics import SpotStatistics
+from planner.scenario.techniques import FRAMEWORKS, LoraSettings, Techniques
 from planner.scenario.work import Work
 
 __all__ = [

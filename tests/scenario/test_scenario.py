@@ -11,7 +11,6 @@ from pydantic import ValidationError
 from planner.candidate_table import TECHNIQUES
 from planner.errors import ScenarioError
 from planner.loading.scenario_file import parse_scenario
-from planner.scenario.job import TechniqueName
 from planner.scenario.scenario import (
     AllowForbid,
     Job,
@@ -25,6 +24,7 @@ from planner.scenario.scenario import (
     offer_labels,
     scenario_schema,
 )
+from planner.scenario.techniques import TechniqueName
 
 OFFER = {"provider": "vast", "region": "US-CA", "gpu": "RTX3090", "gpus": 1, "usd_per_hour": 0.2}
 JOB = {"name": "a", "architecture": "mistral-7b", "work": {"tokens": "1M"}}

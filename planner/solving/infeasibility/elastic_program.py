@@ -25,7 +25,7 @@ from planner.formulation.program import INFINITY, Program, Rows, single_row, spa
 from planner.formulation.shared_limits import SharedLimits
 from planner.formulation.variables import VariableLayout
 from planner.scenario.limits import SpotShare, max_run_hours
-from planner.solvers.base import run
+from planner.solvers.registry import run
 from planner.solving.infeasibility.relaxed_candidates import RelaxedCandidates, undominated_candidates
 
 if TYPE_CHECKING:
