@@ -101,8 +101,8 @@ def test_exit_codes_are_those_of_the_command_line() -> None:
 
 
 PLACES = "planner|models|scenarios|tests|benchmarks|docs"
-LATER = {"planner/exports/", "planner/catalogs/", "planner/_data"}
-"""Paths that a recipe tells the reader to make, or that only a wheel has."""
+LATER = {"planner/_data"}
+"""Paths that only a wheel has."""
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)
@@ -133,6 +133,28 @@ def test_every_key_of_a_scenario_is_in_the_reference() -> None:
     text = FENCE.sub("", read_document("docs/scenario.md") + read_document("docs/whole-job.md"))
     spans = " ".join(re.findall(r"`([^`]+)`", text))
     assert not sorted(keys - set(re.findall(r"\w+", spans)))
+
+
+def test_map_shows_every_package() -> None:
+    """The map in CONTRIBUTING has a line for every package of `planner/`, and for no other folder."""
+    (drawn,) = [block.body for block in blocks("CONTRIBUTING.md", "text") if block.body.startswith("planner/")]
+    shown, parents = set(), [ROOT]
+    for indent, name in re.findall(r"^( *)(\w+)/", drawn, re.MULTILINE):
+        parents = [*parents[: len(indent) // 2 + 1], parents[len(indent) // 2] / name]
+        shown.add(parents[-1])
+    assert shown == {path.parent for path in (ROOT / "planner").rglob("__init__.py")}
+
+
+def test_where_is_leads_to_the_place() -> None:
+    """Each row of *Where is ...?* names a file that is there, and a name or text that is in it."""
+    table = read_document("CONTRIBUTING.md").partition("## Where is ...?")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| (?!question)([^-|][^|]*) \| (.*) \|$", table, re.MULTILINE)
+    assert len(rows) >= 10
+    for question, places in rows:
+        named = re.findall(r"`([\w./-]+/[\w.-]+)`(?:: `([^`]+)`)?", places)
+        assert named, question
+        for path, text in named:
+            assert text in (ROOT / path).read_text(encoding="utf-8"), (question, path, text)
 
 
 def test_readme_is_short() -> None:
