@@ -121,7 +121,6 @@ def compute_run_hours(job: Job, architecture: Architecture, physics: JobConfigur
     load = load_seconds(
         architecture.download_gb * GB,
         gpus,
-        np.inf,
         job.storage_gb_per_second * GB / stages.disk_efficiency * job.load_efficiency,
         pcie,
         stages,

@@ -176,7 +176,6 @@ def _evaluation_options(
         load = load_seconds(
             weights * GB,
             1,
-            float("inf"),
             disk_rate(offer, library) * job.load_efficiency / stages.disk_efficiency,
             slot,
             stages,

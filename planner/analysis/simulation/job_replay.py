@@ -14,7 +14,7 @@ from planner.results.simulation import GREEDY, ON_DEMAND_ONLY, PLANNED, UNIFORM
 from planner.spot.policy.baseline_policies import Greedy, SpotOnly, UniformProgress, apply_safety_net
 from planner.spot.policy.switching_policy import best_policy
 from planner.spot.replay.offline_optimum import optimum_usd
-from planner.spot.replay.replay import BLOCK, Replays, replay
+from planner.spot.replay.replay import RUNS_PER_BLOCK, Replays, replay
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -137,8 +137,8 @@ def replay_job(course: JobRun, source: PathSource, slowness: Floats, progress: C
     policy = planned_policy(course, source.tick_hours)
     parts: list[dict[str, JobOutcome]] = []
     optimum, specimen, seconds = None, None, 0.0
-    for first in range(0, slowness.size, BLOCK):
-        numbers = np.arange(first, min(first + BLOCK, slowness.size))
+    for first in range(0, slowness.size, RUNS_PER_BLOCK):
+        numbers = np.arange(first, min(first + RUNS_PER_BLOCK, slowness.size))
         slow = slowness[numbers]
         started = process_time()
         paths = source.paths(numbers)

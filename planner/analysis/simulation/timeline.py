@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from planner.results.simulation import Timeline, TimelineSegment
-from planner.spot.policy.run import ON_DEMAND, SPOT, WAIT, Policy
+from planner.spot.policy.run import Action, Policy
 from planner.spot.policy.switching_policy import SwitchingPolicy
 from planner.spot.replay.replay import replay
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from planner.analysis.simulation.job_runs import JobRun
     from planner.arrays import Flags, Floats, Integers
 
-RUNNING = {WAIT: "nothing", SPOT: "spot", ON_DEMAND: "on demand"}
+RUNNING = {Action.WAIT: "nothing", Action.SPOT: "spot", Action.ON_DEMAND: "on demand"}
 MOST_POINTS = 300
 """Points of the line of progress, besides those at which something changes."""
 
@@ -62,7 +62,7 @@ def build_timeline(course: JobRun, policy: Policy, one: RepresentativeRun, tick_
     if end > len(heard) * tick_hours + 1e-9:  # the policy has no say after its deadline: on demand until done
         begun = len(heard) * tick_hours
         stretches.append(
-            TimelineSegment(from_hours=begun, to_hours=end, market_up=heard[-1][1], running=RUNNING[ON_DEMAND])
+            TimelineSegment(from_hours=begun, to_hours=end, market_up=heard[-1][1], running=RUNNING[Action.ON_DEMAND])
         )
     every = max(1, len(heard) // MOST_POINTS)
     shown = sorted({*range(0, len(heard), every), *begins})
