@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from planner.configurations.observed.comparison import GPUS_PER_MACHINE
 from planner.configurations.grid import GridInputs, JobShape, Machine, coefficients, shape_of
 from planner.configurations.recipe import GpuClass, Recipe, best_attention, find_incompatibility, framework_of
 from planner.decode.memory_breakdown import MemoryEvaluator, as_scalar
@@ -24,9 +25,6 @@ if TYPE_CHECKING:
 
 STEPS_PER_STAGE = 8
 """Micro-batches per further pipeline stage where nothing is said: the bubble then takes a ninth of the step."""
-
-GPUS_PER_MACHINE = 8
-"""GPUs of one machine where the number of machines is not said."""
 
 SHARDING_ORDER: tuple[Sharding, ...] = ("ddp", "zero1", "zero3", "zero2")
 """What several GPUs try in turn where nothing is said: the least sharding, hence the least traffic, that fits."""

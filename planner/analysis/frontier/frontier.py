@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from planner.candidates.job_candidates import JobCandidates
     from planner.library.schema import Library
 
-POINTS = 20
-"""Breakpoints that are solved as a program, where jobs get in each other's way."""
+DEFAULT_POINTS = 20
+"""Breakpoints that are solved as a program where the jobs' shared limits bind."""
 
-CURVE_POINTS = 10
-"""The least of them for each curve of `by`."""
+MIN_CURVE_POINTS = 10
+"""Fewest of them for each curve of `by`."""
 
 METHODS = ("QLoRA", "LoRA 8-bit", "LoRA", "full")
 
@@ -45,7 +45,7 @@ def frontier(
     options: SolveOptions | None = None,
     library: Library | None = None,
     by: GroupBy | None = None,
-    points: int = POINTS,
+    points: int = DEFAULT_POINTS,
 ) -> Frontier:
     """Cost for every deadline: every breakpoint with its plan, none dominated.
 
@@ -62,7 +62,7 @@ def frontier_prepared(
     prepared: PreparedScenario,
     options: SolveOptions | None = None,
     by: GroupBy | None = None,
-    points: int = POINTS,
+    points: int = DEFAULT_POINTS,
     started: float | None = None,
 ) -> Frontier:
     """The same from what is prepared already; `started` is when the seconds that it tells begin."""
@@ -106,7 +106,7 @@ def _curves(tracer: FrontierTracer, by: GroupBy, points: int) -> tuple[Curve, ..
     names = list(dict.fromkeys(str(name) for column in labels for name in np.unique(column)))
     if by == "method":
         names = [name for name in METHODS if name in names]
-    each = max(CURVE_POINTS, points // max(1, len(names)))
+    each = max(MIN_CURVE_POINTS, points // max(1, len(names)))
     curves = []
     for name in names:
         part = [one.select(column == name) for one, column in zip(wide, labels, strict=True)]
