@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from planner.configurations.observed.comparison import GPUS_PER_MACHINE
 from planner.configurations.grid import GridInputs, JobShape, Machine, coefficients, shape_of
+from planner.configurations.observed.comparison import GPUS_PER_MACHINE
 from planner.configurations.recipe import GpuClass, Recipe, best_attention, find_incompatibility, framework_of
 from planner.decode.memory_breakdown import MemoryEvaluator, as_scalar
 from planner.errors import Fault, ScenarioError
