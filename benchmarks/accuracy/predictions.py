@@ -16,7 +16,8 @@ from benchmarks.accuracy.networks import Incomplete, NotExpressible
 from benchmarks.accuracy.recipes import checkpointing_known
 from planner.configurations.grid import coefficients
 from planner.configurations.recipe import framework_of
-from planner.estimates.memory.peak import MemoryCoefficients, estimate_memory
+from planner.estimates.memory.peak import estimate_memory
+from planner.estimates.memory.states import MemoryCoefficients
 from planner.estimates.parameters import training_flops
 from planner.estimates.time.coefficients import TimeCoefficients
 from planner.estimates.time.device import stack_parameters

@@ -92,10 +92,10 @@ class Timed:
             self.gpus,
             self.nodes,
             self.tokens,
-            self.mixture,
-            self.efficiency_is_prior,
-            self.network_unknown,
-            self.shape_unknown,
+            mixture=self.mixture,
+            efficiency_is_prior=self.efficiency_is_prior,
+            network_unknown=self.network_unknown,
+            shape_unknown=self.shape_unknown,
         )
         return Sigmas(*(np.broadcast_to(one, self.errors.shape) for one in found))
 

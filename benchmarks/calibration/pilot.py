@@ -26,7 +26,8 @@ from benchmarks.accuracy.measurements import Row, read_measurements
 from benchmarks.accuracy.predictions import Prediction, Predictor
 from benchmarks.accuracy.splits import family
 from planner.errors import InputError
-from planner.estimates.memory.peak import MemoryCoefficients, estimate_memory
+from planner.estimates.memory.peak import estimate_memory
+from planner.estimates.memory.states import MemoryCoefficients
 from planner.estimates.observed_runs import (
     corrected_sigmas,
     log_memory_scale,

@@ -18,7 +18,8 @@ from benchmarks.accuracy.predictions import Prediction
 from benchmarks.calibration.traced import Traced, key_of, traced_states
 from planner.arrays import Floats
 from planner.estimates.inputs import Network
-from planner.estimates.memory.peak import MemoryCoefficients, estimate_memory
+from planner.estimates.memory.peak import estimate_memory
+from planner.estimates.memory.states import MemoryCoefficients
 from planner.estimates.time.coefficients import TimeCoefficients
 from planner.estimates.time.step import step_seconds, tokens_per_step
 from planner.library.schema import Library

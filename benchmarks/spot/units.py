@@ -1,4 +1,4 @@
-"""Markets drawn at random: is what a curve promises what a replay gives?"""
+"""Predictions of cost curves compared with replays on markets drawn at random."""
 
 from __future__ import annotations
 
@@ -11,16 +11,9 @@ import numpy as np
 from numpy.random import Generator
 
 from benchmarks.spot.judge import SLACKS, states_of
+from benchmarks.spot.samplers import batch_hit_probability, lognormal_draw, sample_node_group, weibull_draw
 from benchmarks.spot.zones import SEED
-from planner.spot.market.sampling import (
-    Paths,
-    batch_hit_probability,
-    lognormal_draw,
-    sample_node_group,
-    sample_paths,
-    sample_states,
-    weibull_draw,
-)
+from planner.spot.market.sampling import Paths, sample_paths, sample_states
 from planner.spot.market.states import Ages, SpotStates
 from planner.spot.market.trace import Trace
 from planner.spot.policy.checkpointing import checkpoint_interval
@@ -33,13 +26,13 @@ from planner.units import DAY_HOURS, HOUR
 RUNS = 1000
 """Replays of one market."""
 TICK_HOURS = 1 / 30
-"""Two minutes: what happens between two ticks is not seen."""
+"""Two minutes."""
 WATCHED_DAYS = 365
-"""A market of another form is fitted to so much of it: form is judged here, not how long it was watched."""
+"""Length of the trace to which a market of another form is fitted: long, because only the form is judged here."""
 LIMITS = {"drawn from age bands": 5.0, "log-normal": 10.0, "Weibull": 10.0, "batch losses": 10.0}
 """Percent by which replayed mean cost may differ from the predicted."""
 OUTSIDE = 15
-"""Markets of each other form."""
+"""Markets of each form that is not made of age bands."""
 
 Sample = Callable[[int, int, Generator], Paths]
 """`sample(runs, ticks, rng)`."""

@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.spot.judge import SLACKS, Costs, Windows, ages_before, deadline_of, job, judge, states_of
-from planner.spot.market.sampling import Draw, quantile_draw, sample_paths
+from benchmarks.spot.samplers import quantile_draw
+from planner.spot.market.sampling import Draw, sample_paths
 from planner.spot.market.trace import Trace
 from planner.units import DAY_HOURS, HOUR
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from planner.spot.market.states import Ages
     from planner.spot.market.trace import Trace
 
-WHERE = "planner market fit"
+FIT_COMMAND = "planner market fit"
 HASTY_GAP_SECONDS = 10.0
 """Looking at a market more often than this is so rare that minutes may have been meant."""
 COARSE_STEPS = 3.0
@@ -46,9 +46,9 @@ def market_fit(traces: str | Path | Sequence[str | Path], instances: int = 1, on
     """
     paths = [traces] if isinstance(traces, (str, Path)) else list(traces)
     if not paths:
-        raise InputError([Fault(WHERE, 0, "", "no trace to fit", "name a file or a folder")])
+        raise InputError([Fault(FIT_COMMAND, 0, "", "no trace to fit", "name a file or a folder")])
     if instances < 1:
-        raise InputError([Fault(WHERE, 0, "--instances", f"{instances} machines are none", "give 1 or more")])
+        raise InputError([Fault(FIT_COMMAND, 0, "--instances", f"{instances} machines are none", "give 1 or more")])
     read = _chosen(read_traces_of(paths), only)
     fitted = fit_market(read, instances)
     hours = sum(one.hours for one in fitted.traces)
@@ -99,7 +99,7 @@ def _chosen(traces: list[Trace], only: Sequence[str]) -> list[Trace]:
     unknown = [name for name in only if name not in names]
     if unknown:
         there = ", ".join(names[:MOST_NAMES]) + (", ..." if len(names) > MOST_NAMES else "")
-        raise InputError([Fault(WHERE, 0, "--only", f"no trace is called {name!r}", there) for name in unknown])
+        raise InputError([Fault(FIT_COMMAND, 0, "--only", f"no trace is called {name!r}", there) for name in unknown])
     return [trace for trace in traces if not only or trace.name in only]
 
 

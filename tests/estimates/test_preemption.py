@@ -13,7 +13,6 @@ from planner.estimates.preemption import (
     NodeGroupCoefficients,
     SpotAvailability,
     add_heavy_tail,
-    daly_interval,
     interrupted_run,
     node_group_market,
     paid_inflation,
@@ -57,18 +56,12 @@ def test_first_order_expansion() -> None:
 
 
 def test_young_interval_is_near_the_best() -> None:
-    """No other interval inflates 1 % less than Daly's, and 0.7 x Young costs at most 3 points more."""
+    """0.7 x Young costs at most 3 points more than any other interval."""
     up, restart, stall = 1.75 * HOUR, 300.0, 120.0
     tries = paid_inflation(up, restart, stall, np.linspace(100, 6000, 400))
     best = tries.min()
-    assert float(paid_inflation(up, restart, stall, daly_interval(stall, up))) < best + 0.01
     shipped = GANG.interval_share_of_young * young_interval(stall, up)
     assert float(paid_inflation(up, restart, stall, shipped)) < best + 0.03
-
-
-def test_daly_falls_back_to_the_up_time() -> None:
-    """Where a checkpoint takes longer than two up-times, Daly's interval is the up-time."""
-    assert float(daly_interval(1000.0, 100.0)) == 100.0
 
 
 def test_gang_of_one_is_the_instance() -> None:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from planner.results.plan import Plan
     from planner.scenario.scenario import Job, Measured, Scenario, SolveOptions
 
-WHERE = "planner calibrate"
+CALIBRATE_COMMAND = "planner calibrate"
 
 
 def calibrate(
@@ -65,7 +65,7 @@ def calibrate(
     if sized is not None and sized.peak_gib is not None:
         entry |= {"peak_vram_gib": _round_figures(sized.peak_gib), "peak_kind": str(sized.peak_kind)}
     entry |= settings
-    read_run(entry, WHERE)
+    read_run(entry, CALIBRATE_COMMAND)
     pilot = CalibrationResult(
         logs=tuple(f"{one.file} ({one.kind})" for one in read),
         step_times=_describe_pace(pace),
@@ -80,18 +80,22 @@ def _card(gpu: str) -> str:
     names = CardNames("gpus")
     card = names.canonical(gpu)
     if card is None:
-        raise ScenarioError([Fault(WHERE, 0, "--gpu", f"unknown GPU {gpu!r}", names.suggestion(gpu))])
+        raise ScenarioError([Fault(CALIBRATE_COMMAND, 0, "--gpu", f"unknown GPU {gpu!r}", names.suggestion(gpu))])
     return card
 
 
 def _job_of(scenario: Scenario, name: str | None) -> Job:
     names = ", ".join(one.name for one in scenario.jobs)
     if name is None and len(scenario.jobs) > 1:
-        raise ScenarioError([Fault(WHERE, 0, "--job", f"{scenario.name} has several jobs", f"one of {names}")])
+        raise ScenarioError(
+            [Fault(CALIBRATE_COMMAND, 0, "--job", f"{scenario.name} has several jobs", f"one of {names}")]
+        )
     for job in scenario.jobs:
         if name in (None, job.name):
             return job
-    raise ScenarioError([Fault(WHERE, 0, "--job", f"{scenario.name} has no job {name!r}", f"one of {names}")])
+    raise ScenarioError(
+        [Fault(CALIBRATE_COMMAND, 0, "--job", f"{scenario.name} has no job {name!r}", f"one of {names}")]
+    )
 
 
 def _only(logs: Sequence[RunLog], what: str) -> RunLog | None:

@@ -12,9 +12,9 @@ from planner.errors import Fault, InputError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-LEAST_STEPS = 5
+MIN_TIMED_STEPS = 5
 """Timed steps (or intervals of several steps) below which a median says nothing."""
-SLOWEST_STEP_SECONDS, FASTEST_STEP_SECONDS = 6 * 3600.0, 1e-4
+MAX_STEP_SECONDS, MIN_STEP_SECONDS = 6 * 3600.0, 1e-4
 """Beyond these no optimizer step of a language model was ever meant: another unit is."""
 NORMAL_PER_MAD = 1.4826
 """Standard deviation of a normal distribution over its median absolute deviation."""
@@ -55,7 +55,7 @@ def compute_pace(log: RunLog) -> Pace | None:
         pace = _of_whole(log, *log.whole)
     else:
         return None
-    if not FASTEST_STEP_SECONDS <= pace.seconds <= SLOWEST_STEP_SECONDS:
+    if not MIN_STEP_SECONDS <= pace.seconds <= MAX_STEP_SECONDS:
         what = f"{pace.seconds:.3g} seconds per optimizer step"
         raise fault(log.file, 0, what, "give seconds; name a column step_time_ms where it counts milliseconds")
     return pace
@@ -64,17 +64,17 @@ def compute_pace(log: RunLog) -> Pace | None:
 def _of_steps(log: RunLog) -> Pace:
     warm = count_warm_up_steps(log.step_seconds)
     kept = log.step_seconds[warm:]
-    if len(kept) < LEAST_STEPS:
+    if len(kept) < MIN_TIMED_STEPS:
         what = f"only {len(kept)} timed steps" + (f" after {warm} of warm-up" if warm else "")
-        raise fault(log.file, 0, what, f"at least {LEAST_STEPS} are needed: let the run go on for longer")
+        raise fault(log.file, 0, what, f"at least {MIN_TIMED_STEPS} are needed: let the run go on for longer")
     middle = median(kept)
     deviation = NORMAL_PER_MAD * median(abs(one - middle) for one in kept)
     return Pace(middle, deviation / middle if middle > 0 else math.inf, len(kept), warm)
 
 
 def _of_whole(log: RunLog, steps: int, seconds: float) -> Pace:
-    if steps < LEAST_STEPS:
-        raise fault(log.file, 0, f"only {steps} steps in all", f"at least {LEAST_STEPS} are needed")
+    if steps < MIN_TIMED_STEPS:
+        raise fault(log.file, 0, f"only {steps} steps in all", f"at least {MIN_TIMED_STEPS} are needed")
     return Pace(seconds / steps, None, steps, 0)
 
 

@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from planner.analysis.calibration.run_log import LEAST_STEPS, RunLog, fault
+from planner.analysis.calibration.run_log import MIN_TIMED_STEPS, RunLog, fault
 from planner.units import GIB
 
-KIND = "trainer_state.json"
+TRAINER_STATE = "trainer_state.json"
 PEAK_KEY = "train_mem_gpu_peaked_delta"
 MEMORY_PARTS = ("before_init_mem_gpu", "init_mem_gpu_alloc_delta", "train_mem_gpu_alloc_delta", PEAK_KEY)
 WHOLE_BATCH_SLACK = 0.02
@@ -39,14 +39,14 @@ def read_trainer_state(document: Mapping[str, Any], file: str) -> RunLog:
     if last is not None and _number(last, "train_runtime"):
         # Not train_steps_per_second: it counts the steps that were asked for, also where the run ended early.
         whole = (round(_number(last, "step")), _number(last, "train_runtime"))
-    if len(steps) < LEAST_STEPS and whole is None:
+    if len(steps) < MIN_TIMED_STEPS and whole is None:
         fix = "wait for the end of the run, or train with include_num_input_tokens_seen, which logs time as it goes"
         raise fault(file, 0, "has no training time: neither train_runtime at its end nor along the way", fix)
     peak = _peak_gib(training)
     return RunLog(
         file,
-        KIND,
-        step_seconds=steps if len(steps) >= LEAST_STEPS else (),
+        TRAINER_STATE,
+        step_seconds=steps if len(steps) >= MIN_TIMED_STEPS else (),
         whole=whole,
         tokens_per_step=_tokens_per_step(document, training),
         micro_batch=_whole_number(document.get("train_batch_size")),

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from planner.library.schema import Architecture, GpuSpec, Library
     from planner.scenario.configuration import Configuration
 
-MAX_REMEDIES = 4
-"""Remedies that are told."""
+MAX_FIT_REMEDIES = 4
+"""Remedies that are reported."""
 
 MAX_GPUS = 1024
 """Where the search for a number of cards ends."""
@@ -40,7 +40,7 @@ def find_fit_remedies(
     more = _more_gpus("", {}, asked, setup, architecture, card, library)
     if not found:
         found += _more_gpus(f", {MEMORY_SAVING_CHANGE}", saving, asked, setup, architecture, card, library)
-    return [*found[:MAX_REMEDIES], *more]
+    return [*found[:MAX_FIT_REMEDIES], *more]
 
 
 def _smaller_batches(setup: ResolvedConfiguration) -> Iterator[tuple[str, float]]:

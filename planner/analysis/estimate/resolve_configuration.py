@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from planner.configurations.grid import GridInputs, JobShape, Machine, coefficients, shape_of
+from planner.configurations.observed.comparison import GPUS_PER_MACHINE
 from planner.configurations.recipe import GpuClass, Recipe, best_attention, find_incompatibility, framework_of
 from planner.decode.memory_breakdown import MemoryEvaluator, as_scalar
 from planner.errors import Fault, ScenarioError
@@ -16,17 +17,14 @@ from planner.estimates.time.coefficients import TimeCoefficients
 from planner.estimates.time.step import StepTime, step_time
 from planner.estimates.work import processed_length
 from planner.scenario.configuration import WHERE, Configuration
-from planner.scenario.job import LoraSettings, Sharding
 from planner.scenario.scenario import Job, Work
+from planner.scenario.techniques import LoraSettings, Sharding
 
 if TYPE_CHECKING:
     from planner.library.schema import Architecture, GpuSpec, Library
 
 STEPS_PER_STAGE = 8
 """Micro-batches per further pipeline stage where nothing is said: the bubble then takes a ninth of the step."""
-
-GPUS_PER_MACHINE = 8
-"""GPUs of one machine where the number of machines is not said."""
 
 SHARDING_ORDER: tuple[Sharding, ...] = ("ddp", "zero1", "zero3", "zero2")
 """What several GPUs try in turn where nothing is said: the least sharding, hence the least traffic, that fits."""

@@ -12,23 +12,25 @@ import numpy as np
 
 from planner.analysis.frontier.lower_envelope import build_segments
 from planner.analysis.frontier.trace import FrontierTracer, TracedFrontier
-from planner.candidates.screening import ScreenedCandidates, deadline_hours, screen
+from planner.candidates.screening import ScreenedCandidates, screen
+from planner.candidates.spot_search import SearchScope
 from planner.configurations.recipe import is_allowed
 from planner.results.frontier import Curve, Frontier, GroupBy, HiddenByLimit
 from planner.results.plan import CandidateCounts
+from planner.scenario.limits import UNLIMITED_HOURS, latest_finish_hours
 from planner.scenario.scenario import Scenario, SolveOptions
 from planner.solving.infeasibility.diagnosis import diagnose
 from planner.solving.prepare import PreparedScenario, prepare
 
 if TYPE_CHECKING:
-    from planner.candidates.enumeration import JobCandidates
+    from planner.candidates.job_candidates import JobCandidates
     from planner.library.schema import Library
 
-POINTS = 20
-"""Breakpoints that are solved as a program, where jobs get in each other's way."""
+DEFAULT_POINTS = 20
+"""Breakpoints that are solved as a program where the jobs' shared limits bind."""
 
-CURVE_POINTS = 10
-"""The least of them for each curve of `by`."""
+MIN_CURVE_POINTS = 10
+"""Fewest of them for each curve of `by`."""
 
 METHODS = ("QLoRA", "LoRA 8-bit", "LoRA", "full")
 
@@ -36,8 +38,6 @@ NOTICEABLE_USD = 0.005
 
 NO_VALUE_OF_TIME = 0.0
 """Dollars that an hour of waiting is worth on a frontier: its cost axis is dollars paid."""
-UNLIMITED_HOURS = 1e6
-"""A limit on hours that no way meets: a hundred years."""
 
 
 def frontier(
@@ -45,7 +45,7 @@ def frontier(
     options: SolveOptions | None = None,
     library: Library | None = None,
     by: GroupBy | None = None,
-    points: int = POINTS,
+    points: int = DEFAULT_POINTS,
 ) -> Frontier:
     """Cost for every deadline: every breakpoint with its plan, none dominated.
 
@@ -62,7 +62,7 @@ def frontier_prepared(
     prepared: PreparedScenario,
     options: SolveOptions | None = None,
     by: GroupBy | None = None,
-    points: int = POINTS,
+    points: int = DEFAULT_POINTS,
     started: float | None = None,
 ) -> Frontier:
     """The same from what is prepared already; `started` is when the seconds that it tells begin."""
@@ -106,7 +106,7 @@ def _curves(tracer: FrontierTracer, by: GroupBy, points: int) -> tuple[Curve, ..
     names = list(dict.fromkeys(str(name) for column in labels for name in np.unique(column)))
     if by == "method":
         names = [name for name in METHODS if name in names]
-    each = max(CURVE_POINTS, points // max(1, len(names)))
+    each = max(MIN_CURVE_POINTS, points // max(1, len(names)))
     curves = []
     for name in names:
         part = [one.select(column == name) for one, column in zip(wide, labels, strict=True)]
@@ -132,11 +132,9 @@ def _whole_curves(prepared: PreparedScenario, by: GroupBy | None = None) -> tupl
     if not spot and by != "method":
         return prepared.screened
     limits, library = prepared.scenario.limits, prepared.library
-    places = by in ("gpu", "provider")
+    scope = SearchScope(whole_curves=True, by_method=by == "method", every_place=by in ("gpu", "provider"))
     return tuple(
-        screen(
-            _without_penalties(one), prepared.market, limits, library, by != "method", NO_VALUE_OF_TIME, True, places
-        )
+        screen(_without_penalties(one), prepared.market, limits, library, by != "method", NO_VALUE_OF_TIME, scope)
         for one in prepared.candidates
     )
 
@@ -169,7 +167,7 @@ def _hidden_by_deadline(prepared: PreparedScenario) -> tuple[HiddenByLimit, ...]
     found = []
     limits = prepared.scenario.limits
     for one, screened in zip(prepared.candidates, prepared.screened, strict=True):
-        latest = deadline_hours(one.job, limits)
+        latest = latest_finish_hours(one.job, limits)
         by_deadline = one.job.deadline_hours is not None and one.job.deadline_hours <= latest
         free = replace(_without_penalties(one), job=one.job.model_copy(update={"deadline_hours": None}))
         longer = limits if by_deadline else limits.model_copy(update={"max_hours": UNLIMITED_HOURS})

@@ -15,7 +15,8 @@ from planner.analysis.frontier.envelope_sum import Breakpoint, LinearPiece, RowC
 from planner.analysis.frontier.lower_envelope import TOLERANCE, EnvelopePiece, clip_to_caps
 from planner.candidate_table import CandidateTable, concatenate
 from planner.formulation.dominance import find_undominated
-from planner.solvers.base import DEFAULT_GAP, Termination, run
+from planner.solvers.base import Termination
+from planner.solvers.registry import DEFAULT_GAP, run
 from planner.solving.lexicographic import solve_lexicographic
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ TIE_USD = 0.005
 ROUNDING_USD = 1e-3
 """What shares that are moved to their floor or cap may add."""
 
-SHARE_TOLERANCE = 0.01
+NEGLIGIBLE_SHARE = 0.01
 """Share of the work below which a second market is not worth a machine."""
 
 JUST_BEFORE = 1e-6
@@ -254,7 +255,7 @@ class JointProgram:
         budget = np.inf if self.question.budget_usd is None else self.question.budget_usd
         for end in (plan.share_low, plan.share_high):
             better = (plan.cost_usd(end) <= plan.cost_usd(shares)) & (plan.late_hours(end) <= hours)
-            moved = np.where((np.abs(end - shares) < SHARE_TOLERANCE) & better, end, shares)
+            moved = np.where((np.abs(end - shares) < NEGLIGIBLE_SHARE) & better, end, shares)
             if float(np.sum(plan.late_cost_usd(moved))) <= budget:
                 shares = moved
         return shares

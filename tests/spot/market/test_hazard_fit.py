@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.arrays import Flags, Floats
-from planner.spot.market.hazard_fit import MIN_ENDS, count_ends, fit_ages, fit_states, log_likelihood
+from planner.spot.market.hazard_fit import MIN_ENDS, count_ends, fit_ages, log_likelihood
 from planner.spot.market.states import Ages
 
 HEAVY = Ages((0.0, 1.0), (1.5, 0.1))
@@ -33,14 +33,6 @@ def test_rates_by_age_are_recovered_from_many_runs() -> None:
     assert fitted.begins[1] == pytest.approx(1.0, rel=0.15)
     assert fitted.rates[0] == pytest.approx(1.5, rel=0.06) and fitted.rates[1] == pytest.approx(0.1, rel=0.12)
     assert fitted.mean() == pytest.approx(HEAVY.mean(), rel=0.1)
-
-
-def test_both_kinds_of_runs_are_fitted_apart() -> None:
-    """Up-times make the up states, outages the down states."""
-    up, down = drawn(HEAVY, 500, 1), drawn(Ages((0.0, 1.0), (3.0, 3.0)), 500, 2)
-    states = fit_states(up, whole(up), down, whole(down))
-    assert states.up == fit_ages(up, whole(up)) and states.down == fit_ages(down, whole(down))
-    assert states.availability() == pytest.approx(HEAVY.mean() / (HEAVY.mean() + 1 / 3), abs=0.03)
 
 
 def test_runs_that_were_cut_do_not_make_durations_look_shorter() -> None:
