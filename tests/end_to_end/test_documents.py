@@ -15,15 +15,8 @@ from tests.helpers.frozen_data import ROOT
 from tests.helpers.record import PICTURES
 
 
-def as_tests(language: str) -> list[object]:
-    """Return the blocks of a language as parameters; a block that starts with ```LANGUAGE slow is marked."""
-    return [
-        pytest.param(block, id=block.name, marks=[pytest.mark.slow] if block.label == "slow" else [])
-        for block in all_blocks(language)
-    ]
-
-
-@pytest.mark.parametrize("block", as_tests("console"))
+@pytest.mark.slow
+@pytest.mark.parametrize("block", all_blocks("console"), ids=lambda block: block.name)
 def test_commands_print_what_is_shown(block: Block, tmp_path: Path) -> None:
     """Every command in a document succeeds; where output is shown, it is this output.
 
@@ -37,7 +30,8 @@ def test_commands_print_what_is_shown(block: Block, tmp_path: Path) -> None:
                 assert output.strip() == shown.strip(), command
 
 
-@pytest.mark.parametrize("block", as_tests("python"))
+@pytest.mark.slow
+@pytest.mark.parametrize("block", all_blocks("python"), ids=lambda block: block.name)
 def test_python_runs_and_prints_nothing(block: Block, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The lines for Python users run as they are."""
     names: dict[str, object] = {}
@@ -46,7 +40,9 @@ def test_python_runs_and_prints_nothing(block: Block, tmp_path: Path, capsys: py
     assert capsys.readouterr() == ("", "")
 
 
-@pytest.mark.parametrize("block", [block for block in all_blocks("yaml") if not block.label], ids=lambda b: b.name)
+@pytest.mark.parametrize(
+    "block", [block for block in all_blocks("yaml") if not block.label], ids=lambda block: block.name
+)
 def test_yaml_without_a_name_is_a_shipped_scenario(block: Block) -> None:
     """YAML with a file name is read by the commands of its document; any other is a shipped scenario, as it is."""
     shipped = {path: path.read_text(encoding="utf-8") for path in (ROOT / "scenarios").glob("*.yaml")}

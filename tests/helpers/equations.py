@@ -4,28 +4,30 @@ from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Callable
-from typing import Any
+
+from planner.candidates import deadline
 
 TABLE = "docs/equations.md"
 """The document that holds the table."""
 
-ROW = re.compile(r"^(\| [a-z ]+ \| `)([^`]+)(` \| `(\w+)` \|)$", re.MULTILINE)
+ROW = re.compile(r"^(\| [a-z ]+ \| `)([^`]+)(` \| `([\w./]+)` \|)$", re.MULTILINE)
+DEADLINE = "planner/candidates/deadline.py"
+"""The module whose first line is the equation of the deadline: a filter of candidates, and no row."""
 
 
 def known_equations() -> dict[str, str]:
-    """Return the first line of the docstring of every constraint family and objective, by function."""
-    found = {}
+    """Return the equation of the deadline, by file, and of every constraint family and objective, by function."""
+    found = {DEADLINE: _equation(deadline.__doc__ or "").removesuffix(".")}
     for file in ("constraints", "objective"):
         module = importlib.import_module(f"planner.formulation.{file}")
         for name, function in vars(module).items():
             if getattr(function, "__module__", "") == module.__name__ and not name.startswith("_"):
-                found[name] = _equation(function)
+                found[name] = _equation(function.__doc__ or "")
     return found
 
 
-def _equation(function: Callable[..., Any]) -> str:
-    line = " ".join((function.__doc__ or "").splitlines()[0].split())
+def _equation(docstring: str) -> str:
+    line = " ".join(docstring.splitlines()[0].split())
     return line[:1].lower() + line[1:]  # a docstring starts with a capital, an equation with the name of its row
 
 
