@@ -112,6 +112,18 @@ def test_files_that_are_named_exist(document: str) -> None:
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)
+def test_sections_that_are_linked_exist(document: str) -> None:
+    """Every link to a section leads to a heading of that document."""
+    missing = []
+    for path, section in re.findall(r"\]\(([\w./-]*)#([\w-]+)\)", read_document(document)):
+        target = (ROOT / document).parent / path if path else ROOT / document
+        headings = re.findall(r"^#+ (.+)$", target.read_text(encoding="utf-8"), re.MULTILINE)
+        if section not in {re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in headings}:
+            missing.append(f"{path}#{section}")
+    assert not missing
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
 def test_modules_that_are_run_exist(document: str) -> None:
     """Every `python -m MODULE` of a document is a module, and every `pytest FILE` a file."""
     text = read_document(document)
