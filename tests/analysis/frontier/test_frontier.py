@@ -133,7 +133,7 @@ def test_jobs_that_share_a_budget_are_never_below_their_sum_and_as_solve_finds()
     """Where the budget and the GPUs bind, each point is what solve finds at its hours."""
     found, scenario = traced("three-jobs-one-budget"), scenario_of("three-jobs-one-budget")
     assert not found.exact
-    assert any("get in each other's way" in note for note in found.notes)
+    assert any("compete for shared limits" in note for note in found.notes)
     assert any(point.separate_usd is not None and point.cost_usd > point.separate_usd + 0.01 for point in found.points)
     for point in found.points:
         assert point.separate_usd is None or point.cost_usd >= point.separate_usd - 1e-6
@@ -281,7 +281,7 @@ def test_a_notebook_shows_a_line_per_breakpoint() -> None:
 
 
 def test_between_the_points_of_a_joint_curve_nothing_is_further_below_than_is_said() -> None:
-    """A curve of jobs that get in each other's way tells what its few solved deadlines may hide, and has no knee."""
+    """A curve of jobs that compete for shared limits shows what its few solved deadlines may hide, and has no knee."""
     found = traced("three-jobs-one-budget", MIXED, by="provider")
     curve = next(one for one in found.curves if one.label == "vast")
     assert not curve.exact and curve.knee is None and curve.hidden_usd > 0
