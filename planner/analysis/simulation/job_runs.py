@@ -9,18 +9,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.candidates.screening import ScreenedCandidates, deadline_hours
 from planner.candidates.spot_candidates import SearchTarget, SpotCandidates, SpotChoice
 from planner.decode.assignment_parts import techniques_of
 from planner.errors import Fault, ScenarioError
 from planner.estimates.billing import round_up_hours
+from planner.scenario.limits import latest_finish_hours
 from planner.solving.scoring import Objective
 from planner.spot.policy.run import SpotRun
 from planner.units import HOUR
 
 if TYPE_CHECKING:
     from planner.arrays import Floats
-    from planner.candidates.enumeration import JobCandidates
+    from planner.candidates.job_candidates import JobCandidates
+    from planner.candidates.screening import ScreenedCandidates
     from planner.results.plan import Assignment, Plan
     from planner.solving.prepare import PreparedScenario
     from planner.spot.market.states import SpotStates
@@ -98,8 +99,8 @@ def _build_job_run(prepared: PreparedScenario, index: int, assignment: Assignmen
     row = find_row(candidates, assignment)
     if row is None:
         raise _mismatch_error(prepared, assignment)
-    latest = deadline_hours(job, prepared.scenario.limits)
-    if int(candidates.configuration[row]) < 0:
+    latest = latest_finish_hours(job, prepared.scenario.limits)
+    if candidates.is_managed_service[row]:
         return _service_run(assignment, latest)
     choice = None
     if assignment.spot is not None and (choice := _choice(screened, row, assignment)) is None:
@@ -124,21 +125,12 @@ def find_row(candidates: JobCandidates, assignment: Assignment) -> int | None:
 
 
 def _techniques(candidates: JobCandidates, row: int) -> object:
-    number, configurations = int(candidates.configuration[row]), candidates.physics.ways
     recipe = candidates.recipes[int(candidates.table.recipe[row])]
-    batch = (
-        (int(configurations.micro_batch[number]), int(configurations.accumulation[number])) if number >= 0 else (0, 0)
-    )
-    return techniques_of(recipe, candidates.job, *batch)
+    return techniques_of(recipe, candidates.job, *candidates.batch(row))
 
 
 def _separate_stages(candidates: JobCandidates, row: int) -> tuple[tuple[str, str], ...]:
-    number = int(candidates.configuration[row])
-    if number < 0 or candidates.run_hours.observed[number]:
-        return ()
-    return tuple(
-        (one.stage, one.label) for one in candidates.placements[int(candidates.placement[row])].separate_stages
-    )
+    return tuple((one.stage, one.label) for one in candidates.placement_of(row).separate_stages)
 
 
 def _choice(screened: ScreenedCandidates, row: int, assignment: Assignment) -> SpotChoice | None:
@@ -185,7 +177,7 @@ def _machine_run(
         float(np.nan_to_num(column[place])) * machines for column in (columns.on_demand_usd, columns.spot_usd)
     )
     use = float(h.group_run[row]) / (float(h.run[row]) * h.node_groups)
-    storage = float(rows.storage[0]) * h.node_groups
+    storage = float(rows.storage[0])
     states, start = None, 0.0
     run = SpotRun(float(h.run[row]), 0.0, 0.0, math.inf, 0.0, 0.0)
     if kind != RunKind.ON_DEMAND:  # the first start is one of those that the market asks for
@@ -193,7 +185,6 @@ def _machine_run(
         start = float(h.start[row])
     coarse = bool(np.any(prepared.screened[index].rounded[prepared.screened[index].rows == row]))
     billing = market.offers[place].billing
-    ran = not candidates.run_hours.observed[int(candidates.configuration[row])]
     return JobRun(
         job=assignment,
         kind=kind,
@@ -210,8 +201,8 @@ def _machine_run(
         latest_hours=latest,
         rented_outside_run_hours=float(h.once[row]) - start,
         once_on_spot=0.0 if choice else share,
-        separate_hours=float(h.aside[row]),
-        separate_usd=candidates.placements[int(candidates.placement[row])].usd if ran else 0.0,
+        separate_hours=float(h.separate[row]),
+        separate_usd=candidates.placement_of(row).usd,
         fixed_usd=float(table.fixed_usd[row]),
         on_demand_machines_usd=demand_usd,
         spot_usd=spot_usd,
