@@ -40,7 +40,7 @@ def test_a_path_worked_by_hand() -> None:
     """
     script = Script([Action.SPOT, Action.SPOT, Action.SPOT, Action.SPOT, Action.WAIT, Action.WAIT, Action.ON_DEMAND])
     result = replay(script, RUN, path("uuuudd" + "u" * 20), TICK, 6.0)
-    assert result.n == 1
+    assert result.usd.size == 1
     assert result.spot_hours[0] == pytest.approx(1.0)
     assert result.on_demand_hours[0] == pytest.approx(1.8)
     assert result.waiting_hours[0] == pytest.approx(0.5)
