@@ -15,15 +15,8 @@ if TYPE_CHECKING:
 
 STEP_TIME_CSV = "CSV of step times"
 STEP_COLUMNS = ("step", "global_step", "iteration", "iter")
-SECOND_COLUMNS = (
-    "seconds",
-    "step_seconds",
-    "step_time",
-    "step_time_s",
-    "step_time_seconds",
-    "seconds_per_step",
-    "duration_s",
-)
+_NAMES = "seconds step_seconds step_time step_time_s step_time_seconds seconds_per_step duration_s"
+SECOND_COLUMNS = tuple(_NAMES.split())
 MILLISECOND_COLUMNS = ("step_time_ms", "step_ms", "milliseconds")
 UNIT_SECONDS = {**dict.fromkeys(SECOND_COLUMNS, 1.0), **dict.fromkeys(MILLISECOND_COLUMNS, 1e-3)}
 """Columns of seconds per step, with what one unit is in seconds."""

@@ -54,24 +54,22 @@ def resolve_configuration(
     recipes, assumed = _recipes(asked, card, machine, library)
     job = _job(asked, architecture)
     shape = shape_of(job, architecture)
-    evaluators = [MemoryEvaluator.of(job, shape, recipe, machine, asked.vram_headroom, library) for recipe in recipes]
-    best = _find_first_fit(evaluators, asked)
-    recipe, evaluator = recipes[best], evaluators[best]
+    memories = [MemoryEvaluator.of(job, shape, recipe, machine, asked.vram_headroom, library) for recipe in recipes]
+    best = _find_first_fit(memories, asked)
+    recipe, memory = recipes[best], memories[best]
     if asked.sharding is None and machine.gpus > 1:
         assumed.append(recipe.sharding)
     ranks = machine.gpus // (asked.tensor_parallel * asked.pipeline_parallel)
     time = TimeCoefficients(**coefficients(library, "time", TimeCoefficients))
-    micro, accumulation = _batch(asked, job, shape, evaluator, ranks, time)
+    micro, accumulation = _batch(asked, job, shape, memory, ranks, time)
     if asked.micro_batch is None:
-        assumed.append("the best micro-batch that fits" if evaluator.fits(micro, accumulation) else "micro-batch 1")
+        assumed.append("the best micro-batch that fits" if memory.fits(micro, accumulation) else "micro-batch 1")
     if asked.accumulation_steps is None and asked.global_batch is None and asked.pipeline_parallel > 1:
         assumed.append(f"{accumulation} accumulation steps")
     if asked.sequence_length is None and shape.unit == "tokens":
         assumed.append(f"{shape.sequence:,} tokens per sequence")
     job = job.model_copy(update={"global_batch": micro * accumulation * ranks})
-    return ResolvedConfiguration(
-        architecture, job, shape, machine, recipe, evaluator, micro, accumulation, tuple(assumed)
-    )
+    return ResolvedConfiguration(architecture, job, shape, machine, recipe, memory, micro, accumulation, tuple(assumed))
 
 
 def _machine(asked: Configuration, card: GpuSpec) -> Machine:
@@ -103,10 +101,10 @@ def _check_batch(asked: Configuration, machine: Machine) -> None:
     parts = ranks * (asked.micro_batch or 1) * (asked.accumulation_steps or 1)
     all_given = asked.micro_batch is not None and asked.accumulation_steps is not None
     if asked.global_batch % parts or (all_given and parts != asked.global_batch):
-        described = [f"{ranks} data-parallel GPUs"]
-        described += [f"micro-batch {asked.micro_batch}"] if asked.micro_batch else []
-        described += [f"{asked.accumulation_steps} accumulation steps"] if asked.accumulation_steps else []
-        what = f"{asked.global_batch} is no {'product' if all_given else 'multiple'} of {' x '.join(described)}"
+        parts = [f"{ranks} data-parallel GPUs"]
+        parts += [f"micro-batch {asked.micro_batch}"] if asked.micro_batch else []
+        parts += [f"{asked.accumulation_steps} accumulation steps"] if asked.accumulation_steps else []
+        what = f"{asked.global_batch} is no {'product' if all_given else 'multiple'} of {' x '.join(parts)}"
         raise _fault("global_batch", what, f"such as {parts if all_given else parts * 2}, or leave one of them out")
 
 
@@ -120,8 +118,8 @@ def _recipes(asked: Configuration, card: GpuSpec, machine: Machine, library: Lib
     attention = asked.attention or _best_attention(kind, precision)
     quant = {16: "none", 8: "int8"}.get(bits, asked.quant or "nf4")
     assumed = [
-        described
-        for value, described in (
+        parts
+        for value, parts in (
             (asked.method, method if bits == 16 else None),
             (asked.weight_bits or asked.quant, "16-bit weights" if method == "lora" else None),
             (asked.quant, quant if bits == 4 else None),
@@ -129,7 +127,7 @@ def _recipes(asked: Configuration, card: GpuSpec, machine: Machine, library: Lib
             (asked.activation_checkpointing, f"{checkpointing} checkpointing"),
             (asked.attention, f"{attention} attention"),
         )
-        if value is None and described is not None
+        if value is None and parts is not None
     ]
     recipes, refused = [], ""
     for sharding in _shardings(asked, machine, library):
@@ -162,14 +160,9 @@ def _best_attention(card: GpuClass, precision: str) -> str:
 
 def _describe_recipe(recipe: Recipe) -> str:
     weights = f"{recipe.weight_bits}-bit weights"
-    described = (
-        recipe.method,
-        weights,
-        recipe.precision,
-        f"{recipe.attention} attention",
-        f"sharding {recipe.sharding}",
-    )
-    return f"asked for or assumed: {', '.join(described)}, {recipe.optimizer}"
+    attention, sharding = f"{recipe.attention} attention", f"sharding {recipe.sharding}"
+    parts = (recipe.method, weights, recipe.precision, attention, sharding, recipe.optimizer)
+    return f"asked for or assumed: {', '.join(parts)}"
 
 
 def _shardings(asked: Configuration, machine: Machine, library: Library) -> list[Sharding]:
@@ -212,18 +205,18 @@ def _job(asked: Configuration, architecture: Architecture) -> Job:
     )
 
 
-def _find_first_fit(evaluators: list[MemoryEvaluator], asked: Configuration) -> int:
+def _find_first_fit(memories: list[MemoryEvaluator], asked: Configuration) -> int:
     """Return the index of the first that fits with the requested batch, else of the one that needs least."""
     batch = (asked.micro_batch or 1, asked.accumulation_steps or 1)
-    for index, evaluator in enumerate(evaluators):
-        if evaluator.fits(*batch):
+    for index, memory in enumerate(memories):
+        if memory.fits(*batch):
             return index
-    needs = [evaluator.need_gib(*batch) for evaluator in evaluators]
+    needs = [memory.need_gib(*batch) for memory in memories]
     return needs.index(min(needs))
 
 
 def _batch(
-    asked: Configuration, job: Job, shape: JobShape, evaluator: MemoryEvaluator, ranks: int, time: TimeCoefficients
+    asked: Configuration, job: Job, shape: JobShape, memory: MemoryEvaluator, ranks: int, time: TimeCoefficients
 ) -> tuple[int, int]:
     """Return micro-batch and accumulation steps: the best that fit, micro-batch 1 where none does.
 
@@ -232,16 +225,16 @@ def _batch(
     """
     if asked.global_batch is None:
         accumulation = asked.accumulation_steps or (STEPS_PER_STAGE * asked.pipeline_parallel - STEPS_PER_STAGE + 1)
-        return asked.micro_batch or max(1, evaluator.largest_micro_batch(accumulation)), accumulation
+        return asked.micro_batch or max(1, memory.largest_micro_batch(accumulation)), accumulation
     local = asked.global_batch // ranks
     if asked.micro_batch is not None:
         return asked.micro_batch, local // asked.micro_batch
     if asked.accumulation_steps is not None:
         return local // asked.accumulation_steps, asked.accumulation_steps
-    sizes = [size for size in range(local, 0, -1) if local % size == 0 and evaluator.fits(size, local // size)]
+    sizes = [size for size in range(local, 0, -1) if local % size == 0 and memory.fits(size, local // size)]
     if asked.packing == "padded" or asked.pipeline_parallel > 1:
         sizes.sort(
-            key=lambda size: as_scalar(estimate_step(job, shape, evaluator.inputs, size, local // size, time).seconds)
+            key=lambda size: as_scalar(estimate_step(job, shape, memory.inputs, size, local // size, time).seconds)
         )
     return (sizes[0], local // sizes[0]) if sizes else (1, local)
 
