@@ -77,10 +77,10 @@ def test_what_keeps_the_limits_is_judged_as_by_counting(case: tuple[CandidateTab
     table, limits = case
     members = [np.flatnonzero(table.job == job) for job in range(len(table.jobs))]
     rows = [int(one[0]) for one in members]
-    ways = [RowChoice(0, float(table.share_low[row])) for row in rows]
+    choices = [RowChoice(0, float(table.share_low[row])) for row in rows]
     late = sum(float(table.late_cost_usd(table.share_low)[row]) for row in rows)
     expected = limits_hold(table, limits, rows) and (limits.budget_usd is None or late <= limits.budget_usd)
-    assert satisfies_limits(by_job(table), ways, limits) == expected
+    assert satisfies_limits(by_job(table), choices, limits) == expected
 
 
 def test_points_that_an_earlier_one_undercuts_are_dropped() -> None:

@@ -85,7 +85,7 @@ def test_ages_that_matter_foretell_the_other_half_and_others_do_not() -> None:
     assert short.held_out is None
 
 
-def test_each_trace_is_told_as_it_is() -> None:
+def test_each_trace_is_reported_as_it_is() -> None:
     """Its own share of time, means and losses, whatever the fit makes of them."""
     counts = np.repeat(np.tile([3, 1], 8), 60)
     seen = fit_market([Trace("t", 60, counts, 3)], instances=2).traces[0]
@@ -95,7 +95,7 @@ def test_each_trace_is_told_as_it_is() -> None:
 
 
 @pytest.mark.parametrize(
-    ("counts", "instances", "told"),
+    ("counts", "instances", "message"),
     [
         ([1] * 600, 1, "1 machine was there 10.0 of 10.0 h, with no up-times and no outages seen"),
         ([1] * 600, 1, "some 17 days would show 20 of each"),
@@ -106,12 +106,12 @@ def test_each_trace_is_told_as_it_is() -> None:
         ([4, 3, 3] * 300, 1, "or give mean_up_hours: 0.167, which single machines stayed on average"),
     ],
 )
-def test_too_little_is_refused_with_what_would_be_enough(counts: list[int], instances: int, told: str) -> None:
+def test_too_little_is_refused_with_what_would_be_enough(counts: list[int], instances: int, message: str) -> None:
     """A fit of nothing would look like knowledge."""
     with pytest.raises(InputError) as raised:
         fit_market([Trace("t", 60, np.array(counts))], instances)
     (fault,) = raised.value.faults
-    assert told in str(fault)
+    assert message in str(fault)
 
 
 @pytest.mark.parametrize(("ends", "low", "high"), [(0, 0.0079, 1.353), (5, 2.789, 8.638), (40, 32.58, 48.99)])

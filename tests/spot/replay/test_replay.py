@@ -83,7 +83,7 @@ def test_machines_on_demand_run_on_past_the_deadline() -> None:
 
 
 def test_without_on_demand_a_run_ends_with_its_path() -> None:
-    """Not done is told by infinite hours; what was paid until there is the bill."""
+    """An unfinished run has infinite hours; the bill is what was paid so far."""
     run = replace(RUN, on_demand_usd_per_hour=math.inf)
     result = replay(SpotOnly(), run, path("u" * 4 + "d" * 20), TICK, 3.0)
     assert result.hours[0] == math.inf
