@@ -148,9 +148,9 @@ def _round_digits(value: float, digits: int = 4) -> float:
 def _notes(fitted: Fitted, traces: Sequence[Trace]) -> list[str]:
     """Return notes on what could be misread."""
     notes = []
-    seen, several = fitted.traces, fitted.instances > 1
-    losses, machine_hours = sum(one.machine_losses for one in seen), sum(one.machine_hours for one in seen)
-    most = max(one.most for one in seen)
+    observed, several = fitted.traces, fitted.instances > 1
+    losses, machine_hours = sum(one.machine_losses for one in observed), sum(one.machine_hours for one in observed)
+    most = max(one.most for one in observed)
     if most > fitted.instances and losses:
         least = f"{fitted.instances} of them were" if several else "any one of them was"
         notes.append(
@@ -163,12 +163,12 @@ def _notes(fitted: Fitted, traces: Sequence[Trace]) -> list[str]:
             f"the figures are of {fitted.instances} machines together, which the block says; "
             "for another number the planner converts them by its law for node groups"
         )
-    odds = [one.availability / max(1 - one.availability, 1e-9) for one in seen if one.availability > 0]
-    if len(seen) > 1 and (len(odds) < len(seen) or max(odds) > AVAILABILITY_RATIO * min(odds)):
-        low, high = (f"{100 * pick(one.availability for one in seen):.0f} %" for pick in (min, max))
+    odds = [one.availability / max(1 - one.availability, 1e-9) for one in observed if one.availability > 0]
+    if len(observed) > 1 and (len(odds) < len(observed) or max(odds) > AVAILABILITY_RATIO * min(odds)):
+        low, high = (f"{100 * pick(one.availability for one in observed):.0f} %" for pick in (min, max))
         notes.append(f"the traces differ, from {low} to {high} of the time: better fit each place by itself (--only)")
     first = sum(trace.hours for trace in traces) - fitted.up.hours - fitted.down.hours
-    if first > LONG_FIRST_SHARE * sum(one.hours for one in seen):
+    if first > LONG_FIRST_SHARE * sum(one.hours for one in observed):
         notes.append(
             f"{first:.1f} h before the first change are left out of the fit: when they began is not known, "
             "or the machines were not asked for yet"

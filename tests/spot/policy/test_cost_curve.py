@@ -65,7 +65,7 @@ def test_a_plain_recursion_agrees() -> None:
     """Whole hours, no restart: the cheapest of all ways, tried one by one, costs what the pass says."""
     up, down = (0.4, 0.2), 0.3  # chance to go down: young, old; chance to come up
     grow = 0.25  # chance to grow old
-    width = math.log1p(up[0] / grow) / up[0]  # hours of youth for that chance (see older_rate)
+    width = math.log1p(up[0] / grow) / up[0]  # hours of youth for that chance (see ageing_rate)
     market = SpotStates(Ages((0.0, width), up), Ages((0.0,), (down,)))
     run = SpotRun(4.0, 0.0, 0.0, 0.0, 1.0, 3.0, standing_usd_per_hour=0.25, last_checkpoint=True)
     ways = {0: ((0, 1 - up[0] - grow), (1, grow), (2, up[0])), 1: ((1, 1 - up[1]), (2, up[1])),
