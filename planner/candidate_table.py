@@ -17,22 +17,10 @@ if TYPE_CHECKING:
 ON_DEMAND, SPOT = 0, 1
 """Columns of the per-market arrays of shape (n, 2)."""
 
-TECHNIQUES = (
-    "lora",
-    "four_bit",
-    "eight_bit",
-    "mixed_precision",
-    "gradient_accumulation",
-    "activation_checkpointing",
-    "sharding",
-    "eight_bit_optimizer",
-)
-"""Techniques with a 0/1 name, in the order of the columns of `CandidateTable.uses`."""
-
 
 @dataclass(frozen=True)
 class CandidateTable:
-    """Columns of shape (n,), or (n, 2) per market, or (n, len(TECHNIQUES)); the symbols of formulation.md.
+    """Columns of shape (n,), or (n, 2) per market, or (n, T) with a column per 0/1 technique; the symbols of formulation.md.
 
     A market that a candidate does not have holds nan in its four per-market columns.
     `share_low` and `share_high` bound the spot share: floor and cut of limits, deadline and offer
@@ -58,7 +46,7 @@ class CandidateTable:
     late_usd: Floats  # (n, 2)
     share_low: Floats
     share_high: Floats
-    uses: Flags  # (n, len(TECHNIQUES))
+    uses: Flags  # (n, T), in the order of `names` in models/techniques/values.yaml
     penalty_usd: Floats  # sum of the penalties of the techniques in use
     fit_gib: Floats
     usable_gib: Floats

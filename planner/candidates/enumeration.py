@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.candidate_table import TECHNIQUES, CandidateTable, concatenate
+from planner.candidate_table import CandidateTable, concatenate
 from planner.candidates.managed_service import ManagedRows, managed_rows
 from planner.candidates.offer_columns import OfferColumns
 from planner.candidates.offer_terms import SpotMarket, spot_markets
@@ -261,11 +261,10 @@ def _price(
         + columns.committed_usd[offer] * nodes * node_groups
     )
     # What hangs on the way alone is looked up there, and taken once per row.
-    by_recipe = np.asarray([one.uses(False) for one in ways.recipes], dtype=bool).reshape(-1, len(TECHNIQUES))
-    uses = by_recipe[ways.recipe]
-    uses[:, TECHNIQUES.index("gradient_accumulation")] = ways.accumulation > 1
-    penalties: dict[str, float] = {str(name): usd for name, usd in job.techniques.penalty_usd.items()}
-    penalty = uses @ np.asarray([penalties.get(name, 0.0) for name in TECHNIQUES])
+    penalties = np.asarray(job.techniques.penalties_usd)
+    by_recipe = np.asarray([[one.uses(steps) for one in ways.recipes] for steps in (False, True)], dtype=bool)
+    uses = by_recipe.reshape(2, -1, len(penalties))[(ways.accumulation > 1).astype(np.int64), ways.recipe]
+    penalty = uses @ penalties
     names = market.providers
     providers = {name: index for index, name in enumerate(names)}
     start_late = once * late

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.candidate_table import TECHNIQUES, CandidateTable
+from planner.candidate_table import CandidateTable
 from planner.candidates.run_hours import evaluated_tokens, export_gb
 from planner.candidates.stage_hours import RowHours, node_group_ratios
 from planner.candidates.stage_placement import Placement, data_egress_usd_per_gb, data_transfer_seconds, download_rate
@@ -93,9 +93,7 @@ def managed_rows(made: JobCandidates, market: Market, library: Library) -> Manag
 
     late = column("late")
     once = column("upload_hours") + column("export_hours")
-    uses = np.zeros((n, len(TECHNIQUES)), dtype=bool)
-    uses[:, TECHNIQUES.index("lora")] = [method == "lora" for method in methods]
-    penalties: dict[str, float] = {str(name): usd for name, usd in job.techniques.penalty_usd.items()}
+    uses = np.asarray([RECIPES[method].uses(False) for method in methods], dtype=bool)
     table = CandidateTable(
         jobs=made.table.jobs,
         offers=made.table.offers,
@@ -117,7 +115,7 @@ def managed_rows(made: JobCandidates, market: Market, library: Library) -> Manag
         share_low=zeros,
         share_high=zeros,
         uses=uses,
-        penalty_usd=uses @ np.asarray([penalties.get(name, 0.0) for name in TECHNIQUES]),
+        penalty_usd=uses @ job.techniques.penalties_usd,
         fit_gib=zeros,
         usable_gib=zeros,
         rented_h=zeros,

@@ -107,7 +107,7 @@ def compute_run_hours(job: Job, architecture: Architecture, physics: JobConfigur
     gpus = per_machine([m.gpus for m in machines])[ways.machine]
     pcie = per_machine([PCIE_BYTES_PER_SECOND[library.gpu(m.gpu).pcie_gen] for m in machines])[ways.machine]
     quantised = np.asarray([shape.network.parameters * (r.weight_bits < 16) for r in ways.recipes], dtype=float)
-    compiled = int(bool(framework_of(library, job.framework).get("compiled")))
+    compiled = int(framework_of(library, job.framework).compiled)
     # The same recipe stands once for every class of card.
     known = {r: recipe_coefficients(r, job, shape.network, library) for r in dict.fromkeys(ways.recipes)}
     setups = [known[r] for r in ways.recipes]

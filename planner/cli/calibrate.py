@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from planner.cli.estimate import TECHNIQUE_OPTIONS, technique_option
 from planner.cli.exit_codes import write_json
 from planner.cli.output_files import check_writable, write_text
 from planner.cli.solve import as_of_option, json_option
@@ -14,15 +15,7 @@ if TYPE_CHECKING:
     import datetime
 
 SETTINGS: dict[str, tuple[Any, str, str]] = {
-    # option: type, metavar, help; values as the scenario file spells them
-    "method": (str, "full|lora", "How it trained."),
-    "weight-bits": (int, "16|8|4", "Of the frozen weights."),
-    "quant": (str, "NAME", "Of 4-bit weights: nf4, nf4_dq or gptq."),
-    "precision": (str, "NAME", "Such as bf16_mixed."),
-    "activation-checkpointing": (str, "NAME", "none, selective or full."),
-    "sharding": (str, "NAME", "Such as ddp or zero3."),
-    "attention": (str, "NAME", "flash, mem_efficient or eager."),
-    "optimizer": (str, "NAME", "adamw or adamw_8bit."),
+    # option: type, metavar, help
     "micro-batch": (int, "N", "Sequences per GPU and micro-step."),
     "accumulation-steps": (int, "N", "Micro-steps per optimizer step."),
     "global-batch": (int, "N", "Sequences per optimizer step over all GPUs."),
@@ -38,6 +31,8 @@ SETTINGS: dict[str, tuple[Any, str, str]] = {
 def _settings(command: Any) -> Any:
     for name, (kind, metavar, said) in reversed(SETTINGS.items()):
         command = click.option(f"--{name}", type=kind, metavar=metavar, help=said)(command)
+    for name in reversed(TECHNIQUE_OPTIONS):
+        command = technique_option(name)(command)
     return command
 
 

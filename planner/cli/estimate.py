@@ -14,23 +14,27 @@ from planner.errors import Fault, ScenarioError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+TECHNIQUE_OPTIONS = (
+    "method",
+    "weight-bits",
+    "quant",
+    "precision",
+    "activation-checkpointing",
+    "sharding",
+    "attention",
+    "optimizer",
+)
+"""Options whose values and help come from the table of techniques."""
+
 CHOICES = {
-    # option: values, as the scenario file spells them; what is wrong is told by the planner, with what may be meant
-    "method": "full|lora",
-    "weight-bits": "16|8|4",
-    "quant": "nf4|nf4_dq|gptq",
-    "precision": "bf16_mixed|bf16|fp16_mixed|tf32|fp32",
-    "activation-checkpointing": "none|selective|full",
-    "sharding": "none|ddp|zero1|zero2|zero3|hsdp",
-    "attention": "flash|mem_efficient|eager",
-    "optimizer": "adamw|adamw_8bit",
-    "packing": "packed|padded|fixed",
-    "interconnect": "nvlink|nvswitch|pcie",
+    # option: values and help; a wrong value is refused by the planner, which suggests one
+    "packing": ("packed|padded|fixed", "[packed]"),
+    "interconnect": ("nvlink|nvswitch|pcie", "Between the GPUs of a machine [that of the GPU's form]"),
 }
 
 NUMBERS: dict[str, tuple[type, str]] = {
     "gpus": (int, "GPUs in all [1]"),
-    "instances": (int, "Machines they stand in [as many of 8 as it takes]"),
+    "instances": (int, "Machines that hold them [as many of 8 as it takes]"),
     "network-gbps": (float, "Network of one machine in Gbit/s, where there are several"),
     "sequence-length": (int, "Tokens per sequence [2048]"),
     "micro-batch": (int, "Sequences per GPU and step [the largest that fits]"),
@@ -41,31 +45,34 @@ NUMBERS: dict[str, tuple[type, str]] = {
     "lora-rank": (int, "Of the adapters [16]"),
     "tensor-parallel": (int, "GPUs that share every layer [1]"),
     "pipeline-parallel": (int, "GPUs that share the stack of layers [1]"),
-    "resolution": (int, "Pixels per side, of a diffusion network"),
+    "resolution": (int, "Pixels per side, of a diffusion model"),
     "vram-headroom": (float, "Share kept free, in place of the profile's margin"),
 }
 
-HELP = {
-    "method": "[lora]",
-    "weight-bits": "Of the frozen weights [16]",
-    "quant": "Of 4-bit weights [nf4]",
-    "precision": "[bf16_mixed, fp16_mixed where the card has no bf16]",
-    "activation-checkpointing": "[full]",
-    "sharding": "[the least that fits]",
-    "attention": "[the best of the card]",
-    "optimizer": "[adamw]",
-    "packing": "[packed]",
-    "interconnect": "Between the GPUs of a machine [that of the card's form]",
-}
+
+class TechniqueOption(click.Option):
+    """An option that takes values and help from `models/techniques` when help is printed: reading costs start-up time."""
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        """Return the line of `--help`."""
+        from planner.library.techniques import read_techniques
+
+        technique = read_techniques().of(str(self.name))
+        self.metavar = "|".join(map(str, technique.values))
+        self.help = technique.logged if ctx.command.name == "calibrate" else technique.help
+        return super().get_help_record(ctx)
+
+
+def technique_option(name: str) -> Callable[[Any], Any]:
+    """Return the option of one of `TECHNIQUE_OPTIONS`."""
+    return click.option(f"--{name}", cls=TechniqueOption, type=int if name == "weight-bits" else str)
 
 
 def _settings(command: Callable[..., None]) -> Callable[..., None]:
-    """All options of the tables above, in the order of the tables."""
+    """Add all options of the tables above, in the order of the tables."""
     options = [click.option(f"--{name}", type=kind, help=said) for name, (kind, said) in NUMBERS.items()]
-    options += [
-        click.option(f"--{name}", metavar=values, type=int if name == "weight-bits" else str, help=HELP[name])
-        for name, values in CHOICES.items()
-    ]
+    options += [technique_option(name) for name in TECHNIQUE_OPTIONS]
+    options += [click.option(f"--{name}", metavar=values, help=said) for name, (values, said) in CHOICES.items()]
     for option in reversed(options):
         command = option(command)
     return command
@@ -73,18 +80,18 @@ def _settings(command: Callable[..., None]) -> Callable[..., None]:
 
 @click.command()
 @click.option("--architecture", required=True, metavar="NAME", help="A name, an alias or the path of a config.json.")
-@click.option("--gpu", required=True, metavar="NAME", help="A card's name or alias.")
+@click.option("--gpu", required=True, metavar="NAME", help="Name or alias of the GPU.")
 @click.option("--framework", metavar="NAME", help="Profile of the estimates [hf]")
 @click.option("--lora-targets", metavar="SET|LIST", help="all-linear, attention, qv, or such as q,k,v [all-linear]")
 @_settings
-@click.option("--largest-batch", is_flag=True, help="Tell the largest micro-batch that fits, too.")
-@click.option("--longest-sequence", is_flag=True, help="Tell the longest sequence that fits, too.")
+@click.option("--largest-batch", is_flag=True, help="Report the largest micro-batch that fits, too.")
+@click.option("--longest-sequence", is_flag=True, help="Report the longest sequence that fits, too.")
 @json_option
 @as_of_option
 def estimate(as_json: bool, lora_targets: str | None, as_of: object, **settings: Any) -> None:
-    """Memory and speed of one configuration, by part.
+    """Estimate memory and speed of one configuration, by part.
 
-    What is left out is chosen and said; [in brackets] what that is.
+    What is left out is chosen and reported; the choice is [in brackets].
 
     An estimate has no prices: --as-of is accepted, as by the other commands, and changes nothing.
 
@@ -108,7 +115,7 @@ def estimate(as_json: bool, lora_targets: str | None, as_of: object, **settings:
 
 
 def _targets(text: str) -> str | list[str]:
-    """A set by its name, or a list of linear layers."""
+    """Return a set by its name, or a list of linear layers."""
     from planner.scenario.techniques import LINEARS
 
     parts = [part.strip() for part in text.split(",")]
@@ -116,6 +123,6 @@ def _targets(text: str) -> str | list[str]:
 
 
 def _as_option(fault: Fault) -> Fault:
-    """A fault that names a setting, naming the option instead."""
+    """Return a fault that names a setting with the option instead."""
     where = f"--{fault.where.partition('.')[0].replace('_', '-')}" if fault.where else ""
     return replace(fault, file="planner estimate", where=where)

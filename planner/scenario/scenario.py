@@ -28,11 +28,10 @@ from planner.scenario.observed_run import Measured
 from planner.scenario.offer import Billing, Fees, Offer, Terms, offer_data, offer_labels
 from planner.scenario.payment import TIERS, Commitment, Managed, Own
 from planner.scenario.spot_statistics import SpotStatistics
-from planner.scenario.techniques import FRAMEWORKS, LoraSettings, Techniques
+from planner.scenario.techniques import LoraSettings, Techniques
 from planner.scenario.work import Work
 
 __all__ = [
-    "FRAMEWORKS",
     "Adjust",
     "AllowForbid",
     "Billing",

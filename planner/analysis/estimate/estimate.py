@@ -129,7 +129,7 @@ def _build_estimate(setup: ResolvedConfiguration, library: Library) -> Estimate:
         processed_tokens_per_second=as_scalar(step.tokens_per_second),
         step_seconds=StepSeconds(total=seconds, parts={name: as_scalar(value) for name, value in step.visible.items()}),
         profile=job.framework,
-        profiled=bool(framework_of(library, job.framework)["profiled"]),
+        profiled=framework_of(library, job.framework).profiled,
         sigma=sigma,
         sigma_tail=tail,
         assumed=setup.assumed,
@@ -175,7 +175,7 @@ def _notes(setup: ResolvedConfiguration, capacity: Capacity, library: Library) -
         safer = "a smaller micro-batch is safer, " if setup.micro_batch > 1 else ""
         room = f"{safer}--vram-headroom 0.15 asks for more room"
         notes.append(f"memory is tight: fits by the margin, but in {cases} of 100 cases only: {room}")
-    if not row["profiled"]:
+    if not row.profiled:
         margin = as_scalar(setup.memory_evaluator.inputs.stack.margin)
         notes.append(f"framework {framework} has no measured memory profile: margin {margin * 100:.3g} %")
     if not efficiency_of(library.gpu(machine.gpu), library.calibrations["gpu_efficiency"])[1]:
@@ -183,7 +183,7 @@ def _notes(setup: ResolvedConfiguration, capacity: Capacity, library: Library) -
     if machine.instances > 1 and machine.network_gbps is None:
         assumed = DEFAULT_NETWORK_BYTES_PER_SECOND / GB
         notes.append(f"network between machines unknown: {assumed:g} GB/s assumed (--network-gbps)")
-    if setup.recipe.tensor_parallel * setup.recipe.pipeline_parallel > 1 and not row["parallel"]:
+    if setup.recipe.tensor_parallel * setup.recipe.pipeline_parallel > 1 and not row.parallel:
         notes.append(f"framework {framework} splits no layers by itself: taken as if it could")
     if setup.architecture.experts:
         notes.append("mixtures of experts are predicted least well: looped and grouped kernels differ fourfold")
