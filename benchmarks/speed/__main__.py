@@ -148,7 +148,7 @@ def market_lines(repeat: int) -> list[Line]:
     from planner.candidates.screening import screen
     from planner.formulation.dominance import find_undominated
     from planner.formulation.shared_limits import SharedLimits
-    from planner.solvers.base import run
+    from planner.solvers.registry import run
     from planner.solving.lexicographic import solve_lexicographic
 
     scenario, library = question_of("quickstart-any")

@@ -2,29 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from planner.cli.exit_codes import write_json
-from planner.cli.solve import as_of_option, json_option, wants_color
+from planner.cli.options import json_option, technique_options
+from planner.cli.output import Output
+from planner.cli.terminal import wants_color
 from planner.errors import Fault, ScenarioError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-TECHNIQUE_OPTIONS = (
-    "method",
-    "weight-bits",
-    "quant",
-    "precision",
-    "activation-checkpointing",
-    "sharding",
-    "attention",
-    "optimizer",
-)
-"""Options whose values and help come from the table of techniques."""
 
 CHOICES = {
     # option: values and help; a wrong value is refused by the planner, which suggests one
@@ -50,68 +40,51 @@ NUMBERS: dict[str, tuple[type, str]] = {
 }
 
 
-class TechniqueOption(click.Option):
-    """An option that takes values and help from `models/techniques` when help is printed: reading costs start-up time."""
-
-    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
-        """Return the line of `--help`."""
-        from planner.library.techniques import read_techniques
-
-        technique = read_techniques().of(str(self.name))
-        self.metavar = "|".join(map(str, technique.values))
-        self.help = technique.logged if ctx.command.name == "calibrate" else technique.help
-        return super().get_help_record(ctx)
-
-
-def technique_option(name: str) -> Callable[[Any], Any]:
-    """Return the option of one of `TECHNIQUE_OPTIONS`."""
-    return click.option(f"--{name}", cls=TechniqueOption, type=int if name == "weight-bits" else str)
-
-
 def _settings(command: Callable[..., None]) -> Callable[..., None]:
-    """Add all options of the tables above, in the order of the tables."""
-    options = [click.option(f"--{name}", type=kind, help=said) for name, (kind, said) in NUMBERS.items()]
-    options += [technique_option(name) for name in TECHNIQUE_OPTIONS]
-    options += [click.option(f"--{name}", metavar=values, help=said) for name, (values, said) in CHOICES.items()]
-    for option in reversed(options):
-        command = option(command)
+    """Add the options of the tables above, in the order of the tables."""
+    for name, (values, text) in reversed(CHOICES.items()):
+        command = click.option(f"--{name}", metavar=values, help=text)(command)
+    command = technique_options(command)
+    for name, (kind, text) in reversed(NUMBERS.items()):
+        command = click.option(f"--{name}", type=kind, help=text)(command)
     return command
 
 
 @click.command()
 @click.option("--architecture", required=True, metavar="NAME", help="A name, an alias or the path of a config.json.")
-@click.option("--gpu", required=True, metavar="NAME", help="Name or alias of the GPU.")
-@click.option("--framework", metavar="NAME", help="Profile of the estimates [hf]")
+@click.option("--gpu", required=True, metavar="NAME", help="Name or alias of a GPU.")
+@click.option("--framework", metavar="NAME", help="Framework profile of the estimates [hf]")
 @click.option("--lora-targets", metavar="SET|LIST", help="all-linear, attention, qv, or such as q,k,v [all-linear]")
 @_settings
-@click.option("--largest-batch", is_flag=True, help="Report the largest micro-batch that fits, too.")
-@click.option("--longest-sequence", is_flag=True, help="Report the longest sequence that fits, too.")
+@click.option("--largest-batch", is_flag=True, help="Also find the largest micro-batch that fits.")
+@click.option("--longest-sequence", is_flag=True, help="Also find the longest sequence that fits.")
 @json_option
-@as_of_option
-def estimate(as_json: bool, lora_targets: str | None, as_of: object, **settings: Any) -> None:
+@click.option(
+    "--as-of",
+    type=click.DateTime(["%Y-%m-%d"]),
+    metavar="DATE",
+    expose_value=False,
+    help="Accepted and ignored: an estimate has no prices.",
+)
+def estimate(as_json: bool, lora_targets: str | None, **settings: Any) -> None:
     """Estimate memory and speed of one configuration, by part.
 
-    What is left out is chosen and reported; the choice is [in brackets].
-
-    An estimate has no prices: --as-of is accepted, as by the other commands, and changes nothing.
+    Options that are not given take the value [in brackets]; the output
+    lists these values.
 
     Try: planner estimate --architecture mistral-7b --gpu A10G --weight-bits 4
     """
-    from planner.analysis.estimate.estimate import estimate as estimated
+    from planner.analysis.estimate.estimate import estimate as estimate_configuration
+    from planner.report.estimate import render_estimate
 
     given = {name: value for name, value in settings.items() if value is not None}
     if lora_targets is not None:
         given["lora_targets"] = _targets(lora_targets)
     try:
-        told = estimated(**given)
+        estimate = estimate_configuration(**given)
     except ScenarioError as error:
         raise ScenarioError([_as_option(fault) for fault in error.faults]) from None
-    if as_json:
-        write_json(told.model_dump(mode="json", by_alias=True))
-    else:
-        from planner.report.estimate import render_estimate
-
-        click.echo(render_estimate(told, color=wants_color()))
+    Output(as_json).write(estimate, functools.partial(render_estimate, color=wants_color()))
 
 
 def _targets(text: str) -> str | list[str]:
@@ -123,6 +96,6 @@ def _targets(text: str) -> str | list[str]:
 
 
 def _as_option(fault: Fault) -> Fault:
-    """Return a fault that names a setting with the option instead."""
+    """Return the fault with the name of the option instead of that of the setting."""
     where = f"--{fault.where.partition('.')[0].replace('_', '-')}" if fault.where else ""
     return replace(fault, file="planner estimate", where=where)

@@ -88,7 +88,7 @@ class Technique(Row, Generic[K, V]):
     tried: tuple[Default, ...]
     estimated: tuple[str, ...] = ()
     help: str
-    logged: str
+    assumed: str
 
 
 class Compute(Row):

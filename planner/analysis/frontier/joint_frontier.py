@@ -15,7 +15,8 @@ from planner.analysis.frontier.envelope_sum import Breakpoint, LinearPiece, RowC
 from planner.analysis.frontier.lower_envelope import TOLERANCE, EnvelopePiece, clip_to_caps
 from planner.candidate_table import CandidateTable, concatenate
 from planner.formulation.dominance import find_undominated
-from planner.solvers.base import DEFAULT_GAP, Termination, run
+from planner.solvers.base import Termination
+from planner.solvers.registry import DEFAULT_GAP, run
 from planner.solving.lexicographic import solve_lexicographic
 
 if TYPE_CHECKING:

@@ -8,18 +8,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.candidates.screening import ScreenedCandidates, deadline_hours
 from planner.candidates.spot_candidates import SearchTarget, SpotCandidates, SpotChoice
 from planner.decode.assignment_parts import techniques_of
 from planner.errors import Fault, ScenarioError
 from planner.estimates.billing import round_up_hours
+from planner.scenario.limits import latest_finish_hours
 from planner.solving.scoring import Objective
 from planner.spot.policy.run import SpotRun
 from planner.units import HOUR
 
 if TYPE_CHECKING:
     from planner.arrays import Floats
-    from planner.candidates.enumeration import JobCandidates
+    from planner.candidates.job_candidates import JobCandidates
+    from planner.candidates.screening import ScreenedCandidates
     from planner.results.plan import Assignment, Plan
     from planner.solving.prepare import PreparedScenario
     from planner.spot.market.states import SpotStates
@@ -94,8 +95,8 @@ def _course(prepared: PreparedScenario, index: int, told: Assignment) -> JobRun:
     row = find_row(candidates, told)
     if row is None:
         raise _mismatch_error(prepared, told)
-    latest = deadline_hours(job, prepared.scenario.limits)
-    if int(candidates.configuration[row]) < 0:
+    latest = latest_finish_hours(job, prepared.scenario.limits)
+    if candidates.is_managed_service[row]:
         return _service(told, latest)
     choice = None
     if told.spot is not None and (choice := _choice(screened, row, told)) is None:
@@ -120,19 +121,12 @@ def find_row(candidates: JobCandidates, told: Assignment) -> int | None:
 
 
 def _techniques(candidates: JobCandidates, row: int) -> object:
-    way, ways = int(candidates.configuration[row]), candidates.physics.ways
     recipe = candidates.recipes[int(candidates.table.recipe[row])]
-    batch = (int(ways.micro_batch[way]), int(ways.accumulation[way])) if way >= 0 else (0, 0)
-    return techniques_of(recipe, candidates.job, *batch)
+    return techniques_of(recipe, candidates.job, *candidates.batch(row))
 
 
 def _separate_stages(candidates: JobCandidates, row: int) -> tuple[tuple[str, str], ...]:
-    way = int(candidates.configuration[row])
-    if way < 0 or candidates.run_hours.observed[way]:
-        return ()
-    return tuple(
-        (one.stage, one.label) for one in candidates.placements[int(candidates.placement[row])].separate_stages
-    )
+    return tuple((one.stage, one.label) for one in candidates.placement_of(row).separate_stages)
 
 
 def _choice(screened: ScreenedCandidates, row: int, told: Assignment) -> SpotChoice | None:
@@ -194,7 +188,7 @@ def _on_machines(
         float(np.nan_to_num(column[place])) * machines for column in (columns.on_demand_usd, columns.spot_usd)
     )
     use = float(h.group_run[row]) / (float(h.run[row]) * h.node_groups)
-    storage = float(rows.storage[0]) * h.node_groups
+    storage = float(rows.storage[0])
     states, start = None, 0.0
     run = SpotRun(float(h.run[row]), 0.0, 0.0, math.inf, 0.0, 0.0)
     if kind != ON_DEMAND_ONLY:  # the first start is one of those that the market asks for
@@ -202,7 +196,6 @@ def _on_machines(
         start = float(h.start[row])
     coarse = bool(np.any(prepared.screened[index].rounded[prepared.screened[index].rows == row]))
     billing = market.offers[place].billing
-    ran = not candidates.run_hours.observed[int(candidates.configuration[row])]
     return JobRun(
         job=told,
         kind=kind,
@@ -219,8 +212,8 @@ def _on_machines(
         latest_hours=latest,
         rented_outside_run_hours=float(h.once[row]) - start,
         once_on_spot=0.0 if choice else share,
-        separate_hours=float(h.aside[row]),
-        separate_usd=candidates.placements[int(candidates.placement[row])].usd if ran else 0.0,
+        separate_hours=float(h.separate[row]),
+        separate_usd=candidates.placement_of(row).usd,
         fixed_usd=float(table.fixed_usd[row]),
         on_demand_machines_usd=demand_usd,
         spot_usd=spot_usd,
