@@ -1,0 +1,262 @@
+"""Reference figures of one named configuration, in plain floats: the assignment that a sound plan has.
+
+Only what names the configuration is taken from the plan: job, offer, instances, techniques, batch, places of stages,
+spot share or guaranteed time. Nothing of how the plan was found is known here.
+"""
+
+from __future__ import annotations
+
+import datetime
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from planner.audit.bill import FIXED, recompute_bill, recompute_service_bill, service_data_gb
+from planner.audit.hours import probability_within, recompute_hours
+from planner.audit.observed_runs import learn, techniques_of
+from planner.audit.physics import recompute_physics, recompute_work
+from planner.audit.spot import market_ends, may_follow_policy, recompute_policy_run
+from planner.audit.stages import recompute_stages
+from planner.configurations.recipe import Recipe
+from planner.estimates.managed_service import service_tokens_per_second
+from planner.estimates.parameters import lora_parameters
+from planner.estimates.uncertainty import confidence_factor
+from planner.results.plan import Assignment, BillItem, CommitmentUse, Hours, SeparateMachine, SpotPlan, Spread, Vram
+from planner.units import GB, HOUR
+
+if TYPE_CHECKING:
+    from planner.audit.context import AuditContext
+    from planner.audit.stages import JobStages
+    from planner.scenario.payment import Managed
+
+_SERVICE_TECHNIQUES = ("none", "managed", "none", "none", "managed", "managed")
+"""Quantisation, precision, checkpointing, sharding, attention and optimizer of a service, which tells its method."""
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """The reference assignment, and what limits need besides."""
+
+    assignment: Assignment
+    market_ends: bool = True  # whether a run on spot comes to an end
+    may_follow_policy: bool = False
+    late_term_hours: float = 0.0  # of one run at the confidence, on demand
+    late_machine_hours: float = 0.0  # of all instances of all runs at the confidence, on demand
+
+
+def evaluate(context: AuditContext, as_of: datetime.date) -> Evaluation:
+    """Return the figures of the configuration that the plan names, on machines or at a service.
+
+    Raises ValueError, KeyError, IndexError, ZeroDivisionError or OverflowError where its counts make no sense.
+    """
+    if context.offer.managed is not None:
+        return Evaluation(_at_service(context, context.offer.managed, as_of))
+    plan, work = context.plan, recompute_work(context)
+    lesson = learn(context)
+    physics = recompute_physics(context, work, lesson)
+    stages = recompute_stages(context, work, physics)
+    markets = recompute_hours(context, stages, physics)
+    ends, may_follow = market_ends(stages, markets), may_follow_policy(context, stages)
+    policy = recompute_policy_run(context, stages, physics) if ends and may_follow else None
+    hours = policy.hours(markets, stages.stretch) if policy else markets
+    share = policy.point.spot_share if policy else plan.spot_share
+    spot = policy.report(context, stages) if policy else None
+    switch = stages.ingest_hours + stages.start + stages.prepare + share * hours.wall_spot if 0 < share < 1 else None
+    lines, late_lines = (recompute_bill(context, stages, hours, policy, is_late) for is_late in (False, True))
+    machine, asked, run = context.machine, plan.techniques, context.observed
+    assignment = Assignment(
+        **_named(context, as_of),
+        gpu=machine.gpu,
+        gpus=machine.gpus,
+        gpus_per_instance=machine.gpus_per_instance,
+        instances=machine.instances,
+        interconnect=machine.link,
+        spot_share=share,
+        switch_to_on_demand_at_hours=spot.latest_on_demand_hours if spot else switch,
+        techniques=techniques_of(context.recipe, context.job, asked.micro_batch, asked.accumulation_steps),
+        vram_gib=physics.vram,
+        **_speed(physics.rate, physics.sigmas.display, physics.sigmas.tail),
+        sequence_length=work.sequence,
+        steps=int(work.steps),
+        step_seconds=physics.step_seconds,
+        **_hours(context, stages.start, stages.by_name(), hours.expected(share), hours.at_confidence(share)),
+        hours=_hours_spread(hours.expected(share), hours.at_confidence(share), physics.sigmas.display, spot),
+        beside=tuple(
+            SeparateMachine(stage=one.stage, provider=one.provider, offer=one.label, hours=one.hours, usd=one.usd)
+            for one in stages.separate
+        ),
+        commitment=_commitment_use(context, stages),
+        spot=spot,
+        fed_by_storage=physics.is_fed_by_storage,
+        observed_hours=run.hours if run else None,
+        observed_runs=lesson.runs,
+        speed_factor=lesson.speed_factor,
+        memory_factor=lesson.memory_factor,
+        **_costs(lines, late_lines, physics.sigmas.display, spot),
+    )
+    late_run = markets.late_on_demand / stages.run * stages.all_groups_hours
+    late_all = (markets.late_outside_run * context.job.trials.at_once + late_run) * machine.instances
+    return Evaluation(assignment, ends, may_follow, markets.late_outside_run + markets.late_on_demand, late_all)
+
+
+def _named(context: AuditContext, as_of: datetime.date) -> dict[str, Any]:
+    """Return the fields that follow from job and offer by name."""
+    job, offer = context.job, context.offer
+    date = datetime.date.fromisoformat(str(offer.date)) if offer.date else None
+    return {
+        "name": job.name,
+        "architecture": context.architecture.name,
+        "provider": offer.provider,
+        "region": _region(context),
+        "instance": offer.instance,
+        "offer": context.plan.offer,
+        "tier": offer.tier,
+        "unit": "images" if context.architecture.image else "tokens",
+        "global_batch": job.global_batch,
+        "packing": job.packing,
+        "trials": job.trials.count,
+        "runs_at_once": job.trials.at_once,
+        "deadline_hours": job.deadline_hours,
+        "price_date": str(offer.date or ""),
+        "price_age_days": (as_of - date).days if date else None,
+        "price_source": offer.source,
+    }
+
+
+def _region(context: AuditContext) -> str:
+    """Return the offer's region, or in how many the same is offered: equal in all but date, source and notes."""
+    mine, beside = context.offer, {"region", "date", "source", "notes"}
+    what = mine.model_dump(exclude=beside)
+    kind = (mine.provider, mine.instance, mine.gpu)
+    near = [offer for offer in context.offers.values() if (offer.provider, offer.instance, offer.gpu) == kind]
+    regions = {offer.region for offer in near if offer.model_dump(exclude=beside) == what}
+    return mine.region if context.regions_matter or len(regions) == 1 else f"any of {len(regions)}"
+
+
+def _speed(rate: float, sigma: float, tail: float) -> dict[str, Any]:
+    reach = math.exp(1.28 * sigma)
+    return {
+        "tokens_per_second": rate,
+        "tokens_per_second_low": rate / reach,
+        "tokens_per_second_high": rate * reach,
+        "sigma": float(sigma),
+        "sigma_tail": float(tail),
+    }
+
+
+def _hours(
+    context: AuditContext, start: float, stage_hours: dict[str, float], expected: float, late: float
+) -> dict[str, Any]:
+    """Return hours by stage, training being what is left, and the chance to meet the deadline."""
+    job = context.job
+    return {
+        "start_hours": start,
+        "training_hours": expected - start - math.fsum(stage_hours.values()),
+        "stage_hours": stage_hours,
+        "deadline_probability": probability_within(job.deadline_hours, expected, late, job.confidence),
+    }
+
+
+def _hours_spread(expected: float, late: float, sigma: float, spot: SpotPlan | None = None) -> Hours:
+    luck, spread = (spot.luck_hours, spot.hours_sd) if spot else (0.0, 0.0)
+    low, high = _interval(expected, luck, sigma, spread)
+    return Hours(expected=expected, low=low, high=high, at_confidence=late)
+
+
+def _costs(
+    lines: tuple[BillItem, ...], late_lines: tuple[BillItem, ...], sigma: float, spot: SpotPlan | None = None
+) -> dict[str, Any]:
+    """Return the bill, its sum, the interval of what grows with hours, and the sum when late."""
+    total = math.fsum(line.usd for line in lines)
+    fixed = math.fsum(line.usd for line in lines if line.item in FIXED)
+    luck, spread = (spot.luck_usd, spot.usd_sd) if spot else (0.0, 0.0)
+    low, high = _interval(total - fixed, luck, sigma, spread)
+    return {
+        "bill": lines,
+        "cost_usd": total,
+        "cost": Spread(expected=total, low=fixed + low, high=fixed + high),
+        "cost_at_confidence": math.fsum(line.usd for line in late_lines),
+    }
+
+
+def _interval(expected: float, luck: float, sigma: float, spread: float) -> tuple[float, float]:
+    """Return the 80 % interval: errors of the speed and of the market as squares, never below the luckiest market."""
+    reach = math.exp(1.28 * sigma)
+    low = max((expected - luck) / reach, expected - math.hypot(expected * (1 - 1 / reach), 1.28 * spread))
+    return low, expected + math.hypot(expected * (reach - 1), 1.28 * spread)
+
+
+def _commitment_use(context: AuditContext, stages: JobStages) -> CommitmentUse | None:
+    """Return what the commitment of the plan's offer costs, how much of it is used, and from when on it pays."""
+    mine, n, groups = context.offer, context.machine.instances, context.job.trials.at_once
+    if mine.commitment is None:
+        return None
+    alike = [
+        (offer.provider != mine.provider, offer.usd_per_hour)  # of the same provider if it has one
+        for offer in context.offers.values()
+        if (offer.gpu, offer.gpus) == (mine.gpu, mine.gpus) and offer.usd_per_hour
+        if (offer.commitment, offer.committed_hours, offer.own) == (None, None, None)
+    ]
+    price = min(alike)[1] if alike else None
+    due, term = mine.committed_usd * n * groups, mine.term_hours * n * groups
+    return CommitmentUse(
+        months=mine.commitment.months,
+        usd=due,
+        used_hours=(stages.outside_run_hours * groups + stages.all_groups_hours) * n,
+        term_hours=term,
+        on_demand_usd_per_hour=price,
+        break_even_hours=due / price if price else None,
+        break_even_share=due / price / term if price else None,
+    )
+
+
+def _at_service(context: AuditContext, managed: Managed, as_of: datetime.date) -> Assignment:
+    """Return a job at a managed service: no machine, hours by the service's speed, dollars by its price list.
+
+    Data go in once for all trials, as they are; one result comes out. Images count as tokens do.
+    """
+    job, work, values = context.job, recompute_work(context), context.values("stages")
+    tokens_each = work.mean_length if context.architecture.image is not None else 1.0
+    guess = service_tokens_per_second(context.network.active_parameters, values["managed_flop_per_second"])
+    rate = managed.tokens_per_second or guess / tokens_each
+    sigma = values["managed_sigma_told" if managed.tokens_per_second else "managed_sigma_assumed"]
+    full = (work.real + work.evaluated) * context.trials.wall / rate / HOUR
+    upload = service_data_gb(context) * GB / context.data_download_rate_of(context.offer) / HOUR
+    result, wanted, export = _service_result_gb(context, managed), job.stages.export, 0.0
+    if wanted is not None:
+        line = min(context.download_rate_of(context.offer), (wanted.gb_per_second or math.inf) * GB)
+        export = result * GB / line / HOUR
+    expected = upload + full * job.early_stopping + export
+    late = (upload + full + export) * float(confidence_factor(sigma, job.confidence))
+    quant, precision, checkpointing, sharding, attention, optimizer = _SERVICE_TECHNIQUES
+    recipe = Recipe(managed.method, 16, quant, precision, checkpointing, sharding, attention, optimizer)
+    lines, late_lines = (recompute_service_bill(context, managed, work, result, is_late) for is_late in (False, True))
+    return Assignment(
+        **_named(context, as_of),
+        gpu="managed",
+        gpus=0,
+        gpus_per_instance=0,
+        instances=0,
+        interconnect="",
+        spot_share=0.0,
+        switch_to_on_demand_at_hours=None,
+        techniques=techniques_of(recipe, job, 0, 0),
+        vram_gib=Vram(peak=0.0, allocated=0.0, usable=0.0, fit_probability=1.0, phase="", parts={}),
+        **_speed(rate, sigma, sigma),
+        sequence_length=work.sequence,
+        steps=int(work.steps),
+        step_seconds=0.0,
+        **_hours(context, upload, {"export": export}, expected, late),
+        hours=_hours_spread(expected, late, sigma),
+        **_costs(lines, late_lines, 0.0),  # what a service asks does not depend on how long it takes
+    )
+
+
+def _service_result_gb(context: AuditContext, managed: Managed) -> float:
+    """Return the size of the adapters that the job asks for, or of all weights as the network is released."""
+    export, lora = context.job.stages.export, context.job.lora
+    if managed.method == "full" or (export and export.merged):
+        return context.architecture.download_gb
+    count = lora_parameters(context.network, lora.rank, lora.targets).trainable
+    adapters = context.library.tables["bytes"]["adapters"][context.framework["adapters"]]
+    return float(count) * float(adapters["w"]) / GB

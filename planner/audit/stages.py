@@ -1,0 +1,343 @@
+"""What the machines of a job are rented for, stage by stage, and stages that have machines of their own.
+
+All hours are expected ones of the machines of one run on the wall clock, spot left out, unless a name says otherwise;
+trials side by side are several runs.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from planner.configurations.hardware import PCIE_BYTES_PER_SECOND
+from planner.estimates.time.data_stages import (
+    forward_tokens_per_second_cpu,
+    forward_tokens_per_second_gpu,
+    ingest_seconds,
+    machine_cores,
+    merge_seconds,
+    upload_seconds,
+)
+from planner.estimates.time.stages import (
+    asynchronous_stall_seconds,
+    boot_seconds,
+    checkpoint_seconds,
+    checkpoint_stall_seconds,
+    download_seconds,
+    evaluation_seconds,
+    goodput_factor,
+    kept_checkpoint_bytes,
+    load_seconds,
+)
+from planner.units import GB, HOUR, TERA
+
+if TYPE_CHECKING:
+    from planner.audit.context import AuditContext
+    from planner.audit.physics import RecomputedPhysics, Workload
+    from planner.estimates.trials import TrialWork
+    from planner.scenario.scenario import Offer
+
+STAGES = ("ingest", "evaluation")
+"""The stages that may have a machine of their own."""
+_MIN_RAM_GB = 32.0
+"""Memory of a training machine whose offer does not say."""
+_IMAGE_GB = 10.0
+"""Disk that a container image takes: the size of the stages calibration."""
+
+
+@dataclass(frozen=True)
+class RecomputedStage:
+    """A stage on a machine that is rented for it alone; `late_` where the run does not stop early."""
+
+    stage: str
+    label: str
+    provider: str
+    hours: float
+    late_hours: float
+    billed_hours: float
+    usd: float
+    late_usd: float
+    rate_usd: float | None  # None: dollars are not hours times a price alone
+
+
+@dataclass(frozen=True)
+class JobStages:
+    """The hours of a job's stages, and the GB that they move and keep."""
+
+    start: float  # boot, image, weights and data, load; 0 where the whole job was observed
+    restart: float  # the same, however the hours are known: what an interruption costs
+    prepare: float  # on the training machine
+    export: float
+    training: float  # the longest chain of trials, as the three that follow
+    evaluation: float  # on the training machine
+    checkpoints: float
+    reload: float
+    waiting: float  # machine hours of all runs
+    reloads: float  # machine hours of all runs
+    trials: TrialWork
+    early: float  # share of the run after which it is expected to stop; 1 where it was observed
+    separate: tuple[RecomputedStage, ...]
+    raw_gb: float  # raw data on the disk of each instance
+    moved_gb: float  # onto each instance: weights and data
+    own_gb: float  # of them what leaves the place where the user's data lie
+    result_gb: float
+    kept_gb: float  # checkpoints that stay, per run
+
+    @property
+    def outside_run_hours(self) -> float:
+        """Hours before and after the run in which the machines are rented."""
+        return self.start + self.prepare + self.export
+
+    @property
+    def work(self) -> float:
+        """What early stopping shortens and trials repeat."""
+        return self.training + self.evaluation + self.checkpoints
+
+    @property
+    def run(self) -> float:
+        """Hours of the longest chain of trials on demand."""
+        return self.work + self.reload
+
+    @property
+    def ratio(self) -> float:
+        """Machine hours of all runs over those of the longest chain, waiting and loading left out."""
+        return self.trials.work / self.trials.wall
+
+    @property
+    def all_groups_hours(self) -> float:
+        """Machine hours of the work over all runs."""
+        return self.work * self.ratio + self.waiting + self.reloads
+
+    @property
+    def stretch(self) -> float:
+        """The run without early stopping over the run expected."""
+        return (self.work / self.early + self.reload) / self.run
+
+    @property
+    def ingest_hours(self) -> float:
+        """Hours on a machine of its own that pass before the training machines are rented."""
+        return math.fsum(one.hours for one in self.separate if one.stage == "ingest")
+
+    def by_name(self) -> dict[str, float]:
+        """Return the hours of every stage but start and training, on whatever machines."""
+        evaluated = math.fsum(one.hours for one in self.separate if one.stage == "evaluation")
+        return {
+            "prepare data": self.prepare + self.ingest_hours,
+            "evaluation": self.evaluation + evaluated,
+            "checkpoints": self.checkpoints,
+            "load between trials": self.reload,
+            "export": self.export,
+        }
+
+    def disk_gb(self, context: AuditContext) -> float:
+        """Return what is stored while the machines of one run are rented: their disks, and checkpoints that stay."""
+        each = 2 * context.architecture.download_gb + context.job.data_gb + _IMAGE_GB + self.raw_gb
+        return each * context.machine.instances + self.kept_gb
+
+
+def recompute_stages(context: AuditContext, work: Workload, physics: RecomputedPhysics) -> JobStages:
+    """Return all stages of the one configuration that the plan names."""
+    job, observed, trials = context.job, context.observed, context.trials
+    separate = () if observed else _separate_stages(context, work)
+    there = {one.stage for one in separate}
+    raw, tokens, made = _data_on_machine(context, work, "ingest" in there)
+    load = _load_hours(context, physics)
+    restart = _restart_hours(context, job.data_gb + raw, tokens) + load
+    result, weights = result_gb(context, physics), context.architecture.download_gb
+    source, wanted = job.stages.transfer, job.stages.checkpoints
+    lies_here = source is not None and source.region == context.offer.region
+    live, early = (0.0, 1.0) if observed else (1.0, job.early_stopping)  # nothing is added to an observed run
+    if observed:
+        parts = (observed.hours or 0.0, 0.0, 0.0)
+    else:
+        steps = work.steps * physics.step_seconds / HOUR
+        once = steps * float(goodput_factor(steps, context.machine.instances, 0, context.stages))
+        evaluation = 0.0 if "evaluation" in there else _evaluation_hours(context, work, physics)
+        parts = (once, evaluation, _checkpoint_hours(context, physics, once))
+    training, evaluation, checkpoints = (one * trials.wall * early for one in parts)
+    return JobStages(
+        start=restart * live,
+        restart=restart,
+        prepare=live * _prepare_hours(context, work, raw),
+        export=live * _export_hours(context, result),
+        training=training,
+        evaluation=evaluation,
+        checkpoints=checkpoints,
+        reload=live * load * trials.reloads_wall,
+        waiting=(training + evaluation + checkpoints) * trials.waiting / trials.wall,
+        reloads=live * load * trials.reloads,
+        trials=trials,
+        early=early,
+        separate=separate,
+        raw_gb=raw + made,
+        moved_gb=weights + job.data_gb + raw + tokens,
+        own_gb=0.0 if lies_here else job.data_gb + raw,
+        result_gb=result,
+        kept_gb=_checkpoint_bytes(context, physics) * wanted.keep / GB if wanted else 0.0,
+    )
+
+
+def _data_on_machine(context: AuditContext, work: Workload, is_elsewhere: bool) -> tuple[float, float, float]:
+    """Return GB of raw data and of data prepared elsewhere that come onto each instance, and GB that preparing makes.
+
+    Token ids are made of text; images stay what they are.
+    """
+    ingest = context.job.stages.ingest
+    if ingest is None:
+        return 0.0, 0.0, 0.0
+    per_token = context.stages.ingest_bytes_per_token
+    made = ingest.raw_gb if context.job.work.images is not None else work.ingested * per_token / GB
+    # Of an observed run the plan tells no places: what may be done on the machine is.
+    is_elsewhere |= context.observed is not None and "machine" not in ingest.on
+    return (0.0, made, made) if is_elsewhere else (ingest.raw_gb, 0.0, made)
+
+
+def _restart_hours(context: AuditContext, own_gb: float, made_gb: float) -> float:
+    """Return hours of boot, image, weights and data from the outside; data prepared elsewhere flow freely."""
+    pull, weights = context.download_rate_of(context.offer), context.architecture.download_gb
+    seconds = float(boot_seconds(pull, context.stages)) + float(download_seconds((weights + made_gb) * GB, pull))
+    return (seconds + float(download_seconds(own_gb * GB, context.data_download_rate_of(context.offer)))) / HOUR
+
+
+def _load_hours(context: AuditContext, physics: RecomputedPhysics) -> float:
+    """Return hours from disk to the GPUs; the job states how fast its disk is read, and the share that is reached."""
+    job, coefficients = context.job, context.stages
+    seconds = load_seconds(
+        context.architecture.download_gb * GB,
+        context.machine.gpus,
+        math.inf,
+        job.storage_gb_per_second * GB * job.load_efficiency / coefficients.disk_efficiency,
+        physics.setup.hardware.pcie,
+        coefficients,
+        quantised_weights=context.network.parameters if context.recipe.weight_bits < 16 else 0,
+        compiled=int(bool(context.framework.get("compiled"))),
+    )
+    return float(seconds) / HOUR
+
+
+def _prepare_hours(context: AuditContext, work: Workload, raw_gb: float) -> float:
+    ingest, offer = context.job.stages.ingest, context.offer
+    if ingest is None or raw_gb == 0:
+        return 0.0
+    cores = offer.cpu_cores or float(machine_cores(offer.gpus, context.stages))
+    ram = (offer.ram_gb or max(_MIN_RAM_GB, ingest.ram_gb)) * GB
+    disk = context.disk_rate_of(offer)
+    return float(ingest_seconds(raw_gb * GB, work.ingested, cores, ram, disk, context.stages)) / HOUR
+
+
+def _evaluation_hours(context: AuditContext, work: Workload, physics: RecomputedPhysics) -> float:
+    """Return hours of one run's evaluation on the training machine."""
+    parts = physics.setup.parts
+    frozen, checkpointing = parts.states.frozen, parts.activations.checkpointing
+    return float(evaluation_seconds(work.evaluated, physics.rate, frozen, checkpointing, context.stages)) / HOUR
+
+
+def _checkpoint_hours(context: AuditContext, physics: RecomputedPhysics, once: float) -> float:
+    """Return what training of one run of `once` hours waits for the checkpoints that the job asks for."""
+    wanted, coefficients = context.job.stages.checkpoints, context.stages
+    if wanted is None:
+        return 0.0
+    stored, disk = _checkpoint_bytes(context, physics), context.job.storage_gb_per_second * GB
+    written = float(checkpoint_seconds(stored, context.machine.instances, disk, math.inf, coefficients))
+    copied = copy_stall_seconds(context, physics, stored)
+    stall = checkpoint_stall_seconds(written, copied, once * HOUR / wanted.count, wanted.asynchronous)
+    return wanted.count * float(stall) / HOUR
+
+
+def copy_stall_seconds(context: AuditContext, physics: RecomputedPhysics, stored: float) -> float:
+    """Return how long copying a checkpoint to host memory halts the run; even small adapters do for a moment."""
+    slot, coefficients = physics.setup.hardware.pcie, context.stages
+    copied = float(asynchronous_stall_seconds(stored, context.machine.gpus, slot, coefficients))
+    return copied + coefficients.checkpoint_fixed_seconds
+
+
+def _checkpoint_bytes(context: AuditContext, physics: RecomputedPhysics) -> float:
+    """Return bytes of one checkpoint that the job asks for."""
+    wanted, states, coefficients = context.job.stages.checkpoints, physics.setup.parts.states, context.stages
+    each = states.adapter_bytes if context.recipe.method == "lora" else coefficients.weight_bytes_per_parameter
+    is_resumed = wanted is not None and wanted.contents == "resume"
+    return float(kept_checkpoint_bytes(states.trainable, each, is_resumed, coefficients))
+
+
+def result_gb(context: AuditContext, physics: RecomputedPhysics) -> float:
+    """Return the size of the adapters, or of all weights as the network is released."""
+    export, states = context.job.stages.export, physics.setup.parts.states
+    if context.recipe.method == "lora" and not (export and export.merged):
+        return float(states.trainable) * float(states.adapter_bytes) / GB
+    return context.architecture.download_gb
+
+
+def _export_hours(context: AuditContext, result: float) -> float:
+    wanted, weights = context.job.stages.export, context.architecture.download_gb
+    if wanted is None:
+        return 0.0
+    line = min(context.download_rate_of(context.offer), (wanted.gb_per_second or math.inf) * GB)
+    seconds = float(upload_seconds(result * GB, line))
+    if wanted.merged and context.recipe.method == "lora":
+        seconds += float(merge_seconds(weights * GB, context.disk_rate_of(context.offer)))
+    return seconds / HOUR
+
+
+def _separate_stages(context: AuditContext, work: Workload) -> tuple[RecomputedStage, ...]:
+    """Return the stages that the plan has on machines of their own, each once, on an offer of the scenario."""
+    made: dict[str, RecomputedStage] = {}
+    for named in context.plan.beside:
+        offer = context.offers.get(named.offer)
+        if offer is not None and named.stage in STAGES and named.stage not in made:
+            figures = _ingest if named.stage == "ingest" else _evaluation
+            hours, late_hours, moved_usd = figures(context, work, offer)
+            billed, price = billed_hours(offer, hours), offer.usd_per_hour or 0.0
+            made[named.stage] = RecomputedStage(
+                stage=named.stage,
+                label=named.offer,
+                provider=offer.provider,
+                hours=hours,
+                late_hours=late_hours,
+                billed_hours=billed,
+                usd=billed * price + moved_usd,
+                late_usd=billed_hours(offer, late_hours) * price + moved_usd,
+                rate_usd=price if moved_usd == 0 else None,
+            )
+    return tuple(made.values())
+
+
+def _ingest(context: AuditContext, work: Workload, offer: Offer) -> tuple[float, float, float]:
+    """Return hours (twice) and dollars of transfers: boot without an image, raw data in, token ids out."""
+    wanted, coefficients = context.job.stages.ingest, context.stages
+    raw, least_ram = (wanted.raw_gb, wanted.ram_gb) if wanted else (0.0, 0.0)
+    ram, disk = (offer.ram_gb or least_ram) * GB, context.disk_rate_of(offer)
+    seconds = coefficients.boot_seconds + raw * GB / context.data_download_rate_of(offer)
+    seconds += float(ingest_seconds(raw * GB, work.ingested, offer.cpu_cores or 1.0, ram, disk, coefficients))
+    made_gb = raw if context.job.work.images is not None else work.ingested * coefficients.ingest_bytes_per_token / GB
+    moved = raw * ((offer.fees.ingress_usd_per_gb or 0.0) + context.leaving_usd_per_gb(offer))
+    return seconds / HOUR, seconds / HOUR, moved + made_gb * (offer.fees.egress_usd_per_gb or 0.0)
+
+
+def _evaluation(context: AuditContext, work: Workload, offer: Offer) -> tuple[float, float, float]:
+    """Return hours expected and in full, and dollars of transfers.
+
+    Boot, image, weights in and into memory, then forward passes over what all trials ask for.
+    """
+    job, coefficients, active = context.job, context.stages, context.network.active_parameters
+    weights, pull = context.architecture.download_gb, context.download_rate_of(offer)
+    if offer.is_cpu:
+        slot, rate = math.inf, forward_tokens_per_second_cpu(active, offer.cpu_cores or 1.0, coefficients)
+    else:
+        card, reached = context.library.gpu(offer.card), context.values("gpu_efficiency")
+        slot, peak = PCIE_BYTES_PER_SECOND[card.pcie_gen], card.matmul16_tflops * TERA
+        rate = forward_tokens_per_second_gpu(active, peak, reached[card.name], coefficients)
+    disk = context.disk_rate_of(offer) * job.load_efficiency / coefficients.disk_efficiency
+    ready = float(boot_seconds(pull, coefficients)) + float(download_seconds(weights * GB, pull))
+    ready += float(load_seconds(weights * GB, 1, math.inf, disk, slot, coefficients))
+    whole = work.evaluated * context.trials.work / float(rate)
+    moved = weights * (offer.fees.ingress_usd_per_gb or 0.0)
+    return (ready + whole * job.early_stopping) / HOUR, (ready + whole) / HOUR, moved
+
+
+def billed_hours(offer: Offer, hours: float) -> float:
+    """Return whole billing steps, at least the minimum; what is not rented costs nothing."""
+    if hours <= 1e-9:
+        return 0.0
+    step = offer.billing.step_seconds / HOUR
+    return max(offer.billing.minimum_hours, math.ceil(hours / step - 1e-9) * step)
