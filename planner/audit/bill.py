@@ -50,7 +50,8 @@ def recompute_bill(
         term = f"machine for {months} month{'s' if months > 1 else ''}"
         lines.append(_line("commitment", float(machines * groups), term, offer.committed_usd))
     for one in stages.separate:
-        usd, item = (one.late_usd if is_late else one.usd) * every, f"{_SEPARATE_ITEMS[one.stage]} at {one.provider}"
+        usd = (one.late_usd if is_late else one.machine.usd) * every
+        item = f"{_SEPARATE_ITEMS[one.machine.stage]} at {one.machine.provider}"
         lines.append(BillItem(item=item, usd=usd, quantity=one.billed_hours * every, unit="h", rate_usd=one.rate_usd))
     stored = stages.disk_gb(context) * groups * rented / MONTH_HOURS
     lines += [

@@ -13,19 +13,19 @@ from typing import TYPE_CHECKING, Any
 
 from planner.audit.bill import FIXED, recompute_bill, recompute_service_bill, service_data_gb
 from planner.audit.hours import probability_within, recompute_hours
-from planner.audit.observed_runs import learn, techniques_of
-from planner.audit.physics import recompute_physics, recompute_work
+from planner.audit.physics import recompute_physics, recompute_work, techniques_of
 from planner.audit.spot import market_ends, may_follow_policy, recompute_policy_run
 from planner.audit.stages import recompute_stages
 from planner.configurations.recipe import Recipe
 from planner.estimates.managed_service import service_tokens_per_second
 from planner.estimates.parameters import lora_parameters
 from planner.estimates.uncertainty import confidence_factor
-from planner.results.plan import Assignment, BillItem, CommitmentUse, Hours, SeparateMachine, SpotPlan, Spread, Vram
+from planner.results.plan import Assignment, BillItem, CommitmentUse, Hours, SpotPlan, Spread, Vram
 from planner.units import GB, HOUR
 
 if TYPE_CHECKING:
     from planner.audit.context import AuditContext
+    from planner.audit.physics import Workload
     from planner.audit.stages import JobStages
     from planner.scenario.payment import Managed
 
@@ -51,48 +51,43 @@ def evaluate(context: AuditContext, as_of: datetime.date) -> Evaluation:
     """
     if context.offer.managed is not None:
         return Evaluation(_at_service(context, context.offer.managed, as_of))
-    plan, work = context.plan, recompute_work(context)
-    lesson = learn(context)
-    physics = recompute_physics(context, work, lesson)
-    stages = recompute_stages(context, work, physics)
+    physics = recompute_physics(context)
+    stages = recompute_stages(context, physics)
     markets = recompute_hours(context, stages, physics)
     ends, may_follow = market_ends(stages, markets), may_follow_policy(context, stages)
     policy = recompute_policy_run(context, stages, physics) if ends and may_follow else None
     hours = policy.hours(markets, stages.stretch) if policy else markets
-    share = policy.point.spot_share if policy else plan.spot_share
+    share = policy.point.spot_share if policy else context.plan.spot_share
     spot = policy.report(context, stages) if policy else None
-    switch = stages.ingest_hours + stages.start + stages.prepare + share * hours.wall_spot if 0 < share < 1 else None
+    before = stages.separate_hours("ingest") + stages.start + stages.prepare
+    mixed = before + share * hours.wall_spot if 0 < share < 1 else None
     lines, late_lines = (recompute_bill(context, stages, hours, policy, is_late) for is_late in (False, True))
-    machine, asked, run = context.machine, plan.techniques, context.observed
+    figures = _Figures(
+        *(physics.rate, physics.sigmas.display, physics.sigmas.tail, stages.start, stages.by_name()),
+        *(hours.expected(share), hours.at_confidence(share), lines, late_lines, physics.sigmas.display, spot),
+    )
+    machine, asked, run = context.machine, context.plan.techniques, context.observed
     assignment = Assignment(
         **_named(context, as_of),
+        **figures.report(context, physics.setup.work),
         gpu=machine.gpu,
         gpus=machine.gpus,
         gpus_per_instance=machine.gpus_per_instance,
         instances=machine.instances,
         interconnect=machine.link,
         spot_share=share,
-        switch_to_on_demand_at_hours=spot.latest_on_demand_hours if spot else switch,
+        switch_to_on_demand_at_hours=spot.latest_on_demand_hours if spot else mixed,
         techniques=techniques_of(context.recipe, context.job, asked.micro_batch, asked.accumulation_steps),
         vram_gib=physics.vram,
-        **_speed(physics.rate, physics.sigmas.display, physics.sigmas.tail),
-        sequence_length=work.sequence,
-        steps=int(work.steps),
         step_seconds=physics.step_seconds,
-        **_hours(context, stages.start, stages.by_name(), hours.expected(share), hours.at_confidence(share)),
-        hours=_hours_spread(hours.expected(share), hours.at_confidence(share), physics.sigmas.display, spot),
-        beside=tuple(
-            SeparateMachine(stage=one.stage, provider=one.provider, offer=one.label, hours=one.hours, usd=one.usd)
-            for one in stages.separate
-        ),
+        beside=tuple(one.machine for one in stages.separate),
         commitment=_commitment_use(context, stages),
         spot=spot,
         fed_by_storage=physics.is_fed_by_storage,
         observed_hours=run.hours if run else None,
-        observed_runs=lesson.runs,
-        speed_factor=lesson.speed_factor,
-        memory_factor=lesson.memory_factor,
-        **_costs(lines, late_lines, physics.sigmas.display, spot),
+        observed_runs=physics.observed_runs,
+        speed_factor=physics.speed_factor,
+        memory_factor=physics.memory_factor,
     )
     late_run = markets.late_on_demand / stages.run * stages.all_groups_hours
     late_all = (markets.late_outside_run * context.job.trials.at_once + late_run) * machine.instances
@@ -133,50 +128,50 @@ def _region(context: AuditContext) -> str:
     return mine.region if context.regions_matter or len(regions) == 1 else f"any of {len(regions)}"
 
 
-def _speed(rate: float, sigma: float, tail: float) -> dict[str, Any]:
-    reach = math.exp(1.28 * sigma)
-    return {
-        "tokens_per_second": rate,
-        "tokens_per_second_low": rate / reach,
-        "tokens_per_second_high": rate * reach,
-        "sigma": float(sigma),
-        "sigma_tail": float(tail),
-    }
+@dataclass(frozen=True)
+class _Figures:
+    """Speed, hours and dollars of a run, on machines or at a service."""
 
+    rate: float  # tokens (images) per second
+    sigma: float
+    sigma_tail: float
+    start: float
+    stage_hours: dict[str, float]
+    expected: float  # hours
+    late: float  # hours
+    lines: tuple[BillItem, ...]
+    late_lines: tuple[BillItem, ...]
+    cost_sigma: float
+    spot: SpotPlan | None = None
 
-def _hours(
-    context: AuditContext, start: float, stage_hours: dict[str, float], expected: float, late: float
-) -> dict[str, Any]:
-    """Return hours by stage, training being what is left, and the chance to meet the deadline."""
-    job = context.job
-    return {
-        "start_hours": start,
-        "training_hours": expected - start - math.fsum(stage_hours.values()),
-        "stage_hours": stage_hours,
-        "deadline_probability": probability_within(job.deadline_hours, expected, late, job.confidence),
-    }
-
-
-def _hours_spread(expected: float, late: float, sigma: float, spot: SpotPlan | None = None) -> Hours:
-    luck, spread = (spot.luck_hours, spot.hours_sd) if spot else (0.0, 0.0)
-    low, high = _interval(expected, luck, sigma, spread)
-    return Hours(expected=expected, low=low, high=high, at_confidence=late)
-
-
-def _costs(
-    lines: tuple[BillItem, ...], late_lines: tuple[BillItem, ...], sigma: float, spot: SpotPlan | None = None
-) -> dict[str, Any]:
-    """Return the bill, its sum, the interval of what grows with hours, and the sum when late."""
-    total = math.fsum(line.usd for line in lines)
-    fixed = math.fsum(line.usd for line in lines if line.item in FIXED)
-    luck, spread = (spot.luck_usd, spot.usd_sd) if spot else (0.0, 0.0)
-    low, high = _interval(total - fixed, luck, sigma, spread)
-    return {
-        "bill": lines,
-        "cost_usd": total,
-        "cost": Spread(expected=total, low=fixed + low, high=fixed + high),
-        "cost_at_confidence": math.fsum(line.usd for line in late_lines),
-    }
+    def report(self, context: AuditContext, work: Workload) -> dict[str, Any]:
+        """Return the fields with their intervals; training is what start and stages leave of the hours."""
+        job, reach, spot = context.job, math.exp(1.28 * self.sigma), self.spot
+        luck_hours, hours_sd, luck_usd, usd_sd = (
+            (spot.luck_hours, spot.hours_sd, spot.luck_usd, spot.usd_sd) if spot else (0.0,) * 4
+        )
+        low, high = _interval(self.expected, luck_hours, self.sigma, hours_sd)
+        total = math.fsum(line.usd for line in self.lines)
+        fixed = math.fsum(line.usd for line in self.lines if line.item in FIXED)
+        least, most = _interval(total - fixed, luck_usd, self.cost_sigma, usd_sd)
+        return {
+            "sequence_length": work.sequence,
+            "steps": int(work.steps),
+            "tokens_per_second": self.rate,
+            "tokens_per_second_low": self.rate / reach,
+            "tokens_per_second_high": self.rate * reach,
+            "sigma": self.sigma,
+            "sigma_tail": self.sigma_tail,
+            "start_hours": self.start,
+            "training_hours": self.expected - self.start - math.fsum(self.stage_hours.values()),
+            "stage_hours": self.stage_hours,
+            "hours": Hours(expected=self.expected, low=low, high=high, at_confidence=self.late),
+            "deadline_probability": probability_within(job.deadline_hours, self.expected, self.late, job.confidence),
+            "bill": self.lines,
+            "cost_usd": total,
+            "cost": Spread(expected=total, low=fixed + least, high=fixed + most),
+            "cost_at_confidence": math.fsum(line.usd for line in self.late_lines),
+        }
 
 
 def _interval(expected: float, luck: float, sigma: float, spread: float) -> tuple[float, float]:
@@ -215,7 +210,7 @@ def _at_service(context: AuditContext, managed: Managed, as_of: datetime.date) -
 
     Data go in once for all trials, as they are; one result comes out. Images count as tokens do.
     """
-    job, work, values = context.job, recompute_work(context), context.values("stages")
+    job, work, values = context.job, recompute_work(context.job, context.architecture), context.values("stages")
     tokens_each = work.mean_length if context.architecture.image is not None else 1.0
     guess = service_tokens_per_second(context.network.active_parameters, values["managed_flop_per_second"])
     rate = managed.tokens_per_second or guess / tokens_each
@@ -231,8 +226,11 @@ def _at_service(context: AuditContext, managed: Managed, as_of: datetime.date) -
     quant, precision, checkpointing, sharding, attention, optimizer = _SERVICE_TECHNIQUES
     recipe = Recipe(managed.method, 16, quant, precision, checkpointing, sharding, attention, optimizer)
     lines, late_lines = (recompute_service_bill(context, managed, work, result, is_late) for is_late in (False, True))
+    # What a service asks does not depend on how long it takes: no spread of the cost.
+    figures = _Figures(rate, sigma, sigma, upload, {"export": export}, expected, late, lines, late_lines, 0.0)
     return Assignment(
         **_named(context, as_of),
+        **figures.report(context, work),
         gpu="managed",
         gpus=0,
         gpus_per_instance=0,
@@ -242,13 +240,7 @@ def _at_service(context: AuditContext, managed: Managed, as_of: datetime.date) -
         switch_to_on_demand_at_hours=None,
         techniques=techniques_of(recipe, job, 0, 0),
         vram_gib=Vram(peak=0.0, allocated=0.0, usable=0.0, fit_probability=1.0, phase="", parts={}),
-        **_speed(rate, sigma, sigma),
-        sequence_length=work.sequence,
-        steps=int(work.steps),
         step_seconds=0.0,
-        **_hours(context, upload, {"export": export}, expected, late),
-        hours=_hours_spread(expected, late, sigma),
-        **_costs(lines, late_lines, 0.0),  # what a service asks does not depend on how long it takes
     )
 
 

@@ -79,7 +79,7 @@ def recompute_hours(context: AuditContext, stages: JobStages, physics: Recompute
     spread = wall_quantile_factor(confidence, context.values("uncertainty")["wall_spread"])
     return RecomputedHours(
         outside_run=stages.outside_run_hours,
-        separate_machines=math.fsum(one.hours for one in stages.separate),
+        separate_machines=math.fsum(one.machine.hours for one in stages.separate),
         on_demand=stages.run,
         spot=wall + switch,
         switch=switch,

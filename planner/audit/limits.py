@@ -10,13 +10,13 @@ from planner.audit.comparison import Figure, Tolerance
 from planner.audit.hours import probability_within
 from planner.audit.stages import STAGES
 from planner.configurations.recipe import (
-    DEFAULT_BITS,
-    DEFAULT_CHECKPOINTING,
     DEFAULT_METHODS,
     HYBRID_ABOVE_GPUS,
     GpuClass,
-    best_attention,
+    enumerate_recipes,
+    expand_parallel_degrees,
     find_incompatibility,
+    is_allowed,
 )
 from planner.estimates.time.data_stages import evaluation_bytes
 from planner.results.plan import Hours, Spread
@@ -24,8 +24,7 @@ from planner.scenario.scenario import offer_labels
 from planner.units import GB, GIB
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
+    from collections.abc import Iterator, Sequence
 
     from planner.audit.context import AuditContext
     from planner.audit.evaluation import Evaluation
@@ -102,42 +101,20 @@ def _batch(context: AuditContext) -> Iterator[Broken]:
 
 
 def _techniques(context: AuditContext) -> Iterator[Broken]:
-    """Yield techniques that the job, its framework or its card do not leave open."""
-    plan, job, recipe, framework = context.plan, context.job, context.recipe, context.framework
-    asked, card = job.techniques, GpuClass.of(context.gpu)
-    any_degree = tuple(range(1, plan.gpus + 1)) if framework["parallel"] else (1,)
-    says_degrees = asked.tensor_parallel or asked.pipeline_parallel
-    choices: Mapping[str, Sequence[str | int]] = {
-        "method": ("full",) if job.kind == "pretrain" else asked.method or DEFAULT_METHODS,
-        "weight_bits": (16,) if recipe.method == "full" else asked.weight_bits or DEFAULT_BITS,
-        "quant": {16: ("none",), 8: ("int8",)}.get(recipe.weight_bits, tuple(asked.quant or ("nf4",))),
-        "precision": asked.precision or ("bf16_mixed" if card.bf16 else "fp16_mixed",),
-        "activation_checkpointing": asked.activation_checkpointing or DEFAULT_CHECKPOINTING,
-        "sharding": _shardings(context),
-        "attention": asked.attention or (best_attention(card),),
-        "optimizer": asked.optimizer or (("adamw", "adamw_8bit") if recipe.method == "full" else ("adamw",)),
-        "tensor_parallel": asked.tensor_parallel or (1,) if says_degrees else any_degree,
-        "pipeline_parallel": asked.pipeline_parallel or (1,) if says_degrees else any_degree,
-    }
-    for what, allowed in choices.items():
-        if getattr(recipe, what) not in allowed:
-            yield what, "one of " + ", ".join(map(str, allowed)), getattr(recipe, what)
-    reason = find_incompatibility(recipe, card, job.framework, context.library)
-    if reason is not None:
+    """Yield techniques that the job, its framework or its card do not leave open, and those that do not go together."""
+    plan, job, recipe, library = context.plan, context.job, context.recipe, context.library
+    card = GpuClass.of(context.gpu)
+    allowed = [one for one in enumerate_recipes(job, card, plan.gpus > 1, library) if is_allowed(one, job)]
+    allowed += expand_parallel_degrees(job, allowed, library)
+    for what in vars(recipe):
+        values = dict.fromkeys(getattr(one, what) for one in allowed)
+        if getattr(recipe, what) not in values:
+            yield what, "one of " + ", ".join(map(str, values)), getattr(recipe, what)
+    if recipe.sharding == "hsdp" and not (plan.gpus > HYBRID_ABOVE_GPUS and plan.instances > 1):
+        yield "sharding", f"hsdp on several machines of more than {HYBRID_ABOVE_GPUS} GPUs alone", "hsdp"
+    reason = find_incompatibility(recipe, card, job.framework, library)
+    if reason is not None or recipe not in allowed:
         yield "recipe", "techniques that work together", reason
-
-
-def _shardings(context: AuditContext) -> tuple[str, ...]:
-    """Return what may be done on several GPUs; on one there is nothing to shard."""
-    plan, framework = context.plan, context.framework
-    if plan.gpus == 1:
-        return ("none",)
-    by_default = [*framework["sharding"], *(["hsdp"] if "zero3" in framework["sharding"] else [])]
-    spans_nodes = plan.gpus > HYBRID_ABOVE_GPUS and plan.instances > 1
-    asked = context.job.techniques.sharding or by_default
-    return tuple(
-        one for one in asked if one in framework["allowed"] and (spans_nodes or one != "hsdp") != (one == "none")
-    )
 
 
 def _places(context: AuditContext) -> Iterator[Broken]:

@@ -80,7 +80,7 @@ class RecomputedPolicyRun:
         paid = point.usd - (run.standing_usd_per_hour - storage) * point.finish_hours
         return SpotPlan(
             guaranteed_hours=point.hours,
-            latest_on_demand_hours=stages.prepare + stages.ingest_hours + point.hours - needed,
+            latest_on_demand_hours=stages.prepare + stages.separate_hours("ingest") + point.hours - needed,
             saving_usd=needed * (run.on_demand_usd_per_hour + storage) - paid,
             usd_sd=point.usd_sd,
             hours_sd=point.finish_sd,

@@ -11,25 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from planner.configurations.hardware import PCIE_BYTES_PER_SECOND
-from planner.estimates.time.data_stages import (
-    forward_tokens_per_second_cpu,
-    forward_tokens_per_second_gpu,
-    ingest_seconds,
-    machine_cores,
-    merge_seconds,
-    upload_seconds,
-)
-from planner.estimates.time.stages import (
-    asynchronous_stall_seconds,
-    boot_seconds,
-    checkpoint_seconds,
-    checkpoint_stall_seconds,
-    download_seconds,
-    evaluation_seconds,
-    goodput_factor,
-    kept_checkpoint_bytes,
-    load_seconds,
-)
+from planner.estimates.time import data_stages, stages
+from planner.results.plan import SeparateMachine
 from planner.units import GB, HOUR, TERA
 
 if TYPE_CHECKING:
@@ -47,16 +30,12 @@ _IMAGE_GB = 10.0
 
 
 @dataclass(frozen=True)
-class RecomputedStage:
+class SeparateStage:
     """A stage on a machine that is rented for it alone; `late_` where the run does not stop early."""
 
-    stage: str
-    label: str
-    provider: str
-    hours: float
+    machine: SeparateMachine
     late_hours: float
     billed_hours: float
-    usd: float
     late_usd: float
     rate_usd: float | None  # None: dollars are not hours times a price alone
 
@@ -77,7 +56,7 @@ class JobStages:
     reloads: float  # machine hours of all runs
     trials: TrialWork
     early: float  # share of the run after which it is expected to stop; 1 where it was observed
-    separate: tuple[RecomputedStage, ...]
+    separate: tuple[SeparateStage, ...]
     raw_gb: float  # raw data on the disk of each instance
     moved_gb: float  # onto each instance: weights and data
     own_gb: float  # of them what leaves the place where the user's data lie
@@ -114,17 +93,15 @@ class JobStages:
         """The run without early stopping over the run expected."""
         return (self.work / self.early + self.reload) / self.run
 
-    @property
-    def ingest_hours(self) -> float:
-        """Hours on a machine of its own that pass before the training machines are rented."""
-        return math.fsum(one.hours for one in self.separate if one.stage == "ingest")
+    def separate_hours(self, stage: str) -> float:
+        """Return hours of a stage on a machine of its own; 0 where it has none."""
+        return math.fsum(one.machine.hours for one in self.separate if one.machine.stage == stage)
 
     def by_name(self) -> dict[str, float]:
         """Return the hours of every stage but start and training, on whatever machines."""
-        evaluated = math.fsum(one.hours for one in self.separate if one.stage == "evaluation")
         return {
-            "prepare data": self.prepare + self.ingest_hours,
-            "evaluation": self.evaluation + evaluated,
+            "prepare data": self.prepare + self.separate_hours("ingest"),
+            "evaluation": self.evaluation + self.separate_hours("evaluation"),
             "checkpoints": self.checkpoints,
             "load between trials": self.reload,
             "export": self.export,
@@ -136,11 +113,11 @@ class JobStages:
         return each * context.machine.instances + self.kept_gb
 
 
-def recompute_stages(context: AuditContext, work: Workload, physics: RecomputedPhysics) -> JobStages:
+def recompute_stages(context: AuditContext, physics: RecomputedPhysics) -> JobStages:
     """Return all stages of the one configuration that the plan names."""
-    job, observed, trials = context.job, context.observed, context.trials
+    job, observed, trials, work = context.job, context.observed, context.trials, physics.setup.work
     separate = () if observed else _separate_stages(context, work)
-    there = {one.stage for one in separate}
+    there = {one.machine.stage for one in separate}
     raw, tokens, made = _data_on_machine(context, work, "ingest" in there)
     load = _load_hours(context, physics)
     restart = _restart_hours(context, job.data_gb + raw, tokens) + load
@@ -152,7 +129,7 @@ def recompute_stages(context: AuditContext, work: Workload, physics: RecomputedP
         parts = (observed.hours or 0.0, 0.0, 0.0)
     else:
         steps = work.steps * physics.step_seconds / HOUR
-        once = steps * float(goodput_factor(steps, context.machine.instances, 0, context.stages))
+        once = steps * float(stages.goodput_factor(steps, context.machine.instances, 0, context.stages))
         evaluation = 0.0 if "evaluation" in there else _evaluation_hours(context, work, physics)
         parts = (once, evaluation, _checkpoint_hours(context, physics, once))
     training, evaluation, checkpoints = (one * trials.wall * early for one in parts)
@@ -196,14 +173,16 @@ def _data_on_machine(context: AuditContext, work: Workload, is_elsewhere: bool) 
 def _restart_hours(context: AuditContext, own_gb: float, made_gb: float) -> float:
     """Return hours of boot, image, weights and data from the outside; data prepared elsewhere flow freely."""
     pull, weights = context.download_rate_of(context.offer), context.architecture.download_gb
-    seconds = float(boot_seconds(pull, context.stages)) + float(download_seconds((weights + made_gb) * GB, pull))
-    return (seconds + float(download_seconds(own_gb * GB, context.data_download_rate_of(context.offer)))) / HOUR
+    seconds = float(stages.boot_seconds(pull, context.stages)) + float(
+        stages.download_seconds((weights + made_gb) * GB, pull)
+    )
+    return (seconds + float(stages.download_seconds(own_gb * GB, context.data_download_rate_of(context.offer)))) / HOUR
 
 
 def _load_hours(context: AuditContext, physics: RecomputedPhysics) -> float:
     """Return hours from disk to the GPUs; the job states how fast its disk is read, and the share that is reached."""
     job, coefficients = context.job, context.stages
-    seconds = load_seconds(
+    seconds = stages.load_seconds(
         context.architecture.download_gb * GB,
         context.machine.gpus,
         math.inf,
@@ -220,17 +199,17 @@ def _prepare_hours(context: AuditContext, work: Workload, raw_gb: float) -> floa
     ingest, offer = context.job.stages.ingest, context.offer
     if ingest is None or raw_gb == 0:
         return 0.0
-    cores = offer.cpu_cores or float(machine_cores(offer.gpus, context.stages))
+    cores = offer.cpu_cores or float(data_stages.machine_cores(offer.gpus, context.stages))
     ram = (offer.ram_gb or max(_MIN_RAM_GB, ingest.ram_gb)) * GB
     disk = context.disk_rate_of(offer)
-    return float(ingest_seconds(raw_gb * GB, work.ingested, cores, ram, disk, context.stages)) / HOUR
+    return float(data_stages.ingest_seconds(raw_gb * GB, work.ingested, cores, ram, disk, context.stages)) / HOUR
 
 
 def _evaluation_hours(context: AuditContext, work: Workload, physics: RecomputedPhysics) -> float:
     """Return hours of one run's evaluation on the training machine."""
     parts = physics.setup.parts
     frozen, checkpointing = parts.states.frozen, parts.activations.checkpointing
-    return float(evaluation_seconds(work.evaluated, physics.rate, frozen, checkpointing, context.stages)) / HOUR
+    return float(stages.evaluation_seconds(work.evaluated, physics.rate, frozen, checkpointing, context.stages)) / HOUR
 
 
 def _checkpoint_hours(context: AuditContext, physics: RecomputedPhysics, once: float) -> float:
@@ -239,16 +218,16 @@ def _checkpoint_hours(context: AuditContext, physics: RecomputedPhysics, once: f
     if wanted is None:
         return 0.0
     stored, disk = _checkpoint_bytes(context, physics), context.job.storage_gb_per_second * GB
-    written = float(checkpoint_seconds(stored, context.machine.instances, disk, math.inf, coefficients))
+    written = float(stages.checkpoint_seconds(stored, context.machine.instances, disk, math.inf, coefficients))
     copied = copy_stall_seconds(context, physics, stored)
-    stall = checkpoint_stall_seconds(written, copied, once * HOUR / wanted.count, wanted.asynchronous)
+    stall = stages.checkpoint_stall_seconds(written, copied, once * HOUR / wanted.count, wanted.asynchronous)
     return wanted.count * float(stall) / HOUR
 
 
 def copy_stall_seconds(context: AuditContext, physics: RecomputedPhysics, stored: float) -> float:
     """Return how long copying a checkpoint to host memory halts the run; even small adapters do for a moment."""
     slot, coefficients = physics.setup.hardware.pcie, context.stages
-    copied = float(asynchronous_stall_seconds(stored, context.machine.gpus, slot, coefficients))
+    copied = float(stages.asynchronous_stall_seconds(stored, context.machine.gpus, slot, coefficients))
     return copied + coefficients.checkpoint_fixed_seconds
 
 
@@ -257,7 +236,7 @@ def _checkpoint_bytes(context: AuditContext, physics: RecomputedPhysics) -> floa
     wanted, states, coefficients = context.job.stages.checkpoints, physics.setup.parts.states, context.stages
     each = states.adapter_bytes if context.recipe.method == "lora" else coefficients.weight_bytes_per_parameter
     is_resumed = wanted is not None and wanted.contents == "resume"
-    return float(kept_checkpoint_bytes(states.trainable, each, is_resumed, coefficients))
+    return float(stages.kept_checkpoint_bytes(states.trainable, each, is_resumed, coefficients))
 
 
 def result_gb(context: AuditContext, physics: RecomputedPhysics) -> float:
@@ -273,32 +252,30 @@ def _export_hours(context: AuditContext, result: float) -> float:
     if wanted is None:
         return 0.0
     line = min(context.download_rate_of(context.offer), (wanted.gb_per_second or math.inf) * GB)
-    seconds = float(upload_seconds(result * GB, line))
+    seconds = float(data_stages.upload_seconds(result * GB, line))
     if wanted.merged and context.recipe.method == "lora":
-        seconds += float(merge_seconds(weights * GB, context.disk_rate_of(context.offer)))
+        seconds += float(data_stages.merge_seconds(weights * GB, context.disk_rate_of(context.offer)))
     return seconds / HOUR
 
 
-def _separate_stages(context: AuditContext, work: Workload) -> tuple[RecomputedStage, ...]:
+def _separate_stages(context: AuditContext, work: Workload) -> tuple[SeparateStage, ...]:
     """Return the stages that the plan has on machines of their own, each once, on an offer of the scenario."""
-    made: dict[str, RecomputedStage] = {}
+    made: dict[str, SeparateStage] = {}
     for named in context.plan.beside:
         offer = context.offers.get(named.offer)
         if offer is not None and named.stage in STAGES and named.stage not in made:
             figures = _ingest if named.stage == "ingest" else _evaluation
             hours, late_hours, moved_usd = figures(context, work, offer)
-            billed, price = billed_hours(offer, hours), offer.usd_per_hour or 0.0
-            made[named.stage] = RecomputedStage(
-                stage=named.stage,
-                label=named.offer,
-                provider=offer.provider,
-                hours=hours,
-                late_hours=late_hours,
-                billed_hours=billed,
-                usd=billed * price + moved_usd,
-                late_usd=billed_hours(offer, late_hours) * price + moved_usd,
-                rate_usd=price if moved_usd == 0 else None,
+            price, billed, late = (
+                offer.usd_per_hour or 0.0,
+                billed_hours(offer, hours),
+                billed_hours(offer, late_hours),
             )
+            usd, rate = billed * price + moved_usd, price if moved_usd == 0 else None
+            machine = SeparateMachine(
+                stage=named.stage, provider=offer.provider, offer=named.offer, hours=hours, usd=usd
+            )
+            made[named.stage] = SeparateStage(machine, late_hours, billed, late * price + moved_usd, rate)
     return tuple(made.values())
 
 
@@ -308,7 +285,9 @@ def _ingest(context: AuditContext, work: Workload, offer: Offer) -> tuple[float,
     raw, least_ram = (wanted.raw_gb, wanted.ram_gb) if wanted else (0.0, 0.0)
     ram, disk = (offer.ram_gb or least_ram) * GB, context.disk_rate_of(offer)
     seconds = coefficients.boot_seconds + raw * GB / context.data_download_rate_of(offer)
-    seconds += float(ingest_seconds(raw * GB, work.ingested, offer.cpu_cores or 1.0, ram, disk, coefficients))
+    seconds += float(
+        data_stages.ingest_seconds(raw * GB, work.ingested, offer.cpu_cores or 1.0, ram, disk, coefficients)
+    )
     made_gb = raw if context.job.work.images is not None else work.ingested * coefficients.ingest_bytes_per_token / GB
     moved = raw * ((offer.fees.ingress_usd_per_gb or 0.0) + context.leaving_usd_per_gb(offer))
     return seconds / HOUR, seconds / HOUR, moved + made_gb * (offer.fees.egress_usd_per_gb or 0.0)
@@ -322,14 +301,14 @@ def _evaluation(context: AuditContext, work: Workload, offer: Offer) -> tuple[fl
     job, coefficients, active = context.job, context.stages, context.network.active_parameters
     weights, pull = context.architecture.download_gb, context.download_rate_of(offer)
     if offer.is_cpu:
-        slot, rate = math.inf, forward_tokens_per_second_cpu(active, offer.cpu_cores or 1.0, coefficients)
+        slot, rate = math.inf, data_stages.forward_tokens_per_second_cpu(active, offer.cpu_cores or 1.0, coefficients)
     else:
         card, reached = context.library.gpu(offer.card), context.values("gpu_efficiency")
         slot, peak = PCIE_BYTES_PER_SECOND[card.pcie_gen], card.matmul16_tflops * TERA
-        rate = forward_tokens_per_second_gpu(active, peak, reached[card.name], coefficients)
+        rate = data_stages.forward_tokens_per_second_gpu(active, peak, reached[card.name], coefficients)
     disk = context.disk_rate_of(offer) * job.load_efficiency / coefficients.disk_efficiency
-    ready = float(boot_seconds(pull, coefficients)) + float(download_seconds(weights * GB, pull))
-    ready += float(load_seconds(weights * GB, 1, math.inf, disk, slot, coefficients))
+    ready = float(stages.boot_seconds(pull, coefficients)) + float(stages.download_seconds(weights * GB, pull))
+    ready += float(stages.load_seconds(weights * GB, 1, math.inf, disk, slot, coefficients))
     whole = work.evaluated * context.trials.work / float(rate)
     moved = weights * (offer.fees.ingress_usd_per_gb or 0.0)
     return (ready + whole * job.early_stopping) / HOUR, (ready + whole) / HOUR, moved

@@ -10,7 +10,7 @@ from planner.errors import ScenarioError
 from planner.loading.scenario_file import read_library, read_scenario
 from planner.scenario.scenario import SolveOptions
 from planner.solving.solve import solve
-from tests.end_to_end.test_shipped_scenarios import SCENARIOS
+from tests.end_to_end.test_shipped_scenarios import NAMES as SCENARIOS
 from tests.helpers.tampered_plans import audited_leaves, tampered
 
 AS_OF = datetime.date(2026, 11, 21)
