@@ -85,18 +85,24 @@ def _verdict(plan: Plan, gap: float) -> Iterator[Broken]:
                 yield f"{what} of a plan that is {plan.status}", None, "a figure"
     elif plan.objective is None or not plan.jobs:
         yield "objective and jobs", "figures", None
-    elif plan.bound is None or plan.gap is None:
+    else:
+        yield from _proof(plan, plan.objective, gap)
+
+
+def _proof(plan: Plan, objective: float, gap: float) -> Iterator[Broken]:
+    """Yield where bound and gap do not fit the objective; an optimal plan has a gap no larger than asked."""
+    if plan.bound is None or plan.gap is None:
         if plan.status == "optimal" or (plan.bound is None) != (plan.gap is None):
             yield "bound and gap", "figures", None
-    else:
-        yield from at_most("bound", plan.objective, plan.bound, 1e-9 * max(1.0, abs(plan.objective)))
-        distance = max(0.0, plan.objective - plan.bound)
-        expected = distance / max(abs(plan.objective), 1e-9)
-        if not abs(expected - plan.gap) <= max(1e-6 * max(expected, abs(plan.gap)), 1e-9):
-            yield "gap", expected, plan.gap
-        # Below a millionth of a dollar (or hour) a gap is rounding, whatever it is relative to.
-        if plan.status == "optimal" and distance > 1e-6:
-            yield from at_most("gap of an optimal plan", gap, plan.gap, 1e-12)
+        return
+    yield from at_most("bound", objective, plan.bound, 1e-9 * max(1.0, abs(objective)))
+    distance = max(0.0, objective - plan.bound)
+    expected = distance / max(abs(objective), 1e-9)
+    if not abs(expected - plan.gap) <= max(1e-6 * max(expected, abs(plan.gap)), 1e-9):
+        yield "gap", expected, plan.gap
+    # Below a millionth of a dollar (or hour) a gap is rounding, whatever it is relative to.
+    if plan.status == "optimal" and distance > 1e-6:
+        yield from at_most("gap of an optimal plan", gap, plan.gap, 1e-12)
 
 
 def _objective(plan: Plan, scenario: Scenario, tolerance: Tolerance) -> Iterator[Broken]:

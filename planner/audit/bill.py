@@ -53,7 +53,7 @@ def recompute_bill(
         usd = (one.late_usd if is_late else one.machine.usd) * every
         item = f"{_SEPARATE_ITEMS[one.machine.stage]} at {one.machine.provider}"
         lines.append(BillItem(item=item, usd=usd, quantity=one.billed_hours * every, unit="h", rate_usd=one.rate_usd))
-    stored = stages.disk_gb(context) * groups * rented / MONTH_HOURS
+    stored = stages.disk_gb * groups * rented / MONTH_HOURS
     lines += [
         _line("storage", stored, "GB-month", offer.fees.storage_usd_per_gb_month),
         _line("transfer in", stages.moved_gb * machines * groups, "GB", offer.fees.ingress_usd_per_gb),
@@ -66,13 +66,19 @@ def recompute_bill(
 def _uses_of_policy(
     context: AuditContext, stages: JobStages, policy: RecomputedPolicyRun, every: float, longer: float
 ) -> Uses:
-    """Return hours of a run that follows a policy; what is outside the run waits for no market."""
-    n = context.machine.instances
-    uses = {
-        item: (on_demand * longer * n * every, spot * longer * n * every)
-        for item, (on_demand, spot) in policy.machine_hours(stages).items()
+    """Return hours of a run that follows a policy; what is outside the run waits for no market.
+
+    Work is done for the policy's share on spot; what it pays beyond is starts, stalls and work that was lost.
+    """
+    x, point, n = policy.point.spot_share, policy.point, context.machine.instances * every
+    work = {"gpu": stages.training, "evaluation": stages.evaluation, "checkpoints": stages.checkpoints}
+    return {
+        **{item: ((1 - x) * hours * longer * n, x * hours * longer * n) for item, hours in work.items()},
+        "starts on demand": ((point.on_demand_hours - (1 - x) * stages.run) * longer * n, 0.0),
+        "starts and losses": (0.0, (point.spot_hours - x * stages.run) * longer * n),
+        "prepare data": (stages.prepare * n, 0.0),
+        "export": (stages.export * n, 0.0),
     }
-    return uses | {"prepare data": (stages.prepare * n * every, 0.0), "export": (stages.export * n * every, 0.0)}
 
 
 def _uses_of_shares(

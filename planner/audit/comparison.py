@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from planner.results.plan_parts import Part
 
@@ -14,9 +14,8 @@ _UNAUDITED = {"ladder", "runner_up", "compared_by", "binding", "notes"}
 """Fields about other configurations than the plan's own, and prose."""
 _KEYS = {"bill": "item", "beside": "stage"}
 """Lists whose order carries no meaning: the field that identifies an element."""
-_AMOUNTS = {"usd", "quantity", "hours"}
+_AMOUNTS = ("usd", "quantity", "hours")
 """Fields of a list's element that are all zero where the element may be left out."""
-_DOLLARS = ("usd", "usd_sd", "cost", "cost_at_confidence")
 
 
 @dataclass(frozen=True)
@@ -51,11 +50,11 @@ class Tolerance:
 
 def unit_of(name: str, unit: str = "") -> str:
     """Return `usd`, `gib`, or `rate` for everything relative; a name without a unit has that of its parent."""
-    if name.startswith("rate_") or name.endswith("_per_hour"):
+    if name.startswith("rate_") or name.endswith(("_per_hour", "hours")):
         return "rate"
-    if name.endswith(_DOLLARS):
+    if name.endswith(("usd", "usd_sd", "cost", "cost_at_confidence")):
         return "usd"
-    return "gib" if name.endswith("_gib") else "rate" if name.endswith("hours") else unit
+    return "gib" if name.endswith("_gib") else unit
 
 
 def compare(
@@ -66,56 +65,43 @@ def compare(
     `what`: path of the field. `unit`: from the path's last name that has one. `whole`: sum of the mapping that a
     figure is part of; parts are as exact as their sum, because a small one may be the difference of large ones.
     """
-    if isinstance(expected, tuple) and all(isinstance(one, Part) for one in expected):
-        expected, found = _labelled(what, expected), _labelled(what, found)
-    if isinstance(expected, Part) and type(found) is type(expected):
-        names = [name for name in type(expected).model_fields if name not in _UNAUDITED]
-        prefix = f"{what}." if what else ""
-        pairs = [(name, prefix + name, getattr(expected, name), getattr(found, name)) for name in names]
-    elif isinstance(expected, Mapping) and isinstance(found, Mapping):
-        whole = math.fsum(one for one in expected.values() if isinstance(one, float))
-        pairs = [_pair(what, key, expected, found) for key in dict.fromkeys([*expected, *found])]
-    elif isinstance(expected, float) and isinstance(found, (int, float)):
+    if isinstance(expected, float) and isinstance(found, (int, float)):
         room = tolerance.room(unit, max(abs(expected), abs(found), whole))
         return [] if abs(expected - found) <= room else [Violation(job, what, expected, found)]
-    else:
-        return [] if expected == found else [Violation(job, what, _figure(expected), _figure(found))]
-    return [
-        violation
-        for name, path, one, other in pairs
-        for violation in compare(job, path, one, other, tolerance, unit_of(name, unit), whole)
-    ]
+    mine, others = _entries(what, expected), _entries(what, found)
+    if mine is None or others is None or (isinstance(expected, Part) and type(found) is not type(expected)):
+        return [] if expected == found else [Violation(job, what, _in_words(expected), _in_words(found))]
+    violations = []
+    if isinstance(expected, dict):
+        whole = math.fsum(mine.values())
+    for name in dict.fromkeys([*mine, *others]):
+        one, other = mine.get(name, others.get(name)), others.get(name, mine.get(name))
+        path = f"{what}[{name}]" if isinstance(expected, tuple) else f"{what}.{name}".removeprefix(".")
+        if (name in mine and name in others) or _is_nothing(one):
+            violations += compare(job, path, one, other, tolerance, unit_of(name, unit), whole)
+        else:
+            violations.append(Violation(job, path, _in_words(mine.get(name)), _in_words(others.get(name))))
+    return violations
 
 
-def _labelled(what: str, parts: object) -> Mapping[str, object]:
-    """Return the elements of a list by name, or by position where they have none; an element twice gets a number."""
-    found: dict[str, object] = {}
-    for number, one in enumerate(parts if isinstance(parts, tuple) else ()):
-        label = str(getattr(one, _KEYS[what])) if what in _KEYS else str(number)
-        found[f"{label}#{number}" if label in found else label] = one
-    return found
+def _entries(what: str, value: object) -> dict[str, Any] | None:
+    """Return fields, entries or elements by name, of elements without a name by position; None of a single figure."""
+    if isinstance(value, Part):
+        return {name: getattr(value, name) for name in type(value).model_fields if name not in _UNAUDITED}
+    if isinstance(value, dict):
+        return value
+    if not isinstance(value, tuple) or not all(isinstance(one, Part) for one in value):
+        return None
+    names = [str(getattr(one, _KEYS[what])) if what in _KEYS else str(number) for number, one in enumerate(value)]
+    # What is listed twice is no entry of the reference.
+    return {f"{name}#{number}" if name in names[:number] else name: value[number] for number, name in enumerate(names)}
 
 
-def _pair(
-    what: str, key: str, expected: Mapping[str, object], found: Mapping[str, object]
-) -> tuple[str, str, object, object]:
-    """Return name, path and both values of an entry; nothing need not be reported: no hours, no dollars."""
-    one, other = expected.get(key), found.get(key)
-    path = f"{what}[{key}]" if isinstance(one if one is not None else other, Part) else f"{what}.{key}"
-    if isinstance(one, float) and other is None:
-        other = 0.0
-    elif isinstance(one, Part) and other is None:
-        other = one if _is_nothing(one) else None
-    elif isinstance(other, Part) and one is None:
-        one = other if _is_nothing(other) else None
-    return "", path, one, other
+def _is_nothing(value: object) -> bool:
+    """Return whether a value need not be reported: no hours, no dollars, no quantity."""
+    amounts = [getattr(value, name, 0.0) or 0.0 for name in _AMOUNTS] if isinstance(value, Part) else [value]
+    return all(isinstance(amount, float) and abs(amount) <= 1e-9 for amount in amounts)
 
 
-def _is_nothing(part: Part) -> bool:
-    amounts = [getattr(part, name) for name in _AMOUNTS & type(part).model_fields.keys()]
-    return bool(amounts) and all(abs(amount or 0.0) <= 1e-9 for amount in amounts)
-
-
-def _figure(value: object) -> Figure:
-    """Return a value as a violation reports it: a part in full, in words."""
+def _in_words(value: object) -> Figure:
     return value if value is None or isinstance(value, (bool, int, float, str)) else str(value)

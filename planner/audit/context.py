@@ -87,13 +87,6 @@ class AuditContext:
         seen = (run for run in self.job.measured if run.hours is not None)
         return next((run for run in seen if (run.gpu, run.gpus) == here), None)
 
-    @property
-    def regions_matter(self) -> bool:
-        """Whether anything of the scenario depends on the region of a machine."""
-        lists = self.limits.regions
-        told_apart = any(one.stages.transfer and one.stages.transfer.region for one in self.scenario.jobs)
-        return told_apart or lists.allow is not None or bool(lists.forbid)
-
     def values(self, calibration: str) -> dict[str, float]:
         """Return the plain numbers of a calibration by key."""
         coefficients = self.library.calibrations[calibration].coefficients

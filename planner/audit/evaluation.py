@@ -15,16 +15,16 @@ from planner.audit.bill import FIXED, recompute_bill, recompute_service_bill, se
 from planner.audit.hours import probability_within, recompute_hours
 from planner.audit.physics import recompute_physics, recompute_work, techniques_of
 from planner.audit.spot import market_ends, may_follow_policy, recompute_policy_run
-from planner.audit.stages import recompute_stages
+from planner.audit.stages import export_hours, recompute_stages, result_gb
 from planner.configurations.recipe import Recipe
 from planner.estimates.managed_service import service_tokens_per_second
-from planner.estimates.parameters import lora_parameters
 from planner.estimates.uncertainty import confidence_factor
 from planner.results.plan import Assignment, BillItem, CommitmentUse, Hours, SpotPlan, Spread, Vram
 from planner.units import GB, HOUR
 
 if TYPE_CHECKING:
     from planner.audit.context import AuditContext
+    from planner.audit.hours import Pair
     from planner.audit.physics import Workload
     from planner.audit.stages import JobStages
     from planner.scenario.payment import Managed
@@ -63,35 +63,35 @@ def evaluate(context: AuditContext, as_of: datetime.date) -> Evaluation:
     mixed = before + share * hours.wall_spot if 0 < share < 1 else None
     lines, late_lines = (recompute_bill(context, stages, hours, policy, is_late) for is_late in (False, True))
     figures = _Figures(
-        *(physics.rate, physics.sigmas.display, physics.sigmas.tail, stages.start, stages.by_name()),
-        *(hours.expected(share), hours.at_confidence(share), lines, late_lines, physics.sigmas.display, spot),
+        rate=physics.rate,
+        sigma=physics.sigmas.display,
+        sigma_tail=physics.sigmas.tail,
+        start=stages.start,
+        stage_hours=stages.by_name(),
+        hours=(hours.total(share), hours.total(share, is_late=True)),
+        bills=(lines, late_lines),
+        cost_sigma=physics.sigmas.display,
+        spot=spot,
     )
     machine, asked, run = context.machine, context.plan.techniques, context.observed
     assignment = Assignment(
         **_named(context, as_of),
         **figures.report(context, physics.setup.work),
-        gpu=machine.gpu,
-        gpus=machine.gpus,
-        gpus_per_instance=machine.gpus_per_instance,
-        instances=machine.instances,
+        **{name: getattr(machine, name) for name in ("gpu", "gpus", "gpus_per_instance", "instances")},
+        **{name: getattr(physics, name) for name in ("step_seconds", "fed_by_storage", "vram_gib", "observed_runs")},
+        **{name: getattr(physics, name) for name in ("speed_factor", "memory_factor")},
         interconnect=machine.link,
         spot_share=share,
         switch_to_on_demand_at_hours=spot.latest_on_demand_hours if spot else mixed,
         techniques=techniques_of(context.recipe, context.job, asked.micro_batch, asked.accumulation_steps),
-        vram_gib=physics.vram,
-        step_seconds=physics.step_seconds,
         beside=tuple(one.machine for one in stages.separate),
         commitment=_commitment_use(context, stages),
         spot=spot,
-        fed_by_storage=physics.is_fed_by_storage,
         observed_hours=run.hours if run else None,
-        observed_runs=physics.observed_runs,
-        speed_factor=physics.speed_factor,
-        memory_factor=physics.memory_factor,
     )
-    late_run = markets.late_on_demand / stages.run * stages.all_groups_hours
-    late_all = (markets.late_outside_run * context.job.trials.at_once + late_run) * machine.instances
-    return Evaluation(assignment, ends, may_follow, markets.late_outside_run + markets.late_on_demand, late_all)
+    late_outside, late_run = markets.outside_run[1], markets.on_demand[1]
+    late_all = late_outside * context.job.trials.at_once + late_run / stages.run * stages.all_groups_hours
+    return Evaluation(assignment, ends, may_follow, late_outside + late_run, late_all * machine.instances)
 
 
 def _named(context: AuditContext, as_of: datetime.date) -> dict[str, Any]:
@@ -99,19 +99,14 @@ def _named(context: AuditContext, as_of: datetime.date) -> dict[str, Any]:
     job, offer = context.job, context.offer
     date = datetime.date.fromisoformat(str(offer.date)) if offer.date else None
     return {
-        "name": job.name,
         "architecture": context.architecture.name,
-        "provider": offer.provider,
+        **{name: getattr(offer, name) for name in ("provider", "instance", "tier")},
+        **{name: getattr(job, name) for name in ("name", "global_batch", "packing", "deadline_hours")},
         "region": _region(context),
-        "instance": offer.instance,
         "offer": context.plan.offer,
-        "tier": offer.tier,
         "unit": "images" if context.architecture.image else "tokens",
-        "global_batch": job.global_batch,
-        "packing": job.packing,
         "trials": job.trials.count,
         "runs_at_once": job.trials.at_once,
-        "deadline_hours": job.deadline_hours,
         "price_date": str(offer.date or ""),
         "price_age_days": (as_of - date).days if date else None,
         "price_source": offer.source,
@@ -125,7 +120,9 @@ def _region(context: AuditContext) -> str:
     kind = (mine.provider, mine.instance, mine.gpu)
     near = [offer for offer in context.offers.values() if (offer.provider, offer.instance, offer.gpu) == kind]
     regions = {offer.region for offer in near if offer.model_dump(exclude=beside) == what}
-    return mine.region if context.regions_matter or len(regions) == 1 else f"any of {len(regions)}"
+    lists, sources = context.limits.regions, (one.stages.transfer for one in context.scenario.jobs)
+    matters = any(source and source.region for source in sources) or lists.allow is not None or lists.forbid
+    return mine.region if matters or len(regions) == 1 else f"any of {len(regions)}"
 
 
 @dataclass(frozen=True)
@@ -137,22 +134,21 @@ class _Figures:
     sigma_tail: float
     start: float
     stage_hours: dict[str, float]
-    expected: float  # hours
-    late: float  # hours
-    lines: tuple[BillItem, ...]
-    late_lines: tuple[BillItem, ...]
+    hours: Pair
+    bills: tuple[tuple[BillItem, ...], tuple[BillItem, ...]]  # expected and late
     cost_sigma: float
     spot: SpotPlan | None = None
 
     def report(self, context: AuditContext, work: Workload) -> dict[str, Any]:
         """Return the fields with their intervals; training is what start and stages leave of the hours."""
         job, reach, spot = context.job, math.exp(1.28 * self.sigma), self.spot
+        (expected, late), (lines, late_lines) = self.hours, self.bills
         luck_hours, hours_sd, luck_usd, usd_sd = (
             (spot.luck_hours, spot.hours_sd, spot.luck_usd, spot.usd_sd) if spot else (0.0,) * 4
         )
-        low, high = _interval(self.expected, luck_hours, self.sigma, hours_sd)
-        total = math.fsum(line.usd for line in self.lines)
-        fixed = math.fsum(line.usd for line in self.lines if line.item in FIXED)
+        low, high = _interval(expected, luck_hours, self.sigma, hours_sd)
+        total = math.fsum(line.usd for line in lines)
+        fixed = math.fsum(line.usd for line in lines if line.item in FIXED)
         least, most = _interval(total - fixed, luck_usd, self.cost_sigma, usd_sd)
         return {
             "sequence_length": work.sequence,
@@ -163,14 +159,14 @@ class _Figures:
             "sigma": self.sigma,
             "sigma_tail": self.sigma_tail,
             "start_hours": self.start,
-            "training_hours": self.expected - self.start - math.fsum(self.stage_hours.values()),
+            "training_hours": expected - self.start - math.fsum(self.stage_hours.values()),
             "stage_hours": self.stage_hours,
-            "hours": Hours(expected=self.expected, low=low, high=high, at_confidence=self.late),
-            "deadline_probability": probability_within(job.deadline_hours, self.expected, self.late, job.confidence),
-            "bill": self.lines,
+            "hours": Hours(expected=expected, low=low, high=high, at_confidence=late),
+            "deadline_probability": probability_within(job.deadline_hours, expected, late, job.confidence),
+            "bill": lines,
             "cost_usd": total,
             "cost": Spread(expected=total, low=fixed + least, high=fixed + most),
-            "cost_at_confidence": math.fsum(line.usd for line in self.late_lines),
+            "cost_at_confidence": math.fsum(line.usd for line in late_lines),
         }
 
 
@@ -217,17 +213,15 @@ def _at_service(context: AuditContext, managed: Managed, as_of: datetime.date) -
     sigma = values["managed_sigma_told" if managed.tokens_per_second else "managed_sigma_assumed"]
     full = (work.real + work.evaluated) * context.trials.wall / rate / HOUR
     upload = service_data_gb(context) * GB / context.data_download_rate_of(context.offer) / HOUR
-    result, wanted, export = _service_result_gb(context, managed), job.stages.export, 0.0
-    if wanted is not None:
-        line = min(context.download_rate_of(context.offer), (wanted.gb_per_second or math.inf) * GB)
-        export = result * GB / line / HOUR
+    result = result_gb(context, managed.method)
+    export = export_hours(context, result)
     expected = upload + full * job.early_stopping + export
     late = (upload + full + export) * float(confidence_factor(sigma, job.confidence))
     quant, precision, checkpointing, sharding, attention, optimizer = _SERVICE_TECHNIQUES
     recipe = Recipe(managed.method, 16, quant, precision, checkpointing, sharding, attention, optimizer)
     lines, late_lines = (recompute_service_bill(context, managed, work, result, is_late) for is_late in (False, True))
     # What a service asks does not depend on how long it takes: no spread of the cost.
-    figures = _Figures(rate, sigma, sigma, upload, {"export": export}, expected, late, lines, late_lines, 0.0)
+    figures = _Figures(rate, sigma, sigma, upload, {"export": export}, (expected, late), (lines, late_lines), 0.0)
     return Assignment(
         **_named(context, as_of),
         **figures.report(context, work),
@@ -242,13 +236,3 @@ def _at_service(context: AuditContext, managed: Managed, as_of: datetime.date) -
         vram_gib=Vram(peak=0.0, allocated=0.0, usable=0.0, fit_probability=1.0, phase="", parts={}),
         step_seconds=0.0,
     )
-
-
-def _service_result_gb(context: AuditContext, managed: Managed) -> float:
-    """Return the size of the adapters that the job asks for, or of all weights as the network is released."""
-    export, lora = context.job.stages.export, context.job.lora
-    if managed.method == "full" or (export and export.merged):
-        return context.architecture.download_gb
-    count = lora_parameters(context.network, lora.rank, lora.targets).trainable
-    adapters = context.library.tables["bytes"]["adapters"][context.framework["adapters"]]
-    return float(count) * float(adapters["w"]) / GB

@@ -25,41 +25,32 @@ _FINE_STEP_HOURS = 1 / 60
 """Billing steps up to a minute are not rounded anywhere; the share counts where there is a spot market."""
 
 
+Pair = tuple[float, float]
+"""A figure as expected, and at the asked confidence with the run in full."""
+
+
 @dataclass(frozen=True)
 class RecomputedHours:
-    """Wall hours of all the work in each market; `late_` at the asked confidence, the run in full."""
+    """Wall hours of all the work in each market."""
 
-    outside_run: float  # machines rented, before and after the run
-    separate_machines: float  # stages on machines of their own
-    on_demand: float
-    spot: float  # the switch included
+    outside_run: Pair  # machines rented, before and after the run
+    separate_machines: Pair  # stages on machines of their own
+    on_demand: Pair
+    spot: Pair  # the switch included
     switch: float  # one more start; 0 where the machines are not sold on demand
-    late_outside_run: float
-    late_separate_machines: float
-    late_on_demand: float
-    late_spot: float
     paid_spot: float  # machine hours of the longest chain of trials, starts left out
     wall_spot: float  # the switch left out
     late: float  # factor on hours at the confidence
 
     def rented(self, share: float, is_late: bool = False) -> float:
-        """Return hours in which the job's machines are rented, at a spot share."""
-        if is_late:
-            return self.late_outside_run + _mix_markets(share, self.late_on_demand, self.late_spot)
-        return self.outside_run + _mix_markets(share, self.on_demand, self.spot)
+        """Return hours in which the job's machines are rented; a market that gets no work does not count."""
+        on_demand, spot = self.on_demand[is_late], self.spot[is_late]
+        mixed = (on_demand * (1 - share) if share < 1 else 0.0) + (spot * share if share > 0 else 0.0)
+        return self.outside_run[is_late] + mixed
 
-    def expected(self, share: float) -> float:
+    def total(self, share: float, is_late: bool = False) -> float:
         """Return wall hours at a spot share."""
-        return self.separate_machines + self.rented(share)
-
-    def at_confidence(self, share: float) -> float:
-        """Return wall hours at a spot share that the asked confidence holds for."""
-        return self.late_separate_machines + self.rented(share, is_late=True)
-
-
-def _mix_markets(share: float, on_demand: float, spot: float) -> float:
-    """Return the hours of both markets; one that gets no work does not count, however it behaves."""
-    return (on_demand * (1 - share) if share < 1 else 0.0) + (spot * share if share > 0 else 0.0)
+        return self.separate_machines[is_late] + self.rented(share, is_late)
 
 
 def recompute_hours(context: AuditContext, stages: JobStages, physics: RecomputedPhysics) -> RecomputedHours:
@@ -75,18 +66,15 @@ def recompute_hours(context: AuditContext, stages: JobStages, physics: Recompute
         values["spot_outage_cv"],
     )
     switch = 0.0 if context.offer.usd_per_hour is None else stages.start
-    wall = float(interrupted.wall)
+    wall, outside = float(interrupted.wall), stages.outside_run_hours
     spread = wall_quantile_factor(confidence, context.values("uncertainty")["wall_spread"])
+    separate = math.fsum(one.machine.hours for one in stages.separate)
     return RecomputedHours(
-        outside_run=stages.outside_run_hours,
-        separate_machines=math.fsum(one.machine.hours for one in stages.separate),
-        on_demand=stages.run,
-        spot=wall + switch,
+        outside_run=(outside, outside * late),
+        separate_machines=(separate, math.fsum(one.late_hours for one in stages.separate) * late),
+        on_demand=(stages.run, stages.run * late * stages.stretch),
+        spot=(wall + switch, wall * late * spread * stages.stretch + switch * late),
         switch=switch,
-        late_outside_run=stages.outside_run_hours * late,
-        late_separate_machines=math.fsum(one.late_hours for one in stages.separate) * late,
-        late_on_demand=stages.run * late * stages.stretch,
-        late_spot=wall * late * spread * stages.stretch + switch * late,
         paid_spot=float(interrupted.paid),
         wall_spot=wall,
         late=late,

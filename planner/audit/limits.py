@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from planner.audit.context import AuditContext
     from planner.audit.evaluation import Evaluation
-    from planner.results.plan import Plan, SeparateMachine
+    from planner.results.plan import Plan
     from planner.scenario.payment import Managed
     from planner.scenario.scenario import Offer, Scenario
 
@@ -125,8 +125,7 @@ def _places(context: AuditContext) -> Iterator[Broken]:
         if offer is None or named.stage not in STAGES or len(there) < len(context.plan.beside):
             yield place, "one offer of the scenario for each stage", named.offer
         else:
-            for wish, found in (*_not_rented_so(context, named, offer), *_not_able(context, named.stage, offer)):
-                yield place, wish, found
+            yield from ((place, wish, found) for wish, found in _unfit(context, named.stage, offer))
     if context.observed:
         return
     ram, least = context.offer.ram_gb, wanted.ingest.ram_gb if wanted.ingest else 0.0
@@ -138,34 +137,27 @@ def _places(context: AuditContext) -> Iterator[Broken]:
             yield f"place of {stage}", " or ".join(asked.on), "machine"
 
 
-def _not_rented_so(context: AuditContext, named: SeparateMachine, offer: Offer) -> Iterator[tuple[str, str]]:
-    """Yield what is wanted and what is: a place that is allowed, on an offer that is rented by the hour."""
-    asked, place = getattr(context.job.stages, named.stage), "cpu" if offer.is_cpu else "one_gpu"
+def _unfit(context: AuditContext, stage: str, offer: Offer) -> Iterator[tuple[str, str]]:
+    """Yield what is wanted of a machine of its own and what is: a place that is allowed, rented by the hour, room."""
+    asked, place = getattr(context.job.stages, stage), "cpu" if offer.is_cpu else "one_gpu"
     if asked is None or place not in asked.on:
         yield " or ".join(asked.on) if asked else "no such stage", place
+        return
     if not context.limits.permits(offer):
         yield "an offer that the limits permit", offer.label
     if offer.usd_per_hour is None or offer.commitment is not None or offer.committed_hours is not None:
         yield "a price by the hour", offer.tier
     if offer.stock == 0:
         yield "a machine in stock", "none"
-
-
-def _not_able(context: AuditContext, stage: str, offer: Offer) -> Iterator[tuple[str, str]]:
-    """Yield the same for what the machine has: cores and memory, or one GPU that holds the network."""
     if stage == "ingest":
-        ingest, has = context.job.stages.ingest, offer.ram_gb
-        if ingest is not None and has is not None and has < ingest.ram_gb:
-            yield f"{ingest.ram_gb:g} GB of RAM", f"{has:g}"
-    elif context.architecture.image is not None:
-        yield "images evaluated on the training machine", offer.label
-    elif not offer.is_cpu and offer.gpus != 1:
-        yield "one GPU", str(offer.gpus)
+        room, needs = offer.ram_gb or asked.ram_gb, asked.ram_gb
     else:
-        room = (offer.ram_gb or 0.0) * GB if offer.is_cpu else context.library.gpu(offer.card).usable_gib * GIB
-        needs = float(evaluation_bytes(context.network.parameters, context.stages))
-        if needs > room:
-            yield f"{needs / GB:.1f} GB of memory", f"{room / GB:.1f}"
+        room = offer.ram_gb or 0.0 if offer.is_cpu else context.library.gpu(offer.card).usable_gib * GIB / GB
+        needs = float(evaluation_bytes(context.network.parameters, context.stages)) / GB
+        if context.architecture.image is not None or (not offer.is_cpu and offer.gpus != 1):
+            yield "one GPU, and text to evaluate", offer.label
+    if needs > room:
+        yield f"{needs:.1f} GB of memory", f"{room:.1f}"
 
 
 def figures_of_job(context: AuditContext, evaluation: Evaluation, tolerance: Tolerance) -> Iterator[Broken]:

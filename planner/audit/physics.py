@@ -141,10 +141,10 @@ class RecomputedPhysics:
 
     setup: TrainingSetup
     step_seconds: float  # per optimizer step, as fed by storage and with the job's own factor on speed
-    is_fed_by_storage: bool  # whether storage sets that pace
+    fed_by_storage: bool  # whether storage sets that pace
     rate: float  # real tokens (images) per second
     sigmas: Sigmas  # of ln(time)
-    vram: Vram
+    vram_gib: Vram
     observed_runs: tuple[ObservedRun, ...]  # as a plan reports them
     speed_factor: float
     memory_factor: float
@@ -171,10 +171,10 @@ def recompute_physics(context: AuditContext) -> RecomputedPhysics:
     return RecomputedPhysics(
         setup=setup,
         step_seconds=seconds,
-        is_fed_by_storage=run is None and fed > computed * (1 + 1e-9),
+        fed_by_storage=run is None and fed > computed * (1 + 1e-9),
         rate=work.real / (work.steps * seconds),
         sigmas=_sigmas(context, setup, learned),
-        vram=_vram(context, setup, learned, probed),
+        vram_gib=_vram(context, setup, learned, probed),
         observed_runs=runs,
         speed_factor=factor,
         memory_factor=probed.scale if probed else 1.0,

@@ -45,57 +45,35 @@ class RecomputedPolicyRun:
 
     def hours(self, hours: RecomputedHours, stretch: float) -> RecomputedHours:
         """Return the hours of the job with those of the policy: whatever share it takes, they are all its own."""
-        finish, longest = self.point.finish_hours, self.point.hours * stretch * hours.late
-        return replace(
-            hours,
-            outside_run=self.on_demand_outside_run_hours,
-            on_demand=finish,
-            spot=finish,
-            late_outside_run=self.on_demand_outside_run_hours * hours.late,
-            late_on_demand=longest,
-            late_spot=longest,
-        )
+        outside, run = self.on_demand_outside_run_hours, self.point.hours * stretch * hours.late
+        pair = (self.point.finish_hours, run)
+        return replace(hours, outside_run=(outside, outside * hours.late), on_demand=pair, spot=pair)
 
     def disk_hours(self, late: float, stretch: float) -> float:
         """Return hours that disks are paid for: of a late run, not of one that takes all the time it may."""
         return (self.on_demand_outside_run_hours + self.point.finish_hours * stretch) * late
 
-    def machine_hours(self, stages: JobStages) -> dict[str, tuple[float, float]]:
-        """Return hours of one machine by what they are for, on demand and on spot, of the run expected.
-
-        Work is done for the policy's share on spot; what it pays beyond is starts, stalls and work that was lost.
-        """
-        x, point = self.point.spot_share, self.point
-        work = {"gpu": stages.training, "evaluation": stages.evaluation, "checkpoints": stages.checkpoints}
-        return {
-            **{item: ((1 - x) * hours, x * hours) for item, hours in work.items()},
-            "starts on demand": (point.on_demand_hours - (1 - x) * stages.run, 0.0),
-            "starts and losses": (0.0, point.spot_hours - x * stages.run),
-        }
-
     def report(self, context: AuditContext, stages: JobStages) -> SpotPlan:
         """Return the policy as a plan reports it; what an hour is worth to the user is on no bill."""
-        run, states, point = self.run, self.states, self.point
+        run, states, point, values = self.run, self.states, self.point, context.values("stages")
+        prior = f"up {values['spot_mean_up_hours']:g} h, available {values['spot_availability']:.0%} of the time"
         needed, storage = run.work_hours + run.restart_hours, _storage_usd_per_hour(context, stages)
         paid = point.usd - (run.standing_usd_per_hour - storage) * point.finish_hours
         return SpotPlan(
             guaranteed_hours=point.hours,
             latest_on_demand_hours=stages.prepare + stages.separate_hours("ingest") + point.hours - needed,
             saving_usd=needed * (run.on_demand_usd_per_hour + storage) - paid,
-            usd_sd=point.usd_sd,
             hours_sd=point.finish_sd,
             luck_usd=paid - needed * (run.spot_usd_per_hour + storage),
             luck_hours=point.finish_hours - needed,
-            interruptions=point.interruptions,
-            wasted_hours=point.wasted_hours,
-            waiting_hours=point.waiting_hours,
+            **{name: getattr(point, name) for name in ("usd_sd", "interruptions", "wasted_hours", "waiting_hours")},
             checkpoint_interval_hours=run.interval_hours,
             restart_hours=run.restart_hours,
             last_checkpoint=run.last_checkpoint,
             availability=states.availability(),
             mean_up_hours=states.up.mean(),
             mean_outage_hours=states.down.mean(),
-            basis=_basis(context),
+            basis="" if context.offer.spot else f"prior: {prior}",
         )
 
 
@@ -165,12 +143,4 @@ def _run(context: AuditContext, stages: JobStages, physics: RecomputedPhysics) -
 
 def _storage_usd_per_hour(context: AuditContext, stages: JobStages) -> float:
     """Return dollars an hour of all that the machines of the run keep on disks."""
-    return (context.offer.fees.storage_usd_per_gb_month or 0.0) / MONTH_HOURS * stages.disk_gb(context)
-
-
-def _basis(context: AuditContext) -> str:
-    """Return what stands in for statistics of the market; nothing where the offer states them."""
-    if context.offer.spot is not None:
-        return ""
-    values = context.values("stages")
-    return f"prior: up {values['spot_mean_up_hours']:g} h, available {values['spot_availability']:.0%} of the time"
+    return (context.offer.fees.storage_usd_per_gb_month or 0.0) / MONTH_HOURS * stages.disk_gb

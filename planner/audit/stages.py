@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from planner.configurations.hardware import PCIE_BYTES_PER_SECOND
+from planner.estimates.parameters import lora_parameters
 from planner.estimates.time import data_stages, stages
 from planner.results.plan import SeparateMachine
 from planner.units import GB, HOUR, TERA
@@ -18,7 +19,6 @@ from planner.units import GB, HOUR, TERA
 if TYPE_CHECKING:
     from planner.audit.context import AuditContext
     from planner.audit.physics import RecomputedPhysics, Workload
-    from planner.estimates.trials import TrialWork
     from planner.scenario.scenario import Offer
 
 STAGES = ("ingest", "evaluation")
@@ -54,10 +54,10 @@ class JobStages:
     reload: float
     waiting: float  # machine hours of all runs
     reloads: float  # machine hours of all runs
-    trials: TrialWork
+    ratio: float  # machine hours of all runs over those of the longest chain, waiting and loading left out
     early: float  # share of the run after which it is expected to stop; 1 where it was observed
     separate: tuple[SeparateStage, ...]
-    raw_gb: float  # raw data on the disk of each instance
+    disk_gb: float  # stored while the machines of one run are rented: their disks, and checkpoints that stay
     moved_gb: float  # onto each instance: weights and data
     own_gb: float  # of them what leaves the place where the user's data lie
     result_gb: float
@@ -77,11 +77,6 @@ class JobStages:
     def run(self) -> float:
         """Hours of the longest chain of trials on demand."""
         return self.work + self.reload
-
-    @property
-    def ratio(self) -> float:
-        """Machine hours of all runs over those of the longest chain, waiting and loading left out."""
-        return self.trials.work / self.trials.wall
 
     @property
     def all_groups_hours(self) -> float:
@@ -107,11 +102,6 @@ class JobStages:
             "export": self.export,
         }
 
-    def disk_gb(self, context: AuditContext) -> float:
-        """Return what is stored while the machines of one run are rented: their disks, and checkpoints that stay."""
-        each = 2 * context.architecture.download_gb + context.job.data_gb + _IMAGE_GB + self.raw_gb
-        return each * context.machine.instances + self.kept_gb
-
 
 def recompute_stages(context: AuditContext, physics: RecomputedPhysics) -> JobStages:
     """Return all stages of the one configuration that the plan names."""
@@ -119,10 +109,14 @@ def recompute_stages(context: AuditContext, physics: RecomputedPhysics) -> JobSt
     separate = () if observed else _separate_stages(context, work)
     there = {one.machine.stage for one in separate}
     raw, tokens, made = _data_on_machine(context, work, "ingest" in there)
+    result, weights = result_gb(context, context.recipe.method), context.architecture.download_gb
     load = _load_hours(context, physics)
-    restart = _restart_hours(context, job.data_gb + raw, tokens) + load
-    result, weights = result_gb(context, physics), context.architecture.download_gb
+    # Boot, image, weights and data from the outside; data prepared elsewhere flow freely, the user's own may not.
+    pull, own_pull = context.download_rate_of(context.offer), context.data_download_rate_of(context.offer)
+    boot = context.stages.boot_seconds + context.stages.image_bytes / pull
+    restart = (boot + (weights + tokens) * GB / pull + (job.data_gb + raw) * GB / own_pull) / HOUR + load
     source, wanted = job.stages.transfer, job.stages.checkpoints
+    kept = _checkpoint_bytes(context, physics) * wanted.keep / GB if wanted else 0.0
     lies_here = source is not None and source.region == context.offer.region
     live, early = (0.0, 1.0) if observed else (1.0, job.early_stopping)  # nothing is added to an observed run
     if observed:
@@ -130,28 +124,30 @@ def recompute_stages(context: AuditContext, physics: RecomputedPhysics) -> JobSt
     else:
         steps = work.steps * physics.step_seconds / HOUR
         once = steps * float(stages.goodput_factor(steps, context.machine.instances, 0, context.stages))
-        evaluation = 0.0 if "evaluation" in there else _evaluation_hours(context, work, physics)
+        codes = (physics.setup.parts.states.frozen, physics.setup.parts.activations.checkpointing)
+        seconds = stages.evaluation_seconds(work.evaluated, physics.rate, *codes, context.stages)
+        evaluation = 0.0 if "evaluation" in there else float(seconds) / HOUR
         parts = (once, evaluation, _checkpoint_hours(context, physics, once))
     training, evaluation, checkpoints = (one * trials.wall * early for one in parts)
     return JobStages(
         start=restart * live,
         restart=restart,
         prepare=live * _prepare_hours(context, work, raw),
-        export=live * _export_hours(context, result),
+        export=live * (export_hours(context, result) + _merge_hours(context)),
         training=training,
         evaluation=evaluation,
         checkpoints=checkpoints,
         reload=live * load * trials.reloads_wall,
         waiting=(training + evaluation + checkpoints) * trials.waiting / trials.wall,
         reloads=live * load * trials.reloads,
-        trials=trials,
+        ratio=trials.work / trials.wall,
         early=early,
         separate=separate,
-        raw_gb=raw + made,
+        disk_gb=(2 * weights + job.data_gb + _IMAGE_GB + raw + made) * context.machine.instances + kept,
         moved_gb=weights + job.data_gb + raw + tokens,
         own_gb=0.0 if lies_here else job.data_gb + raw,
         result_gb=result,
-        kept_gb=_checkpoint_bytes(context, physics) * wanted.keep / GB if wanted else 0.0,
+        kept_gb=kept,
     )
 
 
@@ -168,15 +164,6 @@ def _data_on_machine(context: AuditContext, work: Workload, is_elsewhere: bool) 
     # Of an observed run the plan tells no places: what may be done on the machine is.
     is_elsewhere |= context.observed is not None and "machine" not in ingest.on
     return (0.0, made, made) if is_elsewhere else (ingest.raw_gb, 0.0, made)
-
-
-def _restart_hours(context: AuditContext, own_gb: float, made_gb: float) -> float:
-    """Return hours of boot, image, weights and data from the outside; data prepared elsewhere flow freely."""
-    pull, weights = context.download_rate_of(context.offer), context.architecture.download_gb
-    seconds = float(stages.boot_seconds(pull, context.stages)) + float(
-        stages.download_seconds((weights + made_gb) * GB, pull)
-    )
-    return (seconds + float(stages.download_seconds(own_gb * GB, context.data_download_rate_of(context.offer)))) / HOUR
 
 
 def _load_hours(context: AuditContext, physics: RecomputedPhysics) -> float:
@@ -203,13 +190,6 @@ def _prepare_hours(context: AuditContext, work: Workload, raw_gb: float) -> floa
     ram = (offer.ram_gb or max(_MIN_RAM_GB, ingest.ram_gb)) * GB
     disk = context.disk_rate_of(offer)
     return float(data_stages.ingest_seconds(raw_gb * GB, work.ingested, cores, ram, disk, context.stages)) / HOUR
-
-
-def _evaluation_hours(context: AuditContext, work: Workload, physics: RecomputedPhysics) -> float:
-    """Return hours of one run's evaluation on the training machine."""
-    parts = physics.setup.parts
-    frozen, checkpointing = parts.states.frozen, parts.activations.checkpointing
-    return float(stages.evaluation_seconds(work.evaluated, physics.rate, frozen, checkpointing, context.stages)) / HOUR
 
 
 def _checkpoint_hours(context: AuditContext, physics: RecomputedPhysics, once: float) -> float:
@@ -239,23 +219,26 @@ def _checkpoint_bytes(context: AuditContext, physics: RecomputedPhysics) -> floa
     return float(stages.kept_checkpoint_bytes(states.trainable, each, is_resumed, coefficients))
 
 
-def result_gb(context: AuditContext, physics: RecomputedPhysics) -> float:
-    """Return the size of the adapters, or of all weights as the network is released."""
-    export, states = context.job.stages.export, physics.setup.parts.states
-    if context.recipe.method == "lora" and not (export and export.merged):
-        return float(states.trainable) * float(states.adapter_bytes) / GB
-    return context.architecture.download_gb
+def result_gb(context: AuditContext, method: str) -> float:
+    """Return the size of the adapters that the job asks for, or of all weights as the network is released."""
+    export, lora = context.job.stages.export, context.job.lora
+    if method == "full" or (export and export.merged):
+        return context.architecture.download_gb
+    count = float(lora_parameters(context.network, lora.rank, lora.targets).trainable)
+    return count * float(context.library.tables["bytes"]["adapters"][context.framework["adapters"]]["w"]) / GB
 
 
-def _export_hours(context: AuditContext, result: float) -> float:
-    wanted, weights = context.job.stages.export, context.architecture.download_gb
-    if wanted is None:
-        return 0.0
-    line = min(context.download_rate_of(context.offer), (wanted.gb_per_second or math.inf) * GB)
-    seconds = float(data_stages.upload_seconds(result * GB, line))
-    if wanted.merged and context.recipe.method == "lora":
-        seconds += float(data_stages.merge_seconds(weights * GB, context.disk_rate_of(context.offer)))
-    return seconds / HOUR
+def export_hours(context: AuditContext, result: float) -> float:
+    """Return hours until the result is where the user wants it: no faster than both ends take it."""
+    wanted, pull = context.job.stages.export, context.download_rate_of(context.offer)
+    return result * GB / min(pull, (wanted.gb_per_second or math.inf) * GB) / HOUR if wanted else 0.0
+
+
+def _merge_hours(context: AuditContext) -> float:
+    """Return hours until adapters are merged into the weights on the machine's disk."""
+    wanted, disk = context.job.stages.export, context.disk_rate_of(context.offer)
+    merges = wanted is not None and wanted.merged and context.recipe.method == "lora"
+    return float(data_stages.merge_seconds(context.architecture.download_gb * GB, disk)) / HOUR if merges else 0.0
 
 
 def _separate_stages(context: AuditContext, work: Workload) -> tuple[SeparateStage, ...]:
@@ -266,16 +249,12 @@ def _separate_stages(context: AuditContext, work: Workload) -> tuple[SeparateSta
         if offer is not None and named.stage in STAGES and named.stage not in made:
             figures = _ingest if named.stage == "ingest" else _evaluation
             hours, late_hours, moved_usd = figures(context, work, offer)
-            price, billed, late = (
-                offer.usd_per_hour or 0.0,
-                billed_hours(offer, hours),
-                billed_hours(offer, late_hours),
-            )
-            usd, rate = billed * price + moved_usd, price if moved_usd == 0 else None
-            machine = SeparateMachine(
-                stage=named.stage, provider=offer.provider, offer=named.offer, hours=hours, usd=usd
-            )
-            made[named.stage] = SeparateStage(machine, late_hours, billed, late * price + moved_usd, rate)
+            price, billed = offer.usd_per_hour or 0.0, billed_hours(offer, hours)
+            usd, late_usd = (billed * price + moved_usd, billed_hours(offer, late_hours) * price + moved_usd)
+            place = {"stage": named.stage, "provider": offer.provider, "offer": named.offer}
+            machine = SeparateMachine(**place, hours=hours, usd=usd)
+            rate = price if moved_usd == 0 else None
+            made[named.stage] = SeparateStage(machine, late_hours, billed, late_usd, rate)
     return tuple(made.values())
 
 
@@ -284,10 +263,8 @@ def _ingest(context: AuditContext, work: Workload, offer: Offer) -> tuple[float,
     wanted, coefficients = context.job.stages.ingest, context.stages
     raw, least_ram = (wanted.raw_gb, wanted.ram_gb) if wanted else (0.0, 0.0)
     ram, disk = (offer.ram_gb or least_ram) * GB, context.disk_rate_of(offer)
-    seconds = coefficients.boot_seconds + raw * GB / context.data_download_rate_of(offer)
-    seconds += float(
-        data_stages.ingest_seconds(raw * GB, work.ingested, offer.cpu_cores or 1.0, ram, disk, coefficients)
-    )
+    worked = data_stages.ingest_seconds(raw * GB, work.ingested, offer.cpu_cores or 1.0, ram, disk, coefficients)
+    seconds = coefficients.boot_seconds + raw * GB / context.data_download_rate_of(offer) + float(worked)
     made_gb = raw if context.job.work.images is not None else work.ingested * coefficients.ingest_bytes_per_token / GB
     moved = raw * ((offer.fees.ingress_usd_per_gb or 0.0) + context.leaving_usd_per_gb(offer))
     return seconds / HOUR, seconds / HOUR, moved + made_gb * (offer.fees.egress_usd_per_gb or 0.0)
@@ -307,7 +284,7 @@ def _evaluation(context: AuditContext, work: Workload, offer: Offer) -> tuple[fl
         slot, peak = PCIE_BYTES_PER_SECOND[card.pcie_gen], card.matmul16_tflops * TERA
         rate = data_stages.forward_tokens_per_second_gpu(active, peak, reached[card.name], coefficients)
     disk = context.disk_rate_of(offer) * job.load_efficiency / coefficients.disk_efficiency
-    ready = float(stages.boot_seconds(pull, coefficients)) + float(stages.download_seconds(weights * GB, pull))
+    ready = coefficients.boot_seconds + (coefficients.image_bytes + weights * GB) / pull
     ready += float(stages.load_seconds(weights * GB, 1, math.inf, disk, slot, coefficients))
     whole = work.evaluated * context.trials.work / float(rate)
     moved = weights * (offer.fees.ingress_usd_per_gb or 0.0)
