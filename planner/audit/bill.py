@@ -14,9 +14,8 @@ from planner.units import MONTH_HOURS
 
 if TYPE_CHECKING:
     from planner.audit.context import AuditContext
-    from planner.audit.hours import RecomputedHours
+    from planner.audit.hours import RecomputedHours, RecomputedPolicyRun
     from planner.audit.physics import Workload
-    from planner.audit.spot import RecomputedPolicyRun
     from planner.audit.stages import JobStages
     from planner.scenario.payment import Managed
 
@@ -25,8 +24,7 @@ _SEPARATE_ITEMS = {"ingest": "prepare data", "evaluation": "evaluation"}
 FIXED = {"transfer in", "transfer out", "data leaving", "kept after", "commitment", "training runs", "tokens trained"}
 """Items that do not grow with the hours."""
 
-Uses = dict[str, tuple[float, float]]
-"""Machine hours by item, on demand and on spot."""
+Uses = dict[str, tuple[float, float]]  # machine hours by item, on demand and on spot
 
 
 def recompute_bill(
@@ -56,9 +54,8 @@ def recompute_bill(
     stored = stages.disk_gb * groups * rented / MONTH_HOURS
     lines += [
         _line("storage", stored, "GB-month", offer.fees.storage_usd_per_gb_month),
-        _line("transfer in", stages.moved_gb * machines * groups, "GB", offer.fees.ingress_usd_per_gb),
-        *_result_lines(context, stages.result_gb, stages.result_gb + stages.kept_gb),
-        *_leaving_lines(context, stages.own_gb * machines * groups),
+        *_moved_lines(context, stages.moved_gb * machines * groups, stages.own_gb * machines * groups),
+        *_result_lines(context, stages.result_gb, stages.kept_gb),
     ]
     return tuple(line for line in lines if line.quantity)
 
@@ -155,8 +152,8 @@ def recompute_service_bill(
     missing = due - math.fsum(line.usd for line in lines)
     if missing > 1e-9:
         lines.append(BillItem(item="minimum charge", usd=missing, quantity=runs, unit="runs"))
-    lines.append(_line("transfer in", service_data_gb(context), "GB", context.offer.fees.ingress_usd_per_gb))
-    lines += [*_result_lines(context, result_gb, result_gb), *_leaving_lines(context, service_data_gb(context))]
+    data = service_data_gb(context)
+    lines += [*_moved_lines(context, data, data), *_result_lines(context, result_gb)]
     return tuple(line for line in lines if line.quantity)
 
 
@@ -166,19 +163,18 @@ def service_data_gb(context: AuditContext) -> float:
     return context.job.data_gb + (ingest.raw_gb if ingest else 0.0)
 
 
-def _result_lines(context: AuditContext, result_gb: float, kept_gb: float) -> list[BillItem]:
+def _moved_lines(context: AuditContext, gb: float, own_gb: float) -> list[BillItem]:
+    """Return what comes in, and what of it are data that leave the user's place; no line where that is free."""
+    price = context.leaving_usd_per_gb(context.offer)
+    leaving = [_line("data leaving", own_gb, "GB", price)] if price > 0 else []
+    return [_line("transfer in", gb, "GB", context.offer.fees.ingress_usd_per_gb), *leaving]
+
+
+def _result_lines(context: AuditContext, gb: float, checkpoints_gb: float = 0.0) -> list[BillItem]:
     """Return what leaves as the result, and what is kept after the run."""
     fees, months = context.offer.fees, (context.job.stages.retention_hours or 0.0) / MONTH_HOURS
-    return [
-        _line("kept after", kept_gb * months, "GB-month", fees.network_storage_usd_per_gb_month),
-        _line("transfer out", result_gb, "GB", fees.egress_usd_per_gb),
-    ]
-
-
-def _leaving_lines(context: AuditContext, gb: float) -> list[BillItem]:
-    """Return what the user's data cost to leave their place; no line where they leave for nothing."""
-    price = context.leaving_usd_per_gb(context.offer)
-    return [_line("data leaving", gb, "GB", price)] if price > 0 else []
+    kept = _line("kept after", (gb + checkpoints_gb) * months, "GB-month", fees.network_storage_usd_per_gb_month)
+    return [kept, _line("transfer out", gb, "GB", fees.egress_usd_per_gb)]
 
 
 def _line(item: str, quantity: float, unit: str, rate: float | None) -> BillItem:

@@ -10,12 +10,9 @@ from planner.results.plan_parts import Part
 
 Figure = float | str | None
 
-_UNAUDITED = {"ladder", "runner_up", "compared_by", "binding", "notes"}
-"""Fields about other configurations than the plan's own, and prose."""
-_KEYS = {"bill": "item", "beside": "stage"}
-"""Lists whose order carries no meaning: the field that identifies an element."""
-_AMOUNTS = ("usd", "quantity", "hours")
-"""Fields of a list's element that are all zero where the element may be left out."""
+_UNAUDITED = {"ladder", "runner_up", "compared_by", "binding", "notes"}  # other configurations, and prose
+_KEYS = {"bill": "item", "beside": "stage"}  # lists without an order: the field that identifies an element
+_AMOUNTS = ("usd", "quantity", "hours")  # of an element, all zero where it may be left out
 
 
 @dataclass(frozen=True)
@@ -99,8 +96,9 @@ def _entries(what: str, value: object) -> dict[str, Any] | None:
 
 def _is_nothing(value: object) -> bool:
     """Return whether a value need not be reported: no hours, no dollars, no quantity."""
-    amounts = [getattr(value, name, 0.0) or 0.0 for name in _AMOUNTS] if isinstance(value, Part) else [value]
-    return all(isinstance(amount, float) and abs(amount) <= 1e-9 for amount in amounts)
+    is_part = isinstance(value, Part)
+    amounts = [getattr(value, name) for name in _AMOUNTS if hasattr(value, name)] if is_part else [value]
+    return bool(amounts) and all(isinstance(amount, float) and abs(amount) <= 1e-9 for amount in amounts)
 
 
 def _in_words(value: object) -> Figure:

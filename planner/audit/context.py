@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -92,18 +93,16 @@ class AuditContext:
         coefficients = self.library.calibrations[calibration].coefficients
         return {key: coefficient.value for key, coefficient in coefficients.items()}
 
-    def download_rate_of(self, offer: Offer) -> float:
-        """Return bytes per second between the outside and one machine: as its offer says, else as its class has it."""
-        if offer.download_gb_per_second is not None:
-            return offer.download_gb_per_second * GB
-        return self.values("stages")["community_pull_bytes_per_second" if offer.community else "pull_bytes_per_second"]
+    def download_rate_of(self, offer: Offer, of_own_data: bool = False) -> float:
+        """Return bytes per second between the outside and one machine: as its offer says, else as its class has it.
 
-    def data_download_rate_of(self, offer: Offer) -> float:
-        """Return the same for the user's data, which leave their place no faster than it lets them."""
-        source, pull = self.job.stages.transfer, self.download_rate_of(offer)
-        if source is None or source.gb_per_second is None or source.region == offer.region:
-            return pull
-        return min(pull, source.gb_per_second * GB)
+        The user's own data leave their place no faster than it lets them.
+        """
+        source, key = self.job.stages.transfer, "pull_bytes_per_second"
+        told = offer.download_gb_per_second
+        pull = self.values("stages")[f"community_{key}" if offer.community else key] if told is None else told * GB
+        is_limited = of_own_data and source is not None and source.region != offer.region
+        return min(pull, (source.gb_per_second or math.inf) * GB) if is_limited and source else pull
 
     def disk_rate_of(self, offer: Offer) -> float:
         """Return bytes per second of a machine's own disk."""
@@ -125,13 +124,10 @@ def resolve_assignment(
     job = next((one for one in scenario.jobs if one.name == name), None)
     offers = dict(zip(offer_labels(scenario.offers), apply_adjustments(scenario), strict=True))
     offer = offers.get(assignment.offer)
-    missing = []
     if job is None:
-        missing.append(Violation(name, "job", "a job of the scenario", name))
+        return None, [Violation(name, "job", "a job of the scenario", name)]
     if offer is None or offer.is_cpu:
-        missing.append(Violation(name, "offer", "an offer of the scenario that trains", assignment.offer))
-    if job is None or offer is None or missing:
-        return None, missing
+        return None, [Violation(name, "offer", "an offer of the scenario that trains", assignment.offer)]
     try:
         architecture = library.architecture(job.architecture)
     except KeyError as error:

@@ -12,9 +12,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from planner.audit.bill import FIXED, recompute_bill, recompute_service_bill, service_data_gb
-from planner.audit.hours import probability_within, recompute_hours
+from planner.audit.hours import (
+    market_ends,
+    may_follow_policy,
+    probability_within,
+    recompute_hours,
+    recompute_policy_run,
+)
 from planner.audit.physics import recompute_physics, recompute_work, techniques_of
-from planner.audit.spot import market_ends, may_follow_policy, recompute_policy_run
 from planner.audit.stages import export_hours, recompute_stages, result_gb
 from planner.configurations.recipe import Recipe
 from planner.estimates.managed_service import service_tokens_per_second
@@ -29,16 +34,13 @@ if TYPE_CHECKING:
     from planner.audit.stages import JobStages
     from planner.scenario.payment import Managed
 
-_SERVICE_TECHNIQUES = ("none", "managed", "none", "none", "managed", "managed")
-"""Quantisation, precision, checkpointing, sharding, attention and optimizer of a service, which tells its method."""
-
 
 @dataclass(frozen=True)
 class Evaluation:
     """The reference assignment, and what limits need besides."""
 
     assignment: Assignment
-    market_ends: bool = True  # whether a run on spot comes to an end
+    may_use_spot: bool = True  # whether a run on spot comes to an end
     may_follow_policy: bool = False
     late_term_hours: float = 0.0  # of one run at the confidence, on demand
     late_machine_hours: float = 0.0  # of all instances of all runs at the confidence, on demand
@@ -54,8 +56,9 @@ def evaluate(context: AuditContext, as_of: datetime.date) -> Evaluation:
     physics = recompute_physics(context)
     stages = recompute_stages(context, physics)
     markets = recompute_hours(context, stages, physics)
-    ends, may_follow = market_ends(stages, markets), may_follow_policy(context, stages)
-    policy = recompute_policy_run(context, stages, physics) if ends and may_follow else None
+    may_use_spot = market_ends(stages, markets)
+    may_follow = may_use_spot and may_follow_policy(context, stages)
+    policy = recompute_policy_run(context, stages, physics) if may_follow else None
     hours = policy.hours(markets, stages.stretch) if policy else markets
     share = policy.point.spot_share if policy else context.plan.spot_share
     spot = policy.report(context, stages) if policy else None
@@ -70,7 +73,6 @@ def evaluate(context: AuditContext, as_of: datetime.date) -> Evaluation:
         stage_hours=stages.by_name(),
         hours=(hours.total(share), hours.total(share, is_late=True)),
         bills=(lines, late_lines),
-        cost_sigma=physics.sigmas.display,
         spot=spot,
     )
     machine, asked, run = context.machine, context.plan.techniques, context.observed
@@ -91,7 +93,7 @@ def evaluate(context: AuditContext, as_of: datetime.date) -> Evaluation:
     )
     late_outside, late_run = markets.outside_run[1], markets.on_demand[1]
     late_all = late_outside * context.job.trials.at_once + late_run / stages.run * stages.all_groups_hours
-    return Evaluation(assignment, ends, may_follow, late_outside + late_run, late_all * machine.instances)
+    return Evaluation(assignment, may_use_spot, may_follow, late_outside + late_run, late_all * machine.instances)
 
 
 def _named(context: AuditContext, as_of: datetime.date) -> dict[str, Any]:
@@ -136,7 +138,6 @@ class _Figures:
     stage_hours: dict[str, float]
     hours: Pair
     bills: tuple[tuple[BillItem, ...], tuple[BillItem, ...]]  # expected and late
-    cost_sigma: float
     spot: SpotPlan | None = None
 
     def report(self, context: AuditContext, work: Workload) -> dict[str, Any]:
@@ -149,7 +150,8 @@ class _Figures:
         low, high = _interval(expected, luck_hours, self.sigma, hours_sd)
         total = math.fsum(line.usd for line in lines)
         fixed = math.fsum(line.usd for line in lines if line.item in FIXED)
-        least, most = _interval(total - fixed, luck_usd, self.cost_sigma, usd_sd)
+        cost_sigma = 0.0 if context.offer.is_managed else self.sigma  # a service is not paid by the hour
+        least, most = _interval(total - fixed, luck_usd, cost_sigma, usd_sd)
         return {
             "sequence_length": work.sequence,
             "steps": int(work.steps),
@@ -212,16 +214,15 @@ def _at_service(context: AuditContext, managed: Managed, as_of: datetime.date) -
     rate = managed.tokens_per_second or guess / tokens_each
     sigma = values["managed_sigma_told" if managed.tokens_per_second else "managed_sigma_assumed"]
     full = (work.real + work.evaluated) * context.trials.wall / rate / HOUR
-    upload = service_data_gb(context) * GB / context.data_download_rate_of(context.offer) / HOUR
+    upload = service_data_gb(context) * GB / context.download_rate_of(context.offer, of_own_data=True) / HOUR
     result = result_gb(context, managed.method)
     export = export_hours(context, result)
     expected = upload + full * job.early_stopping + export
     late = (upload + full + export) * float(confidence_factor(sigma, job.confidence))
-    quant, precision, checkpointing, sharding, attention, optimizer = _SERVICE_TECHNIQUES
-    recipe = Recipe(managed.method, 16, quant, precision, checkpointing, sharding, attention, optimizer)
+    # A service reports its method alone.
+    recipe = Recipe(managed.method, 16, "none", "managed", "none", "none", "managed", "managed")
     lines, late_lines = (recompute_service_bill(context, managed, work, result, is_late) for is_late in (False, True))
-    # What a service asks does not depend on how long it takes: no spread of the cost.
-    figures = _Figures(rate, sigma, sigma, upload, {"export": export}, (expected, late), (lines, late_lines), 0.0)
+    figures = _Figures(rate, sigma, sigma, upload, {"export": export}, (expected, late), (lines, late_lines))
     return Assignment(
         **_named(context, as_of),
         **figures.report(context, work),

@@ -1,4 +1,4 @@
-"""Limits on the plan's own figures: of each job, of all jobs together, and of the verdict on the plan."""
+"""Limits on the plan's own figures: of each job and of all jobs together, and what totals follow from the jobs."""
 
 from __future__ import annotations
 
@@ -32,11 +32,8 @@ if TYPE_CHECKING:
     from planner.scenario.payment import Managed
     from planner.scenario.scenario import Offer, Scenario
 
-_MAX_HOURS = {"finetune": 720.0, "pretrain": 2160.0}
-"""Longest run where the limits do not say."""
-
-Broken = tuple[str, Figure, Figure]
-"""What is violated, what is wanted, and what is found."""
+_MAX_HOURS = {"finetune": 720.0, "pretrain": 2160.0}  # longest run where the limits do not say
+Broken = tuple[str, Figure, Figure]  # what is violated, what is wanted, and what is found
 
 
 def at_most(what: str, limit: float | None, found: float, slack: float = 0.0) -> Iterator[Broken]:
@@ -48,16 +45,12 @@ def at_most(what: str, limit: float | None, found: float, slack: float = 0.0) ->
 def choices_of_job(context: AuditContext) -> Iterator[Broken]:
     """Yield what the plan names for one job and may not: lists, counts, batch, techniques, share, places of stages."""
     limits, offer, plan = context.limits, context.offer, context.plan
-    lists = {
-        "providers": (limits.providers, offer.provider),
-        "regions": (limits.regions, offer.region),
-        "tiers": (limits.tiers, offer.tier),
-    }
+    named = {"providers": offer.provider, "regions": offer.region, "tiers": offer.tier}
     if offer.gpu is not None:  # a service has no card that a list could name
-        lists["gpus"] = (limits.gpus, context.gpu.name)
-    for key, (names, value) in lists.items():
-        if not names.permits(value):
-            yield f"limits.{key}", "a name that is allowed", value
+        named["gpus"] = context.gpu.name
+    for key, name in named.items():
+        if not getattr(limits, key).permits(name):
+            yield f"limits.{key}", "a name that is allowed", name
     if offer.managed is not None:
         yield from _service(context, offer.managed)
         return
@@ -175,9 +168,9 @@ def figures_of_job(context: AuditContext, evaluation: Evaluation, tolerance: Tol
     if context.offer.commitment is not None:
         term = context.offer.term_hours
         yield from at_most("term of the commitment", term, evaluation.late_term_hours, tolerance.hours * term)
-    if plan.spot_share > 0 and not evaluation.market_ends:
+    if plan.spot_share > 0 and not evaluation.may_use_spot:
         yield "spot_share", "0: on this market the run never ends", plan.spot_share
-    should_follow = evaluation.may_follow_policy and evaluation.market_ends and plan.spot_share > 0
+    should_follow = evaluation.may_follow_policy and plan.spot_share > 0
     # A mix may reach a floor on the share that no policy asks for.
     if (plan.spot is not None) != should_follow and (plan.spot is not None or context.limits.spot_share.min == 0):
         yield "a policy on spot", should_follow, plan.spot is not None

@@ -99,27 +99,17 @@ class TrainingSetup:
         parts = (self.parts.states, self.parts.activations, self.parts.stack, values, self.hardware.usable_bytes)
         return estimate_memory(self.network, self.layout, *parts)
 
-    def with_stack(self, **stack: float) -> TrainingSetup:
-        """Return the setup with other margins of the fit rule."""
-        return replace(self, parts=replace(self.parts, stack=replace(self.parts.stack, **stack)))
-
-    def with_scale(self, scale: float) -> TrainingSetup:
-        """Return the setup with a factor on the bytes that grow with the batch."""
-        return replace(self, parts=replace(self.parts, activations=replace(self.parts.activations, scale=scale)))
-
 
 def build_setup(
     context: AuditContext, job: Job, recipe: Recipe, machine: Machine, batch: tuple[int, int]
 ) -> TrainingSetup:
     """Return a recipe on a machine with its micro-batch and accumulation steps, for the job as it is set up there."""
-    library, work, micro_batch = context.library, recompute_work(job, context.architecture), batch[0]
-    gpu, length = (
-        library.gpu(machine.gpu),
-        processed_length(job.packing, work.sequence, work.mean_length, job.length_cv, micro_batch),
-    )
+    library, work, (micro_batch, accumulation) = context.library, recompute_work(job, context.architecture), batch
+    length = processed_length(job.packing, work.sequence, work.mean_length, job.length_cv, micro_batch)
+    gpu = library.gpu(machine.gpu)
     layout = Layout(
         micro_batch=micro_batch,
-        accumulation=batch[1],
+        accumulation=accumulation,
         sequence=float(length),
         longest_sequence=work.longest,
         gpus=machine.gpus,
@@ -219,11 +209,14 @@ def _vram(context: AuditContext, setup: TrainingSetup, learned: Correction, prob
     """Return the need of the fit rule, its parts, and the chance that it fits, as observed peaks have them."""
     run, usable_gib, layout, library = context.observed, context.gpu.usable_gib, setup.layout, context.library
     micro, longest = int(layout.micro_batch), setup.work.longest
+    parts, margins = setup.parts, {}
     if probed is not None:
-        setup = setup.with_scale(probed.scale).with_stack(phi=probed.phi, margin=probed.margin_on(context.gpu.name))
+        parts = replace(parts, activations=replace(parts.activations, scale=probed.scale))
+        margins = {"phi": probed.phi, "margin": probed.margin_on(context.gpu.name)}
     if context.limits.vram_headroom is not None:
-        setup = setup.with_stack(margin=context.limits.vram_headroom)
-    stack, told = setup.parts.stack, setup.memory()
+        margins["margin"] = context.limits.vram_headroom
+    stack = replace(parts.stack, **margins)
+    told = replace(setup, parts=replace(parts, stack=stack)).memory()
     # What the fit rule sets aside, not the larger context that a monitor shows.
     context_gib = float(stack.context_gib) + (float(stack.fit_nccl_gib) if context.machine.gpus > 1 else 0.0)
     need = max(float(told.need) / GIB, probed.floor_gib(micro, longest) if probed else 0.0)

@@ -21,12 +21,9 @@ if TYPE_CHECKING:
     from planner.audit.physics import RecomputedPhysics, Workload
     from planner.scenario.scenario import Offer
 
-STAGES = ("ingest", "evaluation")
-"""The stages that may have a machine of their own."""
-_MIN_RAM_GB = 32.0
-"""Memory of a training machine whose offer does not say."""
-_IMAGE_GB = 10.0
-"""Disk that a container image takes: the size of the stages calibration."""
+STAGES = ("ingest", "evaluation")  # that may have a machine of their own
+_MIN_RAM_GB = 32.0  # memory of a training machine whose offer does not say
+_IMAGE_GB = 10.0  # disk that a container image takes: the size of the stages calibration
 
 
 @dataclass(frozen=True)
@@ -55,38 +52,16 @@ class JobStages:
     waiting: float  # machine hours of all runs
     reloads: float  # machine hours of all runs
     ratio: float  # machine hours of all runs over those of the longest chain, waiting and loading left out
-    early: float  # share of the run after which it is expected to stop; 1 where it was observed
+    outside_run_hours: float  # before and after the run, in which the machines are rented
+    run: float  # the longest chain of trials on demand
+    stretch: float  # the run without early stopping over the run expected
+    all_groups_hours: float  # machine hours of the work over all runs
     separate: tuple[SeparateStage, ...]
     disk_gb: float  # stored while the machines of one run are rented: their disks, and checkpoints that stay
     moved_gb: float  # onto each instance: weights and data
     own_gb: float  # of them what leaves the place where the user's data lie
     result_gb: float
     kept_gb: float  # checkpoints that stay, per run
-
-    @property
-    def outside_run_hours(self) -> float:
-        """Hours before and after the run in which the machines are rented."""
-        return self.start + self.prepare + self.export
-
-    @property
-    def work(self) -> float:
-        """What early stopping shortens and trials repeat."""
-        return self.training + self.evaluation + self.checkpoints
-
-    @property
-    def run(self) -> float:
-        """Hours of the longest chain of trials on demand."""
-        return self.work + self.reload
-
-    @property
-    def all_groups_hours(self) -> float:
-        """Machine hours of the work over all runs."""
-        return self.work * self.ratio + self.waiting + self.reloads
-
-    @property
-    def stretch(self) -> float:
-        """The run without early stopping over the run expected."""
-        return (self.work / self.early + self.reload) / self.run
 
     def separate_hours(self, stage: str) -> float:
         """Return hours of a stage on a machine of its own; 0 where it has none."""
@@ -112,7 +87,7 @@ def recompute_stages(context: AuditContext, physics: RecomputedPhysics) -> JobSt
     result, weights = result_gb(context, context.recipe.method), context.architecture.download_gb
     load = _load_hours(context, physics)
     # Boot, image, weights and data from the outside; data prepared elsewhere flow freely, the user's own may not.
-    pull, own_pull = context.download_rate_of(context.offer), context.data_download_rate_of(context.offer)
+    pull, own_pull = context.download_rate_of(context.offer), context.download_rate_of(context.offer, of_own_data=True)
     boot = context.stages.boot_seconds + context.stages.image_bytes / pull
     restart = (boot + (weights + tokens) * GB / pull + (job.data_gb + raw) * GB / own_pull) / HOUR + load
     source, wanted = job.stages.transfer, job.stages.checkpoints
@@ -129,19 +104,26 @@ def recompute_stages(context: AuditContext, physics: RecomputedPhysics) -> JobSt
         evaluation = 0.0 if "evaluation" in there else float(seconds) / HOUR
         parts = (once, evaluation, _checkpoint_hours(context, physics, once))
     training, evaluation, checkpoints = (one * trials.wall * early for one in parts)
+    once_again, start = training + evaluation + checkpoints, restart * live  # early stopping shortens, trials repeat
+    prepare, export = _prepare_hours(context, work, raw), export_hours(context, result) + _merge_hours(context)
+    reload, reloads = live * load * trials.reloads_wall, live * load * trials.reloads
+    waiting = once_again * trials.waiting / trials.wall
     return JobStages(
-        start=restart * live,
+        start=start,
         restart=restart,
-        prepare=live * _prepare_hours(context, work, raw),
-        export=live * (export_hours(context, result) + _merge_hours(context)),
+        prepare=live * prepare,
+        export=live * export,
         training=training,
         evaluation=evaluation,
         checkpoints=checkpoints,
-        reload=live * load * trials.reloads_wall,
-        waiting=(training + evaluation + checkpoints) * trials.waiting / trials.wall,
-        reloads=live * load * trials.reloads,
+        reload=reload,
+        waiting=waiting,
+        reloads=reloads,
         ratio=trials.work / trials.wall,
-        early=early,
+        outside_run_hours=start + live * (prepare + export),
+        run=once_again + reload,
+        stretch=(once_again / early + reload) / (once_again + reload),
+        all_groups_hours=once_again * trials.work / trials.wall + waiting + reloads,
         separate=separate,
         disk_gb=(2 * weights + job.data_gb + _IMAGE_GB + raw + made) * context.machine.instances + kept,
         moved_gb=weights + job.data_gb + raw + tokens,
@@ -264,7 +246,7 @@ def _ingest(context: AuditContext, work: Workload, offer: Offer) -> tuple[float,
     raw, least_ram = (wanted.raw_gb, wanted.ram_gb) if wanted else (0.0, 0.0)
     ram, disk = (offer.ram_gb or least_ram) * GB, context.disk_rate_of(offer)
     worked = data_stages.ingest_seconds(raw * GB, work.ingested, offer.cpu_cores or 1.0, ram, disk, coefficients)
-    seconds = coefficients.boot_seconds + raw * GB / context.data_download_rate_of(offer) + float(worked)
+    seconds = coefficients.boot_seconds + raw * GB / context.download_rate_of(offer, of_own_data=True) + float(worked)
     made_gb = raw if context.job.work.images is not None else work.ingested * coefficients.ingest_bytes_per_token / GB
     moved = raw * ((offer.fees.ingress_usd_per_gb or 0.0) + context.leaving_usd_per_gb(offer))
     return seconds / HOUR, seconds / HOUR, moved + made_gb * (offer.fees.egress_usd_per_gb or 0.0)
