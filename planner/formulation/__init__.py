@@ -1,0 +1,1 @@
+"""The mixed-integer program as data: variables, constraints, objectives and dominance, without a solver."""

@@ -116,57 +116,23 @@ def _next(told: Explanation) -> list[str]:
     for step in told.next_steps:
         if step.change_to is not None:
             lines += step_lines(step, told)
-        elif step.direction == "tighter":
-            lines += words.wrap_lines(f"{_of_job(step, told, '', ': ')}{step.note}", ROOM, 2)
-    idle = [
-        _format_idle(step, job_scope(told))
-        for step in told.next_steps
-        if step.change_to is None and step.direction == "looser"
-    ]
+    idle = [limit_name(step.limit, job_scope(told)) for step in told.next_steps if step.change_to is None]
     if idle:
         lines += words.wrap_lines(f"nothing to gain by relaxing: {', '.join(idle)}", ROOM, 3)
     return lines
 
 
-def _of_job(step: LimitSensitivity, told: Explanation, before: str, after: str = "") -> str:
-    """The job that a deadline is of, between two texts; nothing where there is but one."""
-    job = limit_name(step.limit, job_scope(told)).removeprefix("deadline").removeprefix(" of ")
-    return f"{before}{job}{after}" if job else ""
-
-
-def _format_idle(step: LimitSensitivity, scenario: str) -> str:
-    name = limit_name(step.limit, scenario)
-    if step.worth == "gib" and step.limit.startswith("memory"):
-        return f"memory per GPU ({step.note.removeprefix('nothing ')})"
-    return name
-
-
 def step_lines(step: LimitSensitivity, told: Explanation) -> list[str]:
     """What moves, and the plan and the price that it gives."""
-    head = _tighter(step, told) if step.direction == "tighter" else _looser(step, told)
-    return [*words.wrap_lines(head, ROOM, 2), *_indented(f"{step.plan}, {_figures(step)}")]
-
-
-def _tighter(step: LimitSensitivity, told: Explanation) -> str:
-    below, whose = words.hours_typed(step.below or 0.0), _of_job(step, told, " for ")
-    if step.slope and step.usd_per_hour is not None:
-        each = f"{words.rate(step.usd_per_hour)} for each hour"
-        return f"deadline{whose} from {below} down: {each}, to {limit_value(step.limit, step.change_to)}:"
-    return f"{_format_tradeoff(step)}: under a deadline of {below}{whose} the plan becomes"
+    return [*words.wrap_lines(_looser(step, told), ROOM, 2), *_indented(f"{step.plan}, {_figures(step)}")]
 
 
 def _looser(step: LimitSensitivity, told: Explanation) -> str:
     gains = ", ".join(format_gain(told, step.gain, step.delta_usd or 0.0, step.delta_hours or 0.0))
     name = limit_name(step.limit, job_scope(told))
-    if step.worth == "gib" and step.limit.startswith("memory"):
-        sizes = f"{limit_value('', step.change_from)} to {limit_value('', step.change_to)}"
-        return f"{step.note} on {step.limit.removeprefix('memory of ')} ({sizes}): {gains}"
     if isinstance(step.change_to, str):
         return f"{name}: {step.change_to}: {gains}"
     old, new = limit_value(step.limit, step.change_from), limit_value(step.limit, step.change_to)
-    if step.slope:
-        each = f", {words.rate(step.usd_per_hour)} for each hour" if step.usd_per_hour else ""
-        return f"{name} from {old} gradually to {new}: {gains}{each}"
     return f"{name} {old} -> {new}: {gains}"
 
 
@@ -177,13 +143,6 @@ def _indented(text: str) -> list[str]:
 def _figures(step: LimitSensitivity) -> str:
     hours = f"{words.hours(step.hours)}, " if step.hours is not None else ""
     return f"{hours}{words.usd(step.cost_usd or 0.0)}"
-
-
-def _format_tradeoff(step: LimitSensitivity) -> str:
-    """`$9.52 more buys 118.1 h`; where the next way is no faster, only its price."""
-    usd, hours = step.delta_usd or 0.0, step.delta_hours or 0.0
-    price = f"{words.usd(abs(usd))} {'more' if usd >= 0 else 'less'}"
-    return f"{price} buys {words.hours(-hours)}" if hours <= -0.05 else price
 
 
 def _alternatives(mine: Sequence[Alternative], job: str, most: int) -> list[str]:

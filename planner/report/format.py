@@ -50,12 +50,6 @@ def _hours(value: float) -> str:
     return f"{value:,.{0 if value >= 1000 else 1}f}"
 
 
-def hours_typed(value: float) -> str:
-    """Hours as a deadline may be typed, to two decimals."""
-    text = f"{value:,.2f}"
-    return f"{text.rstrip('0').rstrip('.')} h"
-
-
 def between(low: float, high: float) -> str:
     """An interval of hours, such as `17.0 to 27.1 h`; `4 min to 0.1 h` where it begins with minutes."""
     if low < 0.1:

@@ -26,16 +26,15 @@ class Binding(Part):
 
 
 class LimitSensitivity(Part):
-    """The smallest move of one limit at which another plan is better (looser) or needed (tighter).
+    """The smallest relaxation of one limit at which another plan is better.
 
-    `worth` says of what there is more or less: an hour, a dollar, a GPU, a GiB, or another choice (a list, a share).
+    `worth` names what the limit gives more of: an hour, a dollar, a GPU, a GiB, or another choice (a list, a share).
     `change_to` is None where nothing is gained at any value, and `note` says so. `cost_usd`, `hours` and `plan`
-    are those at the new value, checked by solving; the deltas are against the plan that is.
+    are those at the new value, verified by solving; the deltas are against the present plan.
     """
 
     worth: Literal["hour", "dollar", "gpu", "gib", "choice"]
     limit: str
-    direction: Literal["looser", "tighter"] = "looser"
     change_from: float | str | None = Field(default=None, alias="from")
     change_to: float | str | None = Field(default=None, alias="to")
     plan: str = ""
@@ -45,12 +44,6 @@ class LimitSensitivity(Part):
     delta_hours: float | None = None
     gain: float | None = None
     """Of the objective, as `saving` of a binding limit."""
-    slope: bool = False
-    """The same machines all the way, with another spot share at every value; the figures are those at its end."""
-    usd_per_hour: float | None = None
-    """On a slope of hours: dollars for each hour at the asked confidence."""
-    below: float | None = None
-    """Of a tighter deadline: the hours under which it holds."""
     setting: str = ""
     note: str = ""
 

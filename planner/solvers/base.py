@@ -1,25 +1,18 @@
-"""The vocabulary of results, and the one way to run a solver: a `Program` in, a `SolveResult` out."""
+"""What every solver returns: why it stopped, its solution and its bound."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from time import perf_counter
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from planner.errors import NoPlanError, SolverError
+from planner.errors import NoPlanError
 
 if TYPE_CHECKING:
     from planner.arrays import Floats
     from planner.formulation.program import Program
-
-DEFAULT_GAP = 1e-7
-"""Relative gap at which a solver may stop: far below half a cent on any bill, so that plans agree."""
-
-ROW_TOLERANCE = 1e-6
-"""How far a row without terms may miss its bounds: the feasibility tolerance of the solvers."""
 
 
 class Termination(Enum):
@@ -81,50 +74,13 @@ class SolveResult:
 
 
 class Solver(Protocol):
-    """What an adapter offers."""
+    """What an adapter to a solver package offers."""
 
     name: str
 
     def solve(self, program: Program, *, time_limit_seconds: float | None, relative_gap: float) -> SolveResult:
-        """Solves; raises SolverError where the solver breaks down."""
+        """Solve a program; raise SolverError where the solver breaks down."""
         ...
-
-
-SOLVERS = ("highs", "cbc", "scip", "cp-sat")
-"""Names that `get_solver` knows; the first is the default."""
-
-
-def get_solver(name: str = SOLVERS[0]) -> Solver:
-    """The adapter of that name; its package is imported when it solves. Raises SolverError where unknown."""
-    if name == "cbc":
-        from planner.solvers.pulp_cbc import CbcSolver
-
-        return CbcSolver()
-    if name in SOLVERS:
-        from planner.solvers.mathopt import MathOptSolver
-
-        return MathOptSolver(name)
-    raise SolverError(f"unknown solver '{name}'; known are {', '.join(SOLVERS)}")
-
-
-def run(
-    program: Program,
-    solver: str = SOLVERS[0],
-    *,
-    time_limit_seconds: float | None = None,
-    relative_gap: float = DEFAULT_GAP,
-) -> SolveResult:
-    """Solves a program with the named solver.
-
-    The program is checked first, because foreign error paths are not to be relied on. Raises SolverError
-    for a program that holds nan or an infinite coefficient, an unknown solver, or a solver that breaks.
-    """
-    adapter = get_solver(name=solver)
-    started = perf_counter()
-    _check(program)
-    if _has_infeasible_row(program):
-        return SolveResult(Termination.INFEASIBLE, solver, perf_counter() - started)
-    return adapter.solve(program, time_limit_seconds=time_limit_seconds, relative_gap=relative_gap)
 
 
 def build_result(
@@ -137,30 +93,12 @@ def build_result(
     limit: Limit | None = None,
     bound: float | None = None,
 ) -> SolveResult:
-    """A result with a solution: integers rounded, the objective computed from the values themselves."""
+    """Return a result with a solution: integers rounded, the objective computed from `values` (variables,).
+
+    A bound that is not finite becomes None.
+    """
     values = np.where(program.integer, np.round(values), np.clip(values, program.lower, program.upper))
     objective = program.objective(values)
     if bound is not None and not np.isfinite(bound):
         bound = None
     return SolveResult(termination, solver, seconds, limit, values, objective, bound)
-
-
-def _check(program: Program) -> None:
-    numbers = [program.cost, np.array([program.offset]), *(rows.coefficients for rows in program.rows)]
-    if not all(np.isfinite(array).all() for array in numbers):
-        raise SolverError("the program holds a coefficient that is not a finite number")
-    ends = [program.lower, program.upper, *(end for rows in program.rows for end in (rows.lower, rows.upper))]
-    if any(np.isnan(array).any() for array in ends):
-        raise SolverError("the program holds a bound that is not a number")
-
-
-def _has_infeasible_row(program: Program) -> bool:
-    """A row without terms that excludes 0 (a job without candidates), or crossed bounds: solvers differ."""
-    if bool(np.any(program.lower > program.upper)):
-        return True
-    for rows in program.rows:
-        empty = np.diff(rows.starts) == 0
-        misses = (rows.lower > ROW_TOLERANCE) | (rows.upper < -ROW_TOLERANCE)
-        if bool(np.any(empty & misses)) or bool(np.any(rows.lower > rows.upper)):
-            return True
-    return False

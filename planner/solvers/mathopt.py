@@ -58,7 +58,7 @@ class MathOptSolver:
         self.name = name
 
     def solve(self, program: Program, *, time_limit_seconds: float | None, relative_gap: float) -> SolveResult:
-        """Solves; raises SolverError whatever breaks underneath (its own error path is broken in 9.15)."""
+        """Solve a program; raise SolverError whatever breaks underneath (MathOpt 9.15 has a broken error path)."""
         try:
             from ortools.math_opt.python import mathopt
         except ImportError as error:
@@ -97,7 +97,7 @@ class MathOptSolver:
             limit = _LIMITS.get(answer.termination.limit.name, Limit.OTHER)
         bound = answer.termination.objective_bounds.dual_bound
         if self.name == "cp-sat" and not program.integer.all():
-            bound = float("nan")  # it holds on CP-SAT's grid of shares only, so it bounds nothing here
+            bound = float("nan")  # it holds only on CP-SAT's grid of shares: no bound of this program
         if termination not in (Termination.OPTIMAL, Termination.FEASIBLE):
             known = bound if termination is Termination.NO_SOLUTION and np.isfinite(bound) else None
             return SolveResult(termination, self.name, seconds, limit, bound=known)
@@ -107,10 +107,10 @@ class MathOptSolver:
 
 @contextlib.contextmanager
 def suppress_stdout() -> Iterator[None]:
-    """What native code prints is dropped: HiGHS has lines for its developers that no setting turns off.
+    """Drop what native code prints: HiGHS has lines for its developers that no setting turns off.
 
-    Without it such a line lands in the one JSON document that a command prints. Standard output as a whole is
-    closed to the process meanwhile, other threads included.
+    Without it such a line lands in the JSON document that a command prints. Standard output is closed for the
+    whole process meanwhile, other threads included.
     """
     try:
         kept = os.dup(1)
@@ -119,7 +119,7 @@ def suppress_stdout() -> Iterator[None]:
         return
     nowhere = os.open(os.devnull, os.O_WRONLY)
     try:
-        sys.stdout.flush()  # what Python has still to write is not the solver's
+        sys.stdout.flush()  # text that Python has not written yet is not the solver's
         os.dup2(nowhere, 1)
         yield
     finally:
@@ -129,7 +129,7 @@ def suppress_stdout() -> Iterator[None]:
 
 
 def _proto(program: Program) -> Any:
-    """The program as MathOpt's own record, filled from whole arrays: names stay with us."""
+    """Return the program as MathOpt's own record, filled from whole arrays and without names."""
     from ortools.math_opt import model_pb2
 
     proto = model_pb2.ModelProto()

@@ -1,4 +1,4 @@
-"""CBC through PuLP: the only file that knows PuLP.
+"""CBC through PuLP.
 
 PuLP calls a time-limited incumbent "Optimal" and hands out values of infeasible programs, so the
 solution status decides here, and the bound is read from CBC's own log. Variables are found by our
@@ -27,12 +27,12 @@ LOG_ROUNDING = 5e-4
 
 
 class CbcSolver:
-    """The CBC that PuLP brings along (before PuLP 4)."""
+    """The CBC that is part of PuLP (before PuLP 4)."""
 
     name = "cbc"
 
     def solve(self, program: Program, *, time_limit_seconds: float | None, relative_gap: float) -> SolveResult:
-        """Solves; raises SolverError whatever breaks underneath."""
+        """Solve a program; raise SolverError whatever breaks underneath."""
         try:
             import pulp
         except ImportError as error:
@@ -40,7 +40,7 @@ class CbcSolver:
         started = perf_counter()
         try:
             with warnings.catch_warnings(), TemporaryDirectory() as folder:
-                warnings.simplefilter("ignore")  # 3.x deprecates the interface that it has
+                warnings.simplefilter("ignore")  # PuLP 3 deprecates the only interface that it has
                 log = Path(folder) / "cbc.log"
                 problem, variables = _problem(pulp, program)
                 command = pulp.PULP_CBC_CMD(
@@ -55,7 +55,7 @@ class CbcSolver:
 
 
 def _problem(pulp: Any, program: Program) -> tuple[Any, list[Any]]:
-    """The program in PuLP's terms, and its variables in our order."""
+    """Return the program in PuLP's terms, and its variables in our order."""
     problem = pulp.LpProblem("program", pulp.LpMinimize)
     columns = zip(program.lower.tolist(), program.upper.tolist(), program.integer.tolist(), strict=True)
     variables = [
@@ -112,14 +112,14 @@ def _result(
     if status == pulp.LpSolutionIntegerFeasible:
         limit = limit or Limit.OTHER
         return build_result(program, values, Termination.FEASIBLE, "cbc", seconds, limit=limit, bound=bound)
-    if bound is None:  # finished: what it proved is the gap that it was asked for
+    if bound is None:  # finished: it proved the relative gap that was requested
         objective = program.objective(values)
         bound = objective - relative_gap * abs(objective)
     return build_result(program, values, Termination.OPTIMAL, "cbc", seconds, bound=bound)
 
 
 def _bound(log: str, offset: float) -> float | None:
-    """The last proven bound of the log, None where it prints none (as after a complete search)."""
+    """Return the last proven bound in the log, None where it holds none (as after a complete search)."""
     found = re.findall(r"^Lower bound:\s+(\S+)", log, flags=re.MULTILINE)
     if not found:
         return None

@@ -10,7 +10,7 @@ import numpy as np
 
 from planner.candidate_table import CandidateTable, concatenate
 from planner.formulation.dominance import find_undominated
-from planner.solvers.base import DEFAULT_GAP, run
+from planner.solvers.registry import DEFAULT_GAP, run
 from planner.solving.lexicographic import LexicographicSolution, potentially_optimal_rows, solve_lexicographic
 from planner.solving.prepare import PreparedScenario, build_shared_limits
 

@@ -12,7 +12,8 @@ from planner.candidate_table import CandidateTable
 from planner.formulation.build import build_program
 from planner.formulation.dominance import find_undominated
 from planner.formulation.shared_limits import SharedLimits
-from planner.solvers.base import Termination, run
+from planner.solvers.base import Termination
+from planner.solvers.registry import run
 from planner.solving.lexicographic import solve_lexicographic
 from tests.helpers.candidate_tables import brute_force, small_cases
 

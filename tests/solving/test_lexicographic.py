@@ -14,7 +14,8 @@ from planner.candidate_table import CandidateTable
 from planner.errors import NoPlanError
 from planner.formulation.program import Program
 from planner.formulation.shared_limits import SharedLimits
-from planner.solvers.base import SOLVERS, Limit, SolveResult, Termination, run
+from planner.solvers.base import Limit, SolveResult, Termination
+from planner.solvers.registry import ADAPTERS, run
 from planner.solving.lexicographic import solve_lexicographic
 from tests.helpers.candidate_tables import NAN, limits_hold, make_table, small_cases
 
@@ -29,14 +30,14 @@ def chosen(table: CandidateTable, solver: str = "highs", **question: object) -> 
     return solve_lexicographic(table, SharedLimits(**question), partial(run, solver=solver)).rows.tolist()
 
 
-@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("solver", ADAPTERS)
 def test_within_half_a_cent_the_faster_wins(solver: str) -> None:
     """0.004 $ dearer and an hour faster is taken; 0.006 $ dearer is not."""
     table = make_table([row(5.0, 9.0), row(5.004, 8.0), row(5.006, 2.0)])
     assert chosen(table, solver) == [1]
 
 
-@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("solver", ADAPTERS)
 def test_at_equal_cost_and_hours_more_free_memory_wins_then_the_name(solver: str) -> None:
     """Rows 1 to 3 have 15 GiB free; of them offer b comes first, and of its two rows the earlier."""
     table = make_table(
@@ -50,7 +51,7 @@ def test_at_equal_cost_and_hours_more_free_memory_wins_then_the_name(solver: str
     assert chosen(table, solver) == [2]
 
 
-@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("solver", ADAPTERS)
 def test_two_equal_jobs_that_share_a_stock_are_placed_alike_by_every_solver(solver: str) -> None:
     """Either could take the one instance of offer a; the later job's weight decides for it."""
     rows = [row(5.0, 4.0, job=job, offer=offer) for job in ("x", "y") for offer in ("a", "b")]

@@ -18,7 +18,7 @@ from planner.library.schema import Library
 from planner.loading.scenario_file import change_scenario, read_library, read_scenario
 from planner.results.plan import Plan
 from planner.scenario.scenario import Scenario, SolveOptions
-from planner.solvers.base import run
+from planner.solvers.registry import run
 from planner.solving.lexicographic import potentially_optimal_rows, solve_lexicographic
 from planner.solving.prepare import PreparedScenario, build_shared_limits, prepare
 from planner.solving.solve import solve, solve_prepared

@@ -60,14 +60,11 @@ class Baseline:
         return trial if trial is not None and trial.objective <= self.goal * (1 + 1e-9) + 1e-9 else None
 
 
-def build_step(
-    now: Baseline, trial: ResolvedPlan, change: LimitChange, direction: Literal["looser", "tighter"] = "looser"
-) -> LimitSensitivity:
-    """The move of a limit to another plan, with what that plan differs by."""
+def build_step(now: Baseline, trial: ResolvedPlan, change: LimitChange) -> LimitSensitivity:
+    """Return the move of a limit to another plan, with the differences of that plan."""
     return LimitSensitivity(
         worth=unit_of_limit(change.limit),
         limit=change.limit,
-        direction=direction,
         change_from=change.old,
         change_to=change.new,
         plan=trial.description,

@@ -10,7 +10,6 @@ import numpy as np
 from planner.analysis.explain.baseline import Baseline
 from planner.analysis.explain.best_alternatives import find_best_alternatives
 from planner.analysis.explain.limit_sensitivity import find_binding_limits, limit_sensitivities
-from planner.analysis.explain.memory_sensitivity import memory_sensitivity
 from planner.analysis.explain.why_not import why_not as answer_to
 from planner.analysis.explain.why_not_query import parse_query
 from planner.candidate_table import ON_DEMAND
@@ -86,6 +85,6 @@ def _plan(prepared: PreparedScenario, trial: ResolvedPlan) -> dict[str, object]:
     binding = find_binding_limits(now)
     return {
         "binding": binding,
-        "next_steps": (*limit_sensitivities(now, binding), memory_sensitivity(now)),
+        "next_steps": limit_sensitivities(now, binding),
         "alternatives": find_best_alternatives(now),
     }

@@ -5,10 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from planner.analysis.explain.baseline import Baseline, build_step, unit_of_limit
-from planner.analysis.explain.marginal_cost import marginal_cost, tighten_deadline
-from planner.candidates.screening import DEFAULT_MAX_HOURS, UNLIMITED_HOURS
 from planner.results.explanation import Binding, LimitSensitivity
-from planner.scenario.scenario import Limits, Scenario
+from planner.scenario.limits import DEFAULT_MAX_HOURS, UNLIMITED_HOURS, Limits
 from planner.solving.infeasibility.elastic_program import STOCK, ElasticProgram, ElasticSolution
 from planner.solving.infeasibility.relaxations import HOURS_STEP, build_changes, round_up, verify_relaxation
 from planner.solving.infeasibility.relaxed_candidates import HEADROOM, unrestricted_techniques
@@ -17,6 +15,8 @@ from planner.solving.resolve import describe_candidate, try_solve
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from planner.scenario.scenario import Scenario
 
 UNLIMITED_OFFER_HOURS = 1e9
 """Hours left of an offer that limit nothing."""
@@ -86,17 +86,14 @@ def _longest_run_limit(scenario: Scenario) -> float | str:
 
 
 def limit_sensitivities(now: Baseline, binding: tuple[Binding, ...]) -> tuple[LimitSensitivity, ...]:
-    """Looser: every limit that the scenario sets; tighter: the deadline under which the plan ends, job by job."""
+    """Return for each limit of the scenario the smallest relaxation that gives a better plan, if any."""
     scenario = now.prepared.scenario
     bound = {one.limit for one in binding}
     steps: list[LimitSensitivity] = []
     for path in _set_by_user(now.elastic, scenario, bound):
         gains = path == HEADROOM or any(path == limit or path.startswith(f"{limit}.") for limit in bound)
         steps.append(_smallest_relaxation(now, path) if gains else _no_effect(path, scenario))
-    steps += _scarce_offers(now)
-    if not now.by_time:
-        steps += [step for job in range(len(scenario.jobs)) for step in tighten_deadline(now, job)]
-    return tuple(steps)
+    return (*steps, *_scarce_offers(now))
 
 
 def _set_by_user(elastic: ElasticProgram, scenario: Scenario, bound: set[str]) -> list[str]:
@@ -114,7 +111,7 @@ def _smallest_relaxation(now: Baseline, path: str) -> LimitSensitivity:
     if held is None:
         return _no_effect(path, now.prepared.scenario)
     trial, changes = held
-    return marginal_cost(now, trial, changes[0]) or build_step(now, trial, changes[0])
+    return build_step(now, trial, changes[0])
 
 
 def _no_effect(path: str, scenario: Scenario) -> LimitSensitivity:

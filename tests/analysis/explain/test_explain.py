@@ -61,8 +61,8 @@ def cost(plan: Plan) -> float:
     return float("inf") if plan.objective is None else plan.objective
 
 
-def step(told: Explanation, limit: str, direction: str = "looser") -> LimitSensitivity:
-    return next(one for one in told.next_steps if one.limit == limit and one.direction == direction)
+def step(told: Explanation, limit: str) -> LimitSensitivity:
+    return next(one for one in told.next_steps if one.limit == limit)
 
 
 @few
@@ -82,52 +82,9 @@ def test_the_next_hour_is_the_first_that_makes_it_cheaper(hours: float) -> None:
     assert isinstance(later.change_to, float)
     after = solved(scenario, later.setting)
     assert cost(after) == pytest.approx(later.cost_usd, abs=0.006)
-    if later.slope:
-        assert later.usd_per_hour is not None and now.hours is not None and after.hours is not None
-        middle = (now.hours.at_confidence + after.hours.at_confidence) / 2
-        half = cost(solved(scenario, f"jobs.job0.deadline={middle:.6f}h"))
-        assert half == pytest.approx((cost(now) + cost(after)) / 2, abs=0.006)
-        return
     gain = max(0.01, 0.001 * cost(now))
     assert cost(after) <= cost(now) - gain + 1e-6
     assert cost(solved(scenario, f"jobs.job0.deadline={later.change_to - 0.02:.4f}h")) > cost(now) - gain - 0.001
-
-
-@few
-@given(st.floats(0.6, 6.0).map(lambda hours: round(hours, 2)))
-def test_the_present_plan_ends_where_it_is_said_to(hours: float) -> None:
-    """At the told deadline another way is cheapest, a hundredth of an hour above it the present one still is."""
-    scenario = scenario_of(job={"deadline": f"{hours}h"})
-    now = solved(scenario)
-    if now.status == "infeasible":
-        return
-    told = explain(scenario, library=library())
-    ends = [one for one in told.next_steps if one.direction == "tighter"]
-    (present,), end = now.jobs, ends[-1]
-    sloped = len(ends) == 2
-    if sloped:
-        slope = ends[0]
-        assert slope.slope and slope.below == pytest.approx(present.hours.at_confidence)
-        assert isinstance(slope.change_to, float) and slope.usd_per_hour is not None and slope.below is not None
-        middle = (slope.below + slope.change_to) / 2
-        between = cost(solved(scenario, f"jobs.job0.deadline={middle:.6f}h"))
-        assert between == pytest.approx(cost(now) + slope.usd_per_hour * (slope.below - middle), abs=0.006)
-    if end.change_to is None:
-        assert "nothing within the limits" in end.note
-        ends = float(end.note.split("before ")[1].split(" h")[0])
-        assert solved(scenario, f"jobs.job0.deadline={ends - 0.02:.4f}h").status == "infeasible"
-        return
-    assert isinstance(end.change_to, float)
-    (other,) = solved(scenario, end.setting).jobs
-    assert other.cost_usd == pytest.approx(end.cost_usd, abs=0.006)
-
-    def way(one: Any) -> tuple[Any, ...]:
-        how = one.techniques
-        return one.gpu, one.gpus, one.provider, how.method, how.weight_bits, sloped or one.spot_share >= 0.5
-
-    assert way(other) != way(present)
-    (still,) = solved(scenario, f"jobs.job0.deadline={end.change_to + 0.01:.4f}h").jobs
-    assert way(still) == way(present)
 
 
 @few
@@ -195,31 +152,6 @@ def test_machines_that_are_not_in_stock_are_told_of() -> None:
     stock = next(one for one in told.next_steps if one.limit.startswith("stock of b/"))
     assert (stock.change_from, stock.change_to, stock.setting) == (1.0, 2.0, "")
     assert stock.delta_usd is not None and stock.delta_usd < 0
-
-
-def test_more_memory_is_worth_what_solving_with_it_finds() -> None:
-    """With the told GiB on the card the plan is cheaper; with 0.2 GiB less it is not."""
-    dear = scenario_of(
-        job={"techniques": {"method": "full"}, "deadline": "30h"}, gpus={"allow": ["RTX3060", "RTX4090"]}
-    )
-    scenario = change_scenario(dear, ["adjust.0={match: {gpu: RTX3060}, usd_per_hour_factor: 0.1}"])
-    told = explain(scenario, library=library())
-    gib = next(one for one in told.next_steps if one.worth == "gib" and one.limit.startswith("memory"))
-    assert isinstance(gib.change_to, float) and isinstance(gib.change_from, float)
-    card = gib.limit.removeprefix("memory of ")
-
-    def with_memory(usable: float) -> float:
-        known = library()
-        cards = {
-            name: one.model_copy(update={"usable_gib": one.usable_gib + usable - gib.change_from, "vram_gib": 999.0})
-            for name, one in known.gpus.items()
-        }
-        return cost(solve(scenario, OPTIONS, known.model_copy(update={"gpus": cards})))
-
-    assert card in ("RTX3060", "RTX4090")
-    assert with_memory(gib.change_to) == pytest.approx(gib.cost_usd, abs=0.006)
-    now = cost(solved(scenario))
-    assert with_memory(gib.change_to) < now * 0.981 < with_memory(gib.change_to - 0.2)
 
 
 @few
@@ -321,12 +253,12 @@ def test_every_comparison_measures_the_objective() -> None:
     assert first.note in (f"{(factor - 1) * 100:.0f} % worse", "no real difference")
 
 
-def test_a_share_that_may_grow_is_a_slope_to_its_end() -> None:
-    """A cap on spot is worth what lies at the end of the slope, not the first hundredth."""
+def test_a_share_that_may_grow_is_worth_what_all_of_it_is_worth() -> None:
+    """A cap on spot is worth what lies at the end of the range, not the first hundredth."""
     job, only = {"work": {"tokens": 3e9}}, {"allow": ["H100-80GB"]}
     told = explain(scenario_of(job=job, gpus=only, spot_share={"max": 0.5}), library=library())
     more = step(told, "limits.spot_share.max")
-    assert more.slope and more.change_to == 1.0
+    assert more.change_to == 1.0
     whole = solved(scenario_of(job=job, gpus=only))
     assert more.cost_usd == pytest.approx(cost(whole), abs=0.006)
 
