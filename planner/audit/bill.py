@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from planner.audit.hours import is_coarse
 from planner.audit.stages import billed_hours
-from planner.estimates.managed_service import MILLION, service_usd
+from planner.estimates.billing import MILLION, service_usd
 from planner.estimates.trials import node_group_shares
 from planner.results.plan import BillItem
 from planner.units import MONTH_HOURS

@@ -13,7 +13,7 @@ from planner.configurations.grid import Machine
 from planner.configurations.recipe import Recipe, framework_of
 from planner.estimates.time.stages import StageCoefficients
 from planner.estimates.trials import trial_work
-from planner.scenario.scenario import Job, Limits, Measured, Offer, Scenario, apply_adjustments, offer_labels
+from planner.scenario.scenario import Job, Limits, Measured, Offer, Scenario, offer_labels
 from planner.units import GB
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ def resolve_assignment(
     """Return the things behind the names, or None and the names that lead nowhere."""
     name = assignment.name
     job = next((one for one in scenario.jobs if one.name == name), None)
-    offers = dict(zip(offer_labels(scenario.offers), apply_adjustments(scenario), strict=True))
+    offers = dict(zip(offer_labels(scenario.offers), scenario.adjusted_offers(), strict=True))
     offer = offers.get(assignment.offer)
     if job is None:
         return None, [Violation(name, "job", "a job of the scenario", name)]

@@ -22,7 +22,7 @@ from planner.audit.hours import (
 from planner.audit.physics import recompute_physics, recompute_work, techniques_of
 from planner.audit.stages import export_hours, recompute_stages, result_gb
 from planner.configurations.recipe import Recipe
-from planner.estimates.managed_service import service_tokens_per_second
+from planner.estimates.billing import service_tokens_per_second
 from planner.estimates.uncertainty import confidence_factor
 from planner.results.plan import Assignment, BillItem, CommitmentUse, Hours, SpotPlan, Spread, Vram
 from planner.units import GB, HOUR

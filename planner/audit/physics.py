@@ -16,7 +16,8 @@ from planner.configurations.observed.learning import learn_correction
 from planner.configurations.observed.memory_peaks import KINDS, memory_setting
 from planner.estimates.inputs import Layout
 from planner.estimates.memory.fit import fit_probability
-from planner.estimates.memory.peak import PHASES, MemoryCoefficients, estimate_memory
+from planner.estimates.memory.peak import PHASES, estimate_memory
+from planner.estimates.memory.states import MemoryCoefficients
 from planner.estimates.observed_runs import log_speed_correction
 from planner.estimates.time.coefficients import TimeCoefficients
 from planner.estimates.time.stages import fed_step_seconds

@@ -154,7 +154,6 @@ def _load_hours(context: AuditContext, physics: RecomputedPhysics) -> float:
     seconds = stages.load_seconds(
         context.architecture.download_gb * GB,
         context.machine.gpus,
-        math.inf,
         job.storage_gb_per_second * GB * job.load_efficiency / coefficients.disk_efficiency,
         physics.setup.hardware.pcie,
         coefficients,
@@ -267,7 +266,7 @@ def _evaluation(context: AuditContext, work: Workload, offer: Offer) -> tuple[fl
         rate = data_stages.forward_tokens_per_second_gpu(active, peak, reached[card.name], coefficients)
     disk = context.disk_rate_of(offer) * job.load_efficiency / coefficients.disk_efficiency
     ready = coefficients.boot_seconds + (coefficients.image_bytes + weights * GB) / pull
-    ready += float(stages.load_seconds(weights * GB, 1, math.inf, disk, slot, coefficients))
+    ready += float(stages.load_seconds(weights * GB, 1, disk, slot, coefficients))
     whole = work.evaluated * context.trials.work / float(rate)
     moved = weights * (offer.fees.ingress_usd_per_gb or 0.0)
     return (ready + whole * job.early_stopping) / HOUR, (ready + whole) / HOUR, moved

@@ -6,7 +6,6 @@ import pytest
 
 from planner.audit.audit import audit as new
 from planner.audit.job.audit import audit as old
-from planner.errors import ScenarioError
 from planner.loading.scenario_file import read_library, read_scenario
 from planner.scenario.scenario import SolveOptions
 from planner.solving.solve import solve
