@@ -94,10 +94,7 @@ class AuditContext:
         return {key: coefficient.value for key, coefficient in coefficients.items()}
 
     def download_rate_of(self, offer: Offer, of_own_data: bool = False) -> float:
-        """Return bytes per second between the outside and one machine: as its offer says, else as its class has it.
-
-        The user's own data leave their place no faster than it lets them.
-        """
+        """Return bytes per second from outside to a machine; own data leave no faster than their place lets them."""
         source, key = self.job.stages.transfer, "pull_bytes_per_second"
         told = offer.download_gb_per_second
         pull = self.values("stages")[f"community_{key}" if offer.community else key] if told is None else told * GB

@@ -159,6 +159,11 @@ def figures_of_job(context: AuditContext, evaluation: Evaluation, tolerance: Tol
     if context.offer.managed is None and not context.observed:  # an observed run fits by itself
         usable = reference.vram_gib.usable
         yield from at_most("VRAM need in GiB", usable, reference.vram_gib.peak, tolerance.gib * usable)
+    bill, parts = math.fsum(line.usd for line in plan.bill), math.fsum(plan.vram_gib.parts.values())
+    if not abs(bill - plan.cost_usd) <= tolerance.usd:
+        yield "sum of the bill", bill, plan.cost_usd
+    if not abs(parts - plan.vram_gib.allocated) <= tolerance.gib * parts:
+        yield "sum of vram_gib.parts", parts, plan.vram_gib.allocated
     longest = context.limits.max_hours or _MAX_HOURS[job.kind]
     for what, limit in (("deadline_hours", job.deadline_hours), ("max_hours", longest)):
         yield from at_most(f"{what} at confidence", limit, plan.hours.at_confidence, tolerance.hours * (limit or 0.0))

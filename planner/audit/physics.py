@@ -176,11 +176,8 @@ def _report(context: AuditContext, seen: ComparedRun) -> ObservedRun:
     """Return an observed run as a plan reports it: its prediction is that of its configuration, computed again."""
     run, job = seen.run, job_of_run(context.job, seen.run)
     setup = build_setup(context, job, seen.recipe, seen.machine, (seen.micro_batch, seen.accumulation))
-    batch, kind = float(setup.layout.micro_batch * seen.accumulation * setup.layout.data_parallel), None
-    predicted_gib = None
-    if run.peak_vram_gib is not None:
-        kind = run.peak_kind or "allocated"
-        predicted_gib = float(getattr(setup.memory(), KINDS[kind])) / GIB
+    batch = float(setup.layout.micro_batch * seen.accumulation * setup.layout.data_parallel)
+    kind = None if run.peak_vram_gib is None else run.peak_kind or "allocated"
     return ObservedRun(
         gpu=run.gpu,
         gpus=run.gpus,
@@ -189,7 +186,7 @@ def _report(context: AuditContext, seen: ComparedRun) -> ObservedRun:
         tokens_per_second=run.tokens_per_second,
         predicted_tokens_per_second=batch * setup.work.real_per_sequence / setup.step_seconds(),
         peak_vram_gib=run.peak_vram_gib,
-        predicted_peak_vram_gib=predicted_gib,
+        predicted_peak_vram_gib=float(getattr(setup.memory(), KINDS[kind])) / GIB if kind else None,
         peak_kind=kind,
     )
 

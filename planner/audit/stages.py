@@ -252,10 +252,7 @@ def _ingest(context: AuditContext, work: Workload, offer: Offer) -> tuple[float,
 
 
 def _evaluation(context: AuditContext, work: Workload, offer: Offer) -> tuple[float, float, float]:
-    """Return hours expected and in full, and dollars of transfers.
-
-    Boot, image, weights in and into memory, then forward passes over what all trials ask for.
-    """
+    """Return hours, hours in full and dollars of transfers: boot, image, weights, forward passes of all trials."""
     job, coefficients, active = context.job, context.stages, context.network.active_parameters
     weights, pull = context.architecture.download_gb, context.download_rate_of(offer)
     if offer.is_cpu:
