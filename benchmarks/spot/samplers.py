@@ -24,11 +24,11 @@ MIN_BATCH_SHARE: Final = 0.003
 
 
 def quantile_draw(mean: float, quantiles: Sequence[float], longest: float) -> Draw:
-    """Durations from a table of their quantiles (those of `QUANTILES`), longest and mean, all in one unit of time.
+    """Return a sampler of durations with these quantiles (of `QUANTILES`), longest and mean, in one unit of time.
 
-    Between two quantiles a duration rises as a power of its rank, the same power everywhere, chosen so that the mean
-    is the stated one. A mean that no such curve reaches (the stated quantiles would contradict it) is approached as
-    closely as the quantiles allow. Nothing is shorter than the lowest quantile or longer than the longest.
+    Between two quantiles a duration rises as a power of its rank, the same power everywhere, chosen to give the stated
+    mean. A mean that the quantiles contradict is approached as closely as they allow. Nothing is
+    shorter than the lowest quantile or longer than the longest.
     """
     ranks = np.array([0.0, *QUANTILES, 1.0])
     values = np.array([quantiles[0], *quantiles, longest], float)
@@ -48,7 +48,7 @@ def quantile_draw(mean: float, quantiles: Sequence[float], longest: float) -> Dr
 
 
 def lognormal_draw(mean: float, variation: float) -> Draw:
-    """Log-normal durations of a mean (hours) and a coefficient of variation."""
+    """Return a sampler of log-normal durations with a mean (hours) and a coefficient of variation."""
     spread = math.log1p(variation**2)
 
     def draw(rng: Generator, n: int) -> Floats:
@@ -58,7 +58,7 @@ def lognormal_draw(mean: float, variation: float) -> Draw:
 
 
 def weibull_draw(mean: float, variation: float) -> Draw:
-    """Weibull durations of a mean (hours) and a coefficient of variation (0.3 to 10)."""
+    """Return a sampler of Weibull durations with a mean (hours) and a coefficient of variation (0.3 to 10)."""
     low, high = 0.2, 4.0  # shapes; their coefficients of variation are 15.8 and 0.28
     for _ in range(60):
         shape = (low + high) / 2
@@ -75,11 +75,11 @@ def weibull_draw(mean: float, variation: float) -> Draw:
 def sample_node_group(
     size: int, gap: Draw, outage: Draw, runs: int, ticks: int, tick_hours: float, rng: Generator
 ) -> Paths:
-    """Paths of a gang of `size` instances that lose machines in batches: up while all of them are.
+    """Draw paths of a node group of `size` instances that loses machines in batches: up while all of them are.
 
-    A zone is short of machines at times `gap` apart; each time a share of all instances goes, drawn so that a gang is
-    hit about size ** BATCH_EXPONENT times as often as one instance, and those lost at once come back at once, after an
-    `outage`. Zones begin all up, and long enough before the paths that it no longer shows.
+    A zone is short of machines at times `gap` apart; each time a share of all instances is lost, drawn so that a group
+    is hit about size ** BATCH_EXPONENT times as often as one instance. Those lost at once come back at once, after an
+    `outage`. Zones begin all up, long enough before the paths that the beginning has no effect.
     """
     lead = round(ticks / 2)
     short = np.zeros((runs, lead + ticks + 1), np.int32)
@@ -102,18 +102,18 @@ def sample_node_group(
 
 
 def batch_hit_probability(size: int) -> float:
-    """Chance that a shortage hits at least one of `size` instances: shares are drawn as by `sample_gang`."""
+    """Return the chance that a shortage hits at least one of `size` instances, as in `sample_node_group`."""
     shares = _shares_at((np.arange(20_000) + 0.5) / 20_000)
     return float(np.mean(1 - (1 - shares) ** size))
 
 
 def _batch_shares(n: int, rng: Generator) -> Floats:
-    """Shares of instances that go at once."""
+    """Draw the shares of instances that are lost at once."""
     return _shares_at(rng.random(n))
 
 
 def _shares_at(ranks: Floats) -> Floats:
-    """Quantiles of a density share ** -(1 + exponent) between `LEAST_SHARE` and 1.
+    """Return the quantiles of a density share ** -(1 + exponent) between `MIN_BATCH_SHARE` and 1.
 
     Without the lower limit, chances that at least one of k is hit would grow as k ** exponent for large k.
     """

@@ -25,9 +25,9 @@ ATTENTION_FLASH, ATTENTION_MEM_EFFICIENT, ATTENTION_EAGER = range(3)
 
 @dataclass(frozen=True)
 class Network:
-    """The shape of one architecture (scalars). P, L, h, a, ... of the specifications."""
+    """The shape of one architecture; scalars."""
 
-    parameters: float  # P, all
+    parameters: float  # P: all of them
     active_parameters: float  # per token (MoE), else P
     layers: int
     hidden: int
@@ -156,7 +156,7 @@ class Stack:
 
 @dataclass(frozen=True)
 class Kernels:
-    """Speed coefficients of one framework profile (time_model.md section 4)."""
+    """Speed coefficients of one framework profile (models/calibration/kernels.yaml)."""
 
     element_traffic: Numbers  # k
     launch_seconds: Numbers  # t_l per layer, forward and backward

@@ -16,16 +16,16 @@ SMI_UNITS = {"memory.used [mib]": float(MIB)}
 TORCH_NAMES = {"max_memory_allocated": "allocated", "max_memory_reserved": "reserved"}
 TORCH_UNITS = {"": 1.0, "_bytes": 1.0, "_mib": float(MIB), "_gib": float(GIB), "_mb": 1e6, "_gb": 1e9}
 MIN_PEAK_BYTES, MAX_PEAK_BYTES = 64 * MIB, 2048.0 * GIB
-"""Peaks of training on one card lie between; beyond them another unit is meant."""
+"""Range of plausible peaks of one GPU: outside it, another unit is meant."""
 
 
 def is_memory_use(table: CsvTable) -> bool:
-    """Whether a table has a column of memory."""
+    """Return whether a table has a column of memory."""
     return _column(table) is not None
 
 
 def read_memory_use(table: CsvTable) -> RunLog:
-    """The highest figure of all rows and cards; `InputError` for one that is no memory of a card."""
+    """Return the highest figure of all rows and GPUs; `InputError` for one that is no memory of a GPU."""
     found = _column(table)
     assert found is not None  # the caller has asked `is_memory_use`
     column, unit, kind = found
@@ -40,7 +40,7 @@ def read_memory_use(table: CsvTable) -> RunLog:
 
 
 def _column(table: CsvTable) -> tuple[str, float, str] | None:
-    """Name, bytes per unit and kind of the column of memory; allocated bytes come first."""
+    """Return name, bytes per unit and kind of the column of memory; allocated bytes come first."""
     for name, kind in TORCH_NAMES.items():
         for ending, unit in TORCH_UNITS.items():
             if name + ending in table.names:

@@ -15,15 +15,8 @@ if TYPE_CHECKING:
 
 STEP_TIME_CSV = "CSV of step times"
 STEP_COLUMNS = ("step", "global_step", "iteration", "iter")
-SECOND_COLUMNS = (
-    "seconds",
-    "step_seconds",
-    "step_time",
-    "step_time_s",
-    "step_time_seconds",
-    "seconds_per_step",
-    "duration_s",
-)
+_NAMES = "seconds step_seconds step_time step_time_s step_time_seconds seconds_per_step duration_s"
+SECOND_COLUMNS = tuple(_NAMES.split())
 MILLISECOND_COLUMNS = ("step_time_ms", "step_ms", "milliseconds")
 UNIT_SECONDS = {**dict.fromkeys(SECOND_COLUMNS, 1.0), **dict.fromkeys(MILLISECOND_COLUMNS, 1e-3)}
 """Columns of seconds per step, with what one unit is in seconds."""
@@ -32,14 +25,14 @@ TOKEN_COLUMNS = ("tokens", "num_tokens", "tokens_per_step")
 
 
 def is_step_times(table: CsvTable) -> bool:
-    """Whether a table has a column of times."""
+    """Return whether a table has a column of times."""
     return table.first(UNIT_SECONDS) is not None or (
         table.first(TIME_COLUMNS) is not None and table.first(STEP_COLUMNS) is not None
     )
 
 
 def read_step_times(table: CsvTable) -> RunLog:
-    """The log; `InputError` for rows that are no times, or that go backwards."""
+    """Return the log; `InputError` for rows that are no times, or that go backwards."""
     step = table.first(STEP_COLUMNS)
     steps = table.numbers(step) if step else []
     for line, (before, after) in zip(table.lines[1:], itertools.pairwise(steps), strict=False):
@@ -66,7 +59,7 @@ def read_step_times(table: CsvTable) -> RunLog:
 
 
 def _check_not_elapsed(table: CsvTable, column: str, seconds: Sequence[float]) -> None:
-    """Times that only ever grow, as much as a sum of steps would, are no times of single steps."""
+    """Refuse times that only grow, as much as a sum of steps would: they are not times of single steps."""
     growing = all(after > before for before, after in itertools.pairwise(seconds))
     if growing and len(seconds) >= MIN_TIMED_STEPS and seconds[-1] > seconds[0] * len(seconds) / 2:
         what = f"grows from row to row, from {seconds[0]:g} to {seconds[-1]:g} s, as time since the start does"
@@ -74,7 +67,7 @@ def _check_not_elapsed(table: CsvTable, column: str, seconds: Sequence[float]) -
 
 
 def _between(table: CsvTable, column: str, steps: Sequence[float]) -> list[float]:
-    """Seconds per step between the time stamps of following rows."""
+    """Return the seconds per step between the time stamps of consecutive rows."""
     stamps = [_seconds(table, line, column, text) for line, text in zip(table.lines, table.texts(column), strict=True)]
     found = []
     for line, (before, after), (first, last) in zip(
@@ -87,7 +80,7 @@ def _between(table: CsvTable, column: str, steps: Sequence[float]) -> list[float
 
 
 def _seconds(table: CsvTable, line: int, column: str, text: str) -> float:
-    """Seconds since some fixed time: a number of them, or a date and time."""
+    """Return seconds since some fixed time, from a number or from a date and time."""
     try:
         return float(text)
     except ValueError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
@@ -78,13 +78,13 @@ class SimulationSettings:
     @classmethod
     def of(cls, traces: Sequence[str | Path] = (), **settings: Any) -> SimulationSettings:
         """Return checked settings; ScenarioError for runs or a seed that cannot be used."""
-        found = cls(tuple(read_traces_of(traces)) if traces else (), **settings)
+        found = cls(**settings)
         if not 1 <= found.runs <= MAX_RUNS:
             what, fix = f"{found.runs:,} runs cannot be simulated", f"1 to {MAX_RUNS:,}"
             raise ScenarioError([Fault("simulate", 0, "runs", what, fix)])
         if found.seed < 0:
             raise ScenarioError([Fault("simulate", 0, "seed", f"{found.seed} is no seed", "0 or more")])
-        return found
+        return replace(found, traces=tuple(read_traces_of(traces))) if traces else found
 
 
 def simulate(

@@ -1,4 +1,4 @@
-"""What came of many runs, in figures: jobs together, policies against the all-knowing optimum, distributions."""
+"""Statistics of replays: the jobs of a plan together, policies against the offline optimum, distributions."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from planner.analysis.simulation.job_runs import JobRun
     from planner.arrays import Flags, Floats, Integers
 
-RUNNING_WORDS = {Action.WAIT: "nothing", Action.SPOT: "spot", Action.ON_DEMAND: "on demand"}
+RUNNING_WORDS: dict[int, str] = {Action.WAIT: "nothing", Action.SPOT: "spot", Action.ON_DEMAND: "on demand"}
 MAX_PROGRESS_POINTS = 300
 """Points of the progress line, besides those at which something changes."""
 

@@ -63,11 +63,9 @@ class MemoryEstimate:
     allocated: Floats  # peak of live tensors = breakdown.total()
     phase: NDArray[np.int64]  # index into PHASES
     phases: Floats  # (5, ...) bytes of every phase
-    together: Floats  # sum of the phases, as if nothing were freed
     reserved: Floats  # allocator, capped by the usable memory
     reserved_uncapped: Floats
     device_used: Floats  # what the driver shows
-    context: Floats  # of device_used: context, libraries, communicators
     need: Floats  # left side of the fit rule
     breakdown: MemoryBreakdown
 
@@ -94,7 +92,6 @@ def estimate_memory(
     phase = phases.argmax(axis=0)
     breakdown = _breakdown(static, moving, batch, phase)
     allocated = breakdown.total()
-    together = np.maximum(lines.together(batch), allocated)
     uncapped = allocated + lines.cached(batch, allocated)
     room = np.subtract(usable_bytes, _UNRESERVED_BYTES)
     reserved = np.minimum(uncapped, np.maximum(allocated, room))
@@ -105,11 +102,9 @@ def estimate_memory(
         allocated=allocated,
         phase=phase,
         phases=phases,
-        together=together,
         reserved=reserved,
         reserved_uncapped=uncapped,
         device_used=np.where(megatron, allocated, reserved) + context,
-        context=np.broadcast_to(context, allocated.shape),
         need=need,
         breakdown=breakdown,
     )

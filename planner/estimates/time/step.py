@@ -154,7 +154,7 @@ def _overlap_seconds(parts: _MicroBatch, kernels: Kernels) -> Any:
 
 
 class _VisibleShares(NamedTuple):
-    """Shares of work that the step waits for; the rest is hidden behind work that runs beside it."""
+    """Shares of work that the step waits for; the rest is hidden behind concurrent work."""
 
     device: Any
     launch: Any
@@ -176,12 +176,12 @@ def _visible_shares(parts: _MicroBatch, kernels: Kernels) -> _VisibleShares:
     work = busy + parts.tensor + parts.expert
     hidden = kernels.overlap * parts.sharding
     outer = np.square(work / np.cbrt(_cube(work) + _cube(hidden)))
-    beside = kernels.overlap * np.square(hidden / np.cbrt(_cube(work) + _cube(hidden)))
+    overlapped = kernels.overlap * np.square(hidden / np.cbrt(_cube(work) + _cube(hidden)))
     return _VisibleShares(
         device=outer * np.square(device / busy),
         launch=outer * np.square(parts.launch / busy),
         exchange=outer,
-        sharding=beside + (1.0 - kernels.overlap),
+        sharding=overlapped + (1.0 - kernels.overlap),
     )
 
 

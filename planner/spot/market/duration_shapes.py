@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 MIN_OUTAGE_HOURS = 1 / 60
-"""Shortest mean outage: nobody who waits for machines looks for them more often."""
+"""Shortest mean outage: a run that waits for machines does not ask more often."""
 
 
 @dataclass(frozen=True)

@@ -89,14 +89,14 @@ def _maximise_likelihood(bands: int, ended_by: Integers, spent_by: Floats) -> tu
 
 def _candidate_edges(ended: Floats) -> Floats:
     """Return ages between two observed lengths, evenly over the ends, rounded to three digits where possible."""
-    seen = np.unique(ended)
-    if seen.size < 2:
+    lengths = np.unique(ended)
+    if lengths.size < 2:
         return np.zeros(0)
     wanted = np.quantile(ended, np.arange(1, MAX_BAND_EDGES + 1) / (MAX_BAND_EDGES + 1), method="lower")
-    below = np.unique(np.searchsorted(seen, wanted))
-    below = below[below < seen.size - 1]
+    below = np.unique(np.searchsorted(lengths, wanted))
+    below = below[below < lengths.size - 1]
     edges = []
-    for low, high in zip(seen[below], seen[below + 1], strict=True):
+    for low, high in zip(lengths[below], lengths[below + 1], strict=True):
         middle = (low + high) / 2
         short = float(f"{middle:.3g}")
         edges.append(short if low <= short < high else middle)

@@ -100,9 +100,9 @@ def fit_market(traces: Sequence[Trace], instances: int = 1) -> MarketFit:
     The run in which a trace begins is left out of the fit (`Trace.runs`), and the one in which it ends is censored.
     Raises `InputError` where the traces show too few interruptions or outages.
     """
-    seen = tuple(_summarise_trace(trace, instances) for trace in traces)
+    observed = tuple(_summarise_trace(trace, instances) for trace in traces)
     runs = pool_runs(traces, instances)
-    _check(seen, runs, instances)
+    _check(observed, runs, instances)
     up = _fit_durations(runs.up_hours, runs.up_censored)
     down = _fit_durations(runs.down_hours, runs.down_censored)
     return MarketFit(
@@ -111,7 +111,7 @@ def fit_market(traces: Sequence[Trace], instances: int = 1) -> MarketFit:
         up=up,
         down=down,
         held_out=_held_out_test(traces, instances),
-        traces=seen,
+        traces=observed,
     )
 
 
@@ -215,10 +215,10 @@ def _held_out_test(traces: Sequence[Trace], instances: int) -> HeldOutTest | Non
     return HeldOutTest(gain / ends, ends) if banded and ends >= MIN_ENDS_TO_TEST else None
 
 
-def _check(seen: Sequence[ObservedTrace], runs: MarketDurations, instances: int) -> None:
+def _check(observed: Sequence[ObservedTrace], runs: MarketDurations, instances: int) -> None:
     """Raise `InputError` where there is too little data, with how much would be enough."""
-    name = seen[0].name if len(seen) == 1 else f"{len(seen)} traces"
-    hours, most = sum(one.hours for one in seen), max((one.most for one in seen), default=0)
+    name = observed[0].name if len(observed) == 1 else f"{len(observed)} traces"
+    hours, most = sum(one.hours for one in observed), max((one.most for one in observed), default=0)
     machines = "1 machine was" if instances == 1 else f"{instances} machines were"
     if instances > most:
         what = f"{machines} never there, at most {most}" if most else "no machine was ever there"
@@ -229,15 +229,15 @@ def _check(seen: Sequence[ObservedTrace], runs: MarketDurations, instances: int)
     wanted = hours * SUFFICIENT_ENDS / max(min(ups, outages), PRIOR_ENDS)
     long = f"{wanted / DAY_HOURS:.0f} days" if wanted > 2 * DAY_HOURS else f"{wanted:.0f} h"
     fix = f"some {long} would show {SUFFICIENT_ENDS} of each"
-    losses = sum(one.machine_losses for one in seen)
+    losses = sum(one.machine_losses for one in observed)
     if most > instances == 1 and losses:
-        stay = sum(one.machine_hours for one in seen) / losses
+        stay = sum(one.machine_hours for one in observed) / losses
         fix += f"; or give mean_up_hours: {stay:.3g}, which single machines stayed on average, and an availability"
     elif most > instances:
         fix += f"; or ask for more instances, of which up to {most} were there"
-    what = f"{machines} there {sum(one.availability * one.hours for one in seen):.1f} of {hours:.1f} h"
+    what = f"{machines} there {sum(one.availability * one.hours for one in observed):.1f} of {hours:.1f} h"
     counts = f"{_count(ups, 'up-time')} and {_count(outages, 'outage')}"
-    what += f", with {counts} seen from beginning to end: too few to say anything"
+    what += f", with {counts} observed from beginning to end: too few for a fit"
     raise InputError([Fault(name, 0, "", what, fix)])
 
 

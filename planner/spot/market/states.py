@@ -13,7 +13,7 @@ from planner.hazards import mean_hours
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-    from planner.arrays import Floats, Integers
+    from planner.arrays import Floats
 
 
 @dataclass(frozen=True)
@@ -39,11 +39,6 @@ class Ages:
         """Return the mean duration in hours; inf where some never end."""
         return mean_hours(self.begins, self.rates)
 
-    def band(self, age_hours: ArrayLike) -> Integers:
-        """Return the number of the band of an age; the shape of `age_hours`."""
-        found = np.searchsorted(np.asarray(self.begins[1:]), np.asarray(age_hours, float), side="right")
-        return np.asarray(found, np.int64)
-
     def survival(self, hours: ArrayLike) -> Floats:
         """Return the chance to last longer than `hours`; the shape of `hours`."""
         asked = np.asarray(hours, float)
@@ -52,10 +47,6 @@ class Ages:
         for begin, end, rate in zip(self.begins, ends, self.rates, strict=True):
             hazard = hazard + rate * (np.clip(asked, begin, end) - begin)
         return np.asarray(np.exp(-hazard))
-
-    def reached(self) -> Floats:
-        """Return the chance to reach each band; shape (bands,), the first 1."""
-        return self.survival(np.asarray(self.begins))
 
     def mean_up_to(self, hours: float) -> float:
         """Return the mean of min(duration, `hours`)."""

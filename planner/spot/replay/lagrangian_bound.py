@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 MAX_ROUNDS: Final = 40
 """Prices of an hour of work that are tried at most; 8 to 15 suffice."""
 
-BOUND_TOLERANCE: Final = 1e-6
+DUAL_TOLERANCE: Final = 1e-6
 """Relative rise of the bound that another round could still bring when the search ends."""
 
 
@@ -66,7 +66,7 @@ def lower_bound_usd(run: SpotRun, up: Flags, tick_hours: float, work_hours: Floa
         enough = hours >= work_hours[active]
         most[active], most_usd[active] = np.where(enough, hours, high), np.where(enough, usd, high_usd)
         least[active], least_usd[active] = np.where(enough, low, hours), np.where(enough, low_usd, usd)
-        active = active[edge - found > BOUND_TOLERANCE * edge]
+        active = active[edge - found > DUAL_TOLERANCE * edge]
     return bound
 
 

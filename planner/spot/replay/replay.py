@@ -36,11 +36,6 @@ class Replays:
     spot_share: Floats  # of the work that was done, 0 to 1
     met: Flags  # done by the deadline
 
-    @property
-    def n(self) -> int:
-        """Return the number of runs."""
-        return int(self.usd.size)
-
 
 def replay(
     policy: Policy,

@@ -59,7 +59,7 @@ def test_what_never_ended_is_not_held_to_last_for_ever() -> None:
 
 
 def test_two_bands_are_the_rule_and_more_have_to_pay() -> None:
-    """From ten ends on young and old are told apart; a third band needs data that show one."""
+    """From ten ends on young and old have rates of their own; a third band needs data that show one."""
     constant = np.random.default_rng(5).exponential(2.0, 400)
     assert len(fit_ages(constant[:9], whole(constant[:9])).rates) == 1
     assert len(fit_ages(constant, whole(constant)).rates) == 2

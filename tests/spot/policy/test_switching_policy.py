@@ -103,14 +103,14 @@ def test_the_guard_alone_keeps_the_deadline(case: tuple[SpotRun, float, float]) 
 def test_replays_cost_what_the_curve_says(factor: float) -> None:
     """Mean cost within 3 % of the prediction, hours and shares with it, on markets of the same kind."""
     hours = factor * RUN.work_hours + RUN.restart_hours
-    told = cost_curve(RUN, MARKET, hours).at(hours)
+    predicted = cost_curve(RUN, MARKET, hours).at(hours)
     found = replayed(best_policy(RUN, MARKET, hours, TICK), RUN, hours)
-    assert found.usd.mean() == pytest.approx(told.usd, rel=0.03)
-    assert found.usd.std() == pytest.approx(told.usd_sd, rel=0.1)
-    assert found.hours.mean() == pytest.approx(told.finish_hours, rel=0.02)
-    assert found.spot_share.mean() == pytest.approx(told.spot_share, abs=0.03)
-    assert found.interruptions.mean() == pytest.approx(told.interruptions, rel=0.1)
-    assert found.wasted_hours.mean() == pytest.approx(told.wasted_hours, rel=0.15)
+    assert found.usd.mean() == pytest.approx(predicted.usd, rel=0.03)
+    assert found.usd.std() == pytest.approx(predicted.usd_sd, rel=0.1)
+    assert found.hours.mean() == pytest.approx(predicted.finish_hours, rel=0.02)
+    assert found.spot_share.mean() == pytest.approx(predicted.spot_share, abs=0.03)
+    assert found.interruptions.mean() == pytest.approx(predicted.interruptions, rel=0.1)
+    assert found.wasted_hours.mean() == pytest.approx(predicted.wasted_hours, rel=0.15)
     assert found.met.all()
 
 
@@ -146,9 +146,9 @@ def test_advice_is_the_decision_of_the_policy(policy: SwitchingPolicy) -> None:
         work = hours - rng.exponential(2.0)
         up = bool(rng.random() < 0.5) or running == Action.SPOT
         asked = [np.array([each]) for each in (work, hours, up, age, running)]
-        told = advice(table, hours, work, up, age, RUNNING_NAMES[running])
-        assert told == ACTION_NAMES[int(policy.decide(*asked)[0])]
-        seen.add((up, running, told))
+        advised = advice(table, hours, work, up, age, RUNNING_NAMES[running])
+        assert advised == ACTION_NAMES[int(policy.decide(*asked)[0])]
+        seen.add((up, running, advised))
     assert len(seen) >= 9  # of up and down, three that run, three to do
 
 
@@ -170,7 +170,7 @@ def test_decisions_make_sense(policy: SwitchingPolicy) -> None:
 
 
 def test_without_time_to_spare_everything_is_on_demand() -> None:
-    """At work plus restart there is one way."""
+    """At work plus restart there is one policy."""
     run = replace(RUN, work_hours=5.0)
     policy = best_policy(run, MARKET, 5.0 + run.restart_hours, TICK)
     found = replay(policy, run, np.ones((1, 60), bool), TICK, 5.0 + run.restart_hours)

@@ -40,7 +40,7 @@ def test_a_path_worked_by_hand() -> None:
     """
     script = Script([Action.SPOT, Action.SPOT, Action.SPOT, Action.SPOT, Action.WAIT, Action.WAIT, Action.ON_DEMAND])
     result = replay(script, RUN, path("uuuudd" + "u" * 20), TICK, 6.0)
-    assert result.n == 1
+    assert result.usd.size == 1
     assert result.spot_hours[0] == pytest.approx(1.0)
     assert result.on_demand_hours[0] == pytest.approx(1.8)
     assert result.waiting_hours[0] == pytest.approx(0.5)
@@ -83,7 +83,7 @@ def test_machines_on_demand_run_on_past_the_deadline() -> None:
 
 
 def test_without_on_demand_a_run_ends_with_its_path() -> None:
-    """Not done is told by infinite hours; what was paid until there is the bill."""
+    """An unfinished run has infinite hours; the bill is what was paid so far."""
     run = replace(RUN, on_demand_usd_per_hour=math.inf)
     result = replay(SpotOnly(), run, path("u" * 4 + "d" * 20), TICK, 3.0)
     assert result.hours[0] == math.inf
