@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from planner.library.techniques import read_techniques
 from planner.report import format as words
 from planner.report.format import ROOM
 from planner.results.estimate import Estimate
@@ -9,11 +10,6 @@ from planner.results.plan import Assignment, Option, Plan
 
 Run = Assignment | Estimate
 """A type with techniques, a batch, machines and a speed."""
-
-PRECISIONS = {"bf16_mixed": "bf16 mixed", "fp16_mixed": "fp16 mixed", "bf16": "pure bf16"}
-ATTENTIONS = {"flash": "flash attention", "mem_efficient": "memory-efficient attention"}
-OPTIMIZERS = {"adamw": "AdamW", "adamw_8bit": "8-bit AdamW"}
-CHECKPOINTING = {"none": "no checkpointing"}
 
 
 def format_optimality(plan: Plan) -> str:
@@ -45,7 +41,7 @@ def format_market(spot_share: float, tier: str = "secure") -> str:
 
 def techniques(job: Run, brief: bool = False) -> str:
     """Return the techniques; `brief` omits those that rarely differ."""
-    how = job.techniques
+    how, table = job.techniques, read_techniques()
     if how.precision == "managed":
         return f"{'LoRA' if how.method == 'lora' else 'full training'} by a managed service, technique unknown"
     if how.method == "lora":
@@ -54,14 +50,12 @@ def techniques(job: Run, brief: bool = False) -> str:
         base += f" ({how.quant})" if how.quant not in ("", "none") else ""
         first = f"LoRA r{how.lora_rank} on {article} {base}" if how.lora_rank else f"LoRA on {article} {base}"
     else:
-        first = "full training"
-    checkpointing = CHECKPOINTING.get(how.activation_checkpointing, f"{how.activation_checkpointing} checkpointing")
-    said = [first, PRECISIONS.get(how.precision, how.precision), checkpointing]
+        first = table.words("method", how.method)
+    parts = [first, *(table.words(field, getattr(how, field)) for field in ("precision", "activation_checkpointing"))]
     if not brief:
-        said.append(ATTENTIONS.get(how.attention, f"{how.attention} attention"))
-        said.append(OPTIMIZERS.get(how.optimizer, how.optimizer))
-        said += [job.packing] if job.unit == "tokens" else []
-    return ", ".join(said)
+        parts += [table.words(field, getattr(how, field)) for field in ("attention", "optimizer")]
+        parts += [job.packing] if job.unit == "tokens" else []
+    return ", ".join(parts)
 
 
 def batch(job: Run) -> str:

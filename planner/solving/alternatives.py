@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.candidates.screening import DEFAULT_MAX_HOURS, UNLIMITED_HOURS, ScreenedCandidates, screen
+from planner.candidates.screening import ScreenedCandidates, screen
 from planner.configurations.recipe import is_allowed
 from planner.decode.assignment_parts import describe_break_even
 from planner.results.plan import Option
-from planner.scenario.scenario import Limits
+from planner.scenario.limits import UNLIMITED_HOURS, Limits, max_run_hours
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from planner.arrays import Flags, Floats
     from planner.candidate_table import CandidateTable
-    from planner.candidates.enumeration import JobCandidates
+    from planner.candidates.job_candidates import JobCandidates
     from planner.candidates.market import Market
     from planner.library.schema import Library
     from planner.solving.scoring import Objective
@@ -252,7 +252,7 @@ def _lift_limits(
     job = asked.job
     if job.deadline_hours is not None:
         yield "deadline", "", replace(asked, job=job.model_copy(update={"deadline_hours": None})), market, limits
-    longest = DEFAULT_MAX_HOURS[job.kind] if limits.max_hours is None else limits.max_hours
+    longest = max_run_hours(job, limits)
     if job.deadline_hours is None or job.deadline_hours > longest:
         default = f"default {longest:,.0f} h; " if limits.max_hours is None else ""
         yield "max_hours", default, asked, market, limits.model_copy(update={"max_hours": UNLIMITED_HOURS})

@@ -27,7 +27,7 @@ from planner.solving.prepare import PreparedScenario, prepare
 from planner.solving.scoring import Objective
 
 if TYPE_CHECKING:
-    from planner.candidates.enumeration import JobCandidates
+    from planner.candidates.job_candidates import JobCandidates
     from planner.library.schema import Library
 
 PARALLEL_JOBS_NOTE = "jobs never take turns on a machine; methods and limits are per job"

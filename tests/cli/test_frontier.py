@@ -185,7 +185,7 @@ def test_the_picture_of_jobs_in_each_others_way_has_their_lower_bound(tmp_path: 
     path.write_text(TWINS, encoding="utf-8")
     picture = tmp_path / "f.svg"
     result = ask(str(path), "--plot", str(picture))
-    assert result.exit_code == 0 and "get in each other's way" in result.output
+    assert result.exit_code == 0 and "compete for shared limits" in result.output
     assert "lower bound: each job alone" in picture.read_text(encoding="utf-8")
     path.write_text(GOOD, encoding="utf-8")
     ask(str(path), "--plot", str(picture))

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
-from planner.candidate_table import TECHNIQUES
 from planner.errors import ScenarioError
 from planner.loading.scenario_file import parse_scenario
-from planner.scenario.job import TechniqueName
 from planner.scenario.scenario import (
     AllowForbid,
     Job,
@@ -22,7 +20,6 @@ from planner.scenario.scenario import (
     SpotStatistics,
     Techniques,
     Work,
-    apply_adjustments,
     offer_labels,
     scenario_schema,
 )
@@ -105,11 +102,6 @@ def test_lora_settings_are_found_in_both_places(place: tuple[str, ...]) -> None:
     assert Job.model_validate(JOB).lora == LoraSettings(rank=16, targets="all-linear")
 
 
-def test_penalties_know_the_techniques_of_the_table() -> None:
-    """The names a penalty can be put on are the columns that the table has."""
-    assert get_args(TechniqueName) == TECHNIQUES
-
-
 @pytest.mark.parametrize(
     "given_two",
     [
@@ -176,7 +168,7 @@ def test_adjustments_multiply_on_what_they_match() -> None:
         {"match": {"gpu": "T4", "region": "elsewhere"}, "usd_per_hour_factor": 100.0},
     ]
     before = scenario(offers=[OFFER, other], adjust=adjust)
-    same, changed = apply_adjustments(before)
+    same, changed = before.adjusted_offers()
     assert same == before.offers[0]
     assert changed.usd_per_hour == pytest.approx(0.6)
     assert changed.spot_usd_per_hour == pytest.approx(0.3)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from planner.candidates.screening import screen
+from planner.candidates.spot_search import SearchScope
 from planner.configurations.recipe import is_allowed
 from planner.results.explanation import Alternative
 from planner.solving.alternatives import NO_DIFFERENCE, describe_difference, difference_sigma
@@ -52,7 +53,7 @@ def _alternatives_of_job(now: Baseline, job: int) -> Iterator[Alternative]:
     prepared, market = now.prepared, now.prepared.market
     one = prepared.candidates[job]
     limits, waiting = prepared.scenario.limits, now.measure.waiting_usd
-    within = screen(one, market, limits, prepared.library, False, waiting, every_place=True)
+    within = screen(one, market, limits, prepared.library, False, waiting, SearchScope(every_place=True))
     standing = _score_rows(now, job, within.table, within.rows)
     recipes = one.recipes
     may = np.asarray([is_allowed(recipe, one.job) for recipe in recipes], dtype=bool)[standing.table.recipe]

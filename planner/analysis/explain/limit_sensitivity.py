@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from planner.analysis.explain.baseline import Baseline, build_step, unit_of_limit
-from planner.candidates.screening import DEFAULT_MAX_HOURS, UNLIMITED_HOURS
 from planner.results.explanation import Binding, LimitSensitivity
-from planner.scenario.scenario import Limits, Scenario
+from planner.scenario.limits import DEFAULT_MAX_HOURS, UNLIMITED_HOURS, Limits
 from planner.solving.infeasibility.elastic_program import STOCK, ElasticProgram, ElasticSolution
 from planner.solving.infeasibility.relaxations import HOURS_STEP, build_changes, round_up, verify_relaxation
 from planner.solving.infeasibility.relaxed_candidates import HEADROOM, unrestricted_techniques
@@ -16,6 +15,8 @@ from planner.solving.resolve import describe_candidate, try_solve
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from planner.scenario.scenario import Scenario
 
 UNLIMITED_OFFER_HOURS = 1e9
 """Hours left of an offer that limit nothing."""

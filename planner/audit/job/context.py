@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from planner.configurations.coefficients import network_of
 from planner.configurations.recipe import GpuClass, Recipe, framework_of
-from planner.scenario.scenario import Job, Limits, Measured, Offer, Scenario, apply_adjustments, offer_labels
+from planner.scenario.scenario import Job, Limits, Measured, Offer, Scenario, offer_labels
 from planner.units import GB
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from planner.estimates.inputs import Network
     from planner.library.schema import Architecture, GpuSpec, Library
+    from planner.library.technique_rows import FrameworkProfile
     from planner.results.plan import Assignment
 
 Figure = float | str | None
@@ -93,7 +94,7 @@ class AuditContext(AssignmentContext):
 
     gpu: GpuSpec
     recipe: Recipe
-    framework: Mapping[str, Any]
+    framework: FrameworkProfile
 
     @property
     def card(self) -> GpuClass:
@@ -125,7 +126,7 @@ def resolve_assignment(
     """The things behind the names, or the names that lead nowhere; without them nothing can be checked."""
     name = assignment.name
     job = next((one for one in scenario.jobs if one.name == name), None)
-    offers = dict(zip(offer_labels(scenario.offers), apply_adjustments(scenario), strict=True))
+    offers = dict(zip(offer_labels(scenario.offers), scenario.adjusted_offers(), strict=True))
     offer = offers.get(assignment.offer)
     missing = []
     if job is None:

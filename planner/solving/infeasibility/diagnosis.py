@@ -24,7 +24,7 @@ from planner.solving.resolve import ResolvedPlan, try_solve
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from planner.candidates.enumeration import JobCandidates
+    from planner.candidates.job_candidates import JobCandidates
     from planner.candidates.market import Market
     from planner.library.schema import Library
     from planner.scenario.scenario import Scenario

@@ -13,16 +13,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from planner.candidate_table import CandidateTable, concatenate
-from planner.candidates.enumeration import JobCandidates, enumerate_candidates
-from planner.candidates.screening import UNLIMITED_HOURS, screen
+from planner.candidates.enumeration import enumerate_candidates
+from planner.candidates.screening import screen
 from planner.configurations.recipe import Recipe, framework_of
 from planner.formulation.dominance import find_undominated
-from planner.scenario.scenario import AllowForbid, Job, Limits, Scenario, Techniques
+from planner.scenario.limits import UNLIMITED_HOURS, AllowForbid, Limits
+from planner.scenario.scenario import Job, Scenario, Techniques
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from planner.arrays import Flags, Integers
+    from planner.candidates.job_candidates import JobCandidates
     from planner.candidates.market import Market
     from planner.formulation.shared_limits import SharedLimits
     from planner.library.schema import Library
@@ -69,7 +71,7 @@ def margin_of(job: Job, limits: Limits, library: Library) -> float:
     """The margin m of the fit rule that holds for the job."""
     if limits.vram_headroom is not None:
         return limits.vram_headroom
-    profiled = framework_of(library, job.framework)["profiled"]
+    profiled = framework_of(library, job.framework).profiled
     return library.calibrations["memory"].value("margin" if profiled else "margin_unknown")
 
 

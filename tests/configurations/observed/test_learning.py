@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from planner.analysis.estimate.estimate import estimate
 from planner.audit.audit import audit
-from planner.candidates.enumeration import JobCandidates
+from planner.candidates.job_candidates import JobCandidates
 from planner.configurations.observed.comparison import ComparedRun, compare_run
 from planner.errors import ScenarioError
 from planner.loading.scenario_file import change_scenario, parse_scenario, read_library

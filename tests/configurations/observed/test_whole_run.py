@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from planner.audit.audit import audit
 from planner.candidate_table import ON_DEMAND, SPOT
-from planner.candidates.enumeration import JobCandidates
+from planner.candidates.job_candidates import JobCandidates
 from planner.loading.scenario_file import parse_scenario, read_library, read_scenario
 from planner.results.plan import Assignment, Plan
 from planner.scenario.scenario import Scenario, SolveOptions
