@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from planner.audit.comparison import Violation
 from planner.configurations.coefficients import network_of
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from planner.estimates.inputs import Network
     from planner.estimates.trials import TrialWork
     from planner.library.schema import Architecture, GpuSpec, Library
+    from planner.library.technique_rows import FrameworkProfile
     from planner.results.plan import Assignment
 
 
@@ -53,8 +54,8 @@ class AuditContext:
         return self.library.gpu(self.offer.card)
 
     @cached_property
-    def framework(self) -> Mapping[str, Any]:
-        """Row of the job's framework."""
+    def framework(self) -> FrameworkProfile:
+        """Profile of the job's framework."""
         return framework_of(self.library, self.job.framework)
 
     @cached_property

@@ -10,7 +10,6 @@ from planner.audit.comparison import Figure, Tolerance
 from planner.audit.hours import probability_within
 from planner.audit.stages import STAGES
 from planner.configurations.recipe import (
-    DEFAULT_METHODS,
     HYBRID_ABOVE_GPUS,
     GpuClass,
     enumerate_recipes,
@@ -68,7 +67,7 @@ def _service(context: AuditContext, managed: Managed) -> Iterator[Broken]:
     asked, job = context.job.techniques, context.job
     if context.architecture.name not in managed.architectures:
         yield "architecture at the service", "one of " + ", ".join(managed.architectures), context.architecture.name
-    methods = ("full",) if job.kind == "pretrain" else asked.method or DEFAULT_METHODS
+    methods = ("full",) if job.kind == "pretrain" else asked.method or context.library.techniques.tried("method")
     if managed.method not in methods:
         yield "method at the service", " or ".join(methods), managed.method
     if managed.method == "lora" and 16 not in (asked.weight_bits or (16,)):

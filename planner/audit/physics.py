@@ -220,7 +220,7 @@ def _vram(context: AuditContext, setup: TrainingSetup, learned: Correction, prob
     need = max(float(told.need) / GIB, probed.floor_gib(micro, longest) if probed else 0.0)
     if run:  # it did fit: what was seen, else at most the card
         need = run.peak_vram_gib or min(need, usable_gib)
-    before = memory_tail(context.values("memory"), context.job.framework, bool(context.framework["profiled"]))
+    before = memory_tail(context.values("memory"), context.job.framework, context.framework.profiled)
     sigma = learned.fit_sigma(before, context.recipe, context.machine.gpus, library)
     is_proven = learned.has_run(context.recipe, context.machine, micro, int(layout.accumulation), setup.work.sequence)
     chance = float(fit_probability(told.allocated, (usable_gib - context_gib) * GIB, sigma))
@@ -239,7 +239,7 @@ def _sigmas(context: AuditContext, setup: TrainingSetup, learned: Correction) ->
     values, layout, machine, library = context.values("uncertainty"), setup.layout, context.machine, context.library
     if context.observed:
         return class_sigmas(values, "observed")
-    profile = "unknown" if context.framework.get("unknown") else context.framework["kernels"]
+    profile = "unknown" if context.framework.unknown else context.framework.kernels
     before = time_sigmas(
         UncertaintyClasses.of(values),
         class_sigmas(values, profile),

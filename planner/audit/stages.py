@@ -158,7 +158,7 @@ def _load_hours(context: AuditContext, physics: RecomputedPhysics) -> float:
         physics.setup.hardware.pcie,
         coefficients,
         quantised_weights=context.network.parameters if context.recipe.weight_bits < 16 else 0,
-        compiled=int(bool(context.framework.get("compiled"))),
+        compiled=int(context.framework.compiled),
     )
     return float(seconds) / HOUR
 
@@ -206,7 +206,7 @@ def result_gb(context: AuditContext, method: str) -> float:
     if method == "full" or (export and export.merged):
         return context.architecture.download_gb
     count = float(lora_parameters(context.network, lora.rank, lora.targets).trainable)
-    return count * float(context.library.tables["bytes"]["adapters"][context.framework["adapters"]]["w"]) / GB
+    return count * context.library.techniques.bytes.adapters[context.framework.adapters].adapter_bytes / GB
 
 
 def export_hours(context: AuditContext, result: float) -> float:
