@@ -172,7 +172,7 @@ def _row(one: Alternative) -> list[str]:
         how = machines  # better no method or place than half of one
     hours = words.hours(one.hours).removesuffix(" h") if one.hours is not None else ""
     cost = words.usd(one.cost_usd).replace("$", "") if one.cost_usd is not None else ""
-    said = one.verdict.replace("no real difference", "no difference") if one.allowed else "not allowed"
+    said = one.verdict.replace("no real ", "no ").replace(" more expensive", " more") if one.allowed else "not allowed"
     row = f"    {name:<18}{words.shorten(words.sanitise(how), HOW):<{HOW + 1}}{hours:>6}{cost:>10}  "
     first, *rest = words.wrap_lines(said, VERDICT, 2)
     lines = [f"{row}{first}".rstrip(), *(f"{'':<{len(row)}}{line}" for line in rest)]

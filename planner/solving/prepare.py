@@ -15,7 +15,7 @@ from planner.configurations.observed.comparison import impossibility_reason
 from planner.errors import Fault, ScenarioError
 from planner.formulation.shared_limits import SharedLimits
 from planner.loading.scenario_file import read_library
-from planner.solving.scoring import Objective
+from planner.solving.scoring import CandidateObjective
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -61,8 +61,8 @@ def prepare(
         and index < len(before.candidates)
         and one is before.candidates[index]
         and _same_filters(before.scenario.limits, scenario.limits)
-        and Objective.of(before.scenario).waiting_usd == Objective.of(scenario).waiting_usd
-        else screen(one, market, scenario.limits, library, waiting_usd=Objective.of(scenario).waiting_usd)
+        and CandidateObjective.of(before.scenario).waiting_usd == CandidateObjective.of(scenario).waiting_usd
+        else screen(one, market, scenario.limits, library, waiting_usd=CandidateObjective.of(scenario).waiting_usd)
         for index, one in enumerate(candidates)
     )
     _check_memory(candidates)

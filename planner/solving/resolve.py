@@ -15,7 +15,7 @@ from planner.scenario.scenario import SolveOptions
 from planner.solvers.base import Termination
 from planner.solving.optimise import optimise
 from planner.solving.prepare import PreparedScenario, prepare
-from planner.solving.scoring import Objective
+from planner.solving.scoring import CandidateObjective
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -133,6 +133,6 @@ def with_deadline(prepared: PreparedScenario, job: int, hours: float | None) -> 
 def rescreen(prepared: PreparedScenario) -> PreparedScenario:
     """The same candidates under the limits of the scenario that is in it now."""
     limits, market, library = prepared.scenario.limits, prepared.market, prepared.library
-    waiting = Objective.of(prepared.scenario).waiting_usd
+    waiting = CandidateObjective.of(prepared.scenario).waiting_usd
     screened = (screen(one, market, limits, library, waiting_usd=waiting) for one in prepared.candidates)
     return replace(prepared, screened=tuple(screened))

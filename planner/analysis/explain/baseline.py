@@ -11,7 +11,7 @@ from planner.results.explanation import LimitSensitivity
 from planner.solving.infeasibility.elastic_program import STOCK, ElasticProgram, indicator_row
 from planner.solving.infeasibility.relaxed_candidates import HEADROOM, RelaxedCandidates
 from planner.solving.resolve import ResolvedPlan, try_solve
-from planner.solving.scoring import Objective
+from planner.solving.scoring import CandidateObjective
 
 if TYPE_CHECKING:
     from planner.arrays import Floats
@@ -41,9 +41,9 @@ class Baseline:
         return self.trial.objective - self.measure.min_gain(self.trial.objective)
 
     @cached_property
-    def measure(self) -> Objective:
+    def measure(self) -> CandidateObjective:
         """What plans are compared by."""
-        return Objective.of(self.prepared.scenario)
+        return CandidateObjective.of(self.prepared.scenario)
 
     @property
     def caps(self) -> list[tuple[Floats, float]]:

@@ -8,19 +8,20 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from planner.analysis.explain.baseline import Baseline
-from planner.analysis.explain.best_alternatives import find_best_alternatives
-from planner.analysis.explain.limit_sensitivity import find_binding_limits, limit_sensitivities
+from planner.analysis.explain.limit_sensitivity import limit_sensitivities
 from planner.analysis.explain.why_not import why_not as answer_to
 from planner.analysis.explain.why_not_query import parse_query
 from planner.candidate_table import ON_DEMAND
 from planner.results.explanation import Explanation
 from planner.scenario.scenario import Scenario, SolveOptions
+from planner.solving.alternatives import find_best_alternatives
+from planner.solving.binding_limits import find_binding_limits
 from planner.solving.infeasibility.diagnosis import minimal_relaxations
 from planner.solving.infeasibility.near_misses import find_near_misses
 from planner.solving.infeasibility.relaxed_candidates import relax_candidates
 from planner.solving.prepare import PreparedScenario, prepare
 from planner.solving.resolve import ResolvedPlan, try_solve
-from planner.solving.scoring import Objective
+from planner.solving.scoring import CandidateObjective
 
 if TYPE_CHECKING:
     from planner.library.schema import Library
@@ -53,7 +54,7 @@ def _head(prepared: PreparedScenario, trial: ResolvedPlan | None) -> Explanation
     if trial is None:
         return Explanation(scenario=scenario.name, status="infeasible", objective=scenario.objective_kind)
     return Explanation(
-        compared_by=Objective.of(scenario).formula,
+        compared_by=CandidateObjective.of(scenario).formula,
         scenario=scenario.name,
         status="optimal" if trial.proven else "feasible",
         objective=scenario.objective_kind,
@@ -82,9 +83,9 @@ def _no_plan(prepared: PreparedScenario) -> dict[str, object]:
 def _plan(prepared: PreparedScenario, trial: ResolvedPlan) -> dict[str, object]:
     wide = relax_candidates(prepared.scenario, prepared.market, prepared.candidates, prepared.library)
     now = Baseline(prepared, trial, wide)
-    binding = find_binding_limits(now)
+    binding = find_binding_limits(trial)
     return {
         "binding": binding,
         "next_steps": limit_sensitivities(now, binding),
-        "alternatives": find_best_alternatives(now),
+        "alternatives": find_best_alternatives(trial),
     }

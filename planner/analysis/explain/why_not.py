@@ -20,7 +20,7 @@ from planner.solving.infeasibility.relaxations import LimitChange, build_relaxat
 from planner.solving.infeasibility.relaxed_candidates import HEADROOM, RelaxedCandidates, margin_of, relax_candidates
 from planner.solving.prepare import PreparedScenario, prepare
 from planner.solving.resolve import ResolvedPlan, recipe_of, try_solve
-from planner.solving.scoring import Objective
+from planner.solving.scoring import CandidateObjective
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -69,7 +69,7 @@ def _require_spot_majority(prepared: PreparedScenario, job: int) -> ScreenedCand
     share = scenario.limits.spot_share
     floor = share.model_copy(update={"min": max(share.min, SPOT_MAJORITY)})
     limits = scenario.limits.model_copy(update={"spot_share": floor})
-    waiting = Objective.of(scenario).waiting_usd
+    waiting = CandidateObjective.of(scenario).waiting_usd
     return screen(prepared.candidates[job], prepared.market, limits, prepared.library, waiting_usd=waiting)
 
 

@@ -91,9 +91,7 @@ def frontier_prepared(
         seconds=perf_counter() - started,
         as_of=tracer.as_of.isoformat(),
         budget_usd=scenario.limits.budget_usd,
-        infeasible=diagnose(scenario, prepared.market, prepared.candidates, prepared.library)
-        if main.status == "infeasible"
-        else None,
+        infeasible=diagnose(prepared) if main.status == "infeasible" else None,
         notes=(*_ignored_objectives(scenario), *main.notes),
     )
 

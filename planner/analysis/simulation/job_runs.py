@@ -13,7 +13,7 @@ from planner.candidates.spot_candidates import SearchTarget, SpotCandidates, Spo
 from planner.decode.assignment_parts import techniques_of
 from planner.errors import Fault, ScenarioError
 from planner.estimates.billing import round_up_hours
-from planner.solving.scoring import Objective
+from planner.solving.scoring import CandidateObjective
 from planner.spot.policy.run import SpotRun
 from planner.units import HOUR
 
@@ -184,7 +184,7 @@ def _on_machines(
     candidates, market = prepared.candidates[index], prepared.market
     table, h, columns, which = candidates.table, candidates.hours, candidates.columns, np.asarray([row])
     place, share = int(table.offer[row]), told.spot_share
-    waiting = Objective.of(prepared.scenario).waiting_usd or 0.0
+    waiting = CandidateObjective.of(prepared.scenario).waiting_usd or 0.0
     aim = SearchTarget(latest, 0.0, 1.0, waiting)
     rows = SpotCandidates(candidates, table.rows(which), which, aim, market, prepared.library)
     sold = not math.isnan(columns.on_demand_usd[place])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import combinations
 from typing import TYPE_CHECKING
 
@@ -22,12 +23,8 @@ from planner.solving.prepare import PreparedScenario
 from planner.solving.resolve import ResolvedPlan, try_solve
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
-    from planner.candidates.enumeration import JobCandidates
-    from planner.candidates.market import Market
-    from planner.library.schema import Library
-    from planner.scenario.scenario import Scenario
 
 MAX_RELAXATIONS = 3
 """Ways out that are told at most."""
@@ -39,11 +36,12 @@ SHARED = 0.5
 """Part of the only single change that a way moving two limits may ask of the same limit."""
 
 
-def diagnose(scenario: Scenario, market: Market, candidates: Sequence[JobCandidates], library: Library) -> Infeasible:
-    """Up to three ways out, fewest limits first, and what came nearest to fitting."""
-    screened = tuple(screen(one, market, scenario.limits, library) for one in candidates)
-    prepared = PreparedScenario(scenario, library, market, tuple(candidates), screened)
-    wide = relax_candidates(scenario, market, candidates, library)
+def diagnose(prepared: PreparedScenario) -> Infeasible:
+    """Return up to three relaxations, fewest limits first, and the candidates that come nearest to the limits."""
+    scenario, market, library = prepared.scenario, prepared.market, prepared.library
+    screened = tuple(screen(one, market, scenario.limits, library) for one in prepared.candidates)
+    prepared = replace(prepared, screened=screened)
+    wide = relax_candidates(scenario, market, prepared.candidates, library)
     return Infeasible(
         relax=tuple(entry for way in minimal_relaxations(prepared, wide) for entry in way),
         nearest=find_near_misses(prepared, wide),
