@@ -7,14 +7,21 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from planner.analysis.estimate.fit_remedies import memory_saving_changes
 from planner.analysis.explain.why_not_query import WhyNotQuery
-from planner.configurations.enumeration import JobConfigurations, MemoryShortfall, enumerate_configurations
+from planner.configurations.enumeration import (
+    MANY_ACCUMULATION_STEPS,
+    JobConfigurations,
+    MemoryShortfall,
+    enumerate_configurations,
+)
 from planner.configurations.recipe import GpuClass, Recipe, enumerate_recipes, find_incompatibility
 from planner.decode.memory_breakdown import MemoryEvaluator
 from planner.errors import ScenarioError
 from planner.loading.suggestions import suggest_gpus
 from planner.results.explanation import Remedy
 from planner.results.plan import Vram
+from planner.solving.infeasibility.near_misses import longest_fitting_sequence
 from planner.solving.infeasibility.relaxed_candidates import unrestricted_techniques
 from planner.solving.prepare import PreparedScenario
 from planner.solving.resolve import ResolvedPlan, describe_method, with_settings
@@ -23,10 +30,9 @@ if TYPE_CHECKING:
     from planner.configurations.grid import Machine
     from planner.scenario.scenario import Job, Offer
 
-MANY_STEPS = 64.0
-"""Accumulation steps beyond any pipeline degree: the memory of a micro-batch that is repeated."""
-STEP_TOKENS = 128
-MAX_REMEDIES = 3
+MAX_WHY_NOT_REMEDIES = 3
+UNTRIED_SETTINGS = {"framework": "framework", "precision": "techniques.precision"}
+"""Fields that the configurations of a job do not vary by themselves, and where a scenario sets them."""
 MACHINE_FACTORS = (2, 4, 8, 16)
 """Times as many machines as are rented together, tried only to say that they would do."""
 
@@ -156,7 +162,7 @@ def _fits_somewhere(prepared: PreparedScenario, wish: WhyNotQuery, machines: lis
     return any(matches_query(ways.recipes[int(index)], wish) for index in set(ways.recipe.tolist()))
 
 
-def _probe(prepared: PreparedScenario, wish: WhyNotQuery, miss: MemoryShortfall) -> MemoryEvaluator:
+def _evaluator(prepared: PreparedScenario, wish: WhyNotQuery, miss: MemoryShortfall) -> MemoryEvaluator:
     one = prepared.candidates[wish.job]
     return MemoryEvaluator.of(
         one.job, one.physics.shape, miss.recipe, miss.machine, prepared.scenario.limits.vram_headroom, prepared.library
@@ -164,8 +170,8 @@ def _probe(prepared: PreparedScenario, wish: WhyNotQuery, miss: MemoryShortfall)
 
 
 def _memory(prepared: PreparedScenario, wish: WhyNotQuery, miss: MemoryShortfall) -> Blockers:
-    probe = _probe(prepared, wish, miss)
-    vram = probe.vram(probe.at(1, MANY_STEPS))
+    evaluator = _evaluator(prepared, wish, miss)
+    vram = evaluator.vram(evaluator.at(1, MANY_ACCUMULATION_STEPS))
     what = describe_method(miss.recipe)
     how = [f"{miss.recipe.activation_checkpointing} checkpointing", miss.recipe.optimizer]
     how += [miss.recipe.sharding] if miss.machine.gpus > 1 else []
@@ -186,8 +192,8 @@ def _more_gpus(prepared: PreparedScenario, wish: WhyNotQuery, miss: MemoryShortf
         miss = replace(miss, recipe=replace(miss.recipe, sharding="zero3", optimizer="adamw"))
     for times in MACHINE_FACTORS:
         more = replace(miss.machine, instances=miss.machine.instances * times)
-        probe = _probe(prepared, wish, replace(miss, machine=more))
-        if wish.gpus is None and probe.need_gib(1, MANY_STEPS) <= probe.usable_gib:
+        evaluator = _evaluator(prepared, wish, replace(miss, machine=more))
+        if wish.gpus is None and evaluator.need_gib(1, MANY_ACCUMULATION_STEPS) <= evaluator.usable_gib:
             reasons.append(f"{more.gpus:,} of them would hold it, but so many are not rented together")
             break
     return tuple(reasons)
@@ -203,7 +209,7 @@ def find_remedies(prepared: PreparedScenario, wish: WhyNotQuery, attempt: SolveQ
         if trial is not None:
             figures = {"plan": trial.description, "cost_usd": trial.cost_usd, "hours": trial.hours}
             found.append(Remedy(change=change, setting=setting, also=also, **figures))
-    return tuple(sorted(found, key=lambda one: (not one.setting, one.cost_usd))[:MAX_REMEDIES])
+    return tuple(sorted(found, key=lambda one: (not one.setting, one.cost_usd))[:MAX_WHY_NOT_REMEDIES])
 
 
 def _try_remedies(
@@ -220,7 +226,7 @@ def _try_remedies(
         except ScenarioError:  # values that do not go together
             return also, None
 
-    for change, setting in _settings(prepared, wish, misses):
+    for change, setting in _memory_saving_settings(prepared, wish, misses):
         yield change, setting, *tried(wish, setting)
     gpu = wish.where.get("gpu")
     if gpu and not offers and not any(offer.gpu == gpu for offer in prepared.market.offers):
@@ -249,23 +255,24 @@ def _value(wish: WhyNotQuery, name: str) -> object:
     return wish.techniques.get(name, wish.where.get(name, {"gpus": wish.gpus, "market": wish.market}.get(name)))
 
 
-def _settings(
-    prepared: PreparedScenario, wish: WhyNotQuery, misses: list[MemoryShortfall]
+def _memory_saving_settings(
+    prepared: PreparedScenario, query: WhyNotQuery, shortfalls: list[MemoryShortfall]
 ) -> Iterator[tuple[str, str]]:
-    """Settings of the job that save memory: shorter sequences, pure bf16, a fused loss."""
-    if not misses:
+    """Yield changes of the job that save memory and that no configuration has tried, with the setting of each."""
+    if not shortfalls:
         return
-    job = prepared.scenario.jobs[wish.job]
-    shape = prepared.candidates[wish.job].physics.shape
+    job = prepared.scenario.jobs[query.job]
+    shape = prepared.candidates[query.job].physics.shape
     if shape.unit == "tokens":
-        longest = max(int(_probe(prepared, wish, miss).longest_sequence(1, MANY_STEPS)) for miss in misses[:3])
-        longest = longest // STEP_TOKENS * STEP_TOKENS
+        longest = max(longest_fitting_sequence(_evaluator(prepared, query, miss)) for miss in shortfalls[:3])
         if 0 < longest < shape.sequence:
-            yield (
-                f"sequence_length {longest:,} instead of {shape.sequence:,}",
-                f"jobs.{wish.job}.sequence_length={longest}",
-            )
-    if job.framework == "hf":
-        yield "framework hf-fused (the loss in one kernel)", f"jobs.{wish.job}.framework=hf-fused"
-    if any(miss.recipe.method == "full" for miss in misses) and "precision" not in wish.techniques:
-        yield "pure bf16 without fp32 master weights", f"jobs.{wish.job}.techniques.precision=bf16"
+            change = f"sequence_length {longest:,} instead of {shape.sequence:,}"
+            yield change, f"jobs.{query.job}.sequence_length={longest}"
+    found: dict[str, str] = {}
+    for miss in shortfalls:
+        gpu = prepared.library.gpu(miss.machine.gpu)
+        for change, settings in memory_saving_changes(miss.recipe, job.framework, gpu, miss.machine.gpus):
+            for field, value in settings.items():
+                if settings.keys() <= UNTRIED_SETTINGS.keys() and field not in query.techniques:
+                    found[change] = f"jobs.{query.job}.{UNTRIED_SETTINGS[field]}={value}"
+    yield from found.items()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from planner.candidates.screening import deadline_hours, screen
+from planner.configurations.enumeration import MANY_ACCUMULATION_STEPS
 from planner.configurations.recipe import is_allowed
 from planner.decode.memory_breakdown import MemoryEvaluator
 from planner.decode.probability import deadline_probability
@@ -30,8 +31,6 @@ MAX_SHORTFALL_SHARE = 0.5
 """Shortfall over the card's memory beyond which a way is not near, unless nothing is nearer."""
 MAX_MEMORY_MISSES = 2
 """Cards that are told as short of memory, per job."""
-MANY_ACCUMULATION_STEPS = 64.0
-"""Accumulation steps beyond any pipeline degree: the memory of a micro-batch that is repeated."""
 MAX_SERVICE_MISSES = 2
 """Services that are told as not taking the network, per job."""
 HOURS_STEP = 0.1
@@ -217,11 +216,16 @@ def _memory_shortfalls(prepared: PreparedScenario, index: int) -> Iterator[NearM
 
 
 def _suggest_fix(probe: MemoryEvaluator, job: Job, sequence: int, fits_otherwise: bool) -> str:
-    """The longest sequence that would fit; else that another method does."""
-    longest = probe.longest_sequence(1, MANY_ACCUMULATION_STEPS, sequence) // STEP_TOKENS * STEP_TOKENS
+    """Return the longest sequence that would fit; else that another method does."""
+    longest = longest_fitting_sequence(probe, sequence)
     if 0 < longest < sequence and job.work.images is None:
         return f"sequence_length {longest:,} would fit"
     return "other methods or counts of it fit" if fits_otherwise else "no sequence length would fit"
+
+
+def longest_fitting_sequence(evaluator: MemoryEvaluator, most: int = 2**24) -> int:
+    """Return the longest sequence in tokens that fits at a micro-batch of 1, a multiple of what kernels like."""
+    return evaluator.longest_sequence(1, MANY_ACCUMULATION_STEPS, most) // STEP_TOKENS * STEP_TOKENS
 
 
 def _permitted_gpus(prepared: PreparedScenario) -> set[str]:
