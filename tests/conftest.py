@@ -5,5 +5,27 @@ Linear algebra keeps to one thread: several test processes that each take every 
 
 import os
 
+import pytest
+
 for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_name, "1")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Report failures as they happen, in the process that prints."""
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(_FailureReporter(config), "failures_at_once")
+
+
+class _FailureReporter:
+    """Names each failing test when it fails, not minutes later in the summary."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        terminal = self._config.pluginmanager.get_plugin("terminalreporter")
+        if report.failed and terminal is not None:
+            reason = getattr(getattr(report.longrepr, "reprcrash", None), "message", "").partition("\n")[0]
+            terminal.write_line(f"\nFAILED {report.nodeid} ({report.when}): {reason}", red=True)

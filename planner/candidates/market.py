@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from planner.candidates.offer_terms import machines_of
-from planner.scenario.scenario import AllowForbid, Job, Offer, Scenario, apply_adjustments, offer_labels
+from planner.scenario.scenario import AllowForbid, Job, Offer, Scenario, offer_labels
 
 if TYPE_CHECKING:
     from planner.configurations.grid import Machine
@@ -63,7 +63,7 @@ def build_market(scenario: Scenario, library: Library) -> Market:
     regional = scenario.limits.regions != AllowForbid() or told_apart
     groups: list[tuple[str, list[Offer]]] = []
     near: dict[tuple[object, ...], list[list[Offer]]] = {}
-    for label, offer in zip(offer_labels(scenario.offers), apply_adjustments(scenario), strict=True):
+    for label, offer in zip(offer_labels(scenario.offers), scenario.adjusted_offers(), strict=True):
         if offer.is_cpu:
             continue
         where = offer.region if regional else ""
@@ -111,7 +111,7 @@ def _separate_offers(scenario: Scenario) -> tuple[tuple[Offer, ...], tuple[str, 
     limits = scenario.limits
     found = [
         (offer, label)
-        for label, offer in zip(offer_labels(scenario.offers), apply_adjustments(scenario), strict=True)
+        for label, offer in zip(offer_labels(scenario.offers), scenario.adjusted_offers(), strict=True)
         if (offer.is_cpu or offer.gpus == 1)
         and offer.usd_per_hour is not None
         and offer.commitment is None

@@ -13,7 +13,7 @@ from planner.candidates.spot_candidates import SearchTarget, SpotChoice, policy_
 from planner.candidates.spot_search import spot_points
 from planner.configurations.recipe import is_allowed
 from planner.estimates.billing import round_up_hours
-from planner.scenario.scenario import AllowForbid, Job, Limits
+from planner.scenario.limits import AllowForbid, Limits, latest_finish_hours
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,10 +25,6 @@ if TYPE_CHECKING:
     from planner.candidates.stage_hours import RowHours
     from planner.library.schema import Library
 
-DEFAULT_MAX_HOURS = {"finetune": 720.0, "pretrain": 2160.0}
-"""Longest run where the scenario sets none: without a deadline the cheapest machine may take years."""
-UNLIMITED_HOURS = 1e6
-"""A longest run that limits nothing."""
 ENDS_AFTER_DEADLINE = "it ends after the deadline"
 OUTLASTS_COMMITMENT = "it runs longer than the commitment"
 INSUFFICIENT_RAM = "its memory is too small to prepare the data"
@@ -100,7 +96,7 @@ def screen(
     low = np.maximum(table.share_low, limits.spot_share.min)
     high = np.minimum(table.share_high, limits.spot_share.max)
     reject(low > high, "its spot market cannot give the share asked for")
-    latest = deadline_hours(job, limits)
+    latest = latest_finish_hours(job, limits)
     cut = _max_spot_share(table, latest)
     follows = np.zeros(len(table), dtype=bool)
     if waiting_usd is not None:
@@ -143,12 +139,6 @@ def screen(
     origin = np.concatenate([rows_kept[origin], came])
     spot = {plain + number: choice for number, choice in spot.items()}
     return ScreenedCandidates(rounded, rows[origin], billed, reasons, lateness, spot)
-
-
-def deadline_hours(job: Job, limits: Limits) -> float:
-    """The latest end in hours: the deadline, and the longest run that anyone meant."""
-    longest = limits.max_hours if limits.max_hours is not None else DEFAULT_MAX_HOURS[job.kind]
-    return min(longest, job.deadline_hours) if job.deadline_hours is not None else longest
 
 
 def _exceeds_limits(table: CandidateTable, market: Market, limits: Limits) -> Flags:

@@ -1,4 +1,4 @@
-"""The command line: arguments, exit codes, and where output goes. Nothing slow is imported here."""
+"""The command line: arguments, exit codes and output; imports nothing slow."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-def _version(context: click.Context, _: click.Parameter, wanted: bool) -> None:
+def _show_version(context: click.Context, _: click.Parameter, wanted: bool) -> None:
     if not wanted or context.resilient_parsing:
         return
     from importlib.metadata import PackageNotFoundError, version
@@ -36,10 +36,14 @@ def _version(context: click.Context, _: click.Parameter, wanted: bool) -> None:
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--version", is_flag=True, expose_value=False, is_eager=True, callback=_version, help="Tell the version.")
+@click.option(
+    "--version", is_flag=True, expose_value=False, is_eager=True, callback=_show_version, help="Show the version."
+)
 def main() -> None:
-    """What to rent and how to train a language model on it: least cost within
-    deadline, budget and memory, with the proof.
+    """Plan which GPUs to rent and how to train a language model on them.
+
+    Finds the least cost within deadline, budget and memory, and solves to
+    optimality.
 
     Try: planner solve quickstart
     """

@@ -1,4 +1,4 @@
-"""`architectures`, `gpus` and `schema`: what the planner knows."""
+"""`architectures`, `gpus` and `schema`: the library of models and GPUs, and the format of a scenario."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from planner.cli.exit_codes import ListGroup, write_json
-from planner.cli.solve import json_option
+from planner.cli.exit_codes import ListGroup
+from planner.cli.options import json_option
+from planner.cli.output import write_json
 from planner.errors import Fault, LibraryError
 
 if TYPE_CHECKING:
@@ -16,13 +17,13 @@ if TYPE_CHECKING:
 
 @click.group(cls=ListGroup)
 def architectures() -> None:
-    """Networks that can be planned for."""
+    """List the models that can be trained."""
 
 
 @architectures.command("list")
 @json_option
 def architectures_list(as_json: bool) -> None:
-    """All of them, a line each."""
+    """List all, one per line."""
     from planner.loading.scenario_file import read_library
     from planner.report.catalog import architectures_table
 
@@ -37,7 +38,7 @@ def architectures_list(as_json: bool) -> None:
 @click.argument("name")
 @json_option
 def architectures_show(name: str, as_json: bool) -> None:
-    """One of them; NAME is a name, an alias or the path of a config.json."""
+    """Show one; NAME is a name, an alias or the path of a config.json."""
     from planner.loading.scenario_file import read_library
 
     (card,) = read_library([name]).architectures.values()
@@ -46,13 +47,13 @@ def architectures_show(name: str, as_json: bool) -> None:
 
 @click.group(cls=ListGroup)
 def gpus() -> None:
-    """Cards whose memory and speed are known."""
+    """List the GPUs whose memory and speed are known."""
 
 
 @gpus.command("list")
 @json_option
 def gpus_list(as_json: bool) -> None:
-    """All of them, a line each."""
+    """List all, one per line."""
     from planner.loading.scenario_file import read_library
     from planner.report.catalog import gpus_table
 
@@ -67,7 +68,7 @@ def gpus_list(as_json: bool) -> None:
 @click.argument("name")
 @json_option
 def gpus_show(name: str, as_json: bool) -> None:
-    """One of them, by name or alias."""
+    """Show one; NAME is a name or an alias."""
     from planner.library.reading import CardNames, read_library
 
     names = CardNames("gpus")

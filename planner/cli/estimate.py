@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from planner.cli.exit_codes import write_json
-from planner.cli.solve import as_of_option, json_option, wants_color
+from planner.cli.options import json_option
+from planner.cli.output import Output
+from planner.cli.terminal import wants_color
 from planner.errors import Fault, ScenarioError
 
 if TYPE_CHECKING:
@@ -60,7 +62,7 @@ HELP = {
 
 
 def _settings(command: Callable[..., None]) -> Callable[..., None]:
-    """All options of the tables above, in the order of the tables."""
+    """Add the options of the tables above, in the order of the tables."""
     options = [click.option(f"--{name}", type=kind, help=said) for name, (kind, said) in NUMBERS.items()]
     options += [
         click.option(f"--{name}", metavar=values, type=int if name == "weight-bits" else str, help=HELP[name])
@@ -73,49 +75,50 @@ def _settings(command: Callable[..., None]) -> Callable[..., None]:
 
 @click.command()
 @click.option("--architecture", required=True, metavar="NAME", help="A name, an alias or the path of a config.json.")
-@click.option("--gpu", required=True, metavar="NAME", help="A card's name or alias.")
-@click.option("--framework", metavar="NAME", help="Profile of the estimates [hf]")
+@click.option("--gpu", required=True, metavar="NAME", help="Name or alias of a GPU.")
+@click.option("--framework", metavar="NAME", help="Framework profile of the estimates [hf]")
 @click.option("--lora-targets", metavar="SET|LIST", help="all-linear, attention, qv, or such as q,k,v [all-linear]")
 @_settings
-@click.option("--largest-batch", is_flag=True, help="Tell the largest micro-batch that fits, too.")
-@click.option("--longest-sequence", is_flag=True, help="Tell the longest sequence that fits, too.")
+@click.option("--largest-batch", is_flag=True, help="Also find the largest micro-batch that fits.")
+@click.option("--longest-sequence", is_flag=True, help="Also find the longest sequence that fits.")
 @json_option
-@as_of_option
-def estimate(as_json: bool, lora_targets: str | None, as_of: object, **settings: Any) -> None:
-    """Memory and speed of one configuration, by part.
+@click.option(
+    "--as-of",
+    type=click.DateTime(["%Y-%m-%d"]),
+    metavar="DATE",
+    expose_value=False,
+    help="Accepted and ignored: an estimate has no prices.",
+)
+def estimate(as_json: bool, lora_targets: str | None, **settings: Any) -> None:
+    """Estimate memory and speed of one configuration, by part.
 
-    What is left out is chosen and said; [in brackets] what that is.
-
-    An estimate has no prices: --as-of is accepted, as by the other commands, and changes nothing.
+    Options that are not given take the value [in brackets]; the output
+    lists these values.
 
     Try: planner estimate --architecture mistral-7b --gpu A10G --weight-bits 4
     """
-    from planner.analysis.estimate.estimate import estimate as estimated
+    from planner.analysis.estimate.estimate import estimate as estimate_configuration
+    from planner.report.estimate import render_estimate
 
     given = {name: value for name, value in settings.items() if value is not None}
     if lora_targets is not None:
         given["lora_targets"] = _targets(lora_targets)
     try:
-        told = estimated(**given)
+        estimate = estimate_configuration(**given)
     except ScenarioError as error:
         raise ScenarioError([_as_option(fault) for fault in error.faults]) from None
-    if as_json:
-        write_json(told.model_dump(mode="json", by_alias=True))
-    else:
-        from planner.report.estimate import render_estimate
-
-        click.echo(render_estimate(told, color=wants_color()))
+    Output(as_json).write(estimate, functools.partial(render_estimate, color=wants_color()))
 
 
 def _targets(text: str) -> str | list[str]:
-    """A set by its name, or a list of linear layers."""
-    from planner.scenario.job import LINEARS
+    """Return a set by its name, or a list of linear layers."""
+    from planner.scenario.techniques import LINEARS
 
     parts = [part.strip() for part in text.split(",")]
     return parts if len(parts) > 1 or parts[0].removesuffix("_proj") in LINEARS else text
 
 
 def _as_option(fault: Fault) -> Fault:
-    """A fault that names a setting, naming the option instead."""
+    """Return the fault with the name of the option instead of that of the setting."""
     where = f"--{fault.where.partition('.')[0].replace('_', '-')}" if fault.where else ""
     return replace(fault, file="planner estimate", where=where)

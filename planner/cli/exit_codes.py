@@ -1,9 +1,8 @@
-"""How a command ends: one place turns errors into messages and exit codes."""
+"""Exit codes, and errors as messages."""
 
 from __future__ import annotations
 
 import gc
-import json
 import os
 import sys
 from dataclasses import asdict
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from planner.cli.output import write_json
 from planner.errors import Fault, InputError, NoPlanError, PlannerError
 
 if TYPE_CHECKING:
@@ -18,32 +18,25 @@ if TYPE_CHECKING:
 
 INTERNAL_ERROR, BAD_INPUT, INFEASIBLE, NO_PLAN, INTERRUPTED = 1, 2, 3, 4, 130
 BROKEN_PIPE = 141
-"""128 + SIGPIPE: what a shell reports of a command whose reader closed the pipe."""
+"""128 + SIGPIPE: the exit code of a command whose reader closed the pipe."""
 
 DEBUG = "PLANNER_DEBUG"
-"""Environment variable that asks for the traceback of an unexpected error."""
+"""Environment variable that shows the traceback of an unexpected error."""
 
 
 class Commands(click.Group):
-    """The top command: every error becomes one exit code, no error a traceback."""
+    """The top command: each error becomes a message and an exit code, none a traceback."""
 
-    def main(
-        self,
-        args: Sequence[str] | None = None,
-        prog_name: str | None = None,
-        complete_var: str | None = None,
-        standalone_mode: bool = True,
-        windows_expand_args: bool = True,
-        **extra: Any,
-    ) -> Any:
-        """Like click's, but the process always ends with a code of the table in the documentation."""
-        # Cards and offers make hundreds of thousands of objects that live to the end: looking through them for
+    def main(self, args: Sequence[str] | None = None, *others: Any, **settings: Any) -> Any:
+        """Run the command line like click, but always end the process with a documented exit code."""
+        # The library and the offers make hundreds of thousands of objects that live to the end: scanning them for
         # garbage again and again takes a tenth of a short command.
         gc.set_threshold(200_000, 20, 20)
         given = list(sys.argv[1:] if args is None else args)
+        settings = {"prog_name": "planner", **settings, "standalone_mode": False}
         inner = super().main
         try:
-            code = inner(given, prog_name or "planner", complete_var, standalone_mode=False, **extra)
+            code = inner(given, *others, **settings)
         except SystemExit:
             raise
         except BaseException as error:
@@ -51,35 +44,30 @@ class Commands(click.Group):
         sys.exit(code if isinstance(code, int) else 0)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command; output is flushed here, where a closed pipe can still be handled."""
+        """Run the command, and flush its output while a closed pipe can still be handled."""
         try:
             result = super().invoke(ctx)
             sys.stdout.flush()
             return result
         except BrokenPipeError:
-            # Python flushes once more at its end, and must find somewhere to write to.
+            # Python flushes again at exit and needs an open file.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             ctx.exit(BROKEN_PIPE)
 
 
 class ListGroup(click.Group):
-    """A group whose `list` runs where no other subcommand is named."""
+    """A group that runs `list` if no subcommand is given."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Options of `list` may follow the group's name at once."""
+        """Insert `list` before options that follow the name of the group."""
         asks_help = bool(args) and args[0] in ctx.help_option_names
         if not args or (args[0].startswith("-") and not asks_help):
             args = ["list", *args]
         return super().parse_args(ctx, args)
 
 
-def write_json(document: Any) -> None:
-    """One JSON document on standard output."""
-    click.echo(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False))
-
-
 def _code_of(error: BaseException, as_json: bool) -> int:
-    """Report an error and give its exit code."""
+    """Print the message of an error and return its exit code."""
     if isinstance(error, click.exceptions.Exit):
         return error.exit_code
     if isinstance(error, InputError):
@@ -98,7 +86,7 @@ def _code_of(error: BaseException, as_json: bool) -> int:
         click.echo(str(error), err=True)
         return NO_PLAN if isinstance(error, NoPlanError) else INTERNAL_ERROR
     what = " ".join(f"{type(error).__name__}: {error}".split())
-    click.echo(f"this should not happen: {what} ({DEBUG}=1 shows where)", err=True)
+    click.echo(f"internal error: {what}; set {DEBUG}=1 to see the traceback", err=True)
     return INTERNAL_ERROR
 
 

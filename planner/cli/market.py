@@ -1,17 +1,16 @@
-"""`market`: what recorded spot markets say."""
+"""`market`: models of spot markets from recorded traces."""
 
 from __future__ import annotations
 
 import click
 
-from planner.cli.exit_codes import write_json
-from planner.cli.output_files import check_writable, write_text
-from planner.cli.solve import json_option
+from planner.cli.options import json_option
+from planner.cli.output import Output, check_writable, write_text
 
 
 @click.group()
 def market() -> None:
-    """Spot markets: how machines come and go."""
+    """Fit models of spot markets to recorded traces."""
 
 
 @market.command()
@@ -22,32 +21,28 @@ def market() -> None:
     default=1,
     show_default=True,
     metavar="K",
-    help="How many machines must be there together.",
+    help="Number of machines that must be available together.",
 )
-@click.option("--only", metavar="NAME", multiple=True, help="Only this trace of those that the files hold.")
+@click.option("--only", metavar="NAME", multiple=True, help="Use only this trace of the files; repeatable.")
 @json_option
-@click.option("-o", "--output", metavar="FILE", help="Write the block as YAML, too.")
-def fit(traces: tuple[str, ...], instances: int, only: tuple[str, ...], as_json: bool, output: str | None) -> None:
-    """The spot: block of an offer from recorded traces.
+@click.option("-o", "--output", "path", metavar="FILE", help="Also write the block to FILE as YAML.")
+def fit(traces: tuple[str, ...], instances: int, only: tuple[str, ...], as_json: bool, path: str | None) -> None:
+    """Fit the `spot:` block of an offer to recorded traces.
 
-    TRACE is a file or a folder of them: JSON with metadata.gap_seconds and
-    data (a count of machines per step), a CSV with trace_id, step_s and
-    availability_rle (64x12;63x3: count x steps), or a CSV with time_seconds
-    and available; each packed with gzip or not. All of them are pooled.
-    Printed is the block, ready to be pasted, and how sure it is.
+    TRACE is a file or a folder of files: JSON with metadata.gap_seconds and
+    data (a count of machines per step), CSV with trace_id, step_s and
+    availability_rle (64x12;63x3: count x steps), or CSV with time_seconds
+    and available. Files may be gzipped. All traces are pooled. Prints the
+    block to paste into an offer, and how certain it is.
 
     Try: planner market fit us-east-1a.json --instances 4
     """
     from planner.analysis.market_fit import market_fit
+    from planner.report.market_fit import render_market
 
-    if output is not None:
-        check_writable(output)
+    if path is not None:
+        check_writable(path)
     found = market_fit(traces, instances, only)
-    if output is not None:
-        write_text(output, found.spot_yaml)
-    if as_json:
-        write_json(found.model_dump(mode="json", by_alias=True))
-    else:
-        from planner.report.market_fit import render_market
-
-        click.echo(render_market(found))
+    if path is not None:
+        write_text(path, found.spot_yaml)
+    Output(as_json).write(found, render_market)

@@ -1,4 +1,4 @@
-"""`offers`: what a market has to rent."""
+"""`offers`: instance types and their prices."""
 
 from __future__ import annotations
 
@@ -7,40 +7,44 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from planner.cli.exit_codes import ListGroup, write_json
-from planner.cli.solve import json_option
+from planner.cli.exit_codes import ListGroup
+from planner.cli.options import json_option
+from planner.cli.output import write_json
 from planner.errors import Fault, ScenarioError
 
 if TYPE_CHECKING:
     from planner.scenario.offer import Offer
 
 inventory_option = click.option(
-    "--inventory", metavar="FILE", help="An inventory or a scenario; default: the shipped market."
+    "--inventory", metavar="FILE", help="An inventory or a scenario (default: the shipped market)."
 )
 
 
 @click.group(cls=ListGroup)
 def offers() -> None:
-    """Instance types that can be rented, and their prices."""
+    """List offers of instance types and their prices."""
 
 
 @offers.command("list")
 @inventory_option
-@click.option("--gpu", metavar="NAME", help="Only offers with this card.")
+@click.option("--gpu", metavar="NAME", help="Only offers with this GPU.")
 @click.option("--provider", metavar="NAME", help="Only offers of this provider.")
 @json_option
 def offers_list(inventory: str | None, gpu: str | None, provider: str | None, as_json: bool) -> None:
-    """All of them, a line each; prices per GPU and hour in dollars, an upfront part spread over its term."""
+    """List all, one per line.
+
+    Prices are dollars per GPU and hour; an upfront payment is spread over its term.
+    """
     from planner.library.reading import CardNames
     from planner.report.catalog import offers_table
     from planner.scenario.offer import offer_labels
 
     found = read_market(inventory)
-    card = CardNames("gpus").canonical(gpu) or gpu if gpu else None
+    name = CardNames("gpus").canonical(gpu) or gpu if gpu else None
     chosen = [
         (label, offer)
         for label, offer in zip(offer_labels(found), found, strict=True)
-        if card in (None, offer.gpu) and provider in (None, offer.provider)
+        if name in (None, offer.gpu) and provider in (None, offer.provider)
     ]
     if as_json:
         write_json([_facts(label, offer) for label, offer in chosen])
@@ -53,7 +57,7 @@ def offers_list(inventory: str | None, gpu: str | None, provider: str | None, as
 @inventory_option
 @json_option
 def offers_show(name: str, inventory: str | None, as_json: bool) -> None:
-    """One of them; NAME is the label that `offers list` prints."""
+    """Show one; NAME is a label that `offers list` prints."""
     from planner.documents.validation import suggest_names
     from planner.report.catalog import card_text
     from planner.scenario.offer import offer_labels
@@ -62,7 +66,7 @@ def offers_show(name: str, inventory: str | None, as_json: bool) -> None:
     labelled = dict(zip(offer_labels(found), found, strict=True))
     if name not in labelled:
         close = suggest_names(name, labelled)
-        fix = f"did you mean {close}?" if close else "planner offers list names them"
+        fix = f"did you mean {close}?" if close else "see: planner offers list"
         raise ScenarioError([Fault(name, 0, "", "unknown offer", fix)])
     facts = _facts(name, labelled[name])
     if as_json:
@@ -72,16 +76,16 @@ def offers_show(name: str, inventory: str | None, as_json: bool) -> None:
 
 
 def _facts(label: str, offer: Offer) -> dict[str, Any]:
-    """What is known of an offer, what its provider grants all of its offers last."""
+    """Return the fields of an offer, those that hold for all offers of its provider last."""
     from planner.scenario.offer import Terms
 
     facts = offer.model_dump(mode="json")
-    granted = {key: facts.pop(key) for key in Terms.model_fields}
-    return {"name": label, "tier": offer.tier, **facts, **granted}
+    terms = {key: facts.pop(key) for key in Terms.model_fields}
+    return {"name": label, "tier": offer.tier, **facts, **terms}
 
 
 def read_market(path: str | None) -> tuple[Offer, ...]:
-    """The offers of an inventory file or of a scenario, as written; None is the shipped market.
+    """Return the offers of an inventory file or of a scenario, as written; None means the shipped market.
 
     Raises `ScenarioError` with every fault.
     """

@@ -1,169 +1,87 @@
-"""`simulate`: a plan replayed against many markets."""
+"""`simulate`: a plan replayed on many markets."""
 
 from __future__ import annotations
 
-import contextlib
 import json
-import sys
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from planner.cli.exit_codes import write_json
-from planner.cli.output_files import check_writable, unwritable_error, write_text
-from planner.cli.solve import (
-    EXIT_CODES,
-    as_of_option,
-    json_option,
-    plot_option,
-    read_typed_plan,
-    set_option,
-    solver_option,
-)
+from planner.cli.options import EXIT_CODES, loaded_scenario, output_options, solve_options
+from planner.cli.output import check_writable, write_text
+from planner.cli.plan_file import read_typed_plan
+from planner.cli.terminal import show_replays
 
 if TYPE_CHECKING:
-    import datetime
-    from collections.abc import Callable, Iterator
-
+    from planner.cli.output import Output
+    from planner.loading.scenario_file import LoadedScenario
     from planner.results.simulation import Simulation
-    from planner.scenario.scenario import Scenario
+    from planner.scenario.scenario import Scenario, SolveOptions
 
 
 @click.command()
-@click.argument("scenario")
-@set_option
-@click.option("--plan", "plan_file", metavar="FILE", help="Replay this plan, as solve wrote it (default: solve).")
-@click.option(
-    "--trace",
-    "traces",
-    metavar="FILE|FOLDER",
-    multiple=True,
-    help="Replay against recorded markets; may be given several times.",
-)
+@loaded_scenario
+@click.option("--plan", "plan_file", metavar="FILE", help="Replay this plan, written by solve (default: solve now).")
+@click.option("--trace", "traces", metavar="FILE|FOLDER", multiple=True, help="Replay on recorded markets; repeatable.")
 @click.option(
     "--runs",
     type=click.IntRange(min=1, max=1_000_000),
     default=10_000,
     show_default=True,
     metavar="N",
-    help="Markets to draw; most windows of traces.",
+    help="Number of sampled markets, or most windows of traces.",
 )
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, metavar="S")
-@click.option("--exact-speed", is_flag=True, help="Leave out the error of the estimated speed.")
-@json_option
-@plot_option
-@click.option("--policy", "policy_file", metavar="FILE", help="Write the policies of the plan as JSON tables, too.")
-@click.option("-v", "--verbose", is_flag=True, help="Tell how long it took.")
-@solver_option
-@as_of_option
+@click.option(
+    "--seed", type=click.IntRange(min=0), default=0, show_default=True, metavar="S", help="Seed of the random numbers."
+)
+@click.option("--exact-speed", is_flag=True, help="Ignore the uncertainty of the estimated speed.")
+@output_options
+@click.option("--policy", "policy_file", metavar="FILE", help="Also write the policies of the plan to FILE as JSON.")
+@click.option("-v", "--verbose", is_flag=True, help="Show how long it took.")
+@solve_options()
 def simulate(
-    scenario: str,
-    settings: tuple[str, ...],
+    loaded: LoadedScenario,
     plan_file: str | None,
-    traces: tuple[str, ...],
-    runs: int,
-    seed: int,
-    exact_speed: bool,
-    as_json: bool,
-    plot: str | None,
+    output: Output,
     policy_file: str | None,
     verbose: bool,
-    solver: Any,
-    as_of: datetime.datetime | None,
+    options: SolveOptions,
+    **replay: Any,
 ) -> None:
-    """Replay the plan of SCENARIO against many spot markets.
+    """Replay the plan of SCENARIO on many spot markets.
 
-    Markets are drawn from what the plan assumes of its offer, and speeds from
-    the error of its estimate; --trace takes recorded markets instead: JSON
-    with metadata.gap_seconds and data (a count of machines per step), or the
-    CSV formats of planner market fit. Told is what the runs cost, when they
-    are done, and what other policies make of the same markets.
+    Markets are sampled from the market model of the plan's offer, speeds
+    from the uncertainty of the estimate. With --trace the markets are
+    recorded ones: JSON with metadata.gap_seconds and data (a count of
+    machines per step), or the CSV formats of planner market fit. Shows the
+    distribution of cost and hours, and compares other policies on the same
+    markets.
 
     Try: planner simulate spot-heavy --as-of 2026-06-01
     """
-    from planner.loading.scenario_file import load_scenario
-    from planner.scenario.scenario import SolveOptions
+    output.check_plot()
+    if policy_file is not None:
+        check_writable(policy_file)
+    name = loaded.scenario.name
+    plan = read_typed_plan(plan_file) if plan_file is not None else None
+    with show_replays(f"solving {name}" if plan is None else f"reading {name}") as progress, loaded.locate_faults():
+        # Imported late: a wrong scenario is reported before numpy and the solvers are loaded.
+        from planner.analysis.simulation.simulate import simulate as run_replays
 
-    asked = load_scenario(scenario, settings)
-    question = asked.scenario
-    _check_files(plot, policy_file)
-    given = read_typed_plan(plan_file) if plan_file is not None else None
-    options = SolveOptions(solver=solver, as_of=as_of.date() if as_of else None)
-    what = f"solving {question.name}" if given is None else f"reading {question.name}"
-    with _bar(what) as progress, asked.locate_faults():
-        # Only now: a wrong scenario is told before numpy and the solvers are loaded.
-        from planner.analysis.simulation.simulate import simulate as replay
-
-        found = replay(
-            question,
-            given,
-            traces=traces,
-            runs=runs,
-            seed=seed,
-            exact_speed=exact_speed,
-            options=options,
-            progress=progress,
-        )
+        found = run_replays(loaded.scenario, plan, options=options, progress=progress, **replay)
     if policy_file is not None and found.jobs:
-        _write_policies(question, found, policy_file)
+        _write_policies(loaded.scenario, found, policy_file)
+    from planner.report.plots.simulation import draw_simulation
     from planner.report.simulation import render_simulation
 
-    text = render_simulation(found)
-    if plot is not None and found.jobs:
-        _draw(found, plot, text)
-    if as_json:
-        write_json(found.model_dump(mode="json", by_alias=True))
-    else:
-        click.echo(text)
+    output.write(found, render_simulation, draw_simulation if found.jobs else None)
     if verbose and found.runs_per_second:
-        click.echo(f"{found.seconds:.1f} s in all; {found.runs_per_second:,.0f} runs per second of one core", err=True)
+        click.echo(f"{found.seconds:.1f} s in total; {found.runs_per_second:,.0f} runs per second and core", err=True)
     click.get_current_context().exit(EXIT_CODES[found.status])
 
 
-def _check_files(plot: str | None, policy_file: str | None) -> None:
-    if plot is not None:
-        from planner.report.plots.style import checked_suffix
-
-        checked_suffix(plot)
-    for path in (plot, policy_file):
-        if path is not None:
-            check_writable(path)
-
-
-@contextlib.contextmanager
-def _bar(before: str) -> Iterator[Callable[[int, int], None] | None]:
-    """A bar on the terminal for the runs that are done, `before` until the first are; nothing where messages go
-    to a file.
-    """
-    if not sys.stderr.isatty():
-        yield None
-        return
-    click.echo(f"{before} ...", err=True, nl=False)
-    with contextlib.ExitStack() as stack:
-        shown: list[Any] = []
-
-        def progress(done: int, runs: int) -> None:
-            if not shown:
-                click.echo("\r\033[K", err=True, nl=False)
-                shown.append(stack.enter_context(click.progressbar(length=runs, label="replaying", file=sys.stderr)))
-            shown[0].update(done - shown[0].pos)
-
-        yield progress
-    click.echo("\r\033[K", err=True, nl=False)
-
-
-def _write_policies(question: Scenario, found: Simulation, path: str) -> None:
+def _write_policies(scenario: Scenario, found: Simulation, path: str) -> None:
     from planner.analysis.simulation.policy_advice import policy_tables
 
-    document = {"scenario": question.name, "jobs": policy_tables(question, found.plan)}
+    document = {"scenario": scenario.name, "jobs": policy_tables(scenario, found.plan)}
     write_text(path, json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
-
-
-def _draw(found: Simulation, path: str, text: str) -> None:
-    """The picture into the file; ScenarioError where that fails, the old file then as it was."""
-    from planner.report.plots.simulation import draw_simulation
-
-    try:
-        draw_simulation(found, path, text.splitlines())
-    except OSError as error:
-        raise unwritable_error(path, error.strerror or str(error)) from None

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from planner.candidates.offer_terms import spot_market
-from planner.candidates.screening import deadline_hours
 from planner.configurations.hardware import DEFAULT_NETWORK_BYTES_PER_SECOND, efficiency_of
 from planner.configurations.observed.memory_peaks import memory_setting
 from planner.configurations.recipe import framework_of
 from planner.estimates.observed_runs import SCATTER_WARNING_RATIO, is_implausible_speed, max_speed_ratio
 from planner.estimates.trials import trial_work
+from planner.scenario.limits import latest_finish_hours
 from planner.scenario.stages import Stages, Trials
 from planner.units import GB, HOUR, MINUTE
 
@@ -256,7 +256,7 @@ def _on_work(candidates: JobCandidates, limits: Limits) -> list[str]:
         notes.append(f"samples longer than {shape.sequence:,} tokens are cut to it")
     if shape.unit == "images":
         notes.append("diffusion estimate is coarse: an image counts as equivalent tokens")
-    latest = deadline_hours(job, limits)
+    latest = latest_finish_hours(job, limits)
     if job.deadline_hours is None or latest < job.deadline_hours:
         notes.append(f"runs are limited to {latest:,.0f} h")
     return notes

@@ -12,7 +12,7 @@ from planner.errors import Fault, LibraryError, ScenarioError
 from planner.library.reading import CardNames, read_library
 from planner.library.schema import Architecture, GpuSpec, Library
 from planner.scenario.configuration import WHERE, Configuration
-from planner.scenario.job import Measured
+from planner.scenario.observed_run import Measured
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 ROOM = words.WIDTH - words.LABEL
 
 
-def render_pilot(pilot: CalibrationResult) -> str:
+def render_calibration(pilot: CalibrationResult) -> str:
     """The entry to paste first, then what it rests on."""
     lines = [pilot.block.rstrip(), ""] if pilot.compared is None else [_summary(pilot), "", pilot.block.rstrip(), ""]
     lines += words.section("Logs", [part for log in pilot.logs for part in words.wrap_lines(log, ROOM, 2)])

@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from planner.documents.quantities import NotNegative, Positive, PositiveInteger, StrictModel, Text, validation_error
-from planner.scenario.job import (
+from planner.scenario.techniques import (
     Attention,
     Checkpointing,
     Framework,

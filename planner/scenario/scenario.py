@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 from collections import Counter
-from collections.abc import Sequence
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, model_validator
@@ -13,20 +12,22 @@ from planner.documents.quantities import (
     Currency,
     NotNegative,
     Positive,
-    PositiveInteger,
     Price,
     Rows,
-    Share,
     StrictModel,
     Text,
     ZeroOrMany,
     format_value,
     validation_error,
 )
-from planner.scenario.job import FRAMEWORKS, Job, LoraSettings, Measured, Techniques
+from planner.scenario.job import Job
+from planner.scenario.limits import AllowForbid, Limits, SpotShare
+from planner.scenario.observed_run import Measured
 from planner.scenario.offer import Billing, Fees, Offer, Terms, offer_data, offer_labels
-from planner.scenario.payment import TIERS, Commitment, Managed, Own
+from planner.scenario.payment import Commitment, Managed, Own
+from planner.scenario.price_adjustment import Adjust, Match, apply_adjustments
 from planner.scenario.spot_statistics import SpotStatistics
+from planner.scenario.techniques import FRAMEWORKS, LoraSettings, Techniques
 from planner.scenario.work import Work
 
 __all__ = [
@@ -53,108 +54,10 @@ __all__ = [
     "Terms",
     "ValueOfTime",
     "Work",
-    "apply_adjustments",
     "offer_labels",
     "scenario_data",
     "scenario_schema",
 ]
-
-
-class AllowForbid(StrictModel):
-    """Names that may be used (None: all) and names that may not."""
-
-    allow: ZeroOrMany[Text] | None = None
-    forbid: ZeroOrMany[Text] = ()
-
-    def permits(self, name: str) -> bool:
-        """Whether the name may be used."""
-        return name not in self.forbid and (self.allow is None or name in self.allow)
-
-    @model_validator(mode="after")
-    def _do_not_contradict(self) -> Self:
-        both = [name for name in self.forbid if name in (self.allow or ())]
-        if both:
-            raise validation_error(f"{', '.join(both)} both allowed and forbidden", "keep one", "forbid")
-        if self.allow == ():
-            raise validation_error("allows nothing", "name what is allowed, or leave it out", "allow")
-        return self
-
-
-def _tiers_exist(tiers: AllowForbid) -> AllowForbid:
-    for key, names in (("allow", tiers.allow or ()), ("forbid", tiers.forbid)):
-        unknown = [name for name in names if name not in TIERS]
-        if unknown:
-            raise validation_error(
-                f"{format_value(unknown[0])} is no tier of offers", f"one of {', '.join(TIERS)}", key
-            )
-    return tiers
-
-
-class SpotShare(StrictModel):
-    """Bounds on the share of the work that spot machines do."""
-
-    min: Share = 0.0
-    max: Share = 1.0
-
-    @model_validator(mode="after")
-    def _in_order(self) -> Self:
-        if self.min > self.max:
-            raise validation_error(f"min {self.min:g} is over max {self.max:g}", "min may be at most max", "min")
-        return self
-
-
-class Limits(StrictModel):
-    """What a plan must keep; None is no limit."""
-
-    budget_usd: Annotated[float, Field(gt=0, le=1e15)] | None = None
-    max_gpus: PositiveInteger | None = None  # at one time, over all jobs
-    max_hours: Positive | None = None
-    quota: dict[str, Annotated[int, Field(ge=0)]] = Field(default_factory=dict)  # provider -> GPUs
-    providers: AllowForbid = AllowForbid()
-    gpus: AllowForbid = AllowForbid()
-    regions: AllowForbid = AllowForbid()
-    tiers: Annotated[AllowForbid, AfterValidator(_tiers_exist)] = AllowForbid()
-    spot_share: SpotShare = SpotShare()
-    vram_headroom: Annotated[float, Field(ge=0, lt=1)] | None = None  # share; replaces the fit rule's margin
-
-    def permits(self, offer: Offer) -> bool:
-        """Whether the lists allow an offer; a list of cards says nothing about what has none."""
-        return (
-            self.providers.permits(offer.provider)
-            and (offer.gpu is None or self.gpus.permits(offer.card))
-            and self.regions.permits(offer.region)
-            and self.tiers.permits(offer.tier)
-        )
-
-
-class Match(StrictModel):
-    """Which offers: each key that is given must be equal."""
-
-    gpu: Text | None = None
-    provider: Text | None = None
-    region: Text | None = None
-    instance: Text | None = None
-
-    def find_matches(self, offers: Sequence[Offer]) -> list[int]:
-        """Positions of the offers that are meant."""
-        found = list(range(len(offers)))
-        for key in ("gpu", "provider", "region", "instance"):
-            wanted = getattr(self, key)
-            if wanted is not None:
-                found = [index for index in found if getattr(offers[index], key) == wanted]
-        return found
-
-
-MAX_PRICE_FACTOR = 1000.0
-"""Factor on a price beyond which no what-if asks anything."""
-
-
-class Adjust(StrictModel):
-    """A what-if on prices."""
-
-    match: Match = Match()
-    usd_per_hour_factor: Annotated[float, Field(ge=0, le=MAX_PRICE_FACTOR)] = 1.0
-    spot_usd_per_hour_factor: Annotated[float, Field(ge=0, le=MAX_PRICE_FACTOR)] = 1.0
 
 
 class ValueOfTime(StrictModel):
@@ -234,6 +137,10 @@ class Scenario(_ScenarioBase):
         """Dollars that an hour of waiting is worth; 0 unless the objective says so."""
         return self.objective.value_of_time_usd_per_hour if isinstance(self.objective, ValueOfTime) else 0.0
 
+    def adjusted_offers(self) -> tuple[Offer, ...]:
+        """Return the offers at the prices of the what-if, in the order of `offers`."""
+        return apply_adjustments(self.offers, self.adjust)
+
     @model_validator(mode="after")
     def _has_offers(self) -> Self:
         if not self.offers:
@@ -250,27 +157,6 @@ class SolveOptions(StrictModel):
     gap: NotNegative = 0.0  # relative
     time_limit_seconds: Positive | None = None
     as_of: datetime.date | None = None  # ages of prices are counted to it; None: today
-
-
-def apply_adjustments(scenario: Scenario) -> tuple[Offer, ...]:
-    """The offers at the prices of the what-if: factors of every matching `adjust`, multiplied."""
-    offers = list(scenario.offers)
-    for rule in scenario.adjust:
-        for index in rule.match.find_matches(offers):
-            offers[index] = _apply_adjustment(offers[index], rule)
-    return tuple(offers)
-
-
-def _apply_adjustment(offer: Offer, rule: Adjust) -> Offer:
-    """The offer at other prices; what is paid upfront is the price of its hours too, what a kWh costs is not."""
-    keys = ("usd_per_hour", "spot_usd_per_hour")
-    prices: dict[str, Any] = {
-        key: price * getattr(rule, f"{key}_factor") for key in keys if (price := getattr(offer, key)) is not None
-    }
-    if offer.commitment is not None:
-        upfront = offer.commitment.upfront_usd * rule.usd_per_hour_factor
-        prices["commitment"] = offer.commitment.model_copy(update={"upfront_usd": upfront})
-    return offer.model_copy(update=prices)  # only numbers change
 
 
 def scenario_data(scenario: Scenario) -> dict[str, Any]:

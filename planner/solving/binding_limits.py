@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.candidates.screening import DEFAULT_MAX_HOURS, UNLIMITED_HOURS, deadline_hours, screen
+from planner.candidates.screening import screen
 from planner.configurations.recipe import is_allowed
 from planner.results.explanation import Binding
-from planner.scenario.scenario import Limits, Scenario
+from planner.scenario.limits import UNLIMITED_HOURS, Limits, latest_finish_hours, max_run_hours
 from planner.solving.infeasibility.relaxed_candidates import unrestricted_techniques
 from planner.solving.prepare import prepare
 from planner.solving.resolve import try_solve
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from planner.arrays import Floats
     from planner.candidates.enumeration import JobCandidates
+    from planner.scenario.scenario import Scenario
     from planner.solving.prepare import PreparedScenario
     from planner.solving.resolve import ResolvedPlan
 
@@ -83,8 +84,8 @@ def _longest_run(scenario: Scenario) -> float | str:
     """Return the longest run in hours, or its default in words."""
     if scenario.limits.max_hours is not None:
         return scenario.limits.max_hours
-    kinds = dict.fromkeys(job.kind for job in scenario.jobs)
-    return f"default {' and '.join(f'{DEFAULT_MAX_HOURS[kind]:,.0f}' for kind in kinds)} h"
+    hours = dict.fromkeys(max_run_hours(job, scenario.limits) for job in scenario.jobs)
+    return f"default {' and '.join(f'{longest:,.0f}' for longest in hours)} h"
 
 
 def find_binding_limits(plan: ResolvedPlan) -> tuple[Binding, ...]:
@@ -130,34 +131,31 @@ def describe_binding_limits(prepared: PreparedScenario, job: int) -> tuple[str, 
         if current - best > objective.min_gain(current):
             name = lifted.path.rpartition(".")[2].removesuffix("_usd")
             is_default = name == "max_hours" and scenario.limits.max_hours is None
-            default = f"default {DEFAULT_MAX_HOURS[candidates.job.kind]:,.0f} h; " if is_default else ""
+            default = f"default {max_run_hours(candidates.job, scenario.limits):,.0f} h; " if is_default else ""
             found.append(f"{name} ({default}without it {objective.describe_saving(current - best)})")
     return tuple(found)
 
 
 def _best_without(prepared: PreparedScenario, job: int, candidates: JobCandidates, lifted: LiftedLimit) -> float:
-    """Return the best objective of the job's candidates without a limit; infinite if the limit does not concern them."""
-    scenario, limits = prepared.scenario, lifted.scenario.limits
-    freed = lifted.scenario.jobs[job]
-    is_same_job = freed == scenario.jobs[job]
-    if lifted.path.startswith("jobs.") and is_same_job:
-        return math.inf
-    screens_method = freed.techniques == scenario.jobs[job].techniques
-    if not screens_method and all(is_allowed(recipe, candidates.job) for recipe in candidates.recipes):
-        return math.inf
-    is_time = lifted.path.endswith((".deadline", "limits.max_hours"))
-    latest = deadline_hours(freed, limits)
-    if lifted.path == "limits.vram_headroom" or (is_time and latest == deadline_hours(candidates.job, scenario.limits)):
+    """Return the best objective of candidates of a job without a limit; infinite if it does not concern the job."""
+    before, after = prepared.scenario, lifted.scenario
+    own, freed = before.jobs[job], after.jobs[job]
+    screens_method = own.techniques == freed.techniques
+    if lifted.path.startswith("jobs."):
+        is_idle = own == freed or not screens_method and all(is_allowed(recipe, own) for recipe in candidates.recipes)
+    else:
+        is_idle = lifted.path == "limits.vram_headroom"
+    if lifted.path.endswith((".deadline", "limits.max_hours")):
+        is_idle |= latest_finish_hours(own, before.limits) == latest_finish_hours(freed, after.limits)
+    if is_idle:
         return math.inf
     market = prepared.market.without_stock() if lifted.path == STOCK_LIMIT else prepared.market
     if lifted.path == HOURS_LIMIT:
         candidates = candidates.without_hours_limit()
-    timed = candidates.job.model_copy(update={"deadline_hours": freed.deadline_hours})
-    objective = CandidateObjective.of(lifted.scenario)
-    screened = screen(
-        replace(candidates, job=timed), market, limits, prepared.library, screens_method, objective.waiting_usd
-    )
-    return float(np.min(objective.best(screened.table)[0], initial=np.inf))
+    candidates = replace(candidates, job=own.model_copy(update={"deadline_hours": freed.deadline_hours}))
+    objective = CandidateObjective.of(after)
+    table = screen(candidates, market, after.limits, prepared.library, screens_method, objective.waiting_usd).table
+    return float(np.min(objective.best(table)[0], initial=np.inf))
 
 
 def _spot_lower_bound(candidates: JobCandidates, objective: CandidateObjective) -> Floats:

@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 from planner.cli.calibrate import SETTINGS, calibrate
 from planner.cli.exit_codes import Commands
 from planner.loading.scenario_file import parse_scenario
-from planner.scenario.job import Measured
+from planner.scenario.observed_run import Measured
 
 SCENARIO = """
 name: two

@@ -103,7 +103,7 @@ def test_tornado_as_bars_and_as_json(small: str) -> None:
         (("--vary", "jobs.bot.deadline=1h:5h:0h"), "a step of 0 leads nowhere"),
         (("--vary", "jobs.bot.deadline=1:5:1"), "1 has no unit; such as jobs.bot.deadline=1h:5h:STEPh"),
         (("--vary", "a=1:2:1", "--vary", "b=1:2:1", "--vary", "c=1:2:1"), "3 ranges cannot be shown"),
-        (("--vary", "jobs.bot.deadline=1h:5h:1h", "--tornado"), "two questions"),
+        (("--vary", "jobs.bot.deadline=1h:5h:1h", "--tornado"), "exclude each other"),
         (("--tornado", "--by", "2"), "no share to move by"),
         (("--set", "limits.max_gpus=4", "--plot", "picture.gif"), "no kind of picture"),
         (("--set", "limits.max_gpus=4", "--plot", "/no/such/folder/a.png"), "there is no folder"),

@@ -9,7 +9,7 @@ import pytest
 
 from planner.library.reading import read_library
 from planner.library.schema import Library
-from planner.scenario.job import FRAMEWORKS
+from planner.scenario.techniques import FRAMEWORKS
 
 BASES = {"peaks", "fits", "shared", "documented", "none"}
 

@@ -11,7 +11,6 @@ from pydantic import ValidationError
 from planner.candidate_table import TECHNIQUES
 from planner.errors import ScenarioError
 from planner.loading.scenario_file import parse_scenario
-from planner.scenario.job import TechniqueName
 from planner.scenario.scenario import (
     AllowForbid,
     Job,
@@ -22,10 +21,10 @@ from planner.scenario.scenario import (
     SpotStatistics,
     Techniques,
     Work,
-    apply_adjustments,
     offer_labels,
     scenario_schema,
 )
+from planner.scenario.techniques import TechniqueName
 
 OFFER = {"provider": "vast", "region": "US-CA", "gpu": "RTX3090", "gpus": 1, "usd_per_hour": 0.2}
 JOB = {"name": "a", "architecture": "mistral-7b", "work": {"tokens": "1M"}}
@@ -176,7 +175,7 @@ def test_adjustments_multiply_on_what_they_match() -> None:
         {"match": {"gpu": "T4", "region": "elsewhere"}, "usd_per_hour_factor": 100.0},
     ]
     before = scenario(offers=[OFFER, other], adjust=adjust)
-    same, changed = apply_adjustments(before)
+    same, changed = before.adjusted_offers()
     assert same == before.offers[0]
     assert changed.usd_per_hour == pytest.approx(0.6)
     assert changed.spot_usd_per_hour == pytest.approx(0.3)

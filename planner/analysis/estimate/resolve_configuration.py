@@ -16,8 +16,8 @@ from planner.estimates.time.coefficients import TimeCoefficients
 from planner.estimates.time.step import StepTime, step_time
 from planner.estimates.work import processed_length
 from planner.scenario.configuration import WHERE, Configuration
-from planner.scenario.job import LoraSettings, Sharding
 from planner.scenario.scenario import Job, Work
+from planner.scenario.techniques import LoraSettings, Sharding
 
 if TYPE_CHECKING:
     from planner.library.schema import Architecture, GpuSpec, Library

@@ -6,8 +6,13 @@ from typing import TYPE_CHECKING
 
 from planner.analysis.explain.baseline import Baseline, build_step, unit_of_limit
 from planner.results.explanation import Binding, LimitSensitivity
+<<<<<<< HEAD
 from planner.scenario.scenario import Scenario
 from planner.solving.binding_limits import lift_limits
+=======
+from planner.scenario.limits import DEFAULT_MAX_HOURS, UNLIMITED_HOURS, Limits
+from planner.scenario.scenario import Scenario
+>>>>>>> main
 from planner.solving.infeasibility.elastic_program import STOCK, ElasticProgram, ElasticSolution
 from planner.solving.infeasibility.relaxations import HOURS_STEP, build_changes, round_up, verify_relaxation
 from planner.solving.infeasibility.relaxed_candidates import HEADROOM

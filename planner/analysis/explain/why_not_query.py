@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from planner.documents.validation import suggest_names
 from planner.errors import Fault, ScenarioError
 from planner.loading.suggestions import suggest_offers
-from planner.scenario.job import Attention, Checkpointing, Optimizer, Precision, Quantisation, Sharding
 from planner.scenario.offer import Offer, offer_labels
+from planner.scenario.techniques import Attention, Checkpointing, Optimizer, Precision, Quantisation, Sharding
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -12,10 +12,11 @@ import numpy as np
 
 from planner.analysis.frontier.lower_envelope import build_segments
 from planner.analysis.frontier.trace import FrontierTracer, TracedFrontier
-from planner.candidates.screening import ScreenedCandidates, deadline_hours, screen
+from planner.candidates.screening import ScreenedCandidates, screen
 from planner.configurations.recipe import is_allowed
 from planner.results.frontier import Curve, Frontier, GroupBy, HiddenByLimit
 from planner.results.plan import CandidateCounts
+from planner.scenario.limits import UNLIMITED_HOURS, latest_finish_hours
 from planner.scenario.scenario import Scenario, SolveOptions
 from planner.solving.infeasibility.diagnosis import diagnose
 from planner.solving.prepare import PreparedScenario, prepare
@@ -36,8 +37,6 @@ NOTICEABLE_USD = 0.005
 
 NO_VALUE_OF_TIME = 0.0
 """Dollars that an hour of waiting is worth on a frontier: its cost axis is dollars paid."""
-UNLIMITED_HOURS = 1e6
-"""A limit on hours that no way meets: a hundred years."""
 
 
 def frontier(
@@ -167,7 +166,7 @@ def _hidden_by_deadline(prepared: PreparedScenario) -> tuple[HiddenByLimit, ...]
     found = []
     limits = prepared.scenario.limits
     for one, screened in zip(prepared.candidates, prepared.screened, strict=True):
-        latest = deadline_hours(one.job, limits)
+        latest = latest_finish_hours(one.job, limits)
         by_deadline = one.job.deadline_hours is not None and one.job.deadline_hours <= latest
         free = replace(_without_penalties(one), job=one.job.model_copy(update={"deadline_hours": None}))
         longer = limits if by_deadline else limits.model_copy(update={"max_hours": UNLIMITED_HOURS})

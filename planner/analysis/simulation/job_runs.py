@@ -8,12 +8,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.candidates.screening import ScreenedCandidates, deadline_hours
+from planner.candidates.screening import ScreenedCandidates
 from planner.candidates.spot_candidates import SearchTarget, SpotCandidates, SpotChoice
 from planner.decode.assignment_parts import techniques_of
 from planner.errors import Fault, ScenarioError
 from planner.estimates.billing import round_up_hours
+<<<<<<< HEAD
 from planner.solving.scoring import CandidateObjective
+=======
+from planner.scenario.limits import latest_finish_hours
+from planner.solving.scoring import Objective
+>>>>>>> main
 from planner.spot.policy.run import SpotRun
 from planner.units import HOUR
 
@@ -94,7 +99,7 @@ def _course(prepared: PreparedScenario, index: int, told: Assignment) -> JobRun:
     row = find_row(candidates, told)
     if row is None:
         raise _mismatch_error(prepared, told)
-    latest = deadline_hours(job, prepared.scenario.limits)
+    latest = latest_finish_hours(job, prepared.scenario.limits)
     if int(candidates.configuration[row]) < 0:
         return _service(told, latest)
     choice = None

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from planner.configurations.coefficients import network_of
 from planner.configurations.recipe import GpuClass, Recipe, framework_of
-from planner.scenario.scenario import Job, Limits, Measured, Offer, Scenario, apply_adjustments, offer_labels
+from planner.scenario.scenario import Job, Limits, Measured, Offer, Scenario, offer_labels
 from planner.units import GB
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ def resolve_assignment(
     """The things behind the names, or the names that lead nowhere; without them nothing can be checked."""
     name = assignment.name
     job = next((one for one in scenario.jobs if one.name == name), None)
-    offers = dict(zip(offer_labels(scenario.offers), apply_adjustments(scenario), strict=True))
+    offers = dict(zip(offer_labels(scenario.offers), scenario.adjusted_offers(), strict=True))
     offer = offers.get(assignment.offer)
     missing = []
     if job is None:

@@ -19,13 +19,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.candidates.screening import DEFAULT_MAX_HOURS
 from planner.formulation.constraints import assignment_rows, spot_cap_rows, spot_floor_rows
 from planner.formulation.objective import cost_objective
 from planner.formulation.program import INFINITY, Program, Rows, single_row, sparse_rows
 from planner.formulation.shared_limits import SharedLimits
 from planner.formulation.variables import VariableLayout
-from planner.scenario.scenario import SpotShare
+from planner.scenario.limits import SpotShare, max_run_hours
 from planner.solvers.registry import run
 from planner.solving.infeasibility.relaxed_candidates import RelaxedCandidates, undominated_candidates
 
@@ -275,7 +274,7 @@ def _soft_limits(wide: RelaxedCandidates, columns: VariableLayout) -> list[SoftC
     made = []
     longest = {}
     for index, job in enumerate(scenario.jobs):
-        longest[index] = limits.max_hours if limits.max_hours is not None else DEFAULT_MAX_HOURS[job.kind]
+        longest[index] = max_run_hours(job, limits)
         if job.deadline_hours is not None:
             mine = ((late * owner[index], job.deadline_hours),)
             made.append(SoftConstraint(f"jobs.{job.name}.deadline", job.deadline_hours, mine, job.deadline_hours))

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.candidates.screening import deadline_hours, screen
+from planner.candidates.screening import screen
 from planner.configurations.enumeration import MANY_ACCUMULATION_STEPS
 from planner.configurations.recipe import is_allowed
 from planner.decode.memory_breakdown import MemoryEvaluator
 from planner.decode.probability import deadline_probability
 from planner.results.plan import NearMiss
+from planner.scenario.limits import latest_finish_hours
 from planner.solving.infeasibility.elastic_program import STOCK, ElasticProgram, ElasticSolution, SoftConstraint
 from planner.solving.infeasibility.relaxations import build_changes, round_up
 from planner.solving.resolve import describe_candidate, try_solve
@@ -65,7 +66,7 @@ def _least_late(prepared: PreparedScenario, index: int) -> Iterator[NearMiss]:
     high = min(float(table.share_high[row]), limits.spot_share.max)
     late = {share: float(table.late_hours(share)[row]) for share in (low, high)}
     share = min(late, key=lambda end: late[end])
-    latest = deadline_hours(job, limits)
+    latest = latest_finish_hours(job, limits)
     chance = deadline_probability(latest, float(table.hours(share)[row]), late[share], job.confidence)
     yield NearMiss(
         job=job.name,

@@ -14,10 +14,11 @@ import numpy as np
 
 from planner.candidate_table import CandidateTable, concatenate
 from planner.candidates.enumeration import JobCandidates, enumerate_candidates
-from planner.candidates.screening import UNLIMITED_HOURS, screen
+from planner.candidates.screening import screen
 from planner.configurations.recipe import Recipe, framework_of
 from planner.formulation.dominance import find_undominated
-from planner.scenario.scenario import AllowForbid, Job, Limits, Scenario, Techniques
+from planner.scenario.limits import UNLIMITED_HOURS, AllowForbid, Limits
+from planner.scenario.scenario import Job, Scenario, Techniques
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

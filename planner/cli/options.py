@@ -1,0 +1,112 @@
+"""Arguments and options that several commands share."""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from planner.cli.exit_codes import INFEASIBLE, NO_PLAN
+from planner.cli.output import Output
+
+if TYPE_CHECKING:
+    import datetime
+    from collections.abc import Callable
+
+SOLVERS = ("highs", "cbc", "scip", "cp-sat")
+EXIT_CODES = {"optimal": 0, "feasible": 0, "infeasible": INFEASIBLE, "no_plan": NO_PLAN}
+"""Exit code of a command by the status of its plan."""
+
+scenario_argument = click.argument("scenario")
+set_option = click.option(
+    "--set",
+    "settings",
+    metavar="PATH=VALUE",
+    multiple=True,
+    help="Change one value, such as limits.budget_usd=100; repeatable.",
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+
+
+def finite(_: click.Context, parameter: click.Parameter, value: float | None) -> float | None:
+    """Refuse nan and infinity."""
+    if value is not None and not math.isfinite(value):
+        raise click.BadParameter("not a finite number", param=parameter)
+    return value
+
+
+def loaded_scenario(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add SCENARIO and --set; the command receives `loaded`, the scenario with the settings applied."""
+
+    @scenario_argument
+    @set_option
+    @functools.wraps(command)
+    def wrapper(scenario: str, settings: tuple[str, ...], **others: Any) -> Any:
+        from planner.loading.scenario_file import load_scenario
+
+        return command(loaded=load_scenario(scenario, settings), **others)
+
+    return wrapper
+
+
+def output_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add --json and --plot; the command receives `output`."""
+
+    @json_option
+    @click.option("--plot", metavar="FILE", help="Draw the result: .png, .svg or .html.")
+    @functools.wraps(command)
+    def wrapper(as_json: bool, plot: str | None, **others: Any) -> Any:
+        return command(output=Output(as_json, plot), **others)
+
+    return wrapper
+
+
+as_of_date = click.option(
+    "--as-of",
+    type=click.DateTime(["%Y-%m-%d"]),
+    metavar="DATE",
+    help="Date to which the age of prices is counted (default: today).",
+)
+_SOLVER = click.option("--solver", type=click.Choice(SOLVERS), default="highs", show_default=True)
+_STOP = (
+    click.option(
+        "--gap", type=click.FloatRange(min=0), default=0.0, callback=finite, help="Stop within this share of the bound."
+    ),
+    click.option(
+        "--time-limit",
+        "time_limit_seconds",
+        type=click.FloatRange(min=0, min_open=True),
+        callback=finite,
+        metavar="SECONDS",
+        help="Stop with the best plan so far.",
+    ),
+)
+
+
+def solve_options(solver: bool = True, stop: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Add --as-of and others; the command receives `options`, a `SolveOptions`.
+
+    Parameters
+    ----------
+    solver
+        Add --solver.
+    stop
+        Add --gap and --time-limit.
+    """
+    added = (*((_SOLVER,) if solver else ()), *(_STOP if stop else ()), as_of_date)
+    names = ("solver", "gap", "time_limit_seconds")
+
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(command)
+        def wrapper(as_of: datetime.datetime | None, **others: Any) -> Any:
+            from planner.scenario.scenario import SolveOptions
+
+            given = {name: others.pop(name) for name in names if name in others}
+            options = SolveOptions(as_of=as_of.date() if as_of else None, **given)
+            return command(options=options, **others)
+
+        return functools.reduce(lambda inner, option: option(inner), reversed(added), wrapper)
+
+    return decorate

@@ -1,0 +1,104 @@
+"""Limits that a plan must keep, and the latest finish of a job that follows from them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Self
+
+from pydantic import AfterValidator, Field, model_validator
+
+from planner.documents.quantities import (
+    Positive,
+    PositiveInteger,
+    Share,
+    StrictModel,
+    Text,
+    ZeroOrMany,
+    format_value,
+    validation_error,
+)
+from planner.scenario.job import Job
+from planner.scenario.offer import Offer
+from planner.scenario.payment import TIERS
+
+DEFAULT_MAX_HOURS = {"finetune": 720.0, "pretrain": 2160.0}
+"""Longest run by kind of job where the scenario sets none: without a limit the cheapest machine may take years."""
+UNLIMITED_HOURS = 1e6
+"""A value of `max_hours` that limits nothing."""
+
+
+class AllowForbid(StrictModel):
+    """Names that may be used (None: all) and names that may not."""
+
+    allow: ZeroOrMany[Text] | None = None
+    forbid: ZeroOrMany[Text] = ()
+
+    def permits(self, name: str) -> bool:
+        """Whether the name may be used."""
+        return name not in self.forbid and (self.allow is None or name in self.allow)
+
+    @model_validator(mode="after")
+    def _do_not_contradict(self) -> Self:
+        both = [name for name in self.forbid if name in (self.allow or ())]
+        if both:
+            raise validation_error(f"{', '.join(both)} both allowed and forbidden", "keep one", "forbid")
+        if self.allow == ():
+            raise validation_error("allows nothing", "name what is allowed, or leave it out", "allow")
+        return self
+
+
+def _tiers_exist(tiers: AllowForbid) -> AllowForbid:
+    for key, names in (("allow", tiers.allow or ()), ("forbid", tiers.forbid)):
+        unknown = [name for name in names if name not in TIERS]
+        if unknown:
+            raise validation_error(
+                f"{format_value(unknown[0])} is no tier of offers", f"one of {', '.join(TIERS)}", key
+            )
+    return tiers
+
+
+class SpotShare(StrictModel):
+    """Bounds on the share of the work that spot machines do."""
+
+    min: Share = 0.0
+    max: Share = 1.0
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        if self.min > self.max:
+            raise validation_error(f"min {self.min:g} is over max {self.max:g}", "min may be at most max", "min")
+        return self
+
+
+class Limits(StrictModel):
+    """What a plan must keep; None is no limit."""
+
+    budget_usd: Annotated[float, Field(gt=0, le=1e15)] | None = None
+    max_gpus: PositiveInteger | None = None  # at one time, over all jobs
+    max_hours: Positive | None = None
+    quota: dict[str, Annotated[int, Field(ge=0)]] = Field(default_factory=dict)  # provider -> GPUs
+    providers: AllowForbid = AllowForbid()
+    gpus: AllowForbid = AllowForbid()
+    regions: AllowForbid = AllowForbid()
+    tiers: Annotated[AllowForbid, AfterValidator(_tiers_exist)] = AllowForbid()
+    spot_share: SpotShare = SpotShare()
+    vram_headroom: Annotated[float, Field(ge=0, lt=1)] | None = None  # share; replaces the fit rule's margin
+
+    def permits(self, offer: Offer) -> bool:
+        """Whether the lists allow an offer; a list of cards says nothing about what has none."""
+        return (
+            self.providers.permits(offer.provider)
+            and (offer.gpu is None or self.gpus.permits(offer.card))
+            and self.regions.permits(offer.region)
+            and self.tiers.permits(offer.tier)
+        )
+
+
+def max_run_hours(job: Job, limits: Limits) -> float:
+    """Return `max_hours` of the limits, or the default for the kind of job where the scenario sets none."""
+    return DEFAULT_MAX_HOURS[job.kind] if limits.max_hours is None else limits.max_hours
+
+
+def latest_finish_hours(job: Job, limits: Limits) -> float:
+    """Return the hours after which a job must have ended: its deadline or the longest run, whichever is less."""
+    longest = max_run_hours(job, limits)
+    return longest if job.deadline_hours is None else min(longest, job.deadline_hours)

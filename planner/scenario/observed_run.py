@@ -1,0 +1,115 @@
+"""One observed run of a job: speed, hours or memory, and how it was set up."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, Self
+
+from pydantic import model_validator
+
+from planner.documents.quantities import Positive, PositiveInteger, StrictModel, Text, validation_error
+from planner.scenario.techniques import (
+    Attention,
+    Checkpointing,
+    Method,
+    Optimizer,
+    Precision,
+    Quantisation,
+    Sharding,
+    WeightBits,
+)
+
+PeakKind = Literal["allocated", "reserved", "device"]
+"""What a peak counts: live tensors (torch max_memory_allocated), what the allocator took (max_memory_reserved), or
+all that the driver shows (nvidia-smi)."""
+
+
+class Measured(StrictModel):
+    """One observed run of this very job on `gpus` cards in all.
+
+    `hours` are those of the whole job from start to end: nothing is added to them, and they stand for every way to
+    run it on that hardware, so they go with no techniques.
+    `tokens_per_second` (images, of a diffusion network) counts real tokens over all cards; it and `peak_vram_gib`
+    draw the job's estimates towards them.
+    What else is said tells how the run was set up; what is left out is taken from the job.
+    """
+
+    gpu: Text
+    gpus: PositiveInteger
+    tokens_per_second: Positive | None = None
+    hours: Positive | None = None
+    peak_vram_gib: Positive | None = None  # of the fullest card
+    peak_kind: PeakKind | None = None  # None: allocated, which asks for the most room
+    instances: PositiveInteger | None = None
+    interconnect: Literal["nvlink", "nvswitch", "pcie"] | None = None
+    network_gbps: Positive | None = None
+    method: Method | None = None
+    weight_bits: WeightBits | None = None
+    quant: Quantisation | None = None
+    precision: Precision | None = None
+    activation_checkpointing: Checkpointing | None = None
+    sharding: Sharding | None = None
+    attention: Attention | None = None
+    optimizer: Optimizer | None = None
+    tensor_parallel: PositiveInteger | None = None
+    pipeline_parallel: PositiveInteger | None = None
+    micro_batch: PositiveInteger | None = None
+    accumulation_steps: PositiveInteger | None = None
+    global_batch: PositiveInteger | None = None
+    sequence_length: PositiveInteger | None = None  # tokens
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What is said of how the run was set up, hardware left out."""
+        return {name: value for name in RUN_SETTINGS if (value := getattr(self, name)) is not None}
+
+    @model_validator(mode="after")
+    def _has_observation(self) -> Self:
+        if self.tokens_per_second is not None and self.hours is not None:
+            fix = "give one of the two; hours are those of the whole job"
+            raise validation_error("needs either tokens_per_second or hours", fix)
+        if self.tokens_per_second is None and self.hours is None and self.peak_vram_gib is None:
+            fix = "give tokens_per_second or hours (of the whole job), or peak_vram_gib"
+            raise validation_error("does not say what was observed", fix)
+        if self.hours is not None and self.settings:
+            said = next(iter(self.settings))
+            fix = f"leave {said} out, or give tokens_per_second in place of hours"
+            raise validation_error(f"hours of the whole job stand for any way to run it, and {said} for one", fix, said)
+        if self.peak_kind is not None and self.peak_vram_gib is None:
+            raise validation_error("peak_kind without a peak", "add peak_vram_gib", "peak_kind")
+        return self
+
+    @model_validator(mode="after")
+    def _agrees(self) -> Self:
+        if self.instances is not None and self.gpus % self.instances:
+            fix = f"gpus counts all of them: a multiple of {self.instances}"
+            raise validation_error(f"{self.gpus} GPUs do not spread evenly over {self.instances} machines", fix, "gpus")
+        if self.quant is not None and self.weight_bits in (16, 8):
+            raise validation_error("quant is for 4-bit weights", "give weight_bits 4, or drop it", "quant")
+        if self.method == "full" and (self.quant is not None or self.weight_bits in (8, 4)):
+            fix = "quantised weights are for lora: give method lora, or weight_bits 16"
+            raise validation_error("method full cannot train quantised weights", fix, "method")
+        batch = (self.micro_batch, self.accumulation_steps, self.global_batch)
+        ranks = self.gpus / ((self.tensor_parallel or 1) * (self.pipeline_parallel or 1))
+        if None not in batch and batch[0] * batch[1] * ranks != batch[2]:  # type: ignore[operator]
+            what = f"{batch[2]} is not micro_batch {batch[0]} x accumulation_steps {batch[1]} x {ranks:g} ranks"
+            raise validation_error(what, "leave one of the three out", "global_batch")
+        return self
+
+
+RUN_SETTINGS = (
+    "method",
+    "weight_bits",
+    "quant",
+    "precision",
+    "activation_checkpointing",
+    "sharding",
+    "attention",
+    "optimizer",
+    "tensor_parallel",
+    "pipeline_parallel",
+    "micro_batch",
+    "accumulation_steps",
+    "global_batch",
+    "sequence_length",
+)
+"""The fields of `Measured` that say how a run was set up, hardware left out."""

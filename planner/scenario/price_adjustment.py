@@ -1,0 +1,62 @@
+"""What-if factors on the prices of offers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from planner.documents.quantities import StrictModel, Text
+from planner.scenario.offer import Offer
+
+
+class Match(StrictModel):
+    """Which offers: each key that is given must be equal."""
+
+    gpu: Text | None = None
+    provider: Text | None = None
+    region: Text | None = None
+    instance: Text | None = None
+
+    def find_matches(self, offers: Sequence[Offer]) -> list[int]:
+        """Positions of the offers that are meant."""
+        found = list(range(len(offers)))
+        for key in ("gpu", "provider", "region", "instance"):
+            wanted = getattr(self, key)
+            if wanted is not None:
+                found = [index for index in found if getattr(offers[index], key) == wanted]
+        return found
+
+
+MAX_PRICE_FACTOR = 1000.0
+"""Factor on a price beyond which no what-if asks anything."""
+
+
+class Adjust(StrictModel):
+    """A what-if on prices."""
+
+    match: Match = Match()
+    usd_per_hour_factor: Annotated[float, Field(ge=0, le=MAX_PRICE_FACTOR)] = 1.0
+    spot_usd_per_hour_factor: Annotated[float, Field(ge=0, le=MAX_PRICE_FACTOR)] = 1.0
+
+
+def apply_adjustments(offers: Sequence[Offer], rules: Sequence[Adjust]) -> tuple[Offer, ...]:
+    """Return the offers at adjusted prices: the factors of all matching rules are multiplied."""
+    adjusted = list(offers)
+    for rule in rules:
+        for index in rule.match.find_matches(adjusted):
+            adjusted[index] = _apply_adjustment(adjusted[index], rule)
+    return tuple(adjusted)
+
+
+def _apply_adjustment(offer: Offer, rule: Adjust) -> Offer:
+    """The offer at other prices; what is paid upfront is the price of its hours too, what a kWh costs is not."""
+    keys = ("usd_per_hour", "spot_usd_per_hour")
+    prices: dict[str, Any] = {
+        key: price * getattr(rule, f"{key}_factor") for key in keys if (price := getattr(offer, key)) is not None
+    }
+    if offer.commitment is not None:
+        upfront = offer.commitment.upfront_usd * rule.usd_per_hour_factor
+        prices["commitment"] = offer.commitment.model_copy(update={"upfront_usd": upfront})
+    return offer.model_copy(update=prices)  # only numbers change

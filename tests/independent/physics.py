@@ -1,0 +1,375 @@
+"""Memory and speed of one configuration in plain floats, a second time and by other hands.
+
+Written from the two specifications of the estimates ("Analytic memory model" and "Time model") and from the tables
+under `models/`, which are read as they are. Nothing of `planner.estimates` or `planner.configurations` is imported,
+so a flag that is set wrong, an optimizer's bytes or the conversion of a link's speed show as a difference.
+Symbols are those of the specifications: P parameters, L layers, h hidden, q and kv widths, f feed-forward,
+V vocabulary, t tokens of a micro-batch, z sharding stage, tp and pp parallel degrees.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from statistics import NormalDist
+from typing import Any
+
+import yaml
+
+MODELS = Path(__file__).parents[2] / "models"
+GIB, PACKED_FILL = 2.0**30, 0.97
+ZERO = {"none": 0, "ddp": 0, "zero1": 1, "zero2": 2, "zero3": 3, "hsdp": 3}
+RECOMPUTED = {"none": (0, 0), "selective": (0.4, 0), "full": (1, 1), "megatron": (0, 1), "offloaded": (1, 1)}
+"""Shares of the layers that run forward twice, in matrix products and in attention."""
+
+
+@cache
+def read(path: str) -> Any:
+    """A file under `models/`."""
+    return yaml.safe_load((MODELS / path).read_text(encoding="utf-8"))
+
+
+@cache
+def coefficients(name: str) -> dict[str, float]:
+    """The values of a calibration by key."""
+    return {key: entry["value"] for key, entry in read(f"calibration/{name}.yaml")["coefficients"].items()}
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What to run on what; `techniques` in the words of a plan."""
+
+    architecture: str
+    gpu: str
+    gpus: int
+    gpus_per_node: int
+    link: str
+    network_gbps: float | None
+    framework: str
+    techniques: dict[str, Any]
+    sequence: float
+    packing: str = "packed"
+    mean_length: float = 0.0
+    length_cv: float = 0.8
+    headroom: float | None = None
+
+
+@dataclass(frozen=True)
+class Answer:
+    """GiB of one GPU by the fit rule and in live tensors, seconds of a step, real tokens (or images) per second."""
+
+    need_gib: float
+    allocated_gib: float
+    step_seconds: float
+    units_per_second: float
+
+
+class Facts:
+    """The setup with its cards and table rows, and the numbers that memory and time share."""
+
+    def __init__(self, setup: Setup) -> None:
+        self.s, self.t = setup, setup.techniques
+        self.arch = {"gated": True, "rope": True, "tied_embeddings": False, "parallel_residual": False, "experts": 0}
+        self.arch |= read(f"architectures/{setup.architecture}.yaml")
+        self.card = read(f"gpus/{setup.gpu}.yaml")
+        self.frame = read("techniques/frameworks.yaml")["frameworks"][setup.framework]
+        self.bytes = read("techniques/bytes.yaml")
+        a, t = self.arch, self.t
+        self.P, self.L, self.h = a["parameters"], a["layers"], a["hidden"]
+        self.q, self.kv = a["heads"] * a["head_dim"], a["kv_heads"] * a["head_dim"]
+        self.f, self.V, self.g = a["ffn"], a["vocab"], 3 if a["gated"] else 2
+        self.lora, self.z = t["method"] == "lora", ZERO[t["sharding"]]
+        self.quantised = self.lora and t["weight_bits"] < 16
+        self.tp, self.pp = t["tensor_parallel"], t["pipeline_parallel"]
+        self.dp = setup.gpus / (self.tp * self.pp)
+        self.mb, self.m = t["micro_batch"], t["accumulation_steps"]
+        self.mixed = t["precision"] in ("bf16_mixed", "fp16_mixed")
+        self.wide = t["precision"] in ("fp32", "tf32")
+        self.eight_bit_adam = t["optimizer"] == "adamw_8bit"
+        kbit = self.bytes["quantised"][t["quant"]]["prepared"] if self.quantised else False
+        self.prepared = bool(kbit and self.z < 3 and self.frame.get("prepared", True))
+        self.adapters = self.bytes["adapters"][self.frame["adapters"]]
+        self.row = self._training_row()
+        self.checkpoints = t["activation_checkpointing"]
+        if self.checkpoints == "selective" and self.frame.get("megatron"):
+            self.checkpoints = "megatron"
+        if self.checkpoints == "full" and self.frame.get("offloaded_checkpoints"):
+            self.checkpoints = "offloaded"
+        # Data-parallel ranks that share one copy of the states: all, or with hybrid sharding those of one node.
+        self.group = max(min(self.dp, setup.gpus_per_node / self.tp), 1.0) if t["sharding"] == "hsdp" else self.dp
+        self.adapted_weights, self.adapted_inputs, self.adapted_linears = self._adapters() if self.lora else (0, 0, 0)
+        self.trained = self.adapted_weights if self.lora else self.P
+
+    def _training_row(self) -> Any:
+        """The row of bytes per parameter of full training."""
+        name = self.t["precision"]
+        if self.mixed and self.frame.get("masters"):
+            name = self.frame["masters"]
+        elif self.mixed and (self.z in (1, 2) or (self.z == 3 and self.frame.get("zero3_masters"))):
+            name = "deepspeed"
+        return self.bytes["training"][name]
+
+    def _adapters(self) -> tuple[float, float, float]:
+        """Adapter weights in all, inputs and linears that a token meets in one layer."""
+        h, q, kv, f = self.h, self.q, self.kv, self.f
+        shapes = {"q": (h, q), "k": (h, kv), "v": (h, kv), "o": (q, h), "gate": (h, f), "up": (h, f), "down": (f, h)}
+        targets = self.t["lora_targets"]
+        groups = {"all-linear": list(shapes), "attention": ["q", "k", "v", "o"], "qv": ["q", "v"]}
+        names = groups.get(targets, [targets]) if isinstance(targets, str) else list(targets)
+        if not self.arch["gated"]:
+            names = [name for name in names if name != "gate"]
+        each = met = 0.0
+        linears = 0
+        for name in names:
+            copies = self.arch["experts"] or 1 if name in ("gate", "up", "down") else 1
+            used = self.routed() if name in ("gate", "up", "down") else 1
+            each += copies * sum(shapes[name])
+            met, linears = met + used * shapes[name][0], linears + used
+        return self.L * self.t["lora_rank"] * each, met, linears
+
+    def routed(self) -> int:
+        """Experts that a token meets in a layer."""
+        return self.arch["experts_per_token"] + self.arch.get("shared_experts", 0) if self.arch["experts"] else 1
+
+
+def answer(setup: Setup) -> Answer:
+    """Memory and speed of a setup."""
+    facts = Facts(setup)
+    need, allocated = memory(facts)
+    length = longest_of(setup, facts.mb) if setup.packing == "padded" else setup.sequence
+    seconds = step(facts, length)
+    mean = min(setup.mean_length or setup.sequence, setup.sequence)
+    real = {"packed": PACKED_FILL * setup.sequence, "padded": mean, "fixed": mean}[setup.packing]
+    each = 1.0 if "image" in facts.arch else real
+    return Answer(need / GIB, allocated / GIB, seconds, facts.mb * facts.m * facts.dp * each / seconds)
+
+
+def longest_of(setup: Setup, draws: float) -> float:
+    """Mean of the longest of so many log-normal lengths, each cut at the sequence length, by its distribution."""
+    sigma = math.sqrt(math.log(1.0 + setup.length_cv**2))
+    normal, cells = NormalDist(), 20_000
+    total, last = 0.0, 0.0
+    for cell in range(1, cells + 1):
+        at = -8.0 + 16.0 * cell / cells
+        below = normal.cdf(at) ** draws
+        length = setup.mean_length * math.exp(sigma * (at - 8.0 / cells) - sigma * sigma / 2.0)
+        total, last = total + (below - last) * min(length, setup.sequence), below
+    return total
+
+
+def memory(x: Facts) -> tuple[float, float]:
+    """Bytes by the fit rule, and in live tensors at the peak (memory model, sections 2, 3 and 6)."""
+    k, t = coefficients("memory"), x.t
+    embedding = x.V * x.h * (1 if x.arch["tied_embeddings"] else 2)
+    each = (x.P - embedding) / x.L
+    layers = math.ceil(x.L / x.pp)
+    embedding = x.V * x.h if x.pp > 1 else embedding
+    stage = each * layers + embedding
+    base = 4.0 if x.wide else 2.0
+    s1, s2, s3 = (x.group if x.z >= stage_of else 1 for stage_of in (1, 2, 3))
+    if x.lora:
+        weight = x.bytes["quantised"][t["quant"]]["weight"] if x.quantised else base
+        outer, trained, row = (4.0 if x.prepared else base), x.trained * layers / x.L, x.adapters
+        optimizer = x.bytes["optimizer_8bit"]["o"] if x.eight_bit_adam else row["o"]
+    else:
+        weight = outer = x.row["w"]
+        trained, row = stage, x.row
+        optimizer = row["o"] - min(row["o"], 8.0) + x.bytes["optimizer_8bit"]["o"] if x.eight_bit_adam else row["o"]
+    whole = (each * layers * weight + embedding * outer) / x.tp
+    W, states = whole / s3, trained * optimizer / x.tp / s1
+    A = trained * row["w"] / x.tp / s3 if x.lora else 0.0
+    gathers = x.z == 3 and x.group > 1
+    kept = gathers and x.m > 1 and bool(x.frame.get("no_sync") or x.pp > 1)
+    G = trained * (row["g"] + row.get("extra_gradient", 0)) / x.tp / (1 if kept else s2)
+    G *= 2 if x.z == 0 and x.dp > 1 else 1
+    early = G if x.m > 1 else 0.0
+    temporary = 0.0 if x.frame["fused_step"] or x.eight_bit_adam else row["t"]
+    Tm = trained * (temporary + row.get("extra_sharded", 0)) / x.tp / s1
+    AMP = 0.0 if x.lora or x.z else x.row["cast"] * stage / x.tp
+    wide = weight if x.quantised else 2.0 if x.lora else x.row["gathered"]
+    root = 2 * stage / x.tp if kept else 2 * embedding / x.tp
+    U = (2 * stage / x.tp if kept else (k["n_uns"] * each * wide + 2 * embedding) / x.tp) if gathers else 0.0
+    root = root if gathers else 0.0
+    Ug = 2 * each / x.tp if gathers and not x.lora else 0.0
+    D = 2 * x.h * x.f if x.quantised else 0.0
+    load = whole * (1 + 1 / s3) if x.z == 3 and x.frame.get("load_whole") else 0.0
+
+    first, last, Ws, Lg, fragments = activations(x, k, layers)
+    B = W + A + states
+    phases = [
+        B + AMP + root + early + last + Lg,
+        B + AMP + U + Ug + D + early + max(first, last) + Ws,
+        B + AMP + U + Ug + G + Ws,
+        B + G + Tm,
+        load,
+    ]
+    allocated = max(phases)
+    together = max(B + AMP + U + Ug + D + G + Tm + max(first, last) + Ws + Lg, load)
+    cached = k["rho"] * (together - allocated) + fragments
+    image = x.arch.get("image") or {}
+    megatron = x.frame.get("megatron")
+    context = k["m_ctx_gib"] if megatron else k["ctx_gib"] + (k["fit_nccl_gib"] if x.s.gpus > 1 else 0.0)
+    context = context * GIB + 2.0 * image.get("frozen_parameters", 0)
+    margin = k["margin"] if x.frame["profiled"] else k["margin_unknown"]
+    margin = margin if x.s.headroom is None else x.s.headroom
+    need = allocated * (1 + margin) + k["phi"] * cached + context
+    if x.z == 3 and need > 0.8 * x.card["usable_gib"] * GIB:
+        need = allocated * (1 + margin) + 0.5 * cached + context
+    return need, allocated
+
+
+def activations(x: Facts, k: dict[str, float], layers: int) -> tuple[float, ...]:
+    """Bytes of a micro-batch: stored on the first and the last stage, working set, logits, fragments (section 3)."""
+    image = x.arch.get("image")
+    t = x.mb * (image["memory_tokens_per_image"] if image else x.s.sequence)
+    hu = min(x.frame["norm_units"], 5) if x.arch["parallel_residual"] else x.frame["norm_units"]
+    rope = 2 if x.arch["rope"] and not x.frame.get("fused_rope") else 1
+    fu = ((3 if x.frame.get("fused_swiglu") else 4) if x.arch["gated"] else 2) * x.f * x.routed()
+    sp = x.tp if x.frame.get("sequence_parallel") else 1
+    layer = (4 if x.wide else 2) * t * (hu * x.h / sp + (rope * (x.q + 2 * x.kv) + x.q + fu) / x.tp)
+    compiled = (k["k_comp"] if x.frame.get("compiled") else 1.0) * layer
+    inputs = k["c_in"] * x.adapters["copies"] * x.adapted_inputs * t if x.lora else 0.0
+    eager = x.arch["heads"] * t * x.s.sequence / x.tp if x.t["attention"] == "eager" else 0.0
+    fsdp_residual = x.lora and x.z == 3 and x.frame.get("fsdp_adapters_fp32_residual")
+    boundary = x.h * (4 if x.prepared or x.wide or fsdp_residual else 2) * t / sp
+    share = k["k_frz"] if x.lora else k["k_act"]
+    if x.quantised and x.frame.get("frozen_quantised_factor") and x.t["quant"] in ("nf4", "nf4_dq", "int8"):
+        share = k["k_frzq"]
+    stored = (
+        layers
+        * {
+            "none": share * compiled + 0.5 * inputs + k["e_sto"] * eager,
+            "selective": max(k["k_sel"] * compiled, boundary),
+            "megatron": layer,
+            "full": boundary,
+            "offloaded": 0.0,
+        }[x.checkpoints]
+    )
+    k_ws = x.frame.get("working_factor") or (k["k_mws"] if x.frame.get("megatron") else k["k_ws"])
+    working = (k_ws * compiled + inputs + k["e_att"] * eager) * (0.25 if x.checkpoints == "none" else 1.0)
+    kernel = "hf-prepared" if x.prepared and x.frame["loss"] == "hf" else x.frame["loss"]
+    loss, entries = x.bytes["loss"][kernel], t * x.V / x.tp
+    logits = k["k_log"] * (k["k_log_fsdp"] if x.lora and x.z == 3 else 1.0) * loss["bytes"] * entries
+    fragments = k["f_dyn"] * (stored + logits + working)
+    if loss["materialised"] and x.checkpoints != "none":
+        fragments += k["f_log"] * entries
+    if x.s.packing == "padded":
+        fragments += k["f_var"] * (logits + working + (stored if x.checkpoints == "full" else 0.0))
+    return min(x.pp, x.m) * stored, stored, working, logits, fragments
+
+
+def step(x: Facts, sequence: float) -> float:
+    """Seconds of one optimizer step (time model, sections 2 and 3)."""
+    k, s = coefficients("time"), x.s
+    nodes = math.ceil(s.gpus / s.gpus_per_node)
+    PCI = {3: 12e9, 4: 24e9, 5: 48e9, 6: 96e9}[x.card["pcie_gen"]]
+    inside = k["nvlink_utilisation"] * x.card["nvlink_gb_s"] * 1e9 / 2
+    inside = inside if s.link in ("nvlink", "nvswitch") and inside else k["pcie_utilisation"] * PCI
+    node = k["network_utilisation"] * (s.network_gbps * 1e9 / 8 if s.network_gbps else 12.5e9)
+    across = min(inside, node / s.gpus_per_node)
+    group = min(inside, node * max(1.0, s.gpus_per_node / x.tp) / s.gpus_per_node)
+    group = group / (1 + k["group_loss_per_doubling"] * math.log2(nodes)) if nodes > 1 else inside
+    hybrid = x.t["sharding"] == "hsdp"
+
+    rc = RECOMPUTED[x.checkpoints][0]
+    tokens = x.mb * sequence
+    work = micro_batch(x, sequence, tokens)
+    if x.tp > 1:
+        each = 4 * tokens * x.h * (x.tp - 1) / x.tp / inside + k["tensor_latency_seconds"]
+        fused = k["fused_tensor_factor"] if x.frame["kernels"] == "fused" else 1.0
+        work += x.L / x.pp * (4 + 2 * rc) * each * fused
+    reduced = (x.adapters if x.lora else x.row)["reduced"]
+    quantised = x.bytes["quantised"][x.t["quant"]]["weight"] if x.quantised else 2
+    gathered = quantised if x.lora else x.row["gathered"]
+    cut = x.tp * x.pp
+    sharding = reduction = 0.0
+    if x.z == 3:
+        ranks, speed = (x.group, inside) if hybrid else (x.dp, group)
+        sharding = (2 * gathered * x.P + reduced * min(x.trained, x.P)) / cut * (1 - 1 / ranks) / speed
+        if hybrid:
+            sharding += 2 * reduced * x.trained / cut * (1 - ranks / x.dp) / (across * s.gpus_per_node * x.m)
+        sharding /= x.m if x.pp > 1 else 1
+    else:
+        hidden = 0.0 if x.frame.get("reduces_at_end") else k["data_parallel_overlap"]
+        reduction = (1 - hidden) * 2 * reduced * x.trained / cut * (1 - 1 / x.dp) / group * (x.m if x.z == 2 else 1)
+    overlap = coefficients("kernels")[f"{x.frame['kernels']}.overlap"]
+    each = (work**3 + (overlap * sharding) ** 3) ** (1 / 3) + (1 - overlap) * sharding
+    each += tokens * x.h / across if x.pp > 1 else 0.0
+    copies = x.group * cut if hybrid else s.gpus if x.z else cut
+    traffic = (x.adapters if x.lora else x.row)["traffic"]
+    if x.eight_bit_adam and not x.lora:
+        traffic -= x.bytes["optimizer_8bit"]["traffic_saved"]
+    optimizer = traffic * x.trained / copies * k["optimizer_factor"] / (x.card["memory_bandwidth_gb_s"] * 1e9)
+    rounds = x.m + x.pp - 1
+    seconds = rounds * each + reduction + optimizer + k["fixed_seconds"]
+    return seconds * (1 + k["node_loss_per_doubling"] * math.log2(nodes))
+
+
+def micro_batch(x: Facts, sequence: float, tokens: float) -> float:
+    """Seconds of one micro-batch on one GPU without communication: device and host, smooth maximum (section 2)."""
+    k, speeds, kernels = coefficients("time"), coefficients("gpu_efficiency"), coefficients("kernels")
+    profile, frozen = x.frame["kernels"], float(x.lora)
+    card, name = x.card, x.s.gpu
+    BW = card["memory_bandwidth_gb_s"] * 1e9
+    peak16 = card.get("tensor16_tflops") or card["fp32_tflops"]
+    tf32 = card.get("tf32_tflops") or card["fp32_tflops"]
+    peak = {"fp32": card["fp32_tflops"], "tf32": tf32}.get(x.t["precision"], peak16) * 1e12
+    E = speeds["fp32"] if x.wide else speeds[name]
+    rc, rca = RECOMPUTED[x.checkpoints]
+    offload = k["offload_factor"] if x.checkpoints == "offloaded" else 1.0
+    experts = x.arch["experts"]
+    embedding = x.V * x.h * (1 if x.arch["tied_embeddings"] else 2)
+    N = x.L * (x.h * (2 * x.q + 2 * x.kv) + x.g * x.h * x.f)
+    stored, ffn = N, float(x.f)
+    if experts:
+        N, stored = x.arch["active_parameters"] - embedding, x.P - embedding
+        ffn = max(N / (3 * x.L * x.h) - 2 * x.h, x.f)
+    knee = k["token_half_saturation"] * peak / BW
+    saturation = 1 + knee / (tokens * (0.25 if experts else 1))
+    narrow = x.h / math.sqrt(x.tp)
+    factor = kernels[f"{profile}.matmul_factor"] * narrow / (narrow + k["width_half_saturation"])
+    factor *= k["misaligned_factor"] if (x.h / x.tp) % 64 or x.arch["head_dim"] % 8 else 1.0
+    factor *= kernels[f"{profile}.moe_factor"] if experts else 1.0
+    passes = 2 + (0 if x.lora else 1 / k["weight_gradient_factor"]) + rc
+    matmul = 2 * offload * tokens * N * passes / (x.pp * x.tp) / factor * saturation / (peak * E)
+    share = (1 / x.pp + k["head_imbalance"] * (1 - 1 / x.pp)) * offload
+    entries = share * tokens * x.V / x.tp
+    head = entries * 2 * x.h * (3 - frozen) * saturation / (peak * E)
+    head += entries * kernels[f"{profile}.logit_traffic_bytes"] / BW
+    plain = f"{profile}.plain_element_traffic"
+    key = plain if not x.arch["gated"] and "image" not in x.arch and plain in kernels else f"{profile}.element_traffic"
+    moved = kernels[key] * (12 * x.h + 4 * x.g * ffn / x.tp)
+    moved += frozen * k["adapter_traffic"] * 1.5 * x.adapters["pass"] * x.adapted_linears * x.h
+    moved *= 2 * offload * (1 + rc / 3) * tokens * x.L / x.pp
+    rows = offload * tokens * x.L / x.pp / x.tp
+    attention = attention_seconds(x, sequence, rows, rca, peak, E, BW)
+    read_bytes = kernels[f"quantised_bytes.{x.t['quant']}"] if x.quantised else 0.0
+    dequantised = (2 + rc) * offload * read_bytes * stored / (x.tp * x.pp) * speeds.get(f"dequant.{name}", 1.0) / BW
+    device = matmul + head + moved / BW + attention + dequantised
+    launch = kernels[f"{profile}.launch_seconds"] * (1 + rc / 3) * (k["frozen_launch_factor"] if x.lora else 1.0)
+    launch = (launch + x.adapted_linears * k["adapter_launch_seconds"]) * speeds.get(f"host.{name}", 1.0)
+    launch += 7 * k["quantised_launch_seconds"] if x.quantised else 0.0
+    launch += kernels[f"{profile}.fsdp_launch_seconds"] if x.z == 3 else 0.0
+    launch += kernels[f"{profile}.naive_experts"] * experts * k["expert_launch_seconds"] * (1 + rc / 3)
+    return float((device**3 + (launch * x.L / x.pp) ** 3) ** (1 / 3))
+
+
+def attention_seconds(x: Facts, sequence: float, rows: float, rca: float, peak: float, E: float, BW: float) -> float:
+    """Attention of one micro-batch: fused kernels skip the causal half, eager ones move every score."""
+    k, speeds, kernels, profile = (
+        *(coefficients(name) for name in ("time", "gpu_efficiency", "kernels")), x.frame["kernels"],
+    )  # fmt: skip
+    if x.t["attention"] == "eager":
+        flop = 4 * sequence * x.q * rows * (3 + rca) / (peak * k["eager_attention_factor"] * E)
+        scores = 2 * x.arch["heads"] * rows * sequence * (1 + rca / 3) * kernels[f"{profile}.eager_traffic"]
+        return flop + scores / BW
+    met, window = sequence, x.arch.get("sliding_window", 0)
+    if window and x.t["attention"] == "flash" and sequence > window:
+        # Twice the mean of min(position, window), for the layers that have one.
+        cut = window * (2 - window / sequence)
+        met = x.arch["sliding_layer_share"] * cut + (1 - x.arch["sliding_layer_share"]) * sequence
+    own, generation = f"attention.{x.s.gpu}", f"attention.{x.card['generation']}"
+    reached = speeds[own if own in speeds else generation] * kernels[f"{profile}.attention_factor"]
+    return float(4 * met * x.q * rows * 0.5 * (3.5 + rca) / (peak * reached))

@@ -1,0 +1,137 @@
+"""The estimates against the physics written a second time: configurations of every kind, plans of shipped scenarios."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any
+
+import pytest
+
+import planner
+from planner.loading.scenario_file import read_scenario
+from planner.scenario.scenario import SolveOptions, offer_labels
+from planner.solving.solve import solve
+from tests.independent.physics import Setup, answer
+
+WITHIN = 1e-5
+"""Relative difference that the two may have: padded lengths are summed on another grid, all else agrees to 1e-9."""
+
+
+def case(name: str, architecture: str, gpu: str, **settings: Any) -> Any:
+    return pytest.param(architecture, gpu, settings, id=name)
+
+
+CASES = [
+    case("full bf16 on one GPU", "llama-3-8b", "A100-80GB", method="full", precision="bf16", micro_batch=4),
+    case("full, mixed precision", "tinyllama-1.1b", "A100-80GB", method="full", micro_batch=2),
+    case("full, true fp32", "pythia-1b", "RTX3090", method="full", precision="fp32", micro_batch=1),
+    case("full, tf32", "pythia-1b", "A100-40GB", method="full", precision="tf32", micro_batch=1),
+    case("full, DDP", "pythia-1.4b", "A40", gpus=4, method="full", sharding="ddp", micro_batch=2),
+    case("full, ZeRO-1", "opt-1.3b", "A100-80GB", gpus=8, method="full", sharding="zero1", micro_batch=2),
+    case("full, ZeRO-2", "llama-2-7b", "H100-80GB", gpus=8, method="full", sharding="zero2", accumulation_steps=4),
+    case("full, ZeRO-3 of DeepSpeed", "llama-2-7b", "A100-80GB", gpus=8, method="full", sharding="zero3",
+         framework="deepspeed", micro_batch=2, accumulation_steps=2),
+    case("full, FSDP of two nodes", "mpt-7b", "H100-80GB", gpus=16, instances=2, method="full", sharding="zero3",
+         framework="llm-foundry", micro_batch=4, network_gbps=3200),
+    case("full, FSDP, network unknown", "mistral-7b", "RTX4090", gpus=8, instances=2, method="full", sharding="zero3"),
+    case("full, hybrid shards", "llama-2-13b", "A100-80GB", gpus=32, instances=4, method="full", sharding="hsdp",
+         framework="torchtitan", activation_checkpointing="selective", accumulation_steps=2, network_gbps=1600),
+    case("full, 8-bit Adam", "llama-2-7b", "H100-80GB", method="full", optimizer="adamw_8bit", micro_batch=2),
+    case("full, 8-bit Adam, ZeRO-2", "llama-2-7b", "H100-80GB", gpus=4, method="full", optimizer="adamw_8bit",
+         sharding="zero2", accumulation_steps=2),
+    case("pipeline and tensor parallel, NeMo", "llama-3-70b", "H100-80GB", gpus=64, instances=8, method="full",
+         framework="nemo", tensor_parallel=4, pipeline_parallel=8, sharding="zero1", accumulation_steps=16,
+         network_gbps=3200),
+    case("tensor parallel with few nodes, Megatron", "gpt-neox-20b", "A100-80GB", gpus=16, instances=2, method="full",
+         framework="megatron", tensor_parallel=8, sharding="zero1", accumulation_steps=4,
+         activation_checkpointing="selective", network_gbps=1600),
+    case("pipeline, Megatron-DeepSpeed", "bloom-176b", "A100-80GB", gpus=384, instances=48, method="full",
+         framework="megatron-deepspeed", tensor_parallel=4, pipeline_parallel=12, sharding="zero1",
+         accumulation_steps=32, network_gbps=800),
+    case("pipeline with FSDP", "llama-3-8b", "H100-80GB", gpus=8, method="full", framework="torchtitan",
+         pipeline_parallel=2, sharding="zero3", accumulation_steps=8),
+    case("InternEvo", "llama-2-7b", "A100-80GB", gpus=8, method="full", framework="internevo", sharding="zero1"),
+    case("compiled", "llama-3-8b", "H100-80GB", gpus=8, method="full", framework="compiled", sharding="zero3"),
+    case("plain torch with FSDP", "llama-2-7b", "A100-80GB", gpus=8, method="full", framework="fsdp", sharding="zero3"),
+    case("unprofiled framework", "pythia-1b", "A100-80GB", method="full", framework="unknown"),
+    case("tied embedding", "gemma-2-2b", "A100-80GB", method="full", framework="hf-fused", micro_batch=2),
+    case("parallel residual", "falcon-7b", "A100-80GB", micro_batch=2),
+    case("LoRA without checkpoints", "llama-3.2-3b", "L40S", activation_checkpointing="none", lora_rank=32,
+         lora_targets="qv", micro_batch=4, sequence_length=768),
+    case("LoRA, selective", "llama-2-13b", "A100-80GB", activation_checkpointing="selective", micro_batch=2),
+    case("LoRA, eager attention on a T4", "tinyllama-1.1b", "T4", attention="eager", lora_targets="attention",
+         micro_batch=2, sequence_length=2048),
+    case("LoRA, FSDP", "llama-2-70b", "A100-80GB", gpus=8, sharding="zero3", micro_batch=1, accumulation_steps=4),
+    case("LoRA, sliding window", "mistral-7b", "H200", micro_batch=1, sequence_length=16384),
+    case("LoRA, 8-bit Adam", "mistral-7b", "A40", optimizer="adamw_8bit", micro_batch=2),
+    case("LoRA, bf16 adapters", "llama-2-7b", "A100-40GB", framework="torchtune", micro_batch=1),
+    case("LoRA, litgpt with FSDP loads whole", "llama-2-7b", "A100-40GB", gpus=4, framework="litgpt", sharding="zero3",
+         accumulation_steps=4),
+    case("QLoRA nf4", "qwen2.5-7b", "RTX3090", weight_bits=4, micro_batch=2, sequence_length=1024),
+    case("QLoRA, double quantisation, FSDP", "llama-2-70b", "A100-80GB", gpus=2, sharding="zero3", quant="nf4_dq",
+         lora_targets="attention", micro_batch=2, sequence_length=4096),
+    case("QLoRA GPTQ on a T4", "tinyllama-1.1b", "T4", quant="gptq", micro_batch=2),
+    case("QLoRA, litgpt without checkpoints", "llama-2-7b", "A100-40GB", quant="nf4", framework="litgpt",
+         activation_checkpointing="none"),
+    case("LoRA, 8 bit", "llama-2-13b", "RTX4090", weight_bits=8, micro_batch=1),
+    case("Unsloth, offloaded checkpoints", "llama-3.1-8b", "RTX4090", weight_bits=4, framework="unsloth",
+         activation_checkpointing="full", micro_batch=2),
+    case("mixture of experts, QLoRA", "mixtral-8x7b", "A100-80GB", weight_bits=4, micro_batch=1),
+    case("padded batches", "qwen2.5-7b", "A5000", packing="padded", tokens_per_sample=400, micro_batch=8,
+         sequence_length=2048),
+    case("fixed lengths", "llama-3-8b", "A100-80GB", packing="fixed", tokens_per_sample=700, micro_batch=4),
+    case("diffusion", "stable-diffusion-1.5", "RTX3090", micro_batch=2),
+    case("V100 with fp16", "llama-2-7b", "V100-16GB", gpus=8, weight_bits=4, sharding="ddp", interconnect="nvlink"),
+    case("headroom of its own", "mistral-7b", "A5000", weight_bits=4, vram_headroom=0.15),
+]  # fmt: skip
+
+SCENARIOS = [
+    *("article-70b-measured", "budget-bound", "fee-egress", "llama-2-70b-2t", "no-4-bit", "padded-chat"),
+    *("pretrain-1b", "quickstart", "rtx3060-only", "sensitivity-size", "seven-b-billion-tokens"),
+    *("stable-diffusion-lora", "stage-checkpoints", "stage-load-quantised", "three-jobs-one-budget", "v100-no-bf16"),
+    *(
+        pytest.param(name, marks=pytest.mark.slow)
+        for name in ("llama-2-70b-lora", "llama-2-7b-full-vs-lora", "spot-heavy", "thirteen-b-tight-deadline")
+    ),
+]
+"""Shipped scenarios whose plans (22) differ in architecture, GPU, method, sharding or packing."""
+
+
+@pytest.mark.parametrize(("architecture", "gpu", "settings"), CASES)
+def test_estimate_agrees_with_the_second_physics(architecture: str, gpu: str, settings: dict[str, Any]) -> None:
+    """One configuration of each kind: methods, precisions, shards, parallel degrees, frameworks, kernels, cards."""
+    found = planner.estimate(architecture, gpu, **settings)
+    setup = Setup(
+        architecture, found.gpu, found.gpus, found.gpus_per_instance, found.interconnect, found.network_gbps,
+        found.profile, found.techniques.model_dump(), found.sequence_length, found.packing,
+        settings.get("tokens_per_sample", 0.0), headroom=settings.get("vram_headroom"),
+    )  # fmt: skip
+    mine = answer(setup)
+    assert found.vram_gib.peak == pytest.approx(mine.need_gib, rel=WITHIN)
+    assert found.vram_gib.allocated == pytest.approx(mine.allocated_gib, rel=WITHIN)
+    assert found.step_seconds.total == pytest.approx(mine.step_seconds, rel=WITHIN)
+    assert found.tokens_per_second == pytest.approx(mine.units_per_second, rel=WITHIN)
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_plan_of_a_shipped_scenario_agrees_with_the_second_physics(name: str) -> None:
+    """What the search chose, and what it says of it, from the scenario's words to GiB and tokens per second."""
+    scenario = read_scenario(name)
+    speeds = [offer.network_gbps for offer in scenario.offers]
+    network = dict(zip(offer_labels(scenario.offers), speeds, strict=True))
+    plan = solve(scenario, SolveOptions(as_of=datetime.date(2026, 11, 21)))
+    assert plan.jobs
+    for job, found in zip(scenario.jobs, plan.jobs, strict=True):
+        setup = Setup(
+            found.architecture, found.gpu, found.gpus, found.gpus_per_instance, found.interconnect,
+            network[found.offer], job.framework, found.techniques.model_dump(), found.sequence_length, found.packing,
+            job.work.tokens_per_sample or 0.0, job.length_cv, scenario.limits.vram_headroom,
+        )  # fmt: skip
+        mine = answer(setup)
+        assert found.vram_gib.peak == pytest.approx(mine.need_gib, rel=WITHIN)
+        assert found.vram_gib.allocated == pytest.approx(mine.allocated_gib, rel=WITHIN)
+        if found.observed_hours is None:  # hours that were observed stand for speed, too
+            assert found.step_seconds == pytest.approx(mine.step_seconds / job.efficiency, rel=WITHIN)
+            speed = mine.units_per_second * job.efficiency
+            # The last step of a plan may be filled in part.
+            assert speed * (1 - 1 / found.steps - WITHIN) < found.tokens_per_second < speed * (1 + WITHIN)
