@@ -142,7 +142,7 @@ def _best_without(prepared: PreparedScenario, job: int, candidates: JobCandidate
     own, freed = before.jobs[job], after.jobs[job]
     screens_method = own.techniques == freed.techniques
     if lifted.path.startswith("jobs."):
-        is_idle = own == freed or not screens_method and all(is_allowed(recipe, own) for recipe in candidates.recipes)
+        is_idle = own == freed or (not screens_method and all(is_allowed(recipe, own) for recipe in candidates.recipes))
     else:
         is_idle = lifted.path == "limits.vram_headroom"
     if lifted.path.endswith((".deadline", "limits.max_hours")):

@@ -15,9 +15,10 @@ from planner.candidates.screening import ScreenedCandidates, screen
 from planner.decode.assignment_parts import describe_break_even
 from planner.results.explanation import WhyNot
 from planner.scenario.scenario import AllowForbid, Job, Scenario, Techniques
+from planner.solving.infeasibility.candidate_filters import HEADROOM
 from planner.solving.infeasibility.diagnosis import verified_relaxations
 from planner.solving.infeasibility.relaxations import LimitChange, build_relaxations
-from planner.solving.infeasibility.relaxed_candidates import HEADROOM, RelaxedCandidates, margin_of, relax_candidates
+from planner.solving.infeasibility.relaxed_candidates import RelaxedCandidates, margin_of, relax_candidates
 from planner.solving.prepare import PreparedScenario, prepare
 from planner.solving.resolve import ResolvedPlan, recipe_of, try_solve
 from planner.solving.scoring import CandidateObjective
@@ -32,7 +33,7 @@ MIN_FACTOR = 1.03
 """Factor from which on a difference is a reason."""
 
 
-def why_not(prepared: PreparedScenario, trial: ResolvedPlan | None, wish: WhyNotQuery) -> WhyNot:
+def answer_query(prepared: PreparedScenario, trial: ResolvedPlan | None, wish: WhyNotQuery) -> WhyNot:
     """The answer for one wish; `trial` is the plan, None where there is none."""
     base = _with_regions(prepared, wish)
     found = solve_query(base, wish)
@@ -151,9 +152,7 @@ def _relaxed_matches(prepared: PreparedScenario, wish: WhyNotQuery) -> RelaxedCa
         pieces.append(made.rows(match_rows(made, made.table, offers, wish)))
     if not any(len(piece.table) for piece in pieces):
         return None
-    wide = relax_candidates(
-        prepared.scenario, prepared.market, prepared.candidates, prepared.library, {wish.job: pieces}
-    )
+    wide = relax_candidates(prepared, {wish.job: pieces})
     table = wide.table
     mine = table.job == wish.job
     if wish.market is None:

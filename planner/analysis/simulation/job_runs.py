@@ -13,12 +13,8 @@ from planner.candidates.spot_candidates import SearchTarget, SpotCandidates, Spo
 from planner.decode.assignment_parts import techniques_of
 from planner.errors import Fault, ScenarioError
 from planner.estimates.billing import round_up_hours
-<<<<<<< HEAD
-from planner.solving.scoring import CandidateObjective
-=======
 from planner.scenario.limits import latest_finish_hours
-from planner.solving.scoring import Objective
->>>>>>> main
+from planner.solving.scoring import CandidateObjective
 from planner.spot.policy.run import SpotRun
 from planner.units import HOUR
 
