@@ -17,11 +17,11 @@ from planner.solving.resolve import ResolvedPlan, describe_candidate, try_solve
 from planner.solving.scoring import CandidateObjective
 
 if TYPE_CHECKING:
-    from planner.solving.infeasibility.relaxed_candidates import RelaxedCandidates
     from collections.abc import Iterator
 
     from planner.arrays import Floats
     from planner.scenario.scenario import Scenario
+    from planner.solving.infeasibility.relaxed_candidates import RelaxedCandidates
     from planner.solving.prepare import PreparedScenario
 
 GOAL_TOLERANCE = 1e-9
