@@ -1,4 +1,4 @@
-"""The candidate table: one row per way to run one job, as numpy columns."""
+"""The candidate table: one row per candidate of a job, as numpy columns."""
 
 from __future__ import annotations
 
@@ -17,26 +17,15 @@ if TYPE_CHECKING:
 ON_DEMAND, SPOT = 0, 1
 """Columns of the per-market arrays of shape (n, 2)."""
 
-TECHNIQUES = (
-    "lora",
-    "four_bit",
-    "eight_bit",
-    "mixed_precision",
-    "gradient_accumulation",
-    "activation_checkpointing",
-    "sharding",
-    "eight_bit_optimizer",
-)
-"""Techniques with a 0/1 name, in the order of the columns of `CandidateTable.uses`."""
-
 
 @dataclass(frozen=True)
 class CandidateTable:
-    """Columns of shape (n,), or (n, 2) per market, or (n, len(TECHNIQUES)); the symbols of formulation.md.
+    """Columns of shape (n,), or (n, 2) per market, or (n, T) with a column per 0/1 technique.
 
-    A market that a candidate does not have holds nan in its four per-market columns.
-    `share_low` and `share_high` bound the spot share: floor and cut of limits, deadline and offer
-    (equal where the billing step makes a candidate a point; 1 and 1 where it is spot only).
+    The columns are the symbols of the equations in `planner.formulation.constraints`; index c is a row.
+    The per-market columns of a market that a candidate does not have hold nan.
+    `share_low` and `share_high` bound the spot share: limits, deadline and offer together. They are equal where the
+    billing step allows a single share, and both 1 where the offer is spot only.
     """
 
     jobs: tuple[str, ...]  # job names; `job` indexes them
@@ -45,10 +34,10 @@ class CandidateTable:
     job: Integers
     offer: Integers
     provider: Integers
-    recipe: Integers  # index into whatever list of recipes made the table
-    instances: Integers  # n[c]
-    gpus: Integers  # in all
-    node_groups: Integers  # runs side by side that instances and GPUs are shared among, equally
+    recipe: Integers  # index into the recipes of the job's candidates
+    instances: Integers  # n[c], of all node groups
+    gpus: Integers  # of all node groups
+    node_groups: Integers  # runs at the same time; each has an equal part of instances and GPUs
     start_h: Floats
     late_start_h: Floats
     run_h: Floats  # (n, 2)
@@ -58,17 +47,17 @@ class CandidateTable:
     late_usd: Floats  # (n, 2)
     share_low: Floats
     share_high: Floats
-    uses: Flags  # (n, len(TECHNIQUES))
+    uses: Flags  # (n, T), in the order of `names` in models/techniques/values.yaml
     penalty_usd: Floats  # sum of the penalties of the techniques in use
     fit_gib: Floats
     usable_gib: Floats
-    rented_h: Floats  # machine hours on demand of all instances, at the confidence: what hours paid for must hold
+    rented_h: Floats  # machine hours on demand of all instances, at the confidence; prepaid hours must cover them
 
     def __len__(self) -> int:
         return len(self.job)
 
     def rows(self, which: NDArray[Any]) -> CandidateTable:
-        """The table of the rows that a mask or an index array names, in that order."""
+        """Return the table of the rows that a mask or an index array selects, in that order."""
         index = np.flatnonzero(which) if which.dtype == bool else which
         columns: dict[str, Any] = {
             f.name: getattr(self, f.name).take(index, axis=0)  # twice as fast as indexing
@@ -79,28 +68,28 @@ class CandidateTable:
 
     @property
     def run_gpus(self) -> Integers:
-        """GPUs (n,) of one run."""
+        """Return the GPUs (n,) of one node group."""
         return self.gpus // self.node_groups
 
     def hours(self, spot_share: Floats | float) -> Floats:
-        """Expected hours of every row at a spot share."""
-        return self.start_h + _mixed(self.run_h, spot_share)
+        """Return the expected hours (n,) at a spot share."""
+        return self.start_h + _mix_markets(self.run_h, spot_share)
 
     def late_hours(self, spot_share: Floats | float) -> Floats:
-        """Hours of every row at a spot share, at the confidence asked for."""
-        return self.late_start_h + _mixed(self.late_h, spot_share)
+        """Return the hours (n,) at a spot share, at the confidence of the job: the left side of the deadline."""
+        return self.late_start_h + _mix_markets(self.late_h, spot_share)
 
     def cost_usd(self, spot_share: Floats | float) -> Floats:
-        """Expected dollars of every row at a spot share, penalties left out."""
-        return self.fixed_usd + _mixed(self.run_usd, spot_share)
+        """Return the expected dollars (n,) at a spot share, without penalties."""
+        return self.fixed_usd + _mix_markets(self.run_usd, spot_share)
 
     def late_cost_usd(self, spot_share: Floats | float) -> Floats:
-        """Dollars of every row at a spot share, at the confidence asked for."""
-        return self.fixed_usd + _mixed(self.late_usd, spot_share)
+        """Return the dollars (n,) at a spot share, at the confidence of the job, without penalties."""
+        return self.fixed_usd + _mix_markets(self.late_usd, spot_share)
 
 
 def concatenate(tables: Sequence[CandidateTable]) -> CandidateTable:
-    """One table of several that share their `jobs`, `offers` and `providers`."""
+    """Return one table of several that have the same `jobs`, `offers` and `providers`."""
     first = tables[0]
     columns: dict[str, Any] = {
         f.name: np.concatenate([getattr(table, f.name) for table in tables])
@@ -110,8 +99,8 @@ def concatenate(tables: Sequence[CandidateTable]) -> CandidateTable:
     return replace(first, **columns)
 
 
-def _mixed(per_market: Floats, spot_share: Floats | float) -> Floats:
-    """on_demand * (1 - share) + spot * share, where a market with no share may be missing (nan)."""
+def _mix_markets(per_market: Floats, spot_share: Floats | float) -> Floats:
+    """Return on_demand * (1 - share) + spot * share (n,); a market without share may be missing (nan)."""
     share = np.broadcast_to(np.asarray(spot_share, dtype=float), per_market.shape[:1])
     on_demand = np.where(share < 1.0, per_market[:, ON_DEMAND] * (1.0 - share), 0.0)
     spot = np.where(share > 0.0, per_market[:, SPOT] * share, 0.0)

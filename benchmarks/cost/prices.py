@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from functools import cache
 
+from planner.documents.files import data_folder
 from planner.documents.strict_yaml import read_document
 from planner.errors import Fault, InputError
-from planner.library.reading import data_folder
 from planner.library.schema import Library
 from planner.loading.inventory_file import read_offers
 
@@ -26,7 +26,7 @@ def _cheapest() -> dict[str, float]:
 
 
 def usd_per_gpu_hour(gpu: str, library: Library) -> float | None:
-    """The cheapest price on demand of a card, per GPU; None where the inventory does not rent it."""
+    """Return the cheapest price on demand of a card, per GPU; None where the inventory does not rent it."""
     names = (gpu, *library.gpu(gpu).aliases)
     known = [_cheapest()[name.casefold()] for name in names if name.casefold() in _cheapest()]
     return min(known) if known else None

@@ -1,34 +1,38 @@
-"""Managed services as candidates: no machine, no memory, a price per token or per run."""
+"""Candidates of managed services: no machine, no memory, a price per token or per run."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from planner.candidate_table import TECHNIQUES, CandidateTable
+from planner.candidate_table import CandidateTable
+from planner.candidates.offer_terms import data_egress_usd_per_gb, data_transfer_seconds, download_rate
 from planner.candidates.run_hours import evaluated_tokens, export_gb
 from planner.candidates.stage_hours import RowHours, node_group_ratios
-from planner.candidates.stage_placement import Placement, data_egress_usd_per_gb, data_transfer_seconds, download_rate
 from planner.configurations.coefficients import recipe_coefficients
 from planner.configurations.recipe import Recipe
-from planner.estimates.managed_service import service_tokens_per_second, service_usd
+from planner.estimates.billing import service_tokens_per_second, service_usd
 from planner.estimates.time.data_stages import retained_gb_months, upload_seconds
 from planner.estimates.trials import trial_work
 from planner.estimates.uncertainty import confidence_factor
 from planner.units import GB, HOUR
 
 if TYPE_CHECKING:
-    from planner.candidates.enumeration import JobCandidates
+    from collections.abc import Sequence
+
+    from planner.arrays import Floats, Integers
     from planner.candidates.market import Market
-    from planner.library.schema import Library
-    from planner.scenario.scenario import Offer
+    from planner.configurations.grid import JobShape
+    from planner.library.schema import Architecture, Library
+    from planner.scenario.job import Job
+    from planner.scenario.offer import Offer
 
 RECIPES = {
     method: Recipe(method, 16, "none", "managed", "none", "none", "managed", "managed") for method in ("lora", "full")
 }
-"""What a service trains; how it does so, it does not tell."""
+"""What a service trains; it does not state how."""
 SIZING_RECIPES = {
     method: Recipe(method, 16, "none", "bf16_mixed", "none", "none", "flash", "adamw") for method in ("lora", "full")
 }
@@ -36,177 +40,171 @@ SIZING_RECIPES = {
 
 
 @dataclass(frozen=True)
-class ManagedRows:
-    """Rows of services, to be put after those of machines."""
+class ServiceRun:
+    """One job at one service, all its trials: hours on the wall clock, dollars, data."""
 
-    table: CandidateTable
-    placement: np.ndarray[tuple[int], np.dtype[np.int64]]
-    hours: RowHours
-    placements: tuple[Placement, ...]
-    recipes: tuple[Recipe, ...]
+    method: str
+    tokens_per_second: float  # images, for a diffusion model
+    assumed_speed: bool
+    hours: float  # of training
+    late_hours: float  # at the confidence, without early stopping
+    usd: float
+    late_usd: float
+    late: float  # factor on hours at the confidence
+    sigma: float
+    tokens: float  # billed, of all trials
+    late_tokens: float  # without early stopping
+    upload_hours: float  # the user's data on their way in, once for all trials
+    export_hours: float  # the result on its way out; 0 where the job has no such stage
+    data_gb: float
+    own_gb: float  # of `data_gb`, what the storage of the user charges for
+    result_gb: float
+    kept_gb_months: float  # of the result after the run
+    moved_usd: float  # what moves and is kept, as far as the fees are known
 
 
 @dataclass(frozen=True)
-class ServiceRun:
-    """One job at one service, all trials of it: hours of training on the wall clock, dollars of it, what moves."""
+class ManagedServiceCandidates:
+    """The managed services that take the model of a job: one candidate each, columns (m,)."""
 
-    tokens_per_second: float  # images, of a network that draws
-    assumed_speed: bool
-    hours: float
-    late_hours: float  # at the confidence, the run in full
-    usd: float
-    late_usd: float
-    late: float
-    sigma: float
-    sigma_tail: float
-    tokens: float  # billed, of all trials
-    late_tokens: float  # the runs in full
-    upload_hours: float  # the user's data on their way in, once for all trials
-    export_hours: float  # the result on its way out, where that is a stage
-    data_gb: float
-    own_gb: float  # of them what is charged for leaving its place
-    result_gb: float
-    kept_gb_months: float  # of the result after the run
-    moved_usd: float  # what moves and is kept, as far as fees are told
+    job: Job
+    offer: Integers  # places in the market
+    runs: tuple[ServiceRun, ...]
 
+    @property
+    def recipes(self) -> tuple[Recipe, ...]:
+        """Return the recipes of the services, each once."""
+        return tuple(RECIPES[method] for method in dict.fromkeys(one.method for one in self.runs))
 
-def managed_rows(made: JobCandidates, market: Market, library: Library) -> ManagedRows | None:
-    """A row for each service that takes the job's network; None where there is none."""
-    places = market.services(made.job.kind, made.architecture.name)
-    if not places:
-        return None
-    job = made.job
-    services = [build_service_run(made, market, place, library) for place in places]
-    methods = [told.method for place in places if (told := market.offers[place].managed) is not None]
-    recipes = tuple(RECIPES[method] for method in dict.fromkeys(methods))
-    base = len(made.physics.ways.recipes)
-    n = len(places)
-    zeros, nans = np.zeros(n), np.full(n, np.nan)
-    offer = np.asarray(places, dtype=np.int64)
-    providers = {name: index for index, name in enumerate(market.providers)}
+    def run_at(self, offer: int) -> ServiceRun:
+        """Return the run at the service of an offer, given by its place in the market."""
+        return self.runs[int(np.flatnonzero(self.offer == offer)[0])]
 
-    def column(name: str) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-        return np.asarray([getattr(one, name) for one in services], dtype=float)
-
-    def on_demand(name: str) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
-        return np.stack([column(name), nans], axis=1)
-
-    late = column("late")
-    once = column("upload_hours") + column("export_hours")
-    uses = np.zeros((n, len(TECHNIQUES)), dtype=bool)
-    uses[:, TECHNIQUES.index("lora")] = [method == "lora" for method in methods]
-    penalties: dict[str, float] = {str(name): usd for name, usd in job.techniques.penalty_usd.items()}
-    table = CandidateTable(
-        jobs=made.table.jobs,
-        offers=made.table.offers,
-        providers=made.table.providers,
-        job=np.full(n, made.table.jobs.index(job.name), dtype=np.int64),
-        offer=offer,
-        provider=np.asarray([providers[market.offers[p].provider] for p in places], dtype=np.int64),
-        recipe=np.asarray([base + recipes.index(RECIPES[method]) for method in methods], dtype=np.int64),
-        instances=np.full(n, job.trials.at_once, dtype=np.int64),
-        gpus=np.zeros(n, dtype=np.int64),
-        node_groups=np.full(n, job.trials.at_once, dtype=np.int64),
-        start_h=once,
-        late_start_h=once * late,
-        run_h=on_demand("hours"),
-        late_h=on_demand("late_hours"),
-        fixed_usd=column("moved_usd"),
-        run_usd=on_demand("usd"),
-        late_usd=on_demand("late_usd"),
-        share_low=zeros,
-        share_high=zeros,
-        uses=uses,
-        penalty_usd=uses @ np.asarray([penalties.get(name, 0.0) for name in TECHNIQUES]),
-        fit_gib=zeros,
-        usable_gib=zeros,
-        rented_h=zeros,
-    )
-    hours = RowHours(
-        start=column("upload_hours"),
-        export=column("export_hours"),
-        **{name: zeros for name in ("restart", "ingest", "aside", "late_separate")},
-        **{name: zeros for name in ("evaluation", "checkpoints", "reload")},
-        training=column("hours"),
-        waiting=zeros,
-        group_run=column("hours"),
-        stretch=column("late_hours") / late / column("hours"),
-        late=late,
-        switch=zeros,
-        spot_paid=nans,
-        spot_wall=nans,
-        late_spot_wall=nans,
-        moved_gb=zeros,
-        own_gb=zeros,
-        raw_gb=zeros,
-        node_group_ratios=node_group_ratios(job),
-    )
-    # Data go to the service as they are, and it evaluates what it trains: nothing is placed elsewhere.
-    placed = (*made.placements, Placement())
-    return ManagedRows(table, np.full(n, len(placed) - 1), hours, placed, recipes)
-
-
-def build_service_run(made: JobCandidates, market: Market, place: int, library: Library) -> ServiceRun:
-    """What the job takes and costs at the service behind an offer of the market."""
-    offer = market.offers[place]
-    told = offer.managed
-    if told is None:
-        raise ValueError(f"{market.labels[place]} is no managed service")
-    job, shape = made.job, made.physics.shape
-    stages = library.calibrations["stages"]
-    assumed = told.tokens_per_second is None
-    guess = service_tokens_per_second(shape.network.active_parameters, stages.value("managed_flop_per_second"))
-    rate = told.tokens_per_second or guess * shape.units_per_token
-    trials = trial_work(job.trials.count, job.trials.at_once, job.trials.halving)
-    real = (shape.tokens + evaluated_tokens(job, shape)) * shape.units_per_token
-    sigma = stages.value("managed_sigma_assumed" if assumed else "managed_sigma_told")
-    late = float(confidence_factor(sigma, job.confidence))
-    full = real * trials.wall / rate / HOUR
-
-    def usd(share: float) -> float:
-        return service_usd(
-            real * trials.work * share,
-            job.trials.count,
-            told.usd_per_million_tokens or 0.0,
-            told.usd_per_run or 0.0,
-            told.minimum_usd,
+    def table(self, market: Market, jobs: Sequence[str], first_recipe: int) -> CandidateTable:
+        """Return the table of the services; `first_recipe` is the index of the first of `recipes`."""
+        job, count, recipes = self.job, len(self.runs), self.recipes
+        zeros, no_gpus = np.zeros(count), np.zeros(count, dtype=np.int64)
+        once = self._column("upload_hours") + self._column("export_hours")
+        uses = np.asarray([RECIPES[one.method].uses(False) for one in self.runs], dtype=bool)
+        at_once = np.full(count, job.trials.at_once, dtype=np.int64)
+        provider = [market.providers.index(market.offers[place].provider) for place in self.offer]
+        return CandidateTable(
+            jobs=tuple(jobs),
+            offers=market.labels,
+            providers=market.providers,
+            job=np.full(count, list(jobs).index(job.name), dtype=np.int64),
+            offer=self.offer,
+            provider=np.asarray(provider, dtype=np.int64),
+            recipe=np.asarray([first_recipe + recipes.index(RECIPES[one.method]) for one in self.runs], dtype=np.int64),
+            instances=at_once,
+            gpus=no_gpus,
+            node_groups=at_once,
+            start_h=once,
+            late_start_h=once * self._column("late"),
+            run_h=self._on_demand("hours"),
+            late_h=self._on_demand("late_hours"),
+            fixed_usd=self._column("moved_usd"),
+            run_usd=self._on_demand("usd"),
+            late_usd=self._on_demand("late_usd"),
+            share_low=zeros,
+            share_high=zeros,
+            uses=uses,
+            penalty_usd=uses @ job.techniques.penalties_usd,
+            fit_gib=zeros,
+            usable_gib=zeros,
+            rented_h=zeros,
         )
 
+    def hours(self) -> RowHours:
+        """Return the hours of the services by stage: upload, training, export; there is no spot market."""
+        zeros, nans = np.zeros(len(self.runs)), np.full(len(self.runs), np.nan)
+        hours, late = self._column("hours"), self._column("late")
+        columns: dict[str, Any] = {one.name: zeros for one in fields(RowHours)}
+        columns |= dict.fromkeys(("spot_paid", "spot_wall", "late_spot_wall"), nans)
+        columns |= {
+            "start": self._column("upload_hours"),
+            "export": self._column("export_hours"),
+            "training": hours,
+            "group_run": hours,
+            "stretch": self._column("late_hours") / late / hours,
+            "late": late,
+            "node_group_ratios": node_group_ratios(self.job),
+        }
+        return RowHours(**columns)
+
+    def _column(self, name: str) -> Floats:
+        """Return a field of the runs (m,)."""
+        return np.asarray([getattr(one, name) for one in self.runs], dtype=float)
+
+    def _on_demand(self, name: str) -> Floats:
+        """Return a field of the runs per market (m, 2): a service has no spot market."""
+        column = self._column(name)
+        return np.stack([column, np.full_like(column, np.nan)], axis=1)
+
+
+def find_services(
+    job: Job, architecture: Architecture, shape: JobShape, market: Market, library: Library
+) -> ManagedServiceCandidates:
+    """Return the managed services of the market that take the job's model."""
+    offers = market.services(job.kind, architecture.name)
+    runs = [_build_run(job, architecture, shape, market.offers[place], library) for place in offers]
+    return ManagedServiceCandidates(job, np.asarray(offers, dtype=np.int64), tuple(runs))
+
+
+def _build_run(job: Job, architecture: Architecture, shape: JobShape, offer: Offer, library: Library) -> ServiceRun:
+    """Return what the job takes and costs at the service of an offer."""
+    service = offer.managed
+    if service is None:
+        raise ValueError(f"{offer.provider} is not a managed service")
+    stages = library.calibrations["stages"]
+    assumed_speed = service.tokens_per_second is None
+    assumed = service_tokens_per_second(shape.network.active_parameters, stages.value("managed_flop_per_second"))
+    rate = service.tokens_per_second or assumed * shape.units_per_token
+    trials = trial_work(job.trials.count, job.trials.at_once, job.trials.halving)
+    tokens = (shape.tokens + evaluated_tokens(job, shape)) * shape.units_per_token
+    sigma = stages.value("managed_sigma_assumed" if assumed_speed else "managed_sigma_told")
+    late = float(confidence_factor(sigma, job.confidence))
+    full_hours = tokens * trials.wall / rate / HOUR
+    prices = (service.usd_per_million_tokens or 0.0, service.usd_per_run or 0.0, service.minimum_usd)
+    usd, late_usd = (
+        service_usd(tokens * trials.work * share, job.trials.count, *prices) for share in (job.early_stopping, 1.0)
+    )
     return ServiceRun(
+        method=service.method,
         tokens_per_second=rate,
-        assumed_speed=assumed,
-        hours=full * job.early_stopping,
-        late_hours=full * late,
-        usd=usd(job.early_stopping),
-        late_usd=usd(1.0),
+        assumed_speed=assumed_speed,
+        hours=full_hours * job.early_stopping,
+        late_hours=full_hours * late,
+        usd=usd,
+        late_usd=late_usd,
         late=late,
         sigma=sigma,
-        sigma_tail=sigma,
-        tokens=real * trials.work * job.early_stopping,
-        late_tokens=real * trials.work,
-        **_transfer(made, offer, library),
+        tokens=tokens * trials.work * job.early_stopping,
+        late_tokens=tokens * trials.work,
+        **_transfer(job, architecture, shape, offer, service.method, library),
     )
 
 
-def _transfer(made: JobCandidates, offer: Offer, library: Library) -> dict[str, float]:
-    """What goes to the service and comes back: raw data as they are, once for all trials, and one result."""
-    job, stages, fees = made.job, made.job.stages, offer.fees
+def _transfer(
+    job: Job, architecture: Architecture, shape: JobShape, offer: Offer, method: str, library: Library
+) -> dict[str, float]:
+    """Return hours, GB and dollars of the data that go to the service, raw ones unprepared, and of the result."""
+    stages, fees = job.stages, offer.fees
     pull = download_rate(offer, library)
     data = job.data_gb + (stages.ingest.raw_gb if stages.ingest else 0.0)
-    recipe = SIZING_RECIPES[offer.managed.method if offer.managed else "lora"]
-    setup = recipe_coefficients(recipe, job, made.physics.shape.network, library)
-    result = export_gb(recipe, setup, made.architecture, job)
+    recipe = SIZING_RECIPES[method]
+    result = export_gb(recipe, recipe_coefficients(recipe, job, shape.network, library), architecture, job)
     kept = float(retained_gb_months(result, stages.retention_hours or 0.0))
-    leaving = data_egress_usd_per_gb(job, offer)
-    out = pull
+    egress = data_egress_usd_per_gb(job, offer)
+    line = pull
     if stages.export is not None and stages.export.gb_per_second is not None:
-        out = min(pull, stages.export.gb_per_second * GB)
-    usd = data * (leaving + (fees.ingress_usd_per_gb or 0.0)) + result * (fees.egress_usd_per_gb or 0.0)
+        line = min(pull, stages.export.gb_per_second * GB)
+    usd = data * (egress + (fees.ingress_usd_per_gb or 0.0)) + result * (fees.egress_usd_per_gb or 0.0)
     return {
         "upload_hours": data_transfer_seconds(data, job, offer, pull) / HOUR,
-        "export_hours": float(upload_seconds(result * GB, out)) / HOUR if stages.export is not None else 0.0,
+        "export_hours": float(upload_seconds(result * GB, line)) / HOUR if stages.export is not None else 0.0,
         "data_gb": data,
-        "own_gb": data if leaving else 0.0,
+        "own_gb": data if egress else 0.0,
         "result_gb": result,
         "kept_gb_months": kept,
         "moved_usd": usd + kept * (fees.network_storage_usd_per_gb_month or 0.0),

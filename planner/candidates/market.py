@@ -1,4 +1,4 @@
-"""The offers of a scenario as candidates see them: at the prices of the what-if, equal ones merged, cards resolved."""
+"""The offers of a scenario as candidates use them: at adjusted prices, equal ones merged, GPUs resolved."""
 
 from __future__ import annotations
 
@@ -7,19 +7,23 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from planner.candidates.offer_terms import machines_of
-from planner.scenario.scenario import AllowForbid, Job, Offer, Scenario, offer_labels
+from planner.scenario.limits import AllowForbid
+from planner.scenario.offer import offer_labels
 
 if TYPE_CHECKING:
     from planner.configurations.grid import Machine
     from planner.library.schema import GpuSpec, Library
+    from planner.scenario.job import Job
+    from planner.scenario.offer import Offer
+    from planner.scenario.scenario import Scenario
 
 MANAGED = "managed"
-"""Stands where a card's name would, for a service that does not tell its cards."""
+"""In place of a GPU's name, for a service that does not state its GPUs."""
 
 
 @dataclass(frozen=True)
 class Market:
-    """The offers of a scenario as the candidates see them: equal ones merged, cards resolved."""
+    """The offers of a scenario as candidates use them: equal ones merged, GPUs resolved."""
 
     offers: tuple[Offer, ...]
     labels: tuple[str, ...]
@@ -27,26 +31,25 @@ class Market:
     cards: tuple[GpuSpec | None, ...]  # None: a managed service
     machines: tuple[tuple[Machine, ...], ...]  # per offer
     distinct_machines: tuple[Machine, ...]
-    separate_offers: tuple[
-        Offer, ...
-    ] = ()  # what stages with machines of their own may use, within the lists of the limits
+    separate_offers: tuple[Offer, ...] = ()  # that stages on separate machines may rent
     separate_labels: tuple[str, ...] = ()
 
     @cached_property
     def gpus(self) -> tuple[str, ...]:
-        """The card's name of each offer, or what stands for one."""
+        """Return the GPU's name of each offer; `MANAGED` for a managed service."""
         return tuple(card.name if card else MANAGED for card in self.cards)
 
     @property
     def providers(self) -> tuple[str, ...]:
+        """Return the providers, each once."""
         return tuple(dict.fromkeys(offer.provider for offer in self.offers))
 
     def without_stock(self) -> Market:
-        """The same offers, each with as many machines as anyone asks for."""
+        """Return the same offers with unlimited stock."""
         return replace(self, offers=tuple(one.model_copy(update={"stock": None}) for one in self.offers))
 
     def services(self, kind: str, architecture: str) -> list[int]:
-        """Places of the managed services that take a network for a kind of job; adapters do not pretrain."""
+        """Return the places of the managed services that take a model for a kind of job; adapters do not pretrain."""
         return [
             index
             for index, offer in enumerate(self.offers)
@@ -57,10 +60,10 @@ class Market:
 
 
 def build_market(scenario: Scenario, library: Library) -> Market:
-    """Offers with GPUs at the prices of the what-if; those that differ in region alone become one ("any of 17")."""
-    # A limit on regions makes the region matter, and so does a place where the data lie.
-    told_apart = any(job.stages.transfer and job.stages.transfer.region for job in scenario.jobs)
-    regional = scenario.limits.regions != AllowForbid() or told_apart
+    """Return the offers with GPUs at adjusted prices; those that differ only in region become one ("any of 17")."""
+    # A limit on regions makes the region matter, and so does the region of the user's data.
+    has_data_region = any(job.stages.transfer and job.stages.transfer.region for job in scenario.jobs)
+    regional = scenario.limits.regions != AllowForbid() or has_data_region
     groups: list[tuple[str, list[Offer]]] = []
     near: dict[tuple[object, ...], list[list[Offer]]] = {}
     for label, offer in zip(offer_labels(scenario.offers), scenario.adjusted_offers(), strict=True):
@@ -99,13 +102,13 @@ def build_market(scenario: Scenario, library: Library) -> Market:
 
 
 def needs_separate_machines(job: Job) -> bool:
-    """Whether a stage of the job may be done elsewhere than on its training machine."""
+    """Return whether a stage of the job may run on another machine than the training machine."""
     stages = job.stages
     return any(one is not None and set(one.on) != {"machine"} for one in (stages.ingest, stages.evaluation))
 
 
 def _separate_offers(scenario: Scenario) -> tuple[tuple[Offer, ...], tuple[str, ...]]:
-    """CPU offers and single GPUs at an hourly price that the lists of the limits allow."""
+    """Return CPU offers and single GPUs with an hourly price that the lists of the limits allow, and their labels."""
     if not any(needs_separate_machines(job) for job in scenario.jobs):
         return (), ()
     limits = scenario.limits
@@ -123,7 +126,7 @@ def _separate_offers(scenario: Scenario) -> tuple[tuple[Offer, ...], tuple[str, 
 
 
 def _facts(offer: Offer) -> tuple[object, ...]:
-    """What, beside place, card and price, tells two offers apart."""
+    """Return what two offers may differ in apart from region, GPU and price."""
     return (
         offer.stock,
         offer.gpus,

@@ -7,33 +7,31 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.candidates.offer_terms import SpotMarket, disk_gb
-from planner.candidates.stage_placement import download_rate
-from planner.units import GB, HOUR, MONTH_HOURS
+from planner.candidates.offer_terms import SpotMarket, disk_rate, download_rate
+from planner.units import HOUR, MONTH_HOURS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from planner.arrays import Flags, Floats
+    from planner.arrays import Flags, Floats, Integers
     from planner.candidates.market import Market
-    from planner.library.schema import Architecture, Library
-    from planner.scenario.scenario import Job
+    from planner.library.schema import Library
+    from planner.scenario.job import Job
 
 
 @dataclass(frozen=True)
 class OfferColumns:
     """Offers as columns (offers,): nan where a price does not exist, 0 for an unknown fee, which the bill names."""
 
-    on_demand_usd: Floats  # what one more hour costs: nothing under a commitment, which is paid for anyway
-    spot_usd: Floats  # nan where there is no spot market worth the name
+    on_demand_usd: Floats  # of one more hour: 0 under a commitment, whose hours are paid for in any case
+    spot_usd: Floats  # nan without a spot market
     committed_usd: Floats  # per instance, however little it is used
     ingress_usd_per_gb: Floats
     egress_usd_per_gb: Floats
     storage_usd_per_gb_hour: Floats
     network_storage_usd_per_gb_month: Floats
-    source_usd_per_gb: float  # what leaving its place costs the user's data
-    beside_data: Flags  # in the region of the user's data
-    disk_gb: Floats  # per instance, what preparing data leaves on it aside
+    source_usd_per_gb: float  # egress of the storage of the user's data
+    at_data: Flags  # in the region of the user's data
     pull_bytes_per_second: Floats
     disk_bytes_per_second: Floats
     cores: Floats  # per instance; nan: unknown
@@ -43,18 +41,16 @@ class OfferColumns:
     step_hours: Floats
     minimum_hours: Floats
     term_hours: Floats  # longest run: the term of a commitment; inf without one
-    committed_hours: Floats  # machine hours paid for already and left; inf where that does not limit
+    committed_hours: Floats  # prepaid machine hours that are left; inf where that is no limit
 
     @classmethod
-    def of(
-        cls, market: Market, job: Job, architecture: Architecture, spot: Sequence[SpotMarket], library: Library
-    ) -> OfferColumns:
-        """The columns of a market's offers, given how spot machines come and go on each."""
+    def of(cls, market: Market, job: Job, spot: Sequence[SpotMarket], library: Library) -> OfferColumns:
+        """Return the columns of the offers of a market, given the spot market of each."""
         offers = market.offers
         source = job.stages.transfer
-        usual = library.calibrations["stages"].value("disk_bytes_per_second") / GB
 
         def column(values: Sequence[float | None], missing: float = np.nan) -> Floats:
+            """Return values as a column, with `missing` in place of None."""
             return np.asarray([missing if value is None else value for value in values], dtype=float)
 
         return cls(
@@ -66,10 +62,9 @@ class OfferColumns:
             storage_usd_per_gb_hour=column([o.fees.storage_usd_per_gb_month for o in offers], 0.0) / MONTH_HOURS,
             network_storage_usd_per_gb_month=column([o.fees.network_storage_usd_per_gb_month for o in offers], 0.0),
             source_usd_per_gb=source.egress_usd_per_gb if source else 0.0,
-            beside_data=np.asarray([bool(source and source.region == o.region) for o in offers], dtype=bool),
-            disk_gb=np.full(len(offers), disk_gb(architecture, job.data_gb)),
-            pull_bytes_per_second=np.asarray([download_rate(o, library) for o in offers], dtype=float),
-            disk_bytes_per_second=column([o.disk_gb_per_second for o in offers], usual) * GB,
+            at_data=np.asarray([bool(source and source.region == o.region) for o in offers], dtype=bool),
+            pull_bytes_per_second=column([download_rate(o, library) for o in offers]),
+            disk_bytes_per_second=column([disk_rate(o, library) for o in offers]),
             cores=column([o.cpu_cores for o in offers]),
             ram_gb=column([o.ram_gb for o in offers]),
             availability=column([s.availability for s in spot]),
@@ -79,3 +74,7 @@ class OfferColumns:
             term_hours=column([o.term_hours if o.commitment else None for o in offers], np.inf),
             committed_hours=column([o.committed_hours for o in offers], np.inf),
         )
+
+    def storage_usd_per_hour(self, offer: Integers, stored_gb: Floats) -> Floats:
+        """Return the dollars (n,) per hour of storing `stored_gb` (n,) at offers (n,)."""
+        return np.asarray(self.storage_usd_per_gb_hour[offer] * stored_gb, dtype=float)

@@ -1,6 +1,6 @@
-"""What an offer means to the estimates: which machine it rents, how long it takes to start, how spot behaves there.
+"""What an offer means to the estimates: which machines it rents, how fast data move, how its spot market behaves.
 
-Facts that an offer leaves open are filled in from `models/calibration/stages.yaml`, and said so by the caller.
+Facts that an offer does not state come from `models/calibration/stages.yaml`.
 """
 
 from __future__ import annotations
@@ -10,22 +10,26 @@ from typing import TYPE_CHECKING
 
 from planner.configurations.grid import Machine
 from planner.estimates.preemption import NodeGroupCoefficients, node_group_market
+from planner.estimates.time.stages import download_seconds
 from planner.spot.market.states import Ages, SpotStates
+from planner.units import GB
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from planner.library.schema import Architecture, GpuSpec, Library
-    from planner.scenario.scenario import Offer, SpotStatistics
+    from planner.library.schema import GpuSpec, Library
+    from planner.scenario.job import Job
+    from planner.scenario.offer import Offer
+    from planner.scenario.spot_statistics import SpotStatistics
 
 IMAGE_GB_ON_DISK = 10.0
-"""Room for the container image, as `image_bytes` of the stages calibration."""
+"""Size of the container image, as `image_bytes` of the stages calibration."""
 UNKNOWN_FEE = "unknown: not included"
 
 
 @dataclass(frozen=True)
 class SpotMarket:
-    """How one spot machine comes and goes, in hours; `basis` is empty where the offer states it."""
+    """Interruption process of one spot machine, in hours; `basis` is empty where the offer states it."""
 
     availability: float
     mean_up_hours: float
@@ -34,14 +38,14 @@ class SpotMarket:
 
 
 def interconnect_of(offer: Offer, gpu: GpuSpec) -> str:
-    """The link between cards of one instance: what the offer says, else what the form means."""
+    """Return the link between the GPUs of one instance: as the offer states, else the default of the GPU."""
     if offer.gpus == 1:
         return "pcie"
     return offer.interconnect or ("nvlink" if gpu.nvlink_by_default else "pcie")
 
 
 def machines_of(offer: Offer, gpu: GpuSpec) -> tuple[Machine, ...]:
-    """The machines that an offer can rent: one instance up to `max_nodes`."""
+    """Return the machines that an offer can rent: one instance up to `max_nodes`."""
     link = interconnect_of(offer, gpu)
     return tuple(
         Machine(gpu.name, offer.gpus, nodes, link, offer.network_gbps if nodes > 1 else None)
@@ -50,12 +54,12 @@ def machines_of(offer: Offer, gpu: GpuSpec) -> tuple[Machine, ...]:
 
 
 def spot_market(offer: Offer, library: Library) -> SpotMarket:
-    """The offer's statistics, or the prior with its basis."""
+    """Return the spot statistics of an offer, or the prior with its basis."""
     return spot_markets([offer], library)[0]
 
 
 def spot_markets(offers: Sequence[Offer], library: Library) -> tuple[SpotMarket, ...]:
-    """The same for many offers: those without statistics share one prior."""
+    """Return the spot statistics of many offers: those without share one prior."""
     stages = library.calibrations["stages"]
     up, share = stages.value("spot_mean_up_hours"), stages.value("spot_availability")
     basis = f"prior: up {up:g} h, available {share:.0%} of the time"
@@ -63,25 +67,54 @@ def spot_markets(offers: Sequence[Offer], library: Library) -> tuple[SpotMarket,
     return tuple(prior if offer.spot is None else _single_machine_statistics(offer.spot, library) for offer in offers)
 
 
-def group_states(told: SpotStatistics) -> SpotStates | None:
-    """The market of `told.instances` machines together where it is told by age; None where only means are."""
-    if told.up is None or told.outage is None:
+def group_states(statistics: SpotStatistics) -> SpotStates | None:
+    """Return the market of `statistics.instances` machines together; None where it is not given by age."""
+    if statistics.up is None or statistics.outage is None:
         return None
-    up, down = (Ages(one.ages_hours, one.ends_per_hour) for one in (told.up, told.outage))
+    up, down = (Ages(one.ages_hours, one.ends_per_hour) for one in (statistics.up, statistics.outage))
     return SpotStates(up, down)
 
 
-def _single_machine_statistics(told: SpotStatistics, library: Library) -> SpotMarket:
-    """The statistics of a single machine, from those of `told.instances` together."""
-    if told.instances == 1:
-        return SpotMarket(told.availability, told.mean_up_hours, told.mean_outage_hours, "")
+def _single_machine_statistics(statistics: SpotStatistics, library: Library) -> SpotMarket:
+    """Return the statistics of a single machine from those of `statistics.instances` together."""
+    if statistics.instances == 1:
+        return SpotMarket(statistics.availability, statistics.mean_up_hours, statistics.mean_outage_hours, "")
     stages = library.calibrations["stages"]
-    gang = NodeGroupCoefficients.of({key: stages.value(key) for key in stages.coefficients})
-    one = node_group_market(told.mean_up_hours, told.availability, 1 / told.instances, gang)
+    coefficients = NodeGroupCoefficients.of({key: stages.value(key) for key in stages.coefficients})
+    one = node_group_market(statistics.mean_up_hours, statistics.availability, 1 / statistics.instances, coefficients)
     up, share = float(one.mean_up), min(1.0, float(one.availability))
     return SpotMarket(share, up, up * (1 - share) / share, "")
 
 
-def disk_gb(architecture: Architecture, data_gb: float) -> float:
-    """Disk of one instance: twice the weights (download and result), the data, the image."""
-    return 2 * architecture.download_gb + data_gb + IMAGE_GB_ON_DISK
+def disk_gb(weights_gb: float, data_gb: float) -> float:
+    """Return the GB on the disk of one instance: the weights twice (download and result), the data, the image."""
+    return 2 * weights_gb + data_gb + IMAGE_GB_ON_DISK
+
+
+def download_rate(offer: Offer, library: Library) -> float:
+    """Return the download rate of a machine in bytes per second: as the offer states, else that of its class."""
+    if offer.download_gb_per_second is not None:
+        return offer.download_gb_per_second * GB
+    key = "community_pull_bytes_per_second" if offer.community else "pull_bytes_per_second"
+    return library.calibrations["stages"].value(key)
+
+
+def disk_rate(offer: Offer, library: Library) -> float:
+    """Return the rate of the disk of a machine in bytes per second."""
+    if offer.disk_gb_per_second is not None:
+        return offer.disk_gb_per_second * GB
+    return library.calibrations["stages"].value("disk_bytes_per_second")
+
+
+def data_transfer_seconds(gb: float, job: Job, offer: Offer, pull: float) -> float:
+    """Return the seconds to move the user's data to a machine, no faster than their storage sends to other regions."""
+    source = job.stages.transfer
+    if source is not None and source.gb_per_second is not None and source.region != offer.region:
+        pull = min(pull, source.gb_per_second * GB)
+    return float(download_seconds(gb * GB, pull))
+
+
+def data_egress_usd_per_gb(job: Job, offer: Offer) -> float:
+    """Return the dollars per GB that the storage of the user's data charges for sending them; 0 within its region."""
+    source = job.stages.transfer
+    return 0.0 if source is None or source.region == offer.region else source.egress_usd_per_gb

@@ -1,11 +1,12 @@
-"""Hours of a job's ways: start, training, spot, and how sure they are.
+"""Hours of the configurations of a job, whatever offer rents the machine, and their uncertainty.
 
-One array element per way, or per (way, offer).
+One array element per configuration, or per candidate.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -45,170 +46,232 @@ if TYPE_CHECKING:
     from planner.configurations.grid import JobShape
     from planner.estimates.inputs import Numbers
     from planner.library.schema import Architecture, Library
-    from planner.scenario.scenario import Job
+    from planner.scenario.job import Job
 
 
 @dataclass(frozen=True)
 class RunHours:
-    """Columns (ways,): hours on demand by what they are spent on, and what a machine needs to start.
+    """Columns (configurations,): hours on demand by stage, and what a machine needs to start.
 
-    Hours are those of the longest chain of trials (of the one run, without trials), early stopping counted in.
-    `export_gb` and `kept_gb` are per recipe.
+    Hours are those of the longest chain of trials (of the one run, without trials), with early stopping.
+    `export_gb`, `kept_gb` and `adapts` are per recipe.
     """
 
-    training_hours: Floats  # goodput in; as observed where the whole job was
-    evaluation_hours: Floats  # where the training machine does it
-    checkpoint_hours: Floats  # those that the job asks for
-    reload_hours: Floats  # loads of the network between trials
-    reload_share: float  # loads of all gangs over those of the longest chain
-    observed: Flags  # hours are those of an observed run, its start among them
+    training_hours: Floats  # with goodput; as observed where the whole job was observed
+    evaluation_hours: Floats  # if the training machine does it
+    checkpoint_hours: Floats  # of the stage
+    reload_hours: Floats  # loads of the model between trials
+    reload_share: float  # loads of all node groups over those of the longest chain
+    observed: Flags  # hours are those of an observed run, including its start
     step_seconds: Floats  # no faster than storage feeds them
     load_seconds: Floats
     sigma: Floats
     sigma_tail: Floats
     confidence_factor: Floats
     stall_seconds: Floats  # per checkpoint
-    saved_bytes: Floats  # of a checkpoint that training can go on from
+    saved_bytes: Floats  # of a checkpoint that training can resume from
     export_gb: tuple[float, ...]
-    kept_gb: tuple[float, ...]  # checkpoints that stay, per gang
+    kept_gb: tuple[float, ...]  # checkpoints that stay, per node group
     adapts: tuple[bool, ...]  # trains adapters
     weights_gb: float  # that every instance downloads
     stages: StageCoefficients
-    pull: tuple[float, float]  # bytes per second: data-centre clouds, community hosts
-    gang: NodeGroupCoefficients
+    node_group: NodeGroupCoefficients
     outage_cv: float
     wall_factor: float
 
     def interrupt(
         self,
         run_hours: Numbers,
-        way: Integers | int,
+        configuration: Integers | int,
         nodes: Numbers,
         restart: Numbers,
         mean_up_hours: Numbers,
         availability: Numbers,
     ) -> InterruptedRun:
-        """A chain of `run_hours` on spot: gangs of `nodes` instances, `restart` hours lost after each interruption.
+        """Return paid and wall hours of `run_hours` on spot, without the first start.
 
-        All arguments broadcast; the market is that of one instance. No start in the hours returned.
+        A node group has `nodes` instances and loses `restart` hours after each interruption. The market is that of
+        one instance. All arguments broadcast.
         """
-        market = node_group_market(mean_up_hours, availability, nodes, self.gang)
-        stall = self.stall_seconds[way] / HOUR
-        return interrupted_run(run_hours, restart, stall, market, self.gang, self.outage_cv)
+        market = node_group_market(mean_up_hours, availability, nodes, self.node_group)
+        stall = self.stall_seconds[configuration] / HOUR
+        return interrupted_run(run_hours, restart, stall, market, self.node_group, self.outage_cv)
+
+
+@dataclass(frozen=True)
+class _RunTimes:
+    """Seconds and hours of one run, without trials and early stopping; columns (configurations,)."""
+
+    job: Job
+    architecture: Architecture
+    physics: JobConfigurations
+    library: Library
+    stages: StageCoefficients
+
+    def of_machine(self, values: Sequence[float]) -> Floats:
+        """Return the value of the machine of each configuration."""
+        return np.asarray(values, dtype=float)[self.physics.ways.machine]
+
+    def of_recipe(self, values: Sequence[float]) -> Floats:
+        """Return the value of the recipe of each configuration."""
+        return np.asarray(values, dtype=float)[self.physics.ways.recipe]
+
+    @cached_property
+    def coefficients(self) -> list[RecipeCoefficients]:
+        """Return the coefficients of each recipe; recipes repeat, once for every class of GPU."""
+        recipes, network = self.physics.ways.recipes, self.physics.shape.network
+        known = {r: recipe_coefficients(r, self.job, network, self.library) for r in dict.fromkeys(recipes)}
+        return [known[recipe] for recipe in recipes]
+
+    @cached_property
+    def nodes(self) -> Floats:
+        """Return the instances of one node group."""
+        return self.of_machine([one.instances for one in self.physics.ways.machines])
+
+    @cached_property
+    def gpus(self) -> Floats:
+        """Return the GPUs of one node group."""
+        return self.of_machine([one.gpus for one in self.physics.ways.machines])
+
+    @cached_property
+    def pcie(self) -> Floats:
+        """Return the bytes per second of the slot of a GPU."""
+        machines = self.physics.ways.machines
+        return self.of_machine([PCIE_BYTES_PER_SECOND[self.library.gpu(one.gpu).pcie_gen] for one in machines])
+
+    @cached_property
+    def observed(self) -> Flags:
+        """Return the configurations whose hours are those of an observed run."""
+        return ~np.isnan(self.physics.ways.observed_hours)
+
+    @cached_property
+    def trained(self) -> Floats:
+        """Return the trainable parameters."""
+        return self.of_recipe([float(one.states.trainable) for one in self.coefficients])
+
+    @cached_property
+    def step_seconds(self) -> Floats:
+        """Return the seconds of a step, no faster than storage feeds it; as observed where it was."""
+        job, image, seconds = self.job, self.architecture.image, self.physics.ways.step_seconds
+        resolution = image and (job.work.resolution or image.resolution)
+        per_step = job.global_batch * (1 if resolution else self.physics.shape.sequence)
+        storage = job.storage_gb_per_second * GB
+        fed = fed_step_seconds(seconds / job.efficiency, per_step, storage, self.stages, resolution or 0)
+        return np.where(self.observed, seconds, fed)
+
+    @cached_property
+    def load_seconds(self) -> Floats:
+        """Return the seconds to load the model from disk into the GPUs, compilation included."""
+        job, stages, ways = self.job, self.stages, self.physics.ways
+        parameters = self.physics.shape.network.parameters
+        quantised = self.of_recipe([float(parameters * (one.weight_bits < 16)) for one in ways.recipes])
+        compiled = int(framework_of(self.library, job.framework).compiled)
+        disk = job.storage_gb_per_second * GB / stages.disk_efficiency * job.load_efficiency
+        weights = self.architecture.download_gb * GB
+        seconds = load_seconds(weights, self.gpus, disk, self.pcie, stages, quantised, compiled)
+        return np.asarray(seconds, dtype=float)
+
+    def training_hours(self) -> Floats:
+        """Return the hours of training with goodput, or those of the observed run."""
+        hours = self.physics.shape.steps * self.step_seconds / HOUR
+        estimated = hours * goodput_factor(hours, self.nodes, 0, self.stages)
+        return np.where(self.observed, self.physics.ways.observed_hours, estimated)
+
+    def evaluation_hours(self) -> Floats:
+        """Return the hours of evaluation on the training machine."""
+        shape = self.physics.shape
+        frozen = self.of_recipe([float(one.states.frozen) for one in self.coefficients])
+        recomputing = self.of_recipe([float(one.activations.checkpointing) for one in self.coefficients])
+        rate = shape.tokens / (shape.steps * self.step_seconds)
+        seconds = evaluation_seconds(evaluated_tokens(self.job, shape), rate, frozen, recomputing, self.stages)
+        return np.asarray(seconds / HOUR, dtype=float)
+
+    def checkpoint_hours(self, training_hours: Floats, saved_bytes: Floats) -> Floats:
+        """Return the hours that the checkpoints of the job stop training; `saved_bytes` per recipe."""
+        wanted = self.job.stages.checkpoints
+        if wanted is None:
+            return np.zeros(len(training_hours))
+        stored = saved_bytes[self.physics.ways.recipe]
+        full = checkpoint_seconds(stored, self.nodes, self.job.storage_gb_per_second * GB, np.inf, self.stages)
+        interval = training_hours * HOUR / wanted.count
+        stall = checkpoint_stall_seconds(full, self.stall_seconds(stored), interval, wanted.asynchronous)
+        return np.asarray(wanted.count * stall / HOUR, dtype=float)
+
+    def stall_seconds(self, saved_bytes: Floats) -> Floats:
+        """Return the seconds that training waits while a checkpoint is copied out of the GPUs."""
+        copied = asynchronous_stall_seconds(saved_bytes, self.gpus, self.pcie, self.stages)
+        return np.asarray(copied, dtype=float) + self.stages.checkpoint_fixed_seconds
 
 
 def compute_run_hours(job: Job, architecture: Architecture, physics: JobConfigurations, library: Library) -> RunHours:
-    """Hours of every way of a job on machines of its own, and what hangs on the recipe alone."""
-    ways, shape = physics.ways, physics.shape
+    """Return the hours of every configuration of a job, for all its trials."""
     values = calibration_values(library, "stages")
     stages = StageCoefficients.of(values)
-    machines = ways.machines
-    nodes = per_machine([m.instances for m in machines])[ways.machine]
-    gpus = per_machine([m.gpus for m in machines])[ways.machine]
-    pcie = per_machine([PCIE_BYTES_PER_SECOND[library.gpu(m.gpu).pcie_gen] for m in machines])[ways.machine]
-    quantised = np.asarray([shape.network.parameters * (r.weight_bits < 16) for r in ways.recipes], dtype=float)
-    compiled = int(bool(framework_of(library, job.framework).get("compiled")))
-    # The same recipe stands once for every class of card.
-    known = {r: recipe_coefficients(r, job, shape.network, library) for r in dict.fromkeys(ways.recipes)}
-    setups = [known[r] for r in ways.recipes]
-    trained = np.asarray([s.states.trainable for s in setups], dtype=float)[ways.recipe]
-    observed = ~np.isnan(ways.observed_hours)
-    resolution = architecture.image and (job.work.resolution or architecture.image.resolution)
-    per_step = job.global_batch * (1 if resolution else shape.sequence)
-    storage = job.storage_gb_per_second * GB
-    fed = fed_step_seconds(ways.step_seconds / job.efficiency, per_step, storage, stages, resolution or 0)
-    step = np.where(observed, ways.step_seconds, fed)  # as it was seen, whatever slowed it
-    load = load_seconds(
-        architecture.download_gb * GB,
-        gpus,
-        np.inf,
-        job.storage_gb_per_second * GB / stages.disk_efficiency * job.load_efficiency,
-        pcie,
-        stages,
-        quantised[ways.recipe],
-        compiled,
-    )
-    stall = asynchronous_stall_seconds(checkpoint_bytes(trained, stages), gpus, pcie, stages)
-    stall = np.asarray(stall, dtype=float) + stages.checkpoint_fixed_seconds
+    times = _RunTimes(job, architecture, physics, library, stages)
+    recipes, observed = physics.ways.recipes, times.observed
     sigma, tail = sigmas(job, architecture, physics, library)
     trials = trial_work(job.trials.count, job.trials.at_once, job.trials.halving)
-    once = shape.steps * step / HOUR
-    training = np.where(observed, ways.observed_hours, once * goodput_factor(once, nodes, 0, stages))
-    frozen, recomputing = (
-        np.asarray(column, dtype=float)[ways.recipe]
-        for column in ([s.states.frozen for s in setups], [s.activations.checkpointing for s in setups])
-    )
-    evaluated = evaluation_seconds(
-        evaluated_tokens(job, shape), shape.tokens / (shape.steps * step), frozen, recomputing, stages
-    )
-    saving = checkpoint_bytes_of(job, setups, stages)
-    written = 0.0
-    if (wanted := job.stages.checkpoints) is not None:
-        stored = saving[ways.recipe]
-        full = checkpoint_seconds(stored, nodes, storage, np.inf, stages)
-        copied = asynchronous_stall_seconds(stored, gpus, pcie, stages) + stages.checkpoint_fixed_seconds
-        apart = training * HOUR / wanted.count
-        written = wanted.count * checkpoint_stall_seconds(full, copied, apart, wanted.asynchronous)
     chain = trials.wall * job.early_stopping
+    training, saved = times.training_hours(), np.asarray(checkpoint_bytes(times.trained, stages), dtype=float)
+    stage_bytes = _stage_checkpoint_bytes(job, times.coefficients, stages)
     return RunHours(
         training_hours=training * np.where(observed, trials.wall, chain),
-        evaluation_hours=np.where(observed, 0.0, evaluated / HOUR * chain),
-        checkpoint_hours=np.where(observed, 0.0, written / HOUR * chain),
-        reload_hours=np.where(observed, 0.0, load / HOUR * trials.reloads_wall),
+        evaluation_hours=np.where(observed, 0.0, times.evaluation_hours() * chain),
+        checkpoint_hours=np.where(observed, 0.0, times.checkpoint_hours(training, stage_bytes) * chain),
+        reload_hours=np.where(observed, 0.0, times.load_seconds / HOUR * trials.reloads_wall),
         reload_share=trials.reloads / trials.reloads_wall if trials.reloads_wall else 1.0,
         observed=observed,
-        step_seconds=step,
-        load_seconds=np.asarray(load, dtype=float),
+        step_seconds=times.step_seconds,
+        load_seconds=times.load_seconds,
         sigma=sigma,
         sigma_tail=tail,
         confidence_factor=np.asarray(confidence_factor(tail, job.confidence), dtype=float),
-        stall_seconds=stall,
-        saved_bytes=np.asarray(checkpoint_bytes(trained, stages), dtype=float),
-        export_gb=tuple(export_gb(r, known[r], architecture, job) for r in ways.recipes),
-        kept_gb=tuple(saving * (wanted.keep if wanted else 0.0) / GB),
-        adapts=tuple(r.method == "lora" for r in ways.recipes),
+        stall_seconds=times.stall_seconds(saved),
+        saved_bytes=saved,
+        export_gb=tuple(export_gb(r, c, architecture, job) for r, c in zip(recipes, times.coefficients, strict=True)),
+        kept_gb=tuple(stage_bytes * (job.stages.checkpoints.keep if job.stages.checkpoints else 0.0) / GB),
+        adapts=tuple(one.method == "lora" for one in recipes),
         weights_gb=architecture.download_gb,
         stages=stages,
-        pull=(values["pull_bytes_per_second"], values["community_pull_bytes_per_second"]),
-        gang=NodeGroupCoefficients.of(values),
+        node_group=NodeGroupCoefficients.of(values),
         outage_cv=values["spot_outage_cv"],
         wall_factor=wall_quantile_factor(job.confidence, library.calibrations["uncertainty"].value("wall_spread")),
     )
 
 
 def evaluated_tokens(job: Job, shape: JobShape) -> float:
-    """Tokens (or equivalent ones) that one run evaluates; 0 without that stage."""
+    """Return the tokens (or equivalent ones) that one run evaluates; 0 without that stage."""
     wanted = job.stages.evaluation
     if wanted is None:
         return 0.0
     return float(wanted.tokens) if wanted.tokens is not None else (wanted.share or 0.0) * shape.tokens
 
 
-def checkpoint_bytes_of(job: Job, setups: Sequence[RecipeCoefficients], stages: StageCoefficients) -> Floats:
-    """Bytes of one checkpoint that the job asks for, per recipe; 0 where it asks for none."""
+def _stage_checkpoint_bytes(job: Job, coefficients: Sequence[RecipeCoefficients], stages: StageCoefficients) -> Floats:
+    """Return the bytes of one checkpoint of the stage, per recipe; 0 without that stage."""
     wanted = job.stages.checkpoints
     if wanted is None:
-        return np.zeros(len(setups))
+        return np.zeros(len(coefficients))
     trained, weight = (
         np.asarray(column, dtype=float)
         for column in (
-            [s.states.trainable for s in setups],
-            [s.states.adapter_bytes if s.states.frozen else stages.weight_bytes_per_parameter for s in setups],
+            [s.states.trainable for s in coefficients],
+            [s.states.adapter_bytes if s.states.frozen else stages.weight_bytes_per_parameter for s in coefficients],
         )
     )
     return np.asarray(kept_checkpoint_bytes(trained, weight, wanted.contents == "resume", stages), dtype=float)
 
 
-def export_gb(recipe: Recipe, setup: RecipeCoefficients, architecture: Architecture, job: Job) -> float:
-    """GB of the result: the adapters, or all weights in 16 bit."""
+def export_gb(recipe: Recipe, coefficients: RecipeCoefficients, architecture: Architecture, job: Job) -> float:
+    """Return the GB of the result: the adapters, or all weights in 16 bit."""
     merged = job.stages.export is not None and job.stages.export.merged
     if recipe.method == "lora" and not merged:
-        return float(setup.states.trainable) * float(setup.states.adapter_bytes) / GB
+        return float(coefficients.states.trainable) * float(coefficients.states.adapter_bytes) / GB
     return architecture.download_gb
 
 
 def sigmas(job: Job, architecture: Architecture, physics: JobConfigurations, library: Library) -> tuple[Floats, Floats]:
-    """Spread of ln(time) of every way: for display, and for deadline and budget."""
+    """Return the standard deviations of ln(time) of every configuration: for display, and for deadline and budget."""
     ways = physics.ways
     tokens = ways.micro_batch * ways.sequence
     found = configuration_sigmas(job.framework, architecture, ways.machines, ways.machine, tokens, library)
@@ -223,14 +286,6 @@ def sigmas(job: Job, architecture: Architecture, physics: JobConfigurations, lib
     return np.where(observed, again.display, found.display), np.where(observed, again.tail, found.tail)
 
 
-def per_machine(values: Sequence[float] | Floats) -> Floats:
-    """A column of machines as floats, usable as a look-up even when empty."""
-    return np.asarray(values, dtype=float)
-
-
 def calibration_values(library: Library, name: str) -> dict[str, float]:
-    """The plain values of a calibration by key."""
+    """Return the plain values of a calibration by key."""
     return {key: entry.value for key, entry in library.calibrations[name].coefficients.items()}
-
-
-__all__ = ["RunHours", "calibration_values", "compute_run_hours", "evaluated_tokens", "export_gb", "sigmas"]

@@ -1,7 +1,7 @@
-"""Stages on machines of their own: preparing data on a CPU offer, evaluating on one GPU or on a CPU.
+"""Stages on separate machines: preparing data on a CPU offer, evaluating on one GPU or on a CPU.
 
-The training machines are not rented meanwhile, so that such a stage has hours and dollars of its own, which hang on
-nothing but the job and the offer.
+The training machines are not rented meanwhile, so the hours and dollars of such a stage depend only on the job and
+the offer.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import itertools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from planner.candidates.offer_terms import data_egress_usd_per_gb, data_transfer_seconds, disk_rate, download_rate
 from planner.candidates.run_hours import calibration_values, evaluated_tokens
 from planner.configurations.hardware import PCIE_BYTES_PER_SECOND, efficiency_of
 from planner.errors import Fault, ScenarioError
@@ -25,17 +26,17 @@ from planner.estimates.trials import trial_work
 from planner.units import GB, GIB, HOUR, TERA
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator
 
     from planner.candidates.market import Market
     from planner.configurations.grid import JobShape
     from planner.estimates.inputs import Network
     from planner.library.schema import Architecture, Library
-    from planner.scenario.scenario import Job, Offer
+    from planner.scenario.job import Job
+    from planner.scenario.offer import Offer
 
-Place = Literal["none", "machine", "aside"]
 TOKEN_GB = 4.0 / GB
-"""Bytes of a token id on disk, in GB."""
+"""Size of a token id on disk."""
 
 
 @dataclass(frozen=True)
@@ -45,94 +46,88 @@ class SeparateStage:
     stage: Literal["ingest", "evaluation"]
     label: str
     offer: Offer
-    hours: float  # expected, of the wall clock
-    late_hours: float  # where the run does not stop early; the error of the estimate is left out
+    hours: float  # expected, on the wall clock
+    late_hours: float  # where the run does not stop early; without the error of the estimate
     usd: float
     late_usd: float
     billed_hours: float
-    moved_usd: float  # of them for data that move in and out
+    moved_usd: float  # of `usd`, for data that move in and out
 
 
 @dataclass(frozen=True)
 class Placement:
-    """Where the stages of a job are done that have a choice; None: on the training machine, or not at all."""
+    """Separate machines of the stages that may have one; None: on the training machine, or no such stage."""
 
     ingest: SeparateStage | None = None
     evaluation: SeparateStage | None = None
 
     @property
     def separate_stages(self) -> tuple[SeparateStage, ...]:
-        """The stages that have machines of their own."""
+        """Return the stages on separate machines."""
         return tuple(one for one in (self.ingest, self.evaluation) if one is not None)
 
     @property
     def hours(self) -> float:
-        """Hours before and after the training machines are rented."""
+        """Return the hours before and after the training machines are rented."""
         return sum(one.hours for one in self.separate_stages)
 
     @property
     def late_hours(self) -> float:
-        """The same where the run does not stop early."""
+        """Return the same hours where the run does not stop early."""
         return sum(one.late_hours for one in self.separate_stages)
 
     @property
     def usd(self) -> float:
-        """Dollars of those machines."""
+        """Return the dollars of the separate machines."""
         return sum(one.usd for one in self.separate_stages)
 
     @property
     def late_usd(self) -> float:
-        """The same where the run does not stop early."""
+        """Return the same dollars where the run does not stop early."""
         return sum(one.late_usd for one in self.separate_stages)
-
-    @property
-    def offers(self) -> tuple[Offer, ...]:
-        """The offers that are rented beside the training machines."""
-        return tuple(one.offer for one in self.separate_stages)
 
 
 def enumerate_placements(
     job: Job, architecture: Architecture, shape: JobShape, market: Market, library: Library
 ) -> tuple[Placement, ...]:
-    """Every combination of places that may be the best one: fewer hours cost more dollars among those that stay.
+    """Return every combination of places that may be the best one: no other takes less time and less money.
 
-    None at all where no machine can run a stage, and a service trains. Raises ScenarioError where none does, either.
+    Empty where no machine can run a stage but a managed service takes the job. Raises ScenarioError where none does.
     """
-    ingest = _options(job, "ingest", list(_ingest_options(job, architecture, shape, market, library)))
-    evaluation = _options(job, "evaluation", list(_evaluation_options(job, architecture, shape, market, library)))
+    ingest = _options(job, "ingest", _ingest_options(job, shape, market, library))
+    evaluation = _options(job, "evaluation", _evaluation_options(job, architecture, shape, market, library))
     missing = [stage for stage, found in (("ingest", ingest), ("evaluation", evaluation)) if not found]
     if missing and not market.services(job.kind, architecture.name):
         raise ScenarioError([no_machine_fault(job, stage) for stage in missing])
     return tuple(Placement(a, b) for a, b in itertools.product(ingest, evaluation))
 
 
-def _options(job: Job, stage: str, found: Sequence[SeparateStage]) -> list[SeparateStage | None]:
-    """The machine itself where it is allowed (or there is no such stage), then the undominated ones beside."""
+def _options(job: Job, stage: str, found: Iterable[SeparateStage]) -> list[SeparateStage | None]:
+    """Return None where the training machine may run the stage (or there is none), then undominated machines."""
     wanted = getattr(job.stages, stage)
     if wanted is None:
         return [None]
     own: list[SeparateStage | None] = [None] if "machine" in wanted.on else []
     best: list[SeparateStage | None] = []
-    for one in sorted(found, key=lambda aside: (aside.hours, aside.usd, aside.label)):
+    for one in sorted(found, key=lambda option: (option.hours, option.usd, option.label)):
         if not best or one.usd < (best[-1].usd if best[-1] else 0.0):
             best.append(one)
     return own + best
 
 
 def no_machine_fault(job: Job, stage: str) -> Fault:
-    """The fault of a stage that no offer can run."""
+    """Return the fault of a stage that no offer can run."""
     wanted = getattr(job.stages, stage)
     places = " or ".join(place.replace("_", " ") for place in wanted.on)
     needs = f"{wanted.ram_gb:g} GB of RAM" if stage == "ingest" else "room for the weights"
     fix = f"offer a machine with {needs}, or allow it on the training machine: on: [machine]"
-    if "machine" in wanted.on:  # then it is memory that every place lacks
-        fix = f"offer a machine with {needs}, or ask for less: ram_gb"
+    if "machine" in wanted.on:  # then every place has too little memory
+        fix = f"offer a machine with {needs}, or require less: ram_gb"
     return Fault(job.name, 0, f"jobs.{job.name}.stages.{stage}.on", f"no offer can run this stage on {places}", fix)
 
 
-def _ingest_options(
-    job: Job, architecture: Architecture, shape: JobShape, market: Market, library: Library
-) -> Iterator[SeparateStage]:
+def _ingest_options(job: Job, shape: JobShape, market: Market, library: Library) -> Iterator[SeparateStage]:
+    """Yield the CPU machines that can prepare the data."""
     wanted = job.stages.ingest
     if wanted is None or "cpu" not in wanted.on:
         return
@@ -159,6 +154,7 @@ def _ingest_options(
 def _evaluation_options(
     job: Job, architecture: Architecture, shape: JobShape, market: Market, library: Library
 ) -> Iterator[SeparateStage]:
+    """Yield the machines with one GPU, or none, that can evaluate the model."""
     wanted = job.stages.evaluation
     if wanted is None or shape.unit == "images":
         return
@@ -166,20 +162,14 @@ def _evaluation_options(
     trials = trial_work(job.trials.count, job.trials.at_once, job.trials.halving)
     tokens = evaluated_tokens(job, shape) * trials.work
     weights = architecture.download_gb
-    offers = list(zip(market.separate_labels, market.separate_offers, strict=True))
-    for label, offer in offers:
+    for label, offer in zip(market.separate_labels, market.separate_offers, strict=True):
         rate = _forward_rate(job, shape.network, offer, library)
         if rate is None:
             continue
         pull = download_rate(offer, library)
         slot = PCIE_BYTES_PER_SECOND[library.gpu(offer.card).pcie_gen] if offer.rents_gpus else float("inf")
         load = load_seconds(
-            weights * GB,
-            1,
-            float("inf"),
-            disk_rate(offer, library) * job.load_efficiency / stages.disk_efficiency,
-            slot,
-            stages,
+            weights * GB, 1, disk_rate(offer, library) * job.load_efficiency / stages.disk_efficiency, slot, stages
         )
         ready = float(boot_seconds(pull, stages) + download_seconds(weights * GB, pull) + load)
         hours, late = ((ready + share * tokens / rate) / HOUR for share in (job.early_stopping, 1.0))
@@ -187,7 +177,7 @@ def _evaluation_options(
 
 
 def _forward_rate(job: Job, network: Network, offer: Offer, library: Library) -> float | None:
-    """Tokens a second that an offer evaluates; None where it is of no use for that."""
+    """Return the tokens per second that an offer evaluates; None where it cannot."""
     wanted = job.stages.evaluation
     assert wanted is not None
     stages = StageCoefficients.of(calibration_values(library, "stages"))
@@ -207,7 +197,7 @@ def _forward_rate(job: Job, network: Network, offer: Offer, library: Library) ->
 
 
 def ingested_tokens(job: Job, shape: JobShape) -> float:
-    """Tokens that preparing the data makes: as stated, else those of one epoch; none of images."""
+    """Return the tokens that preparing the data makes: as stated, else those of one epoch; 0 for images."""
     wanted = job.stages.ingest
     if wanted is None or shape.unit == "images":
         return 0.0
@@ -215,46 +205,17 @@ def ingested_tokens(job: Job, shape: JobShape) -> float:
 
 
 def prepared_gb(job: Job, shape: JobShape) -> float:
-    """GB that preparing the data makes: token ids, or the images themselves."""
+    """Return the GB that preparing the data makes: token ids, or the images themselves."""
     wanted = job.stages.ingest
     if wanted is None:
         return 0.0
     return wanted.raw_gb if shape.unit == "images" else ingested_tokens(job, shape) * TOKEN_GB
 
 
-def download_rate(offer: Offer, library: Library) -> float:
-    """Bytes a second from the outside onto a machine: what the offer says, else that of its class."""
-    if offer.download_gb_per_second is not None:
-        return offer.download_gb_per_second * GB
-    key = "community_pull_bytes_per_second" if offer.community else "pull_bytes_per_second"
-    return library.calibrations["stages"].value(key)
-
-
-def disk_rate(offer: Offer, library: Library) -> float:
-    """Bytes a second of a machine's own disk."""
-    if offer.disk_gb_per_second is not None:
-        return offer.disk_gb_per_second * GB
-    return library.calibrations["stages"].value("disk_bytes_per_second")
-
-
-def data_transfer_seconds(gb: float, job: Job, offer: Offer, pull: float) -> float:
-    """Seconds until the user's data lie on a machine: no faster than they leave their place, unless they lie there."""
-    source = job.stages.transfer
-    if source is not None and source.gb_per_second is not None and source.region != offer.region:
-        pull = min(pull, source.gb_per_second * GB)
-    return float(download_seconds(gb * GB, pull))
-
-
-def data_egress_usd_per_gb(job: Job, offer: Offer) -> float:
-    """Dollars per GB that the user's data cost to leave their place for a machine; nothing within its region."""
-    source = job.stages.transfer
-    return 0.0 if source is None or source.region == offer.region else source.egress_usd_per_gb
-
-
 def _separate_stage(
     stage: Literal["ingest", "evaluation"], label: str, offer: Offer, hours: float, late_hours: float, moved_usd: float
 ) -> SeparateStage:
-    """Hours as the offer bills them: whole steps, at least its minimum."""
+    """Return the stage with hours as the offer bills them: whole steps, at least its minimum."""
     step, least = offer.billing.step_seconds / HOUR, offer.billing.minimum_hours
     billed, late = (float(round_up_hours(one, step, least)) for one in (hours, late_hours))
     price = offer.usd_per_hour or 0.0

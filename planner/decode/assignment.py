@@ -1,11 +1,10 @@
-"""From a chosen row and its spot share to the words and figures of a plan."""
+"""Assignments: from a chosen row and its spot share to the figures of a plan."""
 
 from __future__ import annotations
 
 import math
 from typing import TYPE_CHECKING, Any
 
-from planner.candidates.managed_service import build_service_run
 from planner.candidates.market import MANAGED, Market
 from planner.candidates.offer_terms import interconnect_of
 from planner.configurations.observed.memory_peaks import memory_setting
@@ -21,20 +20,20 @@ from planner.decode.assignment_parts import (
 )
 from planner.decode.bill import ChosenCandidate, build_bill
 from planner.decode.memory_breakdown import MemoryEvaluator
-from planner.decode.notes import build_notes, build_service_notes
+from planner.decode.notes import build_notes, build_service_notes, is_fed_by_storage
 from planner.decode.probability import deadline_probability
 from planner.estimates.uncertainty import display_factors, interval
-from planner.results.plan import Assignment, Hours, ObservedRun, SeparateMachine, Vram
+from planner.results.plan import Assignment, Hours, ObservedRun, SeparateMachine, SpotPlan, Vram
 from planner.units import HOUR
 
 if TYPE_CHECKING:
     import datetime
 
-    from planner.candidates.enumeration import JobCandidates
+    from planner.candidates.job_candidates import JobCandidates
     from planner.configurations.grid import Machine
     from planner.configurations.recipe import Recipe
     from planner.library.schema import Library
-    from planner.scenario.scenario import Limits
+    from planner.scenario.limits import Limits
 
 
 def build_assignment(
@@ -45,50 +44,20 @@ def build_assignment(
     library: Library,
     as_of: datetime.date,
 ) -> Assignment:
-    """The plan of one job, from the row that was chosen for it."""
-    row, share, rounded, figures = chosen.row, chosen.share, chosen.rounded, chosen.figures
-    if int(candidates.configuration[row]) < 0:
-        return build_managed_assignment(candidates, chosen, market, limits, library, as_of)
-    job, table, physics, h = candidates.job, candidates.table, candidates.physics, candidates.hours
-    ways, shape, running = physics.ways, physics.shape, candidates.run_hours
-    way = int(candidates.configuration[row])
-    offer = market.offers[int(table.offer[row])]
-    recipe, machine = ways.recipes[int(ways.recipe[way])], ways.machines[int(ways.machine[way])]
-    sigma, tail = float(running.sigma[way]), float(running.sigma_tail[way])
-    hours, late = float(figures.hours(share)[0]), float(figures.late_hours(share)[0])
-    lines = build_bill(candidates, chosen, market, library)
-    low, high = (float(factor) for factor in display_factors(sigma))
-    step = float(running.step_seconds[way])
-    real = shape.tokens * (shape.units_per_token if shape.unit == "images" else 1.0)
-    seen = float(ways.observed_hours[way])
-    observed = None if math.isnan(seen) else seen
-    rate = real / (observed * HOUR) if observed else real / (shape.steps * step)
-    mixed = 0 < share < 1 and chosen.spot is None
-    told = spot_plan(candidates, chosen) if chosen.spot else None
-    luck, spread = (told.luck_hours, told.hours_sd) if told else (0.0, 0.0)
-    soonest, latest = interval(hours, hours - luck, (low, high), spread)
-    vram = _vram(candidates, way, recipe, machine, limits, library)
-    beside = candidates.placements[int(candidates.placement[row])].separate_stages if observed is None else ()
-    stages = stage_hours_of(candidates, row)
-    start = float(h.start[row])
+    """Return the plan of one job from the row that was chosen for it."""
+    row, job, shape = chosen.row, candidates.job, candidates.physics.shape
+    if candidates.is_managed_service[row]:
+        figures = _service_figures(candidates, chosen, market, limits, as_of)
+    else:
+        figures = _machine_figures(candidates, chosen, market, limits, library, as_of)
+    recipe, hours, rate = candidates.recipes[int(candidates.table.recipe[row])], figures["hours"], figures["rate"]
+    low, high = (float(factor) for factor in display_factors(figures["sigma"]))
     return Assignment(
         **describe_place(candidates, row, market),
         name=job.name,
         architecture=candidates.architecture.name,
-        gpu=machine.gpu,
-        gpus=machine.gpus,
-        gpus_per_instance=machine.gpus_per_instance,
-        instances=machine.instances,
-        interconnect=interconnect_of(offer, library.gpu(machine.gpu)),
-        spot_share=share,
-        switch_to_on_demand_at_hours=told.latest_on_demand_hours
-        if told
-        else hours_before_run(candidates, row) + share * float(h.spot_wall[row])
-        if mixed
-        else None,
-        spot=told,
-        techniques=techniques_of(recipe, job, int(ways.micro_batch[way]), int(ways.accumulation[way])),
-        vram_gib=vram,
+        spot_share=chosen.share,
+        techniques=techniques_of(recipe, job, *candidates.batch(row)),
         tokens_per_second=rate,
         tokens_per_second_low=rate * low,
         tokens_per_second_high=rate * high,
@@ -97,105 +66,128 @@ def build_assignment(
         global_batch=job.global_batch,
         packing=job.packing,
         steps=int(shape.steps),
-        step_seconds=step,
-        sigma=sigma,
-        sigma_tail=tail,
-        hours=Hours(expected=hours, low=soonest, high=latest, at_confidence=late),
-        start_hours=start,
-        training_hours=hours - start - math.fsum(stages.values()),
-        stage_hours=stages,
-        beside=tuple(
-            SeparateMachine(stage=one.stage, provider=one.offer.provider, offer=one.label, hours=one.hours, usd=one.usd)
-            for one in beside
-        ),
+        stage_hours=stage_hours_of(candidates, row),
         trials=job.trials.count,
         runs_at_once=job.trials.at_once,
-        commitment=build_commitment_use(candidates, row, market),
-        fed_by_storage=observed is None and step > float(ways.step_seconds[way]) / job.efficiency * (1 + 1e-9),
-        observed_hours=observed,
-        **_build_learned(candidates, recipe, machine, library),
         deadline_hours=job.deadline_hours,
-        deadline_probability=deadline_probability(job.deadline_hours, hours, late, job.confidence),
-        **build_costs(lines, build_bill(candidates, chosen, market, library, late=True), (low, high), told),
-        **describe_prices(offer, as_of),
-        notes=build_notes(candidates, row, share, rounded, offer, vram, limits, library, as_of),
+        deadline_probability=deadline_probability(
+            job.deadline_hours, hours.expected, hours.at_confidence, job.confidence
+        ),
+        **describe_prices(market.offers[int(candidates.table.offer[row])], as_of),
+        **{name: value for name, value in figures.items() if name != "rate"},
     )
 
 
-def build_managed_assignment(
+def _machine_figures(
     candidates: JobCandidates,
     chosen: ChosenCandidate,
     market: Market,
     limits: Limits,
     library: Library,
     as_of: datetime.date,
-) -> Assignment:
-    """The plan of a job that a service trains: no machines, no memory, hours that the service may not promise."""
-    row = chosen.row
-    job, table, shape = candidates.job, candidates.table, candidates.physics.shape
-    offer = market.offers[int(table.offer[row])]
-    recipe = candidates.recipes[int(table.recipe[row])]
-    service = build_service_run(candidates, market, int(table.offer[row]), library)
+) -> dict[str, Any]:
+    """Return what an assignment says of rented machines; `rate` is the speed in tokens or images per second."""
+    row, share, h = chosen.row, chosen.share, candidates.hours
+    ways, shape, run_hours = candidates.physics.ways, candidates.physics.shape, candidates.run_hours
+    configuration = int(candidates.configuration[row])
+    offer = market.offers[int(candidates.table.offer[row])]
+    recipe, machine = ways.recipes[int(ways.recipe[configuration])], ways.machines[int(ways.machine[configuration])]
+    sigma, step = float(run_hours.sigma[configuration]), float(run_hours.step_seconds[configuration])
+    low, high = (float(factor) for factor in display_factors(sigma))
+    hours, late_hours = float(chosen.figures.hours(share)[0]), float(chosen.figures.late_hours(share)[0])
+    observed_hours = float(ways.observed_hours[configuration])
+    observed = None if math.isnan(observed_hours) else observed_hours
+    units = shape.tokens * (shape.units_per_token if shape.unit == "images" else 1.0)
+    policy = spot_plan(candidates, chosen) if chosen.spot else None
+    luck, spread = (policy.luck_hours, policy.hours_sd) if policy else (0.0, 0.0)
+    earliest, latest = interval(hours, hours - luck, (low, high), spread)
+    vram = _vram(candidates, configuration, recipe, machine, limits, library)
+    bill, late_bill = (build_bill(candidates, chosen, market, late) for late in (False, True))
+    start = float(h.start[row])
+    return {
+        "gpu": machine.gpu,
+        "gpus": machine.gpus,
+        "gpus_per_instance": machine.gpus_per_instance,
+        "instances": machine.instances,
+        "interconnect": interconnect_of(offer, library.gpu(machine.gpu)),
+        "switch_to_on_demand_at_hours": _switch_hours(candidates, chosen, policy),
+        "spot": policy,
+        "vram_gib": vram,
+        "rate": units / (observed * HOUR) if observed else units / (shape.steps * step),
+        "step_seconds": step,
+        "sigma": sigma,
+        "sigma_tail": float(run_hours.sigma_tail[configuration]),
+        "hours": Hours(expected=hours, low=earliest, high=latest, at_confidence=late_hours),
+        "start_hours": start,
+        "training_hours": hours - start - math.fsum(stage_hours_of(candidates, row).values()),
+        "beside": tuple(
+            SeparateMachine(stage=one.stage, provider=one.offer.provider, offer=one.label, hours=one.hours, usd=one.usd)
+            for one in candidates.placement_of(row).separate_stages
+        ),
+        "commitment": build_commitment_use(candidates, row, market),
+        "fed_by_storage": is_fed_by_storage(candidates, configuration),
+        "observed_hours": observed,
+        **_build_learned(candidates, recipe, machine, library),
+        **build_costs(bill, late_bill, (low, high), policy),
+        "notes": build_notes(candidates, chosen, offer, vram, limits, library, as_of),
+    }
+
+
+def _switch_hours(candidates: JobCandidates, chosen: ChosenCandidate, policy: SpotPlan | None) -> float | None:
+    """Return the hours after which the run moves to on demand at the latest; None where it never moves."""
+    if policy is not None:
+        return policy.latest_on_demand_hours
+    if not 0 < chosen.share < 1:
+        return None
+    return hours_before_run(candidates, chosen.row) + chosen.share * float(candidates.hours.spot_wall[chosen.row])
+
+
+def _service_figures(
+    candidates: JobCandidates, chosen: ChosenCandidate, market: Market, limits: Limits, as_of: datetime.date
+) -> dict[str, Any]:
+    """Return what an assignment says of a managed service: no machines, no memory, hours that may be assumed."""
+    place = int(candidates.table.offer[chosen.row])
+    service = candidates.services.run_at(place)
     low, high = (float(factor) for factor in display_factors(service.sigma))
-    lines = build_bill(candidates, chosen, market, library)
+    bill, late_bill = (build_bill(candidates, chosen, market, late) for late in (False, True))
     once = service.upload_hours + service.export_hours
-    hours, late = once + service.hours, once * service.late + service.late_hours
-    return Assignment(
-        **describe_place(candidates, row, market),
-        name=job.name,
-        architecture=candidates.architecture.name,
-        gpu=MANAGED,
-        gpus=0,
-        gpus_per_instance=0,
-        instances=0,
-        interconnect="",
-        spot_share=0.0,
-        switch_to_on_demand_at_hours=None,
-        techniques=techniques_of(recipe, job, 0, 0),
-        vram_gib=Vram(peak=0.0, allocated=0.0, usable=0.0, fit_probability=1.0, phase="", parts={}),
-        tokens_per_second=service.tokens_per_second,
-        tokens_per_second_low=service.tokens_per_second * low,
-        tokens_per_second_high=service.tokens_per_second * high,
-        unit="images" if shape.unit == "images" else "tokens",
-        sequence_length=shape.sequence,
-        global_batch=job.global_batch,
-        packing=job.packing,
-        steps=int(shape.steps),
-        step_seconds=0.0,
-        sigma=service.sigma,
-        sigma_tail=service.sigma_tail,
-        hours=Hours(expected=hours, low=hours * low, high=hours * high, at_confidence=late),
-        start_hours=service.upload_hours,
-        training_hours=service.hours,
-        stage_hours=stage_hours_of(candidates, row),
-        trials=job.trials.count,
-        runs_at_once=job.trials.at_once,
-        deadline_hours=job.deadline_hours,
-        deadline_probability=deadline_probability(job.deadline_hours, hours, late, job.confidence),
-        **build_costs(lines, build_bill(candidates, chosen, market, library, late=True), (1.0, 1.0)),
-        **describe_prices(offer, as_of),
-        notes=build_service_notes(service.assumed_speed, offer, candidates, limits, as_of),
-    )
+    hours, late_hours = once + service.hours, once * service.late + service.late_hours
+    return {
+        "gpu": MANAGED,
+        **dict.fromkeys(("gpus", "gpus_per_instance", "instances"), 0),
+        "interconnect": "",
+        "switch_to_on_demand_at_hours": None,
+        "vram_gib": Vram(peak=0.0, allocated=0.0, usable=0.0, fit_probability=1.0, phase="", parts={}),
+        "rate": service.tokens_per_second,
+        "step_seconds": 0.0,
+        "sigma": service.sigma,
+        "sigma_tail": service.sigma,
+        "hours": Hours(expected=hours, low=hours * low, high=hours * high, at_confidence=late_hours),
+        "start_hours": service.upload_hours,
+        "training_hours": service.hours,
+        **build_costs(bill, late_bill, (1.0, 1.0)),
+        "notes": build_service_notes(service.assumed_speed, market.offers[place], candidates, limits, as_of),
+    }
 
 
 def _vram(
-    candidates: JobCandidates, way: int, recipe: Recipe, machine: Machine, limits: Limits, library: Library
+    candidates: JobCandidates, configuration: int, recipe: Recipe, machine: Machine, limits: Limits, library: Library
 ) -> Vram:
-    """Memory by part of the one configuration, with the chance that it fits."""
-    ways = candidates.physics.ways
+    """Return the memory of one configuration by part, with the probability that it fits."""
     physics, headroom = candidates.physics, limits.vram_headroom
+    ways, fit_gib = physics.ways, float(physics.ways.fit_gib[configuration])
     probe = MemoryEvaluator.of(candidates.job, physics.shape, recipe, machine, headroom, library, physics.learned)
-    micro, accumulation = int(ways.micro_batch[way]), int(ways.accumulation[way])
+    micro, accumulation = int(ways.micro_batch[configuration]), int(ways.accumulation[configuration])
     vram = probe.vram(probe.at(micro, accumulation))
-    if math.isnan(ways.observed_hours[way]):
+    if math.isnan(ways.observed_hours[configuration]):
         seen = physics.learned.has_run(recipe, machine, micro, accumulation, physics.shape.sequence)
-        taken = {"peak": max(vram.peak, float(ways.fit_gib[way]))}
-        return vram.model_copy(update={**taken, "fit_probability": 1.0} if seen else taken)
-    return vram.model_copy(update={"peak": float(ways.fit_gib[way]), "fit_probability": 1.0})  # it did run
+        peak = {"peak": max(vram.peak, fit_gib)}
+        return vram.model_copy(update={**peak, "fit_probability": 1.0} if seen else peak)
+    return vram.model_copy(update={"peak": fit_gib, "fit_probability": 1.0})  # the observed run did fit
 
 
 def _build_learned(candidates: JobCandidates, recipe: Recipe, machine: Machine, library: Library) -> dict[str, Any]:
-    """The observed runs, and the factors that follow from them."""
+    """Return the observed runs and the factors that follow from them."""
     learned, job = candidates.physics.learned, candidates.job
     probed = learned.probed.get(memory_setting(recipe, machine.gpus))
     return {

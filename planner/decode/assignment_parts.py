@@ -1,4 +1,4 @@
-"""Parts of an assignment that stand for themselves: place, cost, stages, spot policy, commitment, techniques."""
+"""Parts of an assignment: place, cost, stages, spot policy, commitment, techniques."""
 
 from __future__ import annotations
 
@@ -6,9 +6,6 @@ import datetime
 import math
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from planner.candidates.spot_candidates import storage_usd_per_hour
 from planner.decode.bill import FIXED_ITEMS, ChosenCandidate
 from planner.decode.notes import age_in_days
 from planner.estimates.billing import break_even_hours, required_use_share
@@ -16,14 +13,15 @@ from planner.estimates.uncertainty import interval
 from planner.results.plan import BillItem, CommitmentUse, SpotPlan, Spread, Techniques
 
 if TYPE_CHECKING:
-    from planner.candidates.enumeration import JobCandidates
+    from planner.candidates.job_candidates import JobCandidates
     from planner.candidates.market import Market
     from planner.configurations.recipe import Recipe
-    from planner.scenario.scenario import Job, Offer
+    from planner.scenario.job import Job
+    from planner.scenario.offer import Offer
 
 
 def describe_place(candidates: JobCandidates, row: int, market: Market) -> dict[str, Any]:
-    """Where the machines are: provider, region, instance, offer and tier."""
+    """Return where the machines are: provider, region, instance, offer and tier."""
     place = int(candidates.table.offer[row])
     offer, alike = market.offers[place], market.merged[place]
     return {
@@ -38,7 +36,7 @@ def describe_place(candidates: JobCandidates, row: int, market: Market) -> dict[
 def build_costs(
     lines: tuple[BillItem, ...], late: tuple[BillItem, ...], factors: tuple[float, float], spot: SpotPlan | None = None
 ) -> dict[str, Any]:
-    """The bill, its sum, and the interval: what does not hang on hours stays, the rest goes with them."""
+    """Return the bill, its sum and its interval: only lines that depend on hours are uncertain."""
     cost = math.fsum(line.usd for line in lines)
     fixed = math.fsum(line.usd for line in lines if line.item in FIXED_ITEMS)
     least, spread = (cost - spot.luck_usd, spot.usd_sd) if spot else (cost, 0.0)
@@ -52,7 +50,7 @@ def build_costs(
 
 
 def describe_prices(offer: Offer, as_of: datetime.date) -> dict[str, Any]:
-    """How old the price is and where it is from."""
+    """Return the age and the source of the price."""
     return {
         "price_date": offer.date.isoformat() if isinstance(offer.date, datetime.date) else str(offer.date or ""),
         "price_age_days": age_in_days(offer, as_of),
@@ -61,12 +59,11 @@ def describe_prices(offer: Offer, as_of: datetime.date) -> dict[str, Any]:
 
 
 def stage_hours_of(candidates: JobCandidates, row: int) -> dict[str, float]:
-    """Expected hours of the stages beside start and training, those on machines of their own among them."""
-    h, told = candidates.hours, candidates.placements[int(candidates.placement[row])]
-    beside = float(h.aside[row]) > 0
+    """Return the expected hours of the stages other than start and training, on separate machines too."""
+    h, placement = candidates.hours, candidates.placement_of(row)
     found = {
-        "prepare data": float(h.ingest[row]) + (told.ingest.hours if beside and told.ingest else 0.0),
-        "evaluation": float(h.evaluation[row]) + (told.evaluation.hours if beside and told.evaluation else 0.0),
+        "prepare data": float(h.ingest[row]) + (placement.ingest.hours if placement.ingest else 0.0),
+        "evaluation": float(h.evaluation[row]) + (placement.evaluation.hours if placement.evaluation else 0.0),
         "checkpoints": float(h.checkpoints[row]),
         "load between trials": float(h.reload[row]),
         "export": float(h.export[row]),
@@ -75,23 +72,23 @@ def stage_hours_of(candidates: JobCandidates, row: int) -> dict[str, float]:
 
 
 def hours_before_run(candidates: JobCandidates, row: int) -> float:
-    """Hours until training begins: data prepared here or elsewhere, then the start."""
+    """Return the hours until training begins: preparing data on any machine, then the start."""
     h = candidates.hours
     return float(h.start[row]) + float(h.ingest[row]) + separate_ingest_hours(candidates, row)
 
 
 def spot_plan(candidates: JobCandidates, chosen: ChosenCandidate) -> SpotPlan:
-    """What the policy of a choice promises and expects; hours from the order of the first machines on."""
+    """Return what the policy of a choice guarantees and expects; hours count from the order of the first machines."""
     spot = chosen.spot
     if spot is None:
         raise ValueError("a choice without a policy")
     h, row, point, run = candidates.hours, chosen.row, spot.point, spot.run
     place = int(candidates.table.offer[row])
     before = float(h.ingest[row]) + separate_ingest_hours(candidates, row)
-    storage = float(storage_usd_per_hour(candidates, np.asarray([row]))[0])
+    storage = float(candidates.columns.storage_usd_per_hour(candidates.table.offer[row], h.stored_gb[row]))
     needed = run.work_hours + run.restart_hours
     on_demand = needed * (run.on_demand_usd_per_hour + storage)
-    # What an hour is worth to the user is in the point, and on no bill.
+    # The point includes the value of time, which is not on the bill.
     paid = point.usd - (run.standing_usd_per_hour - storage) * point.finish_hours
     return SpotPlan(
         guaranteed_hours=point.hours,
@@ -115,13 +112,13 @@ def spot_plan(candidates: JobCandidates, chosen: ChosenCandidate) -> SpotPlan:
 
 
 def separate_ingest_hours(candidates: JobCandidates, row: int) -> float:
-    """Hours of data preparation on a machine of its own, before the training machines are rented."""
-    told = candidates.placements[int(candidates.placement[row])].ingest
-    return told.hours if told and not candidates.run_hours.observed[int(candidates.configuration[row])] else 0.0
+    """Return the hours of preparing data on a separate machine, before the training machines are rented."""
+    ingest = candidates.placement_of(row).ingest
+    return ingest.hours if ingest else 0.0
 
 
 def build_commitment_use(candidates: JobCandidates, row: int, market: Market) -> CommitmentUse | None:
-    """What the commitment of a candidate costs, how much of it the job uses, and from when on it pays."""
+    """Return the cost of a commitment, how much of it the job uses, and its break-even point; None without one."""
     table, place = candidates.table, int(candidates.table.offer[row])
     offer, machines = market.offers[place], float(table.instances[row])
     if offer.commitment is None:
@@ -141,16 +138,16 @@ def build_commitment_use(candidates: JobCandidates, row: int, market: Market) ->
 
 
 def find_break_even(market: Market, offer: Offer, machines: float) -> float | None:
-    """Machine hours of use from which on a commitment costs less than the like by the hour.
+    """Return the machine hours of use above which a commitment costs less than equal machines by the hour.
 
-    None without a commitment, and where nobody rents the like.
+    None without a commitment, and where no offer has equal machines by the hour.
     """
     price = hourly_equivalent_usd(market, offer) if offer.commitment is not None else None
     return float(break_even_hours(offer.committed_usd * machines, price)) if price else None
 
 
 def describe_break_even(market: Market, offer: Offer, machines: float) -> str:
-    """The same in words, such as `pays from 365 h of use`; empty where there is nothing to tell."""
+    """Return the break-even point as text, such as `pays from 365 h of use`; empty where there is none."""
     hours = find_break_even(market, offer, machines)
     if hours is None:
         return ""
@@ -158,7 +155,7 @@ def describe_break_even(market: Market, offer: Offer, machines: float) -> str:
 
 
 def hourly_equivalent_usd(market: Market, offer: Offer) -> float | None:
-    """Least price by the hour of the same cards in the same number, at the same provider if it has one."""
+    """Return the lowest price per hour of as many equal GPUs, at the same provider if it has one."""
     alike = [
         one
         for one in market.offers
@@ -169,7 +166,7 @@ def hourly_equivalent_usd(market: Market, offer: Offer) -> float | None:
 
 
 def techniques_of(recipe: Recipe, job: Job, micro_batch: int, accumulation: int) -> Techniques:
-    """A recipe and its batch as the answer says them."""
+    """Return a recipe and its batch as a plan states them."""
     adapts = recipe.method == "lora"
     return Techniques(
         method=recipe.method,

@@ -1,4 +1,4 @@
-"""The memory answer of one recipe on one machine: GiB by part, the limiting phase, and the chance that it fits."""
+"""Memory of one recipe on one machine: GiB by part, the limiting phase, and the probability that it fits."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from planner.configurations.recipe import Recipe
     from planner.estimates.inputs import Layout
     from planner.library.schema import Library
-    from planner.scenario.scenario import Job
+    from planner.scenario.job import Job
 
 
 @dataclass(frozen=True)
 class MemoryEvaluator:
-    """One recipe on one machine, ready to be asked for its memory at any batch and sequence length."""
+    """Memory of one recipe on one machine at any batch and sequence length."""
 
     inputs: GridInputs
     coefficients: MemoryCoefficients
@@ -43,7 +43,10 @@ class MemoryEvaluator:
         library: Library,
         learned: Correction = NO_CORRECTION,
     ) -> MemoryEvaluator:
-        """The probe; `headroom` (a share) replaces the margin of the fit rule, `learned` is from observed peaks."""
+        """Return the evaluator.
+
+        `headroom` (a share) replaces the margin of the fit rule, `learned` are corrections from observed peaks.
+        """
         inputs = learned.correct_memory(
             grid_inputs(job, shape, [recipe], [machine], library), [recipe], [machine], library
         )
@@ -58,7 +61,7 @@ class MemoryEvaluator:
         )
 
     def at(self, micro_batch: float, accumulation: float, sequence: float | None = None) -> MemoryEstimate:
-        """Bytes of a batch; `sequence` (tokens) replaces the longest sequence of the job."""
+        """Return the bytes of a batch; `sequence` (tokens) replaces the longest sequence of the job."""
         layout = replace(self._layout(accumulation, sequence), micro_batch=float(micro_batch))
         inputs = self.inputs
         return estimate_memory(
@@ -72,19 +75,19 @@ class MemoryEvaluator:
         )
 
     def need_gib(self, micro_batch: float, accumulation: float, sequence: float | None = None) -> float:
-        """Left side of the fit rule."""
+        """Return the left side of the fit rule in GiB."""
         return as_scalar(self._lines(accumulation, sequence).need(micro_batch, self.usable_gib * GIB)) / GIB
 
     def fits(self, micro_batch: float, accumulation: float, sequence: float | None = None) -> bool:
-        """Whether the need is at most what the card has."""
+        """Return whether the need is at most the usable memory of the GPU."""
         return self.need_gib(micro_batch, accumulation, sequence) <= self.usable_gib
 
     def largest_micro_batch(self, accumulation: float) -> int:
-        """Largest micro-batch that fits, 0 where one sequence does not."""
+        """Return the largest micro-batch that fits; 0 where one sequence does not."""
         return int(as_scalar(self._lines(accumulation, None).largest_micro_batch(self.usable_gib * GIB)))
 
     def longest_sequence(self, micro_batch: float, accumulation: float, most: int = 2**24) -> int:
-        """Tokens of the longest sequence that fits, at most `most`; 0 where not one token does.
+        """Return the tokens of the longest sequence that fits, at most `most`; 0 where one token does not.
 
         By bisection: the need never falls as the sequence grows.
         """
@@ -96,34 +99,39 @@ class MemoryEvaluator:
             low, high = (middle, high) if self.fits(micro_batch, accumulation, middle) else (low, middle)
         return min(low, most)
 
-    def vram(self, told: MemoryEstimate) -> Vram:
-        """An estimate as the answer says it."""
+    def vram(self, estimate: MemoryEstimate) -> Vram:
+        """Return an estimate as a plan states it."""
         return Vram(
-            peak=as_scalar(told.need) / GIB,
-            allocated=as_scalar(told.allocated) / GIB,
+            peak=as_scalar(estimate.need) / GIB,
+            allocated=as_scalar(estimate.allocated) / GIB,
             usable=self.usable_gib,
             fit_probability=as_scalar(
-                fit_probability(as_scalar(told.allocated), (self.usable_gib - self.context_gib) * GIB, self.sigma)
+                fit_probability(as_scalar(estimate.allocated), (self.usable_gib - self.context_gib) * GIB, self.sigma)
             ),
-            phase=PHASES[int(as_scalar(told.phase))],
-            parts={part.name: as_scalar(getattr(told.breakdown, part.name)) / GIB for part in fields(told.breakdown)},
+            phase=PHASES[int(as_scalar(estimate.phase))],
+            parts={
+                part.name: as_scalar(getattr(estimate.breakdown, part.name)) / GIB
+                for part in fields(estimate.breakdown)
+            },
         )
 
     @property
     def context_gib(self) -> float:
-        """Context of the fit rule, not the larger one that a monitor shows."""
+        """Return the context of the fit rule, not the larger one that a monitor shows."""
         stack = self.inputs.stack
         return as_scalar(stack.context_gib) + (as_scalar(stack.fit_nccl_gib) if self.several_gpus else 0.0)
 
     def _lines(self, accumulation: float, sequence: float | None) -> MemoryLines:
+        """Return the memory as linear functions of the micro-batch."""
         inputs, layout = self.inputs, self._layout(accumulation, sequence)
         return memory_lines(inputs.network, layout, inputs.states, inputs.activations, inputs.stack, self.coefficients)
 
     def _layout(self, accumulation: float, sequence: float | None) -> Layout:
+        """Return the layout with other accumulation steps and, if given, another sequence length."""
         layout = replace(self.inputs.layout, accumulation=float(accumulation))
         return layout if sequence is None else replace(layout, longest_sequence=float(sequence))
 
 
 def as_scalar(values: object) -> float:
-    """The only element of an array, or the scalar itself."""
+    """Return the only element of an array, or the scalar itself."""
     return float(np.asarray(values, dtype=float).reshape(-1)[0])

@@ -1,4 +1,4 @@
-"""How sure a deadline and a budget are, from the spread of the hours."""
+"""Probability of keeping a deadline and a budget, from the uncertainty of the hours."""
 
 from __future__ import annotations
 
@@ -6,12 +6,18 @@ import math
 
 
 def budget_probability(budget: float | None, cost: float, late: float, confidence: float) -> float | None:
-    """Chance that the bill stays within the budget, jobs being as late together: `late` is the cost at `confidence`."""
+    """Return the probability that the cost stays within the budget, if all jobs are late together; None without one.
+
+    `late` is the cost at `confidence`.
+    """
     return deadline_probability(budget, cost, late, confidence) if cost > 0 else None if budget is None else 1.0
 
 
 def deadline_probability(deadline: float | None, hours: float, late: float, confidence: float) -> float | None:
-    """Chance to end in time, from the spread that makes `late` the hours at `confidence`; capped where data end."""
+    """Return the probability of ending in time; None without a deadline.
+
+    `late` are the hours at `confidence`, which gives the spread. At most 0.975: the data say nothing beyond.
+    """
     if deadline is None:
         return None
     if confidence == 0.5 or late <= hours:

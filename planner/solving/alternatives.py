@@ -10,7 +10,7 @@ import numpy as np
 
 from planner.candidate_table import CandidateTable, concatenate
 from planner.candidates.screening import screen
-from planner.candidates.spot_search import MAX_RUNNERS_UP
+from planner.candidates.spot_search import MAX_RUNNERS_UP, SearchScope
 from planner.configurations.recipe import is_allowed
 from planner.decode.assignment_parts import describe_break_even
 from planner.results.explanation import Alternative
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from planner.arrays import Flags, Floats
-    from planner.candidates.enumeration import JobCandidates
+    from planner.candidates.job_candidates import JobCandidates
     from planner.candidates.market import Market
     from planner.library.schema import Library
     from planner.solving.prepare import PreparedScenario
@@ -176,7 +176,9 @@ def _best_alternatives_of_job(plan: ResolvedPlan, job: int) -> Iterator[Alternat
     prepared, market = plan.prepared, plan.prepared.market
     candidates, limits = prepared.candidates[job], prepared.scenario.limits
     objective = CandidateObjective.of(prepared.scenario)
-    screened = screen(candidates, market, limits, prepared.library, False, objective.waiting_usd, every_place=True)
+    screened = screen(
+        candidates, market, limits, prepared.library, False, objective.waiting_usd, SearchScope(every_place=True)
+    )
     table = screened.table
     budget_usd, within_shared = _remaining_limits(plan, job, table)
     value, share = replace(objective, budget_usd=budget_usd).best(table)

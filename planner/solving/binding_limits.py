@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from planner.arrays import Floats
-    from planner.candidates.enumeration import JobCandidates
+    from planner.candidates.job_candidates import JobCandidates
     from planner.scenario.scenario import Scenario
     from planner.solving.prepare import PreparedScenario
     from planner.solving.resolve import ResolvedPlan

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.candidates.enumeration import JobCandidates, enumerate_candidates
+from planner.candidates.enumeration import enumerate_candidates
 from planner.candidates.market import Market, build_market, needs_separate_machines
 from planner.candidates.screening import ENDS_AFTER_DEADLINE, OUTLASTS_COMMITMENT, ScreenedCandidates, screen
 from planner.candidates.stage_placement import no_machine_fault
@@ -20,6 +20,7 @@ from planner.solving.scoring import CandidateObjective
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from planner.candidates.job_candidates import JobCandidates
     from planner.library.schema import Library
     from planner.scenario.scenario import Job, Limits, Scenario
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from planner.candidate_table import ON_DEMAND, SPOT
-from planner.candidates.enumeration import JobCandidates
+from planner.candidates.job_candidates import JobCandidates
 from planner.configurations.grid import coefficients, grid_inputs
 from planner.configurations.recipe import GpuClass, enumerate_recipes
 from planner.estimates.memory.fit import memory_lines

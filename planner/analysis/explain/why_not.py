@@ -10,7 +10,7 @@ import numpy as np
 
 from planner.analysis.explain.blockers import find_blockers, find_remedies, matches_query, pin_techniques
 from planner.analysis.explain.why_not_query import SPOT_MAJORITY, WhyNotQuery
-from planner.candidates.enumeration import JobCandidates, enumerate_candidates
+from planner.candidates.enumeration import enumerate_candidates
 from planner.candidates.screening import ScreenedCandidates, screen
 from planner.decode.assignment_parts import describe_break_even
 from planner.results.explanation import WhyNot
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from planner.arrays import Flags
     from planner.candidate_table import CandidateTable
+    from planner.candidates.job_candidates import JobCandidates
 
 MIN_FACTOR = 1.03
 """Factor from which on a difference is a reason."""

@@ -15,7 +15,7 @@ from planner.audit.job.context import AssignmentContext, Tolerance, Violation, c
 from planner.audit.job.hours import check_deadline_probability, check_hour_limits
 from planner.audit.job.physics import Workload, recompute_workload
 from planner.configurations.recipe import framework_of
-from planner.estimates.managed_service import MILLION, service_tokens_per_second, service_usd
+from planner.estimates.billing import MILLION, service_tokens_per_second, service_usd
 from planner.estimates.parameters import lora_parameters
 from planner.estimates.trials import trial_work
 from planner.estimates.uncertainty import confidence_factor
@@ -128,8 +128,8 @@ def _result_gb(ground: AssignmentContext, managed: Managed) -> float:
     if managed.method == "full" or (export and export.merged):
         return ground.architecture.download_gb
     count = lora_parameters(ground.network, job.lora.rank, job.lora.targets).trainable
-    kept_as = framework_of(ground.library, job.framework)["adapters"]
-    return float(count) * float(ground.library.tables["bytes"]["adapters"][kept_as]["w"]) / GB
+    kept_as = framework_of(ground.library, job.framework).adapters
+    return float(count) * ground.library.techniques.bytes.adapters[kept_as].adapter_bytes / GB
 
 
 def _data_gb(ground: AssignmentContext) -> float:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from planner.arrays import Flags, Integers
     from planner.candidate_table import CandidateTable
-    from planner.candidates.enumeration import JobCandidates
+    from planner.candidates.job_candidates import JobCandidates
     from planner.candidates.market import Market
     from planner.configurations.recipe import Recipe
     from planner.scenario.scenario import Job, Scenario

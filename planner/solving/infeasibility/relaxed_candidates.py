@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from planner.candidate_table import CandidateTable, concatenate
-from planner.candidates.enumeration import JobCandidates, enumerate_candidates
+from planner.candidates.enumeration import enumerate_candidates
 from planner.candidates.screening import screen
 from planner.configurations.recipe import framework_of
 from planner.formulation.dominance import find_undominated
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from planner.arrays import Flags, Integers
+    from planner.candidates.job_candidates import JobCandidates
     from planner.candidates.market import Market
     from planner.formulation.shared_limits import SharedLimits
     from planner.library.schema import Library
@@ -56,7 +57,7 @@ def margin_of(job: Job, limits: Limits, library: Library) -> float:
     """Return the share of the GPU memory that the fit rule keeps free for a job."""
     if limits.vram_headroom is not None:
         return limits.vram_headroom
-    profiled = framework_of(library, job.framework)["profiled"]
+    profiled = framework_of(library, job.framework).profiled
     return library.calibrations["memory"].value("margin" if profiled else "margin_unknown")
 
 

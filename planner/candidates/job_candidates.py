@@ -1,0 +1,105 @@
+"""All candidates of one job: the table of numbers, and what stands behind each of its rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from planner.spot.policy.curve_cache import CurveCache
+
+if TYPE_CHECKING:
+    from planner.arrays import Flags, Floats, Integers
+    from planner.candidate_table import CandidateTable
+    from planner.candidates.managed_service import ManagedServiceCandidates
+    from planner.candidates.offer_columns import OfferColumns
+    from planner.candidates.offer_terms import SpotMarket
+    from planner.candidates.run_hours import RunHours
+    from planner.candidates.stage_hours import RowHours
+    from planner.candidates.stage_placement import Placement
+    from planner.configurations.enumeration import JobConfigurations
+    from planner.configurations.recipe import Recipe
+    from planner.library.schema import Architecture
+    from planner.scenario.job import Job
+
+
+@dataclass(frozen=True)
+class JobCandidates:
+    """Every candidate of one job on every offer: those that rent machines, then those of managed services."""
+
+    job: Job
+    architecture: Architecture
+    physics: JobConfigurations
+    table: CandidateTable  # limits are not applied, spot shares not cut
+    configuration: Integers  # row -> index into physics.ways; of no use where `is_managed_service`
+    placement: Integers  # row -> index into `placements`
+    hours: RowHours  # per row
+    run_hours: RunHours  # per configuration
+    placements: tuple[Placement, ...]  # the last one has no stage on a separate machine
+    spot: tuple[SpotMarket, ...]  # per offer of the market
+    columns: OfferColumns
+    headroom: float | None
+    services: ManagedServiceCandidates
+    curves: CurveCache = field(default_factory=CurveCache, compare=False)  # of spot markets, computed when needed
+
+    @property
+    def recipes(self) -> tuple[Recipe, ...]:
+        """Return the recipes that `table.recipe` indexes."""
+        return self.physics.ways.recipes + self.services.recipes
+
+    @cached_property
+    def is_managed_service(self) -> Flags:
+        """Return the rows (n,) that a managed service trains; all others rent machines."""
+        return np.isin(self.table.offer, self.services.offer)
+
+    @cached_property
+    def observed(self) -> Flags:
+        """Return the rows (n,) whose hours are those of an observed run."""
+        found = np.zeros(len(self.table), dtype=bool)
+        machines = ~self.is_managed_service
+        found[machines] = self.run_hours.observed[self.configuration[machines]]
+        return found
+
+    def batch(self, row: int) -> tuple[int, int]:
+        """Return micro-batch and accumulation steps of a row; 0 and 0 where a managed service chooses them."""
+        if self.is_managed_service[row]:
+            return 0, 0
+        ways, configuration = self.physics.ways, int(self.configuration[row])
+        return int(ways.micro_batch[configuration]), int(ways.accumulation[configuration])
+
+    def placement_of(self, row: int) -> Placement:
+        """Return the placement of a row; an observed run and a managed service have no separate machines."""
+        return self.placements[int(self.placement[row])]
+
+    def hours_rented(self) -> Floats:
+        """Return the hours (n,) on demand that one node group is rented for, at the confidence of the job."""
+        return (self.hours.once + self.hours.run * self.hours.stretch) * self.hours.late
+
+    def lacks_ram(self) -> Flags:
+        """Return the rows (n,) that prepare data on a training machine known to have too little memory for that.
+
+        An observed run did work, and a managed service has no machine of ours.
+        """
+        wanted = self.job.stages.ingest
+        if wanted is None:
+            return np.zeros(len(self.table), dtype=bool)
+        here = np.asarray([one.ingest is None for one in self.placements], dtype=bool)[self.placement]
+        small = self.columns.ram_gb[self.table.offer] < wanted.ram_gb  # nan, which is unknown, is not
+        return np.asarray(here & small & ~self.observed & ~self.is_managed_service, dtype=bool)
+
+    def without_hours_limit(self) -> JobCandidates:
+        """Return the same candidates where every offer has as many prepaid hours left as needed."""
+        endless = np.full_like(self.columns.committed_hours, np.inf)
+        return replace(self, columns=replace(self.columns, committed_hours=endless))
+
+    def rows(self, which: Integers | Flags) -> JobCandidates:
+        """Return the same job with the rows that a mask or an index array selects."""
+        return replace(
+            self,
+            table=self.table.rows(which),
+            configuration=self.configuration[which],
+            placement=self.placement[which],
+            hours=self.hours.rows(which),
+        )

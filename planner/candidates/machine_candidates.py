@@ -1,0 +1,209 @@
+"""Candidates that rent machines: configurations on offers, and the hours of each stage there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from planner.candidates.offer_terms import disk_gb
+from planner.candidates.stage_hours import RowHours, node_group_ratios
+from planner.candidates.stage_placement import ingested_tokens, prepared_gb
+from planner.estimates.time.data_stages import ingest_seconds, machine_cores, merge_seconds, upload_seconds
+from planner.estimates.time.stages import boot_seconds, download_seconds
+from planner.estimates.trials import trial_work
+from planner.units import GB, HOUR
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from planner.arrays import Flags, Floats, Integers
+    from planner.candidates.offer_columns import OfferColumns
+    from planner.candidates.run_hours import RunHours
+    from planner.candidates.stage_placement import Placement
+    from planner.configurations.enumeration import JobConfigurations
+    from planner.scenario.job import Job
+
+MAX_WALL_FACTOR = 1000.0
+"""Wall hours on spot over those of the run above which spot is never chosen; keeps the numbers of the program small."""
+DEFAULT_RAM_GB = 32.0
+"""Memory of a machine whose offer does not state it: the cheapest ones have at least this."""
+
+
+@dataclass(frozen=True)
+class DataAmounts:
+    """GB (n,) of data by their way onto the disk of every instance."""
+
+    ingested_here: Floats  # 1 where the training machine prepares the data, else 0
+    raw: Floats  # raw data
+    own: Floats  # what leaves the storage of the user: training data and raw data
+    arriving: Floats  # what a separate machine has prepared
+    prepared: float  # what preparing the data makes
+
+
+@dataclass(frozen=True)
+class MachineCandidates:
+    """Index columns (n,): configuration of the job, offer that rents its machine, placement of its stages."""
+
+    job: Job
+    physics: JobConfigurations
+    run_hours: RunHours
+    columns: OfferColumns
+    placements: tuple[Placement, ...]
+    configuration: Integers
+    offer: Integers
+    placement: Integers
+
+    @property
+    def recipe(self) -> Integers:
+        """Return the recipe (n,) of each row."""
+        return self.physics.ways.recipe[self.configuration]
+
+    @property
+    def observed(self) -> Flags:
+        """Return the rows (n,) whose hours are those of an observed run."""
+        return self.run_hours.observed[self.configuration]
+
+    @property
+    def instances(self) -> Integers:
+        """Return the instances (n,) of one node group."""
+        return self._of_machine([one.instances for one in self.physics.ways.machines])
+
+    @property
+    def gpus(self) -> Integers:
+        """Return the GPUs (n,) of one node group."""
+        return self._of_machine([one.gpus for one in self.physics.ways.machines])
+
+    def _of_machine(self, values: Sequence[int]) -> Integers:
+        """Return the value (n,) of the machine of each row."""
+        return np.asarray(values, dtype=np.int64)[self.physics.ways.machine[self.configuration]]
+
+    def of_placement(self, values: Sequence[float]) -> Floats:
+        """Return the value (n,) of the placement of each row."""
+        return np.asarray(values, dtype=float)[self.placement]
+
+    def hours(self) -> RowHours:
+        """Return the hours and amounts of data of every candidate."""
+        job, run_hours, columns = self.job, self.run_hours, self.columns
+        trials = trial_work(job.trials.count, job.trials.at_once, job.trials.halving)
+        observed, late = self.observed, run_hours.confidence_factor[self.configuration]
+        data = self._data_amounts()
+        restart = self._start_hours(data)
+        start = np.where(observed, 0.0, restart)
+        evaluates = self.of_placement([float(one.evaluation is None) for one in self.placements])
+        training = run_hours.training_hours[self.configuration]
+        evaluation = evaluates * run_hours.evaluation_hours[self.configuration]
+        checkpoints = run_hours.checkpoint_hours[self.configuration]
+        reload = run_hours.reload_hours[self.configuration]
+        work = training + evaluation + checkpoints
+        run = work + reload
+        stretch = np.where(observed, 1.0, (work / job.early_stopping + reload) / run)
+        spot_paid, spot_wall = self._spot_hours(run, restart)
+        ratios = node_group_ratios(job)
+        stored = (disk_gb(run_hours.weights_gb, job.data_gb) + data.raw + data.prepared) * self.instances
+        return RowHours(
+            start=start,
+            restart=restart,
+            ingest=self._ingest_hours(data),
+            export=self._export_hours(),
+            separate=self.of_placement([one.hours for one in self.placements]),
+            late_separate=self.of_placement([one.late_hours for one in self.placements]),
+            training=training,
+            evaluation=evaluation,
+            checkpoints=checkpoints,
+            reload=reload,
+            waiting=work * (trials.waiting / trials.wall),
+            group_run=work * ((trials.work + trials.waiting) / trials.wall) + reload * run_hours.reload_share,
+            stretch=stretch,
+            late=late,
+            switch=np.where(np.isnan(columns.on_demand_usd[self.offer]), 0.0, start),
+            spot_paid=spot_paid,
+            spot_wall=spot_wall,
+            late_spot_wall=spot_wall * late * run_hours.wall_factor * stretch,
+            moved_gb=run_hours.weights_gb + data.own + data.arriving,
+            own_gb=np.where(columns.at_data[self.offer], 0.0, data.own),
+            stored_gb=(stored + np.asarray(run_hours.kept_gb)[self.recipe]) * len(ratios),
+            node_group_ratios=ratios,
+        )
+
+    def _data_amounts(self) -> DataAmounts:
+        """Return the data that each candidate moves and stores."""
+        job, ingest = self.job, self.job.stages.ingest
+        here = self.of_placement([float(ingest is not None and one.ingest is None) for one in self.placements])
+        # An observed run does not state where its data were prepared: on its own machine, if the job allows it.
+        here = np.where(self.observed, float(ingest is not None and "machine" in ingest.on), here)
+        raw = here * (ingest.raw_gb if ingest else 0.0)
+        prepared = prepared_gb(job, self.physics.shape)
+        return DataAmounts(here, raw, job.data_gb + raw, (1.0 - here) * prepared, prepared)
+
+    def _start_hours(self, data: DataAmounts) -> Floats:
+        """Return the hours (n,) of boot, image, download of weights and data, and load.
+
+        The user's own data arrive no faster than their storage sends them, prepared data as fast as the machine pulls.
+        """
+        columns, run_hours, source = self.columns, self.run_hours, self.job.stages.transfer
+        pull = columns.pull_bytes_per_second[self.offer]
+        own_pull = pull
+        if source is not None and source.gb_per_second is not None:
+            own_pull = np.where(columns.at_data[self.offer], pull, np.minimum(pull, source.gb_per_second * GB))
+        seconds = (
+            boot_seconds(pull, run_hours.stages)
+            + download_seconds(run_hours.weights_gb * GB, pull)
+            + download_seconds(data.own * GB, own_pull)
+            + download_seconds(data.arriving * GB, pull)
+            + run_hours.load_seconds[self.configuration]
+        )
+        return np.asarray(seconds / HOUR, dtype=float)
+
+    def _ingest_hours(self, data: DataAmounts) -> Floats:
+        """Return the hours (n,) of preparing data on the training machine."""
+        columns, stages, ingest = self.columns, self.run_hours.stages, self.job.stages.ingest
+        if ingest is None or not data.ingested_here.any():
+            return np.zeros(len(self.offer))
+        cores, ram_gb = columns.cores[self.offer], columns.ram_gb[self.offer]
+        seconds = ingest_seconds(
+            ingest.raw_gb * GB,
+            ingested_tokens(self.job, self.physics.shape),
+            np.where(np.isnan(cores), machine_cores(self.gpus / self.instances, stages), cores),
+            np.where(np.isnan(ram_gb), max(DEFAULT_RAM_GB, ingest.ram_gb), ram_gb) * GB,
+            columns.disk_bytes_per_second[self.offer],
+            stages,
+        )
+        return np.where(self.observed, 0.0, data.ingested_here * np.asarray(seconds, dtype=float) / HOUR)
+
+    def _spot_hours(self, run: Floats, restart: Floats) -> tuple[Floats, Floats]:
+        """Return paid and wall hours (n,) of the run on spot; nan where there is no spot market worth planning on."""
+        columns = self.columns
+        paid, wall = np.full(len(run), np.nan), np.full(len(run), np.nan)
+        has = ~np.isnan(columns.spot_usd[self.offer])
+        if has.any():
+            offer = self.offer[has]
+            found = self.run_hours.interrupt(
+                run[has],
+                self.configuration[has],
+                self.instances[has],
+                restart[has],
+                columns.mean_up_hours[offer],
+                columns.availability[offer],
+            )
+            # Where a restart takes longer than most up-times, the run never ends: no market to plan on.
+            ends = found.wall < MAX_WALL_FACTOR * np.maximum(run[has], restart[has])
+            paid[has], wall[has] = (np.where(ends, one, np.nan) for one in (found.paid, found.wall))
+        return paid, wall
+
+    def _export_hours(self) -> Floats:
+        """Return the hours (n,) of sending the result, no faster than the machine and the target allow."""
+        wanted, run_hours, columns = self.job.stages.export, self.run_hours, self.columns
+        if wanted is None:
+            return np.zeros(len(self.offer))
+        line = columns.pull_bytes_per_second[self.offer]
+        if wanted.gb_per_second is not None:
+            line = np.minimum(line, wanted.gb_per_second * GB)
+        seconds = upload_seconds(np.asarray(run_hours.export_gb)[self.recipe] * GB, line)
+        if wanted.merged:
+            disk = columns.disk_bytes_per_second[self.offer]
+            seconds = seconds + np.asarray(run_hours.adapts)[self.recipe] * merge_seconds(
+                run_hours.weights_gb * GB, disk
+            )
+        return np.where(self.observed, 0.0, np.asarray(seconds / HOUR, dtype=float))

@@ -1,0 +1,114 @@
+"""Prices of candidates that rent machines: from hours and the terms of offers to the candidate table.
+
+Hours and dollars of one candidate (n instances per node group, k node groups, p_od and p_spot dollars an hour):
+
+    start_h    once + separate          see `planner.candidates.stage_hours`
+    run_h[od]  run                      run_h[spot] = expected wall hours + one more start (the switch)
+    usd[od]    n * p_od * (k * once + machine hours of run)
+    usd[spot]  n * p_spot * (k * once + machine hours paid) + n * p_od * k * switch
+    fixed      transfer in and out, what is kept after the run, commitments
+
+Storage is charged for all hours. Late figures are the same at the confidence of the job: hours times exp(tau), spot
+waits at their own quantile, and a run that is expected to stop early is taken in full.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from planner.candidate_table import ON_DEMAND, CandidateTable
+from planner.units import MONTH_HOURS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from planner.arrays import Flags, Floats
+    from planner.candidates.machine_candidates import MachineCandidates
+    from planner.candidates.market import Market
+    from planner.candidates.stage_hours import RowHours
+
+
+def price_machines(machines: MachineCandidates, hours: RowHours, market: Market, jobs: Sequence[str]) -> CandidateTable:
+    """Return the table of the candidates, given their hours and the names of all jobs; spot shares are not cut."""
+    job, ways, columns = machines.job, machines.physics.ways, machines.columns
+    groups, instances, late = hours.node_groups, machines.instances, hours.late
+    has_on_demand, no_spot = ~np.isnan(columns.on_demand_usd[machines.offer]), np.isnan(hours.spot_wall)
+    run_h = np.stack(
+        [np.where(has_on_demand, hours.run, np.nan), np.where(no_spot, np.nan, hours.spot_wall + hours.switch)], axis=1
+    )
+    late_h = np.stack([run_h[:, ON_DEMAND] * hours.late_factor, hours.late_spot_wall + hours.switch * late], axis=1)
+    run_usd, late_usd = _market_usd(machines, hours, run_h, late_h)
+    provider = {name: index for index, name in enumerate(market.providers)}
+    uses, penalty_usd = _technique_uses(machines)
+    return CandidateTable(
+        jobs=tuple(jobs),
+        offers=market.labels,
+        providers=market.providers,
+        job=np.full(len(machines.offer), list(jobs).index(job.name), dtype=np.int64),
+        offer=machines.offer,
+        provider=np.asarray([provider[one.provider] for one in market.offers], dtype=np.int64)[machines.offer],
+        recipe=machines.recipe,
+        instances=instances * groups,
+        gpus=machines.gpus * groups,
+        node_groups=np.full(len(machines.offer), groups, dtype=np.int64),
+        start_h=hours.once + hours.separate,
+        late_start_h=hours.once * late + hours.late_separate * late,
+        run_h=run_h,
+        late_h=late_h,
+        fixed_usd=_fixed_usd(machines, hours),
+        run_usd=run_usd,
+        late_usd=late_usd,
+        share_low=np.where(has_on_demand, 0.0, 1.0),
+        share_high=np.where(no_spot, 0.0, 1.0),
+        uses=uses,
+        penalty_usd=penalty_usd,
+        fit_gib=ways.fit_gib[machines.configuration],
+        usable_gib=ways.usable_gib[machines.configuration],
+        rented_h=(hours.once * late * groups + hours.group_run * hours.late_factor) * instances,
+    )
+
+
+def _market_usd(machines: MachineCandidates, hours: RowHours, run_h: Floats, late_h: Floats) -> tuple[Floats, Floats]:
+    """Return dollars (n, 2) that depend on hours, if all work is done in one market: expected and late."""
+    columns, late, once = machines.columns, hours.late[:, None], hours.once[:, None]
+    price = np.stack([columns.on_demand_usd[machines.offer], columns.spot_usd[machines.offer]], axis=1)
+    price = price * machines.instances[:, None]
+    outside = price * (hours.node_groups * once)
+    outside[:, 1] += np.nan_to_num(price[:, ON_DEMAND]) * hours.switch * hours.node_groups
+    run = price * np.stack([hours.group_run, hours.spot_group_paid], axis=1)
+    storage = columns.storage_usd_per_hour(machines.offer, hours.stored_gb)[:, None]
+    separate, late_separate = (
+        machines.of_placement(usd)[:, None]
+        for usd in ([one.usd for one in machines.placements], [one.late_usd for one in machines.placements])
+    )
+    return (
+        outside + run + storage * (once + run_h) + separate,
+        (outside + run * hours.stretch[:, None]) * late + storage * (once * late + late_h) + late_separate * late,
+    )
+
+
+def _fixed_usd(machines: MachineCandidates, hours: RowHours) -> Floats:
+    """Return dollars (n,) whatever the hours: transfers, what is kept after the run, commitments."""
+    columns, offer, run_hours = machines.columns, machines.offer, machines.run_hours
+    instances = machines.instances * hours.node_groups
+    export, kept = (np.asarray(gb)[machines.recipe] for gb in (run_hours.export_gb, run_hours.kept_gb))
+    months = (machines.job.stages.retention_hours or 0.0) / MONTH_HOURS
+    moved = columns.ingress_usd_per_gb[offer] * hours.moved_gb + columns.source_usd_per_gb * hours.own_gb
+    return np.asarray(
+        moved * instances
+        + columns.egress_usd_per_gb[offer] * export
+        + columns.network_storage_usd_per_gb_month[offer] * (export + kept) * months
+        + columns.committed_usd[offer] * instances
+    )
+
+
+def _technique_uses(machines: MachineCandidates) -> tuple[Flags, Floats]:
+    """Return the techniques in use (n, T) and the sum of their penalties (n,)."""
+    # Computed per configuration: rows are many times as many.
+    ways = machines.physics.ways
+    penalties = np.asarray(machines.job.techniques.penalties_usd)
+    by_recipe = np.asarray([[one.uses(steps) for one in ways.recipes] for steps in (False, True)], dtype=bool)
+    uses = by_recipe.reshape(2, -1, len(penalties))[(ways.accumulation > 1).astype(np.int64), ways.recipe]
+    return uses.take(machines.configuration, axis=0), (uses @ penalties)[machines.configuration]

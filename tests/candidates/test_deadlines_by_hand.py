@@ -1,0 +1,51 @@
+"""Which hours a deadline is compared with, and which limit is the earlier one, worked out by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.helpers.stage_scenarios import RENTED, START_SECONDS, asked, planned, solved
+
+DATA_GB = 3600.0
+START_HOURS = START_SECONDS / 3600 + 2
+"""Of the small job with 3,600 GB of data, which take 2 h at 0.5 GB/s: 2.0575 h."""
+SEEN: dict[str, Any] = {"measured": [{"gpu": "A100-80GB", "gpus": 1, "hours": 10}], "confidence": 0.5}
+"""10 h observed, at even odds: no spread."""
+
+
+def status(limits: dict[str, Any] | None = None, **job: Any) -> str:
+    """Whether there is a plan for the small job."""
+    return solved(asked(RENTED, limits=limits, **job)).status
+
+
+def test_a_deadline_counts_the_hours_before_the_run() -> None:
+    """2.06 h of start and the run must both lie before the deadline, not each of them."""
+    found = planned(RENTED, data_gb=DATA_GB, confidence=0.5)
+    run = found.training_hours
+    assert found.start_hours == pytest.approx(START_HOURS)
+    assert found.hours.expected == pytest.approx(START_HOURS + run)
+    assert run < START_HOURS
+    assert status(data_gb=DATA_GB, confidence=0.5, deadline=f"{START_HOURS + run + 0.001}h") == "optimal"
+    assert status(data_gb=DATA_GB, confidence=0.5, deadline=f"{START_HOURS + run - 0.001}h") == "infeasible"
+    assert status(data_gb=DATA_GB, confidence=0.5, deadline=f"{START_HOURS + run / 2}h") == "infeasible"
+
+
+def test_a_deadline_counts_a_start_that_is_late_too() -> None:
+    """At 90 % the start is as late as the run: both are multiplied by one factor."""
+    found = planned(RENTED, data_gb=DATA_GB, confidence=0.9)
+    factor = found.hours.at_confidence / found.hours.expected
+    assert factor > 1.1
+    late = (START_HOURS + found.training_hours) * factor
+    assert found.hours.at_confidence == pytest.approx(late)
+    start_on_time = START_HOURS + found.training_hours * factor
+    assert status(data_gb=DATA_GB, confidence=0.9, deadline=f"{(late + start_on_time) / 2}h") == "infeasible"
+    assert status(data_gb=DATA_GB, confidence=0.9, deadline=f"{late * 1.0001}h") == "optimal"
+
+
+@pytest.mark.parametrize(("deadline", "max_hours", "found"), [(20, 9, "infeasible"), (9, 20, "infeasible")])
+def test_the_earlier_of_deadline_and_longest_run_counts(deadline: float, max_hours: float, found: str) -> None:
+    """10 h end after 9 h, whichever of the two limits says so; both at 11 h let it pass."""
+    assert status({"max_hours": max_hours}, **SEEN, deadline=f"{deadline}h") == found
+    assert status({"max_hours": 11}, **SEEN, deadline="11h") == "optimal"
