@@ -15,7 +15,7 @@ from planner.report.plan import render as render_plan
 from planner.report.what_if.comparison import render_what_if
 from planner.results.differences import compare, describe_differences
 from planner.scenario.scenario import SolveOptions
-from tests.helpers.stage_scenarios import AS_OF, LORA, RENTED, asked, library, planned, read, solved
+from tests.helpers.stage_scenarios import AS_OF, LORA, RENTED, asked, library, planned, solved
 
 TWO: dict[str, Any] = {"trials": {"count": 2, "at_once": 2}, "deadline": "10h"}
 DEAR = {**RENTED, "provider": "q", "gpu": "H100-80GB", "usd_per_hour": 20.0}
