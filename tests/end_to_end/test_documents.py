@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -152,13 +153,24 @@ def test_modules_that_are_run_exist(document: str) -> None:
     assert not sorted(name for name in files if not (ROOT / name).exists())
 
 
-def test_every_key_of_a_scenario_is_in_the_reference() -> None:
-    """The reference names each key that the JSON Schema allows, in a code span."""
+def test_every_key_and_value_of_a_scenario_is_in_the_reference() -> None:
+    """The reference names each key and each named value that the JSON Schema allows, in a code span."""
     schema = scenario_schema()
-    keys = {key for part in (schema, *schema["$defs"].values()) for key in part.get("properties", {})}
+    allowed = {key for part in (schema, *schema["$defs"].values()) for key in part.get("properties", {})}
+    allowed |= {value for values in named_values(schema) for value in values if isinstance(value, str)}
     text = FENCE.sub("", read_document("docs/scenario.md") + read_document("docs/whole-job.md"))
     spans = " ".join(re.findall(r"`([^`]+)`", text))
-    assert not sorted(keys - set(re.findall(r"\w+", spans)))
+    assert not sorted(allowed - set(re.findall(r"[\w-]+", spans)))
+
+
+def named_values(schema: object) -> Iterator[list[object]]:
+    """Yield the list of values of every `enum` in a JSON Schema."""
+    if isinstance(schema, dict):
+        yield from ([schema["enum"]] if isinstance(schema.get("enum"), list) else [])
+        schema = list(schema.values())
+    if isinstance(schema, list):
+        for part in schema:
+            yield from named_values(part)
 
 
 def test_map_shows_every_package() -> None:
