@@ -22,11 +22,14 @@ if TYPE_CHECKING:
 _Card = TypeVar("_Card", bound=Card)
 
 
+PACKAGE_FOLDER = Path(__file__).parent.parent
+"""The folder `planner/`; tests exchange it, so that commands run on other data."""
+
+
 def data_folder(kind: Literal["models", "scenarios"]) -> Path:
-    """The folder of shipped data: inside the package where it was installed, else that of the checkout."""
-    here = Path(__file__).parent.parent
-    packaged = here / "_data" / kind
-    return packaged if packaged.is_dir() else here.parent / kind
+    """Return the folder of shipped data: inside the package where it was installed, else that of the checkout."""
+    packaged = PACKAGE_FOLDER / "_data" / kind
+    return packaged if packaged.is_dir() else PACKAGE_FOLDER.parent / kind
 
 
 def is_config_path(architecture: str) -> bool:

@@ -101,10 +101,10 @@ def _check_batch(asked: Configuration, machine: Machine) -> None:
     parts = ranks * (asked.micro_batch or 1) * (asked.accumulation_steps or 1)
     all_given = asked.micro_batch is not None and asked.accumulation_steps is not None
     if asked.global_batch % parts or (all_given and parts != asked.global_batch):
-        parts = [f"{ranks} data-parallel GPUs"]
-        parts += [f"micro-batch {asked.micro_batch}"] if asked.micro_batch else []
-        parts += [f"{asked.accumulation_steps} accumulation steps"] if asked.accumulation_steps else []
-        what = f"{asked.global_batch} is no {'product' if all_given else 'multiple'} of {' x '.join(parts)}"
+        factors = [f"{ranks} data-parallel GPUs"]
+        factors += [f"micro-batch {asked.micro_batch}"] if asked.micro_batch else []
+        factors += [f"{asked.accumulation_steps} accumulation steps"] if asked.accumulation_steps else []
+        what = f"{asked.global_batch} is no {'product' if all_given else 'multiple'} of {' x '.join(factors)}"
         raise _fault("global_batch", what, f"such as {parts if all_given else parts * 2}, or leave one of them out")
 
 
