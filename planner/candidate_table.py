@@ -17,22 +17,10 @@ if TYPE_CHECKING:
 ON_DEMAND, SPOT = 0, 1
 """Columns of the per-market arrays of shape (n, 2)."""
 
-TECHNIQUES = (
-    "lora",
-    "four_bit",
-    "eight_bit",
-    "mixed_precision",
-    "gradient_accumulation",
-    "activation_checkpointing",
-    "sharding",
-    "eight_bit_optimizer",
-)
-"""Techniques with a 0/1 name, in the order of the columns of `CandidateTable.uses`."""
-
 
 @dataclass(frozen=True)
 class CandidateTable:
-    """Columns of shape (n,), or (n, 2) per market, or (n, len(TECHNIQUES)).
+    """Columns of shape (n,), or (n, 2) per market, or (n, T) with a column per 0/1 technique.
 
     The columns are the symbols of the equations in `planner.formulation.constraints`; index c is a row.
     The per-market columns of a market that a candidate does not have hold nan.
@@ -59,7 +47,7 @@ class CandidateTable:
     late_usd: Floats  # (n, 2)
     share_low: Floats
     share_high: Floats
-    uses: Flags  # (n, len(TECHNIQUES))
+    uses: Flags  # (n, T), in the order of `names` in models/techniques/values.yaml
     penalty_usd: Floats  # sum of the penalties of the techniques in use
     fit_gib: Floats
     usable_gib: Floats

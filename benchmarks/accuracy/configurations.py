@@ -80,7 +80,7 @@ def configuration_of(row: Row, library: Library, as_unknown: bool = False) -> Co
     profile = framework_of(library, framework)
     job = _job(row, framework)
     setup = recipe_coefficients(recipe, job, network, library)
-    if profile.get("compiled") and row.text("compile") == "no":
+    if profile.compiled and row.text("compile") == "no":
         setup = replace(setup, kernels=recipe_coefficients(recipe, _job(row, "eager"), network, library).kernels)
     layout = _layout(row, recipe, framework, network)
     states = _states(row, recipe, setup.states)
@@ -90,7 +90,7 @@ def configuration_of(row: Row, library: Library, as_unknown: bool = False) -> Co
     return Configuration(
         row=row,
         framework=framework,
-        profiled=bool(profile["profiled"]),
+        profiled=profile.profiled,
         recipe=recipe,
         network=network,
         layout=replace(layout, gpus_per_node=min(nodes, layout.gpus)),
@@ -209,7 +209,7 @@ def _states(row: Row, recipe: Recipe, states: States) -> States:
 def _activations(row: Row, network: Network, activations: Activations, states: States, library: Library) -> Activations:
     changes: dict[str, Any] = {}
     kernel = row.text("loss_kernel")
-    losses = library.tables["bytes"]["loss"]
+    losses = library.techniques.bytes.loss
     prepared = states.quantised and states.embedding_bytes == 4.0
     if row.text("framework") == "unsloth":
         kernel = "liger"
@@ -217,7 +217,7 @@ def _activations(row: Row, network: Network, activations: Activations, states: S
         kernel = "hf-prepared" if prepared else "hf-16bit" if loss_stays_16bit(row, network) else kernel
     if LOSS_ROWS.get(kernel, kernel) in losses:
         loss = losses[LOSS_ROWS.get(kernel, kernel)]
-        changes = {"logit_bytes": float(loss["bytes"]), "logits_materialised": int(loss["materialised"])}
+        changes = {"logit_bytes": loss.logit_bytes, "logits_materialised": int(loss.materialised)}
     if states.quantised and not prepared and activations.residual_bytes == 4.0 and row.count("num_gpus") == 1:
         changes["residual_bytes"] = 2.0
     words = row.text("precision")

@@ -184,7 +184,7 @@ class Predictor:
         nodes = math.ceil(found.layout.gpus / found.layout.gpus_per_node)
         spreads = time_sigmas(
             UncertaintyClasses.of(self.spreads),
-            class_sigmas(self.spreads, "unknown" if profile.get("unknown") else profile["kernels"]),
+            class_sigmas(self.spreads, "unknown" if profile.unknown else profile.kernels),
             class_sigmas(self.spreads, found.host.gpu.name),
             found.layout.gpus,
             nodes,

@@ -7,9 +7,10 @@ from typing import Any
 
 from benchmarks.accuracy.measurements import Row
 from benchmarks.accuracy.networks import Incomplete, NotExpressible
-from planner.configurations.recipe import GpuClass, Recipe, best_attention
+from planner.configurations.recipe import GpuClass, Recipe
 from planner.estimates.inputs import Network
 from planner.library.schema import Library
+from planner.library.techniques import read_techniques
 
 CHECKPOINTING_BY_DEFAULT = {
     "torchtitan": "selective",
@@ -40,7 +41,7 @@ _LINEARS = {
 
 def framework_of_row(row: Row, library: Library) -> str:
     """Return the profile: the row's framework where it has one, else `unknown`."""
-    known = library.tables["frameworks"]["frameworks"]
+    known = library.techniques.frameworks
     return row.text("framework") if row.text("framework") in known else "unknown"
 
 
@@ -192,7 +193,7 @@ def _sharding(row: Row) -> str:
 
 def _attention(row: Row, card: GpuClass | None, framework: str) -> str:
     text = row.text("attention")
-    best = best_attention(card) if card is not None else "flash"
+    best = read_techniques().tried("attention", **vars(card))[0] if card is not None else "flash"
     if text.startswith("eager") or (not text and framework == "megatron-deepspeed"):
         return "eager"
     return "mem_efficient" if best == "flash" and "memory-efficient" in text else best

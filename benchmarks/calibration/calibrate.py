@@ -23,8 +23,9 @@ from benchmarks.calibration.held_out import MEMORY_FILES, TIME_FILES, Table, cou
 from benchmarks.calibration.intervals import estimated_keys
 from benchmarks.calibration.targets import beaten
 from benchmarks.calibration.text import text_of
+from planner.documents.files import data_folder
 from planner.errors import InputError
-from planner.library.reading import data_folder, read_library
+from planner.library.reading import read_library
 
 
 def judgement(table: Table) -> tuple[dict[str, Any], dict[str, Any]]:

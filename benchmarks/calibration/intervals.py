@@ -65,7 +65,7 @@ class Timed:
             assert setup is not None and setup.host is not None and p.speed is not None
             profile = framework_of(library, setup.framework)
             found["errors"].append(p.speed.log_error)
-            found["profiles"].append("unknown" if profile.get("unknown") else profile["kernels"])
+            found["profiles"].append("unknown" if profile.unknown else profile.kernels)
             found["cards"].append(setup.host.gpu.name)
             found["gpus"].append(setup.layout.gpus)
             found["nodes"].append(math.ceil(setup.layout.gpus / setup.layout.gpus_per_node))
@@ -158,8 +158,8 @@ def estimated_keys(values: Iterable[str]) -> list[str]:
 
 def profile_classes(library: Library) -> list[str]:
     """Return the classes of uncertainty of all framework profiles but the unknown one."""
-    table = library.tables["frameworks"]["frameworks"]
-    return list(dict.fromkeys(facts["kernels"] for facts in table.values() if not facts.get("unknown")))
+    table = library.techniques.frameworks
+    return list(dict.fromkeys(facts.kernels for facts in table.values() if not facts.unknown))
 
 
 def _scale(values: dict[str, float], keys: Sequence[str], rows: Timed, weights: Floats, which: int) -> None:

@@ -43,8 +43,8 @@ def memory_spreads(
 
 def own_classes(library: Library) -> list[str]:
     """Return the profiled frameworks with a spread of their own."""
-    table = library.tables["frameworks"]["frameworks"]
-    return [name for name, facts in table.items() if facts["profiled"] and name not in USUAL_FRAMEWORKS]
+    table = library.techniques.frameworks
+    return [name for name, facts in table.items() if facts.profiled and name not in USUAL_FRAMEWORKS]
 
 
 def memory_sigma(prediction: Prediction, values: Mapping[str, float]) -> tuple[float, float]:

@@ -111,15 +111,15 @@ def shipped_values(library: Library) -> dict[str, float]:
         for name, calibration in library.calibrations.items()
         for key, entry in calibration.coefficients.items()
     }
-    training = library.tables["bytes"]["training"]
-    return found | {key: float(training[framework][entry]) for framework, entry, _, key in BYTES}
+    training = library.techniques.bytes.training
+    return found | {key: float(getattr(training[framework], field)) for framework, _, field, key in BYTES}
 
 
 def traced_states(states: States, framework: str, library: Library) -> States:
     """Return the states with the fitted bytes of its framework traced, where it is trained by that accounting."""
-    training = library.tables["bytes"]["training"]
-    for owner, entry, field, key in BYTES:
-        value = float(training[owner][entry])
+    training = library.techniques.bytes.training
+    for owner, _, field, key in BYTES:
+        value = float(getattr(training[owner], field))
         if owner == framework and getattr(states, field) == value:
             states = replace(states, **{field: Traced.of_key(key, value)})
     return states

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from functools import cache
 
+from planner.documents.files import data_folder
 from planner.documents.strict_yaml import read_document
 from planner.errors import Fault, InputError
-from planner.library.reading import data_folder
 from planner.library.schema import Library
 from planner.loading.inventory_file import read_offers
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from planner.candidate_table import TECHNIQUES, CandidateTable
+from planner.candidate_table import CandidateTable
 from planner.candidates.offer_terms import data_egress_usd_per_gb, data_transfer_seconds, download_rate
 from planner.candidates.run_hours import evaluated_tokens, export_gb
 from planner.candidates.stage_hours import RowHours, node_group_ratios
@@ -85,9 +85,7 @@ class ManagedServiceCandidates:
         job, count, recipes = self.job, len(self.runs), self.recipes
         zeros, no_gpus = np.zeros(count), np.zeros(count, dtype=np.int64)
         once = self._column("upload_hours") + self._column("export_hours")
-        uses = np.zeros((count, len(TECHNIQUES)), dtype=bool)
-        uses[:, TECHNIQUES.index("lora")] = [one.method == "lora" for one in self.runs]
-        penalties: dict[str, float] = {str(name): usd for name, usd in job.techniques.penalty_usd.items()}
+        uses = np.asarray([RECIPES[one.method].uses(False) for one in self.runs], dtype=bool)
         at_once = np.full(count, job.trials.at_once, dtype=np.int64)
         provider = [market.providers.index(market.offers[place].provider) for place in self.offer]
         return CandidateTable(
@@ -111,7 +109,7 @@ class ManagedServiceCandidates:
             share_low=zeros,
             share_high=zeros,
             uses=uses,
-            penalty_usd=uses @ np.asarray([penalties.get(name, 0.0) for name in TECHNIQUES]),
+            penalty_usd=uses @ job.techniques.penalties_usd,
             fit_gib=zeros,
             usable_gib=zeros,
             rented_h=zeros,

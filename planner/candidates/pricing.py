@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.candidate_table import ON_DEMAND, TECHNIQUES, CandidateTable
+from planner.candidate_table import ON_DEMAND, CandidateTable
 from planner.units import MONTH_HOURS
 
 if TYPE_CHECKING:
@@ -105,12 +105,10 @@ def _fixed_usd(machines: MachineCandidates, hours: RowHours) -> Floats:
 
 
 def _technique_uses(machines: MachineCandidates) -> tuple[Flags, Floats]:
-    """Return the techniques in use (n, len(TECHNIQUES)) and the sum of their penalties (n,)."""
+    """Return the techniques in use (n, T) and the sum of their penalties (n,)."""
     # Computed per configuration: rows are many times as many.
     ways = machines.physics.ways
-    by_recipe = np.asarray([one.uses(False) for one in ways.recipes], dtype=bool).reshape(-1, len(TECHNIQUES))
-    uses = by_recipe[ways.recipe]
-    uses[:, TECHNIQUES.index("gradient_accumulation")] = ways.accumulation > 1
-    penalties: dict[str, float] = {str(name): usd for name, usd in machines.job.techniques.penalty_usd.items()}
-    penalty = uses @ np.asarray([penalties.get(name, 0.0) for name in TECHNIQUES])
-    return uses.take(machines.configuration, axis=0), penalty[machines.configuration]
+    penalties = np.asarray(machines.job.techniques.penalties_usd)
+    by_recipe = np.asarray([[one.uses(steps) for one in ways.recipes] for steps in (False, True)], dtype=bool)
+    uses = by_recipe.reshape(2, -1, len(penalties))[(ways.accumulation > 1).astype(np.int64), ways.recipe]
+    return uses.take(machines.configuration, axis=0), (uses @ penalties)[machines.configuration]

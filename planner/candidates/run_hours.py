@@ -165,7 +165,7 @@ class _RunTimes:
         job, stages, ways = self.job, self.stages, self.physics.ways
         parameters = self.physics.shape.network.parameters
         quantised = self.of_recipe([float(parameters * (one.weight_bits < 16)) for one in ways.recipes])
-        compiled = int(bool(framework_of(self.library, job.framework).get("compiled")))
+        compiled = int(framework_of(self.library, job.framework).compiled)
         disk = job.storage_gb_per_second * GB / stages.disk_efficiency * job.load_efficiency
         weights = self.architecture.download_gb * GB
         seconds = load_seconds(weights, self.gpus, disk, self.pcie, stages, quantised, compiled)

@@ -6,22 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from planner.cli.options import json_option, solve_options
+from planner.cli.options import json_option, solve_options, technique_options
 from planner.cli.output import Output, check_writable, write_text
 
 if TYPE_CHECKING:
     from planner.scenario.scenario import SolveOptions
 
 SETTINGS: dict[str, tuple[Any, str, str]] = {
-    # option: type, metavar, help; values as the scenario file spells them
-    "method": (str, "full|lora", "Method of training."),
-    "weight-bits": (int, "16|8|4", "Bits of the frozen weights."),
-    "quant": (str, "NAME", "Quantisation of 4-bit weights: nf4, nf4_dq or gptq."),
-    "precision": (str, "NAME", "Precision, such as bf16_mixed."),
-    "activation-checkpointing": (str, "NAME", "none, selective or full."),
-    "sharding": (str, "NAME", "Sharding, such as ddp or zero3."),
-    "attention": (str, "NAME", "flash, mem_efficient or eager."),
-    "optimizer": (str, "NAME", "adamw or adamw_8bit."),
+    # option: type, metavar, help
     "micro-batch": (int, "N", "Sequences per GPU and micro-step."),
     "accumulation-steps": (int, "N", "Micro-steps per optimizer step."),
     "global-batch": (int, "N", "Sequences per optimizer step over all GPUs."),
@@ -37,7 +29,7 @@ SETTINGS: dict[str, tuple[Any, str, str]] = {
 def _settings(command: Any) -> Any:
     for name, (kind, metavar, text) in reversed(SETTINGS.items()):
         command = click.option(f"--{name}", type=kind, metavar=metavar, help=text)(command)
-    return command
+    return technique_options(command)
 
 
 @click.command()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from planner.cli.options import json_option
+from planner.cli.options import json_option, technique_options
 from planner.cli.output import Output
 from planner.cli.terminal import wants_color
 from planner.errors import Fault, ScenarioError
@@ -17,22 +17,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 CHOICES = {
-    # option: values, as the scenario file spells them; what is wrong is told by the planner, with what may be meant
-    "method": "full|lora",
-    "weight-bits": "16|8|4",
-    "quant": "nf4|nf4_dq|gptq",
-    "precision": "bf16_mixed|bf16|fp16_mixed|tf32|fp32",
-    "activation-checkpointing": "none|selective|full",
-    "sharding": "none|ddp|zero1|zero2|zero3|hsdp",
-    "attention": "flash|mem_efficient|eager",
-    "optimizer": "adamw|adamw_8bit",
-    "packing": "packed|padded|fixed",
-    "interconnect": "nvlink|nvswitch|pcie",
+    # option: values and help; a wrong value is refused by the planner, which suggests one
+    "packing": ("packed|padded|fixed", "[packed]"),
+    "interconnect": ("nvlink|nvswitch|pcie", "Between the GPUs of a machine [that of the GPU's form]"),
 }
 
 NUMBERS: dict[str, tuple[type, str]] = {
     "gpus": (int, "GPUs in all [1]"),
-    "instances": (int, "Machines they stand in [as many of 8 as it takes]"),
+    "instances": (int, "Machines that hold them [as many of 8 as it takes]"),
     "network-gbps": (float, "Network of one machine in Gbit/s, where there are several"),
     "sequence-length": (int, "Tokens per sequence [2048]"),
     "micro-batch": (int, "Sequences per GPU and step [the largest that fits]"),
@@ -43,33 +35,18 @@ NUMBERS: dict[str, tuple[type, str]] = {
     "lora-rank": (int, "Of the adapters [16]"),
     "tensor-parallel": (int, "GPUs that share every layer [1]"),
     "pipeline-parallel": (int, "GPUs that share the stack of layers [1]"),
-    "resolution": (int, "Pixels per side, of a diffusion network"),
+    "resolution": (int, "Pixels per side, of a diffusion model"),
     "vram-headroom": (float, "Share kept free, in place of the profile's margin"),
-}
-
-HELP = {
-    "method": "[lora]",
-    "weight-bits": "Of the frozen weights [16]",
-    "quant": "Of 4-bit weights [nf4]",
-    "precision": "[bf16_mixed, fp16_mixed where the card has no bf16]",
-    "activation-checkpointing": "[full]",
-    "sharding": "[the least that fits]",
-    "attention": "[the best of the card]",
-    "optimizer": "[adamw]",
-    "packing": "[packed]",
-    "interconnect": "Between the GPUs of a machine [that of the card's form]",
 }
 
 
 def _settings(command: Callable[..., None]) -> Callable[..., None]:
     """Add the options of the tables above, in the order of the tables."""
-    options = [click.option(f"--{name}", type=kind, help=said) for name, (kind, said) in NUMBERS.items()]
-    options += [
-        click.option(f"--{name}", metavar=values, type=int if name == "weight-bits" else str, help=HELP[name])
-        for name, values in CHOICES.items()
-    ]
-    for option in reversed(options):
-        command = option(command)
+    for name, (values, text) in reversed(CHOICES.items()):
+        command = click.option(f"--{name}", metavar=values, help=text)(command)
+    command = technique_options(command)
+    for name, (kind, text) in reversed(NUMBERS.items()):
+        command = click.option(f"--{name}", type=kind, help=text)(command)
     return command
 
 

@@ -110,3 +110,39 @@ def solve_options(solver: bool = True, stop: bool = False) -> Callable[[Callable
         return functools.reduce(lambda inner, option: option(inner), reversed(added), wrapper)
 
     return decorate
+
+
+class TechniqueOption(click.Option):
+    """An option with the values of a technique; they are read when help is printed, because reading costs start-up time."""
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        """Return values and text of the option for `--help`."""
+        from planner.library.techniques import read_techniques
+
+        technique = read_techniques().of(str(self.name))
+        self.metavar = "|".join(map(str, technique.values))
+        self.help = (
+            f"{technique.help} [{technique.assumed}]" if ctx.command.name == "estimate" else f"{technique.help}."
+        )
+        return super().get_help_record(ctx)
+
+
+TECHNIQUE_OPTIONS = (
+    "method",
+    "weight-bits",
+    "quant",
+    "precision",
+    "activation-checkpointing",
+    "sharding",
+    "attention",
+    "optimizer",
+)
+"""Options that take their values and help from `models/techniques`."""
+
+
+def technique_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add an option for each technique; a wrong value is refused by the planner, which suggests one."""
+    for name in reversed(TECHNIQUE_OPTIONS):
+        kind = int if name == "weight-bits" else str
+        command = click.option(f"--{name}", cls=TechniqueOption, type=kind)(command)
+    return command

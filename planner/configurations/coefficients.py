@@ -5,8 +5,8 @@ This is the one place where names become coefficients; candidates and audit both
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from planner.configurations.recipe import Recipe, framework_of
 from planner.estimates.inputs import (
@@ -28,16 +28,16 @@ from planner.estimates.parameters import lora_parameters
 from planner.units import GIB
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from planner.library.schema import Architecture, Calibration, Library
-    from planner.scenario.scenario import Job
+    from planner.library.technique_rows import FrameworkProfile
+    from planner.library.techniques import TechniqueTable
+    from planner.scenario.job import Job
 
 _ATTENTION = {"flash": ATTENTION_FLASH, "mem_efficient": ATTENTION_MEM_EFFICIENT, "eager": ATTENTION_EAGER}
 
 
 def network_of(architecture: Architecture) -> Network:
-    """The shape of an architecture card, without its names and sources."""
+    """Return the shape of an architecture card, without its names and sources."""
     return Network(
         parameters=float(architecture.parameters),
         active_parameters=float(architecture.active_parameters),
@@ -71,163 +71,148 @@ class RecipeCoefficients:
 
 
 def recipe_coefficients(recipe: Recipe, job: Job, network: Network, library: Library) -> RecipeCoefficients:
-    """The numbers of one recipe under the job's framework, whatever card it runs on."""
+    """Return the numbers of one recipe under the job's framework, whatever GPU it runs on."""
     framework = framework_of(library, job.framework)
-    table = library.tables["bytes"]
+    table = library.techniques
+    prepared = _is_kbit_prepared(recipe, framework, table)
+    if recipe.method == "full":
+        states = _full_training_states(recipe, network, framework, table)
+    else:
+        states = _lora_states(recipe, job, network, framework, table, prepared)
+    fully_sharded = recipe.zero_stage == 3
+    states = replace(
+        states,
+        no_sync_full_gradients=int(framework.no_sync and fully_sharded),
+        load_whole=int(framework.load_whole and fully_sharded),
+    )
     return RecipeCoefficients(
-        states=_states(recipe, job, network, framework, table),
-        activations=_activations(recipe, network, framework, table),
+        states=states,
+        activations=_activations(recipe, network, framework, table, prepared),
         stack=_stack(framework, library.calibrations["memory"], network),
         kernels=_kernels(recipe, framework, library.calibrations["kernels"], network),
     )
 
 
-def _is_kbit_prepared(recipe: Recipe, framework: Mapping[str, Any], table: Mapping[str, Any]) -> bool:
-    """PEFT's k-bit preparation: embedding, head, norms and residual stream in fp32."""
-    return (
-        recipe.weight_bits < 16
-        and recipe.zero_stage < 3
-        and bool(framework.get("prepared", True))
-        and bool(table["quantised"][recipe.quant]["prepared"])
-    )
+def _is_kbit_prepared(recipe: Recipe, framework: FrameworkProfile, table: TechniqueTable) -> bool:
+    """Whether PEFT's k-bit preparation keeps embedding, head, norms and residual stream in fp32."""
+    quantised = table.bytes.quantised.get(recipe.quant)
+    return quantised is not None and quantised.prepared and framework.prepared and recipe.zero_stage < 3
 
 
-def _states(
-    recipe: Recipe, job: Job, network: Network, framework: Mapping[str, Any], table: Mapping[str, Any]
+def _lora_states(
+    recipe: Recipe, job: Job, network: Network, framework: FrameworkProfile, table: TechniqueTable, prepared: bool
 ) -> States:
-    if recipe.method == "full":
-        return _full_training_states(recipe, network, framework, table)
-    adapters = table["adapters"][framework["adapters"]]
+    adapters = table.bytes.adapters[framework.adapters].model_dump()
     count = lora_parameters(network, job.lora.rank, job.lora.targets)
-    base = 4.0 if recipe.precision in ("fp32", "tf32") else 2.0
-    quantised = recipe.weight_bits < 16
-    weight = float(table["quantised"][recipe.quant]["weight"]) if quantised else base
-    fused_step = bool(framework["fused_step"])
-    eight_bit = recipe.optimizer == "adamw_8bit"
+    base = table.compute(recipe.precision).element_bytes
+    quantised = table.bytes.quantised.get(recipe.quant)
+    weight = quantised.weight_bytes if quantised else base
+    optimizer = table.bytes.optimizers.get(recipe.optimizer)
+    if optimizer:
+        adapters["optimizer_bytes"] = optimizer.optimizer_bytes
+    if optimizer or framework.fused_step:
+        adapters["step_bytes"] = 0.0
     return States(
         frozen=1,
-        quantised=int(quantised),
+        quantised=int(quantised is not None),
         weight_bytes=weight,
-        embedding_bytes=4.0 if _is_kbit_prepared(recipe, framework, table) else base,
-        gradient_bytes=float(adapters["g"]),
-        optimizer_bytes=float(table["optimizer_8bit"]["o"] if eight_bit else adapters["o"]),
-        step_bytes=0.0 if fused_step or eight_bit else float(adapters["t"]),
+        embedding_bytes=4.0 if prepared else base,
         cast_bytes=0.0,
         trainable=float(count.trainable),
-        adapter_bytes=float(adapters["w"]),
         adapter_inputs=float(count.inputs_per_layer),
-        adapter_copies=float(adapters["copies"]),
         adapted_linears=float(count.linears_per_layer),
-        adapter_pass_bytes=float(adapters["pass"]),
         gathered_bytes=weight if quantised else 2.0,
-        reduced_bytes=float(adapters["reduced"]),
-        optimizer_traffic_bytes=float(adapters["traffic"]),
-        no_sync_full_gradients=int(bool(framework.get("no_sync")) and recipe.zero_stage == 3),
-        load_whole=int(bool(framework.get("load_whole")) and recipe.zero_stage == 3),
+        **adapters,
     )
 
 
-def _scheme_row(recipe: Recipe, framework: Mapping[str, Any]) -> str:
-    mixed = recipe.precision in ("bf16_mixed", "fp16_mixed")
-    if mixed and framework.get("masters"):
-        return str(framework["masters"])
-    if mixed and (recipe.zero_stage in (1, 2) or (recipe.zero_stage == 3 and framework.get("zero3_masters"))):
-        return "deepspeed"
-    return recipe.precision
+def _scheme_row(recipe: Recipe, framework: FrameworkProfile, table: TechniqueTable) -> str:
+    """Return the row of the training bytes: that of the precision, or of the framework's own fp32 masters."""
+    if not table.values.precision.values[recipe.precision].autocast:
+        return recipe.precision
+    if framework.masters:
+        return framework.masters
+    if recipe.zero_stage in (1, 2):
+        return "deepspeed"  # the two stages that FSDP does not have
+    return (framework.zero3_masters if recipe.zero_stage == 3 else None) or recipe.precision
 
 
 def _full_training_states(
-    recipe: Recipe, network: Network, framework: Mapping[str, Any], table: Mapping[str, Any]
+    recipe: Recipe, network: Network, framework: FrameworkProfile, table: TechniqueTable
 ) -> States:
-    row = table["training"][_scheme_row(recipe, framework)]
-    eight_bit = recipe.optimizer == "adamw_8bit"
-    # An 8-bit optimizer replaces the two moments; the fp32 master copy inside `o` of the DeepSpeed rows stays.
-    moments = min(float(row["o"]), 8.0)
-    optimizer = float(row["o"]) - moments + table["optimizer_8bit"]["o"] if eight_bit else float(row["o"])
-    return States(
-        frozen=0,
-        quantised=0,
-        weight_bytes=float(row["w"]),
-        embedding_bytes=float(row["w"]),
-        gradient_bytes=float(row["g"]),
-        optimizer_bytes=optimizer,
-        step_bytes=0.0 if framework["fused_step"] or eight_bit else float(row["t"]),
-        cast_bytes=float(row["cast"]),
-        trainable=network.parameters,
-        gathered_bytes=float(row["gathered"]),
-        reduced_bytes=float(row["reduced"]),
-        optimizer_traffic_bytes=float(row["traffic"]) - (table["optimizer_8bit"]["traffic_saved"] if eight_bit else 0),
-        no_sync_full_gradients=int(bool(framework.get("no_sync")) and recipe.zero_stage == 3),
-        load_whole=int(bool(framework.get("load_whole")) and recipe.zero_stage == 3),
-        extra_gradient_bytes=float(row.get("extra_gradient", 0)),
-        extra_sharded_bytes=float(row.get("extra_sharded", 0)),
-    )
+    row = table.bytes.training[_scheme_row(recipe, framework, table)].model_dump()
+    optimizer = table.bytes.optimizers.get(recipe.optimizer)
+    if optimizer:
+        # It replaces the two moments; the fp32 master copy inside the optimizer bytes of the DeepSpeed rows stays.
+        moments = min(row["optimizer_bytes"], 8.0)
+        row["optimizer_bytes"] = row["optimizer_bytes"] - moments + optimizer.optimizer_bytes
+        row["optimizer_traffic_bytes"] -= optimizer.traffic_saved_bytes
+    if optimizer or framework.fused_step:
+        row["step_bytes"] = 0.0
+    return States(frozen=0, quantised=0, embedding_bytes=row["weight_bytes"], trainable=network.parameters, **row)
 
 
 def _activations(
-    recipe: Recipe, network: Network, framework: Mapping[str, Any], table: Mapping[str, Any]
+    recipe: Recipe, network: Network, framework: FrameworkProfile, table: TechniqueTable, prepared: bool
 ) -> Activations:
-    prepared = _is_kbit_prepared(recipe, framework, table)
-    megatron = bool(framework.get("megatron"))
-    loss = table["loss"]["hf-prepared" if prepared and framework["loss"] == "hf" else framework["loss"]]
-    fp32 = recipe.precision in ("fp32", "tf32")
-    sharded_adapters = (
-        recipe.method == "lora" and recipe.zero_stage == 3 and framework.get("fsdp_adapters_fp32_residual")
-    )
-    norm_units = 5.0 if network.parallel_residual else float(framework["norm_units"])
+    loss = table.bytes.loss["hf-prepared" if prepared and framework.loss == "hf" else framework.loss]
+    element = table.compute(recipe.precision).element_bytes
+    quantised = table.bytes.quantised.get(recipe.quant)
+    sharded_adapters = recipe.method == "lora" and recipe.zero_stage == 3 and framework.fsdp_adapters_fp32_residual
+    norm_units = 5.0 if network.parallel_residual else framework.norm_units
     return Activations(
-        checkpointing=_checkpoint_code(recipe, framework, megatron),
+        checkpointing=_checkpoint_code(recipe, framework),
         attention=_ATTENTION[recipe.attention],
-        logit_bytes=float(loss["bytes"]),
-        logits_materialised=int(loss["materialised"]),
-        element_bytes=4.0 if fp32 else 2.0,
-        residual_bytes=4.0 if prepared or sharded_adapters or fp32 else 2.0,
-        norm_units=min(norm_units, float(framework["norm_units"])),
-        rope_factor=2.0 if network.rope and not framework.get("fused_rope") else 1.0,
-        ffn_units=(3.0 if framework.get("fused_swiglu") else 4.0) if network.gated else 2.0,
-        sequence_parallel=int(bool(framework.get("sequence_parallel"))),
+        logit_bytes=loss.logit_bytes,
+        logits_materialised=int(loss.materialised),
+        element_bytes=element,
+        residual_bytes=4.0 if prepared or sharded_adapters else element,
+        norm_units=min(norm_units, framework.norm_units),
+        rope_factor=2.0 if network.rope and not framework.fused_rope else 1.0,
+        ffn_units=(3.0 if framework.fused_swiglu else 4.0) if network.gated else 2.0,
+        sequence_parallel=int(framework.sequence_parallel),
         quantised_no_checkpoint_factor=int(
-            bool(framework.get("frozen_quantised_factor")) and recipe.quant in ("nf4", "nf4_dq", "int8")
+            framework.frozen_quantised_factor and quantised is not None and quantised.bitsandbytes
         ),
-        compiled=int(bool(framework.get("compiled"))),
-        megatron_kernels=int(megatron),
-        working_factor=float(framework.get("working_factor", 0.0)),
+        compiled=int(framework.compiled),
+        megatron_kernels=int(framework.megatron),
+        working_factor=framework.working_factor,
     )
 
 
-def _checkpoint_code(recipe: Recipe, framework: Mapping[str, Any], megatron: bool) -> int:
+def _checkpoint_code(recipe: Recipe, framework: FrameworkProfile) -> int:
     if recipe.activation_checkpointing == "none":
         return CHECKPOINT_NONE
     if recipe.activation_checkpointing == "selective":
-        return CHECKPOINT_MEGATRON_SELECTIVE if megatron else CHECKPOINT_SELECTIVE
-    return CHECKPOINT_OFFLOAD if framework.get("offloaded_checkpoints") else CHECKPOINT_FULL
+        return CHECKPOINT_MEGATRON_SELECTIVE if framework.megatron else CHECKPOINT_SELECTIVE
+    return CHECKPOINT_OFFLOAD if framework.offloaded_checkpoints else CHECKPOINT_FULL
 
 
-def _stack(framework: Mapping[str, Any], memory: Calibration, network: Network) -> Stack:
-    megatron = bool(framework.get("megatron"))
-    # What lies beside the network in 16 bit is set aside like the context: it never moves.
-    beside = 2.0 * network.frozen_parameters / GIB
+def _stack(framework: FrameworkProfile, memory: Calibration, network: Network) -> Stack:
+    megatron = framework.megatron
+    # Frozen parts of an image network are held in 16 bit and never move: they are set aside like the context.
+    frozen_gib = 2.0 * network.frozen_parameters / GIB
     return Stack(
-        context_gib=memory.value("m_ctx_gib" if megatron else "ctx_gib") + beside,
+        context_gib=memory.value("m_ctx_gib" if megatron else "ctx_gib") + frozen_gib,
         nccl_gib=memory.value("nccl_gib"),
         fit_nccl_gib=0.0 if megatron else memory.value("fit_nccl_gib"),
         megatron_context=int(megatron),
-        margin=memory.value("margin" if framework["profiled"] else "margin_unknown"),
+        margin=memory.value("margin" if framework.profiled else "margin_unknown"),
         phi=memory.value("phi"),
     )
 
 
-def _kernels(recipe: Recipe, framework: Mapping[str, Any], kernels: Calibration, network: Network) -> Kernels:
-    profile = framework["kernels"]
+def _kernels(recipe: Recipe, framework: FrameworkProfile, kernels: Calibration, network: Network) -> Kernels:
+    profile = framework.kernels
 
     def of(key: str) -> float:
         return kernels.value(f"{profile}.{key}")
 
-    # Decoder classes with plain feed-forwards have one kernel per norm and none for rotation, if the profile tells them
-    # apart; the U-Net of an image network is none of them.
-    plain = f"{profile}.plain_element_traffic"
-    told_apart = not network.gated and not network.frozen_parameters and plain in kernels.coefficients
-    traffic = plain if told_apart else f"{profile}.element_traffic"
+    # Decoder classes with plain feed-forwards have one kernel per norm and none for rotation, where the profile has a
+    # figure of their own; the U-Net of an image network is none of them.
+    traffic = f"{profile}.plain_element_traffic"
+    if network.gated or network.frozen_parameters or traffic not in kernels.coefficients:
+        traffic = f"{profile}.element_traffic"
     return Kernels(
         element_traffic=kernels.value(traffic),
         launch_seconds=of("launch_seconds"),
@@ -241,5 +226,5 @@ def _kernels(recipe: Recipe, framework: Mapping[str, Any], kernels: Calibration,
         naive_experts=int(of("naive_experts")),
         fused=int(profile == "fused"),
         attention_factor=of("attention_factor"),
-        overlaps_reduction=int(not framework.get("reduces_at_end")),
+        overlaps_reduction=int(not framework.reduces_at_end),
     )

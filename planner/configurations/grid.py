@@ -120,7 +120,7 @@ def grid_inputs(
         tensor=column([r.tensor_parallel for r in recipes]),
         pipeline=column([r.pipeline_parallel for r in recipes]),
         zero_stage=column([r.zero_stage for r in recipes]),
-        hybrid=column([float(r.sharding == "hsdp") for r in recipes]),
+        hybrid=column([float(r.is_hybrid) for r in recipes]),
         variable_length=int(job.packing == "padded"),
     )
     return GridInputs(
@@ -135,23 +135,24 @@ def grid_inputs(
 
 
 def _hardware(recipes: Sequence[Recipe], machines: Sequence[Machine], library: Library) -> Hardware:
-    """Speeds (H,), or (R, H) where the recipes differ in the precision that sets the peak."""
-    kinds = ["fp32" if r.precision == "fp32" else "tf32" if r.precision == "tf32" else "16 bit" for r in recipes]
+    """Return speeds (H,), or (R, H) where the recipes differ in how they compute."""
+    values = library.techniques.values.precision.values
+    kinds = [values[recipe.precision].compute for recipe in recipes]
+    precisions = dict(zip(kinds, (recipe.precision for recipe in recipes), strict=True))
     per_kind = {
         kind: stack_dataclasses(
-            [hardware_numbers(library.gpu(m.gpu), m.link, m.network_gbps, kind, library) for m in machines], False
+            [hardware_numbers(library.gpu(m.gpu), m.link, m.network_gbps, precision, library) for m in machines], False
         )
-        for kind in dict.fromkeys(kinds)
+        for kind, precision in precisions.items()
     }
     if len(per_kind) == 1:
         return per_kind[kinds[0]]
-    first = per_kind[kinds[0]]
     width = len(machines)
     fields = {
         name: np.stack(
             [np.broadcast_to(np.asarray(getattr(per_kind[kind], name), dtype=float), (width,)) for kind in kinds]
         )
-        for name in first.__dataclass_fields__
+        for name in Hardware.__dataclass_fields__
     }
     return Hardware(**fields)
 

@@ -1,4 +1,4 @@
-"""Speeds of one card as the time estimate takes them, from its sheet and what cards reach of theirs."""
+"""Speeds of one GPU as the time estimate takes them, from its sheet and the shares of it that GPUs reach."""
 
 from __future__ import annotations
 
@@ -13,24 +13,23 @@ if TYPE_CHECKING:
 PCIE_BYTES_PER_SECOND = {3: 12e9, 4: 24e9, 5: 48e9, 6: 96e9}
 """One direction of a 16-lane slot as reached in practice, by generation: what the time estimate was fitted with."""
 DEFAULT_NETWORK_BYTES_PER_SECOND = 12.5 * GB
-"""Per node where the offer does not say: a link of 100 Gb/s, a guess that widens the candidate's spread."""
+"""Per node where the offer does not say: a link of 100 Gb/s, a guess that widens the configuration's spread."""
 
 
-def hardware_numbers(
-    gpu: GpuSpec, link: str, network_gbps: float | None, recipe_precision: str, library: Library
-) -> Hardware:
-    """Speeds of one card in one precision; `link` is nvlink, nvswitch or pcie."""
+def hardware_numbers(gpu: GpuSpec, link: str, network_gbps: float | None, precision: str, library: Library) -> Hardware:
+    """Return the speeds of one GPU in one precision; `link` is nvlink, nvswitch or pcie."""
     speeds = library.calibrations["gpu_efficiency"]
     nvlink = gpu.nvlink_gb_s * GB / 2 if link in ("nvlink", "nvswitch") else 0.0
-    peak = _peak(gpu, recipe_precision)
+    peak, linear_peak = peaks_of(gpu, precision, library)
+    efficiency = library.techniques.compute(precision).efficiency
     return Hardware(
         peak=peak,
-        linear_peak=peak,
+        linear_peak=linear_peak,
         bandwidth=gpu.memory_bandwidth_gb_s * GB,
         nvlink=nvlink,
         pcie=PCIE_BYTES_PER_SECOND[gpu.pcie_gen],
         network=network_gbps * GB / 8 if network_gbps else DEFAULT_NETWORK_BYTES_PER_SECOND,
-        efficiency=efficiency_of(gpu, speeds)[0] if recipe_precision not in ("fp32", "tf32") else speeds.value("fp32"),
+        efficiency=speeds.value(efficiency) if efficiency else efficiency_of(gpu, speeds)[0],
         attention_efficiency=_attention_efficiency(gpu, speeds),
         host_factor=_factor(speeds, f"host.{gpu.name}"),
         dequant_factor=_factor(speeds, f"dequant.{gpu.name}"),
@@ -39,26 +38,39 @@ def hardware_numbers(
     )
 
 
+def peaks_of(gpu: GpuSpec, precision: str, library: Library) -> tuple[float, float]:
+    """Return the peak in FLOP/s of a precision, and that of its linear layers; ValueError where the GPU lacks one."""
+    compute = library.techniques.compute(precision)
+    key = compute.peak_key(gpu.peaks)
+    missing = compute.missing_peak(gpu.peaks)
+    if key is None or missing:
+        raise ValueError(f"{gpu.name} has no {missing}, the peak of {precision}")
+    peak = gpu.peaks[key] * TERA
+    if compute.linear_peak is None:
+        return peak, peak
+    share = library.calibrations["kernels"].value(compute.linear_share) if compute.linear_share else 1.0
+    return peak, share * gpu.peaks[compute.linear_peak] * TERA
+
+
+def fastest_precision(gpu: GpuSpec, library: Library) -> str:
+    """Return the precision with the highest peak of linear layers on a GPU."""
+    table, peaks = library.techniques, gpu.peaks
+    possible = [one for one in table.allowed("precision") if table.compute(one).missing_peak(peaks) is None]
+    return str(max(possible, key=lambda one: peaks_of(gpu, one, library)[1]))
+
+
 def efficiency_of(gpu: GpuSpec, speeds: Calibration) -> tuple[float, bool]:
-    """Best share of peak that the card reaches, and whether that is measured (else a prior)."""
+    """Return the best share of peak that the GPU reaches, and whether that is measured (else a prior)."""
     entry = speeds.coefficients[gpu.name]
     return entry.value, entry.basis == "measured"
 
 
-def _peak(gpu: GpuSpec, precision: str) -> float:
-    if precision == "fp32":
-        return gpu.fp32_tflops * TERA
-    if precision == "tf32":
-        return (gpu.tf32_tflops or gpu.fp32_tflops) * TERA
-    return gpu.matmul16_tflops * TERA
-
-
 def _attention_efficiency(gpu: GpuSpec, speeds: Calibration) -> float:
-    """Share of peak in fused attention: the card's own figure where there is one, else its generation's."""
+    """Return the share of peak in fused attention: of the GPU where there is a figure, else of its generation."""
     own = f"attention.{gpu.name}"
     return speeds.value(own if own in speeds.coefficients else f"attention.{gpu.generation}")
 
 
 def _factor(speeds: Calibration, key: str) -> float:
-    """A factor that only few cards have; 1 for all others."""
+    """Return a factor that only few GPUs have; 1 for all others."""
     return speeds.value(key) if key in speeds.coefficients else 1.0

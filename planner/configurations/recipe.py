@@ -1,4 +1,4 @@
-"""Recipes: bundles of techniques that a job may be trained with, and which of them work on which card.
+"""Recipes: bundles of techniques that a job may be trained with, and which of them work on which GPU.
 
 Micro-batch and accumulation are no part of a recipe: they follow from the memory of the hardware.
 """
@@ -7,22 +7,23 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from planner.library.techniques import read_techniques
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from planner.library.schema import GpuSpec, Library
-    from planner.scenario.scenario import Job
+    from planner.library.technique_rows import FrameworkProfile, PeakKey
+    from planner.scenario.job import Job
 
-MIXED_PRECISIONS = ("bf16_mixed", "fp16_mixed", "bf16")
-DEFAULT_METHODS = ("full", "lora")
-DEFAULT_BITS = (16, 8, 4)
-DEFAULT_CHECKPOINTING = ("none", "selective", "full")
+UNSHARDED = "none"
+"""The sharding of a run on one GPU."""
 TENSOR_DEGREES = (1, 2, 4, 8)
 PIPELINE_DEGREES = (1, 2, 4, 8, 16)
 HYBRID_ABOVE_GPUS = 16
-"""Hybrid sharding is offered where a plain group would span more GPUs than this: across nodes gathering is dear."""
+"""Hybrid sharding is used where full sharding would span more GPUs than this: gathers across machines are slow."""
 
 
 @dataclass(frozen=True)
@@ -42,94 +43,89 @@ class Recipe:
 
     @property
     def zero_stage(self) -> int:
-        return {"zero1": 1, "zero2": 2, "zero3": 3, "hsdp": 3}.get(self.sharding, 0)
+        """The ZeRO stage of the sharding, 0 to 3."""
+        return read_techniques().values.sharding.values[self.sharding].zero_stage
+
+    @property
+    def is_hybrid(self) -> bool:
+        """Whether weights are sharded inside each machine only."""
+        return read_techniques().values.sharding.values[self.sharding].hybrid
 
     @property
     def method_label(self) -> str:
         """The rung of the ladder: full, LoRA 16-bit, LoRA 8-bit, QLoRA."""
-        if self.method == "full":
-            return "full"
-        return {16: "LoRA", 8: "LoRA 8-bit", 4: "QLoRA"}[self.weight_bits]
+        values = read_techniques().values
+        return values.method.values[self.method].label or str(values.weight_bits.values[self.weight_bits].label)
 
     def uses(self, accumulates: bool) -> tuple[bool, ...]:
-        """The 0/1 techniques in the order of `planner.candidate_table.TECHNIQUES`."""
-        return (
-            self.method == "lora",
-            self.weight_bits == 4,
-            self.weight_bits == 8,
-            self.precision in MIXED_PRECISIONS,
-            accumulates,
-            self.activation_checkpointing != "none",
-            self.zero_stage > 0,
-            self.optimizer == "adamw_8bit",
-        )
+        """Return which 0/1 techniques are on, in the order of the table's `names`."""
+        table = read_techniques()
+        on = table.in_use(vars(self), accumulates)
+        return tuple(name in on for name in table.values.names)
 
 
 @dataclass(frozen=True)
 class GpuClass:
-    """What of a card decides whether a recipe works on it."""
+    """What of a GPU decides whether a recipe works on it."""
 
     generation: str
     vendor: str
     bf16: bool
+    peaks: frozenset[PeakKey]  # that its sheet has
 
     @classmethod
     def of(cls, gpu: GpuSpec) -> GpuClass:
-        return cls(gpu.generation, gpu.vendor, gpu.bf16)
+        """Return the class of a GPU."""
+        return cls(gpu.generation, gpu.vendor, gpu.bf16, frozenset(gpu.peaks))
 
 
-def framework_of(library: Library, name: str) -> Mapping[str, Any]:
-    """The row of `models/techniques/frameworks.yaml`; KeyError names the known ones."""
-    known = library.tables["frameworks"]["frameworks"]
+def framework_of(library: Library, name: str) -> FrameworkProfile:
+    """Return a framework's profile; KeyError names the known ones."""
+    known = library.techniques.frameworks
     if name not in known:
         raise KeyError(f"no framework {name!r}; known: {', '.join(sorted(known))}")
-    row: Mapping[str, Any] = known[name]
-    return row
+    return known[name]
 
 
 def enumerate_recipes(job: Job, card: GpuClass, multi_gpu: bool, library: Library) -> list[Recipe]:
-    """Every recipe that makes sense for the job on this class of card, whether the job allows it or not.
+    """Return every recipe that makes sense for the job on this class of GPU, whether the job allows it or not.
 
     Methods that `techniques` excludes are made too, because the plan prices each rung of the ladder;
-    `allowed` tells them apart. `multi_gpu` false gives only unsharded recipes.
+    `is_allowed` tells them apart. `multi_gpu` false gives only unsharded recipes.
     """
-    asked = job.techniques
-    framework = framework_of(library, job.framework)
-    methods: Sequence[str] = ("full",) if job.kind == "pretrain" else DEFAULT_METHODS
-    precisions = asked.precision or (("bf16_mixed",) if card.bf16 else ("fp16_mixed",))
-    attentions = asked.attention or (best_attention(card),)
-    wanted: tuple[str, ...] = asked.sharding or tuple(framework["sharding"])
-    shardings = _shardings(wanted, tuple(framework["allowed"]), multi_gpu, asked.sharding is None)
-    checkpointing = _checkpointing(asked.activation_checkpointing, framework)
-    tensor, pipeline = asked.tensor_parallel or (1,), asked.pipeline_parallel or (1,)
+    asked, table = job.techniques, library.techniques
+    methods = ("full",) if job.kind == "pretrain" else table.tried("method")
     found = []
     for method in methods:
-        bits_options = (16,) if method == "full" else tuple(dict.fromkeys((*DEFAULT_BITS, *(asked.weight_bits or ()))))
-        optimizers = asked.optimizer or (("adamw", "adamw_8bit") if method == "full" else ("adamw",))
+        facts = {**vars(card), "method": method}
+        # Weight bits that `techniques` excludes are made like its methods.
         for bits, precision, ckpt, sharding, attention, optimizer, tp, pp in itertools.product(
-            bits_options, precisions, checkpointing, shardings, attentions, optimizers, tensor, pipeline
+            table.tried("weight_bits", **facts),
+            asked.precision or table.tried("precision", **facts),
+            _checkpointing(job, library),
+            _shardings(job, multi_gpu, library),
+            asked.attention or table.tried("attention", **facts),
+            asked.optimizer or table.tried("optimizer", **facts),
+            asked.tensor_parallel or (1,),
+            asked.pipeline_parallel or (1,),
         ):
-            for quant in _quants(bits, asked.quant):
+            for quant in quantisations(bits, asked.quant, library):
                 found.append(Recipe(method, bits, quant, precision, ckpt, sharding, attention, optimizer, tp, pp))
     return found
 
 
-def best_attention(card: GpuClass) -> str:
-    """The fastest attention that the card has a kernel for."""
-    if card.generation in ("Kepler", "Pascal"):
-        return "eager"
-    return "mem_efficient" if card.generation in ("Volta", "Turing") else "flash"
+def best_attention(card: GpuClass, precision: str, library: Library) -> str:
+    """Return the fastest attention that the GPU has a kernel for in the elements of a precision."""
+    table = library.techniques
+    rows = table.values.attention.values
+    fastest_first = list(rows)[list(rows).index(table.tried("attention", **vars(card))[0]) :]
+    width = table.compute(precision).element_bytes
+    return next(one for one in fastest_first if width <= (rows[one].max_element_bytes or width))
 
 
 def find_incompatibility(recipe: Recipe, card: GpuClass, framework: str, library: Library) -> str | None:
-    """Why this pair does not work, from `models/techniques/rules.yaml`; None where nothing speaks against it."""
-    facts = {**vars(recipe), **vars(card), "framework": framework}
-    for rule in library.tables["rules"]["rules"]:
-        if all(
-            facts[key] in (wanted if isinstance(wanted, list) else [wanted]) for key, wanted in rule["when"].items()
-        ):
-            return str(rule["reason"])
-    return None
+    """Return why this pair does not work; None where no rule refuses it and the GPU has the precision's peak."""
+    return library.techniques.refusal({**vars(recipe), **vars(card), "framework": framework})
 
 
 def is_allowed(recipe: Recipe, job: Job) -> bool:
@@ -144,41 +140,41 @@ def is_allowed(recipe: Recipe, job: Job) -> bool:
 
 
 def with_parallel_degrees(recipe: Recipe, tensor: int, pipeline: int) -> Recipe:
-    """The recipe with tensor and pipeline parallel degrees opened."""
+    """Return the recipe with other tensor and pipeline parallel degrees."""
     return replace(recipe, tensor_parallel=tensor, pipeline_parallel=pipeline)
 
 
 def expand_parallel_degrees(job: Job, recipes: Sequence[Recipe], library: Library) -> list[Recipe]:
-    """The recipes at every degree of both parallelisms; none where degrees are asked for or the framework has none."""
+    """Return the recipes at every degree of both parallelisms; none where the job asks or the framework has none."""
     asked = job.techniques.tensor_parallel or job.techniques.pipeline_parallel
-    if asked or not framework_of(library, job.framework)["parallel"]:
+    if asked or not framework_of(library, job.framework).parallel:
         return []
     return [
         with_parallel_degrees(recipe, tensor, pipeline)
         for recipe in recipes
         for tensor in TENSOR_DEGREES
         for pipeline in PIPELINE_DEGREES
-        if tensor * pipeline > 1 and recipe.sharding != "hsdp"
+        if tensor * pipeline > 1 and not recipe.is_hybrid
     ]
 
 
-def _shardings(asked: Sequence[str], allowed_here: Sequence[str], multi_gpu: bool, by_default: bool) -> tuple[str, ...]:
+def quantisations(bits: int, asked: Sequence[str] | None, library: Library) -> tuple[str, ...]:
+    """Return how weights of so many bits are quantised: as asked where there is a choice, else the table's own."""
+    values = library.techniques.values
+    usual = values.weight_bits.values[bits].quant
+    return tuple(asked) if asked and usual in values.quant.values else (usual,)
+
+
+def _shardings(job: Job, multi_gpu: bool, library: Library) -> tuple[str, ...]:
     if not multi_gpu:
-        return ("none",)
-    known = tuple(s for s in asked if s in allowed_here and s != "none")
-    if by_default and "zero3" in known and "hsdp" in allowed_here and "hsdp" not in known:
-        known += ("hsdp",)
-    return known
+        return (UNSHARDED,)
+    framework = framework_of(library, job.framework)
+    asked = job.techniques.sharding or framework.sharding
+    return tuple(one for one in asked if one in framework.allowed and one != UNSHARDED)
 
 
-def _checkpointing(asked: Sequence[str] | None, framework: Mapping[str, Any]) -> tuple[str, ...]:
-    options = tuple(asked or DEFAULT_CHECKPOINTING)
-    if framework.get("offloaded_checkpoints"):
-        return tuple(o for o in options if o != "selective")
-    return options
-
-
-def _quants(bits: int, asked: Sequence[str] | None) -> tuple[str, ...]:
-    if bits == 16:
-        return ("none",)
-    return ("int8",) if bits == 8 else tuple(asked or ("nf4",))
+def _checkpointing(job: Job, library: Library) -> tuple[str, ...]:
+    options = job.techniques.activation_checkpointing or library.techniques.tried("activation_checkpointing")
+    if framework_of(library, job.framework).offloaded_checkpoints:
+        return tuple(one for one in options if one != "selective")
+    return tuple(options)

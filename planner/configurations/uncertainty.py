@@ -29,7 +29,7 @@ def configuration_sigmas(
     """Spread of ln(time) of ways on `machines[machine]`, of the shape of `machine`."""
     values = {key: entry.value for key, entry in library.calibrations["uncertainty"].coefficients.items()}
     row = framework_of(library, framework)
-    profile = class_sigmas(values, "unknown" if row.get("unknown") else row["kernels"])
+    profile = class_sigmas(values, "unknown" if row.unknown else row.kernels)
     cards = [library.gpu(one.gpu) for one in machines]
     classes = [class_sigmas(values, card.name) for card in cards]
     speeds = library.calibrations["gpu_efficiency"]

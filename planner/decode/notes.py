@@ -203,7 +203,7 @@ def _on_memory(
     framework = candidates.job.framework
     if vram.fit_probability < TIGHT_FIT_PROBABILITY:
         notes.append("memory is tight: --set limits.vram_headroom=0.15 asks for more room")
-    if not framework_of(library, framework)["profiled"]:
+    if not framework_of(library, framework).profiled:
         headroom = limits.vram_headroom
         margin = library.calibrations["memory"].value("margin_unknown") if headroom is None else headroom
         notes.append(f"framework {framework} has no measured memory profile: margin {margin * 100:.3g} %")

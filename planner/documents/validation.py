@@ -17,17 +17,6 @@ if TYPE_CHECKING:
 Complaint = tuple[KeyPath, str, str]
 """A place in the data, what is wrong there, and what would be right."""
 
-_SYNONYMS = {
-    "qlora": "write method: lora with weight_bits: 4",
-    "fsdp": "write zero3",
-    "zero-2": "write zero2",
-    "zero-3": "write zero3",
-    "fp16": "write fp16_mixed",
-    "bfloat16": "write bf16_mixed, or bf16 for pure 16-bit weights",
-    "sdpa": "write flash or mem_efficient",
-}
-"""What people write for something that is called otherwise here."""
-
 _KINDS = {
     "float_type": "a number",
     "int_type": "a whole number",
@@ -146,7 +135,7 @@ def _not_one_of(value: Any, expected: str) -> tuple[str, str]:
     if not isinstance(value, str):
         return what, ""
     close = suggest_names(value, choices)
-    return what, _SYNONYMS.get(value.casefold(), f"did you mean {close}?" if close else "")
+    return what, f"did you mean {close}?" if close else ""
 
 
 def _how_to_write(kind: str, value: Any) -> str:

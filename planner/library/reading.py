@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from pydantic import ValidationError
 
-from planner.documents.files import read_text
+from planner.documents.files import data_folder, read_text
 from planner.documents.source_map import Source
 from planner.documents.strict_yaml import Document, read_document
 from planner.documents.validation import suggest_names, validation_complaints
@@ -20,16 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _Card = TypeVar("_Card", bound=Card)
-
-
-PACKAGE_FOLDER = Path(__file__).parent.parent
-"""The folder `planner/`; tests exchange it, so that commands run on other data."""
-
-
-def data_folder(kind: Literal["models", "scenarios"]) -> Path:
-    """Return the folder of shipped data: inside the package where it was installed, else that of the checkout."""
-    packaged = PACKAGE_FOLDER / "_data" / kind
-    return packaged if packaged.is_dir() else PACKAGE_FOLDER.parent / kind
 
 
 def is_config_path(architecture: str) -> bool:
@@ -81,10 +71,9 @@ def read_library(architectures: Iterable[str] | None = None) -> Library:
     chosen = _read_architectures(architectures, faults)
     gpus = _read_folder(models / "gpus", GpuSpec, faults)
     calibrations = _read_folder(models / "calibration", Calibration, faults)
-    tables = {path.stem: data.data for path, data in _documents(models / "techniques", faults)}
     if faults:
         raise LibraryError(faults)
-    return Library(architectures=chosen, gpus=gpus, calibrations=calibrations, tables=tables)
+    return Library(architectures=chosen, gpus=gpus, calibrations=calibrations)
 
 
 def _read_architectures(wanted: Iterable[str] | None, faults: list[Fault]) -> dict[str, Architecture]:

@@ -5,9 +5,12 @@ The content lies in `models/` as YAML; nothing here reads a file or computes a F
 
 from __future__ import annotations
 
-from typing import Any, Literal, Self, TypeVar
+from typing import Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, model_validator
+
+from planner.library.technique_rows import PEAK_KEYS, PeakKey
+from planner.library.techniques import TechniqueTable, read_techniques
 
 
 class Card(BaseModel):
@@ -202,6 +205,11 @@ class GpuSpec(Card):
         return self.tensor16_tflops or self.fp32_tflops
 
     @property
+    def peaks(self) -> dict[PeakKey, float]:
+        """Return the peaks that the sheet has, in dense TFLOPS."""
+        return {key: value for key in PEAK_KEYS if (value := getattr(self, key)) is not None}
+
+    @property
     def nvlink_by_default(self) -> bool:
         """True where the form means linked GPUs; bridges of PCIe cards are rarely fitted in rentals."""
         return self.nvlink_gb_s > 0 and self.form in ("SXM", "OAM", "superchip")
@@ -216,12 +224,12 @@ class GpuSpec(Card):
 
 
 class Library(Card):
-    """Everything under `models/`, by name; `tables` holds what `models/techniques` says, by file stem."""
+    """Everything under `models/`, by name."""
 
     architectures: dict[str, Architecture] = {}
     gpus: dict[str, GpuSpec] = {}
     calibrations: dict[str, Calibration] = {}
-    tables: dict[str, Any] = {}
+    techniques: TechniqueTable = Field(default_factory=read_techniques)
 
     def architecture(self, name_or_alias: str) -> Architecture:
         """The architecture of that name or alias, in any case; KeyError names what is known."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from planner.documents.files import file_name, read_text, write_text_atomically
+from planner.documents.files import data_folder, file_name, read_text, write_text_atomically
 from planner.documents.overrides import override
 from planner.documents.setting_paths import suggest_for_unknown_keys
 from planner.documents.source_map import Source
@@ -19,7 +19,7 @@ from planner.documents.strict_yaml import Document, KeyPath, parse_document, rea
 from planner.documents.sweep_ranges import check_ranges
 from planner.documents.validation import suggest_names, validation_complaints
 from planner.errors import Fault, InputError, ScenarioError
-from planner.library.reading import CardNames, architecture_names, data_folder, read_library
+from planner.library.reading import CardNames, architecture_names, read_library
 from planner.loading.inventory_file import read_offers, validate_offers
 from planner.loading.name_resolution import (
     check_providers,

@@ -18,6 +18,7 @@ from planner.scenario.techniques import (
     Sharding,
     Targets,
     WeightBits,
+    check_quantisation,
 )
 
 WHERE = "estimate"
@@ -63,9 +64,5 @@ class Configuration(StrictModel):
     def _agrees(self) -> Self:
         if self.packing == "padded" and self.tokens_per_sample is None:
             raise validation_error("padding of unknown lengths", "add tokens_per_sample (the mean)", "packing")
-        if self.quant is not None and self.weight_bits in (16, 8):
-            raise validation_error("quant is for 4-bit weights", "give weight_bits 4, or drop it", "quant")
-        if self.method == "full" and (self.quant is not None or self.weight_bits in (8, 4)):
-            fix = "quantised weights are for lora: give method lora, or weight_bits 16"
-            raise validation_error("method full cannot train quantised weights", fix, "method")
+        check_quantisation(self.method, self.weight_bits, self.quant)
         return self

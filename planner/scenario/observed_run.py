@@ -7,6 +7,7 @@ from typing import Any, Literal, Self
 from pydantic import model_validator
 
 from planner.documents.quantities import Positive, PositiveInteger, StrictModel, Text, validation_error
+from planner.library.techniques import TECHNIQUE_FIELDS
 from planner.scenario.techniques import (
     Attention,
     Checkpointing,
@@ -16,6 +17,7 @@ from planner.scenario.techniques import (
     Quantisation,
     Sharding,
     WeightBits,
+    check_quantisation,
 )
 
 PeakKind = Literal["allocated", "reserved", "device"]
@@ -83,11 +85,7 @@ class Measured(StrictModel):
         if self.instances is not None and self.gpus % self.instances:
             fix = f"gpus counts all of them: a multiple of {self.instances}"
             raise validation_error(f"{self.gpus} GPUs do not spread evenly over {self.instances} machines", fix, "gpus")
-        if self.quant is not None and self.weight_bits in (16, 8):
-            raise validation_error("quant is for 4-bit weights", "give weight_bits 4, or drop it", "quant")
-        if self.method == "full" and (self.quant is not None or self.weight_bits in (8, 4)):
-            fix = "quantised weights are for lora: give method lora, or weight_bits 16"
-            raise validation_error("method full cannot train quantised weights", fix, "method")
+        check_quantisation(self.method, self.weight_bits, self.quant)
         batch = (self.micro_batch, self.accumulation_steps, self.global_batch)
         ranks = self.gpus / ((self.tensor_parallel or 1) * (self.pipeline_parallel or 1))
         if None not in batch and batch[0] * batch[1] * ranks != batch[2]:  # type: ignore[operator]
@@ -97,14 +95,7 @@ class Measured(StrictModel):
 
 
 RUN_SETTINGS = (
-    "method",
-    "weight_bits",
-    "quant",
-    "precision",
-    "activation_checkpointing",
-    "sharding",
-    "attention",
-    "optimizer",
+    *TECHNIQUE_FIELDS,
     "tensor_parallel",
     "pipeline_parallel",
     "micro_batch",

@@ -27,11 +27,10 @@ from planner.scenario.offer import Billing, Fees, Offer, Terms, offer_data, offe
 from planner.scenario.payment import Commitment, Managed, Own
 from planner.scenario.price_adjustment import Adjust, Match, apply_adjustments
 from planner.scenario.spot_statistics import SpotStatistics
-from planner.scenario.techniques import FRAMEWORKS, LoraSettings, Techniques
+from planner.scenario.techniques import LoraSettings, Techniques
 from planner.scenario.work import Work
 
 __all__ = [
-    "FRAMEWORKS",
     "Adjust",
     "AllowForbid",
     "Billing",

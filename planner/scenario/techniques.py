@@ -2,50 +2,54 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self, get_args
+from typing import Annotated, Any, Literal, Self, get_args
 
-from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, model_validator
+from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, GetCoreSchemaHandler, Tag, model_validator
+from pydantic_core import CoreSchema, core_schema
 
-from planner.documents.quantities import OneOrMany, PositiveInteger, Price, StrictModel, Text, validation_error
+from planner.documents.quantities import (
+    OneOrMany,
+    PositiveInteger,
+    Price,
+    StrictModel,
+    Text,
+    format_value,
+    validation_error,
+)
+from planner.library.techniques import read_techniques
 
-Method = Literal["full", "lora"]
-WeightBits = Literal[16, 8, 4]
-Quantisation = Literal["nf4", "nf4_dq", "gptq"]
-Precision = Literal["bf16_mixed", "bf16", "fp16_mixed", "tf32", "fp32"]
-Checkpointing = Literal["none", "selective", "full"]
-Sharding = Literal["none", "ddp", "zero1", "zero2", "zero3", "hsdp"]
-Attention = Literal["flash", "mem_efficient", "eager"]
-Optimizer = Literal["adamw", "adamw_8bit"]
-TechniqueName = Literal[
-    "lora",
-    "four_bit",
-    "eight_bit",
-    "mixed_precision",
-    "gradient_accumulation",
-    "activation_checkpointing",
-    "sharding",
-    "eight_bit_optimizer",
-]
+
+class _OneOf:
+    """A value of a technique as the table has it; a common synonym is refused with the value to write."""
+
+    def __init__(self, field: str):
+        self.field = field
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        table = read_techniques()
+        allowed = table.allowed(self.field)
+
+        def refuse_synonym(value: Any) -> Any:
+            fix = table.values.synonyms.get(value.casefold()) if isinstance(value, str) else None
+            if fix is not None and value not in allowed:
+                raise validation_error(f"{format_value(value)} is not one of {', '.join(map(str, allowed))}", fix)
+            return value
+
+        literal = core_schema.literal_schema(list(allowed))
+        return core_schema.no_info_before_validator_function(refuse_synonym, literal)
+
+
+Method = Annotated[str, _OneOf("method")]
+WeightBits = Annotated[int, _OneOf("weight_bits")]
+Quantisation = Annotated[str, _OneOf("quant")]
+Precision = Annotated[str, _OneOf("precision")]
+Checkpointing = Annotated[str, _OneOf("activation_checkpointing")]
+Sharding = Annotated[str, _OneOf("sharding")]
+Attention = Annotated[str, _OneOf("attention")]
+Optimizer = Annotated[str, _OneOf("optimizer")]
+TechniqueName = Annotated[str, _OneOf("names")]
 """Techniques with a 0/1 name, the ones that a penalty can be put on."""
-Framework = Literal[
-    "hf",
-    "hf-fused",
-    "unsloth",
-    "deepspeed",
-    "fsdp",
-    "llm-foundry",
-    "torchtune",
-    "torchtitan",
-    "nemo",
-    "megatron",
-    "megatron-deepspeed",
-    "litgpt",
-    "internevo",
-    "compiled",
-    "eager",
-    "unknown",
-]
-FRAMEWORKS: tuple[str, ...] = get_args(Framework)
+Framework = Annotated[str, _OneOf("framework")]
 
 TargetSet = Literal["all-linear", "attention", "qv"]
 
@@ -104,6 +108,11 @@ class Techniques(StrictModel):
     penalty_usd: dict[TechniqueName, Price] = Field(default_factory=dict)
     lora_given: LoraSettings | None = Field(default=None, alias="lora")
 
+    @property
+    def penalties_usd(self) -> tuple[float, ...]:
+        """The penalty of each technique with a 0/1 name, in the order of the table; 0 where none is given."""
+        return tuple(self.penalty_usd.get(name, 0.0) for name in read_techniques().values.names)
+
     @model_validator(mode="after")
     def _agree(self) -> Self:
         if self.method == ("full",) and self.weight_bits is not None and 16 not in self.weight_bits:
@@ -112,3 +121,12 @@ class Techniques(StrictModel):
         if self.quant is not None and self.weight_bits is not None and 4 not in self.weight_bits:
             raise validation_error("quant is for 4-bit weights", "allow weight_bits 4, or drop it", "quant")
         return self
+
+
+def check_quantisation(method: str | None, weight_bits: int | None, quant: str | None) -> None:
+    """Raise where one configuration (None is not said) asks for a quantisation that its bits or method exclude."""
+    if quant is not None and weight_bits in (16, 8):
+        raise validation_error("quant is for 4-bit weights", "give weight_bits 4, or drop it", "quant")
+    if method == "full" and (quant is not None or weight_bits in (8, 4)):
+        fix = "quantised weights are for lora: give method lora, or weight_bits 16"
+        raise validation_error("method full cannot train quantised weights", fix, "method")

@@ -25,8 +25,8 @@ from benchmarks.calibration.intervals import Timed, profile_classes
 from benchmarks.calibration.stacking import MemoryRows, SpeedRows
 from benchmarks.calibration.targets import TARGETS, Target
 from benchmarks.calibration.traced import Traced, key_of, library_with, shipped_values, traced_library
-from planner.documents.files import read_text
-from planner.library.reading import data_folder, read_library
+from planner.documents.files import data_folder, read_text
+from planner.library.reading import read_library
 from planner.library.schema import Calibration
 
 ROOT = Path(__file__).parents[2]

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 import numpy as np
 from hypothesis import strategies as st
 
-from planner.candidate_table import ON_DEMAND, SPOT, TECHNIQUES, CandidateTable
+from planner.candidate_table import ON_DEMAND, SPOT, CandidateTable
 from planner.formulation.shared_limits import SharedLimits
+from planner.library.techniques import read_techniques
 
 NAN = float("nan")
 
@@ -56,7 +57,7 @@ def make_table(
         late_usd=pairs("late_usd", "run_usd"),
         share_low=np.array([r.get("share_low", low[i]) for i, r in enumerate(rows)], dtype=float),
         share_high=np.array([r.get("share_high", high[i]) for i, r in enumerate(rows)], dtype=float),
-        uses=np.zeros((len(rows), len(TECHNIQUES)), dtype=bool),
+        uses=np.zeros((len(rows), len(read_techniques().values.names)), dtype=bool),
         penalty_usd=column("penalty_usd", 0.0, float),
         fit_gib=column("fit_gib", 10.0, float),
         usable_gib=column("usable_gib", 20.0, float),
@@ -104,7 +105,7 @@ def random_table(seed: int, rows: int, jobs: int = 1, offers: int = 4, step: flo
         late_usd=late_usd,
         share_low=low,
         share_high=high,
-        uses=np.zeros((rows, len(TECHNIQUES)), dtype=bool),
+        uses=np.zeros((rows, len(read_techniques().values.names)), dtype=bool),
         penalty_usd=np.where(draw.random(rows) < 0.2, 1.0, 0.0),
         fit_gib=rounded(draw.uniform(5, 10, rows)),
         usable_gib=np.full(rows, 20.0),

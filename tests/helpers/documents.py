@@ -15,7 +15,7 @@ from unittest import mock
 from click.testing import CliRunner
 
 from planner.cli import main
-from planner.library import reading
+from planner.documents import files
 from tests.helpers.frozen_data import ROOT, make_workplace
 
 DOCUMENTS = (
@@ -83,7 +83,7 @@ def working_in(document: str, folder: Path) -> Iterator[None]:
     for block in blocks(document, "yaml"):
         if block.label:
             (folder / block.label).write_text(block.body, encoding="utf-8")
-    with contextlib.chdir(folder), mock.patch.object(reading, "PACKAGE_FOLDER", folder / "planner"):
+    with contextlib.chdir(folder), mock.patch.object(files, "PACKAGE_FOLDER", folder / "planner"):
         yield
 
 

@@ -172,11 +172,13 @@ def memory(x: Facts) -> tuple[float, float]:
     if x.lora:
         weight = x.bytes["quantised"][t["quant"]]["weight"] if x.quantised else base
         outer, trained, row = (4.0 if x.prepared else base), x.trained * layers / x.L, x.adapters
-        optimizer = x.bytes["optimizer_8bit"]["o"] if x.eight_bit_adam else row["o"]
+        optimizer = x.bytes["optimizers"]["adamw_8bit"]["o"] if x.eight_bit_adam else row["o"]
     else:
         weight = outer = x.row["w"]
         trained, row = stage, x.row
-        optimizer = row["o"] - min(row["o"], 8.0) + x.bytes["optimizer_8bit"]["o"] if x.eight_bit_adam else row["o"]
+        optimizer = (
+            row["o"] - min(row["o"], 8.0) + x.bytes["optimizers"]["adamw_8bit"]["o"] if x.eight_bit_adam else row["o"]
+        )
     whole = (each * layers * weight + embedding * outer) / x.tp
     W, states = whole / s3, trained * optimizer / x.tp / s1
     A = trained * row["w"] / x.tp / s3 if x.lora else 0.0
@@ -300,7 +302,7 @@ def step(x: Facts, sequence: float) -> float:
     copies = x.group * cut if hybrid else s.gpus if x.z else cut
     traffic = (x.adapters if x.lora else x.row)["traffic"]
     if x.eight_bit_adam and not x.lora:
-        traffic -= x.bytes["optimizer_8bit"]["traffic_saved"]
+        traffic -= x.bytes["optimizers"]["adamw_8bit"]["traffic_saved"]
     optimizer = traffic * x.trained / copies * k["optimizer_factor"] / (x.card["memory_bandwidth_gb_s"] * 1e9)
     rounds = x.m + x.pp - 1
     seconds = rounds * each + reduction + optimizer + k["fixed_seconds"]

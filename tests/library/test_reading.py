@@ -46,7 +46,7 @@ def test_the_library_holds_what_is_asked_for() -> None:
     library = read_library(["mistral-7b", "bigscience/bloom"])
     assert set(library.architectures) == {"mistral-7b", "bloom-176b"}
     assert set(library.gpus) == set(CardNames("gpus").names)
-    assert library.calibrations and library.tables
+    assert library.calibrations and library.techniques.frameworks
     assert set(read_library().architectures) == set(architecture_names())
     with pytest.raises(LibraryError, match="did you mean mistral-7b"):
         read_library(["mistral-7"])

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
-from planner.candidate_table import TECHNIQUES
 from planner.errors import ScenarioError
 from planner.loading.scenario_file import parse_scenario
 from planner.scenario.scenario import (
@@ -24,7 +23,6 @@ from planner.scenario.scenario import (
     offer_labels,
     scenario_schema,
 )
-from planner.scenario.techniques import TechniqueName
 
 OFFER = {"provider": "vast", "region": "US-CA", "gpu": "RTX3090", "gpus": 1, "usd_per_hour": 0.2}
 JOB = {"name": "a", "architecture": "mistral-7b", "work": {"tokens": "1M"}}
@@ -102,11 +100,6 @@ def test_lora_settings_are_found_in_both_places(place: tuple[str, ...]) -> None:
         written = {key: written}
     assert Job.model_validate({**JOB, **written}).lora == LoraSettings(rank=8, targets=("q_proj", "v_proj"))
     assert Job.model_validate(JOB).lora == LoraSettings(rank=16, targets="all-linear")
-
-
-def test_penalties_know_the_techniques_of_the_table() -> None:
-    """The names a penalty can be put on are the columns that the table has."""
-    assert get_args(TechniqueName) == TECHNIQUES
 
 
 @pytest.mark.parametrize(

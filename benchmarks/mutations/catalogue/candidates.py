@@ -54,8 +54,8 @@ AREA.add("a late run on demand may stop early", "run_h[:, ON_DEMAND] * hours.lat
 AREA.add("moving to on demand takes no time", "hours.spot_wall + hours.switch)", "hours.spot_wall)", AUDITED)
 AREA.add(
     "penalties count for every technique",
-    "penalty = uses @",
-    "penalty = (uses | True) @",
+    "(uses @ penalties)[",
+    "((uses | True) @ penalties)[",
     "tests/candidates/test_limits_of_one_job.py",
 )
 

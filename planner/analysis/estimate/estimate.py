@@ -133,7 +133,7 @@ def _build_estimate(resolved: ResolvedConfiguration, library: Library) -> Estima
         processed_tokens_per_second=as_scalar(step.tokens_per_second),
         step_seconds=StepSeconds(total=seconds, parts={name: as_scalar(value) for name, value in step.visible.items()}),
         profile=job.framework,
-        profiled=bool(framework_of(library, job.framework)["profiled"]),
+        profiled=framework_of(library, job.framework).profiled,
         sigma=sigma,
         sigma_tail=tail,
         assumed=resolved.assumed,
@@ -178,8 +178,8 @@ def _notes(resolved: ResolvedConfiguration, capacity: Capacity, library: Library
         cases = _percentage(capacity.fit_probability)
         safer = "a smaller micro-batch is safer, " if resolved.micro_batch > 1 else ""
         room = f"{safer}--vram-headroom 0.15 asks for more room"
-        notes.append(f"memory is tight: fits by the margin, but with only {cases} % probability: {room}")
-    if not row["profiled"]:
+        notes.append(f"memory is tight: fits by the margin, but in {cases} of 100 cases only: {room}")
+    if not row.profiled:
         margin = as_scalar(resolved.memory_evaluator.inputs.stack.margin)
         notes.append(f"framework {framework} has no measured memory profile: margin {margin * 100:.3g} %")
     if not efficiency_of(library.gpu(machine.gpu), library.calibrations["gpu_efficiency"])[1]:
@@ -187,7 +187,7 @@ def _notes(resolved: ResolvedConfiguration, capacity: Capacity, library: Library
     if machine.instances > 1 and machine.network_gbps is None:
         assumed = DEFAULT_NETWORK_BYTES_PER_SECOND / GB
         notes.append(f"network between machines unknown: {assumed:g} GB/s assumed (--network-gbps)")
-    if resolved.recipe.tensor_parallel * resolved.recipe.pipeline_parallel > 1 and not row["parallel"]:
+    if resolved.recipe.tensor_parallel * resolved.recipe.pipeline_parallel > 1 and not row.parallel:
         notes.append(f"framework {framework} splits no layers by itself: taken as if it could")
     if resolved.architecture.experts:
         notes.append("mixtures of experts are predicted least well: looped and grouped kernels differ fourfold")

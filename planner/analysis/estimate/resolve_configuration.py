@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING
 
 from planner.configurations.grid import GridInputs, JobShape, Machine, coefficients, shape_of
 from planner.configurations.observed.comparison import GPUS_PER_MACHINE
-from planner.configurations.recipe import GpuClass, Recipe, best_attention, find_incompatibility, framework_of
+from planner.configurations.recipe import (
+    UNSHARDED,
+    GpuClass,
+    Recipe,
+    best_attention,
+    find_incompatibility,
+    framework_of,
+    quantisations,
+)
 from planner.decode.memory_breakdown import MemoryEvaluator, as_scalar
 from planner.errors import Fault, ScenarioError
 from planner.estimates.time.coefficients import TimeCoefficients
@@ -18,16 +26,13 @@ from planner.estimates.time.step import StepTime, step_time
 from planner.estimates.work import processed_length
 from planner.scenario.configuration import WHERE, Configuration
 from planner.scenario.scenario import Job, Work
-from planner.scenario.techniques import LoraSettings, Sharding
+from planner.scenario.techniques import LoraSettings
 
 if TYPE_CHECKING:
     from planner.library.schema import Architecture, GpuSpec, Library
 
 STEPS_PER_STAGE = 8
 """Default micro-batches per further pipeline stage: the bubble then takes a ninth of the step."""
-
-SHARDING_ORDER: tuple[Sharding, ...] = ("ddp", "zero1", "zero3", "zero2")
-"""Shardings that several GPUs try in turn by default: the least one that fits has the least traffic."""
 
 
 @dataclass(frozen=True)
@@ -111,12 +116,13 @@ def _check_batch(asked: Configuration, machine: Machine) -> None:
 def _recipes(asked: Configuration, card: GpuSpec, machine: Machine, library: Library) -> tuple[list[Recipe], list[str]]:
     """Return the possible recipes, one per sharding, and what was not given."""
     kind = GpuClass.of(card)
-    bits = asked.weight_bits or (4 if asked.quant else 16)
-    method = asked.method or "lora"
-    precision = asked.precision or ("bf16_mixed" if kind.bf16 else "fp16_mixed")
-    checkpointing = asked.activation_checkpointing or "full"
-    attention = asked.attention or _best_attention(kind, precision)
-    quant = {16: "none", 8: "int8"}.get(bits, asked.quant or "nf4")
+    table = library.techniques
+    bits = asked.weight_bits or (table.bytes.quantised[asked.quant].bits if asked.quant else 16)
+    method = asked.method or table.of("method").estimated[0]
+    precision = asked.precision or table.tried("precision", **vars(kind))[0]
+    checkpointing = asked.activation_checkpointing or table.of("activation_checkpointing").estimated[0]
+    attention = asked.attention or best_attention(kind, precision, library)
+    quant = quantisations(bits, (asked.quant,) if asked.quant else None, library)[0]
     assumed = [
         parts
         for value, parts in (
@@ -152,12 +158,6 @@ def _recipes(asked: Configuration, card: GpuSpec, machine: Machine, library: Lib
     return recipes, assumed
 
 
-def _best_attention(card: GpuClass, precision: str) -> str:
-    """Return the fastest attention of the GPU; flash kernels compute in 16 bit only."""
-    best = best_attention(card)
-    return "mem_efficient" if best == "flash" and precision in ("fp32", "tf32") else best
-
-
 def _describe_recipe(recipe: Recipe) -> str:
     weights = f"{recipe.weight_bits}-bit weights"
     attention, sharding = f"{recipe.attention} attention", f"sharding {recipe.sharding}"
@@ -165,20 +165,20 @@ def _describe_recipe(recipe: Recipe) -> str:
     return f"asked for or assumed: {', '.join(parts)}"
 
 
-def _shardings(asked: Configuration, machine: Machine, library: Library) -> list[Sharding]:
+def _shardings(asked: Configuration, machine: Machine, library: Library) -> list[str]:
     """Return the requested sharding, or those to try in turn."""
-    allowed = framework_of(library, asked.framework)["allowed"]
-    several = [name for name in SHARDING_ORDER if name in allowed]
+    allowed = framework_of(library, asked.framework).allowed
+    several = [name for name in library.techniques.of("sharding").estimated if name in allowed]
     if machine.gpus == 1:
-        if asked.sharding not in (None, "none"):
+        if asked.sharding not in (None, UNSHARDED):
             raise _fault("sharding", f"{asked.sharding} needs several GPUs", "give gpus 2 or more, or none")
-        return ["none"]
+        return [UNSHARDED]
     if asked.sharding is None and several:
         return several
     if not several:
         raise _fault("gpus", f"framework {asked.framework} trains on one GPU", "give gpus 1, or another framework")
-    if asked.sharding not in allowed or asked.sharding == "none":
-        fix = f"{asked.framework} has {', '.join(name for name in allowed if name != 'none')}"
+    if asked.sharding not in allowed or asked.sharding == UNSHARDED:
+        fix = f"{asked.framework} has {', '.join(name for name in allowed if name != UNSHARDED)}"
         raise _fault("sharding", f"{asked.sharding} is not possible with {machine.gpus} GPUs here", fix)
     assert asked.sharding is not None
     return [asked.sharding]

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from planner.documents.validation import suggest_names
 from planner.errors import Fault, ScenarioError
+from planner.library.techniques import TECHNIQUE_FIELDS
 from planner.loading.suggestions import suggest_offers
 from planner.scenario.offer import Offer, offer_labels
-from planner.scenario.techniques import Attention, Checkpointing, Optimizer, Precision, Quantisation, Sharding
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from planner.library.schema import Library
     from planner.scenario.scenario import Scenario
@@ -20,17 +20,9 @@ if TYPE_CHECKING:
 QueryMarket = Literal["spot", "on_demand"]
 
 OFFER_KEYS = ("gpu", "provider", "region", "instance", "offer")
-TECHNIQUE_VALUES: dict[str, tuple[str, ...]] = {
-    "method": ("full", "lora", "qlora"),
-    "weight_bits": ("16", "8", "4"),
-    "quant": get_args(Quantisation),
-    "precision": get_args(Precision),
-    "activation_checkpointing": get_args(Checkpointing),
-    "sharding": get_args(Sharding),
-    "attention": get_args(Attention),
-    "optimizer": get_args(Optimizer),
-}
-KEYS = ("job", *OFFER_KEYS, "gpus", "market", *TECHNIQUE_VALUES)
+KEYS = ("job", *OFFER_KEYS, "gpus", "market", *TECHNIQUE_FIELDS)
+QLORA = "qlora"
+"""LoRA on 4-bit weights: what people ask about, and no method of its own."""
 ALIASES = {"checkpointing": "activation_checkpointing", "card": "gpu", "spot": "market"}
 SPOT_MAJORITY = 0.5
 """Share of the work from which on a job is run on spot: a policy keeps on-demand machines to fall back on."""
@@ -103,7 +95,7 @@ def parse_query(text: str, scenario: Scenario, library: Library) -> WhyNotQuery:
 
 
 def _read(text: str, given: dict[str, str], scenario: Scenario, library: Library, fault: Any) -> WhyNotQuery:
-    known = {
+    known: dict[str, Sequence[str]] = {
         "job": [job.name for job in scenario.jobs],
         "gpu": [*library.gpus, *(alias for card in library.gpus.values() for alias in card.aliases)],
         "provider": [offer.provider for offer in scenario.offers],
@@ -111,8 +103,9 @@ def _read(text: str, given: dict[str, str], scenario: Scenario, library: Library
         "instance": [offer.instance for offer in scenario.offers if offer.instance],
         "offer": list(offer_labels(scenario.offers)),
         "market": get_args(QueryMarket),
-        **TECHNIQUE_VALUES,
+        **{key: [str(value) for value in library.techniques.allowed(key)] for key in TECHNIQUE_FIELDS},
     }
+    known["method"] = [*known["method"], QLORA]
     values = {}
     for key, value in given.items():
         if key == "market":
@@ -139,7 +132,7 @@ def _read(text: str, given: dict[str, str], scenario: Scenario, library: Library
             fault(key, f"there is no {value!r}", fix)
         else:
             values[key] = exact
-    techniques: dict[str, Any] = {key: values[key] for key in TECHNIQUE_VALUES if key in values}
+    techniques: dict[str, Any] = {key: values[key] for key in TECHNIQUE_FIELDS if key in values}
     _settle_method(techniques, fault)
     job = known["job"].index(values["job"]) if "job" in values else 0
     if len(scenario.jobs) > 1 and "job" not in given:
@@ -167,7 +160,7 @@ def _settle_method(techniques: dict[str, Any], fault: Any) -> None:
     """QLoRA is LoRA on 4-bit weights; fewer bits mean LoRA."""
     if "weight_bits" in techniques:
         techniques["weight_bits"] = int(techniques["weight_bits"])
-    if techniques.get("method") == "qlora":
+    if techniques.get("method") == QLORA:
         if techniques.get("weight_bits", 4) != 4:
             fault("weight_bits", "QLoRA has 4-bit weights", "leave it out, or say method=lora")
         techniques.update(method="lora", weight_bits=4)

@@ -6,14 +6,8 @@ import datetime
 from typing import TYPE_CHECKING
 
 from planner.audit.job.context import AssignmentContext, AuditContext, Figure, Violation, check_at_most, check_equal
-from planner.configurations.recipe import (
-    DEFAULT_BITS,
-    DEFAULT_CHECKPOINTING,
-    DEFAULT_METHODS,
-    HYBRID_ABOVE_GPUS,
-    best_attention,
-    find_incompatibility,
-)
+from planner.configurations.recipe import HYBRID_ABOVE_GPUS, find_incompatibility, quantisations
+from planner.library.techniques import TECHNIQUE_FIELDS
 
 if TYPE_CHECKING:
     from planner.scenario.scenario import Offer
@@ -104,17 +98,13 @@ def check_techniques(ground: AuditContext) -> list[Violation]:
     """Every technique is among those that the job, its framework and its card leave open."""
     plan, job, recipe, card = ground.plan, ground.job, ground.recipe, ground.card
     asked = job.techniques
-    quants = {16: ("none",), 8: ("int8",)}.get(recipe.weight_bits, tuple(asked.quant or ("nf4",)))
-    optimizers = ("adamw", "adamw_8bit") if recipe.method == "full" else ("adamw",)
-    choices = {
-        "method": ("full",) if job.kind == "pretrain" else asked.method or DEFAULT_METHODS,
-        "weight_bits": (16,) if recipe.method == "full" else asked.weight_bits or DEFAULT_BITS,
-        "quant": quants,
-        "precision": asked.precision or ("bf16_mixed" if card.bf16 else "fp16_mixed",),
-        "activation_checkpointing": asked.activation_checkpointing or DEFAULT_CHECKPOINTING,
+    facts = {**vars(card), "method": recipe.method}
+    table = ground.library.techniques
+    choices = {field: getattr(asked, field) or table.tried(field, **facts) for field in TECHNIQUE_FIELDS} | {
+        "method": ("full",) if job.kind == "pretrain" else asked.method or table.tried("method"),
+        "weight_bits": (16,) if recipe.method == "full" else asked.weight_bits or table.tried("weight_bits", **facts),
+        "quant": quantisations(recipe.weight_bits, asked.quant, ground.library),
         "sharding": _shardings(ground),
-        "attention": asked.attention or (best_attention(card),),
-        "optimizer": asked.optimizer or optimizers,
         "tensor_parallel": _degrees(ground, asked.tensor_parallel),
         "pipeline_parallel": _degrees(ground, asked.pipeline_parallel),
     }
@@ -134,10 +124,8 @@ def _shardings(ground: AuditContext) -> tuple[str, ...]:
     plan, asked = ground.plan, ground.job.techniques.sharding
     if plan.gpus == 1:
         return ("none",)
-    known = set(ground.framework["allowed"])
-    by_default = list(ground.framework["sharding"])
-    if "zero3" in by_default:
-        by_default.append("hsdp")
+    known = set(ground.framework.allowed)
+    by_default = ground.framework.sharding
     several_large_nodes = plan.gpus > HYBRID_ABOVE_GPUS and plan.instances > 1
     return tuple(
         one for one in asked or by_default if one in known and one != "none" and (one != "hsdp" or several_large_nodes)
@@ -149,7 +137,7 @@ def _degrees(ground: AuditContext, asked: tuple[int, ...] | None) -> tuple[int, 
     given = ground.job.techniques
     if given.tensor_parallel or given.pipeline_parallel:
         return tuple(asked or (1,))
-    return tuple(range(1, ground.plan.gpus + 1)) if ground.framework["parallel"] else (1,)
+    return tuple(range(1, ground.plan.gpus + 1)) if ground.framework.parallel else (1,)
 
 
 def check_adapters(ground: AssignmentContext) -> list[Violation]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from planner.configurations.coefficients import network_of
 from planner.configurations.recipe import GpuClass, Recipe, framework_of
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from planner.estimates.inputs import Network
     from planner.library.schema import Architecture, GpuSpec, Library
+    from planner.library.technique_rows import FrameworkProfile
     from planner.results.plan import Assignment
 
 Figure = float | str | None
@@ -93,7 +94,7 @@ class AuditContext(AssignmentContext):
 
     gpu: GpuSpec
     recipe: Recipe
-    framework: Mapping[str, Any]
+    framework: FrameworkProfile
 
     @property
     def card(self) -> GpuClass:

@@ -128,8 +128,8 @@ def _result_gb(ground: AssignmentContext, managed: Managed) -> float:
     if managed.method == "full" or (export and export.merged):
         return ground.architecture.download_gb
     count = lora_parameters(ground.network, job.lora.rank, job.lora.targets).trainable
-    kept_as = framework_of(ground.library, job.framework)["adapters"]
-    return float(count) * float(ground.library.tables["bytes"]["adapters"][kept_as]["w"]) / GB
+    kept_as = framework_of(ground.library, job.framework).adapters
+    return float(count) * ground.library.techniques.bytes.adapters[kept_as].adapter_bytes / GB
 
 
 def _data_gb(ground: AssignmentContext) -> float:

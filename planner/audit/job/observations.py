@@ -85,7 +85,7 @@ def _peak_with_context_gib(one: RecomputedRun) -> float:
 
 
 def _sigma(ground: AuditContext) -> float:
-    return memory_tail(ground.values("memory"), ground.job.framework, bool(ground.framework["profiled"]))
+    return memory_tail(ground.values("memory"), ground.job.framework, ground.framework.profiled)
 
 
 def apply_correction(

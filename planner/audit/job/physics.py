@@ -138,7 +138,7 @@ def recompute_physics(ground: AuditContext, work: Workload) -> RecomputedPhysics
         trainable=float(setup.states.trainable),
         frozen=float(setup.states.frozen),
         checkpointing=int(setup.activations.checkpointing),
-        adapter_bytes=float(ground.library.tables["bytes"]["adapters"][ground.framework["adapters"]]["w"]),
+        adapter_bytes=ground.library.techniques.bytes.adapters[ground.framework.adapters].adapter_bytes,
         pcie_bytes_per_second=float(hardware.pcie),
         correction=lesson,
     )
@@ -170,7 +170,7 @@ def _memory(ground: AuditContext, setup: RecipeCoefficients, layout: Layout, les
     # What the fit rule sets aside, not the larger context that a monitor shows.
     context = float(stack.context_gib) + (float(stack.fit_nccl_gib) if ground.plan.gpus > 1 else 0.0)
     room = (ground.gpu.usable_gib - context) * GIB
-    spread = memory_tail(values, ground.job.framework, bool(ground.framework["profiled"]))
+    spread = memory_tail(values, ground.job.framework, ground.framework.profiled)
     spread = shrink_fit_spread(spread, lesson, ground)
     parts, need, run = told.breakdown, float(told.need) / GIB, ground.observed
     certain = run is not None or is_proven_by_run(lesson, ground, float(layout.longest_sequence))
@@ -211,7 +211,7 @@ def _spread(ground: AuditContext, tokens_per_micro_batch: float, lesson: Recompu
     if ground.observed:
         again = class_sigmas(values, "observed")
         return again.display, again.tail
-    profile = "unknown" if ground.framework.get("unknown") else ground.framework["kernels"]
+    profile = "unknown" if ground.framework.unknown else ground.framework.kernels
     card = ground.library.calibrations["gpu_efficiency"].coefficients[ground.gpu.name]
     sigmas = time_sigmas(
         UncertaintyClasses.of(values),

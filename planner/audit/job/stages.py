@@ -195,7 +195,7 @@ def _load_hours(ground: AuditContext, physics: RecomputedPhysics, coefficients: 
         physics.pcie_bytes_per_second,
         coefficients,
         quantised_weights=ground.network.parameters if ground.recipe.weight_bits < 16 else 0,
-        compiled=int(bool(ground.framework.get("compiled"))),
+        compiled=int(ground.framework.compiled),
     )
     return float(seconds) / HOUR
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from planner.configurations.grid import GridInputs, JobShape, Machine, coefficients, grid_inputs, shape_of
-from planner.configurations.hardware import hardware_numbers
+from planner.configurations.hardware import fastest_precision, peaks_of
 from planner.configurations.micro_batch import possible_cells, proper_divisors
 from planner.configurations.observed.memory_peaks import ObservedPeak
 from planner.configurations.recipe import (
@@ -106,8 +106,10 @@ def impossibility_reason(job: Job, run: Measured, architecture: Architecture, li
     quantised = any(bits != 16 for bits in (run.weight_bits or 16, 4 if run.quant else 16))
     frozen = own.techniques.method != ("full",) or quantised
     flops = training_flops(stack_parameters(shape.network), rate, frozen=frozen)
-    # Whatever is not said may be the fastest: 16 bit.
-    peak: Any = hardware_numbers(card, "pcie", None, run.precision or "16 bit", library).linear_peak
+    precision = run.precision or fastest_precision(card, library)
+    if (missing := library.techniques.compute(precision).missing_peak(card.peaks)) is not None:
+        return f"{card.name} has no {missing}, the peak of {precision}"
+    peak = peaks_of(card, precision, library)[1]
     if flops <= peak * run.gpus:
         return None
     told = f"at least {flops / TERA:,.0f} TFLOP/s against {peak * run.gpus / TERA:,.0f} of the sheet"

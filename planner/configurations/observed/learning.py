@@ -168,4 +168,4 @@ def _memory_corrections(job: Job, runs: Sequence[ComparedRun], library: Library)
 def memory_sigma(framework: str, library: Library) -> float:
     """Spread of ln(measured / predicted) of allocated bytes, nothing observed."""
     values = {key: entry.value for key, entry in library.calibrations["memory"].coefficients.items()}
-    return memory_tail(values, framework, bool(framework_of(library, framework)["profiled"]))
+    return memory_tail(values, framework, framework_of(library, framework).profiled)

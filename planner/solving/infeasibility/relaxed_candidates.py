@@ -71,7 +71,7 @@ def margin_of(job: Job, limits: Limits, library: Library) -> float:
     """The margin m of the fit rule that holds for the job."""
     if limits.vram_headroom is not None:
         return limits.vram_headroom
-    profiled = framework_of(library, job.framework)["profiled"]
+    profiled = framework_of(library, job.framework).profiled
     return library.calibrations["memory"].value("margin" if profiled else "margin_unknown")
 
 

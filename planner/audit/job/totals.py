@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from planner.audit.job.context import Tolerance, Violation, check_at_most, check_close, check_equal
 from planner.audit.job.hours import probability_within
+from planner.library.techniques import read_techniques
 from planner.scenario.scenario import Scenario, offer_labels
 
 if TYPE_CHECKING:
@@ -131,16 +132,7 @@ def check_objective(plan: Plan, scenario: Scenario, tolerance: Tolerance) -> lis
 def _penalty(assignment: Assignment, scenario: Scenario) -> float:
     """What avoiding the techniques in use would have been worth."""
     said = assignment.techniques
-    in_use = {
-        "lora": said.method == "lora",
-        "four_bit": said.weight_bits == 4,
-        "eight_bit": said.weight_bits == 8,
-        "mixed_precision": said.precision in ("bf16_mixed", "fp16_mixed", "bf16"),
-        "gradient_accumulation": said.accumulation_steps > 1,
-        "activation_checkpointing": said.activation_checkpointing != "none",
-        "sharding": said.sharding in ("zero1", "zero2", "zero3", "hsdp"),
-        "eight_bit_optimizer": said.optimizer == "adamw_8bit",
-    }
+    in_use = read_techniques().in_use(vars(said), said.accumulation_steps > 1)
     job = next((job for job in scenario.jobs if job.name == assignment.name), None)
     penalties = job.techniques.penalty_usd if job else {}
-    return math.fsum(usd for name, usd in penalties.items() if in_use[name])
+    return math.fsum(usd for name, usd in penalties.items() if name in in_use)

@@ -1,0 +1,242 @@
+"""Rows of the tables in `models/techniques`: values, bytes, profiles of frameworks and rules."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeVar, get_args
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+PeakKey = Literal["fp32_tflops", "tf32_tflops", "tensor16_tflops", "fp8_tflops"]
+"""Keys of a GPU's sheet that hold a peak, the widest format first."""
+PEAK_KEYS: tuple[PeakKey, ...] = get_args(PeakKey)
+
+
+class Row(BaseModel):
+    """A row of a table: frozen, no unknown keys."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+def _as_tuples(when: Any) -> Any:
+    """Give a single value of a condition the form of a list of one."""
+    if not isinstance(when, dict):
+        return when
+    return {key: value if isinstance(value, list) else [value] for key, value in when.items()}
+
+
+Condition = Annotated[dict[str, tuple[str | int | bool, ...]], BeforeValidator(_as_tuples)]
+"""Facts by name with the values that they may have; all must hold."""
+
+
+def holds(when: Condition, facts: Mapping[str, Any]) -> bool:
+    """Return whether every fact that a condition names has one of its values."""
+    return all(facts[key] in wanted for key, wanted in when.items())
+
+
+class Value(Row):
+    """One value of a technique: its words in reports, and the 0/1 name that it counts as."""
+
+    words: str | None = None
+    label: str | None = None  # of a rung of the ladder of methods
+    technique: str | None = None
+
+
+class WeightBits(Value):
+    """Bits of a weight, and the quantisation where a job asks for none."""
+
+    quant: str
+
+
+class Precision(Value):
+    """How training computes; with `autocast` from fp32 masters."""
+
+    compute: str
+    autocast: bool = False
+
+
+class Sharding(Value):
+    """The ZeRO stage; `hybrid` shards inside a machine only."""
+
+    zero_stage: Literal[0, 1, 2, 3] = 0
+    hybrid: bool = False
+
+
+class Attention(Value):
+    """Kernels of attention, and the widest element that they compute in."""
+
+    max_element_bytes: float | None = None
+
+
+class Default(Row):
+    """Values that are tried where a job does not say, under a condition."""
+
+    values: tuple[str | int, ...]
+    when: Condition = {}
+
+
+K = TypeVar("K", str, int)
+V = TypeVar("V", bound=Value)
+
+
+class Technique(Row, Generic[K, V]):
+    """The values of one field, and which of them are tried."""
+
+    values: dict[K, V]
+    tried: tuple[Default, ...]
+    estimated: tuple[str, ...] = ()
+    help: str
+    assumed: str
+
+
+class Compute(Row):
+    """How products are computed: keys of the sheet that hold the peak, in order, and bytes of an element."""
+
+    peak: tuple[PeakKey, ...]
+    element_bytes: float
+    efficiency: str | None = None  # key of gpu_efficiency in place of the GPU's own share of peak
+    linear_peak: PeakKey | None = None  # of linear layers, where it is another
+    linear_share: str | None = None  # key of kernels: share of that peak which is left after casts
+
+    def peak_key(self, peaks: Mapping[PeakKey, float] | frozenset[PeakKey]) -> PeakKey | None:
+        """Return the first of the wanted peaks that a sheet has; None where it has none."""
+        return next((key for key in self.peak if key in peaks), None)
+
+    def missing_peak(self, peaks: Mapping[PeakKey, float] | frozenset[PeakKey]) -> str | None:
+        """Return the peak that a sheet lacks; None where it has all that are needed."""
+        if self.linear_peak is not None and self.linear_peak not in peaks:
+            return self.linear_peak
+        return None if self.peak_key(peaks) else " or ".join(self.peak)
+
+
+class Values(Row):
+    """`values.yaml`: what may be asked for."""
+
+    source: str
+    names: tuple[str, ...]
+    method: Technique[str, Value]
+    weight_bits: Technique[int, WeightBits]
+    quant: Technique[str, Value]
+    precision: Technique[str, Precision]
+    activation_checkpointing: Technique[str, Value]
+    sharding: Technique[str, Sharding]
+    attention: Technique[str, Attention]
+    optimizer: Technique[str, Value]
+    compute: dict[str, Compute]
+    synonyms: dict[str, str]
+
+
+class TrainingBytes(Row):
+    """Bytes per parameter of full training; the fields are those of `States`."""
+
+    weight_bytes: float = Field(alias="w")
+    gradient_bytes: float = Field(alias="g")
+    optimizer_bytes: float = Field(alias="o")
+    step_bytes: float = Field(alias="t")
+    cast_bytes: float = Field(alias="cast")
+    optimizer_traffic_bytes: float = Field(alias="traffic")
+    reduced_bytes: float = Field(alias="reduced")
+    gathered_bytes: float = Field(alias="gathered")
+    extra_gradient_bytes: float = Field(default=0.0, alias="extra_gradient")
+    extra_sharded_bytes: float = Field(default=0.0, alias="extra_sharded")
+
+
+class AdapterBytes(Row):
+    """Bytes per weight of an adapter; the fields are those of `States`."""
+
+    adapter_bytes: float = Field(alias="w")
+    gradient_bytes: float = Field(alias="g")
+    optimizer_bytes: float = Field(alias="o")
+    step_bytes: float = Field(alias="t")
+    optimizer_traffic_bytes: float = Field(alias="traffic")
+    reduced_bytes: float = Field(alias="reduced")
+    adapter_copies: float = Field(alias="copies")
+    adapter_pass_bytes: float = Field(alias="pass")
+
+
+class OptimizerBytes(Row):
+    """Bytes per trained parameter of an optimizer in place of AdamW's two moments."""
+
+    optimizer_bytes: float = Field(alias="o")
+    traffic_saved_bytes: float = Field(alias="traffic_saved")
+
+
+class QuantisedBytes(Row):
+    """Stored bytes of a quantised linear weight, and who quantises it."""
+
+    bits: int
+    weight_bytes: float = Field(alias="weight")
+    prepared: bool
+    bitsandbytes: bool = False
+
+
+class LossBytes(Row):
+    """Bytes per token and vocabulary entry of the loss."""
+
+    logit_bytes: float = Field(alias="bytes")
+    materialised: bool
+
+
+class Bytes(Row):
+    """`bytes.yaml`: what a technique puts on a parameter or a logit."""
+
+    source: str
+    training: dict[str, TrainingBytes]
+    optimizers: dict[str, OptimizerBytes]
+    adapters: dict[str, AdapterBytes]
+    quantised: dict[str, QuantisedBytes]
+    loss: dict[str, LossBytes]
+
+
+class FrameworkProfile(Row):
+    """What a training framework implies for memory and speed; the keys are explained in `frameworks.yaml`."""
+
+    loss: str
+    norm_units: float
+    adapters: str
+    fused_step: bool
+    kernels: str
+    sharding: tuple[str, ...]
+    allowed: tuple[str, ...]
+    parallel: bool
+    profiled: bool
+    basis: Literal["peaks", "fits", "shared", "documented", "none"]
+    unknown: bool = False
+    prepared: bool = True
+    masters: str | None = None
+    zero3_masters: str | None = None
+    megatron: bool = False
+    compiled: bool = False
+    sequence_parallel: bool = False
+    fused_rope: bool = False
+    fused_swiglu: bool = False
+    reduces_at_end: bool = False
+    offloaded_checkpoints: bool = False
+    fsdp_adapters_fp32_residual: bool = False
+    frozen_quantised_factor: bool = False
+    load_whole: bool = False
+    no_sync: bool = False
+    working_factor: float = 0.0
+
+
+class Frameworks(Row):
+    """`frameworks.yaml`: profiles by name."""
+
+    source: str
+    frameworks: dict[str, FrameworkProfile]
+
+
+class Rule(Row):
+    """Techniques, or a technique and a GPU, that do not work together."""
+
+    when: Condition
+    reason: str
+    source: str
+
+
+class Rules(Row):
+    """`rules.yaml`: what is refused, the first that holds gives the reason."""
+
+    rules: tuple[Rule, ...]

@@ -1,0 +1,138 @@
+"""The table of techniques: their values and words, what each refuses, its bytes and its kernels.
+
+Everything comes from `models/techniques/*.yaml`; no other module lists the values of a technique.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, get_args
+
+from pydantic import ValidationError, model_validator
+
+from planner.documents.files import data_folder
+from planner.documents.source_map import Source
+from planner.documents.strict_yaml import read_document
+from planner.documents.validation import validation_complaints
+from planner.errors import Fault, LibraryError
+from planner.library.technique_rows import (
+    Bytes,
+    Compute,
+    FrameworkProfile,
+    Frameworks,
+    Row,
+    Rule,
+    Rules,
+    Technique,
+    Values,
+    holds,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+TechniqueField = Literal[
+    "method", "weight_bits", "quant", "precision", "activation_checkpointing", "sharding", "attention", "optimizer"
+]
+"""The keys of a job's `techniques` whose values are names; the parallel degrees are numbers."""
+TECHNIQUE_FIELDS: tuple[TechniqueField, ...] = get_args(TechniqueField)
+
+
+class TechniqueTable(Row):
+    """All files of `models/techniques`, checked against one another."""
+
+    values: Values
+    bytes: Bytes
+    frameworks: dict[str, FrameworkProfile]
+    rules: tuple[Rule, ...]
+
+    def of(self, field: str) -> Technique[Any, Any]:
+        """Return the values of one of `TECHNIQUE_FIELDS`."""
+        found: Technique[Any, Any] = getattr(self.values, field)
+        return found
+
+    def allowed(self, field: str) -> tuple[Any, ...]:
+        """Return the values that may be asked for, of a technique, of `framework` or of the 0/1 `names`."""
+        if field == "framework":
+            return tuple(self.frameworks)
+        return self.values.names if field == "names" else tuple(self.of(field).values)
+
+    def words(self, field: str, value: Any) -> str:
+        """Return what reports call a value; the value itself where the table has no other words."""
+        row = self.of(field).values.get(value)
+        return str(row.words if row is not None and row.words else value)
+
+    def tried(self, field: str, **facts: Any) -> tuple[Any, ...]:
+        """Return the values that are tried where a job does not say, given facts of the recipe and the GPU."""
+        return next((one.values for one in self.of(field).tried if holds(one.when, facts)), ())
+
+    def in_use(self, settings: Mapping[str, Any], accumulates: bool) -> frozenset[str]:
+        """Return the 0/1 names of the techniques that settings (values by field) switch on."""
+        rows = (self.of(field).values.get(settings[field]) for field in TECHNIQUE_FIELDS)
+        names = {row.technique for row in rows if row is not None and row.technique}
+        return frozenset(names | ({"gradient_accumulation"} if accumulates else set()))
+
+    def compute(self, precision: str) -> Compute:
+        """Return how a precision computes; KeyError for an unknown one."""
+        return self.values.compute[self.values.precision.values[precision].compute]
+
+    def refusal(self, facts: Mapping[str, Any]) -> str | None:
+        """Return why a recipe does not work on a GPU; `facts` holds the fields of both, and `framework`."""
+        reason = next((rule.reason for rule in self.rules if holds(rule.when, facts)), None)
+        missing = None if reason else self.compute(facts["precision"]).missing_peak(facts["peaks"])
+        return f"precision {facts['precision']}: the GPU has no {missing}" if missing else reason
+
+    @model_validator(mode="after")
+    def _names_rows_that_exist(self) -> Self:
+        unknown = [f"{where}: {name}" for where, name, known in self._references() if name not in known]
+        if unknown:
+            raise ValueError(f"names without a row: {', '.join(unknown)}")
+        return self
+
+    def _references(self) -> Iterator[tuple[str, Any, Any]]:
+        """Yield each name that one table takes from another, with what is known there."""
+        for field in TECHNIQUE_FIELDS:
+            technique = self.of(field)
+            yield from ((field, row.technique, self.values.names) for row in technique.values.values() if row.technique)
+            tried = [value for one in technique.tried for value in one.values]
+            yield from ((f"{field}.tried", value, technique.values) for value in (*tried, *technique.estimated))
+        for name, precision in self.values.precision.values.items():
+            yield f"precision.{name}", precision.compute, self.values.compute
+            yield "training bytes", name, self.bytes.training
+        yield from (("quantised bytes", name, self.bytes.quantised) for name in self.values.quant.values)
+        for name, profile in self.frameworks.items():
+            yield f"{name}.loss", profile.loss, self.bytes.loss
+            yield f"{name}.adapters", profile.adapters, self.bytes.adapters
+            yield from ((f"{name}.allowed", one, self.values.sharding.values) for one in profile.allowed)
+            yield from ((f"{name}.sharding", one, profile.allowed) for one in profile.sharding)
+        for rule in self.rules:
+            known = [(key, set(self.allowed(key))) for key in rule.when if key in (*TECHNIQUE_FIELDS, "framework")]
+            yield from ((f"rule on {key}", value, values) for key, values in known for value in rule.when[key])
+
+
+_Rows = TypeVar("_Rows", bound=Row)
+
+
+def _read(name: str, kind: type[_Rows]) -> _Rows:
+    path = data_folder("models") / "techniques" / f"{name}.yaml"
+    document = read_document(path)
+    try:
+        return kind.model_validate(document.data)
+    except ValidationError as error:
+        complaints = validation_complaints(error, kind, document.data)
+        raise LibraryError(Source(str(path), document).faults(complaints)) from None
+
+
+@cache
+def read_techniques() -> TechniqueTable:
+    """Read and check the table; `LibraryError` with every fault of a file."""
+    try:
+        return TechniqueTable(
+            values=_read("values", Values),
+            bytes=_read("bytes", Bytes),
+            frameworks=_read("frameworks", Frameworks).frameworks,
+            rules=_read("rules", Rules).rules,
+        )
+    except ValidationError as error:
+        what = str(error.errors()[0]["msg"])
+        raise LibraryError([Fault(str(data_folder("models") / "techniques"), 0, "", what, "add the row")]) from None
