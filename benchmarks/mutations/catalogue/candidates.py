@@ -6,8 +6,11 @@ from benchmarks.mutations.catalogue.tests import (
     FEES,
     LIMITS,
     MARKET,
+    MERGED,
+    ONE_JOB,
     PAYMENTS,
     PLACEMENT,
+    ROWS,
     SERVICES,
     STAGES,
 )
@@ -15,7 +18,7 @@ from benchmarks.mutations.mutation import Area
 
 AREA = Area()
 
-AREA.of("planner/candidates/pricing.py", FEES, LIMITS)
+AREA.of("planner/candidates/pricing.py", ROWS, FEES, LIMITS)
 AREA.add(
     "a commitment is paid once for all nodes",
     "columns.committed_usd[offer] * instances",
@@ -52,14 +55,9 @@ AREA.add(
 AREA.add("separate machines take no time", "start_h=hours.once + hours.separate", "start_h=hours.once", STAGES)
 AREA.add("a late run on demand may stop early", "run_h[:, ON_DEMAND] * hours.late_factor", "run_h[:, ON_DEMAND] * late")
 AREA.add("moving to on demand takes no time", "hours.spot_wall + hours.switch)", "hours.spot_wall)", AUDITED)
-AREA.add(
-    "penalties count for every technique",
-    "(uses @ penalties)[",
-    "((uses | True) @ penalties)[",
-    "tests/candidates/test_limits_of_one_job.py",
-)
+AREA.add("penalties count for every technique", "(uses @ penalties)[", "((uses | True) @ penalties)[", ONE_JOB)
 
-AREA.of("planner/candidates/machine_candidates.py", STAGES, LIMITS)
+AREA.of("planner/candidates/machine_candidates.py", STAGES, ROWS, LIMITS)
 AREA.add("boot takes no time", "boot_seconds(pull, run_hours.stages)\n            + ", "")
 AREA.add("weights are there already", "+ download_seconds(run_hours.weights_gb * GB, pull)", "")
 AREA.add("data wait for no storage", "np.where(columns.at_data[self.offer], pull, np", "np.where(True, pull, np")
@@ -92,7 +90,7 @@ AREA.add("a service charges one trial", "service_usd(tokens * trials.work * shar
 AREA.add("a service trains all trials at once", "tokens * trials.wall / rate", "tokens / rate")
 AREA.add("raw data are not sent to a service", " + (stages.ingest.raw_gb if stages.ingest else 0.0)", "")
 
-AREA.of("planner/candidates/offer_columns.py", LIMITS, FEES)
+AREA.of("planner/candidates/offer_columns.py", ROWS, FEES, ONE_JOB, LIMITS)
 AREA.add(
     "hours under a commitment are paid again", "0.0 if o.commitment else o.usd_per_hour", "o.usd_per_hour", PAYMENTS
 )
@@ -118,13 +116,13 @@ AREA.add(
     SERVICES,
 )
 
-AREA.of("planner/candidates/market.py", MARKET)
+AREA.of("planner/candidates/market.py", MERGED, MARKET)
 AREA.add("offers with other fees are merged", "        offer.fees,\n", "")
 AREA.add("offers with other stock are merged", "        offer.stock,\n", "")
 AREA.add("offers of all regions are merged", 'where = offer.region if regional else ""', 'where = ""', FEES)
 AREA.add("separate machines ignore the lists", "        and limits.permits(offer)\n", "", PLACEMENT)
 
-AREA.of("planner/candidates/stage_hours.py", LIMITS, BILLING)
+AREA.of("planner/candidates/stage_hours.py", ROWS, LIMITS, BILLING)
 AREA.add("preparing data is not rented", "self.start + self.ingest + self.export", "self.start + self.export", STAGES)
 AREA.add("evaluation takes no time", "self.training + self.evaluation + ", "self.training + ", STAGES)
 AREA.add("hours on spot before the run are not billed", "share * (self.once + paid)", "share * paid", AUDITED)

@@ -1,11 +1,21 @@
 """Bugs in the figures and the bill of a plan, and in simulations of it."""
 
-from benchmarks.mutations.catalogue.tests import AUDITED, BILLING, FEES, LIMITS, PAYMENTS, SERVICES, STAGES, STREAMS
+from benchmarks.mutations.catalogue.tests import (
+    AUDITED,
+    BILLING,
+    FEES,
+    LIMITS,
+    PAYMENTS,
+    ROWS,
+    SERVICES,
+    STAGES,
+    STREAMS,
+)
 from benchmarks.mutations.mutation import Area
 
 AREA = Area()
 
-AREA.of("planner/decode/bill.py", FEES, STAGES, LIMITS)
+AREA.of("planner/decode/bill.py", ROWS, FEES, STAGES, LIMITS)
 AREA.add(
     "the bill of a late run is on time",
     "(float(h.late[row]), float(h.stretch[row])) if late else (1.0, 1.0)",

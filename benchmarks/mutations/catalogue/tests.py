@@ -1,5 +1,8 @@
 """Names of the tests that the catalogue runs, the short ones first."""
 
+ROWS = "tests/candidates/test_rows_against_bills.py"
+ONE_JOB = "tests/candidates/test_limits_of_one_job.py"
+MERGED = "tests/candidates/test_merged_offers.py"
 FEES = "tests/candidates/test_fees_by_hand.py"
 DEADLINES = "tests/candidates/test_deadlines_by_hand.py"
 SERVICES = "tests/candidates/test_managed_service.py"
