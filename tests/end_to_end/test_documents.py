@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 from planner.cli import exit_codes as exits
+from planner.library.reading import data_folder
 from planner.scenario.scenario import scenario_schema
 from tests.helpers.documents import DOCUMENTS, FENCE, Block, all_blocks, blocks, read_document, run, working_in
 from tests.helpers.equations import TABLE, known_equations, shown_equations
-from tests.helpers.frozen_data import ROOT
-from tests.helpers.record import PICTURES
+from tests.helpers.frozen_data import FROZEN_MARKET, ROOT
+from tests.helpers.record import PICTURES, recorded
 
 
 @pytest.mark.slow
@@ -52,6 +53,23 @@ def test_yaml_without_a_name_is_a_shipped_scenario(block: Block) -> None:
         if block.body.splitlines() == [line for line in text.splitlines() if not line.startswith("# yaml-language")]
     ]
     assert found, f"{block.document}: add the name of a file behind ```yaml, or show a shipped scenario"
+
+
+def test_sessions_rest_on_frozen_prices(tmp_path: Path) -> None:
+    """The commands of the documents read the frozen market, so a new price in the real one changes no session."""
+    with working_in("README.md", tmp_path):
+        market = data_folder("scenarios") / "inventory" / "market.yaml"
+        assert market.is_relative_to(tmp_path) and market.resolve().is_relative_to(tmp_path.resolve())
+        assert market.read_bytes() == FROZEN_MARKET.read_bytes()
+
+
+def test_recording_replaces_output_that_is_shown() -> None:
+    """Recorded is what a command prints now; a command that is shown without output stays so."""
+    body = "$ planner gpus show RTX3090 | head -1\nold output\n\n$ planner gpus show RTX4090\n"
+    block = Block("README.md", "console", "", body, 0)
+    assert re.fullmatch(
+        r"\$ planner gpus show RTX3090 \| head -1\n  name +RTX3090\n\n\$ planner gpus show RTX4090\n", recorded(block)
+    )
 
 
 def test_readme_starts_with_the_quickstart() -> None:
