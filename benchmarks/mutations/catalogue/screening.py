@@ -1,7 +1,6 @@
 """Bugs in filters, deadlines, billing steps and separate machines."""
 
 from benchmarks.mutations.catalogue.tests import (
-    AUDITED,
     BILLING,
     DEADLINES,
     FEES,
@@ -19,7 +18,7 @@ from benchmarks.mutations.mutation import Area
 AREA = Area()
 SOLVE = "tests/solving/test_solve.py"
 
-AREA.of("planner/candidates/deadline.py", DEADLINES, LIMITS, AUDITED)
+AREA.of("planner/candidates/deadline.py", DEADLINES, LIMITS)
 AREA.add(
     "a deadline ignores the late start",
     "slack = latest_hours - table.late_start_h",
@@ -79,11 +78,7 @@ AREA.add("stock counts GPUs", "(table.instances > stock", "(table.gpus > stock",
 AREA.add("quota counts instances", "(table.gpus > quota", "(table.instances > quota", ONE_JOB)
 AREA.add("max_gpus counts instances", "table.gpus > limits.max_gpus", "table.instances > limits.max_gpus", ONE_JOB)
 AREA.add(
-    "the least spot share is ignored",
-    "np.maximum(table.share_low, limits.spot_share.min)",
-    "table.share_low",
-    AUDITED,
-    ONE_JOB,
+    "the least spot share is ignored", "np.maximum(table.share_low, limits.spot_share.min)", "table.share_low", ONE_JOB
 )
 AREA.add(
     "the largest spot share is ignored",

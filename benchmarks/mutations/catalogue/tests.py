@@ -9,7 +9,7 @@ SERVICES = "tests/candidates/test_managed_service.py"
 BILLING = "tests/candidates/test_billing_steps.py"
 PLACEMENT = "tests/candidates/test_stage_placement.py"
 MARKET = "tests/candidates/test_market.py"
-AUDITED = "tests/candidates/test_every_candidate_audited.py"
+
 LIMITS = "tests/laws/test_limits_bind_where_plans_say.py"
 PHYSICS = "tests/independent/test_physics.py::test_estimate_agrees_with_the_second_physics"
 STAGES = "tests/audit/test_stages.py"
