@@ -12,7 +12,7 @@ MAX_DIFFERENCES = 2
 SERVICE = "managed"
 """The GPU name of a service, which states none."""
 
-PERCENT_TOLERANCE = 0.005
+SHOWN_SHARE = 0.005
 """Spot shares closer than this read as the same percentage."""
 
 FEATURES: tuple[tuple[str, Callable[[Assignment], str]], ...] = (
@@ -98,9 +98,9 @@ def spot_percent(share: float) -> str:
     """Return a share of the work as whole percent; a positive one is never 0 %, a part never 100 %."""
     if share <= 0 or share >= 1:
         return f"{share:.0%}".replace("%", " %")
-    if share < PERCENT_TOLERANCE:
+    if share < SHOWN_SHARE:
         return "under 1 %"
-    return "over 99 %" if share > 1 - PERCENT_TOLERANCE else f"{share * 100:.0f} %"
+    return "over 99 %" if share > 1 - SHOWN_SHARE else f"{share * 100:.0f} %"
 
 
 def _format_difference(change: Difference) -> str:
