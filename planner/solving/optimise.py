@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from planner.arrays import Floats, Integers
     from planner.scenario.scenario import Scenario, SolveOptions
 
-MIN_MARKET_SHARE = 0.01
+NEGLIGIBLE_SHARE = 0.01
 """Share of the work below which a second market is not worth a machine."""
 COST_TOLERANCE_USD = 0.01
 """What rounding a share may cost where hours are minimised."""
@@ -73,7 +73,7 @@ def _round_shares(scenario: Scenario, chosen: CandidateTable, found: Floats) -> 
                 scenario.objective_kind != "time" or one.late_hours(end)[0] <= one.late_hours(share)[0] + 1e-9
             )
             if (
-                abs(share - end) < MIN_MARKET_SHARE
+                abs(share - end) < NEGLIGIBLE_SHARE
                 and costs_no_more
                 and ends_no_later
                 and _is_within_budget(scenario, chosen, moved)
