@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import re
 
 from planner.candidates import deadline
@@ -22,13 +23,12 @@ def known_equations() -> dict[str, str]:
         module = importlib.import_module(f"planner.formulation.{file}")
         for name, function in vars(module).items():
             if getattr(function, "__module__", "") == module.__name__ and not name.startswith("_"):
-                found[name] = _equation(function.__doc__ or "")
+                found[name] = " ".join((inspect.getdoc(function) or "").splitlines()[2].split())
     return found
 
 
 def _equation(docstring: str) -> str:
-    line = " ".join(docstring.splitlines()[0].split())
-    return line[:1].lower() + line[1:]  # a docstring starts with a capital, an equation with the name of its row
+    return " ".join(docstring.splitlines()[0].split())
 
 
 def shown_equations(text: str) -> dict[str, str]:
