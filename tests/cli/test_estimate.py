@@ -101,7 +101,7 @@ def test_one_lora_target_may_stand_alone(run: Any) -> None:
 def test_help_lists_the_values_that_are_accepted() -> None:
     """What the options print as choices is what a configuration accepts, and every setting has an option."""
     fields = Configuration.model_fields
-    for option, values in CHOICES.items():
+    for option, (values, _) in CHOICES.items():
         accepted = {str(value) for part in _members(fields[option.replace("-", "_")].annotation) for value in part}
         assert set(values.split("|")) == accepted, option
     options = {parameter.name for parameter in estimate.params}
