@@ -1,0 +1,1 @@
+"""Benchmarks of the planner: accuracy, calibration, spot policies, speed and cost."""

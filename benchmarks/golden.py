@@ -73,7 +73,7 @@ PROSE = frozenset(
 )
 """Keys whose strings are sentences: only how many there are counts, their numbers stand under other keys."""
 
-VOLATILE = frozenset({"seconds"})
+VOLATILE = frozenset({"seconds", "runs_per_second"})
 """Keys that differ from run to run."""
 
 RELATIVE = 1e-9

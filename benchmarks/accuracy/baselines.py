@@ -14,27 +14,27 @@ _OVERHEAD = 1.2
 
 
 def _shards(found: Configuration) -> float:
-    """GPUs that share the weights: tensor and pipeline ranks, and all replicas under stage 3."""
+    """Return the GPUs that share the weights: tensor and pipeline ranks, and all replicas under stage 3."""
     recipe = found.recipe
     ranks = found.layout.data_parallel * found.layout.context if recipe.zero_stage == 3 else 1
     return float(recipe.tensor_parallel * recipe.pipeline_parallel * ranks)
 
 
 def _load_bytes(found: Configuration) -> float:
-    """Bytes per parameter of the weights as loaded: 0.5, 1, 2 or 4."""
+    """Return the bytes per parameter of the weights as loaded: 0.5, 1, 2 or 4."""
     if found.recipe.weight_bits < 16:
         return found.recipe.weight_bits / 8
     return 4.0 if found.recipe.precision in ("fp32", "tf32") else 2.0
 
 
 def _naive(found: Configuration) -> float:
-    """16 bytes per parameter trained in full, 2 under LoRA, 0.5 under QLoRA, and 20 % on top."""
+    """Return 16 bytes per parameter trained in full, 2 under LoRA, 0.5 under QLoRA, and 20 % on top."""
     per_parameter = 16.0 if found.recipe.method == "full" else 2.0 * found.recipe.weight_bits / 16
     return _OVERHEAD * per_parameter * found.network.parameters
 
 
 def _four_times(found: Configuration) -> float:
-    """Four times the size of the weights as loaded (weights, gradients, two moments)."""
+    """Return four times the size of the weights as loaded (weights, gradients, two moments)."""
     return 4.0 * _load_bytes(found) * found.network.parameters
 
 
@@ -43,7 +43,7 @@ def _weights(found: Configuration) -> float:
 
 
 def _zero(found: Configuration) -> float:
-    """The stages of the ZeRO paper for 16-bit training with Adam, whatever is trained; N counts every GPU."""
+    """Return the bytes of the ZeRO paper's stages for 16-bit training with Adam; N counts every GPU."""
     parameters, gpus = found.network.parameters, float(found.layout.gpus)
     if found.recipe.zero_stage == 3:
         return 4.0 * parameters / found.network.layers + 18.0 * parameters / gpus
@@ -62,14 +62,14 @@ MEMORY: dict[str, Callable[[Configuration], float]] = {
 
 
 def _mfu(found: Configuration) -> float:
-    """Constant MFU on 6 FLOP per active parameter and token, whatever is trained."""
+    """Return the speed at a constant MFU on 6 FLOP per active parameter and token, whatever is trained."""
     assert found.host is not None
     sheet = found.host.gpu.matmul16_tflops * 1e3 * GB
     return CONSTANT_MFU * sheet * float(found.layout.gpus) / (6.0 * found.network.active_parameters)
 
 
 def _utilisation(found: Configuration) -> float:
-    """Constant utilisation of the FLOP that the hardware does: LoRA's saving and recomputation counted."""
+    """Return the speed at a constant share of the hardware's FLOP: LoRA's saving and recomputation included."""
     assert found.host is not None
     sheet = found.host.gpu.matmul16_tflops * 1e3 * GB
     passes = 2.0 if found.recipe.method == "lora" else 3.0

@@ -38,33 +38,33 @@ GROUPINGS: dict[str, Grouping] = {
 
 
 def compared(prediction: Prediction, figure: str) -> Comparison | None:
-    """The measured and predicted figure of a row."""
+    """Return the measured and predicted figure of a row."""
     return prediction.peak if figure == "memory" else prediction.speed
 
 
 def complete(prediction: Prediction, figure: str) -> bool:
-    """Whether the row has the figure and every column that an estimate of it needs."""
+    """Return whether the row has the figure and every column that an estimate of it needs."""
     return compared(prediction, figure) is not None or any(name == figure for name, _ in prediction.inexpressible)
 
 
 def profile_named(prediction: Prediction) -> bool:
-    """Whether the table names the framework; blank means profile unknown."""
+    """Return whether the table names the framework; blank means profile unknown."""
     return bool(prediction.row.text("framework"))
 
 
 def lengths_known(prediction: Prediction) -> bool:
-    """Whether sequences were processed at the length stated, not at one derived from a mean."""
+    """Return whether sequences were processed at the length stated, not at one derived from a mean."""
     return prediction.row.lengths is None or prediction.row.lengths.full
 
 
 def headline(prediction: Prediction, figure: str) -> bool:
-    """Whether a row counts in the first table."""
+    """Return whether a row counts in the first table."""
     known = figure == "memory" or lengths_known(prediction)
     return prediction.row.headline and profile_named(prediction) and known
 
 
 def summary(predictions: Sequence[Prediction], figure: str) -> dict[str, Any]:
-    """Errors of one figure with its counts and the coverage of our intervals."""
+    """Return the errors of one figure with its counts and the coverage of our intervals."""
     found = [c for p in predictions if (c := compared(p, figure)) is not None]
     result = scores.errors([c.error for c in found])
     result["n_complete"] = sum(complete(p, figure) for p in predictions)
@@ -76,7 +76,7 @@ def summary(predictions: Sequence[Prediction], figure: str) -> dict[str, Any]:
 
 
 def by_group(predictions: Sequence[Prediction], figure: str, key: Grouping) -> dict[str, Any]:
-    """Errors by group, the largest group first."""
+    """Return the errors by group, the largest group first."""
     groups = scores.grouped((p for p in predictions if compared(p, figure) is not None), key)
     found = {str(name): scores.errors([_error(p, figure) for p in members]) for name, members in groups.items()}
     return dict(sorted(found.items(), key=lambda item: (-item[1]["n"], item[0])))
@@ -91,7 +91,7 @@ def _error(prediction: Prediction, figure: str) -> float:
 def speeds(
     predictions: Sequence[Prediction], library: Library, rule: Callable[[Configuration], float] | None = None
 ) -> list[Speed]:
-    """Speeds per GPU with prices; `rule` replaces our prediction by that of a baseline."""
+    """Return the speeds per GPU with prices; `rule` replaces our prediction by that of a baseline."""
     found = []
     for p in predictions:
         if p.speed is None or p.configuration is None or p.configuration.host is None:
@@ -104,13 +104,13 @@ def speeds(
 
 
 def fit(predictions: Sequence[Prediction]) -> dict[str, Any]:
-    """False fits and false rejections of the rows that say whether they ran."""
+    """Return the false fits and false rejections of the rows that say whether they ran."""
     verdicts = [(p.row.out_of_memory, p.fits) for p in predictions if p.need_bytes is not None]
     return dict(scores.fit_scores(verdicts))
 
 
 def figures(predictions: Sequence[Prediction], library: Library) -> dict[str, Any]:
-    """Both figures, the fit rule, order and regret of some rows, without groups."""
+    """Return both figures, the fit rule, order and regret of some rows, without groups."""
     counted = {figure: [p for p in predictions if headline(p, figure)] for figure in FIGURES}
     found = speeds(counted["throughput"], library)
     return {
@@ -127,7 +127,7 @@ def figures(predictions: Sequence[Prediction], library: Library) -> dict[str, An
 
 
 def baseline_figures(predictions: Sequence[Prediction], library: Library) -> dict[str, Any]:
-    """The rules of thumb on the rows of the headline."""
+    """Return the figures of the rules of thumb on the rows of the headline."""
     timed = [p for p in predictions if headline(p, "throughput")]
 
     def off(rule: Callable[[Configuration], float], figure: str) -> dict[str, Any]:
@@ -146,7 +146,7 @@ def baseline_figures(predictions: Sequence[Prediction], library: Library) -> dic
 
 
 def skipped(predictions: Sequence[Prediction]) -> dict[str, int]:
-    """Why figures have no prediction, and how many rows each reason costs, the largest first."""
+    """Return why figures have no prediction, and the rows that each reason costs, the largest first."""
     counts: Counter[str] = Counter()
     for p in predictions:
         counts.update(f"{figure}, not stated: {what}" for figure, what in p.missing)
@@ -156,7 +156,7 @@ def skipped(predictions: Sequence[Prediction]) -> dict[str, int]:
 
 
 def apart(predictions: Sequence[Prediction]) -> dict[str, Any]:
-    """Rows that are no headline: of doubtful quality, of unnamed framework, of derived lengths."""
+    """Return the figures of rows outside the headline: doubtful quality, unnamed framework, derived lengths."""
     sets = {
         "quality C": [p for p in predictions if not p.row.headline],
         "framework not named": [p for p in predictions if p.row.headline and not profile_named(p)],
@@ -166,7 +166,7 @@ def apart(predictions: Sequence[Prediction]) -> dict[str, Any]:
 
 
 def worst(predictions: Sequence[Prediction], figure: str, at_least: int = 5) -> list[dict[str, Any]]:
-    """Groups of framework, method and GPU with the largest median error."""
+    """Return the groups of framework, method and GPU with the largest median error."""
 
     def name(p: Prediction) -> str:
         return ", ".join(GROUPINGS[key](p) for key in ("framework", "method", "gpu"))
@@ -177,7 +177,7 @@ def worst(predictions: Sequence[Prediction], figure: str, at_least: int = 5) -> 
 
 
 def report(rows: Sequence[Row], library: Library) -> dict[str, Any]:
-    """Everything that the benchmark says of a table, ready for JSON; shares and errors are fractions."""
+    """Return all figures of a table, ready for JSON; shares and errors are fractions."""
     predictor = Predictor(library)
     predictions = predictor.predict(rows)
     answer = {"rows": len(rows), **figures(predictions, library)}
@@ -196,7 +196,7 @@ def report(rows: Sequence[Row], library: Library) -> dict[str, Any]:
 
 
 def split_figures(known: Sequence[Prediction], unknown: Sequence[Prediction], library: Library) -> dict[str, Any]:
-    """Figures of each split: of its two sides, and of both together.
+    """Return the figures of each split: of its two sides, and of both together.
 
     The shipped calibration has seen both sides, so nothing is held out; benchmarks.calibrate judges that.
     """
@@ -212,7 +212,7 @@ def split_figures(known: Sequence[Prediction], unknown: Sequence[Prediction], li
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Prints the report; 2 where the table cannot be read."""
+    """Print the report; 2 where the table cannot be read."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.accuracy", description=__doc__)
     parser.add_argument("table", metavar="TABLE.csv")
     parser.add_argument("--json", action="store_true", help="one JSON document in place of text")

@@ -69,7 +69,7 @@ class Configuration:
 
 
 def configuration_of(row: Row, library: Library, as_unknown: bool = False) -> Configuration:
-    """The setup of a row; `as_unknown` forgets its framework.
+    """Return the configuration of a row; `as_unknown` ignores its framework.
 
     Raises Incomplete (a column is blank) or NotExpressible (the estimate has no word for it).
     """
@@ -97,14 +97,14 @@ def configuration_of(row: Row, library: Library, as_unknown: bool = False) -> Co
         states=states,
         activations=_shares(row, activations),
         stack=setup.stack,
-        kernels=_kernels(row, recipe, framework, setup.kernels, library),
+        kernels=_kernels(row, framework, setup.kernels, library),
         host=host,
         lengths_assumed=bool(row.lengths and not row.lengths.full),
     )
 
 
 def require_columns(row: Row, library: Library) -> None:
-    """Raises Incomplete where a column that every estimate needs is blank, whatever stands in the others.
+    """Raise Incomplete where a column that every estimate needs is blank.
 
     A row that states something inexpressible is our gap only if this passes.
     """
@@ -133,7 +133,7 @@ def _card_class(row: Row, library: Library) -> GpuClass | None:
 
 
 def _job(row: Row, framework: str) -> Job:
-    """The least of a job that a recipe's setup reads: framework, rank and targets."""
+    """Return the part of a job that a recipe's coefficients read: framework, rank and targets."""
     lora = {}
     if row.text("method") in ("lora", "qlora"):
         lora = {"lora": LoraSettings(rank=row.count("lora_rank") or 16, targets=lora_targets(row))}  # type: ignore[arg-type]
@@ -178,7 +178,7 @@ def _layout(row: Row, recipe: Recipe, framework: str, network: Network) -> Layou
 
 
 def _batches(row: Row, ranks: int) -> tuple[int, int]:
-    """Micro-batch and micro-steps; without any word on accumulation there is one micro-step."""
+    """Return the micro-batch and micro-steps; one micro-step where accumulation is not stated."""
     micro, rounds, whole = row.count("micro_batch"), row.count("grad_accum"), row.count("global_batch")
     if micro is None and whole is not None and rounds is not None and whole % (ranks * rounds) == 0:
         micro = whole // (ranks * rounds)
@@ -242,7 +242,7 @@ def _shares(row: Row, activations: Activations) -> tuple[tuple[float, Activation
     return ((share, replace(activations, checkpointing=CHECKPOINT_FULL)), (1.0 - share, activations))
 
 
-def _kernels(row: Row, recipe: Recipe, framework: str, kernels: Kernels, library: Library) -> Kernels:
+def _kernels(row: Row, framework: str, kernels: Kernels, library: Library) -> Kernels:
     values = library.calibrations["kernels"]
     if row.text("sharding") == "yafsdp":
         exposed = values.value("yafsdp.exposed_share") * (1.0 - kernels.overlap)

@@ -52,7 +52,7 @@ class Host:
 
 
 def gpu_of_row(row: Row, library: Library) -> GpuSpec:
-    """The card; Incomplete where the column is blank, NotExpressible where no card here has its name."""
+    """Return the GPU; Incomplete where the column is blank, NotExpressible where no GPU here has its name."""
     name = re.sub(r"\s*\(.*\)$", "", row.cells.get("gpu", "")).strip()
     if not name:
         raise Incomplete("the GPU")
@@ -72,7 +72,7 @@ def gpu_of_row(row: Row, library: Library) -> GpuSpec:
 
 
 def host_of_row(row: Row, library: Library, precision: str) -> Host:
-    """The card with its links, in the precision of the recipe (and fp8 or fp4 where the row trains in it)."""
+    """Return the GPU with its links, in the precision of the recipe (and fp8 or fp4 where the row trains in it)."""
     gpu = gpu_of_row(row, library)
     together = GPUS_PER_NODE.get(gpu.name, USUAL_GPUS_PER_NODE)
     usual = NETWORK_GB_S.get(gpu.generation) if gpu.nvlink_by_default else None
@@ -93,7 +93,7 @@ def host_of_row(row: Row, library: Library, precision: str) -> Host:
 
 
 def _linear_peak(row: Row, gpu: GpuSpec, hardware: Hardware, library: Library) -> float:
-    """FLOP/s of linear layers: a share of the fp8 sheet peak where the row computes in eight or four bits."""
+    """Return the FLOP/s of linear layers: a share of the fp8 peak where the row computes in eight or four bits."""
     text = row.text("precision")
     shares = library.calibrations["kernels"]
     if "fp8" not in text and "fp4" not in text:

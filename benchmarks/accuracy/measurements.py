@@ -45,11 +45,11 @@ class Row:
     cells: Mapping[str, str]
 
     def text(self, column: str) -> str:
-        """The cell, lower-case; empty where unknown."""
+        """Return the cell, lower-case; empty where unknown."""
         return self.cells.get(column, "").casefold()
 
     def number(self, column: str) -> float | None:
-        """The cell as a finite number; None where it is blank or says something else."""
+        """Return the cell as a finite number; None where it is blank or says something else."""
         try:
             value = float(self.cells.get(column, ""))
         except ValueError:
@@ -57,29 +57,33 @@ class Row:
         return value if math.isfinite(value) else None
 
     def positive(self, column: str) -> float | None:
-        """The cell as a number above zero; None where it is none."""
+        """Return the cell as a number above zero; None where it is none."""
         value = self.number(column)
         return value if value is not None and value > 0 else None
 
     def count(self, column: str) -> int | None:
-        """The cell as a positive whole number; None where it is none, or none that anybody counts to."""
+        """Return the cell as a positive whole number; None where it is none or implausibly large."""
         value = self.number(column)
         return int(value) if value is not None and 1 <= value <= LARGEST_COUNT and value == int(value) else None
 
     @property
     def source(self) -> str:
+        """Source of the row."""
         return self.cells.get("source", "")
 
     @property
     def quality(self) -> str:
+        """Quality of the row, `unknown` where it is blank."""
         return self.cells.get("quality", "").upper() or "unknown"
 
     @property
     def headline(self) -> bool:
+        """Whether the row counts in the headline."""
         return self.quality in HEADLINE_QUALITIES
 
     @property
     def out_of_memory(self) -> bool:
+        """Whether the run failed for lack of memory."""
         return self.text("status") == "oom"
 
     @cached_property
@@ -114,7 +118,7 @@ class Row:
 
 
 def read_measurements(path: str | Path) -> tuple[Row, ...]:
-    """The rows of a CSV file; InputError where it cannot be read or is no such table."""
+    """Return the rows of a CSV file; InputError where it cannot be read or is no such table."""
     file = str(path)
     try:
         with open(path, encoding="utf-8-sig", newline="") as stream:

@@ -31,7 +31,7 @@ _MIXTURE_RATIO = 1.6
 
 
 def network_of_row(row: Row, library: Library) -> Network:
-    """The network of a row; Incomplete where its columns leave the shape open, NotExpressible where we have none.
+    """Return the network of a row; Incomplete where its shape is open, NotExpressible where we have none.
 
     A card counts where its layers and width do not contradict the row; its parameter count gives way to the row's,
     since published runs resize embeddings and position tables.
@@ -52,7 +52,7 @@ def network_of_row(row: Row, library: Library) -> Network:
 
 
 def as_framework_builds(network: Network, framework: str) -> Network:
-    """The network as its framework holds it: litgpt has a head of its own where the release ties it."""
+    """Return the network as its framework holds it: litgpt has an untied head where the release ties it."""
     if framework != "litgpt" or not network.tied:
         return network
     head = float(network.vocab * network.hidden)
@@ -73,7 +73,7 @@ def _card(row: Row, library: Library) -> Network | None:
 
 
 def _guessed(parameters: float, row: Row) -> Network:
-    """A plain network of h = 128 L and 12 L h^2 parameters."""
+    """Return a plain network of h = 128 L and 12 L h^2 parameters."""
     if not parameters:
         raise Incomplete("the network's dimensions")
     layers = max(round((parameters / (12 * ASPECT**2)) ** (1 / 3)), 1)
@@ -96,7 +96,7 @@ def _guessed(parameters: float, row: Row) -> Network:
 
 
 def _from_dimensions(row: Row, layers: int, hidden: int, parameters: float) -> Network:
-    """The dimensions of the row; the parameter count decides what no column says (gated, tied, head size)."""
+    """Return the dimensions of the row; the parameter count decides what no column states (gated, tied, head size)."""
     heads = row.count("heads") or max(hidden // ASPECT, 1)
     kv_heads = row.count("kv_heads") or heads
     best: tuple[float, Network] | None = None

@@ -19,7 +19,7 @@ Points = Sequence[tuple[Prediction, Comparison]]
 
 
 def write_pictures(memory: Points, throughput: Points, folder: str | Path) -> list[Path]:
-    """Two PNG files per figure that has rows, in `folder`, which is made where it is missing: their paths."""
+    """Write two PNG files per figure that has rows into `folder`, and return their paths."""
     target = Path(folder)
     target.mkdir(parents=True, exist_ok=True)
     written: list[Path] = []
@@ -68,7 +68,7 @@ def _scatter(axes: Any, points: Points, figure: str, unit: str, scale: float) ->
 
 
 def _strips(axes: Any, points: Points, figure: str) -> None:
-    """Errors of every row, one line per framework; what lies beyond the edges is drawn on them."""
+    """Plot the errors of every row, one line per framework; outliers are drawn on the edges."""
     edge = 1.0
     groups = _frameworks(points)
     for number, members in enumerate(groups.values()):

@@ -16,7 +16,8 @@ from benchmarks.accuracy.networks import Incomplete, NotExpressible
 from benchmarks.accuracy.recipes import checkpointing_known
 from planner.configurations.grid import coefficients
 from planner.configurations.recipe import framework_of
-from planner.estimates.memory.peak import MemoryCoefficients, estimate_memory
+from planner.estimates.memory.peak import estimate_memory
+from planner.estimates.memory.states import MemoryCoefficients
 from planner.estimates.parameters import training_flops
 from planner.estimates.time.coefficients import TimeCoefficients
 from planner.estimates.time.device import stack_parameters
@@ -53,6 +54,7 @@ class Prediction:
 
     @property
     def fits(self) -> bool:
+        """Whether the fit rule accepts the row."""
         return self.need_bytes is not None and self.need_bytes <= self.usable_bytes
 
 
@@ -86,11 +88,11 @@ class Predictor:
         self.spreads = {key: entry.value for key, entry in library.calibrations["uncertainty"].coefficients.items()}
 
     def predict(self, rows: Sequence[Row], as_unknown: bool = False) -> list[Prediction]:
-        """One prediction per row, in their order; `as_unknown` forgets every framework."""
+        """Return one prediction per row, in their order; `as_unknown` ignores every framework."""
         return [self.one(row, as_unknown) for row in rows]
 
     def one(self, row: Row, as_unknown: bool = False) -> Prediction:
-        """The prediction of one row."""
+        """Return the prediction of one row."""
         measured = (("memory", row.peak_bytes), ("throughput", _has_speed(row)))
         figures = [name for name, there in measured if there and not row.out_of_memory]
         try:
@@ -109,7 +111,7 @@ class Predictor:
         return without_contradictions(prediction)
 
     def _inexpressible(self, row: Row, figures: Sequence[str], gap: NotExpressible) -> Prediction:
-        """A row that states what we have no word for: our gap in every figure whose columns are all filled in."""
+        """Return the prediction of a row that we cannot express: a gap in every figure with complete columns."""
         blank: dict[str, str] = {}
         for figure in figures:
             try:
@@ -145,7 +147,7 @@ class Predictor:
         return replace(prediction, need_bytes=sum(share * float(estimate.need) for share, estimate in estimates))
 
     def _memory_sigmas(self, row: Row, found: Configuration) -> tuple[float, float]:
-        """Display and tail: of the framework where it has its own, else by the kind of figure."""
+        """Return display and tail spread: of the framework where it has its own, else by the kind of figure."""
         memory = self.library.calibrations["memory"]
         name = "allocated" if row.peak_kind == "allocated" else "reserved"
         if f"sigma_{found.framework}" in memory.coefficients:
@@ -173,10 +175,10 @@ class Predictor:
             for share, activations in found.activations
         )
         per_step = float(tokens_per_step(layout)) * real / float(layout.sequence)
-        sigma, tail = self._time_sigmas(row, found)
+        sigma, tail = self._time_sigmas(found)
         return Comparison(_measured_speed(row, real, per_step), per_step / seconds, sigma, tail)
 
-    def _time_sigmas(self, row: Row, found: Configuration) -> tuple[float, float]:
+    def _time_sigmas(self, found: Configuration) -> tuple[float, float]:
         assert found.host is not None
         profile = framework_of(self.library, found.framework)
         nodes = math.ceil(found.layout.gpus / found.layout.gpus_per_node)
@@ -197,7 +199,7 @@ class Predictor:
 
 
 def without_contradictions(prediction: Prediction) -> Prediction:
-    """The prediction without measured figures that cannot be: no estimate decides here, only what any run must do.
+    """Return the prediction without impossible measured figures, by what any run must do.
 
     Training in full with Adam holds at least 8 bytes per parameter over all GPUs (16-bit weights, gradients and two
     moments); no card computes faster than its sheet, 5 % allowed for.
@@ -225,7 +227,7 @@ def without_contradictions(prediction: Prediction) -> Prediction:
 
 
 def _require_speed_columns(row: Row) -> Lengths:
-    """What a speed needs beyond memory; Incomplete where it is blank."""
+    """Return what a speed needs beyond memory; Incomplete where it is blank."""
     if not row.text("gpu"):
         raise Incomplete("the GPU")
     if sum(not row.text(name) for name in ("precision", "act_ckpt", "attention")) > MOST_UNKNOWN:
@@ -242,7 +244,7 @@ def _has_speed(row: Row) -> bool:
 
 
 def _measured_speed(row: Row, real_length: float, tokens_per_step: float) -> float:
-    """Tokens per second over all GPUs; samples and steps are turned into tokens where those are not counted.
+    """Return the tokens per second over all GPUs; converted from samples or steps where necessary.
 
     Where samples differ in length, what a source calls a token is open, so samples per second come first.
     """

@@ -40,13 +40,13 @@ _LINEARS = {
 
 
 def framework_of_row(row: Row, library: Library) -> str:
-    """The profile: the row's framework where it has one, else `unknown`."""
+    """Return the profile: the row's framework where it has one, else `unknown`."""
     known = library.techniques.frameworks
     return row.text("framework") if row.text("framework") in known else "unknown"
 
 
 def recipe_of_row(row: Row, card: GpuClass | None, framework: str) -> Recipe:
-    """The recipe; Incomplete or NotExpressible say why there is none."""
+    """Return the recipe; Incomplete or NotExpressible say why there is none."""
     method = row.text("method")
     if not method:
         raise Incomplete("the method")
@@ -71,7 +71,7 @@ def recipe_of_row(row: Row, card: GpuClass | None, framework: str) -> Recipe:
 
 
 def degree(row: Row, column: str) -> int:
-    """A degree of parallelism: blank is 1, unless the sharding names that kind of parallelism."""
+    """Return a degree of parallelism: blank is 1, unless the sharding names that kind of parallelism."""
     value = row.count(column)
     if value is None and re.search(rf"\b{column}\b", row.text("sharding")):
         raise Incomplete(f"the degree of {column}")
@@ -79,7 +79,7 @@ def degree(row: Row, column: str) -> int:
 
 
 def lora_targets(row: Row) -> str | tuple[str, ...]:
-    """What the adapters sit on, in the words of a scenario; all linear layers where it is not said."""
+    """Return the adapted layers, in the words of a scenario; all linear layers where they are not stated."""
     text = row.text("lora_targets")
     if not text or "all linear" in text or text == "default":
         return "all-linear"
@@ -96,12 +96,12 @@ def lora_targets(row: Row) -> str | tuple[str, ...]:
 
 
 def checkpointing_known(row: Row) -> bool:
-    """Whether a blank in the column leaves open what a fit hangs on."""
+    """Return whether a blank in the column leaves open what a fit depends on."""
     return bool(row.text("act_ckpt")) or row.text("framework") not in RECIPE_DECIDES
 
 
 def partial_share(row: Row) -> float | None:
-    """Share of the layers that are checkpointed, where a row says how many of how many."""
+    """Return the share of the layers that are checkpointed, where a row says how many of how many."""
     found = _PARTIAL.search(row.text("act_ckpt"))
     if found is None:
         return None
@@ -112,7 +112,7 @@ def partial_share(row: Row) -> float | None:
 
 
 def loss_stays_16bit(row: Row, network: Network) -> bool:
-    """Whether a Transformers class evaluated its loss on 16-bit logits, as far as the dimensions tell.
+    """Return whether a Transformers class evaluated its loss on 16-bit logits, as far as the dimensions tell.
 
     Up to 4.45 the classes with gated feed-forwards (Llama, Mistral, Gemma, Qwen2, Phi-3 ...) and none of the plain ones
     (GPT-2, GPTBigCode, GPT-NeoX, OPT, BLOOM, Falcon) cast logits to fp32; autocast does it for all.
@@ -145,7 +145,7 @@ def _precision(row: Row, card: GpuClass | None, lora: bool) -> str:
 
 
 def checkpointing_of_row(row: Row) -> str:
-    """The kind, as the column says or the framework does; Incomplete where it is blank and the user's choice."""
+    """Return the kind, as the column says or the framework does; Incomplete where it is blank and the user's choice."""
     text = row.text("act_ckpt")
     if text == "none" or _PARTIAL.search(text):
         return "none"
@@ -200,19 +200,19 @@ def _attention(row: Row, card: GpuClass | None, framework: str) -> str:
 
 
 def weights_dtype(row: Row) -> str:
-    """In which type the weights lie; where it is blank, mixed precision of litgpt means fp32 (Lightning's autocast)."""
+    """Return the type of the weights; where it is blank, litgpt's mixed precision means fp32 (Lightning)."""
     mixed = row.text("framework") == "litgpt" and "mixed" in row.text("precision")
     return row.text("weights_dtype") or ("fp32" if mixed else "")
 
 
 def zero_group(row: Row) -> int | None:
-    """Ranks over which a row cuts its states, where it says so; they share a node."""
+    """Return the ranks that share the states of a row, where it states them; they share a node."""
     found = re.search(r"\(group (\d+)\)", row.text("sharding"))
     return int(found[1]) if found else None
 
 
 def in_host_memory(row: Row, zero_stage: int) -> dict[str, Any]:
-    """What a row keeps in host memory, as changes of `States`."""
+    """Return what a row keeps in host memory, as changes of `States`."""
     text = row.text("cpu_offload")
     if text in ("", "no"):
         if "offload" in row.text("sharding"):
@@ -227,7 +227,7 @@ def in_host_memory(row: Row, zero_stage: int) -> dict[str, Any]:
 
 
 def optimizer_bytes(row: Row) -> dict[str, Any]:
-    """Bytes of optimizers that a scenario cannot name, as changes of `States`, per trained parameter."""
+    """Return the bytes of optimizers that a scenario cannot name, as changes of `States`, per trained parameter."""
     text = row.text("optimizer")
     changes: dict[str, Any] = {}
     if re.search(r"4-?bit", text):

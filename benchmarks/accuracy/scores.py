@@ -28,7 +28,7 @@ SETTING_COLUMNS = ("num_gpus", "micro_batch", "grad_accum", "global_batch", "tp"
 
 
 def share(good: int, n: int) -> dict[str, Any]:
-    """A share with its count and 95 % Wilson interval; None where n is 0."""
+    """Return a share with its count and 95 % Wilson interval; None where n is 0."""
     if n == 0:
         return {"share": None, "count": 0, "n": 0, "low": None, "high": None}
     low, high = wilson(good, n)
@@ -36,7 +36,7 @@ def share(good: int, n: int) -> dict[str, Any]:
 
 
 def wilson(good: float, n: int, z: float = 1.96) -> tuple[float, float]:
-    """Wilson score interval of a share; honest for few rows and for shares near 0 or 1."""
+    """Return the Wilson score interval of a share; honest for few rows and for shares near 0 or 1."""
     p = good / n
     centre = (p + z * z / (2 * n)) / (1 + z * z / n)
     reach = z * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n)) / (1 + z * z / n)
@@ -44,7 +44,7 @@ def wilson(good: float, n: int, z: float = 1.96) -> tuple[float, float]:
 
 
 def quantile(values: Sequence[float], q: float) -> float:
-    """Linear interpolation between order statistics, as in most packages; `values` is not empty."""
+    """Return a quantile by linear interpolation between order statistics; `values` is not empty."""
     ordered = sorted(values)
     place = q * (len(ordered) - 1)
     below = math.floor(place)
@@ -53,7 +53,7 @@ def quantile(values: Sequence[float], q: float) -> float:
 
 
 def errors(relative: Sequence[float]) -> dict[str, Any]:
-    """n, MAPE, median APE, 90th percentile of APE and bias (mean) of predicted / measured - 1, as fractions."""
+    """Return n, MAPE, median APE, 90th percentile of APE and bias (mean) of predicted / measured - 1, as fractions."""
     if not relative:
         return {"n": 0, "mape": None, "median_ape": None, "p90_ape": None, "bias": None}
     absolute = [abs(value) for value in relative]
@@ -67,7 +67,7 @@ def errors(relative: Sequence[float]) -> dict[str, Any]:
 
 
 def coverage(log_errors: Sequence[float], sigmas: Sequence[float], tails: Sequence[float]) -> dict[str, Any]:
-    """Shares of |ln(measured / predicted)| within one display sigma, and within 1.96 tail sigmas."""
+    """Return the shares of |ln(measured / predicted)| within one display sigma, and within 1.96 tail sigmas."""
     n = len(log_errors)
     within = sum(abs(e) <= s for e, s in zip(log_errors, sigmas, strict=True))
     wide = sum(abs(e) <= 1.96 * t for e, t in zip(log_errors, tails, strict=True))
@@ -90,7 +90,7 @@ Grouping = Callable[[Row], tuple[str, ...]]
 
 
 def grouped(items: Iterable[T], key: Callable[[T], Hashable]) -> dict[Hashable, list[T]]:
-    """Lists by key, in the order of first appearance."""
+    """Return the lists by key, in the order of first appearance."""
     groups: dict[Hashable, list[T]] = defaultdict(list)
     for item in items:
         groups[key(item)].append(item)
@@ -98,17 +98,17 @@ def grouped(items: Iterable[T], key: Callable[[T], Hashable]) -> dict[Hashable, 
 
 
 def comparable(row: Row) -> tuple[str, ...]:
-    """Rows that one choice is made among: same source, network by name and sequence length."""
+    """Return the rows that one choice is made among: same source, network by name and sequence length."""
     return row.source, *(row.text(name) for name in ("model", "seq_len"))
 
 
 def same_dimensions(row: Row) -> tuple[str, ...]:
-    """The stricter reading: one name with other dimensions is another network, which nobody chooses by speed."""
+    """Return the groups of the stricter reading: one name with other dimensions is another network."""
     return (*comparable(row), *(row.text(name) for name in ("layers", "hidden", "heads")))
 
 
 def pair_kind(one: Row, other: Row) -> str:
-    """What tells two comparable rows apart: gpu, else technique, else setting, which holds all else."""
+    """Return what distinguishes two comparable rows: gpu, else technique, else setting, which holds all else."""
     if one.text("gpu") != other.text("gpu"):
         return "gpu"
     different = any(one.text(name) != other.text(name) for name in TECHNIQUE_COLUMNS)
@@ -116,7 +116,7 @@ def pair_kind(one: Row, other: Row) -> str:
 
 
 def pairs(speeds: Sequence[Speed], key: Grouping = comparable) -> dict[str, dict[str, Any]]:
-    """Share of comparable pairs whose speeds per GPU are predicted in the measured order, by kind; ties count half."""
+    """Return the share of comparable pairs whose speeds per GPU are predicted in the measured order, by kind."""
     right: dict[str, float] = dict.fromkeys(PAIR_KINDS, 0.0)
     n = dict.fromkeys(PAIR_KINDS, 0)
     for group in grouped(speeds, lambda speed: key(speed.row)).values():
@@ -132,7 +132,7 @@ def pairs(speeds: Sequence[Speed], key: Grouping = comparable) -> dict[str, dict
 
 
 def regret(speeds: Sequence[Speed], key: Grouping = comparable) -> dict[str, Any]:
-    """What it costs to trust the predictions when the cheapest of comparable rows is picked.
+    """Return the cost of trusting the predictions when the cheapest of comparable rows is picked.
 
     Dollars per token are the GPU's price over its tokens per second. Regret: dollars of the predicted cheapest over
     those of the measured cheapest. Optimism: mean ln(measured / predicted) of the picked rows' speeds, below 0 where
@@ -160,7 +160,7 @@ def regret(speeds: Sequence[Speed], key: Grouping = comparable) -> dict[str, Any
 
 
 def configuration(row: Row) -> tuple[str, ...]:
-    """What was run, without who ran it."""
+    """Return what was run, without who ran it."""
     return tuple(row.text(name) for name in ("gpu", "gpu_mem_gb", *TECHNIQUE_COLUMNS, *SETTING_COLUMNS))
 
 
@@ -169,7 +169,7 @@ def _dollars(speed: Speed, tokens_per_gpu_second: float) -> float:
 
 
 def fit_scores(verdicts: Iterable[tuple[bool, bool]]) -> Mapping[str, Any]:
-    """From (ran out of memory, was said to fit): false-fit share of what ran out, false-reject share of what ran."""
+    """Return the false-fit share of rows that ran out of memory and the false-reject share of those that ran."""
     seen = list(verdicts)
     out = [fits for oom, fits in seen if oom]
     ran = [fits for oom, fits in seen if not oom]

@@ -19,7 +19,7 @@ CONFIGURATION_COLUMNS = (
 
 
 def side(row: Row, split: str) -> int:
-    """0 or 1, half of the rows (or of the sources) each; a calibration fits one side and is judged on the other.
+    """Return 0 or 1, half of the rows (or of the sources) each; a calibration fits one side and is judged on the other.
 
     Both source splits share their sides. ValueError for a split that is not in `SPLITS`.
     """
@@ -29,17 +29,17 @@ def side(row: Row, split: str) -> int:
 
 
 def inner_side(row: Row) -> int:
-    """0 or 1 by configuration, whatever `side` says: for fits within one side of the configuration split."""
+    """Return 0 or 1 by configuration, whatever `side` says: for fits within one side of the configuration split."""
     return _parity(configuration_cells(row), byte=1)
 
 
 def configuration_cells(row: Row) -> tuple[str, ...]:
-    """What was run, whoever ran it: equal for equal configurations."""
+    """Return what was run, whoever ran it: equal for equal configurations."""
     return tuple(_cell(row, name) for name in CONFIGURATION_COLUMNS)
 
 
 def family(row: Row) -> str:
-    """Where a row comes from as a whole: the text of `source` up to its first colon, else its first two words.
+    """Return the source of a row: the text of `source` up to its first colon, else its first two words.
 
     Files of one repository, or tables of one paper, belong together: split apart they would judge themselves.
     """

@@ -14,7 +14,7 @@ SPLIT_NAMES = {"configuration": "config", "source": "source", "source_unknown": 
 
 
 def text_of(answer: Mapping[str, Any], table: str, brief: bool = False) -> str:
-    """The whole report, or its headlines; `answer` is what `benchmarks.accuracy.report` returns."""
+    """Return the whole report, or its headlines; `answer` is what `benchmarks.accuracy.report` returns."""
     parts = [_verdict(answer, table), _errors(answer), _fit(answer["fit"]), _order(answer["throughput"])]
     if brief:
         return "\n\n".join((*parts, _baselines(answer)))
@@ -25,7 +25,7 @@ def text_of(answer: Mapping[str, Any], table: str, brief: bool = False) -> str:
 
 
 def percent(value: float | None, signed: bool = False) -> str:
-    """A fraction as percent with one decimal; a dash where there is none."""
+    """Return a fraction as percent with one decimal; a dash where there is none."""
     if value is None:
         return "-"
     return f"{100 * value:+.1f}" if signed else f"{100 * value:.1f}"
@@ -68,8 +68,7 @@ def _share_predicted(errors: Mapping[str, Any]) -> str:
 
 def _errors(answer: Mapping[str, Any]) -> str:
     lines = [_head("Errors")]
-    for figure in ("memory", "throughput"):
-        lines.append(_row(figure, answer[figure]))
+    lines += [_row(figure, answer[figure]) for figure in ("memory", "throughput")]
     for figure in ("memory", "throughput"):
         found = answer[figure]["coverage"]
         lines.append(
@@ -163,8 +162,8 @@ def _splits(splits: Mapping[str, Any]) -> str:
     ]
     for split, halves in splits.items():
         for half in ("side 0", "side 1"):
-            for figure in ("memory", "throughput"):
-                lines.append(_row(f"{SPLIT_NAMES[split]}, {half}, {figure}", halves[half][figure]))
+            name = f"{SPLIT_NAMES[split]}, {half}"
+            lines += [_row(f"{name}, {figure}", halves[half][figure]) for figure in ("memory", "throughput")]
         both = halves["both"]
         fit, kinds = both["fit"], both["throughput"]["pairs"]
         lines.append(

@@ -29,7 +29,7 @@ from planner.library.reading import read_library
 
 
 def judgement(table: Table) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Figures of each split on rows that the fit has not seen, and the groups that are furthest off."""
+    """Return the figures of each split on rows outside the fit, and the groups with the largest errors."""
     splits, groups = {}, {}
     for split, predictions in split_predictions(table).items():
         found = figures(predictions, table.library)
@@ -40,7 +40,7 @@ def judgement(table: Table) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def refits(table: Table) -> list[dict[str, float]]:
-    """Values of fits on halves of the table, by configuration and by source, and with one source left out."""
+    """Return the values of fits on halves of the table, by configuration and source, and without one source."""
     everything = np.ones(len(table.rows), dtype=bool)
     chosen = [
         np.array([side(row, split) for row in table.rows]) == half
@@ -52,7 +52,7 @@ def refits(table: Table) -> list[dict[str, float]]:
 
 
 def calibration(table: Table) -> dict[str, Found]:
-    """Every fitted number with its range and what stands behind it, by key.
+    """Return every fitted number with its range and its evidence, by key.
 
     A range holds all refits and what the fit itself leaves open, one standard deviation to each side.
     """
@@ -78,7 +78,7 @@ def calibration(table: Table) -> dict[str, Found]:
 
 
 def described(table: Table) -> dict[str, str]:
-    """What each file says of its fit."""
+    """Return what each file says of its fit."""
     said = {}
     for figure in FIGURES:
         rows = [p for p in table.known if counts(p, figure)]
@@ -94,7 +94,7 @@ def described(table: Table) -> dict[str, str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Prints the report and writes the calibration; 2 where the table cannot be read."""
+    """Print the report and write the calibration; 2 where the table cannot be read."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.calibrate", description=__doc__)
     parser.add_argument("table", metavar="TABLE.csv")
     parser.add_argument("--out", metavar="DIR", help="write below this folder in place of models/")

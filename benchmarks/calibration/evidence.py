@@ -25,13 +25,13 @@ class Evidence:
     of_sources: bool
 
     def weights(self, predictions: Sequence[Prediction]) -> Floats:
-        """Weight of each row: all alike, or less in large sources."""
+        """Return the weight of each row: all equal, or smaller in large sources."""
         if self.of_sources:
             return source_weights([family(p.row) for p in predictions])
         return np.ones(len(predictions))
 
     def believed(self, predictions: Sequence[Prediction]) -> float:
-        """Share, 0 to 1, that the rows of a class have in its spread."""
+        """Return the share, 0 to 1, that the rows of a class have in its spread."""
         if self.of_sources:
             sources = len({family(p.row) for p in predictions})
             return sources / (sources + EXTRA_SOURCES)
@@ -39,7 +39,7 @@ class Evidence:
 
 
 def weighted_quantile(values: Floats, share: float, weights: Floats) -> float:
-    """The smallest value that at least `share` of the weight does not exceed; 0 where there is none."""
+    """Return the smallest value that at least `share` of the weight does not exceed; 0 where there is none."""
     if not values.size:
         return 0.0
     order = np.argsort(values, kind="stable")

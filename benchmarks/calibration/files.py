@@ -32,12 +32,12 @@ class Found:
 
 
 def plain(value: float) -> str:
-    """A number with three digits and without an exponent, as YAML takes it."""
+    """Return a number with three digits and without an exponent, as YAML takes it."""
     return str(np.format_float_positional(value, precision=DIGITS, fractional=False, trim="-", unique=False))
 
 
 def rewritten(path: Path, found: Mapping[str, Found], description: str) -> str:
-    """The text of a calibration file with these entries; those that it lacks come at its end."""
+    """Return the text of a calibration file with these entries; those that it lacks come at its end."""
     entries = read_document(path).data["coefficients"]
     lines = []
     for line in path.read_text(encoding="utf-8").splitlines():
@@ -71,7 +71,7 @@ def _text(key: str, value: Any) -> str:
 
 
 def rewritten_bytes(path: Path, found: Mapping[str, Found]) -> str:
-    """The text of models/techniques/bytes.yaml with its fitted numbers replaced."""
+    """Return the text of models/techniques/bytes.yaml with its fitted numbers replaced."""
     text = path.read_text(encoding="utf-8")
     for framework, entry, _, key in BYTES:
         if key in found:
@@ -85,7 +85,7 @@ def rewritten_bytes(path: Path, found: Mapping[str, Found]) -> str:
 def write_calibration(
     models: Path, out: Path, found: Mapping[str, Found], description: Mapping[str, str]
 ) -> list[Path]:
-    """Every file of `models` that holds a fitted number, written under `out`, each as a whole; the paths written."""
+    """Write every file of `models` that holds a fitted number under `out`, and return the paths."""
     texts = {}
     for name in CALIBRATIONS:
         prefix = key_of(name, "")

@@ -49,7 +49,7 @@ class Free:
     why: str = ""
 
     def value(self, x: Any, parent: Any) -> Any:
-        """The coefficient at x standard deviations from its prior; arrays broadcast."""
+        """Return the coefficient at x standard deviations from its prior; arrays broadcast."""
         centre = self.prior if parent is None else np.clip(parent * self.ratio, self.low, self.high)
         if self.share:
             odds = centre / (1.0 - centre) * np.exp(x * self.sd)
@@ -76,7 +76,7 @@ class Fit:
     rows: dict[str, int]  # rows that the coefficient moves by 0.5 % or more within its prior's deviation
 
     def measured(self, free: Sequence[Free]) -> frozenset[str]:
-        """Keys that the rows inform, or that are believed as good as equal to one that they do."""
+        """Return the keys that the rows inform, or that are nearly tied to such a key."""
         found: set[str] = set()
         for one in free:
             informed = self.rows[one.key] >= INFORMED_ROWS and self.known[one.key] >= INFORMED_SHARE
@@ -86,7 +86,7 @@ class Fit:
 
 
 def read_free(names: Sequence[str]) -> tuple[Free, ...]:
-    """The free coefficients of these calibration files, from benchmarks/calibration/coefficients.yaml."""
+    """Return the free coefficients of these calibration files, from benchmarks/calibration/coefficients.yaml."""
     table = read_document(Path(__file__).with_name("coefficients.yaml")).data
     found = []
     for name in names:
@@ -100,7 +100,7 @@ def read_free(names: Sequence[str]) -> tuple[Free, ...]:
 
 
 def values_at(free: Sequence[Free], x: Floats, fixed: Mapping[str, float]) -> dict[str, Floats]:
-    """All coefficients for the K rows of x, each (K, 1) or, where it may not move, (1, 1)."""
+    """Return all coefficients for the K rows of x, each (K, 1) or, where it may not move, (1, 1)."""
     values = {key: np.full((1, 1), value) for key, value in fixed.items()}
     for index, one in enumerate(free):
         parent = values[one.parent] if one.parent is not None else None
@@ -109,7 +109,7 @@ def values_at(free: Sequence[Free], x: Floats, fixed: Mapping[str, float]) -> di
 
 
 def source_weights(sources: Sequence[Hashable]) -> Floats:
-    """Weight of each row: 1 up to SOURCE_ROWS rows of its source, then falling as 1/sqrt(rows)."""
+    """Return the weight of each row: 1 up to SOURCE_ROWS rows of its source, then falling as 1/sqrt(rows)."""
     counts = Counter(sources)
     return np.array([min(1.0, math.sqrt(SOURCE_ROWS / counts[source])) for source in sources])
 
@@ -122,7 +122,7 @@ def fitted(
     fixed: Mapping[str, float],
     loss: Loss,
 ) -> Fit:
-    """The coefficients that meet `measured` best; `sources` names the source of each row.
+    """Return the coefficients that meet `measured` best; `sources` names the source of each row.
 
     Needs scipy (extra `calibrate`).
     """
@@ -175,7 +175,7 @@ def fitted(
 
 
 def _chains(free: Sequence[Free]) -> Floats:
-    """Row i: by how much ln(value) of coefficient i moves with each x, parents included."""
+    """Return row i: by how much ln(value) of coefficient i moves with each x, parents included."""
     chains = np.diag([one.sd for one in free])
     place = {one.key: index for index, one in enumerate(free)}
     for index, one in enumerate(free):
@@ -185,11 +185,11 @@ def _chains(free: Sequence[Free]) -> Floats:
 
 
 def _soft(z: Floats) -> Floats:
-    """Square root of the soft L1 loss, with the sign of z."""
+    """Return the square root of the soft L1 loss, with the sign of z."""
     return np.asarray(np.sign(z) * np.sqrt(2.0 * (np.sqrt(1.0 + z * z) - 1.0)))
 
 
 def _soft_slope(z: Floats) -> Floats:
-    """Its derivative; 1 at 0."""
+    """Return the derivative of `_soft`; 1 at 0."""
     root = np.sqrt(1.0 + z * z)
     return np.asarray(np.sqrt((1.0 + root) / 2.0) / root)

@@ -40,7 +40,7 @@ class Table:
         self._fits: dict[bytes, Fit] = {}
 
     def fit(self, chosen: NDArray[np.bool_]) -> Fit:
-        """Free coefficients of both estimates, fitted on the chosen rows of the headline."""
+        """Return the free coefficients of both estimates, fitted on the chosen rows of the headline."""
         key = chosen.tobytes()
         if key not in self._fits:
             one, other = (self._fit_figure(chosen, figure) for figure in FIGURES)
@@ -50,19 +50,18 @@ class Table:
     def _fit_figure(self, chosen: NDArray[np.bool_], figure: str) -> Fit:
         files = MEMORY_FILES if figure == "memory" else TIME_FILES
         counted = [self.known[i] for i in np.flatnonzero(chosen) if counts(self.known[i], figure)]
-        stack = MemoryRows.of if figure == "memory" else SpeedRows.of
-        rows = stack(counted, self.library)
+        rows = MemoryRows.of(counted, self.library) if figure == "memory" else SpeedRows.of(counted)
         sources = [family(p.row) for p in counted]
         return fitted(rows.predicted, rows.measured, sources, self.free[files], self.fixed, LOSSES[files])
 
 
 def counts(prediction: Prediction, figure: str) -> bool:
-    """Whether a row is fitted and judged: of the headline, and measured."""
+    """Return whether a row is fitted and judged: of the headline, and measured."""
     return headline(prediction, figure) and compared(prediction, figure) is not None
 
 
 def judged(table: Table, fit: Fit, predictions: Sequence[Prediction]) -> list[Prediction]:
-    """The predictions made again with what a fit found; rows of derived lengths keep no speed.
+    """Return the predictions made again with what a fit found; rows of derived lengths keep no speed.
 
     Whether the efficiency of a card is measured is for the rows of the fit to say, too.
     """
@@ -82,7 +81,7 @@ def judged(table: Table, fit: Fit, predictions: Sequence[Prediction]) -> list[Pr
             )
     timed = [i for i, p in enumerate(found) if p.speed is not None and lengths_known(p)]
     if timed:
-        speeds = SpeedRows.of([found[i] for i in timed], library).predicted(columns, 1)[0]
+        speeds = SpeedRows.of([found[i] for i in timed]).predicted(columns, 1)[0]
         for i, speed in zip(timed, speeds, strict=True):
             found[i] = replace(found[i], speed=_again(found[i].speed, float(speed)))
     return [_informed(p, measured) if lengths_known(p) else replace(p, speed=None) for p in found]
@@ -102,7 +101,7 @@ def _again(comparison: Comparison | None, predicted: float) -> Comparison:
 
 
 def with_spreads(predictions: Sequence[Prediction], values: Mapping[str, float], library: Library) -> list[Prediction]:
-    """The predictions with the spreads that these values state."""
+    """Return the predictions with the spreads that these values state."""
     bare = {key.partition(":")[2]: value for key, value in values.items() if key.startswith("uncertainty:")}
     timed = [p for p in predictions if p.speed is not None]
     sigmas = Timed.of(timed, library).sigmas(bare) if timed else None
@@ -119,7 +118,7 @@ def with_spreads(predictions: Sequence[Prediction], values: Mapping[str, float],
 
 
 def unfitted(table: Table) -> list[Prediction]:
-    """The predictions with every free coefficient at its prior: what was believed, without any row."""
+    """Return the predictions with every free coefficient at its prior: what was believed, without any row."""
     free = (*table.free[MEMORY_FILES], *table.free[TIME_FILES])
     values = values_at(free, np.zeros((1, len(free))), table.fixed)
     keys = [one.key for one in free]
@@ -129,7 +128,7 @@ def unfitted(table: Table) -> list[Prediction]:
 
 
 def folds(table: Table, chosen: NDArray[np.bool_], split: str) -> list[NDArray[np.bool_]]:
-    """Parts of the chosen rows, each of which the others can judge as the split judges its sides."""
+    """Return the parts of the chosen rows, each of which the others can judge as the split judges its sides."""
     name_of = inner_side if split == "configuration" else family
     parts = [str(name_of(row)) for row in table.rows]
     names = dict.fromkeys(part for part, there in zip(parts, chosen, strict=True) if there)
@@ -137,7 +136,7 @@ def folds(table: Table, chosen: NDArray[np.bool_], split: str) -> list[NDArray[n
 
 
 def spreads(table: Table, chosen: NDArray[np.bool_], split: str) -> dict[str, float]:
-    """Spreads from the chosen rows alone: each part of them judged by a fit on the other parts."""
+    """Return the spreads from the chosen rows alone: each part of them judged by a fit on the other parts."""
     known: dict[str, list[Prediction]] = {figure: [] for figure in FIGURES}
     unknown: dict[str, list[Prediction]] = {figure: [] for figure in FIGURES}
     for part in folds(table, chosen, split):
@@ -157,7 +156,7 @@ def spreads(table: Table, chosen: NDArray[np.bool_], split: str) -> dict[str, fl
 
 
 def split_predictions(table: Table) -> dict[str, list[Prediction]]:
-    """Per split the predictions of all rows, each by the fit and the spreads of the side that it is not on."""
+    """Return by split the predictions of all rows, each by the fit and the spreads of the other side."""
     answer: dict[str, list[Prediction]] = {}
     made: dict[tuple[bytes, bool], dict[str, float]] = {}
     for split in SPLITS:

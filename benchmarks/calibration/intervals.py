@@ -58,7 +58,7 @@ class Timed:
 
     @classmethod
     def of(cls, predictions: Sequence[Prediction], library: Library) -> Timed:
-        """From predictions that have a speed."""
+        """Return the rows of the predictions that have a speed."""
         found: dict[str, list[Any]] = {name: [] for name in cls.__dataclass_fields__}
         for p in predictions:
             setup = p.configuration
@@ -79,7 +79,7 @@ class Timed:
         return cls(profiles=profiles, cards=cards, **numbers)
 
     def sigmas(self, values: Mapping[str, float]) -> Sigmas:
-        """The spreads that the estimate states with these numbers of uncertainty.yaml (bare keys)."""
+        """Return the spreads that the estimate states with these numbers of uncertainty.yaml (bare keys)."""
 
         def column(names: Sequence[str]) -> Sigmas:
             classes = [class_sigmas(values, name) for name in names]
@@ -92,15 +92,15 @@ class Timed:
             self.gpus,
             self.nodes,
             self.tokens,
-            self.mixture,
-            self.efficiency_is_prior,
-            self.network_unknown,
-            self.shape_unknown,
+            mixture=self.mixture,
+            efficiency_is_prior=self.efficiency_is_prior,
+            network_unknown=self.network_unknown,
+            shape_unknown=self.shape_unknown,
         )
         return Sigmas(*(np.broadcast_to(one, self.errors.shape) for one in found))
 
     def classes(self) -> dict[str, NDArray[np.bool_]]:
-        """Which rows belong to each class, by the name of its numbers."""
+        """Return which rows belong to each class, by the name of its numbers."""
         profiles, cards = np.array(self.profiles), np.array(self.cards)
         found = {name: profiles == name for name in dict.fromkeys(self.profiles)}
         found |= {name: np.isin(cards, several) for name, several in _CARDS.items()}
@@ -118,7 +118,7 @@ def time_spreads(
     library: Library,
     evidence: Evidence,
 ) -> dict[str, float]:
-    """Numbers of uncertainty.yaml by full key, from rows judged by fits that have not seen them.
+    """Return the numbers of uncertainty.yaml by full key, from rows judged by fits that have not seen them.
 
     `unknown` are the same rows with their framework forgotten; `fixed` holds what is not estimated, and all of it
     where there are no rows.
@@ -151,19 +151,19 @@ def time_spreads(
 
 
 def estimated_keys(values: Iterable[str]) -> list[str]:
-    """Of full keys, those that `time_spreads` and `memory_spreads` estimate: the rest of the file is judgement."""
+    """Return those of the full keys that `time_spreads` and `memory_spreads` estimate; the rest is judgement."""
     found = [key for key in values if re.search(r"sigma|difference", key)]
     return [key for key in found if key.partition(":")[2].partition(".")[0] not in _JUDGED]
 
 
 def profile_classes(library: Library) -> list[str]:
-    """Classes of uncertainty of all framework profiles but the unknown one."""
+    """Return the classes of uncertainty of all framework profiles but the unknown one."""
     table = library.techniques.frameworks
     return list(dict.fromkeys(facts.kernels for facts in table.values() if not facts.unknown))
 
 
 def _scale(values: dict[str, float], keys: Sequence[str], rows: Timed, weights: Floats, which: int) -> None:
-    """Multiplies these keys by the factor with which the range holds its share of the rows."""
+    """Multiply these keys by the factor with which the range covers its share of the rows."""
     _, share, reach = MEASURES[which]
     before = {key: values[key] for key in keys}
 
@@ -176,7 +176,7 @@ def _scale(values: dict[str, float], keys: Sequence[str], rows: Timed, weights: 
 
 
 def _bisect(covered: Callable[[float], float], share: float, low: float = 0.2, high: float = 5.0) -> None:
-    """Leaves `covered` at the smallest factor in (low, high) that reaches `share`."""
+    """Leave `covered` at the smallest factor in (low, high) that reaches `share`."""
     for _ in range(30):
         middle = math.sqrt(low * high)
         low, high = (low, middle) if covered(middle) >= share else (middle, high)
@@ -211,5 +211,5 @@ def _differences(known: Sequence[Prediction]) -> dict[str, float]:
 
 
 def _spread_out(errors: Sequence[float], most: int = 20) -> list[float]:
-    """At most `most` order statistics of the errors, evenly placed, so that large sources do not decide."""
+    """Return at most `most` order statistics of the errors, evenly placed, so that large sources do not decide."""
     return [quantile(errors, (i + 0.5) / most) for i in range(most)] if len(errors) > most else list(errors)

@@ -18,7 +18,7 @@ USUAL_FRAMEWORKS = ("hf", "hf-fused")
 def memory_spreads(
     known: Sequence[Prediction], unknown: Sequence[Prediction], library: Library, evidence: Evidence
 ) -> dict[str, float]:
-    """Spreads by full key: by kind of figure for Transformers, by name for each other profiled framework.
+    """Return the spreads by full key: by kind of figure for Transformers, by name for each other profiled framework.
 
     `unknown` are the same rows with their framework forgotten. Nothing where there are no rows.
     """
@@ -42,13 +42,13 @@ def memory_spreads(
 
 
 def own_classes(library: Library) -> list[str]:
-    """Profiled frameworks with a spread of their own."""
+    """Return the profiled frameworks with a spread of their own."""
     table = library.techniques.frameworks
     return [name for name, facts in table.items() if facts.profiled and name not in USUAL_FRAMEWORKS]
 
 
 def memory_sigma(prediction: Prediction, values: Mapping[str, float]) -> tuple[float, float]:
-    """Display and tail spread of a row's memory."""
+    """Return the display and tail spread of a row's memory."""
     assert prediction.configuration is not None
     kind = "allocated" if prediction.row.peak_kind == "allocated" else "reserved"
     own = _framework(prediction)

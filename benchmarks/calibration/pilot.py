@@ -26,7 +26,8 @@ from benchmarks.accuracy.measurements import Row, read_measurements
 from benchmarks.accuracy.predictions import Prediction, Predictor
 from benchmarks.accuracy.splits import family
 from planner.errors import InputError
-from planner.estimates.memory.peak import MemoryCoefficients, estimate_memory
+from planner.estimates.memory.peak import estimate_memory
+from planner.estimates.memory.states import MemoryCoefficients
 from planner.estimates.observed_runs import (
     corrected_sigmas,
     log_memory_scale,
@@ -50,7 +51,7 @@ HALVINGS = 16
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command; 2 where the table cannot be read."""
+    """Run the command; 2 where the table cannot be read."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.pilot", description=__doc__.splitlines()[0])
     parser.add_argument("table", help="measured runs, as benchmarks/validation.csv has them")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
@@ -66,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def pilots(rows: Sequence[Row], as_unknown: bool = False) -> dict[str, Any]:
-    """Errors (shares) before and after k observed rows, of speed and of memory; `as_unknown` forgets the framework."""
+    """Return the errors (shares) before and after k observed rows, of speed and of memory."""
     library = read_library([])
     predictions = Predictor(library).predict(rows, as_unknown)
     return {
@@ -92,7 +93,7 @@ def _speeds(predictions: Sequence[Prediction], k: int, library: Library) -> dict
 
 
 def _sigmas(one: Prediction, seen: Sequence[Prediction], library: Library) -> tuple[float, float]:
-    """The spreads that are claimed for a row after others were seen."""
+    """Return the spreads that are claimed for a row after others were seen."""
     assert one.speed is not None
     pilot, values = library.calibrations["pilot"], library.calibrations["uncertainty"]
     alike = [other for other in seen if _kin(other.row) == _kin(one.row)]
@@ -136,7 +137,7 @@ def _sigma(one: Prediction, library: Library) -> float:
 
 
 def _scale(one: Prediction, coefficients: MemoryCoefficients, library: Library) -> float:
-    """The factor on what grows with the batch that explains a measured peak, between its bounds."""
+    """Return the factor on what grows with the batch that explains a measured peak, between its bounds."""
     pilot = library.calibrations["pilot"]
     low, high = pilot.value("memory_scale_low"), pilot.value("memory_scale_high")
     assert one.peak is not None
@@ -147,7 +148,7 @@ def _scale(one: Prediction, coefficients: MemoryCoefficients, library: Library) 
 
 
 def _peak(one: Prediction, scale: float, coefficients: MemoryCoefficients) -> float:
-    """Predicted bytes of the row's kind, what grows with the batch scaled."""
+    """Return the predicted bytes of the row's kind, what grows with the batch scaled."""
     found = one.configuration
     assert found is not None
     name = {"device": "device_used"}.get(one.row.peak_kind, one.row.peak_kind)
@@ -164,7 +165,7 @@ def _peak(one: Prediction, scale: float, coefficients: MemoryCoefficients) -> fl
 def _drawn(
     predictions: Sequence[Prediction], k: int, group: Callable[[Row], tuple[str, ...]]
 ) -> list[tuple[Prediction, list[Prediction]]]:
-    """Every row with k others of its group, `DRAWS` times; rows without as many others are left out."""
+    """Return every row with k others of its group, `DRAWS` times; rows without as many others are left out."""
     chance = random.Random(k)
     groups: dict[tuple[str, ...], list[Prediction]] = {}
     for one in predictions:
@@ -183,7 +184,7 @@ def _told(k: int, before: Sequence[float], after: Sequence[float]) -> dict[str, 
 
 
 def _errors(log_ratios: Sequence[float]) -> dict[str, float | None]:
-    """Median and 90th percentile of |predicted / measured - 1|; None without rows."""
+    """Return the median and 90th percentile of |predicted / measured - 1|; None without rows."""
     if not log_ratios:
         return {"median": None, "p90": None}
     errors = np.abs(np.exp(-np.asarray(log_ratios)) - 1.0)
@@ -195,7 +196,7 @@ def _share(flags: Sequence[bool]) -> float | None:
 
 
 def text(found: dict[str, Any]) -> str:
-    """The figures as a table, in percent."""
+    """Return the figures as a table, in percent."""
     lines = ["One pilot run pays: error in percent before and after k observed rows of the same source", ""]
     lines.append(f"{'framework':<10}{'figure':<12}{'k':>2}{'n':>7}   {'median':<15}{'p90':<15}{'within 68, 95 %'}")
     for name, figures in found.items():

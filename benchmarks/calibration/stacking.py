@@ -18,7 +18,8 @@ from benchmarks.accuracy.predictions import Prediction
 from benchmarks.calibration.traced import Traced, key_of, traced_states
 from planner.arrays import Floats
 from planner.estimates.inputs import Network
-from planner.estimates.memory.peak import MemoryCoefficients, estimate_memory
+from planner.estimates.memory.peak import estimate_memory
+from planner.estimates.memory.states import MemoryCoefficients
 from planner.estimates.time.coefficients import TimeCoefficients
 from planner.estimates.time.step import step_seconds, tokens_per_step
 from planner.library.schema import Library
@@ -37,7 +38,7 @@ class Column:
     parts: tuple[tuple[Callable[[Mapping[str, Any]], Any], NDArray[np.intp]], ...]
 
     def at(self, values: Mapping[str, Floats], sets: int) -> Floats:
-        """The field for K calibrations, shape (K, n)."""
+        """Return the field for K calibrations, shape (K, n)."""
         filled = np.broadcast_to(self.plain, (sets, self.size)).copy()
         for expression, rows in self.parts:
             filled[:, rows] = expression(values)
@@ -65,7 +66,7 @@ class Batch:
     columns: tuple[dict[str, Any], ...]  # per dataclass: field -> number, array or Column
 
     def setups(self, values: Mapping[str, Floats], sets: int) -> list[Any]:
-        """The dataclasses of the batch for K calibrations."""
+        """Return the dataclasses of the batch for K calibrations."""
         return [
             kind(**{name: v.at(values, sets) if isinstance(v, Column) else v for name, v in columns.items()})
             for kind, columns in zip(self.kinds, self.columns, strict=True)
@@ -73,7 +74,7 @@ class Batch:
 
 
 def batches(items: Sequence[Item]) -> list[Batch]:
-    """Items by network."""
+    """Return the items by network."""
     groups: dict[Network, list[Item]] = defaultdict(list)
     for item in items:
         groups[item.network].append(item)
@@ -107,7 +108,7 @@ def _column(values: Sequence[Any]) -> Any:
 
 
 def _named(kind: type[T], calibration: str, values: Mapping[str, Floats]) -> T:
-    """A dataclass of coefficients for K calibrations, each field (K, 1)."""
+    """Return a dataclass of coefficients for K calibrations, each field (K, 1)."""
     return kind(**{field.name: values[key_of(calibration, field.name)] for field in fields(kind)})  # type: ignore[arg-type]
 
 
@@ -123,7 +124,7 @@ class MemoryRows:
 
     @classmethod
     def of(cls, predictions: Sequence[Prediction], library: Library) -> MemoryRows:
-        """Stacked from predictions whose library was traced; each has a configuration."""
+        """Return the rows of predictions whose library was traced; each has a configuration."""
         items = []
         for index, prediction in enumerate(predictions):
             found = prediction.configuration
@@ -138,7 +139,7 @@ class MemoryRows:
         return cls(tuple(predictions), np.array(measured), np.array(usable), np.array(kinds), tuple(batches(items)))
 
     def estimates(self, values: Mapping[str, Floats], sets: int) -> tuple[Floats, Floats]:
-        """Bytes of the kind that was measured, and the need of the fit rule, each (K, n)."""
+        """Return the bytes of the kind that was measured, and the need of the fit rule, each (K, n)."""
         peaks = np.zeros((sets, len(self.predictions)))
         needs = np.zeros_like(peaks)
         coefficients = _named(MemoryCoefficients, "memory", values)
@@ -156,7 +157,7 @@ class MemoryRows:
         return peaks, needs
 
     def predicted(self, values: Mapping[str, Floats], sets: int) -> Floats:
-        """Bytes of the kind that was measured, (K, n)."""
+        """Return the bytes of the kind that was measured, (K, n)."""
         return self.estimates(values, sets)[0]
 
 
@@ -170,8 +171,8 @@ class SpeedRows:
     batches: tuple[Batch, ...]
 
     @classmethod
-    def of(cls, predictions: Sequence[Prediction], library: Library) -> SpeedRows:
-        """Stacked from predictions whose library was traced; each has a host and a measured speed."""
+    def of(cls, predictions: Sequence[Prediction]) -> SpeedRows:
+        """Return the rows of predictions whose library was traced; each has a host and a measured speed."""
         items, measured, tokens = [], [], []
         for index, prediction in enumerate(predictions):
             found = prediction.configuration
@@ -184,7 +185,7 @@ class SpeedRows:
         return cls(tuple(predictions), np.array(measured), np.array(tokens), tuple(batches(items)))
 
     def predicted(self, values: Mapping[str, Floats], sets: int) -> Floats:
-        """Tokens/s over all GPUs, (K, n)."""
+        """Return the tokens/s over all GPUs, (K, n)."""
         seconds = np.zeros((sets, len(self.predictions)))
         coefficients = _named(TimeCoefficients, "time", values)
         for batch in self.batches:

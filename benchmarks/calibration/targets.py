@@ -29,7 +29,7 @@ class Target:
     size: bool = False  # its absolute value is judged
 
     def met(self, value: float, split: int) -> bool | None:
-        """Whether the value keeps its limit; None where there is none."""
+        """Return whether the value keeps its limit; None where there is none."""
         limit = self.limits[split]
         if limit is None:
             return None
@@ -51,7 +51,7 @@ def _errors(figure: str, limits: Sequence[Sequence[float] | None]) -> list[Targe
 
 
 def _pairs(kind: str, name: str, limits: Sequence[float | None] | None = None) -> Target:
-    """Pairs by the letter with their limits; without, of networks of the same dimensions, reported only."""
+    """Return the pairs by the letter with their limits; without, of networks of the same dimensions, reported only."""
     path = ("throughput", "pairs" if limits else "pairs_same_dimensions", kind)
     limits = limits or (None,) * len(SPLITS)
     return Target(
@@ -95,14 +95,14 @@ TARGETS: tuple[Target, ...] = (
 
 
 def at(figures: Mapping[str, Any], path: Sequence[str]) -> Any:
-    """The value at a path of keys."""
+    """Return the value at a path of keys."""
     for key in path:
         figures = figures[key]
     return figures
 
 
 def beaten(figures: Mapping[str, Any], rules: Mapping[str, Any]) -> dict[str, float | None]:
-    """How many times as far off rules of thumb are: constant MFU in throughput, the best of all in memory."""
+    """Return how many times as far off rules of thumb are: constant MFU in throughput, the best of all in memory."""
     ours, mfu = figures["throughput"], rules["throughput"]["constant MFU 0.45"]
     best = [errors["median_ape"] for errors in rules["memory"].values() if errors["n"]]
     return {
@@ -117,7 +117,7 @@ def _over(theirs: float | None, ours: float | None) -> float | None:
 
 
 def table_of(splits: Mapping[str, Mapping[str, Any]]) -> str:
-    """The targets with what was reached, one line each, three columns; 80 wide."""
+    """Return the targets with what was reached, one line each, three columns; 80 wide."""
     head = f"{'Held out':<{_NAME - 5}}{'n':>5}" + "".join(f"{COLUMNS[split]:>{_CELL}}" for split in SPLITS)
     lines = [head]
     missed = 0

@@ -20,7 +20,7 @@ _NAME = 40
 def text_of(
     splits: Mapping[str, Any], groups: Mapping[str, Any], found: Mapping[str, Found], table: Table, name: str
 ) -> str:
-    """The whole report; `found` is empty where nothing is calibrated for shipping."""
+    """Return the whole report; `found` is empty where nothing is calibrated for shipping."""
     parts = [_head(table, name), table_of(splits), _priors(table)]
     if found:
         parts += [_measured(found), _rest(found)]
@@ -41,7 +41,7 @@ def _head(table: Table, name: str) -> str:
 
 
 def _priors(table: Table) -> str:
-    """What the held-out figures have to be read against."""
+    """Return what the held-out figures have to be read against."""
     predictions = unfitted(table)
     lines = [f"{'Nothing fitted, priors alone, %':<{_NAME}}{'n':>6}{'median':>9}{'MAPE':>8}{'p90':>8}"]
     for figure in FIGURES:

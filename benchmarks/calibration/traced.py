@@ -31,7 +31,7 @@ class Traced(float):
 
     @classmethod
     def of_key(cls, key: str, value: float) -> Traced:
-        """The number behind `key`."""
+        """Return the number behind `key`."""
         return cls._made(value, key, lambda values: values[key])
 
     @classmethod
@@ -78,16 +78,16 @@ def _expression(number: float) -> tuple[Callable[[Values], Any], str]:
     if isinstance(number, Traced):
         return number.at, number.name
     plain = float(number)
-    return (lambda values: plain), repr(plain)
+    return (lambda _values: plain), repr(plain)
 
 
 def key_of(calibration: str, entry: str) -> str:
-    """How an entry of a calibration file is called among all of them."""
+    """Return how an entry of a calibration file is called among all of them."""
     return f"{calibration}:{entry}"
 
 
 def traced_library(library: Library) -> Library:
-    """The library with every calibrated number traced."""
+    """Return the library with every calibrated number traced."""
     calibrations = {
         name: Calibration.model_construct(
             name=name,
@@ -105,7 +105,7 @@ def traced_library(library: Library) -> Library:
 
 
 def shipped_values(library: Library) -> dict[str, float]:
-    """Every calibrated number of a library by key, those of BYTES among them."""
+    """Return every calibrated number of a library by key, those of BYTES among them."""
     found = {
         key_of(name, key): float(entry.value)
         for name, calibration in library.calibrations.items()
@@ -116,7 +116,7 @@ def shipped_values(library: Library) -> dict[str, float]:
 
 
 def traced_states(states: States, framework: str, library: Library) -> States:
-    """The states with the fitted bytes of its framework traced, where it is trained by that accounting."""
+    """Return the states with the fitted bytes of its framework traced, where it is trained by that accounting."""
     training = library.techniques.bytes.training
     for owner, _, field, key in BYTES:
         value = float(getattr(training[owner], field))
@@ -126,7 +126,7 @@ def traced_states(states: States, framework: str, library: Library) -> States:
 
 
 def library_with(library: Library, values: Mapping[str, float]) -> Library:
-    """The library with these values in place of its own; ranges and sources stay."""
+    """Return the library with these values in place of its own; ranges and sources stay."""
     calibrations = {
         name: calibration.model_copy(
             update={

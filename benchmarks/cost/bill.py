@@ -58,7 +58,7 @@ class Comparison:
 
 
 def compared(scenario: str, as_of: datetime.date) -> list[Comparison]:
-    """The bills of every job of a scenario, a file or a shipped name.
+    """Return the bills of every job of a scenario, a file or a shipped name.
 
     InputError where the scenario is none; ValueError where it has no plan, or one that rents no machine by the hour.
     """
@@ -102,15 +102,17 @@ def _gangs(made: Assignment) -> str:
 
 
 def text(found: Sequence[Comparison]) -> str:
-    """A table per job, in lines of at most 80 columns."""
+    """Return a table per job, in lines of at most 80 columns."""
     return "\n\n".join("\n".join(_table(one)) for one in found)
 
 
 def _table(one: Comparison) -> list[str]:
     name = one.scenario if one.job == one.scenario else f"{one.scenario}, {one.job}"
     lines = [f"{name}: {one.machines}, {one.hours:.1f} h"[:WIDTH], f"  {'item':<54}{'dollars':>12}{'share':>12}"]
-    for line in (*one.lines, Line("the whole bill", one.usd, 1.0)):
-        lines.append(f"  {line.item:<54}{line.usd:>12,.2f}{line.share * 100:>10.1f} %")
+    lines += [
+        f"  {line.item:<54}{line.usd:>12,.2f}{line.share * 100:>10.1f} %"
+        for line in (*one.lines, Line("the whole bill", one.usd, 1.0))
+    ]
     if one.unpriced:
         lines.append(f"  not priced by its provider: {', '.join(one.unpriced)}")
     return [*lines, f"  hours x price leaves out {one.left_out * 100:.1f} % of the bill"]

@@ -26,7 +26,7 @@ def _cheapest() -> dict[str, float]:
 
 
 def usd_per_gpu_hour(gpu: str, library: Library) -> float | None:
-    """The cheapest price on demand of a card, per GPU; None where the inventory does not rent it."""
+    """Return the cheapest price on demand of a card, per GPU; None where the inventory does not rent it."""
     names = (gpu, *library.gpu(gpu).aliases)
     known = [_cheapest()[name.casefold()] for name in names if name.casefold() in _cheapest()]
     return min(known) if known else None

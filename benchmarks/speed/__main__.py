@@ -34,23 +34,23 @@ IMPORTS = "import numpy, pydantic; from ortools.math_opt.python import mathopt"
 
 
 def against(what: str, ours: str, theirs: str, target: float, repeat: int) -> Line:
-    """A cold process of ours against one that only imports."""
+    """Measure a cold process of ours against one that only imports."""
     mine, other = process_seconds(ours, repeat), process_seconds(theirs, repeat)
     return Line(what, mine / other, "x", target, True, f"{mine:.3f} s against {other:.3f} s")
 
 
 def help_lines(repeat: int) -> list[Line]:
-    """`--help` against importing click."""
+    """Measure `--help` against importing click."""
     return [against("planner --help / import click", HELP, "import click", 3.0, repeat)]
 
 
 def solve_lines(repeat: int) -> list[Line]:
-    """A cold solve of the quickstart against importing what it needs."""
+    """Measure a cold solve of the quickstart against importing what it needs."""
     return [against("planner solve quickstart / its imports", SOLVE, IMPORTS, 2.5, repeat)]
 
 
 def candidates_lines(repeat: int) -> list[Line]:
-    """Memory and time of a grid at once, against one configuration at a time."""
+    """Measure memory and time of a grid at once, against one configuration at a time."""
     estimate, recipes, machines = _grid()
     cells = len(recipes) * len(machines)
     grid_rate = cells / best_seconds(lambda: estimate(recipes, machines), repeat)
@@ -76,7 +76,7 @@ def candidates_lines(repeat: int) -> list[Line]:
 
 
 def _grid() -> tuple[_Estimate, list[Any], list[Any]]:
-    """Recipes of a 7B fine-tuning times machines of all Ampere cards: counts and networks differ."""
+    """Return the recipes of a 7B fine-tuning times machines of all Ampere cards: counts and networks differ."""
     from planner.configurations.grid import Machine
     from planner.configurations.recipe import GpuClass, enumerate_recipes, with_parallel_degrees
 
@@ -115,13 +115,13 @@ class _Estimate:
         self.time = TimeCoefficients(**coefficients(library, "time", TimeCoefficients))
 
     def prepared(self, recipes: list[Any], machines: list[Any]) -> Any:
-        """The inputs of the estimates, shapes (R, 1) and (H,)."""
+        """Return the inputs of the estimates, shapes (R, 1) and (H,)."""
         from planner.configurations.grid import grid_inputs
 
         return grid_inputs(self.job, self.shape, recipes, machines, self.library)
 
     def run(self, inputs: Any) -> tuple[Any, Any, Any]:
-        """Micro-batch, bytes needed and seconds per step, shape (R, H)."""
+        """Return the micro-batch, bytes needed and seconds per step, shape (R, H)."""
         from planner.estimates.memory.fit import memory_lines
         from planner.estimates.time.step import step_seconds
 
@@ -142,7 +142,7 @@ class _Estimate:
 
 
 def market_lines(repeat: int) -> list[Line]:
-    """One job on a market of 5,000 offers: the solve alone, once its candidates are made."""
+    """Measure one job on a market of 5,000 offers: the solve alone, once its candidates are made."""
     from planner.candidates.enumeration import enumerate_candidates
     from planner.candidates.market import build_market
     from planner.candidates.screening import screen
@@ -178,7 +178,7 @@ def market_lines(repeat: int) -> list[Line]:
 
 
 def _curves_line(found: Any, market: Any, limits: Any, library: Library, repeat: int) -> Line:
-    """The best policies on spot of all candidates that a bound leaves, over the same screening without them."""
+    """Measure the screening with spot policies of all candidates that a bound leaves, over that without."""
     from planner.candidates.screening import screen
     from planner.spot.policy.curve_cache import CurveCache
 
@@ -203,7 +203,7 @@ CHANGES = {
 
 
 def what_if_lines(repeat: int) -> list[Line]:
-    """One job on 5,000 offers asked again with one value changed, in a running process: change, solve and audit."""
+    """Measure one job on 5,000 offers again with one value changed, in a running process: change, solve, audit."""
     from planner.loading.scenario_file import change_scenario
     from planner.scenario.scenario import SolveOptions
     from planner.solving.prepare import prepare
@@ -227,7 +227,7 @@ def what_if_lines(repeat: int) -> list[Line]:
 
 
 def _many(offers: tuple[Offer, ...]) -> tuple[Offer, ...]:
-    """5,000 offers: the shipped ones over and over, each price off by up to 20 %, no two alike."""
+    """Return 5,000 offers: the shipped ones repeatedly, each price changed by up to 20 %, no two alike."""
     chance = random.Random(SEED)
 
     def jittered(offer: Offer, copy: int) -> Offer:
@@ -253,7 +253,7 @@ PARTS: dict[str, Callable[[int], list[Line]]] = {
 
 
 def main() -> int:
-    """Prints every figure with its target; ends with 1 where a target is missed."""
+    """Print every figure with its target; return 1 where a target is missed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.speed", description=__doc__)
     parser.add_argument("--only", choices=sorted(PARTS))
     parser.add_argument("--repeat", type=int, default=5)

@@ -21,7 +21,7 @@ FIVE_JOBS = (
 
 
 def frontier_lines(repeat: int) -> list[Line]:
-    """The exact frontier of one job against one solve and against a solve per breakpoint; five jobs, 20 points."""
+    """Measure the frontier of one job against one solve and a solve per breakpoint; and of five jobs, 20 points."""
     from planner.analysis.frontier.frontier import frontier
     from planner.scenario.scenario import SolveOptions
     from planner.solving.solve import solve
@@ -56,7 +56,7 @@ def frontier_lines(repeat: int) -> list[Line]:
 
 
 def _five_jobs() -> Scenario:
-    """Five trainings that share 60 dollars and 16 GPUs on the market inventory."""
+    """Return the five trainings that share 60 dollars and 16 GPUs on the market inventory."""
     scenario, _ = question_of("quickstart-any")
     like = scenario.jobs[0]
     jobs = tuple(

@@ -32,6 +32,7 @@ class Line:
 
     @property
     def met(self) -> bool:
+        """Whether the target is met."""
         return self.value <= self.target if self.at_most else self.value >= self.target
 
     def __str__(self) -> str:
@@ -43,7 +44,7 @@ class Line:
 
 
 def best_seconds(action: Callable[[], Any], repeat: int) -> float:
-    """Shortest wall time of `repeat` calls, after one call that warms caches."""
+    """Return the shortest wall time of `repeat` calls, after one call that warms caches."""
     action()
     times = []
     for _ in range(repeat):
@@ -54,7 +55,7 @@ def best_seconds(action: Callable[[], Any], repeat: int) -> float:
 
 
 def process_seconds(code: str, repeat: int) -> float:
-    """The same for a fresh Python that runs `code`, its imports compiled before, as pip leaves them."""
+    """Return the shortest wall time of a fresh Python that runs `code`, its imports compiled before."""
     with tempfile.TemporaryDirectory() as compiled:
         kept = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
         environment = {**kept, "PYTHONPYCACHEPREFIX": compiled}
@@ -65,7 +66,7 @@ def process_seconds(code: str, repeat: int) -> float:
 
 
 def question_of(name: str) -> tuple[Scenario, Library]:
-    """A shipped scenario and all cards."""
+    """Return a shipped scenario and all cards."""
     from planner.loading.scenario_file import data_folder, read_library, read_scenario
 
     return read_scenario(data_folder("scenarios") / f"{name}.yaml"), read_library()

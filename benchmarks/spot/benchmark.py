@@ -1,6 +1,6 @@
-"""Is the planned use of spot machines good, and is what it promises true? `python -m benchmarks.spot`.
+"""Benchmark of the planned use of spot machines and of its predictions: `python -m benchmarks.spot`.
 
-Synthetic zones, recorded markets if some are named, and curves against replays; `benchmarks/README.md` says how.
+Synthetic zones, recorded markets if given, and cost curves against replays; see `benchmarks/README.md`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ STATES = SpotStates(up=Ages((0.0, 1.0), (1.0, 0.1)), down=Ages((0.0, 0.5), (1.5,
 
 
 def speed() -> dict[str, float]:
-    """Replays per second of 48 h of work within 96 h at ticks of five minutes, on one core, by policy."""
+    """Measure the replays per second of 48 h of work within 96 h at ticks of five minutes, on one core, by policy."""
     run, deadline = job(WORK_HOURS), 2 * WORK_HOURS
     paths = sample_states(STATES, 8192, round(deadline / TICK_HOURS), TICK_HOURS, np.random.default_rng(SEED))
     rates = {}
@@ -50,7 +50,7 @@ def speed() -> dict[str, float]:
 
 
 def report(zones: int, markets: int, traces: list[str], processes: int) -> dict[str, Any]:
-    """All figures, as plain data."""
+    """Return all figures, as plain data."""
     tables = {}
     for kind, count in zip(SETS, (zones, zones // 4), strict=True):
         if count:
@@ -64,8 +64,8 @@ def report(zones: int, markets: int, traces: list[str], processes: int) -> dict[
     }
 
 
-def verdicts(found: dict[str, Any]) -> list[tuple[str, bool]]:
-    """Targets and whether they are met."""
+def targets_met(found: dict[str, Any]) -> list[tuple[str, bool]]:
+    """Return the targets and whether they are met."""
     lines = []
     for title, rows in found["tables"].items():
         for row in rows:
@@ -76,8 +76,8 @@ def verdicts(found: dict[str, Any]) -> list[tuple[str, bool]]:
                 text = f"{where}: {above:.1f} +- {error:.1f} % above the optimum, at most {limit:g}"
                 lines.append((text, above <= limit))
             usd = {name: row[name]["percent_of_on_demand"] for name in POLICIES}
-            dearer = [name for name in POLICIES[1:] if usd["planned"] > usd[name] + 1e-9]
-            lines.append((f"{where}: no dearer than {' or '.join(dearer or POLICIES[1:])}", not dearer))
+            costlier = [name for name in POLICIES[1:] if usd["planned"] > usd[name] + 1e-9]
+            lines.append((f"{where}: no more expensive than {' or '.join(costlier or POLICIES[1:])}", not costlier))
     rows = [row for rows in found["tables"].values() for row in rows]
     late = sum(row["planned"]["late"] for row in rows)
     lines.append((f"no deadline missed: {late} of {sum(row['windows'] for row in rows)} planned runs late", late == 0))
@@ -95,7 +95,7 @@ def verdicts(found: dict[str, Any]) -> list[tuple[str, bool]]:
 
 
 def text_of(found: dict[str, Any]) -> str:
-    """Tables in percent, then verdicts."""
+    """Return the tables in percent, then the targets."""
     lines = []
     for title, rows in found["tables"].items():
         lines += [f"{title}; {rows[0]['markets']} markets, {rows[0]['windows']} windows each row"]
@@ -112,12 +112,12 @@ def text_of(found: dict[str, Any]) -> str:
     lines += [*(f"left out: {reason}" for reason in found["left_out"]), ""] if found["left_out"] else []
     lines += _units(found["units"])
     lines += [f"replays per second, {name}: {rate:,.0f}" for name, rate in found["runs_per_second"].items()]
-    lines += ["", *(f"{'met   ' if met else 'MISSED'}  {what}" for what, met in verdicts(found))]
+    lines += ["", *(f"{'met   ' if met else 'MISSED'}  {what}" for what, met in targets_met(found))]
     return "\n".join(lines)
 
 
 def _units(units: list[dict[str, Any]]) -> list[str]:
-    """Curves against replays: a line per form of market."""
+    """Return the table of curves against replays: a line per form of market."""
     if not units:
         return []
     lines = [f"curves against {units[0]['runs_each']} replays of each market", ""]
@@ -144,4 +144,4 @@ def main(arguments: list[str] | None = None) -> int:
     asked = parser.parse_args(arguments)
     found = report(asked.zones, asked.markets, asked.traces, asked.processes)
     print(json.dumps(found, indent=2) if asked.json else text_of(found))
-    return 0 if all(met for _, met in verdicts(found)) else 1
+    return 0 if all(met for _, met in targets_met(found)) else 1

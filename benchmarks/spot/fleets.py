@@ -1,4 +1,4 @@
-"""Recorded markets: zones where one machine was looked for, and fleets of which a gang is a part."""
+"""Recorded markets: zones with one machine, and fleets of which a node group is a part."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from planner.spot.market.trace_files import read_traces
 from planner.units import HOUR
 
 FLEET = 4
-"""Machines at one time from which on a trace is a fleet, and gangs are judged on it."""
+"""Machines at one time from which a trace counts as a fleet on which node groups are judged."""
 GANG_SIZES = (4, 8)
 GANG_WORK_HOURS = 4.0
 DRAWS = 20
-"""Gangs that are followed through one fleet: which of its machines are ours is not recorded."""
+"""Node groups that are followed through one fleet: which of its machines are ours is not recorded."""
 WINDOWS = 6
 
 Case = tuple[str, Callable[..., Windows]]
@@ -32,16 +32,16 @@ Case = tuple[str, Callable[..., Windows]]
 
 @dataclass(frozen=True)
 class Recorded:
-    """Costs by what was judged, and what could not be, with the reason."""
+    """Costs by case, and the cases that could not be judged, with the reason."""
 
     tables: dict[str, list[dict[str, Any]]]
     left_out: tuple[str, ...]
 
 
 def judge_recorded(paths: Sequence[str | Path]) -> Recorded:
-    """Zones with jobs of 48 h on one machine, fleets with jobs of 4 h on gangs.
+    """Return the costs of zones with jobs of 48 h on one machine, and of fleets with jobs of 4 h on node groups.
 
-    Either half of a trace is known once and used once: there are few traces.
+    Each half of a trace is used once for fitting and once for judging, because there are few traces.
     """
     traces = [trace for path in paths for trace in read_traces(path)]
     left_out: list[str] = []
@@ -64,7 +64,7 @@ def judge_recorded(paths: Sequence[str | Path]) -> Recorded:
 
 
 def _judged(cases: list[Case], work_hours: float, left_out: list[str]) -> list[dict[float, Costs]]:
-    """Costs per case and direction; a case that cannot be judged adds its reason to `left_out`."""
+    """Return the costs per case and direction; a case that cannot be judged adds its reason to `left_out`."""
     found = []
     for name, windows in cases:
         try:
@@ -77,7 +77,7 @@ def _judged(cases: list[Case], work_hours: float, left_out: list[str]) -> list[d
 
 
 def gang_windows(fleet: Trace, size: int, number: int, forward: bool) -> Windows:
-    """Gangs through one half of a fleet as what is known, through the other as windows an hour apart."""
+    """Return windows of node groups, an hour apart, in one half of a fleet, and the states fitted to the other."""
     paths = gang_paths(fleet, size, DRAWS, np.random.default_rng([SEED, number, size]))
     tick = fleet.gap_hours
     steps = paths.shape[1]
@@ -95,10 +95,10 @@ def gang_windows(fleet: Trace, size: int, number: int, forward: bool) -> Windows
 
 
 def gang_paths(fleet: Trace, size: int, draws: int, rng: Generator) -> Flags:
-    """Whether a gang within a fleet is complete; shape (draws, steps).
+    """Return whether a node group within a fleet is complete; shape (draws, steps).
 
-    Which machines went is not recorded: of those that were there, all are equally likely. What a gang has lost is
-    replaced before others get the machines that come.
+    Which machines were lost is not recorded: all of those available are equally likely. What a group has lost is
+    replaced before others get new machines.
     """
     members = np.full(draws, min(size, int(fleet.available[0])))
     paths = np.empty((draws, fleet.available.size), bool)
@@ -114,5 +114,5 @@ def gang_paths(fleet: Trace, size: int, draws: int, rng: Generator) -> Flags:
 
 
 def _runs(path: Flags, tick_hours: float) -> MarketDurations:
-    """Up-times and outages of one path."""
+    """Return the up-times and outages of one path."""
     return Trace("gang", tick_hours * HOUR, path.astype(np.int64)).runs(1, with_first=False)

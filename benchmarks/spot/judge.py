@@ -1,4 +1,4 @@
-"""One market, watched for a while and then used: the planned policy, rules of thumb and the all-knowing optimum."""
+"""One market, observed and then used: the planned policy, simple rules and the offline optimum."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from planner.arrays import Flags, Floats
-from planner.spot.market.hazard_fit import fit_states
+from planner.spot.market.hazard_fit import fit_ages
 from planner.spot.market.states import SpotStates
 from planner.spot.market.trace import MarketDurations
-from planner.spot.policy.baseline_policies import Greedy, OnDemandOnly, UniformProgress
+from planner.spot.policy.baseline_policies import Greedy, UniformProgress
 from planner.spot.policy.run import SpotRun
 from planner.spot.policy.switching_policy import best_policy
 from planner.spot.replay.offline_optimum import optimum_usd
@@ -27,7 +27,7 @@ POLICIES = ("planned", "greedy", "uniform progress")
 
 @dataclass(frozen=True)
 class Windows:
-    """Stretches of one market that a run may meet, and what was known of the market before them."""
+    """Windows of one market in which a run may take place, and the states fitted to the time before them."""
 
     name: str
     states: SpotStates
@@ -38,7 +38,7 @@ class Windows:
 
 @dataclass(frozen=True)
 class Costs:
-    """Of one market at one deadline; arrays of shape (windows,), in dollars."""
+    """Costs on one market at one deadline; arrays of shape (windows,), in dollars."""
 
     on_demand: Floats
     optimum: Floats
@@ -47,9 +47,9 @@ class Costs:
 
 
 def job(work_hours: float, restart_hours: float = 1 / 6) -> SpotRun:
-    """A run on spot at a third of on demand; the notice is long enough for a last checkpoint and others cost nothing.
+    """Return a run on spot at a third of on demand, with notice for a last checkpoint and free checkpoints.
 
-    So an interruption costs a restart and the wait, as in the trials that the targets come from.
+    An interruption costs a restart and the wait, as in the trials that the targets come from.
     """
     return SpotRun(
         work_hours=work_hours,
@@ -63,17 +63,18 @@ def job(work_hours: float, restart_hours: float = 1 / 6) -> SpotRun:
 
 
 def states_of(runs: list[MarketDurations]) -> SpotStates:
-    """The market that up-times and outages come from; ValueError where there is not an hour of both."""
-    return fit_states(*(np.concatenate(each) for each in zip(*runs, strict=True)))
+    """Fit the market to up-times and outages; ValueError where there is not an hour of both."""
+    up, up_censored, down, down_censored = (np.concatenate(each) for each in zip(*runs, strict=True))
+    return SpotStates(fit_ages(up, up_censored), fit_ages(down, down_censored))
 
 
 def deadline_of(run: SpotRun, slack: float, tick_hours: float) -> float:
-    """Hours: whole ticks, so that the optimum is exact."""
+    """Return the deadline in hours, whole ticks, so that the optimum is exact."""
     return math.ceil(run.work_hours * slack / tick_hours - 1e-9) * tick_hours
 
 
 def ages_before(up: Flags, starts: list[int], tick_hours: float) -> Floats:
-    """How long one path, shape (ticks,), has been in its state at each start; hours, shape (starts,)."""
+    """Return how many hours one path, shape (ticks,), has been in its state at each start; shape (starts,)."""
     changes = np.flatnonzero(np.diff(up)) + 1
     since = np.concatenate([[0], changes])
     begun = since[np.searchsorted(since, starts, side="right") - 1]
@@ -81,7 +82,7 @@ def ages_before(up: Flags, starts: list[int], tick_hours: float) -> Floats:
 
 
 def planned(windows: Windows, run: SpotRun) -> dict[float, tuple[Floats, int, Floats]]:
-    """By deadline over work: dollars of the policy planned for what was known, runs late, dollars of the optimum."""
+    """Return by deadline over work: dollars of the planned policy, runs late, dollars of the optimum."""
     found = {}
     for slack in SLACKS:
         tick = windows.tick_hours
@@ -93,7 +94,7 @@ def planned(windows: Windows, run: SpotRun) -> dict[float, tuple[Floats, int, Fl
 
 
 def judge(markets: list[Windows], run: SpotRun, processes: int = 1) -> list[dict[float, Costs]]:
-    """What each policy costs in each window of each market, by deadline over work; one tick and length for all."""
+    """Return what each policy costs in each window of each market; all windows have one tick and one length."""
     with ProcessPoolExecutor(processes) if processes > 1 else nullcontext() as pool:
         found = list((pool.map if pool else map)(planned, markets, [run] * len(markets)))
     up = np.concatenate([market.up for market in markets])
@@ -104,23 +105,24 @@ def judge(markets: list[Windows], run: SpotRun, processes: int = 1) -> list[dict
         deadline = deadline_of(run, slack, tick)
         rules = [
             replay(policy, run, up, tick, deadline)
-            for policy in (OnDemandOnly(), Greedy(run, tick), UniformProgress(run, tick, deadline))
+            for policy in (Greedy(run, tick), UniformProgress(run, tick, deadline))
         ]
+        on_demand_usd = (run.work_hours + run.restart_hours) * run.on_demand_usd_per_hour
         usd = [np.split(rule.usd, ends) for rule in rules]
         late = [np.split(~rule.met, ends) for rule in rules]
         for number, each in enumerate(found):
             own, own_late, optimum = each[slack]
             costs[number][slack] = Costs(
-                on_demand=usd[0][number],
+                on_demand=np.full(optimum.size, on_demand_usd),
                 optimum=optimum,
-                by_policy=dict(zip(POLICIES, (own, usd[1][number], usd[2][number]), strict=True)),
-                late=dict(zip(POLICIES, (own_late, *(int(one[number].sum()) for one in late[1:])), strict=True)),
+                by_policy=dict(zip(POLICIES, (own, *(one[number] for one in usd)), strict=True)),
+                late=dict(zip(POLICIES, (own_late, *(int(one[number].sum()) for one in late)), strict=True)),
             )
     return costs
 
 
 def summary(markets: list[dict[float, Costs]]) -> list[dict[str, Any]]:
-    """A row per deadline: mean cost over on-demand cost, and over the optimum, each with its standard error.
+    """Return a row per deadline: mean cost over on-demand cost and over the optimum, with its standard error.
 
     All windows of all markets weigh the same; the error is that of a ratio of means over markets drawn at random.
     """

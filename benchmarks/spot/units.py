@@ -1,4 +1,4 @@
-"""Markets drawn at random: is what a curve promises what a replay gives?"""
+"""Predictions of cost curves compared with replays on markets drawn at random."""
 
 from __future__ import annotations
 
@@ -11,16 +11,9 @@ import numpy as np
 from numpy.random import Generator
 
 from benchmarks.spot.judge import SLACKS, states_of
+from benchmarks.spot.samplers import batch_hit_probability, lognormal_draw, sample_node_group, weibull_draw
 from benchmarks.spot.zones import SEED
-from planner.spot.market.sampling import (
-    Paths,
-    batch_hit_probability,
-    lognormal_draw,
-    sample_node_group,
-    sample_paths,
-    sample_states,
-    weibull_draw,
-)
+from planner.spot.market.sampling import Paths, sample_paths, sample_states
 from planner.spot.market.states import Ages, SpotStates
 from planner.spot.market.trace import Trace
 from planner.spot.policy.checkpointing import checkpoint_interval
@@ -33,13 +26,13 @@ from planner.units import DAY_HOURS, HOUR
 RUNS = 1000
 """Replays of one market."""
 TICK_HOURS = 1 / 30
-"""Two minutes: what happens between two ticks is not seen."""
+"""Two minutes."""
 WATCHED_DAYS = 365
-"""A market of another form is fitted to so much of it: form is judged here, not how long it was watched."""
+"""Length of the trace to which a market of another form is fitted: long, because only the form is judged here."""
 LIMITS = {"drawn from age bands": 5.0, "log-normal": 10.0, "Weibull": 10.0, "batch losses": 10.0}
 """Percent by which replayed mean cost may differ from the predicted."""
 OUTSIDE = 15
-"""Markets of each other form."""
+"""Markets of each form that is not made of age bands."""
 
 Sample = Callable[[int, int, Generator], Paths]
 """`sample(runs, ticks, rng)`."""
@@ -58,7 +51,7 @@ class Check:
 
 
 def check_markets(markets: int, outside: int = OUTSIDE) -> list[Check]:
-    """So many markets drawn from age bands, and `outside` of each other form."""
+    """Check `markets` markets drawn from age bands, and `outside` of each other form."""
     checks = []
     for number in range(markets):
         rng = np.random.default_rng([SEED, 1, number])
@@ -75,7 +68,7 @@ def check_markets(markets: int, outside: int = OUTSIDE) -> list[Check]:
 
 
 def _check(form: str, states: SpotStates, rng: Generator, sample: Sample) -> Check:
-    """Promise and replay of one run drawn at random on one market."""
+    """Compare prediction and replay of one run drawn at random on one market."""
     run, deadline = _run(rng, states)
     # The point that a plan would take of the curves that plans are priced with.
     point = min(CurveCache().latest_points([(run, states, deadline)])[0], key=lambda one: one.usd)
@@ -94,7 +87,7 @@ def _check(form: str, states: SpotStates, rng: Generator, sample: Sample) -> Che
 
 
 def _run(rng: Generator, states: SpotStates) -> tuple[SpotRun, float]:
-    """A run of 8 to 48 h with checkpoints and a deadline; half of them lose unsaved work."""
+    """Draw a run of 8 to 48 h with checkpoints and a deadline; half of them lose unsaved work."""
     stall = _log_uniform(rng, 2, 120) / HOUR
     work = float(rng.uniform(8, 48))
     run = SpotRun(
@@ -111,7 +104,7 @@ def _run(rng: Generator, states: SpotStates) -> tuple[SpotRun, float]:
 
 
 def _bands(rng: Generator, mean: float) -> Ages:
-    """Two age bands of about a mean, the young two to ten times as likely to end as the old."""
+    """Draw two age bands of about a mean, the young two to ten times as likely to end as the old."""
     ratio, begin = float(rng.uniform(2, 10)), mean * float(rng.uniform(0.1, 0.5))
     base = Ages((0.0, begin), (ratio, 1.0))
     scale = base.mean() / mean  # a first guess; the mean need not be hit
@@ -119,12 +112,12 @@ def _bands(rng: Generator, mean: float) -> Ages:
 
 
 def _from_states(states: SpotStates) -> Sample:
-    """Draws paths of a market of these states."""
+    """Return a sampler of paths of a market of these states."""
     return lambda n, t, r: sample_states(states, n, t, TICK_HOURS, r)
 
 
 def _sampler(form: str, rng: Generator) -> Sample:
-    """Draws paths of a market of this form, its figures drawn at random."""
+    """Return a sampler of paths of a market of this form, its figures drawn at random."""
     up, down = _log_uniform(rng, 1, 12), _log_uniform(rng, 0.3, 4)
     variation = float(rng.uniform(1.2, 2.5))
     if form == "batch losses":
@@ -136,12 +129,12 @@ def _sampler(form: str, rng: Generator) -> Sample:
 
 
 def _log_uniform(rng: Generator, low: float, high: float) -> float:
-    """Between two limits, every ratio as likely as any other."""
+    """Draw a number between two limits, uniform on a log scale."""
     return float(np.exp(rng.uniform(math.log(low), math.log(high))))
 
 
 def unit_rows(checks: list[Check]) -> list[dict[str, Any]]:
-    """A row per form of market."""
+    """Return a row per form of market."""
     rows = []
     for form, limit in LIMITS.items():
         some = [check for check in checks if check.form == form]

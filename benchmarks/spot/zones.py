@@ -1,4 +1,4 @@
-"""Synthetic zones: up-times and outages drawn from published quantiles, made longer or shorter by chance."""
+"""Synthetic zones: up-times and outages drawn from published quantiles, times a random factor."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.spot.judge import SLACKS, Costs, Windows, ages_before, deadline_of, job, judge, states_of
-from planner.spot.market.sampling import Draw, quantile_draw, sample_paths
+from benchmarks.spot.samplers import quantile_draw
+from planner.spot.market.sampling import Draw, sample_paths
 from planner.spot.market.trace import Trace
 from planner.units import DAY_HOURS, HOUR
 
@@ -17,7 +18,7 @@ SEED = 20261121
 TICK_HOURS = 1 / 12
 WORK_HOURS = 48.0
 DAYS = 45.0
-"""Length of a path, as of the longest published traces; half is watched, half is used."""
+"""Length of a path, as of the longest published traces; half is for fitting, half for judging."""
 FACTOR_SPREAD = 0.3
 """Standard deviation of ln(factor) on all up-times, and on all outages, of a zone."""
 QUANTILE_COLUMNS = ("p05_s", "p10_s", "p25_s", "p50_s", "p75_s", "p90_s", "p95_s", "p99_s")
@@ -29,7 +30,7 @@ comes with them speaks of half as many days as their steps make."""
 
 
 def published(kind: str) -> list[tuple[dict[str, str], dict[str, str]]]:
-    """Rows of up-times and of outages, a pair per published zone of a set."""
+    """Return the rows of up-times and of outages, a pair per published zone of a set."""
     with TABLE.open(encoding="utf-8", newline="") as file:
         rows = [row for row in csv.DictReader(file) if row["trace"] in SETS[kind]]
     ups, downs = ([row for row in rows if row["run"] == run] for run in ("up", "down"))
@@ -37,14 +38,14 @@ def published(kind: str) -> list[tuple[dict[str, str], dict[str, str]]]:
 
 
 def draw_of(row: dict[str, str], factor: float) -> Draw:
-    """Durations in hours of a row of the table, times a factor."""
+    """Return a sampler of the durations of a row of the table in hours, times a factor."""
     scale = factor / HOUR
     quantiles = [float(row[name]) * scale for name in QUANTILE_COLUMNS]
     return quantile_draw(float(row["mean_s"]) * scale, quantiles, float(row["max_s"]) * scale)
 
 
 def zone(kind: str, number: int) -> Windows:
-    """A zone by its number: a published one drawn by chance, its up-times and its outages each times a factor."""
+    """Return a zone by its number: a random published one, its up-times and its outages each times a factor."""
     rng = np.random.default_rng([SEED, number])
     pairs = published(kind)
     up, down = (draw_of(row, float(np.exp(rng.normal(0, FACTOR_SPREAD)))) for row in pairs[rng.integers(len(pairs))])
@@ -55,10 +56,10 @@ def zone(kind: str, number: int) -> Windows:
 
 
 def cut(trace: Trace, work_hours: float, instances: int, most_windows: int, forward: bool = True) -> Windows:
-    """One half of a trace as what is known, the other as windows spread evenly over it.
+    """Return the states fitted to one half of a trace, and windows spread evenly over the other.
 
-    `forward`: what is known comes first. ValueError where it shows only one of up and down, or where the other half is
-    shorter than the longest deadline.
+    `forward`: the fitted half comes first. ValueError where it shows only one of up and down, or where the other half
+    is shorter than the longest deadline.
     """
     tick = trace.gap_hours
     steps = trace.available.size
@@ -77,5 +78,5 @@ def cut(trace: Trace, work_hours: float, instances: int, most_windows: int, forw
 
 
 def judge_zones(kind: str, zones: int, processes: int) -> list[dict[float, Costs]]:
-    """What policies cost in each of so many zones."""
+    """Return what policies cost in each of `zones` zones."""
     return judge([zone(kind, number) for number in range(zones)], job(WORK_HOURS), processes)

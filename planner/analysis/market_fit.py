@@ -1,4 +1,4 @@
-"""From recorded traces to the `spot:` block of an offer, with how surely it is known and what to mind."""
+"""The `spot:` block of an offer from recorded traces, with intervals and notes."""
 
 from __future__ import annotations
 
@@ -23,32 +23,32 @@ if TYPE_CHECKING:
     from planner.spot.market.states import Ages
     from planner.spot.market.trace import Trace
 
-WHERE = "planner market fit"
+FIT_COMMAND = "planner market fit"
 HASTY_GAP_SECONDS = 10.0
-"""Looking at a market more often than this is so rare that minutes may have been meant."""
+"""Shorter steps are so rare that minutes may have been meant."""
 COARSE_STEPS = 3.0
-"""Mean durations of fewer steps: those shorter than a step were not seen, and there were some."""
+"""Mean durations of fewer steps: some changes within a step were not recorded."""
 AVAILABILITY_RATIO = 3.0
-"""Ratio of odds of being there between traces from which on their mean is the market of neither."""
-MOST_NAMES = 12
+"""Ratio of the odds of availability between traces above which they are different markets."""
+MAX_LISTED_NAMES = 12
 """Names that a message lists."""
-LONG_FIRST = 0.1
-"""Share of the hours that runs already going on at the beginning may have, before it is worth a word."""
+LONG_FIRST_SHARE = 0.1
+"""Share of the hours before the first change above which a note says so."""
 
 
 def market_fit(traces: str | Path | Sequence[str | Path], instances: int = 1, only: Sequence[str] = ()) -> MarketFit:
-    """What recorded traces say of a spot market, as the `spot:` block of an offer.
+    """Return the `spot:` block of an offer that recorded traces support.
 
     `traces` are files, or folders of them, in the formats of `planner.spot.market.trace_files`; all are pooled.
-    `instances` machines must be there together for the market to be up.
-    `only` names the traces that count, where the files hold others too.
-    Raises `InputError` for files that cannot be read and for traces that say too little.
+    `instances` machines must be available together for the market to be up.
+    `only` names the traces to use, where the files hold others too.
+    Raises `InputError` for files that cannot be read and for traces with too little data.
     """
     paths = [traces] if isinstance(traces, (str, Path)) else list(traces)
     if not paths:
-        raise InputError([Fault(WHERE, 0, "", "no trace to fit", "name a file or a folder")])
+        raise InputError([Fault(FIT_COMMAND, 0, "", "no trace to fit", "name a file or a folder")])
     if instances < 1:
-        raise InputError([Fault(WHERE, 0, "--instances", f"{instances} machines are none", "give 1 or more")])
+        raise InputError([Fault(FIT_COMMAND, 0, "--instances", f"{instances} machines are none", "give 1 or more")])
     read = _chosen(read_traces_of(paths), only)
     fitted = fit_market(read, instances)
     hours = sum(one.hours for one in fitted.traces)
@@ -77,7 +77,10 @@ def market_fit(traces: str | Path | Sequence[str | Path], instances: int = 1, on
 
 
 def read_traces_of(paths: Sequence[str | Path]) -> list[Trace]:
-    """All traces of files and folders, every fault of every file; those of one name are told apart by their files."""
+    """Return all traces of files and folders; traces of one name are prefixed with their files.
+
+    Raises `InputError` with every fault of every file.
+    """
     read: list[tuple[str, Trace]] = []
     faults: list[Fault] = []
     again = [path for path, count in Counter(Path(path).resolve() for path in paths).items() if count > 1]
@@ -94,17 +97,17 @@ def read_traces_of(paths: Sequence[str | Path]) -> list[Trace]:
 
 
 def _chosen(traces: list[Trace], only: Sequence[str]) -> list[Trace]:
-    """The traces of these names, all where none is named."""
+    """Return the traces of these names, all where none is named."""
     names = [trace.name for trace in traces]
     unknown = [name for name in only if name not in names]
     if unknown:
-        there = ", ".join(names[:MOST_NAMES]) + (", ..." if len(names) > MOST_NAMES else "")
-        raise InputError([Fault(WHERE, 0, "--only", f"no trace is called {name!r}", there) for name in unknown])
+        there = ", ".join(names[:MAX_LISTED_NAMES]) + (", ..." if len(names) > MAX_LISTED_NAMES else "")
+        raise InputError([Fault(FIT_COMMAND, 0, "--only", f"no trace is called {name!r}", there) for name in unknown])
     return [trace for trace in traces if not only or trace.name in only]
 
 
 def _build_hazard(ages: Ages) -> EndsByAge:
-    """As it is pasted; ages keep the digits that tell one from the next."""
+    """Return the hazard as it is pasted; ages keep enough digits to differ."""
     return EndsByAge(
         ages_hours=tuple(_round_digits(age, 6) for age in ages.begins),
         ends_per_hour=tuple(_round_digits(rate) for rate in ages.rates),
@@ -128,26 +131,26 @@ def _spread(known: IntervalEstimate) -> Spread:
 
 
 def _held_out(fitted: Fitted) -> HoldoutComparison | None:
-    told = fitted.held_out
-    return None if told is None else HoldoutComparison(likelier_by=exp(told.gain_per_end), ends=told.ends)
+    test = fitted.held_out
+    return None if test is None else HoldoutComparison(likelier_by=exp(test.gain_per_end), ends=test.ends)
 
 
 def _summarise_trace(one: ObservedTrace) -> TraceReport:
-    told = asdict(one)
-    return TraceReport(most_machines=told.pop("most"), **told)
+    fields = asdict(one)
+    return TraceReport(most_machines=fields.pop("most"), **fields)
 
 
 def _round_digits(value: float, digits: int = 4) -> float:
-    """To so many digits; no figure of a market is known to more than four."""
+    """Round to `digits` digits; no figure of a market is known to more than four."""
     return float(f"{value:.{digits}g}")
 
 
 def _notes(fitted: Fitted, traces: Sequence[Trace]) -> list[str]:
-    """What could be misread."""
+    """Return notes on what could be misread."""
     notes = []
-    seen, several = fitted.traces, fitted.instances > 1
-    losses, machine_hours = sum(one.machine_losses for one in seen), sum(one.machine_hours for one in seen)
-    most = max(one.most for one in seen)
+    observed, several = fitted.traces, fitted.instances > 1
+    losses, machine_hours = sum(one.machine_losses for one in observed), sum(one.machine_hours for one in observed)
+    most = max(one.most for one in observed)
     if most > fitted.instances and losses:
         least = f"{fitted.instances} of them were" if several else "any one of them was"
         notes.append(
@@ -158,14 +161,14 @@ def _notes(fitted: Fitted, traces: Sequence[Trace]) -> list[str]:
     if several:
         notes.append(
             f"the figures are of {fitted.instances} machines together, which the block says; "
-            "for another number the planner converts them by its law for gangs"
+            "for another number the planner converts them by its law for node groups"
         )
-    odds = [one.availability / max(1 - one.availability, 1e-9) for one in seen if one.availability > 0]
-    if len(seen) > 1 and (len(odds) < len(seen) or max(odds) > AVAILABILITY_RATIO * min(odds)):
-        low, high = (f"{100 * pick(one.availability for one in seen):.0f} %" for pick in (min, max))
+    odds = [one.availability / max(1 - one.availability, 1e-9) for one in observed if one.availability > 0]
+    if len(observed) > 1 and (len(odds) < len(observed) or max(odds) > AVAILABILITY_RATIO * min(odds)):
+        low, high = (f"{100 * pick(one.availability for one in observed):.0f} %" for pick in (min, max))
         notes.append(f"the traces differ, from {low} to {high} of the time: better fit each place by itself (--only)")
     first = sum(trace.hours for trace in traces) - fitted.up.hours - fitted.down.hours
-    if first > LONG_FIRST * sum(one.hours for one in seen):
+    if first > LONG_FIRST_SHARE * sum(one.hours for one in observed):
         notes.append(
             f"{first:.1f} h before the first change are left out of the fit: when they began is not known, "
             "or the machines were not asked for yet"
@@ -174,7 +177,7 @@ def _notes(fitted: Fitted, traces: Sequence[Trace]) -> list[str]:
 
 
 def _find_step_warnings(fitted: Fitted) -> list[str]:
-    """Whether the steps are what they should be."""
+    """Return notes on implausible or coarse steps."""
     notes = []
     shortest, longest = (pick(one.gap_seconds for one in fitted.traces) for pick in (min, max))
     if shortest < HASTY_GAP_SECONDS:

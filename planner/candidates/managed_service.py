@@ -13,7 +13,7 @@ from planner.candidates.run_hours import evaluated_tokens, export_gb
 from planner.candidates.stage_hours import RowHours, node_group_ratios
 from planner.configurations.coefficients import recipe_coefficients
 from planner.configurations.recipe import Recipe
-from planner.estimates.managed_service import service_tokens_per_second, service_usd
+from planner.estimates.billing import service_tokens_per_second, service_usd
 from planner.estimates.time.data_stages import retained_gb_months, upload_seconds
 from planner.estimates.trials import trial_work
 from planner.estimates.uncertainty import confidence_factor

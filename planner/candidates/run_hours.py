@@ -168,7 +168,7 @@ class _RunTimes:
         compiled = int(framework_of(self.library, job.framework).compiled)
         disk = job.storage_gb_per_second * GB / stages.disk_efficiency * job.load_efficiency
         weights = self.architecture.download_gb * GB
-        seconds = load_seconds(weights, self.gpus, np.inf, disk, self.pcie, stages, quantised, compiled)
+        seconds = load_seconds(weights, self.gpus, disk, self.pcie, stages, quantised, compiled)
         return np.asarray(seconds, dtype=float)
 
     def training_hours(self) -> Floats:

@@ -56,6 +56,18 @@ class ScreenedCandidates:
             self, table=self.table.rows(which), rows=self.rows[which], rounded=self.rounded[which], spot=spot
         )
 
+    def with_policies(
+        self, table: CandidateTable, rows: Integers, choices: Mapping[int, SpotChoice]
+    ) -> ScreenedCandidates:
+        """Return these candidates and those of `table`, which follow policies."""
+        return replace(
+            self,
+            table=concatenate([self.table, table]),
+            rows=np.append(self.rows, rows),
+            rounded=np.append(self.rounded, np.zeros(len(rows), dtype=bool)),
+            spot={len(self.rows) + number: choice for number, choice in choices.items()},
+        )
+
 
 class _Rejections:
     """Rows (n,) that no limit has rejected yet, and how many each reason has rejected."""
@@ -100,8 +112,8 @@ def screen(
     cut = max_spot_share(table, latest)
     follows = np.zeros(len(table), dtype=bool)
     if waiting_usd is not None:
-        # A policy falls back on on-demand machines, so it promises no share: where spot is capped, or all work must be
-        # on spot, the mix of two markets is kept.
+        # A policy falls back on on-demand machines, so it promises no spot share: the mix of two markets is kept where
+        # the share has an upper limit, or all work must be on spot.
         follows = policy_rows(candidates, table, np.arange(len(table))) & (high >= 1) & (low < 1)
     late = rejections.keep & (np.minimum(cut, high) < np.where(follows, 0.0, low) - SHARE_TOLERANCE)
     lateness = np.where(late, least_late_hours(table, low, high) - latest, 0.0)
@@ -110,31 +122,23 @@ def screen(
     kept_table = replace(
         table.rows(rows), share_low=low[rows], share_high=np.maximum(np.minimum(high, cut)[rows], low[rows])
     )
-    mixes, policies = np.arange(len(rows)), None
-    if waiting_usd is not None:
-        able = follows[rows] & ~_has_coarse_billing(kept_table, candidates.hours.rows(rows), candidates.columns)
-        if able.any():
-            shared = limits.budget_usd is not None or len(table.jobs) > 1
-            share = limits.spot_share
-            target = SearchTarget(latest, share.min, share.max, waiting_usd, shared, frozenset(limits.quota))
-            work = SpotCandidates(candidates, kept_table, rows, target, market, library)
-            policies = spot_points(work, able, scope)
-        # A policy replaces the mix of two markets; on demand alone is kept where it is allowed. Where no policy has the
-        # least spot share that the limits ask for, a mix may still reach it.
-        reached = (cut[rows] >= low[rows] - SHARE_TOLERANCE) & (policies is None or len(policies[1]) == 0)
-        replaced = able & (low[rows] <= 0)
-        mixes = np.flatnonzero(~able | (low[rows] <= 0) | reached)
-        kept_table = replace(kept_table, share_high=np.where(replaced, kept_table.share_low, kept_table.share_high))
+    able, policies = follows[rows], None
+    if able.any():
+        able &= ~_has_coarse_billing(kept_table, candidates.hours.rows(rows), candidates.columns)
+    if able.any():
+        shared, share = limits.budget_usd is not None or len(table.jobs) > 1, limits.spot_share
+        target = SearchTarget(latest, share.min, share.max, waiting_usd or 0.0, shared, frozenset(limits.quota))
+        policies = spot_points(SpotCandidates(candidates, kept_table, rows, target, market, library), able, scope)
+    # A policy replaces the mix of two markets; on demand alone is kept where it is allowed. Where no policy has the
+    # least spot share that the limits ask for, a mix may still reach it.
+    reached = (cut[rows] >= low[rows] - SHARE_TOLERANCE) & (policies is None or len(policies[1]) == 0)
+    share_high = np.where(able & (low[rows] <= 0), kept_table.share_low, kept_table.share_high)
+    mixes = np.flatnonzero(~able | (low[rows] <= 0) | reached)
     rounded, origin, billed = _apply_billing_steps(
-        kept_table.rows(mixes), candidates.hours.rows(rows[mixes]), candidates.columns
+        replace(kept_table, share_high=share_high).rows(mixes), candidates.hours.rows(rows[mixes]), candidates.columns
     )
-    origin, spot = mixes[origin], {}
-    if policies is not None:
-        added, came, choices = policies
-        spot = {len(rounded) + number: choice for number, choice in choices.items()}
-        rounded, origin = concatenate([rounded, added]), np.concatenate([origin, came])
-        billed = np.concatenate([billed, np.zeros(len(added), dtype=bool)])
-    return ScreenedCandidates(rounded, rows[origin], billed, rejections.reasons, lateness, spot)
+    found = ScreenedCandidates(rounded, rows[mixes[origin]], billed, rejections.reasons, lateness)
+    return found if policies is None else found.with_policies(policies[0], rows[policies[1]], policies[2])
 
 
 def _apply_filters(candidates: JobCandidates, market: Market, limits: Limits, method_filter: bool) -> _Rejections:

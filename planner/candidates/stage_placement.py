@@ -169,12 +169,7 @@ def _evaluation_options(
         pull = download_rate(offer, library)
         slot = PCIE_BYTES_PER_SECOND[library.gpu(offer.card).pcie_gen] if offer.rents_gpus else float("inf")
         load = load_seconds(
-            weights * GB,
-            1,
-            float("inf"),
-            disk_rate(offer, library) * job.load_efficiency / stages.disk_efficiency,
-            slot,
-            stages,
+            weights * GB, 1, disk_rate(offer, library) * job.load_efficiency / stages.disk_efficiency, slot, stages
         )
         ready = float(boot_seconds(pull, stages) + download_seconds(weights * GB, pull) + load)
         hours, late = ((ready + share * tokens / rate) / HOUR for share in (job.early_stopping, 1.0))

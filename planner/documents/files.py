@@ -14,11 +14,14 @@ MAX_BYTES = 10 * 2**20
 """Largest file that is read (10 MiB): thousands of times a large scenario."""
 
 
+PACKAGE_FOLDER = Path(__file__).parent.parent
+"""The folder `planner/`; tests exchange it, so that commands run on other data."""
+
+
 def data_folder(kind: Literal["models", "scenarios"]) -> Path:
     """Return the folder of shipped data: inside the package where it was installed, else that of the checkout."""
-    here = Path(__file__).parent.parent
-    packaged = here / "_data" / kind
-    return packaged if packaged.is_dir() else here.parent / kind
+    packaged = PACKAGE_FOLDER / "_data" / kind
+    return packaged if packaged.is_dir() else PACKAGE_FOLDER.parent / kind
 
 
 def file_name(path: str | Path) -> str:

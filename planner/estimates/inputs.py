@@ -1,4 +1,4 @@
-"""What the estimates need to know, as plain numbers: one configuration per array element.
+"""Inputs of the estimates as plain numbers: one configuration per array element.
 
 Every field is a float, an integer or a numpy array; arrays of one estimate broadcast against each
 other, so a grid of recipes (R, 1) times hardware (H,) needs no copies.
@@ -25,9 +25,9 @@ ATTENTION_FLASH, ATTENTION_MEM_EFFICIENT, ATTENTION_EAGER = range(3)
 
 @dataclass(frozen=True)
 class Network:
-    """The shape of one architecture (scalars). P, L, h, a, ... of the specifications."""
+    """The shape of one architecture; scalars."""
 
-    parameters: float  # P, all
+    parameters: float  # P: all of them
     active_parameters: float  # per token (MoE), else P
     layers: int
     hidden: int
@@ -44,15 +44,17 @@ class Network:
     experts_per_token: int = 0
     sliding_window: int = 0  # tokens; 0 = full attention
     sliding_layers: float = 0.0  # share of layers that use the window
-    frozen_parameters: float = 0.0  # loaded beside the network, never trained (text encoders, autoencoder)
+    frozen_parameters: float = 0.0  # loaded with the network, never trained (text encoders, autoencoder)
     shape_known: bool = True  # False: shape guessed from the parameter count (+0.10 sigma)
 
     @property
     def query_width(self) -> int:
+        """Width of all queries of one layer."""
         return self.heads * self.head_dim
 
     @property
     def kv_width(self) -> int:
+        """Width of all keys, or values, of one layer."""
         return self.kv_heads * self.head_dim
 
     @property
@@ -63,7 +65,7 @@ class Network:
 
 @dataclass(frozen=True)
 class Layout:
-    """How the batch and the network are spread over GPUs."""
+    """The distribution of the batch and the network over GPUs."""
 
     micro_batch: Numbers  # sequences per GPU and micro-step
     accumulation: Numbers  # micro-steps per optimizer step
@@ -82,6 +84,7 @@ class Layout:
 
     @property
     def data_parallel(self) -> Numbers:
+        """Number of data-parallel ranks."""
         return self.gpus / (self.tensor * self.pipeline * self.context)
 
 
@@ -119,7 +122,7 @@ class States:
 
 @dataclass(frozen=True)
 class Activations:
-    """What a layer keeps, recomputes and casts, and what the loss costs."""
+    """What a layer stores, recomputes and casts, and the cost of the loss."""
 
     checkpointing: Numbers  # a CHECKPOINT_ code
     attention: Numbers  # an ATTENTION_ code
@@ -141,7 +144,7 @@ class Activations:
 
 @dataclass(frozen=True)
 class Stack:
-    """What the software around the network holds, and how sure its profile is."""
+    """Memory of the software around the network, and the safety margin of its profile."""
 
     context_gib: Numbers = 0.5  # CUDA context and libraries; m_ctx for Megatron
     nccl_gib: Numbers = 2.3  # communicators, for display of device-used memory only
@@ -153,7 +156,7 @@ class Stack:
 
 @dataclass(frozen=True)
 class Kernels:
-    """Speed coefficients of one framework profile (time_model.md section 4)."""
+    """Speed coefficients of one framework profile (models/calibration/kernels.yaml)."""
 
     element_traffic: Numbers  # k
     launch_seconds: Numbers  # t_l per layer, forward and backward

@@ -1,4 +1,4 @@
-"""How many weights a network has, how many a token meets, and how many LoRA adds.
+"""Counts of weights: of a network, of those that a token meets, and of LoRA adapters.
 
 Counts follow the released implementations weight by weight: the result equals the sum over a checkpoint.
 Buffers (rotary tables, masks) are not weights.
@@ -18,7 +18,7 @@ FFN_LINEARS = ("gate", "up", "down")
 
 @dataclass(frozen=True)
 class Dimensions:
-    """What decides the number of weights of a decoder; names and meaning as on an architecture card."""
+    """The dimensions that determine the number of weights of a decoder, named as on an architecture card."""
 
     layers: int
     hidden: int
@@ -56,12 +56,12 @@ class Dimensions:
 
 
 def count_parameters(dimensions: Dimensions) -> int:
-    """All distinct weights: a tied embedding counts once."""
+    """Return the number of distinct weights: a tied embedding counts once."""
     return _count(dimensions, dimensions.experts)
 
 
 def active_parameters(dimensions: Dimensions) -> int:
-    """Weights that one token meets: embeddings, router and shared experts in, experts not chosen out."""
+    """Return the number of weights that one token meets: all but those of experts that are not chosen."""
     return _count(dimensions, dimensions.experts_per_token)
 
 
@@ -87,7 +87,7 @@ def _attention(d: Dimensions) -> int:
 
 
 def _latent_attention(d: Dimensions) -> int:
-    """Multi-head latent attention: low-rank queries, low-rank keys and values, one rotated key for all heads.
+    """Return the weights of multi-head latent attention: low-rank queries, keys and values, one rotated key.
 
     Shapes as in the DeepSeek-V3 report (arXiv:2412.19437, section 2.1.1);
     each low-rank vector has an RMSNorm.
@@ -109,7 +109,7 @@ def _feed_forward(d: Dimensions, width: int) -> int:
 
 
 class LoraCount(NamedTuple):
-    """What adapters of one rank add."""
+    """The weights that adapters of one rank add."""
 
     trainable: int  # adapter weights in the whole network
     inputs_per_layer: int  # sum of d_in over the adapted linears that one token meets in one layer
@@ -117,7 +117,7 @@ class LoraCount(NamedTuple):
 
 
 def lora_parameters(network: Network, rank: int, targets: str | tuple[str, ...] = "all-linear") -> LoraCount:
-    """Adapters A (rank x d_in) and B (d_out x rank) on the chosen linears of every layer.
+    """Count the adapters A (rank x d_in) and B (d_out x rank) on the chosen linears of every layer.
 
     `targets`: "all-linear" (attention and feed-forward), "attention" (q, k, v, o), "qv", or names out of
     q, k, v, o, gate, up, down; of a feed-forward without gate, `gate` names nothing.
@@ -157,7 +157,7 @@ def _target_names(targets: str | tuple[str, ...]) -> frozenset[str]:
 
 
 def _shape(network: Network, name: str) -> tuple[int, int]:
-    """(d_in, d_out) of one linear."""
+    """Return (d_in, d_out) of one linear."""
     hidden = network.hidden
     return {
         "q": (hidden, network.query_width),
@@ -171,7 +171,7 @@ def _shape(network: Network, name: str) -> tuple[int, int]:
 
 
 def training_flops(active: float, tokens: float, *, frozen: bool = False, recomputed: float = 0.0) -> float:
-    """FLOP of matmuls with weights: 2 forward, 2 backward to activations, 2 to weights, per weight and token.
+    """Return the FLOP of matmuls with weights: 2 forward, 2 to activations, 2 to weights, per weight and token.
 
     `frozen` base weights (LoRA) need no weight gradient: 4 in place of 6.
     `recomputed` is the share of layers whose forward pass runs again (full checkpointing: 1).

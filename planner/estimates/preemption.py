@@ -1,12 +1,12 @@
-"""What interruptions of spot machines cost: work redone, restarts, waiting.
+"""The cost of interruptions of spot machines: repeated work, restarts, waiting.
 
 All times are in one unit of the caller's choice.
 
-Symbols: M mean up-time of the gang, D mean outage, a availability, R restart cost (boot, load, warm-up),
+Symbols: M mean up-time of the node group, D mean outage, a availability, R restart cost (boot, load, warm-up),
 C stall per checkpoint, tau work between checkpoints.
-Numbers: models/calibration/stages.yaml (gangs, checkpoints) and uncertainty.yaml (wall_spread).
+Numbers: models/calibration/stages.yaml (node groups, checkpoints) and uncertainty.yaml (wall_spread).
 Sources of form: Young 1974, Daly 2006 (exponential up-times).
-The factor for heavier tails, the gang exponents and the share of Young's interval come from published traces.
+The factor for heavier tails, the node-group exponents and the share of Young's interval come from published traces.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from planner.estimates.inputs import Numbers
 
 _INFINITE_UPTIME = 1e15
-"""Stands for the up-time of a machine that is never taken."""
+"""Up-time of a machine that is never taken."""
 _MAX_EXPONENT = 50.0
 """Exponent beyond which a run never ends; keeps the exponential finite."""
 
 
 @dataclass(frozen=True)
 class NodeGroupCoefficients:
-    """How a gang of k instances fares against one, and how checkpoints are spaced."""
+    """The market of a node group of k instances relative to one, and the spacing of checkpoints."""
 
     gang_rate_exponent: float  # lambda_k = lambda * k^this
     gang_availability_exponent: float  # a_k = a * k^this
@@ -40,12 +40,12 @@ class NodeGroupCoefficients:
 
     @classmethod
     def of(cls, values: Mapping[str, float]) -> NodeGroupCoefficients:
-        """From the values of `models/calibration/stages.yaml` by key, which holds others besides."""
+        """Return the coefficients from the values of `models/calibration/stages.yaml`, which has further keys."""
         return cls(**{field.name: values[field.name] for field in fields(cls)})
 
 
 class SpotAvailability(NamedTuple):
-    """Spot statistics of one gang: mean up-time and outage, and the share of time that it is up."""
+    """Spot statistics of one node group: mean up-time and outage, and the share of time that it is available."""
 
     mean_up: Any
     mean_outage: Any
@@ -65,9 +65,9 @@ class InterruptedRun(NamedTuple):
 def node_group_market(
     mean_up: Numbers, availability: Numbers, instances: Numbers, coefficients: NodeGroupCoefficients
 ) -> SpotAvailability:
-    """Statistics of a gang that needs all `instances` from those of a single one.
+    """Return the statistics of a node group that needs all `instances`, from those of a single one.
 
-    Interruptions come in batches, so their rate grows slower than the gang: k^0.8.
+    Interruptions come in batches, so their rate grows more slowly than the group: k^0.8.
     """
     k = np.asarray(instances, dtype=float)
     up = np.asarray(mean_up) * np.exp(-coefficients.gang_rate_exponent * np.log(k))
@@ -76,22 +76,14 @@ def node_group_market(
 
 
 def young_interval(stall: Numbers, mean_up: Numbers) -> Any:
-    """Work between checkpoints that loses least, to first order: sqrt(2 C M)."""
+    """Return the work between checkpoints that loses least, to first order (Young 1974): sqrt(2 C M)."""
     return np.sqrt(2.0 * np.asarray(stall) * np.minimum(mean_up, _INFINITE_UPTIME))
 
 
-def daly_interval(stall: Numbers, mean_up: Numbers) -> Any:
-    """The same to higher order; M where a checkpoint takes longer than 2 M."""
-    c, m = np.asarray(stall, dtype=float), np.minimum(mean_up, _INFINITE_UPTIME)
-    ratio = c / m
-    root = np.sqrt(2.0 * c * m)
-    return np.where(ratio < 2.0, root * (1.0 + np.sqrt(ratio / 2.0) / 3.0 + ratio / 18.0) - c, m)
-
-
 def paid_inflation(mean_up: Numbers, restart: Numbers, stall: Numbers, interval: Numbers) -> Any:
-    """Phi, paid machine time over work done for exponential up-times: M e^(R/M) (e^((tau+C)/M) - 1) / tau.
+    """Return Phi, paid machine time over work done, for exponential up-times (Daly 2006).
 
-    About 1 + C/tau + (tau/2 + R)/M while M is long. `interval` > 0.
+    Phi = M e^(R/M) (e^((tau+C)/M) - 1) / tau, about 1 + C/tau + (tau/2 + R)/M while M is long. `interval` > 0.
     """
     up = np.minimum(mean_up, _INFINITE_UPTIME)
     tau = np.asarray(interval, dtype=float)
@@ -100,7 +92,7 @@ def paid_inflation(mean_up: Numbers, restart: Numbers, stall: Numbers, interval:
 
 
 def add_heavy_tail(inflation: Numbers, coefficients: NodeGroupCoefficients) -> Any:
-    """Phi_ht: the same for real up-times, of which many are short (1.4 times the overhead)."""
+    """Return Phi_ht, the same for real up-times, of which many are short (1.4 times the overhead)."""
     return 1.0 + coefficients.heavy_tail_factor * (np.asarray(inflation) - 1.0)
 
 
@@ -112,7 +104,7 @@ def interrupted_run(
     coefficients: NodeGroupCoefficients,
     outage_cv: Numbers = 1.0,
 ) -> InterruptedRun:
-    """Paid and expected wall time of `run` units of work on a spot gang; all shapes broadcast.
+    """Return the paid and expected wall time of `run` units of work on a spot node group; all shapes broadcast.
 
     wall = (1 - a) D (1 + CV^2)/2 + Phi_ht run + interruptions * D.
     The first term is the wait of a job that arrives at any moment: it meets an outage with chance 1 - a
@@ -133,7 +125,7 @@ def interrupted_run(
 
 
 def wall_quantile_factor(confidence: float, spread: float) -> float:
-    """Factor on the expected wall time that is met with probability `confidence`: exp(spread * z(p)).
+    """Return the factor on the expected wall time that is met with probability `confidence`: exp(spread * z(p)).
 
     The published replays reach 1.3 at 0.9 (spread 0.205). ValueError outside (0, 1).
     """

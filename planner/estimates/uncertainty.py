@@ -1,4 +1,4 @@
-"""How far the estimated speed may be off, as log-normal spreads.
+"""The error of estimated speed, as log-normal spreads.
 
 ln(measured/predicted) of published runs has heavy tails: about a Student t with 2 degrees of freedom.
 So one sigma serves the displayed interval and another, with such tails, the chance of being late.
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, Unpack
 
 import numpy as np
 
@@ -53,7 +53,7 @@ class UncertaintyClasses:
 
     @classmethod
     def of(cls, values: Mapping[str, float]) -> UncertaintyClasses:
-        """From the values of `models/calibration/uncertainty.yaml` by key, which holds others besides."""
+        """Return the classes from the values of `models/calibration/uncertainty.yaml`, which has further keys."""
         return cls(
             one_node=class_sigmas(values, "one_node"),
             several_nodes=class_sigmas(values, "several_nodes"),
@@ -67,8 +67,17 @@ class UncertaintyClasses:
         )
 
 
+class UncertaintyFlags(TypedDict, total=False):
+    """What makes a configuration less certain, 0 or 1 each; 0 where it is left out."""
+
+    mixture: Numbers
+    efficiency_is_prior: Numbers
+    network_unknown: Numbers
+    shape_unknown: Numbers
+
+
 def class_sigmas(values: Mapping[str, float], name: str) -> Sigmas:
-    """The class `name` (a profile, a card, a size); (0, 0) where none is listed, so that it never counts."""
+    """Return the class `name` (a profile, a card, a size); (0, 0) where none is listed, so that it never counts."""
     return Sigmas(values.get(f"{name}.sigma", 0.0), values.get(f"{name}.sigma_tail", 0.0))
 
 
@@ -90,15 +99,12 @@ def time_sigmas(
     gpus: Numbers,
     nodes: Numbers,
     tokens_per_micro_batch: Numbers,
-    mixture: Numbers = 0,
-    efficiency_is_prior: Numbers = 0,
-    network_unknown: Numbers = 0,
-    shape_unknown: Numbers = 0,
+    **flags: Unpack[UncertaintyFlags],
 ) -> Sigmas:
-    """Spread of ln(time) of a configuration: the largest class that applies, then what is not known on top.
+    """Return the spread of ln(time) of a configuration: the largest class that applies, plus what is not known.
 
-    `profile` and `card` come from `class_of`; flags are 0 or 1; all broadcast.
-    An unknown network counts only where there are several nodes.
+    `profile` and `card` come from `class_sigmas`; all arguments broadcast. An unknown network counts only where there
+    are several nodes.
     """
     several = np.greater(nodes, 1)
     alone = np.greater(gpus, 1) & ~several
@@ -107,12 +113,13 @@ def time_sigmas(
         card,
         _apply_where(alone, spreads.one_node),
         _apply_where(several, spreads.several_nodes),
-        _apply_where(mixture, spreads.mixture),
+        _apply_where(flags.get("mixture", 0), spreads.mixture),
     )
     widest = widen_for_few_tokens(widest, tokens_per_micro_batch, spreads.few_tokens)
-    unsure = spreads.efficiency_prior * np.asarray(efficiency_is_prior)
-    unlinked = spreads.network_unknown * (several * np.asarray(network_unknown))
-    return add_spread(add_in_quadrature(widest, unsure, unlinked), spreads.shape_unknown * np.asarray(shape_unknown))
+    prior = spreads.efficiency_prior * np.asarray(flags.get("efficiency_is_prior", 0))
+    network = spreads.network_unknown * (several * np.asarray(flags.get("network_unknown", 0)))
+    shape = spreads.shape_unknown * np.asarray(flags.get("shape_unknown", 0))
+    return add_spread(add_in_quadrature(widest, prior, network), shape)
 
 
 def _apply_where(holds: Any, sigmas: Sigmas) -> Sigmas:
@@ -121,7 +128,7 @@ def _apply_where(holds: Any, sigmas: Sigmas) -> Sigmas:
 
 
 def largest(*classes: Sigmas) -> Sigmas:
-    """The larger spread of all classes, elementwise, display and tail each for itself.
+    """Return the largest spread of all classes, elementwise, display and tail each for itself.
 
     A class that does not hold for an element is (0, 0) there.
     """
@@ -132,7 +139,7 @@ def largest(*classes: Sigmas) -> Sigmas:
 
 
 def widen_for_few_tokens(sigmas: Sigmas, tokens_per_micro_batch: Numbers, few: FewTokens) -> Sigmas:
-    """`sigmas` raised towards the small-batch class, linearly between its two bounds: no cliff."""
+    """Raise `sigmas` towards the small-batch class, linearly between its two bounds."""
     weight = np.clip((few.none - np.asarray(tokens_per_micro_batch)) / (few.none - few.full), 0.0, 1.0)
 
     def raised(base: Any, target: Any) -> Any:
@@ -142,18 +149,18 @@ def widen_for_few_tokens(sigmas: Sigmas, tokens_per_micro_batch: Numbers, few: F
 
 
 def add_in_quadrature(sigmas: Sigmas, *extras: Numbers) -> Sigmas:
-    """Independent spreads added to both sigmas; an extra of 0 changes nothing."""
+    """Add independent spreads to both sigmas; an extra of 0 changes nothing."""
     squared: Any = sum(np.square(extra) for extra in extras)
     return Sigmas(np.sqrt(np.square(sigmas.display) + squared), np.sqrt(np.square(sigmas.tail) + squared))
 
 
 def add_spread(sigmas: Sigmas, extra: Numbers) -> Sigmas:
-    """A spread that goes along with all others, such as a guessed shape, added to both sigmas."""
+    """Add a spread that is correlated with all others, such as a guessed shape, to both sigmas."""
     return Sigmas(sigmas.display + extra, sigmas.tail + extra)
 
 
 def confidence_factor(sigma_tail: Numbers, confidence: Numbers) -> Any:
-    """Factor on the median time that is met with probability `confidence`: exp(tau_c(p)); 1 at p = 0.5.
+    """Return the factor on the median time that is met with probability `confidence`: exp(tau_c(p)); 1 at p = 0.5.
 
     tau_c(p) = scale_c * t(p), t the quantile of Student's t with 2 degrees of freedom,
     scale_c such that the 95 % quantiles of this and of a normal with `sigma_tail` agree.
@@ -164,7 +171,7 @@ def confidence_factor(sigma_tail: Numbers, confidence: Numbers) -> Any:
 
 
 def student_2_quantile(probability: Numbers) -> Any:
-    """Quantile of Student's t with 2 degrees of freedom, which has a closed form; probability in (0, 1)."""
+    """Return the quantile of Student's t with 2 degrees of freedom, which has a closed form; probability in (0, 1)."""
     p = np.asarray(probability, dtype=float)
     if not np.all((p > 0.0) & (p < 1.0)):
         raise ValueError(f"a probability must lie between 0 and 1, not {probability}")
@@ -174,10 +181,10 @@ def student_2_quantile(probability: Numbers) -> Any:
 def interval(
     expected: float, least: float, factors: tuple[float, float], market_sd: float = 0.0
 ) -> tuple[float, float]:
-    """80 % interval of a figure that errs by `factors` and, apart from that, spreads by `market_sd` over spot markets.
+    """Return the 80 % interval of a figure with error `factors` and, independently, `market_sd` over spot markets.
 
-    Both spreads add as squares; nothing is below `least`, what the figure is where the market never interrupts, at the
-    low factor. 10 with factors 0.8 and 1.25, a spread of 2 and 6 at the least: 10 - hypot(2, 2.56) = 6.75,
+    Both spreads add as squares; the low end is at least `least`, the figure without interruptions, at the low factor.
+    10 with factors 0.8 and 1.25, a spread of 2 and 6 at the least: 10 - hypot(2, 2.56) = 6.75,
     10 + hypot(2.5, 2.56) = 13.58.
     """
     low, high = factors
@@ -187,6 +194,6 @@ def interval(
 
 
 def display_factors(sigma: Numbers) -> tuple[Any, Any]:
-    """Factors of the 80 % interval around a median time: exp(-1.28 sigma), exp(+1.28 sigma)."""
+    """Return the factors of the 80 % interval around a median time: exp(-1.28 sigma), exp(+1.28 sigma)."""
     reach = _NORMAL_90 * np.asarray(sigma)
     return np.exp(-reach), np.exp(reach)

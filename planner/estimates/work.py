@@ -26,7 +26,7 @@ PACKINGS = ("packed", "padded", "fixed")
 
 
 def step_count(packing: str, tokens: Numbers, samples: Numbers, sequence: Numbers, global_batch: Numbers) -> Any:
-    """Optimizer steps, rounded up.
+    """Return the optimizer steps, rounded up.
 
     Packed work counts real `tokens`, padded and fixed work `samples`, epochs included.
 
@@ -39,26 +39,18 @@ def step_count(packing: str, tokens: Numbers, samples: Numbers, sequence: Number
 
 
 def processed_length(packing: str, sequence: Numbers, mean_length: Numbers, cv: Numbers, micro_batch: Numbers) -> Any:
-    """Tokens per sequence that the GPUs work on; ValueError for a packing that is not in `PACKINGS`."""
+    """Return the tokens per sequence that the GPUs work on; ValueError for a packing that is not in `PACKINGS`."""
     _check(packing)
     if packing == "padded":
         return padded_length(mean_length, cv, micro_batch, sequence)
     return np.asarray(sequence, dtype=float)
 
 
-def real_share(packing: str, sequence: Numbers, mean_length: Numbers, cv: Numbers, micro_batch: Numbers) -> Any:
-    """Real tokens per processed token, in (0, 1]; ValueError for a packing that is not in `PACKINGS`."""
-    processed = processed_length(packing, sequence, mean_length, cv, micro_batch)
-    if packing == "packed":
-        return np.full_like(processed, PACKED_FILL)
-    return padded_length(mean_length, cv, 1, sequence) / processed
-
-
 def padded_length(mean_length: Numbers, cv: Numbers, micro_batch: Numbers, sequence: Numbers) -> Any:
-    """Mean processed length of padded micro-batches: E[longest of `micro_batch` draws, cut at `sequence`].
+    """Return the mean processed length of padded micro-batches: E[longest of `micro_batch` draws, cut at `sequence`].
 
     Lengths are log-normal with mean `mean_length` and coefficient of variation `cv`; 0 means all equal.
-    Grows with the micro-batch: padding makes large micro-batches dearer per real token.
+    Grows with the micro-batch: padding makes large micro-batches more expensive per real token.
     """
     if np.size(micro_batch) > 1 and all(np.ndim(value) == 0 for value in (mean_length, cv, sequence)):
         # A grid of thousands of cells holds a dozen micro-batches.
@@ -87,7 +79,7 @@ def _check(packing: str) -> None:
 
 @cache
 def _normal_grid() -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Standard normal values and the probability below each."""
+    """Return the standard normal values and the probability below each."""
     edges = np.linspace(-_REACH, _REACH, _CELLS + 1)
     below = np.array([0.5 * math.erfc(-edge / math.sqrt(2.0)) for edge in edges])
     return edges, below

@@ -1,1 +1,1 @@
-"""Spot markets: how machines come and go, the best way to use them, and replays that prove it."""
+"""Spot markets: their interruption process, the best switching policy, and replays of policies."""

@@ -79,7 +79,7 @@ def test_pooled_hours_and_interruptions_add_up(tmp_path: Path, fitted: MarketFit
     assert market_fit(tmp_path).traces == (other.traces[0], fitted.traces[0])
 
 
-def test_a_gang_says_so_in_its_block(tmp_path: Path) -> None:
+def test_a_node_group_says_so_in_its_block(tmp_path: Path) -> None:
     """Figures of four machines together are not those of one."""
     data = [n + 1 for n in counts(machines=3)]
     found = market_fit(write(tmp_path / "fleet.json", data), instances=4)
@@ -89,7 +89,7 @@ def test_a_gang_says_so_in_its_block(tmp_path: Path) -> None:
 
 
 def test_a_fleet_of_others_is_not_taken_for_ones_own_machine(tmp_path: Path) -> None:
-    """Where more machines were watched than asked for, it is told how long a single one stays."""
+    """Where more machines were watched than asked for, a note says how long a single one stays."""
     fleet = [2 * n + m for n, m in zip(counts(0), counts(1), strict=True)]
     found = market_fit(write(tmp_path / "fleet.json", fleet))
     stay = found.traces[0].machine_hours / found.traces[0].machine_losses
@@ -121,7 +121,7 @@ def test_traces_of_one_name_are_told_apart_and_one_file_counts_once(tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         ({"traces": []}, "no trace to fit"),
         ({"instances": 0}, "--instances: 0 machines are none"),
@@ -129,13 +129,13 @@ def test_traces_of_one_name_are_told_apart_and_one_file_counts_once(tmp_path: Pa
     ],
 )
 def test_questions_without_sense_are_refused(
-    arguments: dict[str, object], told: str, fitted: MarketFit, tmp_path: Path
+    arguments: dict[str, object], message: str, fitted: MarketFit, tmp_path: Path
 ) -> None:
     """One clear message each."""
     asked = {"traces": tmp_path / "zone.json", **arguments}
     with pytest.raises(InputError) as raised:
         market_fit(**asked)  # type: ignore[arg-type]
-    assert told in str(raised.value)
+    assert message in str(raised.value)
 
 
 def test_a_notebook_shows_the_figures_with_their_intervals(fitted: MarketFit) -> None:

@@ -48,7 +48,7 @@ def everything() -> Any:
 def stacked(figure: str) -> MemoryRows | SpeedRows:
     """The rows that a fit of a figure sees."""
     rows = [p for p in table().known if counts(p, figure)]
-    return MemoryRows.of(rows, table().library) if figure == "memory" else SpeedRows.of(rows, table().library)
+    return MemoryRows.of(rows, table().library) if figure == "memory" else SpeedRows.of(rows)
 
 
 def columns(values: dict[str, float], sets: int = 1) -> dict[str, Any]:

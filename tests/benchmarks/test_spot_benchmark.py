@@ -1,4 +1,4 @@
-"""The spot benchmark: its markets are what they claim to be, its sums are right, and its verdicts can fail."""
+"""The spot benchmark: its markets are what they claim to be, its sums are right, and its targets can be missed."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_curves_are_checked_against_replays_of_every_form() -> None:
     assert all(row["within_limit"] == 1 and row["least_met_percent"] == 100 for row in rows)
 
 
-def test_verdicts_fail_where_figures_do() -> None:
+def test_targets_fail_where_figures_do() -> None:
     """Too far above the optimum, dearer than a rule, late, off the curve, slow: each is told."""
     good = {"percent_of_on_demand": 50.0, "percent_above_optimum": 3.0, "standard_error": 0.1, "late": 0}
     row = {"deadline_over_work": 1.08, "windows": 5, **{name: dict(good) for name in POLICIES}}
@@ -107,7 +107,7 @@ def test_verdicts_fail_where_figures_do() -> None:
         rows = [{**row, **{name: dict(good) for name in POLICIES}}]
         return {"tables": {"zones: one V100, 48 h of work": rows}, "units": [dict(unit)], "runs_per_second": {"a": 2e4}}
 
-    assert all(met for _, met in spot.verdicts(found()))
+    assert all(met for _, met in spot.targets_met(found()))
     changes = (
         ("tables", "percent_above_optimum", 7.1, 0),
         ("tables", "percent_of_on_demand", 50.1, 1),
@@ -123,4 +123,4 @@ def test_verdicts_fail_where_figures_do() -> None:
         elif where == "units":
             part = part[0]  # type: ignore[index]
         part[what] = value  # type: ignore[index]
-        assert [number for number, (_, met) in enumerate(spot.verdicts(spoilt)) if not met] == [line]
+        assert [number for number, (_, met) in enumerate(spot.targets_met(spoilt)) if not met] == [line]

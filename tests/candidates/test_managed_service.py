@@ -77,22 +77,22 @@ def test_a_service_without_fees_says_what_is_left_out() -> None:
         "transfer in",
         "transfer out",
     }
-    assert any("it tells no fees" in note for note in unknown.notes)
+    assert any("their fees are unknown" in note for note in unknown.notes)
     known = at_service(fees=FEES)
     assert not [one for one in known.bill if one.basis]
-    assert not any("it tells no fees" in note for note in known.notes)
+    assert not any("their fees are unknown" in note for note in known.notes)
 
 
 def test_stages_that_a_service_does_are_told_as_such() -> None:
     """Evaluation at the price of training, checkpoints and prepared data of the service's own are assumptions."""
     told = " ".join(at_service(stages={**MOVES, "evaluation": {"share": 0.1}, "checkpoints": {"count": 2}}).notes)
-    assert "evaluation at the service is charged like training" in told
-    assert "checkpoints are the service's own" in told
-    assert "raw data go to the service as they are" in told
+    assert "evaluation at the service is assumed to cost as much per token as training" in told
+    assert "checkpoints are left to the service" in told
+    assert "raw data go to the service unprepared" in told
 
 
 def test_a_service_does_what_no_machine_can() -> None:
     """Evaluation on a CPU that nobody offers rules the machines out, not the service, and the plan says so."""
     told = at_service(stages={"evaluation": {"share": 0.1, "on": "cpu"}})
     assert told.tier == "managed"
-    assert any("services alone were considered" in note for note in told.notes)
+    assert any("only managed services were considered" in note for note in told.notes)

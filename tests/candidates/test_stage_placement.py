@@ -47,7 +47,7 @@ def test_memory_that_nobody_has_is_a_fault() -> None:
     (fault,) = caught.value.faults
     assert fault.where == "jobs.job.stages.ingest.on"
     assert fault.what == "no offer can run this stage on machine or cpu"
-    assert fault.fix == "offer a machine with 32 GB of RAM, or ask for less: ram_gb"
+    assert fault.fix == "offer a machine with 32 GB of RAM, or require less: ram_gb"
 
 
 def test_the_audit_asks_for_the_memory() -> None:

@@ -12,17 +12,17 @@ def test_observed_hours_say_what_they_hold() -> None:
     stages = {"evaluation": {"share": 0.1}, "export": {}, "retention": "30d"}
     told = planned(RENTED, measured=SEEN, stages=stages, early_stopping=0.5)
     assert told.hours.expected == 2
-    assert "observed hours are taken to hold evaluation and export: no hours are added for them" in told.notes
-    assert any("the run in full: stopping early is not counted" in note for note in told.notes)
+    assert "observed hours are assumed to include evaluation and export: no hours are added for them" in told.notes
+    assert any("the whole run: early stopping is not counted" in note for note in told.notes)
 
 
 def test_observed_hours_without_stages_need_no_such_note() -> None:
     """Where nothing is left out, nothing is said."""
-    assert not any("observed hours are taken" in note for note in planned(RENTED, measured=SEEN).notes)
+    assert not any("observed hours are assumed" in note for note in planned(RENTED, measured=SEEN).notes)
 
 
 def test_one_more_trial_may_be_less_work() -> None:
     """7 trials at 2 are 7/4 + 3/4 + 1/2 = 3 runs of work, 8 are 8/8 + 4/8 + 2/4 + 1/2 = 2.5: 17 % less."""
     seven = planned(RENTED, trials={"count": 7, "halving": 2}).notes
-    assert "8 trials would be 17 % less work: they are thinned out once more" in seven
+    assert "8 trials would be 17 % less work: they are halved once more" in seven
     assert not any("trials would be" in note for note in planned(RENTED, trials={"count": 8, "halving": 2}).notes)

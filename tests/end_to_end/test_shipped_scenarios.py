@@ -1,46 +1,39 @@
-"""Every shipped scenario: solved, audited, equal on solvers of two families, and what was recorded for it."""
+"""Every shipped scenario: recorded on frozen prices, equal on solvers of two families, audited on today's market."""
 
 from __future__ import annotations
 
-import datetime
 import json
+import sys
 from functools import cache
 
 import pytest
 
 from planner.audit.audit import audit
-from planner.loading.scenario_file import data_folder, read_library, read_scenario, shipped_scenarios
-from planner.results.plan import Plan
+from planner.documents.strict_yaml import read_document
+from planner.loading.scenario_file import read_library, read_scenario, shipped_scenarios
 from planner.scenario.scenario import SolveOptions
 from planner.solving.solve import solve
+from tests.helpers.costs import AS_OF, COSTS, machines_of, plan_of
+from tests.helpers.frozen_data import FROZEN_MARKET, ROOT, frozen_scenarios
 
-AS_OF = datetime.date(2026, 11, 21)
-FOLDER = data_folder("scenarios")
 NAMES = sorted(shipped_scenarios())
-EXPECTED = json.loads((FOLDER / "expected" / "costs.json").read_text(encoding="utf-8"))
-
-
-@cache
-def plan_of(name: str, solver: str = "highs") -> Plan:
-    return solve(read_scenario(name), SolveOptions(solver=solver, as_of=AS_OF))  # type: ignore[arg-type]
+MARKET = ROOT / "scenarios" / "inventory" / "market.yaml"
+ON_THE_MARKET = [name for name in NAMES if "market.yaml" in shipped_scenarios()[name].read_text(encoding="utf-8")]
+EXPECTED = json.loads(COSTS.read_text(encoding="utf-8"))
 
 
 def test_every_scenario_has_a_recorded_expectation() -> None:
     """A scenario without a recorded cost, or a record without a scenario, is a forgotten one."""
-    assert set(NAMES) == set(EXPECTED)
+    assert set(NAMES) == set(EXPECTED) == set(frozen_scenarios())
     assert len(NAMES) >= 16
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_scenario_gives_the_recorded_plan(name: str) -> None:
-    """Cost, hours and machines are those of the record: a change of physics or prices shows here."""
+    """Cost, hours and machines are those of the record: a change of physics shows here, a new price does not."""
     plan, expected = plan_of(name), EXPECTED[name]
     assert plan.status == expected["status"]
-    machines = [
-        f"{job.gpus} x {job.gpu} at {job.provider}, {job.techniques.method} {job.techniques.weight_bits} bit"
-        for job in plan.jobs
-    ]
-    assert machines == expected["jobs"]
+    assert machines_of(plan) == expected["jobs"]
     if plan.cost_usd is not None and plan.hours is not None:
         assert plan.cost_usd.expected == pytest.approx(expected["cost_usd"], abs=0.02, rel=1e-6)
         assert plan.hours.expected == pytest.approx(expected["hours"], abs=0.02, rel=1e-5)
@@ -49,7 +42,7 @@ def test_scenario_gives_the_recorded_plan(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_scenario_passes_the_audit_and_says_what_it_shows(name: str) -> None:
     """The independent audit finds nothing, and the description is one line."""
-    scenario = read_scenario(name)
+    scenario = read_scenario(frozen_scenarios()[name])
     library = read_library([job.architecture for job in scenario.jobs])
     assert audit(plan_of(name), scenario, library) == []
     assert scenario.description and "\n" not in scenario.description
@@ -79,3 +72,32 @@ def test_quickstart_ends_on_a_small_card_for_a_few_dollars() -> None:
     assert (job.techniques.method, job.techniques.weight_bits) == ("lora", 4)
     assert job.vram_gib.usable <= 24
     assert job.cost_usd < 5
+
+
+@cache
+def market_has_changed() -> bool:
+    """Whether the market inventory holds other offers than the frozen one."""
+    return read_document(MARKET).data != read_document(FROZEN_MARKET).data
+
+
+@pytest.mark.parametrize("name", ON_THE_MARKET)
+def test_scenario_can_be_planned_on_the_present_market(name: str) -> None:
+    """With the market inventory as it ships, each scenario loads; where a price is new, its plan passes the audit."""
+    scenario = read_scenario(name)
+    if not market_has_changed():
+        return  # the same offers as in the tests above
+    plan = solve(scenario, SolveOptions(as_of=AS_OF))
+    assert audit(plan, scenario, read_library([job.architecture for job in scenario.jobs])) == []
+
+
+def test_recorded_figures_rest_on_frozen_prices() -> None:
+    """What is recorded is computed without opening the market inventory that ships, so a new price changes nothing."""
+    opened: list[str] = []
+    watching = [True]
+    sys.addaudithook(lambda event, details: opened.append(str(details[0])) if watching and event == "open" else None)
+    try:
+        read_scenario(frozen_scenarios()["quickstart"])
+    finally:
+        watching.clear()  # a hook cannot be removed
+    assert [path for path in opened if path.endswith("market.yaml")]
+    assert str(MARKET) not in opened

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from planner.loading.scenario_file import data_folder
-from tests.end_to_end.test_shipped_scenarios import plan_of
+from tests.helpers.costs import plan_of
 
 FOLDER = data_folder("scenarios") / "whole-job"
 WORKED = re.compile(r"^# worked: (?P<figure>[^=]+?) = (?P<by_hand>.+) = (?P<result>-?[\d.]+)$", re.MULTILINE)

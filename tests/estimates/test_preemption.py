@@ -13,7 +13,6 @@ from planner.estimates.preemption import (
     NodeGroupCoefficients,
     SpotAvailability,
     add_heavy_tail,
-    daly_interval,
     interrupted_run,
     node_group_market,
     paid_inflation,
@@ -22,7 +21,7 @@ from planner.estimates.preemption import (
 )
 from tests.helpers.time_cases import calibration
 
-GANG = NodeGroupCoefficients.of(calibration("stages"))
+NODE_GROUP = NodeGroupCoefficients.of(calibration("stages"))
 HOUR = 3600.0
 QUIET = settings(derandomize=True, max_examples=80, deadline=None)
 
@@ -46,7 +45,7 @@ def test_inflation_of_published_traces(up_hours: float, stall: float, formula: f
     phi = float(paid_inflation(up, 300.0, stall, young_interval(stall, up)))
     assert phi == pytest.approx(formula, abs=0.015)
     assert phi - 0.02 < replayed
-    assert float(add_heavy_tail(phi, GANG)) > replayed - 0.05
+    assert float(add_heavy_tail(phi, NODE_GROUP)) > replayed - 0.05
 
 
 def test_first_order_expansion() -> None:
@@ -57,30 +56,24 @@ def test_first_order_expansion() -> None:
 
 
 def test_young_interval_is_near_the_best() -> None:
-    """No other interval inflates 1 % less than Daly's, and 0.7 x Young costs at most 3 points more."""
+    """0.7 x Young costs at most 3 points more than any other interval."""
     up, restart, stall = 1.75 * HOUR, 300.0, 120.0
     tries = paid_inflation(up, restart, stall, np.linspace(100, 6000, 400))
     best = tries.min()
-    assert float(paid_inflation(up, restart, stall, daly_interval(stall, up))) < best + 0.01
-    shipped = GANG.interval_share_of_young * young_interval(stall, up)
+    shipped = NODE_GROUP.interval_share_of_young * young_interval(stall, up)
     assert float(paid_inflation(up, restart, stall, shipped)) < best + 0.03
 
 
-def test_daly_falls_back_to_the_up_time() -> None:
-    """Where a checkpoint takes longer than two up-times, Daly's interval is the up-time."""
-    assert float(daly_interval(1000.0, 100.0)) == 100.0
-
-
-def test_gang_of_one_is_the_instance() -> None:
-    """A gang of one keeps its up-time and availability, and its outage follows from both."""
-    market = node_group_market(2.0, 0.6, 1, GANG)
+def test_node_group_of_one_is_the_instance() -> None:
+    """A node group of one keeps its up-time and availability, and its outage follows from both."""
+    market = node_group_market(2.0, 0.6, 1, NODE_GROUP)
     assert (market.mean_up, market.availability) == pytest.approx((2.0, 0.6))
     assert market.mean_outage == pytest.approx(2.0 * 0.4 / 0.6)
 
 
-def test_gangs_are_taken_more_often_but_not_k_times() -> None:
+def test_node_groups_are_taken_more_often_but_not_k_times() -> None:
     """Eight instances are interrupted 8^0.8 times as often and are up 8^-0.08 as much."""
-    market = node_group_market(2.0, 0.6, 8, GANG)
+    market = node_group_market(2.0, 0.6, 8, NODE_GROUP)
     assert float(market.mean_up) == pytest.approx(2.0 / 8**0.8)
     assert float(market.availability) == pytest.approx(0.6 * 8**-0.08)
 
@@ -88,7 +81,7 @@ def test_gangs_are_taken_more_often_but_not_k_times() -> None:
 def test_expected_wall_by_hand() -> None:
     """Wall time is first wait + paid time + an outage per interruption."""
     market = SpotAvailability(mean_up=10.0, mean_outage=2.5, availability=0.8)
-    run = interrupted_run(24.0, 300 / HOUR, 30 / HOUR, market, GANG)
+    run = interrupted_run(24.0, 300 / HOUR, 30 / HOUR, market, NODE_GROUP)
     tau = 0.7 * math.sqrt(2 * (30 / HOUR) * 10.0)
     phi = math.exp(300 / HOUR / 10) * (math.exp((tau + 30 / HOUR) / 10) - 1) * 10 / tau
     paid = 24.0 * (1 + 1.4 * (phi - 1))
@@ -102,15 +95,15 @@ def test_expected_wall_by_hand() -> None:
 )
 def test_wall_of_a_day_on_published_markets(up_hours: float, availability: float, low: float, high: float) -> None:
     """A day of work takes the wall time that replays of published traces took, as a multiple."""
-    market = node_group_market(up_hours, availability, 1, GANG)
-    run = interrupted_run(24.0, 300 / HOUR, 30 / HOUR, market, GANG)
+    market = node_group_market(up_hours, availability, 1, NODE_GROUP)
+    run = interrupted_run(24.0, 300 / HOUR, 30 / HOUR, market, NODE_GROUP)
     assert low < float(run.wall) / 24.0 < high
 
 
 def test_short_jobs_wait_at_most_about_one_outage() -> None:
     """A ten-minute job on a market with long outages does not wait in proportion to its length only."""
-    market = node_group_market(2.0, 0.6, 1, GANG)
-    run = interrupted_run(1 / 6, 300 / HOUR, 30 / HOUR, market, GANG)
+    market = node_group_market(2.0, 0.6, 1, NODE_GROUP)
+    run = interrupted_run(1 / 6, 300 / HOUR, 30 / HOUR, market, NODE_GROUP)
     assert float(run.wall) > 0.4 * market.mean_outage
     assert float(run.interruptions) < 0.15
 
@@ -118,14 +111,14 @@ def test_short_jobs_wait_at_most_about_one_outage() -> None:
 def test_free_checkpoints_and_eternal_machines_stay_finite() -> None:
     """A stall of zero and a machine that is never taken give no inflation, not a division by zero."""
     eternal = SpotAvailability(mean_up=math.inf, mean_outage=0.0, availability=1.0)
-    run = interrupted_run(24.0, 0.1, 0.0, eternal, GANG)
+    run = interrupted_run(24.0, 0.1, 0.0, eternal, NODE_GROUP)
     assert float(run.inflation) == pytest.approx(1.0)
     assert float(run.wall) == pytest.approx(24.0)
 
 
 def test_hopeless_markets_stay_finite() -> None:
     """A machine taken long before it has restarted inflates beyond all use, without overflow."""
-    run = interrupted_run(24.0, 1.0, 0.1, node_group_market(0.001, 0.1, 64, GANG), GANG)
+    run = interrupted_run(24.0, 1.0, 0.1, node_group_market(0.001, 0.1, 64, NODE_GROUP), NODE_GROUP)
     assert np.isfinite(run.wall) and run.wall > 1e6
 
 
@@ -133,10 +126,10 @@ def test_hopeless_markets_stay_finite() -> None:
 @given(st.floats(0.2, 100), st.floats(0.05, 0.99), st.integers(1, 64), st.floats(0.1, 500))
 def test_markets_only_cost(up: float, availability: float, instances: int, run: float) -> None:
     """Wall >= paid >= run; longer runs take longer, longer-lived markets cost less."""
-    market = node_group_market(up, availability, instances, GANG)
-    one = interrupted_run(run, 0.1, 0.01, market, GANG)
-    longer = interrupted_run(2 * run, 0.1, 0.01, market, GANG)
-    calmer = interrupted_run(run, 0.1, 0.01, node_group_market(2 * up, availability, instances, GANG), GANG)
+    market = node_group_market(up, availability, instances, NODE_GROUP)
+    one = interrupted_run(run, 0.1, 0.01, market, NODE_GROUP)
+    longer = interrupted_run(2 * run, 0.1, 0.01, market, NODE_GROUP)
+    calmer = interrupted_run(run, 0.1, 0.01, node_group_market(2 * up, availability, instances, NODE_GROUP), NODE_GROUP)
     assert run < one.paid <= one.wall
     assert one.paid < longer.paid and one.wall < longer.wall
     assert calmer.paid < one.paid

@@ -21,7 +21,7 @@ def test_one_run_is_itself() -> None:
 
 
 def test_trials_without_halving_by_hand() -> None:
-    """9 trials on 2 gangs: 5 one after the other on the busier one, 4 and 3 further loads."""
+    """9 trials on 2 node groups: 5 one after the other on the busier one, 4 and 3 further loads."""
     assert trial_work(9, 2) == (5, 9, 4, 7, 0)
     assert trial_work(9, 9) == (1, 9, 0, 0, 0)
 
@@ -36,20 +36,20 @@ def test_nine_trials_halved_by_three() -> None:
 
 
 def test_halving_side_by_side() -> None:
-    """On 3 gangs: 3 rounds of 1/9, one of 2/9, one of 2/3; the last trial still lies where it ran."""
+    """On 3 node groups: 3 rounds of 1/9, one of 2/9, one of 2/3; the last trial still lies where it ran."""
     found = trial_work(9, 3, 3)
     assert found.wall == pytest.approx(3 / 9 + 2 / 9 + 2 / 3)
     assert found.work == pytest.approx(7 / 3)
     assert (found.reloads_wall, found.reloads) == (2 + 1, 6 + 3)
 
 
-def test_a_gang_waits_for_the_rung() -> None:
-    """On 2 gangs one runs 5 trials of the first rung, the other 4 and then waits 1/9; after the second it is let go."""
+def test_a_node_group_waits_for_the_rung() -> None:
+    """On 2 node groups one runs 5 trials of the first rung, the other 4 and waits 1/9; later it is released."""
     assert trial_work(9, 2, 3).waiting == pytest.approx(1 / 9)
 
 
 def test_all_side_by_side_stay_in_memory() -> None:
-    """With a gang for each trial, survivors go on where they are, and the wall is that of one run."""
+    """With a node group for each trial, survivors go on where they are, and the wall is that of one run."""
     found = trial_work(9, 9, 3)
     assert found.wall == pytest.approx(1)
     assert (found.reloads, found.reloads_wall, found.waiting) == (0, 0, 0)
@@ -65,7 +65,7 @@ def test_powers_are_not_lost_to_rounding(count: int, factor: float, steps: int) 
 
 @pytest.mark.parametrize("wrong", [(0, 1, None), (3, 4, None), (3, 0, None), (3, 1, 1.0)])
 def test_nonsense_is_refused(wrong: tuple[int, int, float | None]) -> None:
-    """No trials, more gangs than trials, none at all, or a halving that keeps everybody."""
+    """No trials, more node groups than trials, none at all, or a halving that keeps everybody."""
     with pytest.raises(ValueError, match="trial"):
         trial_work(*wrong)
 
@@ -83,8 +83,8 @@ def test_halving_never_costs_more(count: int, data: st.DataObject, factor: float
 
 @settings(max_examples=150, derandomize=True)
 @given(COUNTS, st.data(), st.none() | FACTORS)
-def test_gangs_do_what_they_are_held_for(count: int, data: st.DataObject, factor: float | None) -> None:
-    """Work and waiting fit into the gangs' hours, loads into their chains; more gangs never take longer."""
+def test_node_groups_do_what_they_are_held_for(count: int, data: st.DataObject, factor: float | None) -> None:
+    """Work and waiting fit into the node groups' hours, loads into their chains; more node groups never take longer."""
     at_once = data.draw(st.integers(1, count))
     found = trial_work(count, at_once, factor)
     assert found.work + found.waiting <= found.wall * at_once + 1e-9
@@ -95,8 +95,8 @@ def test_gangs_do_what_they_are_held_for(count: int, data: st.DataObject, factor
 
 @settings(max_examples=100, derandomize=True)
 @given(COUNTS, st.data(), st.sampled_from([2, 3, 4]))
-def test_gangs_simulated(count: int, data: st.DataObject, factor: int) -> None:
-    """Dealing the trials of every rung out to gangs in turn gives the same wall, work and waiting."""
+def test_node_groups_simulated(count: int, data: st.DataObject, factor: int) -> None:
+    """Dealing the trials of every rung out to node groups in turn gives the same wall, work and waiting."""
     at_once = data.draw(st.integers(1, count))
     ladder = rungs(count, factor)
     wall = work = waiting = Fraction(0)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.estimates.work import padded_length, processed_length, real_share, step_count
+from planner.estimates.work import padded_length, processed_length, step_count
 
 QUIET = settings(derandomize=True, max_examples=60, deadline=None)
 
@@ -27,7 +27,7 @@ def test_unpacked_work_counts_samples(packing: str) -> None:
 
 def test_unknown_packing_is_refused() -> None:
     """A packing that does not exist raises and names those that do."""
-    for call in (lambda: step_count("tight", 1, 1, 1, 1), lambda: real_share("tight", 1, 1, 1, 1)):
+    for call in (lambda: step_count("tight", 1, 1, 1, 1), lambda: processed_length("tight", 1, 1, 1, 1)):
         with pytest.raises(ValueError, match="packed, padded, fixed"):
             call()
 
@@ -43,9 +43,8 @@ def test_longest_of_a_micro_batch_agrees_with_draws(micro_batch: int) -> None:
 
 
 def test_single_samples_are_not_padded() -> None:
-    """A micro-batch of one processes its mean length, all of it real, where nothing is cut."""
+    """A micro-batch of one processes its mean length where nothing is cut."""
     assert float(processed_length("padded", 1e9, 600, 0.8, 1)) == pytest.approx(600, rel=1e-4)
-    assert float(real_share("padded", 2048, 600, 0.8, 1)) == pytest.approx(1.0)
 
 
 def test_equal_samples_need_no_padding() -> None:
@@ -54,22 +53,18 @@ def test_equal_samples_need_no_padding() -> None:
 
 
 def test_packed_and_fixed_process_whole_sequences() -> None:
-    """Packed and fixed sequences have full length; packed ones are 97 % real, fixed ones less."""
+    """Packed and fixed sequences have full length."""
     assert float(processed_length("packed", 2048, 600, 0.8, 4)) == 2048
     assert float(processed_length("fixed", 2048, 600, 0.8, 4)) == 2048
-    assert float(real_share("packed", 2048, 600, 0.8, 4)) == pytest.approx(0.97)
-    assert float(real_share("fixed", 2048, 600, 0.0, 4)) == pytest.approx(600 / 2048)
 
 
 @QUIET
 @given(st.floats(20, 5000), st.floats(0.0, 2.0), st.integers(1, 64), st.integers(64, 8192))
 def test_padding_laws(mean: float, cv: float, micro_batch: int, sequence: int) -> None:
-    """Padded length grows with the micro-batch up to the sequence; the real share lies in (0, 1]."""
+    """Padded length grows with the micro-batch up to the sequence."""
     small = float(padded_length(mean, cv, micro_batch, sequence))
     large = float(padded_length(mean, cv, 2 * micro_batch, sequence))
     assert 0 < small <= large * (1 + 1e-9) <= sequence * (1 + 2e-9)
-    for packing in ("packed", "padded", "fixed"):
-        assert 0 < float(real_share(packing, sequence, mean, cv, micro_batch)) <= 1 + 1e-9
 
 
 def test_arrays_of_micro_batches() -> None:

@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any
 
 from hypothesis import strategies as st
 
 from planner.estimates.inputs import CHECKPOINT_FULL, Activations, Layout, Network, Stack, States
-from planner.estimates.memory.peak import MemoryCoefficients
+from planner.estimates.memory.fit import memory_lines
+from planner.estimates.memory.states import MemoryCoefficients
+
+
+def need_bytes(usable_bytes: Any = math.inf, **setup: Any) -> Any:
+    """The bytes of the fit rule at the micro-batch of the layout."""
+    return memory_lines(**setup).need(setup["layout"].micro_batch, usable_bytes)
+
+
+def largest_micro_batch(usable_bytes: Any, **setup: Any) -> Any:
+    """The largest micro-batch that passes the fit rule, whatever that of the layout."""
+    return memory_lines(**setup).largest_micro_batch(usable_bytes)
+
 
 # Round figures near the fitted ones: laws must hold whatever was fitted.
 PLAIN = MemoryCoefficients(

@@ -9,7 +9,10 @@ import numpy as np
 from hypothesis import strategies as st
 
 from planner.arrays import Flags, Floats, Integers
-from planner.spot.policy.run import ON_DEMAND, SPOT, WAIT, Policy, SpotRun
+from planner.spot.market.states import SpotStates
+from planner.spot.policy.cost_curve import Curve, build_curve, compute_curves, demand_counts
+from planner.spot.policy.discretisation import CurveRequest, check_run
+from planner.spot.policy.run import Action, Policy, SpotRun
 
 TICK = 0.25
 """Hours."""
@@ -28,7 +31,7 @@ class Script:
     ) -> Integers:
         action = self.actions[min(self.asked, len(self.actions) - 1)]
         self.asked += 1
-        return np.where((action == SPOT) & ~up, WAIT, action)
+        return np.where((action == Action.SPOT) & ~up, Action.WAIT, action)
 
 
 @dataclass(frozen=True)
@@ -41,9 +44,9 @@ class Coin:
         self, work_left: Floats, hours_left: Floats, up: Flags, age_hours: Floats, running: Integers
     ) -> Integers:
         drawn = np.floor(np.abs(np.sin(work_left * 12.9898 + hours_left * 3.1) * 43758.5453)).astype(np.int64) % 7
-        fresh = np.where(drawn < 3, SPOT, np.where(drawn < 5, ON_DEMAND, WAIT))
+        fresh = np.where(drawn < 3, Action.SPOT, np.where(drawn < 5, Action.ON_DEMAND, Action.WAIT))
         asked = np.where(np.floor(hours_left / TICK).astype(np.int64) % 3 == 0, fresh, running)
-        return np.where((asked == SPOT) & ~up, WAIT, asked)
+        return np.where((asked == Action.SPOT) & ~up, Action.WAIT, asked)
 
 
 def runs() -> st.SearchStrategy[SpotRun]:
@@ -71,15 +74,15 @@ def paths(draw: st.DrawFn, ticks: int = 60) -> Flags:
 
 def by_hand(policy: Policy, run: SpotRun, up: Flags, deadline: float) -> dict[str, float]:
     """One run, `up` of shape (ticks,), event after event: restart, work, checkpoint, and what stops each."""
-    now, left, unsaved, running, restart, stall = 0.0, run.work_hours, 0.0, WAIT, 0.0, 0.0
+    now, left, unsaved, running, restart, stall = 0.0, run.work_hours, 0.0, Action.WAIT, 0.0, 0.0
     interval = run.interval_hours or math.inf
     age, spot, demand, demand_work, interruptions = 0.0, 0.0, 0.0, 0.0, 0
     for number, there in enumerate(up):
         if now >= deadline - 1e-9 or left <= 1e-9:
             break
         age = age + TICK if number and there == up[number - 1] else 0.0
-        if running == SPOT and not there:
-            interruptions, running = interruptions + 1, WAIT
+        if running == Action.SPOT and not there:
+            interruptions, running = interruptions + 1, Action.WAIT
             left, unsaved = left + (0.0 if run.last_checkpoint or run.interval_hours == 0 else unsaved), 0.0
         one = [np.array([each]) for each in (left, deadline - now, there, age, running)]
         action = int(policy.decide(*one)[0])
@@ -87,7 +90,7 @@ def by_hand(policy: Policy, run: SpotRun, up: Flags, deadline: float) -> dict[st
             running, restart, unsaved, stall = action, run.restart_hours if action else 0.0, 0.0, 0.0
         end = min(now + TICK, deadline)
         while now < end - 1e-9 and left > 1e-9:
-            if running == WAIT:
+            if running == Action.WAIT:
                 now = end
                 continue
             if restart > 1e-9:
@@ -98,9 +101,9 @@ def by_hand(policy: Policy, run: SpotRun, up: Flags, deadline: float) -> dict[st
                 stall -= step
                 unsaved = 0.0 if stall <= 1e-9 else unsaved
             else:
-                step = min(left, end - now, interval - unsaved if running == SPOT else math.inf)
+                step = min(left, end - now, interval - unsaved if running == Action.SPOT else math.inf)
                 left -= step
-                if running == SPOT:
+                if running == Action.SPOT:
                     unsaved += step
                     if unsaved >= interval - 1e-9:
                         stall = run.stall_hours
@@ -108,12 +111,12 @@ def by_hand(policy: Policy, run: SpotRun, up: Flags, deadline: float) -> dict[st
                 else:
                     demand_work += step
             now += step
-            if running == SPOT:
+            if running == Action.SPOT:
                 spot += step
             else:
                 demand += step
     if left > 1e-9:
-        rest = left + (restart if running == ON_DEMAND else run.restart_hours)
+        rest = left + (restart if running == Action.ON_DEMAND else run.restart_hours)
         now, demand, demand_work = now + rest, demand + rest, demand_work + left
     usd = spot * run.spot_usd_per_hour + demand * run.on_demand_usd_per_hour + now * run.standing_usd_per_hour
     return {
@@ -127,3 +130,12 @@ def by_hand(policy: Policy, run: SpotRun, up: Flags, deadline: float) -> dict[st
         "spot_share": 1 - demand_work / run.work_hours,
         "met": now <= deadline + 1e-6,
     }
+
+
+def cost_curve(run: SpotRun, states: SpotStates, longest_hours: float, ticks: int = 200, points: int = 96) -> Curve:
+    """The curve of one run up to one time on a grid of the test's choice, a point per tick."""
+    check_run(run, longest_hours)
+    request = CurveRequest(run, states, longest_hours)
+    if request.part.slack_hours <= request.part.run.restart_hours + 1e-6 * request.part.guaranteed_hours:
+        return build_curve(run, np.array([run.work_hours + run.restart_hours]), demand_counts(run)[None, :])
+    return compute_curves([request], max(ticks, math.ceil(request.part.resolving_ticks)), points, every=1)[0]

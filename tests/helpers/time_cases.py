@@ -58,7 +58,7 @@ class Case:
 
     def tokens_per_gpu_second(self) -> float:
         """Processed tokens per second and GPU."""
-        return float(self.time().tokens_per_gpu_second(self.layout))
+        return float(self.time().tokens_per_second / self.layout.gpus)
 
 
 @cache

@@ -1,1 +1,1 @@
-"""From the logs of a run to an observed run of a scenario."""
+"""Observed runs of a scenario from the logs of training runs."""

@@ -1,4 +1,4 @@
-"""From the logs of a run to the `measured:` entry that it is worth, and to what that changes in a plan."""
+"""The `measured:` entry of a run from its logs, and what the entry changes in a plan."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from planner.results.plan import Plan
     from planner.scenario.scenario import Job, Measured, Scenario, SolveOptions
 
-WHERE = "planner calibrate"
+CALIBRATE_COMMAND = "planner calibrate"
 
 
 def calibrate(
@@ -40,11 +40,11 @@ def calibrate(
     options: SolveOptions | None = None,
     **settings: Any,
 ) -> CalibrationResult:
-    """What the logs of one run say, ready for a job's `measured`; with a scenario also what that changes.
+    """Return the `measured` entry that the logs of one run support; with a scenario also what it changes.
 
-    `logs` are paths of files of one run: one that tells its time, one that tells its memory, or both.
+    `logs` are paths of files of one run: one with its time, one with its memory, or both.
     `settings` are those of the run in the spelling of the scenario file, such as `method` or `micro_batch`.
-    `tokens_per_step` are the real tokens of one optimizer step over all cards; without it those of the scenario's job.
+    `tokens_per_step` are the real tokens of one optimizer step over all GPUs; without it those of the scenario's job.
     Raises `InputError` for logs that cannot be read or say too little, and for settings that do not work together.
     """
     card = _card(gpu)
@@ -65,33 +65,37 @@ def calibrate(
     if sized is not None and sized.peak_gib is not None:
         entry |= {"peak_vram_gib": _round_figures(sized.peak_gib), "peak_kind": str(sized.peak_kind)}
     entry |= settings
-    read_run(entry, WHERE)
-    pilot = CalibrationResult(
+    read_run(entry, CALIBRATE_COMMAND)
+    result = CalibrationResult(
         logs=tuple(f"{one.file} ({one.kind})" for one in read),
         step_times=_describe_pace(pace),
         measured=entry,
         unit="images" if asked is not None and asked.work.images is not None else "tokens",
         notes=tuple(notes),
     )
-    return pilot if scenario is None or asked is None else _in_scenario(pilot, scenario, asked, options)
+    return result if scenario is None or asked is None else _in_scenario(result, scenario, asked, options)
 
 
 def _card(gpu: str) -> str:
     names = CardNames("gpus")
     card = names.canonical(gpu)
     if card is None:
-        raise ScenarioError([Fault(WHERE, 0, "--gpu", f"unknown GPU {gpu!r}", names.suggestion(gpu))])
+        raise ScenarioError([Fault(CALIBRATE_COMMAND, 0, "--gpu", f"unknown GPU {gpu!r}", names.suggestion(gpu))])
     return card
 
 
 def _job_of(scenario: Scenario, name: str | None) -> Job:
     names = ", ".join(one.name for one in scenario.jobs)
     if name is None and len(scenario.jobs) > 1:
-        raise ScenarioError([Fault(WHERE, 0, "--job", f"{scenario.name} has several jobs", f"one of {names}")])
+        raise ScenarioError(
+            [Fault(CALIBRATE_COMMAND, 0, "--job", f"{scenario.name} has several jobs", f"one of {names}")]
+        )
     for job in scenario.jobs:
         if name in (None, job.name):
             return job
-    raise ScenarioError([Fault(WHERE, 0, "--job", f"{scenario.name} has no job {name!r}", f"one of {names}")])
+    raise ScenarioError(
+        [Fault(CALIBRATE_COMMAND, 0, "--job", f"{scenario.name} has no job {name!r}", f"one of {names}")]
+    )
 
 
 def _only(logs: Sequence[RunLog], what: str) -> RunLog | None:
@@ -100,14 +104,14 @@ def _only(logs: Sequence[RunLog], what: str) -> RunLog | None:
     return logs[0] if logs else None
 
 
-def _from_log(log: RunLog | None, said: Mapping[str, Any], gpus: int, notes: list[str]) -> dict[str, SettingValue]:
-    """Batch sizes that the log tells and nobody said otherwise."""
-    if log is None or any(key in said for key in ("micro_batch", "accumulation_steps", "global_batch")):
+def _from_log(log: RunLog | None, given: Mapping[str, Any], gpus: int, notes: list[str]) -> dict[str, SettingValue]:
+    """Return the batch sizes of the log, unless the settings give any."""
+    if log is None or any(key in given for key in ("micro_batch", "accumulation_steps", "global_batch")):
         return {}
     found: dict[str, SettingValue] = {}
     if log.micro_batch is not None:
         found["micro_batch"] = log.micro_batch
-    ranks = gpus // (said.get("tensor_parallel", 1) * said.get("pipeline_parallel", 1))
+    ranks = gpus // (given.get("tensor_parallel", 1) * given.get("pipeline_parallel", 1))
     if log.global_batch is not None and log.global_batch % max(1, ranks * (log.micro_batch or 1)) == 0:
         found["global_batch"] = log.global_batch
     if found:
@@ -116,7 +120,7 @@ def _from_log(log: RunLog | None, said: Mapping[str, Any], gpus: int, notes: lis
 
 
 def _tokens(log: RunLog, job: Job | None, settings: Mapping[str, Any], given: float | None) -> tuple[float, str]:
-    """Real tokens (images) of one optimizer step, and where the figure is from."""
+    """Return the real tokens (images) of one optimizer step, and the source of the figure."""
     if given is not None:
         return given, f"{given:,.0f} tokens per step as given"
     if job is not None:
@@ -135,7 +139,7 @@ def _tokens(log: RunLog, job: Job | None, settings: Mapping[str, Any], given: fl
 
 
 def _batch(settings: Mapping[str, Any], job: Job) -> int:
-    """Sequences of one optimizer step: as said of the run, else as the job has it."""
+    """Return the sequences of one optimizer step: those of the run, else those of the job."""
     if "global_batch" in settings or not {"micro_batch", "accumulation_steps"} <= set(settings):
         return int(settings.get("global_batch", job.global_batch))
     ranks = settings["gpus"] // (settings.get("tensor_parallel", 1) * settings.get("pipeline_parallel", 1))
@@ -143,7 +147,7 @@ def _batch(settings: Mapping[str, Any], job: Job) -> int:
 
 
 def _round_figures(value: float) -> float:
-    """Four digits: the entry that is pasted is the one that is calculated with, and says no more than was seen."""
+    """Round to four digits, so that the entry that is pasted is the one that is used."""
     return float(f"{value:.4g}")
 
 
@@ -154,20 +158,20 @@ def _describe_pace(pace: Pace | None) -> StepTimes | None:
 
 
 def _in_scenario(
-    pilot: CalibrationResult, scenario: Scenario, job: Job, options: SolveOptions | None
+    result: CalibrationResult, scenario: Scenario, job: Job, options: SolveOptions | None
 ) -> CalibrationResult:
-    """The run beside its estimate, and the plan before and after."""
-    entry = ", ".join(f"{key}: {value}" for key, value in pilot.measured.items())
+    """Add the comparison of the run with its estimate, and the plan before and after."""
+    entry = ", ".join(f"{key}: {value}" for key, value in result.measured.items())
     changed = change_scenario(scenario, [f"jobs.{job.name}.measured.{len(job.measured)}={{{entry}}}"])
     after = next(one for one in changed.jobs if one.name == job.name)
     library = read_library([one.architecture for one in scenario.jobs])
     learned = learn_correction(after, library.architecture(job.architecture), library)
     run = after.measured[-1]
     compared = _compare_run(after, run, learned, library)
-    notes = [*pilot.notes, *_doubts(run, compared, learned)]
+    notes = [*result.notes, *_doubts(run, compared, learned)]
     before = prepare(scenario, library)
     plans = [solve_prepared(one, options) for one in (before, prepare(changed, library, before))]
-    return pilot.model_copy(
+    return result.model_copy(
         update={
             "scenario": scenario.name,
             "job": job.name,
@@ -180,25 +184,25 @@ def _in_scenario(
 
 
 def _compare_run(job: Job, run: Measured, learned: Correction, library: Library) -> Comparison | None:
-    """The run beside its estimate; None where nothing can be compared."""
-    seen = next((one for one in learned.runs if one.run is run), None)
-    if seen is None:
+    """Return the comparison of the run with its estimate; None where nothing can be compared."""
+    observed = next((one for one in learned.runs if one.run is run), None)
+    if observed is None:
         return None
-    probed = learned.probed.get(memory_setting(seen.recipe, seen.machine.gpus))
+    probed = learned.probed.get(memory_setting(observed.recipe, observed.machine.gpus))
     return Comparison(
-        techniques=techniques_of(seen.recipe, job, seen.micro_batch, seen.accumulation),
-        assumed=seen.assumed,
+        techniques=techniques_of(observed.recipe, job, observed.micro_batch, observed.accumulation),
+        assumed=observed.assumed,
         tokens_per_second=run.tokens_per_second,
-        predicted_tokens_per_second=seen.predicted,
+        predicted_tokens_per_second=observed.predicted,
         peak_vram_gib=run.peak_vram_gib,
-        predicted_peak_vram_gib=seen.peak.predicted_gib(library) if seen.peak else None,
+        predicted_peak_vram_gib=observed.peak.predicted_gib(library) if observed.peak else None,
         speed_factor=learned.speed_factor(library),
         memory_factor=probed.scale if probed else 1.0,
     )
 
 
 def _doubts(run: Measured, compared: Comparison | None, learned: Correction) -> list[str]:
-    """What may be wrong with a run."""
+    """Return notes on what may be wrong with a run."""
     if compared is None:
         why = next((why for one, why in learned.unused if one is run), "")
         return [f"the run changes nothing: {why}"]

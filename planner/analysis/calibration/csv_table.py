@@ -24,15 +24,15 @@ class CsvTable:
     rows: tuple[Mapping[str, str], ...]
 
     def first(self, wanted: Iterable[str]) -> str | None:
-        """The first of the names that the table has."""
+        """Return the first of the names that the table has."""
         return next((name for name in wanted if name in self.names), None)
 
     def texts(self, column: str) -> list[str]:
-        """The cells of a column."""
+        """Return the cells of a column."""
         return [row[column] for row in self.rows]
 
     def numbers(self, column: str, suffix: str = "") -> list[float]:
-        """The cells as finite numbers, a unit behind them left out; `InputError` names the first that is none."""
+        """Return the cells as finite numbers without their unit; `InputError` names the first that is none."""
         found = []
         for line, text in zip(self.lines, self.texts(column), strict=True):
             try:
@@ -46,7 +46,7 @@ class CsvTable:
 
 
 def read_table(text: str, file: str) -> CsvTable | None:
-    """The table; None where the first line is no header. `InputError` where a row has other cells than the header."""
+    """Return the table; None where the first line is no header; `InputError` where a row does not fit the header."""
     reader = csv.reader(io.StringIO(text), skipinitialspace=True)
     try:
         header = [cell.strip().casefold() for cell in next(reader, [])]

@@ -5,34 +5,33 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from planner.analysis.calibration.run_log import RunLog, fault
-from planner.units import GIB
+from planner.units import GIB, MIB
 
 if TYPE_CHECKING:
     from planner.analysis.calibration.csv_table import CsvTable
 
 NVIDIA_SMI = "nvidia-smi log"
 TORCH = "CSV of torch memory"
-MIB = float(2**20)
-SMI_UNITS = {"memory.used [mib]": MIB}
+SMI_UNITS = {"memory.used [mib]": float(MIB)}
 TORCH_NAMES = {"max_memory_allocated": "allocated", "max_memory_reserved": "reserved"}
-TORCH_UNITS = {"": 1.0, "_bytes": 1.0, "_mib": MIB, "_gib": float(GIB), "_mb": 1e6, "_gb": 1e9}
-LEAST_BYTES, MOST_BYTES = 64 * MIB, 2048.0 * GIB
-"""Peaks of training on one card lie between; beyond them another unit is meant."""
+TORCH_UNITS = {"": 1.0, "_bytes": 1.0, "_mib": float(MIB), "_gib": float(GIB), "_mb": 1e6, "_gb": 1e9}
+MIN_PEAK_BYTES, MAX_PEAK_BYTES = 64 * MIB, 2048.0 * GIB
+"""Range of plausible peaks of one GPU: outside it, another unit is meant."""
 
 
 def is_memory_use(table: CsvTable) -> bool:
-    """Whether a table has a column of memory."""
+    """Return whether a table has a column of memory."""
     return _column(table) is not None
 
 
 def read_memory_use(table: CsvTable) -> RunLog:
-    """The highest figure of all rows and cards; `InputError` for one that is no memory of a card."""
+    """Return the highest figure of all rows and GPUs; `InputError` for one that is no memory of a GPU."""
     found = _column(table)
     assert found is not None  # the caller has asked `is_memory_use`
     column, unit, kind = found
     sizes = [value * unit for value in table.numbers(column, suffix="MiB" if unit == MIB else "")]
     peak = max(sizes)
-    if not LEAST_BYTES <= peak <= MOST_BYTES:
+    if not MIN_PEAK_BYTES <= peak <= MAX_PEAK_BYTES:
         fix = "say the unit in the column's name: max_memory_allocated counts bytes, max_memory_allocated_gib GiB"
         what = f"a peak of {peak / GIB:.3g} GiB is not that of a training run on one card"
         raise fault(table.file, table.lines[sizes.index(peak)], what, fix, column)
@@ -41,7 +40,7 @@ def read_memory_use(table: CsvTable) -> RunLog:
 
 
 def _column(table: CsvTable) -> tuple[str, float, str] | None:
-    """Name, bytes per unit and kind of the column of memory; allocated bytes come first."""
+    """Return name, bytes per unit and kind of the column of memory; allocated bytes come first."""
     for name, kind in TORCH_NAMES.items():
         for ending, unit in TORCH_UNITS.items():
             if name + ending in table.names:

@@ -1,4 +1,4 @@
-"""What a log says of a run, whatever its format; and the median of its steps, the warm-up left out."""
+"""The content of a log, whatever its format, and its seconds per step without the warm-up."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from planner.errors import Fault, InputError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-LEAST_STEPS = 5
-"""Timed steps (or intervals of several steps) below which a median says nothing."""
-SLOWEST_STEP_SECONDS, FASTEST_STEP_SECONDS = 6 * 3600.0, 1e-4
-"""Beyond these no optimizer step of a language model was ever meant: another unit is."""
+MIN_TIMED_STEPS = 5
+"""Fewest timed steps (or intervals of several steps) for a median."""
+MAX_STEP_SECONDS, MIN_STEP_SECONDS = 6 * 3600.0, 1e-4
+"""Range of plausible seconds of an optimizer step: outside it, another unit is meant."""
 NORMAL_PER_MAD = 1.4826
 """Standard deviation of a normal distribution over its median absolute deviation."""
 WARM_UP_DEVIATIONS, WARM_UP_SHARE = 3.0, 0.05
-"""A first step belongs to the warm-up where it is slower than later ones by both."""
+"""A first step belongs to the warm-up where it is slower than later ones by the larger of the two."""
 
 
 @dataclass(frozen=True)
 class RunLog:
-    """One log; None is what it does not say."""
+    """One log; None for what it does not state."""
 
     file: str
-    kind: str  # the format, as a person would call it
+    kind: str  # the format, as users call it
     step_seconds: tuple[float, ...] = ()  # of single steps, or means of intervals, in order
     whole: tuple[int, float] | None = None  # steps and seconds of the run, warm-up and pauses in it
     tokens_per_step: float | None = None  # as the log counts: padding usually included
@@ -43,19 +43,19 @@ class Pace:
 
     seconds: float  # median; mean where only the whole run was timed
     spread: float | None  # relative: normal-equivalent median deviation over the median; None for a whole run
-    steps: int  # that the figure rests on; intervals where steps were timed together
+    steps: int  # timed steps; intervals where steps were timed together
     dropped: int  # of the warm-up
 
 
 def compute_pace(log: RunLog) -> Pace | None:
-    """The pace of a log, None where it times nothing; `InputError` where it is too short or of another unit."""
+    """Return the pace of a log, None without times; `InputError` where it is too short or of another unit."""
     if log.step_seconds:
         pace = _of_steps(log)
     elif log.whole is not None:
         pace = _of_whole(log, *log.whole)
     else:
         return None
-    if not FASTEST_STEP_SECONDS <= pace.seconds <= SLOWEST_STEP_SECONDS:
+    if not MIN_STEP_SECONDS <= pace.seconds <= MAX_STEP_SECONDS:
         what = f"{pace.seconds:.3g} seconds per optimizer step"
         raise fault(log.file, 0, what, "give seconds; name a column step_time_ms where it counts milliseconds")
     return pace
@@ -64,22 +64,22 @@ def compute_pace(log: RunLog) -> Pace | None:
 def _of_steps(log: RunLog) -> Pace:
     warm = count_warm_up_steps(log.step_seconds)
     kept = log.step_seconds[warm:]
-    if len(kept) < LEAST_STEPS:
+    if len(kept) < MIN_TIMED_STEPS:
         what = f"only {len(kept)} timed steps" + (f" after {warm} of warm-up" if warm else "")
-        raise fault(log.file, 0, what, f"at least {LEAST_STEPS} are needed: let the run go on for longer")
+        raise fault(log.file, 0, what, f"at least {MIN_TIMED_STEPS} are needed: let the run go on for longer")
     middle = median(kept)
     deviation = NORMAL_PER_MAD * median(abs(one - middle) for one in kept)
     return Pace(middle, deviation / middle if middle > 0 else math.inf, len(kept), warm)
 
 
 def _of_whole(log: RunLog, steps: int, seconds: float) -> Pace:
-    if steps < LEAST_STEPS:
-        raise fault(log.file, 0, f"only {steps} steps in all", f"at least {LEAST_STEPS} are needed")
+    if steps < MIN_TIMED_STEPS:
+        raise fault(log.file, 0, f"only {steps} steps in all", f"at least {MIN_TIMED_STEPS} are needed")
     return Pace(seconds / steps, None, steps, 0)
 
 
 def count_warm_up_steps(seconds: Sequence[float]) -> int:
-    """How many first steps are slower than the second half of the run; at most half of all.
+    """Return how many first steps are slower than the second half of the run; at most half of all.
 
     Compilation, allocation and full caches take some steps; later pauses are left to the median.
     """
@@ -94,5 +94,5 @@ def count_warm_up_steps(seconds: Sequence[float]) -> int:
 
 
 def fault(file: str, line: int, what: str, fix: str = "", where: str = "") -> InputError:
-    """One fault of a log."""
+    """Return an error with one fault of a log."""
     return InputError([Fault(file, line, where, what, fix)])

@@ -6,65 +6,68 @@ import datetime
 import itertools
 from typing import TYPE_CHECKING
 
-from planner.analysis.calibration.run_log import LEAST_STEPS, RunLog, fault
+from planner.analysis.calibration.run_log import MIN_TIMED_STEPS, RunLog, fault
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from planner.analysis.calibration.csv_table import CsvTable
 
-KIND = "CSV of step times"
-STEPS = ("step", "global_step", "iteration", "iter")
-SECONDS = ("seconds", "step_seconds", "step_time", "step_time_s", "step_time_seconds", "seconds_per_step", "duration_s")
-MILLISECONDS = ("step_time_ms", "step_ms", "milliseconds")
-PER_STEP = {**dict.fromkeys(SECONDS, 1.0), **dict.fromkeys(MILLISECONDS, 1e-3)}
+STEP_TIME_CSV = "CSV of step times"
+STEP_COLUMNS = ("step", "global_step", "iteration", "iter")
+_NAMES = "seconds step_seconds step_time step_time_s step_time_seconds seconds_per_step duration_s"
+SECOND_COLUMNS = tuple(_NAMES.split())
+MILLISECOND_COLUMNS = ("step_time_ms", "step_ms", "milliseconds")
+UNIT_SECONDS = {**dict.fromkeys(SECOND_COLUMNS, 1.0), **dict.fromkeys(MILLISECOND_COLUMNS, 1e-3)}
 """Columns of seconds per step, with what one unit is in seconds."""
-STAMPS = ("elapsed_seconds", "elapsed", "timestamp", "time", "datetime", "wall_time")
-TOKENS = ("tokens", "num_tokens", "tokens_per_step")
+TIME_COLUMNS = ("elapsed_seconds", "elapsed", "timestamp", "time", "datetime", "wall_time")
+TOKEN_COLUMNS = ("tokens", "num_tokens", "tokens_per_step")
 
 
 def is_step_times(table: CsvTable) -> bool:
-    """Whether a table has a column of times."""
-    return table.first(PER_STEP) is not None or (table.first(STAMPS) is not None and table.first(STEPS) is not None)
+    """Return whether a table has a column of times."""
+    return table.first(UNIT_SECONDS) is not None or (
+        table.first(TIME_COLUMNS) is not None and table.first(STEP_COLUMNS) is not None
+    )
 
 
 def read_step_times(table: CsvTable) -> RunLog:
-    """The log; `InputError` for rows that are no times, or that go backwards."""
-    step = table.first(STEPS)
+    """Return the log; `InputError` for rows that are no times, or that go backwards."""
+    step = table.first(STEP_COLUMNS)
     steps = table.numbers(step) if step else []
     for line, (before, after) in zip(table.lines[1:], itertools.pairwise(steps), strict=False):
         if after <= before:
             what = f"step {after:g} follows step {before:g}"
             raise fault(table.file, line, what, "give one run, in the order of its steps", step or "")
-    column = table.first(PER_STEP)
+    column = table.first(UNIT_SECONDS)
     if column is not None:
-        seconds = [value * PER_STEP[column] for value in table.numbers(column)]
+        seconds = [value * UNIT_SECONDS[column] for value in table.numbers(column)]
         for line, value in zip(table.lines, seconds, strict=True):
             if value <= 0:
                 fix = "seconds of a step are above zero; name a column of clock times timestamp"
                 raise fault(table.file, line, f"{value:g} seconds for a step", fix, column)
         _check_not_elapsed(table, column, seconds)
     else:
-        seconds = _between(table, str(table.first(STAMPS)), steps)
-    tokens = table.first(TOKENS)
+        seconds = _between(table, str(table.first(TIME_COLUMNS)), steps)
+    tokens = table.first(TOKEN_COLUMNS)
     return RunLog(
         table.file,
-        KIND,
+        STEP_TIME_CSV,
         step_seconds=tuple(seconds),
         tokens_per_step=sum(table.numbers(tokens)) / len(table.lines) if tokens else None,
     )
 
 
 def _check_not_elapsed(table: CsvTable, column: str, seconds: Sequence[float]) -> None:
-    """Times that only ever grow, as much as a sum of steps would, are no times of single steps."""
+    """Refuse times that only grow, as much as a sum of steps would: they are not times of single steps."""
     growing = all(after > before for before, after in itertools.pairwise(seconds))
-    if growing and len(seconds) >= LEAST_STEPS and seconds[-1] > seconds[0] * len(seconds) / 2:
+    if growing and len(seconds) >= MIN_TIMED_STEPS and seconds[-1] > seconds[0] * len(seconds) / 2:
         what = f"grows from row to row, from {seconds[0]:g} to {seconds[-1]:g} s, as time since the start does"
         raise fault(table.file, table.lines[0], what, "name the column elapsed_seconds", column)
 
 
 def _between(table: CsvTable, column: str, steps: Sequence[float]) -> list[float]:
-    """Seconds per step between the time stamps of following rows."""
+    """Return the seconds per step between the time stamps of consecutive rows."""
     stamps = [_seconds(table, line, column, text) for line, text in zip(table.lines, table.texts(column), strict=True)]
     found = []
     for line, (before, after), (first, last) in zip(
@@ -77,7 +80,7 @@ def _between(table: CsvTable, column: str, steps: Sequence[float]) -> list[float
 
 
 def _seconds(table: CsvTable, line: int, column: str, text: str) -> float:
-    """Seconds since some fixed time: a number of them, or a date and time."""
+    """Return seconds since some fixed time, from a number or from a date and time."""
     try:
         return float(text)
     except ValueError:

@@ -1,6 +1,6 @@
 """`trainer_state.json` of the Hugging Face Trainer.
 
-Its `log_history` has an entry per logging step (`step`, `epoch`, `loss`, ...). Time stands in the last entry alone
+Its `log_history` has an entry per logging step (`step`, `epoch`, `loss`, ...). Time is in the last entry alone
 (`train_runtime`, `train_steps_per_second`, `train_samples_per_second`, of the whole run), unless input tokens were
 counted: then every entry has `num_input_tokens_seen` and, in newer versions, the `train_runtime` so far.
 With memory metrics on, the last entry has `before_init_mem_gpu` and `*_mem_gpu_*_delta` in bytes.
@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from planner.analysis.calibration.run_log import LEAST_STEPS, RunLog, fault
+from planner.analysis.calibration.run_log import MIN_TIMED_STEPS, RunLog, fault
 from planner.units import GIB
 
-KIND = "trainer_state.json"
+TRAINER_STATE = "trainer_state.json"
 PEAK_KEY = "train_mem_gpu_peaked_delta"
 MEMORY_PARTS = ("before_init_mem_gpu", "init_mem_gpu_alloc_delta", "train_mem_gpu_alloc_delta", PEAK_KEY)
 WHOLE_BATCH_SLACK = 0.02
@@ -22,12 +22,12 @@ WHOLE_BATCH_SLACK = 0.02
 
 
 def is_trainer_state(document: object) -> bool:
-    """Whether a JSON document is one."""
+    """Return whether a JSON document is a trainer state."""
     return isinstance(document, Mapping) and isinstance(document.get("log_history"), list)
 
 
 def read_trainer_state(document: Mapping[str, Any], file: str) -> RunLog:
-    """The log; `InputError` where it holds no time or goes backwards."""
+    """Return the log; `InputError` where it holds no time or goes backwards."""
     entries = [one for one in document["log_history"] if isinstance(one, Mapping)]
     training = [one for one in entries if not any(str(key).startswith("eval_") for key in one)]
     if not training:
@@ -39,14 +39,14 @@ def read_trainer_state(document: Mapping[str, Any], file: str) -> RunLog:
     if last is not None and _number(last, "train_runtime"):
         # Not train_steps_per_second: it counts the steps that were asked for, also where the run ended early.
         whole = (round(_number(last, "step")), _number(last, "train_runtime"))
-    if len(steps) < LEAST_STEPS and whole is None:
+    if len(steps) < MIN_TIMED_STEPS and whole is None:
         fix = "wait for the end of the run, or train with include_num_input_tokens_seen, which logs time as it goes"
         raise fault(file, 0, "has no training time: neither train_runtime at its end nor along the way", fix)
     peak = _peak_gib(training)
     return RunLog(
         file,
-        KIND,
-        step_seconds=steps if len(steps) >= LEAST_STEPS else (),
+        TRAINER_STATE,
+        step_seconds=steps if len(steps) >= MIN_TIMED_STEPS else (),
         whole=whole,
         tokens_per_step=_tokens_per_step(document, training),
         micro_batch=_whole_number(document.get("train_batch_size")),
@@ -67,7 +67,7 @@ def _check_order(entries: Sequence[Mapping[str, Any]], file: str) -> None:
 
 
 def _interval_seconds(entries: Sequence[Mapping[str, Any]], file: str) -> list[float]:
-    """Seconds per step between entries that tell the time so far; the entry at the end sums up and is left out."""
+    """Return the seconds per step between entries with the time so far, without the summary at the end."""
     timed = [one for one in entries if _number(one, "train_runtime") and not _number(one, "train_steps_per_second")]
     found, step, seconds = [], 0.0, 0.0
     for entry in timed:
@@ -90,7 +90,7 @@ def _tokens_per_step(document: Mapping[str, Any], entries: Sequence[Mapping[str,
 
 
 def _global_batch(last: Mapping[str, Any]) -> int | None:
-    """Samples per step, where the two rounded rates give a whole number."""
+    """Return the samples per step, where the two rounded rates give a whole number."""
     samples = _number(last, "train_samples_per_second")
     ratio = samples / _number(last, "train_steps_per_second") if samples else 0.0
     near = round(ratio)
@@ -98,7 +98,7 @@ def _global_batch(last: Mapping[str, Any]) -> int | None:
 
 
 def _peak_gib(entries: Sequence[Mapping[str, Any]]) -> float | None:
-    """What was held before, at the start of training and beyond it, of the first process."""
+    """Return the peak of the first process: bytes before training, at its start and beyond it."""
     for entry in reversed(entries):
         parts = [_number(entry, name) for name in MEMORY_PARTS]
         if PEAK_KEY in entry and sum(parts) > 0:
@@ -107,7 +107,7 @@ def _peak_gib(entries: Sequence[Mapping[str, Any]]) -> float | None:
 
 
 def _number(entry: Mapping[str, Any], key: str) -> float:
-    """The figure, 0 where there is none."""
+    """Return the figure, 0 where there is none."""
     value = entry.get(key)
     return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else 0.0
 

@@ -1,4 +1,4 @@
-"""One configuration in, memory and speed by part out: `estimate`."""
+"""Estimate of one configuration: memory and speed by part."""
 
 from __future__ import annotations
 
@@ -47,13 +47,15 @@ def estimate(
     longest_sequence: bool = False,
     **settings: Any,
 ) -> Estimate:
-    """Memory and speed of one configuration.
+    """Return memory and speed of one configuration.
 
-    `architecture` is a card's name or alias, the path of a config.json, or a card; `gpu` a card's name or alias.
-    `settings` are the other fields of `.resolve_configuration.Configuration`, in the spelling of the scenario file:
-    `gpus`, `method`, `weight_bits`, `micro_batch`, `sequence_length` and so on; what is left out is chosen and said.
-    `largest_batch` and `longest_sequence` ask for these limits besides.
-    A configuration that does not fit is an answer, too: `vram_gib.fits` is false, `remedies` say what would.
+    `architecture` is the name or alias of an architecture card, the path of a config.json, or a card; `gpu` the name or
+    alias of a GPU.
+    `settings` are the other fields of `planner.scenario.configuration.Configuration`, in the spelling of the scenario
+    file: `gpus`, `method`, `weight_bits`, `micro_batch`, `sequence_length` and so on. What is left out is chosen, and
+    listed in `assumed`.
+    `largest_batch` and `longest_sequence` request these limits as well.
+    A configuration that does not fit is a valid result: `vram_gib.fits` is false, and `remedies` say what would fit.
 
     Raises `ScenarioError` for settings that are wrong or do not work together, `LibraryError` for unknown names.
 
@@ -62,64 +64,66 @@ def estimate(
     """
     asked = read_configuration(architecture if isinstance(architecture, str) else architecture.name, gpu, settings)
     network, card, library = resolve_cards(architecture, gpu, library)
-    setup = resolve_configuration(asked, network, card, library)
-    told = _build_estimate(setup, library)
+    resolved = resolve_configuration(asked, network, card, library)
+    result = _build_estimate(resolved, library)
     if largest_batch:
-        most = setup.memory_evaluator.largest_micro_batch(setup.accumulation)
-        told = told.model_copy(update={"largest_micro_batch": most})
+        most = resolved.memory_evaluator.largest_micro_batch(resolved.accumulation)
+        result = result.model_copy(update={"largest_micro_batch": most})
         chance = (
-            setup.memory_evaluator.vram(setup.memory_evaluator.at(most, setup.accumulation)).fit_probability
+            resolved.memory_evaluator.vram(resolved.memory_evaluator.at(most, resolved.accumulation)).fit_probability
             if most
             else 1.0
         )
-        if chance < TIGHT_FIT_PROBABILITY and most != setup.micro_batch:
-            note = f"micro-batch {most:,} fits in {_percentage(chance)} of 100 cases only: a smaller one is safer"
-            told = told.model_copy(update={"notes": (*told.notes, note)})
+        if chance < TIGHT_FIT_PROBABILITY and most != resolved.micro_batch:
+            note = f"micro-batch {most:,} fits with only {_percentage(chance)} % probability: a smaller one is safer"
+            result = result.model_copy(update={"notes": (*result.notes, note)})
     if longest_sequence:
-        if told.unit == "images":
+        if result.unit == "images":
             what = f"{network.name} is trained on images, which have no sequence length"
             raise ScenarioError([Fault(WHERE, 0, "longest_sequence", what, "vary resolution")])
-        longest = setup.memory_evaluator.longest_sequence(setup.micro_batch, setup.accumulation, MAX_TOKENS)
-        notes = told.notes
+        longest = resolved.memory_evaluator.longest_sequence(resolved.micro_batch, resolved.accumulation, MAX_TOKENS)
+        notes = result.notes
         if longest > network.max_sequence:
             notes += (f"the longest sequence exceeds the network's context of {network.max_sequence:,} tokens",)
-        told = told.model_copy(update={"longest_sequence": longest, "notes": notes})
-    if not told.vram_gib.fits:
-        found = find_fit_remedies(asked, setup, network, card, library)
-        told = told.model_copy(update={"remedies": tuple(Remedy(change=what, peak=peak) for what, peak in found)})
-    return told
+        result = result.model_copy(update={"longest_sequence": longest, "notes": notes})
+    if not result.vram_gib.fits:
+        found = find_fit_remedies(asked, resolved, network, card, library)
+        result = result.model_copy(update={"remedies": tuple(Remedy(change=what, peak=peak) for what, peak in found)})
+    return result
 
 
-def _build_estimate(setup: ResolvedConfiguration, library: Library) -> Estimate:
-    """The answer of a setup."""
-    job, recipe, machine, shape = setup.job, setup.recipe, setup.machine, setup.shape
-    memory = setup.memory_evaluator.at(setup.micro_batch, setup.accumulation)
-    capacity = _capacity(setup, memory, library.gpu(machine.gpu).vram_gib)
+def _build_estimate(resolved: ResolvedConfiguration, library: Library) -> Estimate:
+    """Return the estimate of a resolved configuration, without remedies."""
+    job, recipe, machine, shape = resolved.job, resolved.recipe, resolved.machine, resolved.shape
+    memory = resolved.memory_evaluator.at(resolved.micro_batch, resolved.accumulation)
+    capacity = _capacity(resolved, memory, library.gpu(machine.gpu).vram_gib)
     time = TimeCoefficients(**coefficients(library, "time", TimeCoefficients))
-    step = estimate_step(job, shape, setup.memory_evaluator.inputs, setup.micro_batch, setup.accumulation, time)
+    step = estimate_step(
+        job, shape, resolved.memory_evaluator.inputs, resolved.micro_batch, resolved.accumulation, time
+    )
     seconds = as_scalar(step.seconds)
-    tokens = setup.micro_batch * processed_tokens(job, shape, setup.micro_batch)
+    tokens = resolved.micro_batch * processed_tokens(job, shape, resolved.micro_batch)
     first = np.zeros(1, dtype=np.int64)
-    spread = configuration_sigmas(job.framework, setup.architecture, [machine], first, tokens, library)
+    spread = configuration_sigmas(job.framework, resolved.architecture, [machine], first, tokens, library)
     sigma, tail = as_scalar(spread.display), as_scalar(spread.tail)
     low, high = (float(factor) for factor in display_factors(sigma))
     filled = PACKED_FILL * shape.sequence if job.packing == "packed" else shape.mean_length
     each = 1.0 if shape.unit == "images" else filled
     rate = job.global_batch * each / seconds
     return Estimate(
-        architecture=setup.architecture.name,
-        parameters=setup.architecture.parameters,
-        trainable_parameters=round(as_scalar(setup.memory_evaluator.inputs.states.trainable)),
+        architecture=resolved.architecture.name,
+        parameters=resolved.architecture.parameters,
+        trainable_parameters=round(as_scalar(resolved.memory_evaluator.inputs.states.trainable)),
         gpu=machine.gpu,
         gpus=machine.gpus,
         gpus_per_instance=machine.gpus_per_instance,
         instances=machine.instances,
         interconnect=machine.link,
         network_gbps=machine.network_gbps,
-        techniques=techniques_of(recipe, job, setup.micro_batch, setup.accumulation),
+        techniques=techniques_of(recipe, job, resolved.micro_batch, resolved.accumulation),
         unit="images" if shape.unit == "images" else "tokens",
         sequence_length=shape.sequence,
-        resolution=_resolution(setup),
+        resolution=_resolution(resolved),
         global_batch=job.global_batch,
         packing=job.packing,
         vram_gib=capacity,
@@ -132,65 +136,65 @@ def _build_estimate(setup: ResolvedConfiguration, library: Library) -> Estimate:
         profiled=framework_of(library, job.framework).profiled,
         sigma=sigma,
         sigma_tail=tail,
-        assumed=setup.assumed,
-        notes=_notes(setup, capacity, library),
+        assumed=resolved.assumed,
+        notes=_notes(resolved, capacity, library),
     )
 
 
 def _percentage(probability: float) -> int:
-    """Of 100, rounded down: a chance is not talked up."""
+    """Return a probability in whole percent, rounded down."""
     return math.floor(probability * 100 + 1e-9)
 
 
-def _resolution(setup: ResolvedConfiguration) -> int | None:
-    image = setup.architecture.image
-    return (setup.job.work.resolution or image.resolution) if image is not None else None
+def _resolution(resolved: ResolvedConfiguration) -> int | None:
+    image = resolved.architecture.image
+    return (resolved.job.work.resolution or image.resolution) if image is not None else None
 
 
-def _capacity(setup: ResolvedConfiguration, memory: MemoryEstimate, vram_gib: float) -> Capacity:
-    probe = setup.memory_evaluator
-    vram = probe.vram(memory)
-    margin = as_scalar(probe.inputs.stack.margin) * vram.allocated
+def _capacity(resolved: ResolvedConfiguration, memory: MemoryEstimate, vram_gib: float) -> Capacity:
+    evaluator = resolved.memory_evaluator
+    vram = evaluator.vram(memory)
+    margin = as_scalar(evaluator.inputs.stack.margin) * vram.allocated
     return Capacity(
         **vram.model_dump(),
         fits=vram.peak <= vram.usable,
         reserved=as_scalar(memory.reserved) / GIB,
-        # A monitor cannot show more than the card has.
+        # A monitor cannot show more memory than the GPU has.
         device_used=min(as_scalar(memory.device_used) / GIB, max(vram_gib, vram.peak)),
         set_aside={
             "margin": margin,
-            "fragmentation": vram.peak - vram.allocated - margin - probe.context_gib,
-            "context": probe.context_gib,
+            "fragmentation": vram.peak - vram.allocated - margin - evaluator.context_gib,
+            "context": evaluator.context_gib,
         },
     )
 
 
-def _notes(setup: ResolvedConfiguration, capacity: Capacity, library: Library) -> tuple[str, ...]:
-    """What stands in for facts that nobody stated, and what stretches the estimate."""
+def _notes(resolved: ResolvedConfiguration, capacity: Capacity, library: Library) -> tuple[str, ...]:
+    """Return notes on assumptions in place of facts, and on the limits of the estimate."""
     notes = []
-    machine, shape, framework = setup.machine, setup.shape, setup.job.framework
+    machine, shape, framework = resolved.machine, resolved.shape, resolved.job.framework
     row = framework_of(library, framework)
     if capacity.fits and capacity.fit_probability < TIGHT_FIT_PROBABILITY:
         cases = _percentage(capacity.fit_probability)
-        safer = "a smaller micro-batch is safer, " if setup.micro_batch > 1 else ""
+        safer = "a smaller micro-batch is safer, " if resolved.micro_batch > 1 else ""
         room = f"{safer}--vram-headroom 0.15 asks for more room"
         notes.append(f"memory is tight: fits by the margin, but in {cases} of 100 cases only: {room}")
     if not row.profiled:
-        margin = as_scalar(setup.memory_evaluator.inputs.stack.margin)
+        margin = as_scalar(resolved.memory_evaluator.inputs.stack.margin)
         notes.append(f"framework {framework} has no measured memory profile: margin {margin * 100:.3g} %")
     if not efficiency_of(library.gpu(machine.gpu), library.calibrations["gpu_efficiency"])[1]:
         notes.append(f"speed of {machine.gpu} rests on a prior, not on measurements")
     if machine.instances > 1 and machine.network_gbps is None:
         assumed = DEFAULT_NETWORK_BYTES_PER_SECOND / GB
         notes.append(f"network between machines unknown: {assumed:g} GB/s assumed (--network-gbps)")
-    if setup.recipe.tensor_parallel * setup.recipe.pipeline_parallel > 1 and not row.parallel:
+    if resolved.recipe.tensor_parallel * resolved.recipe.pipeline_parallel > 1 and not row.parallel:
         notes.append(f"framework {framework} splits no layers by itself: taken as if it could")
-    if setup.architecture.experts:
+    if resolved.architecture.experts:
         notes.append("mixtures of experts are predicted least well: looped and grouped kernels differ fourfold")
     if shape.unit == "images":
         notes.append("diffusion estimate is coarse: an image counts as equivalent tokens")
-    elif shape.sequence > setup.architecture.max_sequence:
-        notes.append(f"longer than the network's context of {setup.architecture.max_sequence:,} tokens")
+    elif shape.sequence > resolved.architecture.max_sequence:
+        notes.append(f"longer than the network's context of {resolved.architecture.max_sequence:,} tokens")
     if shape.is_clipped:
         notes.append(f"samples longer than {shape.sequence:,} tokens are cut to it")
     return tuple(notes)

@@ -1,4 +1,4 @@
-"""What would make a configuration fit: single changes first, cheap ones first."""
+"""Changes that make a configuration fit: single changes first, cheap ones first."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from planner.library.schema import Architecture, GpuSpec, Library
     from planner.scenario.configuration import Configuration
 
-MAX_REMEDIES = 4
-"""Remedies that are told."""
+MAX_FIT_REMEDIES = 4
+"""Remedies that are reported."""
 
 MAX_GPUS = 1024
-"""Where the search for a number of cards ends."""
+"""Where the search for a number of GPUs ends."""
 
 MEMORY_SAVING_CHANGE = "lora on a 4-bit base, full checkpointing, micro-batch 1"
 """Everything that saves memory at once, in words."""
@@ -28,44 +28,66 @@ MIN_SUGGESTED_SEQUENCE = 128
 
 
 def find_fit_remedies(
-    asked: Configuration, setup: ResolvedConfiguration, architecture: Architecture, card: GpuSpec, library: Library
+    asked: Configuration, resolved: ResolvedConfiguration, architecture: Architecture, card: GpuSpec, library: Library
 ) -> list[tuple[str, float]]:
-    """Changes that make it fit, with the peak in GiB of each; a larger number of GPUs comes last."""
-    found = list(_smaller_batches(setup))
-    for change, settings in _single_changes(setup, card):
-        found += _try_change(change, settings, asked, setup, architecture, card, library)
+    """Return changes that make it fit, with the peak in GiB of each; a larger number of GPUs comes last."""
+
+    def attempt(change: str, settings: dict[str, Any]) -> list[tuple[str, float]]:
+        """Return the change with its peak if it fits and is allowed; the batch stays unless it is changed."""
+        kept = {"micro_batch": resolved.micro_batch, "accumulation_steps": resolved.accumulation, "global_batch": None}
+        changed = asked.model_copy(update={**kept, **settings})
+        try:
+            other = resolve_configuration(changed, architecture, card, library)
+        except ScenarioError:
+            return []
+        need = other.memory_evaluator.need_gib(other.micro_batch, other.accumulation)
+        return [(change, need)] if need <= other.memory_evaluator.usable_gib else []
+
+    def more_gpus(change: str, settings: dict[str, Any]) -> list[tuple[str, float]]:
+        """Return the fewest GPUs that fit it with a change, by doubling; tensor and pipeline degrees stay."""
+        count = resolved.machine.gpus * 2
+        while count <= MAX_GPUS:
+            more = {**settings, "gpus": count, "instances": None, "sharding": None}
+            if found := attempt(f"{count} x {card.name}{change}", more):
+                return found
+            count *= 2
+        return []
+
+    found = list(_smaller_batches(resolved))
+    for change, settings in _single_changes(resolved, card):
+        found += attempt(change, settings)
     saving = _memory_saving_settings(asked)
     if not found:
-        found += _try_change(MEMORY_SAVING_CHANGE, saving, asked, setup, architecture, card, library)
-    more = _more_gpus("", {}, asked, setup, architecture, card, library)
+        found += attempt(MEMORY_SAVING_CHANGE, saving)
+    more = more_gpus("", {})
     if not found:
-        found += _more_gpus(f", {MEMORY_SAVING_CHANGE}", saving, asked, setup, architecture, card, library)
-    return [*found[:MAX_REMEDIES], *more]
+        found += more_gpus(f", {MEMORY_SAVING_CHANGE}", saving)
+    return [*found[:MAX_FIT_REMEDIES], *more]
 
 
-def _smaller_batches(setup: ResolvedConfiguration) -> Iterator[tuple[str, float]]:
-    """A smaller micro-batch, a shorter sequence."""
-    probe, steps = setup.memory_evaluator, setup.accumulation
-    most = probe.largest_micro_batch(steps)
-    if 0 < most < setup.micro_batch:
-        yield f"micro-batch {most} instead of {setup.micro_batch}", probe.need_gib(most, steps)
-    if setup.shape.unit == "tokens":
-        longest = probe.longest_sequence(setup.micro_batch, steps)
+def _smaller_batches(resolved: ResolvedConfiguration) -> Iterator[tuple[str, float]]:
+    """Yield a smaller micro-batch and a shorter sequence that fit."""
+    evaluator, steps = resolved.memory_evaluator, resolved.accumulation
+    most = evaluator.largest_micro_batch(steps)
+    if 0 < most < resolved.micro_batch:
+        yield f"micro-batch {most} instead of {resolved.micro_batch}", evaluator.need_gib(most, steps)
+    if resolved.shape.unit == "tokens":
+        longest = evaluator.longest_sequence(resolved.micro_batch, steps)
         if longest >= MIN_SUGGESTED_SEQUENCE:
-            change = f"sequences of at most {longest:,} tokens instead of {setup.shape.sequence:,}"
-            yield change, probe.need_gib(setup.micro_batch, steps, longest)
+            change = f"sequences of at most {longest:,} tokens instead of {resolved.shape.sequence:,}"
+            yield change, evaluator.need_gib(resolved.micro_batch, steps, longest)
 
 
-def _single_changes(setup: ResolvedConfiguration, card: GpuSpec) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Settings that save memory and differ from those of the setup, those that change the result last."""
-    recipe = setup.recipe
+def _single_changes(resolved: ResolvedConfiguration, card: GpuSpec) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield settings that save memory and differ from the present ones, those that change the result last."""
+    recipe = resolved.recipe
     if recipe.activation_checkpointing != "full":
         yield "full checkpointing", {"activation_checkpointing": "full"}
     if recipe.attention == "eager" and card.generation not in ("Kepler", "Pascal"):
         yield "fused attention", {"attention": None}
-    if setup.job.framework == "hf":
+    if resolved.job.framework == "hf":
         yield "a fused loss kernel (framework hf-fused)", {"framework": "hf-fused"}
-    if setup.machine.gpus > 1 and recipe.zero_stage < 3:
+    if resolved.machine.gpus > 1 and recipe.zero_stage < 3:
         yield "zero3: every state sharded", {"sharding": "zero3"}
     if recipe.method == "full":
         yield "the 8-bit optimizer", {"optimizer": "adamw_8bit"}
@@ -77,7 +99,7 @@ def _single_changes(setup: ResolvedConfiguration, card: GpuSpec) -> Iterator[tup
 
 
 def _memory_saving_settings(asked: Configuration) -> dict[str, Any]:
-    """The settings of `SAVING`."""
+    """Return the settings of `MEMORY_SAVING_CHANGE`."""
     return {
         "method": "lora",
         "weight_bits": 4,
@@ -88,43 +110,3 @@ def _memory_saving_settings(asked: Configuration) -> dict[str, Any]:
         "micro_batch": 1,
         "sharding": None,
     }
-
-
-def _more_gpus(
-    change: str,
-    settings: dict[str, Any],
-    asked: Configuration,
-    setup: ResolvedConfiguration,
-    architecture: Architecture,
-    card: GpuSpec,
-    library: Library,
-) -> list[tuple[str, float]]:
-    """The fewest of these cards that hold it with a change, doubling their number; tensor and pipeline degrees stay."""
-    count = setup.machine.gpus * 2
-    while count <= MAX_GPUS:
-        more = {**settings, "gpus": count, "instances": None, "sharding": None}
-        found = _try_change(f"{count} x {card.name}{change}", more, asked, setup, architecture, card, library)
-        if found:
-            return found
-        count *= 2
-    return []
-
-
-def _try_change(
-    change: str,
-    settings: dict[str, Any],
-    asked: Configuration,
-    setup: ResolvedConfiguration,
-    architecture: Architecture,
-    card: GpuSpec,
-    library: Library,
-) -> list[tuple[str, float]]:
-    """The change with its peak if it fits and is allowed; the batch stays as it was unless it is changed."""
-    kept = {"micro_batch": setup.micro_batch, "accumulation_steps": setup.accumulation, "global_batch": None}
-    changed = asked.model_copy(update={**kept, **settings})
-    try:
-        other = resolve_configuration(changed, architecture, card, library)
-    except ScenarioError:
-        return []
-    need = other.memory_evaluator.need_gib(other.micro_batch, other.accumulation)
-    return [(change, need)] if need <= other.memory_evaluator.usable_gib else []

@@ -1,6 +1,6 @@
-"""One configuration as a user asks for it, and what it means: job, machine, recipe and batch, the gaps filled in.
+"""Resolution of a requested configuration to job, machine, recipe and batch, with defaults for what is not given.
 
-What the rules refuse, and what does not divide, is an input error with its reason.
+What the rules exclude, and what does not divide, is an input error with its reason.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from planner.configurations.grid import GridInputs, JobShape, Machine, coefficients, shape_of
+from planner.configurations.observed.comparison import GPUS_PER_MACHINE
 from planner.configurations.recipe import (
     UNSHARDED,
     GpuClass,
@@ -31,10 +32,7 @@ if TYPE_CHECKING:
     from planner.library.schema import Architecture, GpuSpec, Library
 
 STEPS_PER_STAGE = 8
-"""Micro-batches per further pipeline stage where nothing is said: the bubble then takes a ninth of the step."""
-
-GPUS_PER_MACHINE = 8
-"""GPUs of one machine where the number of machines is not said."""
+"""Default micro-batches per further pipeline stage: the bubble then takes a ninth of the step."""
 
 
 @dataclass(frozen=True)
@@ -55,28 +53,28 @@ class ResolvedConfiguration:
 def resolve_configuration(
     asked: Configuration, architecture: Architecture, card: GpuSpec, library: Library
 ) -> ResolvedConfiguration:
-    """The setup of a configuration; `ScenarioError` for what cannot be run this way at all."""
+    """Return the resolved configuration; `ScenarioError` where it cannot run at all."""
     machine = _machine(asked, card)
     _check_batch(asked, machine)
     recipes, assumed = _recipes(asked, card, machine, library)
     job = _job(asked, architecture)
     shape = shape_of(job, architecture)
-    probes = [MemoryEvaluator.of(job, shape, recipe, machine, asked.vram_headroom, library) for recipe in recipes]
-    best = _find_first_fit(probes, asked)
-    recipe, probe = recipes[best], probes[best]
+    memories = [MemoryEvaluator.of(job, shape, recipe, machine, asked.vram_headroom, library) for recipe in recipes]
+    best = _find_first_fit(memories, asked)
+    recipe, memory = recipes[best], memories[best]
     if asked.sharding is None and machine.gpus > 1:
         assumed.append(recipe.sharding)
     ranks = machine.gpus // (asked.tensor_parallel * asked.pipeline_parallel)
     time = TimeCoefficients(**coefficients(library, "time", TimeCoefficients))
-    micro, accumulation = _batch(asked, job, shape, probe, ranks, time)
+    micro, accumulation = _batch(asked, job, shape, memory, ranks, time)
     if asked.micro_batch is None:
-        assumed.append("the best micro-batch that fits" if probe.fits(micro, accumulation) else "micro-batch 1")
+        assumed.append("the best micro-batch that fits" if memory.fits(micro, accumulation) else "micro-batch 1")
     if asked.accumulation_steps is None and asked.global_batch is None and asked.pipeline_parallel > 1:
         assumed.append(f"{accumulation} accumulation steps")
     if asked.sequence_length is None and shape.unit == "tokens":
         assumed.append(f"{shape.sequence:,} tokens per sequence")
     job = job.model_copy(update={"global_batch": micro * accumulation * ranks})
-    return ResolvedConfiguration(architecture, job, shape, machine, recipe, probe, micro, accumulation, tuple(assumed))
+    return ResolvedConfiguration(architecture, job, shape, machine, recipe, memory, micro, accumulation, tuple(assumed))
 
 
 def _machine(asked: Configuration, card: GpuSpec) -> Machine:
@@ -101,22 +99,22 @@ def _machine(asked: Configuration, card: GpuSpec) -> Machine:
 
 
 def _check_batch(asked: Configuration, machine: Machine) -> None:
-    """A global batch must divide over the GPUs, the micro-batch and the accumulation steps."""
+    """Refuse a global batch that does not divide over GPUs, micro-batch and accumulation steps."""
     if asked.global_batch is None:
         return
     ranks = machine.gpus // (asked.tensor_parallel * asked.pipeline_parallel)
     parts = ranks * (asked.micro_batch or 1) * (asked.accumulation_steps or 1)
     all_given = asked.micro_batch is not None and asked.accumulation_steps is not None
     if asked.global_batch % parts or (all_given and parts != asked.global_batch):
-        said = [f"{ranks} data-parallel GPUs"]
-        said += [f"micro-batch {asked.micro_batch}"] if asked.micro_batch else []
-        said += [f"{asked.accumulation_steps} accumulation steps"] if asked.accumulation_steps else []
-        what = f"{asked.global_batch} is no {'product' if all_given else 'multiple'} of {' x '.join(said)}"
+        factors = [f"{ranks} data-parallel GPUs"]
+        factors += [f"micro-batch {asked.micro_batch}"] if asked.micro_batch else []
+        factors += [f"{asked.accumulation_steps} accumulation steps"] if asked.accumulation_steps else []
+        what = f"{asked.global_batch} is no {'product' if all_given else 'multiple'} of {' x '.join(factors)}"
         raise _fault("global_batch", what, f"such as {parts if all_given else parts * 2}, or leave one of them out")
 
 
 def _recipes(asked: Configuration, card: GpuSpec, machine: Machine, library: Library) -> tuple[list[Recipe], list[str]]:
-    """Recipes that may be meant, one per sharding in question, and what was not given."""
+    """Return the possible recipes, one per sharding, and what was not given."""
     kind = GpuClass.of(card)
     table = library.techniques
     bits = asked.weight_bits or (table.bytes.quantised[asked.quant].bits if asked.quant else 16)
@@ -126,8 +124,8 @@ def _recipes(asked: Configuration, card: GpuSpec, machine: Machine, library: Lib
     attention = asked.attention or best_attention(kind, precision, library)
     quant = quantisations(bits, (asked.quant,) if asked.quant else None, library)[0]
     assumed = [
-        said
-        for value, said in (
+        parts
+        for value, parts in (
             (asked.method, method if bits == 16 else None),
             (asked.weight_bits or asked.quant, "16-bit weights" if method == "lora" else None),
             (asked.quant, quant if bits == 4 else None),
@@ -135,7 +133,7 @@ def _recipes(asked: Configuration, card: GpuSpec, machine: Machine, library: Lib
             (asked.activation_checkpointing, f"{checkpointing} checkpointing"),
             (asked.attention, f"{attention} attention"),
         )
-        if value is None and said is not None
+        if value is None and parts is not None
     ]
     recipes, refused = [], ""
     for sharding in _shardings(asked, machine, library):
@@ -162,12 +160,13 @@ def _recipes(asked: Configuration, card: GpuSpec, machine: Machine, library: Lib
 
 def _describe_recipe(recipe: Recipe) -> str:
     weights = f"{recipe.weight_bits}-bit weights"
-    said = (recipe.method, weights, recipe.precision, f"{recipe.attention} attention", f"sharding {recipe.sharding}")
-    return f"asked for or assumed: {', '.join(said)}, {recipe.optimizer}"
+    attention, sharding = f"{recipe.attention} attention", f"sharding {recipe.sharding}"
+    parts = (recipe.method, weights, recipe.precision, attention, sharding, recipe.optimizer)
+    return f"asked for or assumed: {', '.join(parts)}"
 
 
 def _shardings(asked: Configuration, machine: Machine, library: Library) -> list[str]:
-    """The sharding that was asked for, or those to try in turn."""
+    """Return the requested sharding, or those to try in turn."""
     allowed = framework_of(library, asked.framework).allowed
     several = [name for name in library.techniques.of("sharding").estimated if name in allowed]
     if machine.gpus == 1:
@@ -206,42 +205,42 @@ def _job(asked: Configuration, architecture: Architecture) -> Job:
     )
 
 
-def _find_first_fit(probes: list[MemoryEvaluator], asked: Configuration) -> int:
-    """Index of the first that fits with the batch asked for, else of the one that needs least."""
+def _find_first_fit(memories: list[MemoryEvaluator], asked: Configuration) -> int:
+    """Return the index of the first that fits with the requested batch, else of the one that needs least."""
     batch = (asked.micro_batch or 1, asked.accumulation_steps or 1)
-    for index, probe in enumerate(probes):
-        if probe.fits(*batch):
+    for index, memory in enumerate(memories):
+        if memory.fits(*batch):
             return index
-    needs = [probe.need_gib(*batch) for probe in probes]
+    needs = [memory.need_gib(*batch) for memory in memories]
     return needs.index(min(needs))
 
 
 def _batch(
-    asked: Configuration, job: Job, shape: JobShape, probe: MemoryEvaluator, ranks: int, time: TimeCoefficients
+    asked: Configuration, job: Job, shape: JobShape, memory: MemoryEvaluator, ranks: int, time: TimeCoefficients
 ) -> tuple[int, int]:
-    """Micro-batch and accumulation steps; of several possible the best that fits, 1 where none does.
+    """Return micro-batch and accumulation steps: the best that fit, micro-batch 1 where none does.
 
     The best is the largest, except where batches are padded (larger ones pad more) or go through a pipeline
     (few leave it empty): there it is the fastest.
     """
     if asked.global_batch is None:
         accumulation = asked.accumulation_steps or (STEPS_PER_STAGE * asked.pipeline_parallel - STEPS_PER_STAGE + 1)
-        return asked.micro_batch or max(1, probe.largest_micro_batch(accumulation)), accumulation
+        return asked.micro_batch or max(1, memory.largest_micro_batch(accumulation)), accumulation
     local = asked.global_batch // ranks
     if asked.micro_batch is not None:
         return asked.micro_batch, local // asked.micro_batch
     if asked.accumulation_steps is not None:
         return local // asked.accumulation_steps, asked.accumulation_steps
-    sizes = [size for size in range(local, 0, -1) if local % size == 0 and probe.fits(size, local // size)]
+    sizes = [size for size in range(local, 0, -1) if local % size == 0 and memory.fits(size, local // size)]
     if asked.packing == "padded" or asked.pipeline_parallel > 1:
         sizes.sort(
-            key=lambda size: as_scalar(estimate_step(job, shape, probe.inputs, size, local // size, time).seconds)
+            key=lambda size: as_scalar(estimate_step(job, shape, memory.inputs, size, local // size, time).seconds)
         )
     return (sizes[0], local // sizes[0]) if sizes else (1, local)
 
 
 def processed_tokens(job: Job, shape: JobShape, micro_batch: int) -> float:
-    """Tokens per sequence that the GPUs work on, padding among them."""
+    """Return the tokens per sequence that the GPUs process, padding included."""
     return as_scalar(
         processed_length(job.packing, shape.sequence, shape.mean_length, job.length_cv, float(micro_batch))
     )
@@ -250,7 +249,7 @@ def processed_tokens(job: Job, shape: JobShape, micro_batch: int) -> float:
 def estimate_step(
     job: Job, shape: JobShape, inputs: GridInputs, micro_batch: int, accumulation: int, time: TimeCoefficients
 ) -> StepTime:
-    """One optimizer step by cause."""
+    """Return one optimizer step by cause."""
     layout = replace(
         inputs.layout,
         micro_batch=float(micro_batch),

@@ -1,7 +1,8 @@
-"""Several jobs side by side: `F(T) = sum_j f_j(T)` over the envelopes of the jobs, with the ways that make it up.
+"""The sum of the jobs' envelopes, `F(T) = sum_j f_j(T)`, with the candidate of each job that attains it.
 
-An envelope ends at its job's deadline and stays at its last cost from there on, so
-`f_j(min(T, deadline_j))` is `f_j(T)`. One job is the case of one term.
+An envelope ends at its job's deadline and keeps its last cost from there on, so `f_j(min(T, deadline_j))` is `f_j(T)`.
+One job is the case of one term. F is piecewise linear: it can only change slope, or jump, where some envelope has an
+end of a piece, so it is evaluated at these times and on the intervals between them.
 """
 
 from __future__ import annotations
@@ -24,17 +25,17 @@ class RowChoice(NamedTuple):
 
 
 class Breakpoint(NamedTuple):
-    """A breakpoint of F that nothing undercuts: the way of each job, and the ways that are left there."""
+    """A breakpoint of F that nothing undercuts: the choice of each job, and the choices that end there."""
 
     hours: float
     usd: float
     choices: tuple[RowChoice, ...]
     before: tuple[RowChoice, ...]
-    """Where pieces meet: the ways on the left side; empty where they are the same or end earlier."""
+    """Where pieces meet: the choices on the left side; empty where they are the same or end earlier."""
 
 
 class LinearPiece(NamedTuple):
-    """A straight part of F on which waiting pays, with the ways at either end; a point where both ends are equal."""
+    """A linear part of F on which waiting pays, with the choices at either end; a point where both are equal."""
 
     hours_from: float
     hours_to: float
@@ -47,9 +48,9 @@ class LinearPiece(NamedTuple):
 
 
 class _JobState(NamedTuple):
-    """Where one job stands at a time."""
+    """The choice, dollars and envelope piece of one job at a time."""
 
-    way: RowChoice
+    choice: RowChoice
     usd: float
     piece: int
 
@@ -57,7 +58,7 @@ class _JobState(NamedTuple):
 def sum_envelopes(
     envelopes: Sequence[Sequence[EnvelopePiece]],
 ) -> tuple[tuple[Breakpoint, ...], tuple[LinearPiece, ...]]:
-    """Stops and stretches of F from left to right; none where a job has no envelope."""
+    """Return the breakpoints and linear pieces of F from left to right; none where a job has no envelope."""
     if not envelopes or not all(envelopes):
         return (), ()
     starts = [[piece.hours_from for piece in pieces] for pieces in envelopes]
@@ -65,31 +66,33 @@ def sum_envelopes(
     marks = {hours for pieces in envelopes for piece in pieces for hours in (piece.hours_from, piece.hours_to)}
     times = sorted(hours for hours in marks if hours >= first)
     tolerance = TOLERANCE * max(1.0, sum(pieces[0].usd_from for pieces in envelopes))
-    stops: dict[float, Breakpoint] = {}
+    breakpoints: dict[float, Breakpoint] = {}
     for hours in times:
         here = [_at(p, s, hours) for p, s in zip(envelopes, starts, strict=True)]
         left = None if hours == first else [_before(p, s, hours) for p, s in zip(envelopes, starts, strict=True)]
         usd = sum(one.usd for one in here)
         if left is None or _pays(envelopes, left, hours) or sum(one.usd for one in left) > usd + tolerance:
-            ways = tuple(one.way for one in here)
-            stops[hours] = Breakpoint(hours, usd, ways, _left_choices(envelopes, left, here, hours))
-    stretches = []
+            choices = tuple(one.choice for one in here)
+            breakpoints[hours] = Breakpoint(hours, usd, choices, _left_choices(envelopes, left, here, hours))
+    linear_pieces = []
     for begun, ended in itertools.pairwise(times):
-        running = [_after(p, s, begun) for p, s in zip(envelopes, starts, strict=True)]
+        running = [_after(each, begun) for each in starts]
         if any(p[one].hours_to > begun for p, one in zip(envelopes, running, strict=True)):
-            stretches.append(_stretch(envelopes, running, begun, ended, stops, tolerance))
-    touched = {one.hours_from for one in stretches if one.from_included}
-    touched |= {one.hours_to for one in stretches if one.to_included}
+            linear_pieces.append(_linear_piece(envelopes, running, begun, ended, breakpoints, tolerance))
+    touched = {one.hours_from for one in linear_pieces if one.from_included}
+    touched |= {one.hours_to for one in linear_pieces if one.to_included}
     points = [
-        LinearPiece(stop.hours, stop.hours, stop.usd, stop.usd, stop.choices, stop.choices)
-        for stop in stops.values()
-        if stop.hours not in touched
+        LinearPiece(point.hours, point.hours, point.usd, point.usd, point.choices, point.choices)
+        for point in breakpoints.values()
+        if point.hours not in touched
     ]
-    return tuple(stops.values()), tuple(sorted([*stretches, *points], key=lambda one: (one.hours_to, one.hours_from)))
+    return tuple(breakpoints.values()), tuple(
+        sorted([*linear_pieces, *points], key=lambda one: (one.hours_to, one.hours_from))
+    )
 
 
 def evaluate_envelope(envelope: Sequence[EnvelopePiece], hours: float) -> float:
-    """f(hours) in dollars; infinite before the envelope begins."""
+    """Return f(hours) in dollars; infinite before the envelope begins."""
     if not envelope or hours < envelope[0].hours_from:
         return float("inf")
     return _at(envelope, [piece.hours_from for piece in envelope], hours).usd
@@ -108,17 +111,17 @@ def _at(pieces: Sequence[EnvelopePiece], starts: list[float], hours: float) -> _
 
 
 def _before(pieces: Sequence[EnvelopePiece], starts: list[float], hours: float) -> _JobState:
-    """The limit from the left, which a jump at `hours` undercuts; at an envelope's very start, its start."""
+    """Return the limit from the left, which a jump at `hours` undercuts; at the start of the envelope, its start."""
     return _on(pieces, max(0, bisect_left(starts, hours) - 1), hours)
 
 
-def _after(pieces: Sequence[EnvelopePiece], starts: list[float], hours: float) -> int:
-    """The piece in force right after `hours`."""
+def _after(starts: list[float], hours: float) -> int:
+    """Return the number of the piece that holds right after `hours`."""
     return bisect_right(starts, hours) - 1
 
 
 def _pays(envelopes: Sequence[Sequence[EnvelopePiece]], left: Sequence[_JobState], hours: float) -> bool:
-    """Whether some job's cost still falls as `hours` are reached."""
+    """Return whether some job's cost still falls as `hours` are reached."""
     return any(p[one.piece].hours_from < hours <= p[one.piece].hours_to for p, one in zip(envelopes, left, strict=True))
 
 
@@ -131,18 +134,18 @@ def _left_choices(
     if left is None:
         return ()
     meets = any(
-        old.way.row != new.way.row and p[old.piece].hours_from < p[old.piece].hours_to == hours
+        old.choice.row != new.choice.row and p[old.piece].hours_from < p[old.piece].hours_to == hours
         for p, old, new in zip(envelopes, left, here, strict=True)
     )
-    return tuple(one.way for one in left) if meets else ()
+    return tuple(one.choice for one in left) if meets else ()
 
 
-def _stretch(
+def _linear_piece(
     envelopes: Sequence[Sequence[EnvelopePiece]],
     running: Sequence[int],
     begun: float,
     ended: float,
-    stops: dict[float, Breakpoint],
+    breakpoints: dict[float, Breakpoint],
     tolerance: float,
 ) -> LinearPiece:
     def usd_at(hours: float) -> tuple[float, tuple[RowChoice, ...]]:
@@ -150,16 +153,16 @@ def _stretch(
             _on(pieces, index, max(hours, pieces[index].hours_from))
             for pieces, index in zip(envelopes, running, strict=True)
         ]
-        return sum(one.usd for one in ends), tuple(one.way for one in ends)
+        return sum(one.usd for one in ends), tuple(one.choice for one in ends)
 
-    (usd_from, ways_from), (usd_to, ways_to) = usd_at(begun), usd_at(ended)
+    (usd_from, choices_from), (usd_to, choices_to) = usd_at(begun), usd_at(ended)
     return LinearPiece(
         begun,
         ended,
         usd_from,
         usd_to,
-        ways_from,
-        ways_to,
-        begun in stops and usd_from <= stops[begun].usd + tolerance,
-        ended in stops and usd_to <= stops[ended].usd + tolerance,
+        choices_from,
+        choices_to,
+        begun in breakpoints and usd_from <= breakpoints[begun].usd + tolerance,
+        ended in breakpoints and usd_to <= breakpoints[ended].usd + tolerance,
     )

@@ -1,4 +1,4 @@
-"""The frontier: cost against time, exact for one job, and for several where no shared limit binds."""
+"""The cost-time frontier: exact for one job, and for several where no shared limit binds."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from planner.candidates.job_candidates import JobCandidates
     from planner.library.schema import Library
 
-POINTS = 20
-"""Breakpoints that are solved as a program, where jobs get in each other's way."""
+DEFAULT_POINTS = 20
+"""Breakpoints that are solved as a program where the jobs' shared limits bind."""
 
-CURVE_POINTS = 10
-"""The least of them for each curve of `by`."""
+MIN_CURVE_POINTS = 10
+"""Fewest of them for each curve of `by`."""
 
 METHODS = ("QLoRA", "LoRA 8-bit", "LoRA", "full")
 
@@ -45,33 +45,21 @@ def frontier(
     options: SolveOptions | None = None,
     library: Library | None = None,
     by: GroupBy | None = None,
-    points: int = POINTS,
+    points: int = DEFAULT_POINTS,
 ) -> Frontier:
-    """Cost for every deadline: every breakpoint with its plan, none dominated.
+    """Return the cost for every deadline: every breakpoint with its plan, none dominated.
 
-    One job: exact, the lower envelope of all ways. Several: exact where the separate optima keep the budget, GPUs,
-    quota and stock that they share; elsewhere the program is solved at up to `points` breakpoints. `by` adds one
-    curve per method, card or provider. Raises ScenarioError or LibraryError on bad input, SolverError where the
-    solver broke; an infeasible scenario is a Frontier with that status and its explanation.
+    One job: exact, the lower envelope of all candidates. Several: exact where the separate optima keep the budget,
+    GPUs, quota and stock that they share; elsewhere the program is solved at up to `points` breakpoints. `by` adds one
+    curve per method, GPU or provider. Raises ScenarioError or LibraryError on bad input, SolverError where the
+    solver failed; an infeasible scenario is a Frontier with that status and its explanation.
     """
     started = perf_counter()
-    return frontier_prepared(prepare(scenario, library), options, by, points, started)
-
-
-def frontier_prepared(
-    prepared: PreparedScenario,
-    options: SolveOptions | None = None,
-    by: GroupBy | None = None,
-    points: int = POINTS,
-    started: float | None = None,
-) -> Frontier:
-    """The same from what is prepared already; `started` is when the seconds that it tells begin."""
-    started = perf_counter() if started is None else started
+    prepared = prepare(scenario, library)
     options = options or SolveOptions()
     tracer = FrontierTracer(prepared, options)
     screened = _whole_curves(prepared)
     main = tracer.traced(screened, points)
-    scenario = prepared.scenario
     confidences = {job.confidence for job in scenario.jobs}
     curves = _curves(tracer, by, points) if by and main.status != "infeasible" else ()
     return Frontier(
@@ -99,14 +87,14 @@ def frontier_prepared(
 
 
 def _curves(tracer: FrontierTracer, by: GroupBy, points: int) -> tuple[Curve, ...]:
-    """One curve for each value that any job's ways have; methods that the jobs exclude are shown, marked so."""
+    """Return one curve per value of any job's candidates; excluded methods are included and marked."""
     prepared = tracer.prepared
     wide = _whole_curves(prepared, by)
     labels = [_labels(prepared, index, one, by) for index, one in enumerate(wide)]
     names = list(dict.fromkeys(str(name) for column in labels for name in np.unique(column)))
     if by == "method":
         names = [name for name in METHODS if name in names]
-    each = max(CURVE_POINTS, points // max(1, len(names)))
+    each = max(MIN_CURVE_POINTS, points // max(1, len(names)))
     curves = []
     for name in names:
         part = [one.select(column == name) for one, column in zip(wide, labels, strict=True)]
@@ -118,7 +106,7 @@ def _curves(tracer: FrontierTracer, by: GroupBy, points: int) -> tuple[Curve, ..
                 exact=traced.exact,
                 points=traced.points,
                 segments=traced.segments,
-                knee=traced.knee if traced.exact else None,  # a bend of a few solved points says nothing
+                knee=traced.knee if traced.exact else None,  # a bend of a few solved points is no knee
             )
         )
     if by == "method":
@@ -127,7 +115,7 @@ def _curves(tracer: FrontierTracer, by: GroupBy, points: int) -> tuple[Curve, ..
 
 
 def _whole_curves(prepared: PreparedScenario, by: GroupBy | None = None) -> tuple[ScreenedCandidates, ...]:
-    """The screened candidates with every point of the market curves that may matter at some time, for each value."""
+    """Return the screened candidates with all points of cost curves that may matter at some time, per value."""
     spot = any(np.isfinite(one.columns.spot_usd).any() for one in prepared.candidates)
     if not spot and by != "method":
         return prepared.screened
@@ -140,12 +128,12 @@ def _whole_curves(prepared: PreparedScenario, by: GroupBy | None = None) -> tupl
 
 
 def _without_penalties(one: JobCandidates) -> JobCandidates:
-    """Without penalties, which are no dollars paid: they must not decide which market curves are worth computing."""
+    """Return the candidates without penalties, which must not decide which cost curves are computed."""
     return replace(one, table=replace(one.table, penalty_usd=np.zeros(len(one.table))))
 
 
 def _labels(prepared: PreparedScenario, index: int, screened: ScreenedCandidates, by: GroupBy) -> np.ndarray:
-    """The value of each row (n,) of one job."""
+    """Return the value of `by` of each row (n,) of one job."""
     table, market = screened.table, prepared.market
     if by == "method":
         recipes = prepared.candidates[index].recipes
@@ -163,7 +151,7 @@ def _is_method_allowed(prepared: PreparedScenario, method: str) -> bool:
 
 
 def _hidden_by_deadline(prepared: PreparedScenario) -> tuple[HiddenByLimit, ...]:
-    """For each job whose deadline or longest run hides a cheaper way: that way, the job by itself."""
+    """Return the cheaper candidate that a job's deadline or longest run hides, for each job by itself."""
     found = []
     limits = prepared.scenario.limits
     for one, screened in zip(prepared.candidates, prepared.screened, strict=True):
@@ -191,7 +179,7 @@ def _hidden_by_deadline(prepared: PreparedScenario) -> tuple[HiddenByLimit, ...]
 
 
 def _ignored_objectives(scenario: Scenario) -> tuple[str, ...]:
-    """What the scenario's own objective counts and the frontier does not."""
+    """Return notes on what the scenario's objective counts and the frontier does not."""
     found = []
     if any(job.techniques.penalty_usd for job in scenario.jobs):
         found.append("penalties are left out: the cost is dollars paid")

@@ -1,8 +1,15 @@
-"""The lower-left envelope of line segments in (hours, $): least cost for every time, exact, without sampling.
+"""The lower-left envelope of line segments in (hours, $): the exact least cost for every time, without sampling.
 
 A row of a table is a segment: its late hours and its dollars are linear in the spot share, from the share's
 floor to its cap. `f(T)`, the least cost of any point of any segment with hours <= T, falls along pieces of
 segments, is level between them, and jumps where a segment starts lower.
+
+The sweep goes from left to right with one current segment, or none after its cheap end, where f is level. The next
+event is the earliest time at which another segment lies below the current line: at its start (a jump), where it crosses
+the line, or, while f is level, where it falls below that level. One vectorised expression over all segments finds it
+(`_Sweep.next_below`), so a sweep costs O(pieces x segments) after dominated segments are pruned; segments number
+thousands and pieces dozens. Of segments equal within rounding the steepest is followed, then that of least rank,
+because the steepest is the cheapest right after.
 """
 
 from __future__ import annotations
@@ -17,7 +24,7 @@ if TYPE_CHECKING:
     from planner.candidate_table import CandidateTable
 
 TOLERANCE = 1e-9
-"""Relative difference of dollars, and of dollars per hour, below which two ways are equal: rounding, not price."""
+"""Relative difference of dollars, or of dollars per hour, that counts as rounding."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +47,7 @@ class Segments:
         return len(self.row)
 
     def select(self, which: Integers | Flags) -> Segments:
-        """The segments that a mask or an index array names, in that order."""
+        """Return the segments of a mask or an index array, in that order."""
         return Segments(**{name: values[which] for name, values in vars(self).items()})
 
     @property
@@ -51,7 +58,7 @@ class Segments:
 
 
 class EnvelopePiece(NamedTuple):
-    """A stretch of one row's segment on which it is the envelope; `hours_to == hours_from` for a point.
+    """The part of one row's segment that is the envelope; `hours_to == hours_from` for a point.
 
     An end that is not included is undercut there by a jump; a start that is not included costs as much as
     an earlier piece.
@@ -68,7 +75,7 @@ class EnvelopePiece(NamedTuple):
     to_included: bool = True
 
     def at(self, hours: float) -> tuple[float, float]:
-        """Spot share and dollars at hours on the piece; beyond its end those of the end."""
+        """Return spot share and dollars at hours on the piece; beyond its end those of the end."""
         if hours >= self.hours_to:
             return self.share_to, self.usd_to
         part = (hours - self.hours_from) / (self.hours_to - self.hours_from)
@@ -79,7 +86,7 @@ class EnvelopePiece(NamedTuple):
 
 
 def build_segments(table: CandidateTable, budget_usd: float | None = None) -> Segments:
-    """The rows of a table as segments (n,); shares at which late dollars exceed the budget are cut away.
+    """Return the rows of a table as segments (n,), without shares whose late dollars exceed the budget.
 
     The axis is late hours and expected dollars, penalties left out. Where the slow end is no cheaper, the fast
     end alone remains. Ties prefer more free VRAM, then the offer's label, then the recipe.
@@ -113,9 +120,9 @@ def build_segments(table: CandidateTable, budget_usd: float | None = None) -> Se
 def clip_to_caps(
     table: CandidateTable, budget_usd: float | None = None, hours: float | None = None
 ) -> tuple[Integers, CandidateTable]:
-    """Rows that can keep late dollars and late hours under the given caps, their shares cut to where they do.
+    """Return the rows that can keep late dollars and late hours within caps, their shares cut to where they do.
 
-    Returns the row numbers and the table of those rows.
+    The result is the row numbers and the table of those rows.
     """
     keep, low, high = np.ones(len(table), dtype=bool), table.share_low, table.share_high
     for cap, measure in ((budget_usd, table.late_cost_usd), (hours, table.late_hours)):
@@ -135,11 +142,7 @@ def clip_to_caps(
 
 
 def lower_envelope(segments: Segments) -> tuple[EnvelopePiece, ...]:
-    """The pieces of f from left to right; none for no segments.
-
-    A sweep from the left: each next event (another segment starts lower or comes through, or the current one
-    ends) is the least of one expression over all segments that are not dominated outright.
-    """
+    """Return the pieces of f from left to right; none for no segments."""
     if not len(segments):
         return ()
     segments = _prune(segments)
@@ -170,7 +173,7 @@ def lower_envelope(segments: Segments) -> tuple[EnvelopePiece, ...]:
 
 
 def _prune(segments: Segments) -> Segments:
-    """Without segments whose cheapest point some end point undercuts no later than they start."""
+    """Return the segments whose cheapest point no end point undercuts before they start."""
     hours = np.concatenate([segments.hours_from, segments.hours_to])
     usd = np.concatenate([segments.usd_from, segments.usd_to])
     order = np.argsort(hours, kind="stable")
@@ -181,19 +184,19 @@ def _prune(segments: Segments) -> Segments:
 
 
 class _Sweep:
-    """Events of segments against the line that is the envelope at a time."""
+    """Events of segments relative to the line that is the envelope at a time."""
 
     def __init__(self, segments: Segments) -> None:
         self.segments, self.slope = segments, segments.slope
         self.tolerance = TOLERANCE * max(1.0, float(np.abs(segments.usd_from).max()))
 
     def value(self, index: int, hours: float) -> float:
-        """Dollars of one segment at a time on it."""
+        """Return the dollars of one segment at a time on it."""
         one = self.segments
         return float(one.usd_from[index] + self.slope[index] * (hours - one.hours_from[index]))
 
     def best(self, hours: float) -> int:
-        """The segment to follow from a time on: cheapest there, then steepest, then of least rank."""
+        """Return the segment to follow from a time on: cheapest there, then steepest, then of least rank."""
         one = self.segments
         usd = one.usd_from + self.slope * (hours - one.hours_from)
         active = (one.hours_from <= hours) & (one.hours_to >= hours)
@@ -204,7 +207,7 @@ class _Sweep:
         return int(level[np.argmin(one.rank[level])])
 
     def next_below(self, now: float, level: float, slope: float, end: float) -> tuple[float, bool] | None:
-        """When another segment first undercuts the line from (now, level) to `end`, and whether by a jump."""
+        """Return when another segment first undercuts the line from (now, level) to `end`, and whether by a jump."""
         one = self.segments
         start = np.maximum(one.hours_from, now)
         above = one.usd_from + self.slope * (start - one.hours_from) - (level + slope * (np.minimum(start, end) - now))
@@ -223,7 +226,7 @@ class _Sweep:
         return float(when[first]), bool(np.any(jumps & (when == when[first])))
 
     def piece(self, index: int, begun: float, ended: float, included: bool, closed: bool) -> EnvelopePiece:
-        """The stretch of one segment between two times."""
+        """Return the piece of one segment between two times."""
         one = self.segments
         whole = EnvelopePiece(
             int(one.row[index]),
@@ -242,7 +245,7 @@ class _Sweep:
 
 
 def convex_hull(hours: Floats, usd: Floats) -> list[int]:
-    """Indices of the vertices of the lower convex hull of points sorted by hours, both ends included."""
+    """Return the indices of the vertices of the lower convex hull of points sorted by hours, ends included."""
     hull: list[int] = []
     straight = TOLERANCE * float(np.ptp(hours) * np.ptp(usd)) if len(hours) else 0.0
     for i in range(len(hours)):
@@ -257,7 +260,7 @@ def convex_hull(hours: Floats, usd: Floats) -> list[int]:
 
 
 class Knee(NamedTuple):
-    """Where waiting stops paying more per hour than on average over the whole range."""
+    """The point where waiting stops paying more per hour than on average over the whole range."""
 
     vertex: int
     saved_before: float
@@ -267,7 +270,7 @@ class Knee(NamedTuple):
 
 
 def find_knee(hours: Floats, usd: Floats) -> Knee | None:
-    """The vertex of the lower convex hull farthest from the chord between its ends; None with under three.
+    """Return the vertex of the lower convex hull farthest from the chord between its ends; None with under three.
 
     Distance is measured in dollars: which vertex is farthest does not depend on the scale of either axis.
     """

@@ -1,4 +1,4 @@
-"""Points and segments of a frontier: the envelopes of the jobs, summed, decoded, told."""
+"""Points and segments of a frontier: the envelopes of the jobs, summed and decoded."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TracedFrontier:
-    """Points and segments of one set of ways; `status` tells why there are none."""
+    """Points and segments of one set of candidates; `status` says why there are none."""
 
     points: tuple[Point, ...]
     segments: tuple[Segment, ...]
@@ -46,49 +46,49 @@ class TracedFrontier:
     status: Status
     notes: tuple[str, ...] = ()
     separate: tuple[Segment, ...] = ()
-    """Where not exact: what the jobs would cost without each other, which nothing undercuts."""
+    """Where not exact: the jobs' costs without shared limits, a lower bound."""
     used: int = 0
-    """Ways that some segment runs along."""
+    """Number of candidates that some segment uses."""
 
 
 class FrontierTracer:
-    """Traces frontiers of subsets of the ways of one prepared scenario; plans are decoded once."""
+    """Traces frontiers of subsets of the candidates of one prepared scenario; plans are decoded once."""
 
     def __init__(self, prepared: PreparedScenario, options: SolveOptions) -> None:
         self.prepared, self.options = prepared, options
         self.as_of = options.as_of or datetime.date.today()
-        self.question = build_shared_limits(prepared.scenario, prepared.market)
+        self.limits = build_shared_limits(prepared.scenario, prepared.market)
         self._decoded: dict[tuple[int, int, float, bool, SpotChoice | None], Assignment] = {}
 
     def traced(self, screened: Sequence[ScreenedCandidates], points: int) -> TracedFrontier:
-        """Points, segments and knee of the frontier over the given ways of each job."""
+        """Return points, segments and knee of the frontier over the given candidates of each job."""
         tables = [one.table for one in screened]
-        envelopes = [lower_envelope(build_segments(table, self.question.budget_usd)) for table in tables]
+        envelopes = [lower_envelope(build_segments(table, self.limits.budget_usd)) for table in tables]
         if not all(envelopes):
             return TracedFrontier((), (), True, None, "infeasible")
-        stops, stretches = sum_envelopes(envelopes)
-        found: list[JointPoint] = select_optimal_points(tables, stops, self.question)
-        straight = select_feasible_pieces(tables, stretches, self.question)
-        exact = len(found) == len(stops) and len(straight) == len(stretches)
+        breakpoints, pieces = sum_envelopes(envelopes)
+        found: list[JointPoint] = select_optimal_points(tables, breakpoints, self.limits)
+        feasible = select_feasible_pieces(tables, pieces, self.limits)
+        exact = len(found) == len(breakpoints) and len(feasible) == len(pieces)
         notes: tuple[str, ...] = ()
         if not exact:
             try:
-                joint = JointProgram(tables, envelopes, self.question, self.options)
-                found, notes = joint.fill_points([stop.hours for stop in stops], found, straight, points)
+                joint = JointProgram(tables, envelopes, self.limits, self.options)
+                found, notes = joint.fill_points([point.hours for point in breakpoints], found, feasible, points)
             except SolverLimitError:
                 return TracedFrontier((), (), False, None, "no_plan")
             if not found:
                 return TracedFrontier((), (), False, None, "infeasible")
-        told, knee = _with_knee(self._points(screened, found))
-        used = {(index, way.row) for one in straight for index, way in enumerate(one.choices_to)}
+        marked, knee = _with_knee(self._points(screened, found))
+        used = {(index, choice.row) for one in feasible for index, choice in enumerate(one.choices_to)}
         return TracedFrontier(
-            told,
-            tuple(self._segment(screened, one) for one in straight),
+            marked,
+            tuple(self._segment(screened, one) for one in feasible),
             exact,
             knee,
-            "optimal" if all(point.gap == 0 for point in told) else "feasible",
+            "optimal" if all(point.gap == 0 for point in marked) else "feasible",
             notes,
-            () if exact else tuple(self._segment((), one) for one in stretches),
+            () if exact else tuple(self._segment((), one) for one in pieces),
             len(used),
         )
 
@@ -119,29 +119,29 @@ class FrontierTracer:
                     floor_usd=None if one.floor_usd is None else min(one.floor_usd, usd),
                     mostly_start_up=_starts_most(jobs),
                     spot_only=any(
-                        way.share > 0 and self._offer(table, way).usd_per_hour is None
-                        for table, way in zip(screened, one.job_choices, strict=True)
+                        choice.share > 0 and self._offer(table, choice).usd_per_hour is None
+                        for table, choice in zip(screened, one.job_choices, strict=True)
                     ),
                 )
             )
         return tuple(made)
 
-    def _offer(self, screened: ScreenedCandidates, way: RowChoice) -> Offer:
-        return self.prepared.market.offers[int(screened.table.offer[way.row])]
+    def _offer(self, screened: ScreenedCandidates, choice: RowChoice) -> Offer:
+        return self.prepared.market.offers[int(screened.table.offer[choice.row])]
 
-    def plans(self, screened: Sequence[ScreenedCandidates], ways: Sequence[RowChoice]) -> tuple[Assignment, ...]:
-        """The plan of each job in full, without the alternatives that `solve` adds."""
-        if not ways:
+    def plans(self, screened: Sequence[ScreenedCandidates], choices: Sequence[RowChoice]) -> tuple[Assignment, ...]:
+        """Return the plan of each job in full, without the alternatives that `solve` adds."""
+        if not choices:
             return ()
-        return tuple(self._plan(index, screened[index], way) for index, way in enumerate(ways))
+        return tuple(self._plan(index, screened[index], choice) for index, choice in enumerate(choices))
 
-    def _plan(self, index: int, screened: ScreenedCandidates, way: RowChoice) -> Assignment:
-        row, rounded = int(screened.rows[way.row]), bool(screened.rounded[way.row])
-        spot = screened.spot.get(way.row)
-        key = (index, row, way.share, rounded, spot)
+    def _plan(self, index: int, screened: ScreenedCandidates, choice: RowChoice) -> Assignment:
+        row, rounded = int(screened.rows[choice.row]), bool(screened.rounded[choice.row])
+        spot = screened.spot.get(choice.row)
+        key = (index, row, choice.share, rounded, spot)
         if key not in self._decoded:
             one = self.prepared
-            chosen = ChosenCandidate(row, way.share, rounded, screened.table.rows(np.asarray([way.row])), spot)
+            chosen = ChosenCandidate(row, choice.share, rounded, screened.table.rows(np.asarray([choice.row])), spot)
             self._decoded[key] = build_assignment(
                 one.candidates[index], chosen, one.market, one.scenario.limits, one.library, self.as_of
             )
@@ -182,11 +182,11 @@ def _starts_most(jobs: Sequence[Assignment]) -> bool:
 
 
 def _with_knee(points: tuple[Point, ...]) -> tuple[tuple[Point, ...], int | None]:
-    """The points with the reason at the knee, and its index."""
+    """Return the points with the reason at the knee, and its index."""
     knee = find_knee(np.asarray([one.hours for one in points]), np.asarray([one.cost_usd for one in points]))
     if knee is None:
         return points, None
-    # Within an hour of the fastest way a figure per hour would promise dollars that no hour brings.
+    # Within an hour of the fastest point, a figure per hour would promise savings that no hour reaches.
     near = points[knee.vertex].hours - points[0].hours < 1
     unit, share = ("minute", 1 / 60) if near else ("hour", 1.0)
     before, later = knee.saved_before * share, knee.saved_after * share

@@ -1,4 +1,4 @@
-"""The markets that a plan is replayed on: drawn from the states of its market, or windows of recorded ones."""
+"""Sources of market paths for replays: drawn from the states of a market, or windows of recorded ones."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from planner.spot.market.trace import Trace
     from planner.spot.policy.run import SpotRun
 
-LONGEST_TICK, SHORTEST_TICK = 1 / 12, 1 / 120
-"""Hours between two looks at the market: five minutes, half a minute."""
+MAX_TICK_HOURS, MIN_TICK_HOURS = 1 / 12, 1 / 120
+"""Range of the time between two observations of the market: five minutes, half a minute."""
 TICKS_PER_STAY = 6
-"""Looks in a mean up-time or outage: changes between two looks would be missed."""
+"""Ticks in a mean up-time or outage: changes between two ticks would be missed."""
 TICKS_PER_SLACK = 20
-"""A guard keeps one tick in hand: it shall be little of the slack that there is."""
-LEAST_STEPS = 12
-"""Counts of a trace in the time of a run: with fewer a replay says nothing."""
+"""The guard reserves one tick, which must be a small part of the slack."""
+MIN_COUNTS_PER_RUN = 12
+"""Fewest counts of a trace in the time of a run."""
 
 
 class PathSource(Protocol):
@@ -37,22 +37,22 @@ class PathSource(Protocol):
     tick_hours: float
 
     def paths(self, runs: Integers) -> Paths:
-        """Paths for these run numbers, which are asked for in order; `up` has the shape (runs, ticks)."""
+        """Return paths for these run numbers, which come in order; `up` has the shape (runs, ticks)."""
         ...
 
 
-def choose_tick_hours(run: SpotRun, states: SpotStates, aim_hours: float) -> float:
-    """Hours between two looks of a policy at its market."""
+def choose_tick_hours(run: SpotRun, states: SpotStates, target_hours: float) -> float:
+    """Return the hours between two decisions of a policy."""
     stays = (states.up.mean(), states.down.mean())
-    slack = aim_hours - run.work_hours - run.restart_hours
-    asked = [LONGEST_TICK, *(stay / TICKS_PER_STAY for stay in stays)]
+    slack = target_hours - run.work_hours - run.restart_hours
+    asked = [MAX_TICK_HOURS, *(stay / TICKS_PER_STAY for stay in stays)]
     asked += [slack / TICKS_PER_SLACK] if math.isfinite(slack) else []
-    return max(SHORTEST_TICK, min(asked))
+    return max(MIN_TICK_HOURS, min(asked))
 
 
 @dataclass
 class SampledPaths:
-    """Paths drawn from the states of a market, each begun at a moment picked at random."""
+    """Paths drawn from the states of a market, each from a random moment on."""
 
     states: SpotStates
     ticks: int
@@ -60,14 +60,14 @@ class SampledPaths:
     rng: Generator
 
     def paths(self, runs: Integers) -> Paths:
-        """The next paths; always up where machines are never taken."""
+        """Return the next paths; always up where machines are never taken."""
         if math.isinf(self.states.up.mean()):
             return Paths(np.ones((len(runs), self.ticks), dtype=bool), np.zeros(len(runs)))
         return sample_states(self.states, len(runs), self.ticks, self.tick_hours, self.rng)
 
 
 class RecordedWindows:
-    """Windows of recorded markets: one for every moment at which one can begin, or some of them."""
+    """Windows of recorded markets: one for every possible start, or some of them."""
 
     def __init__(self, traces: Sequence[Trace], instances: int, ticks: int) -> None:
         self.names = tuple(trace.name for trace in traces)
@@ -81,11 +81,11 @@ class RecordedWindows:
         self.chosen = np.arange(self.windows)
 
     def spread_evenly(self, runs: int) -> None:
-        """So many windows instead of all of them, spread evenly over the traces."""
+        """Choose `runs` windows, spread evenly over the traces."""
         self.chosen = (np.arange(runs) * self.windows) // runs
 
     def paths(self, runs: Integers) -> Paths:
-        """The windows of these runs."""
+        """Return the windows of these runs."""
         windows = self.chosen[runs]
         which = np.searchsorted(self.begins, windows, side="right") - 1
         first = windows - self.begins[which]
@@ -94,12 +94,12 @@ class RecordedWindows:
 
     @property
     def availability(self) -> float:
-        """Share of all recorded time."""
+        """Share of the recorded time at which the market is up."""
         return float(np.mean(np.concatenate(self.flags)))
 
 
 def _ages(flags: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Floats:
-    """Steps since the last change at each step; from the beginning of the trace where there was none before."""
+    """Return the steps since the last change, or since the beginning of the trace, at each step."""
     steps = np.arange(flags.size)
     changed = np.diff(flags, prepend=flags[:1])
     return np.asarray(steps - np.maximum.accumulate(np.where(changed, steps, 0)), dtype=float)
@@ -108,17 +108,17 @@ def _ages(flags: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Floats:
 def build_recorded_windows(
     traces: Sequence[Trace], job: str, instances: int, hours: float
 ) -> tuple[RecordedWindows, list[Trace]]:
-    """Windows of the traces that are long enough for a job, and the traces that are not.
+    """Return windows of the traces that are long enough for a job, and the traces that are not.
 
     Raises `InputError` where none is, where their steps differ, or where they are too coarse for the job.
     """
     gaps = sorted({trace.gap_hours for trace in traces})
     if len(gaps) > 1:
-        told = ", ".join(f"{gap * 60:g}" for gap in gaps)
+        steps = ", ".join(f"{gap * 60:g}" for gap in gaps)
         fix = "simulate traces of one step at a time"
-        raise InputError([Fault(traces[0].name, 0, "", f"traces of different steps ({told} minutes)", fix)])
+        raise InputError([Fault(traces[0].name, 0, "", f"traces of different steps ({steps} minutes)", fix)])
     gap = gaps[0]
-    if hours < LEAST_STEPS * gap:
+    if hours < MIN_COUNTS_PER_RUN * gap:
         what = f"a count every {gap:.3g} h is too coarse for {job}, which may take {hours:.1f} h"
         raise InputError([Fault(traces[0].name, 0, "", what, "are its steps in seconds?")])
     ticks = math.ceil(hours / gap - 1e-9)

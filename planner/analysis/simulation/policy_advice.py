@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from planner.analysis.simulation.job_runs import POLICY, build_job_runs
+from planner.analysis.simulation.job_runs import RunKind, build_job_runs
 from planner.analysis.simulation.market_paths import choose_tick_hours
 from planner.errors import Fault, ScenarioError
 from planner.solving.prepare import prepare
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 
 
 def policy_tables(scenario: Scenario, plan: Plan, library: Library | None = None) -> dict[str, dict[str, Any]]:
-    """The switching policy of each job of a plan that follows one, by job: data that JSON can hold.
+    """Return the switching policy of each job of a plan that follows one, by job, as data that JSON can hold.
 
     `planner simulate --policy FILE` writes it as `{"scenario": ..., "jobs": {name: table}}`.
     Raises ScenarioError where no job of the plan follows a policy, or the plan is of another scenario.
     """
     tables = {}
-    for course in build_job_runs(prepare(scenario, library), plan):
-        if course.kind == POLICY and course.states is not None:
-            tick = choose_tick_hours(course.run, course.states, course.target_hours)
-            tables[course.job.name] = to_table(best_policy(course.run, course.states, course.target_hours, tick))
+    for job_run in build_job_runs(prepare(scenario, library), plan):
+        if job_run.kind == RunKind.POLICY and job_run.states is not None:
+            tick = choose_tick_hours(job_run.run, job_run.states, job_run.target_hours)
+            tables[job_run.job.name] = to_table(best_policy(job_run.run, job_run.states, job_run.target_hours, tick))
     if not tables:
         what = "no job of this plan follows a policy on spot"
         fix = "leave --policy out; limits.spot_share.min asks for spot"
@@ -46,12 +46,12 @@ def spot_advice(
     running: str = "nothing",
     slowness: float = 1.0,
 ) -> str:
-    """What a policy says now: "wait", "spot" or "on_demand".
+    """Return what a policy advises now: "wait", "spot" or "on_demand".
 
     `table`: of one job, from `policy_tables` or its file. `hour`: since the first machines were ordered.
     `done`: share of the work, 0 to 1, unsaved work counted as done. `minutes`: since the market went up or down.
-    `running`: "nothing", "spot" or "on_demand". `slowness`: hours that the work takes at the speed seen, over those
-    expected; a slower run has proportionally more of them.
+    `running`: "nothing", "spot" or "on_demand". `slowness`: hours that the work takes at the observed speed, over
+    those expected; a slower run has proportionally more of them.
     Ask every few minutes, and whenever machines are taken or come back. ValueError for what cannot be.
 
     At hour 20 with 60 % done and the market down for 10 minutes: `spot_advice(table, 20, 0.6, False, 10)`.

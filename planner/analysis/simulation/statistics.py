@@ -1,4 +1,4 @@
-"""What came of many runs, in figures: jobs together, policies against the all-knowing optimum, distributions."""
+"""Statistics of replays: the jobs of a plan together, policies against the offline optimum, distributions."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ class PlanOutcome(JobOutcome):
     met: Flags | None
 
 
-def combine_jobs(courses: Sequence[JobRun], outcomes: Sequence[Mapping[str, JobOutcome]]) -> dict[str, PlanOutcome]:
-    """The jobs of a plan by policy: dollars and interruptions add up, the last end is the end.
+def combine_jobs(job_runs: Sequence[JobRun], outcomes: Sequence[Mapping[str, JobOutcome]]) -> dict[str, PlanOutcome]:
+    """Return the whole plan by policy: dollars and interruptions add up, the last end is the end.
 
-    A job that a policy has no say in stays as planned.
+    A job to which a policy does not apply stays as planned.
     """
     names = dict.fromkeys(name for each in outcomes for name in each)
-    return {name: _combine_policy(courses, [each.get(name, each[PLANNED]) for each in outcomes]) for name in names}
+    return {name: _combine_policy(job_runs, [each.get(name, each[PLANNED]) for each in outcomes]) for name in names}
 
 
-def _combine_policy(courses: Sequence[JobRun], several: Sequence[JobOutcome]) -> PlanOutcome:
-    jobs = [one.job for one in courses]
+def _combine_policy(job_runs: Sequence[JobRun], several: Sequence[JobOutcome]) -> PlanOutcome:
+    jobs = [one.job for one in job_runs]
     weights = np.asarray([max(1, job.gpus) * job.runs_at_once * job.hours.expected for job in jobs])
     on_time = [
         one.done & (one.hours <= job.deadline_hours + DEADLINE_TOLERANCE_HOURS)
@@ -62,7 +62,7 @@ def _combine_policy(courses: Sequence[JobRun], several: Sequence[JobOutcome]) ->
 
 
 def summarise_outcome(whole: PlanOutcome) -> dict[str, Any]:
-    """The fields of `Figures`."""
+    """Return the fields of `Figures`."""
     return {
         "cost_usd": distribution(whole.usd),
         "hours": distribution(whole.hours),
@@ -75,28 +75,30 @@ def summarise_outcome(whole: PlanOutcome) -> dict[str, Any]:
 
 
 def share_within_budget(whole: PlanOutcome, budget_usd: float | None) -> float | None:
-    """Share of runs that cost no more; None without a budget."""
+    """Return the share of runs within the budget; None without one."""
     return None if budget_usd is None else float(np.mean(whole.usd <= budget_usd * (1 + 1e-9)))
 
 
 def compare_policies(
-    courses: Sequence[JobRun], played: Sequence[ReplayedJob], whole: Mapping[str, PlanOutcome]
+    job_runs: Sequence[JobRun], replayed: Sequence[ReplayedJob], whole: Mapping[str, PlanOutcome]
 ) -> dict[str, PolicyFigures]:
-    """Every policy with what it costs more than an all-knowing renter pays; that one last.
+    """Return every policy with its cost above the offline optimum, which comes last.
 
-    The optimum is known for the first runs only. On these it is set off against the plan, whose mean over all runs is
-    known: that errs much less than the mean of a few.
+    The optimum is known for the first runs only. There its distance to the plan is taken, whose mean over all runs is
+    known (control variate): this errs much less than the mean of the optimum over a few runs.
     """
-    if len(whole) == 1 and all(one.optimum is None for one in played):
+    if len(whole) == 1 and all(one.optimum is None for one in replayed):
         return {
             PLANNED: PolicyFigures(**summarise_outcome(whole[PLANNED]), usd_over_optimum=None, share_over_optimum=None)
         }
-    below = 0.0  # of the optimum under the plan, in what the plan minimises
-    for course, one in zip(courses, played, strict=True):
+    below = 0.0  # of the optimum under the plan, in the objective
+    for job_run, one in zip(job_runs, replayed, strict=True):
         if one.optimum is not None:
-            below += float(np.mean(_objective_values(course, one, PLANNED)[: one.optimum.size] - one.optimum))
+            below += float(np.mean(_objective_values(job_run, one, PLANNED)[: one.optimum.size] - one.optimum))
     means = {
-        name: math.fsum(float(np.mean(_objective_values(c, one, name))) for c, one in zip(courses, played, strict=True))
+        name: math.fsum(
+            float(np.mean(_objective_values(c, one, name))) for c, one in zip(job_runs, replayed, strict=True)
+        )
         for name in whole
     }
     least = means[PLANNED] - below
@@ -108,7 +110,7 @@ def compare_policies(
         )
         for name, one in whole.items()
     }
-    paid = None if any(one.worth_usd for one in courses) else _optimum_cost(played, least)
+    paid = None if any(one.waiting_usd for one in job_runs) else _optimum_cost(replayed, least)
     unknown = dict.fromkeys(
         ("hours", "deadline_hit_rate", "spot_share", "interruptions", "wasted_hours", "waiting_hours")
     )
@@ -116,30 +118,29 @@ def compare_policies(
     return found
 
 
-def _objective_values(course: JobRun, played: ReplayedJob, name: str) -> Floats:
-    """What the plan minimises, (runs,): dollars, and what the hours are worth."""
-    one = played.outcomes.get(name, played.outcomes[PLANNED])
-    return np.asarray(one.usd + course.worth_usd * one.hours)
+def _objective_values(job_run: JobRun, replayed: ReplayedJob, name: str) -> Floats:
+    """Return the objective of the plan, (runs,): dollars plus the value of the hours."""
+    one = replayed.outcomes.get(name, replayed.outcomes[PLANNED])
+    return np.asarray(one.usd + job_run.waiting_usd * one.hours)
 
 
-def _optimum_cost(played: Sequence[ReplayedJob], mean: float) -> Distribution:
-    """What the all-knowing renter pays: quantiles of the first runs, about the mean over all."""
-    first = min(one.optimum.size for one in played if one.optimum is not None)
+def _optimum_cost(replayed: Sequence[ReplayedJob], mean: float) -> Distribution:
+    """Return the dollars of the offline optimum: quantiles of the first runs, with the mean over all."""
+    first = min(one.optimum.size for one in replayed if one.optimum is not None)
     usd = np.sum(
-        [(one.outcomes[PLANNED].usd if one.optimum is None else one.optimum)[:first] for one in played], axis=0
+        [(one.outcomes[PLANNED].usd if one.optimum is None else one.optimum)[:first] for one in replayed], axis=0
     )
-    told = distribution(usd)
-    return told.model_copy(update={"mean": mean})
+    return distribution(usd).model_copy(update={"mean": mean})
 
 
 def distribution(values: Floats) -> Distribution:
-    """Mean and quantiles of (runs,)."""
+    """Return mean and quantiles of (runs,)."""
     p05, p50, p95 = (float(value) for value in np.percentile(values, (5, 50, 95)))
     return Distribution(mean=float(np.mean(values)), p05=p05, p50=p50, p95=p95)
 
 
 def histogram(values: Floats) -> Histogram:
-    """Counts in `BINS` bins of one width; one bin where all values are the same."""
+    """Return counts in `HISTOGRAM_BINS` bins of one width; one bin where all values are the same."""
     low, high = (
         float(value) for value in np.percentile(values, (HISTOGRAM_TAIL_PERCENT, 100 - HISTOGRAM_TAIL_PERCENT))
     )
@@ -150,7 +151,7 @@ def histogram(values: Floats) -> Histogram:
 
 
 def build_prediction(jobs: Sequence[Assignment]) -> PlanPrediction:
-    """What a plan says of its jobs together."""
+    """Return what a plan predicts for its jobs together."""
     chances = [one.deadline_probability for one in jobs if one.deadline_probability is not None]
     policies = [one.spot for one in jobs if one.spot is not None]
     known = all(one.spot is not None or one.spot_share <= 0 for one in jobs)

@@ -15,7 +15,7 @@ from planner.audit.job.context import AssignmentContext, Tolerance, Violation, c
 from planner.audit.job.hours import check_deadline_probability, check_hour_limits
 from planner.audit.job.physics import Workload, recompute_workload
 from planner.configurations.recipe import framework_of
-from planner.estimates.managed_service import MILLION, service_tokens_per_second, service_usd
+from planner.estimates.billing import MILLION, service_tokens_per_second, service_usd
 from planner.estimates.parameters import lora_parameters
 from planner.estimates.trials import trial_work
 from planner.estimates.uncertainty import confidence_factor

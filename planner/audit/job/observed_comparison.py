@@ -20,7 +20,8 @@ from planner.configurations.recipe import (
     is_allowed,
 )
 from planner.estimates.inputs import Layout
-from planner.estimates.memory.peak import MemoryCoefficients, estimate_memory
+from planner.estimates.memory.peak import estimate_memory
+from planner.estimates.memory.states import MemoryCoefficients
 from planner.estimates.time.coefficients import TimeCoefficients
 from planner.estimates.time.step import step_time
 from planner.estimates.work import PACKED_FILL, processed_length

@@ -27,7 +27,8 @@ from planner.configurations.coefficients import RecipeCoefficients, recipe_coeff
 from planner.configurations.hardware import hardware_numbers
 from planner.estimates.inputs import Layout
 from planner.estimates.memory.fit import fit_probability
-from planner.estimates.memory.peak import PHASES, MemoryCoefficients, estimate_memory
+from planner.estimates.memory.peak import PHASES, estimate_memory
+from planner.estimates.memory.states import MemoryCoefficients
 from planner.estimates.time.coefficients import TimeCoefficients
 from planner.estimates.time.stages import StageCoefficients, fed_step_seconds
 from planner.estimates.time.step import step_time

@@ -138,7 +138,7 @@ def _evaluation(ground: AuditContext, work: Workload, offer: Offer) -> Recompute
     slot = math.inf if offer.is_cpu else PCIE_BYTES_PER_SECOND[ground.library.gpu(offer.card).pcie_gen]
     disk = ground.disk_rate_of(offer) * job.load_efficiency / coefficients.disk_efficiency
     ready = float(boot_seconds(pull, coefficients)) + float(download_seconds(weights * GB, pull))
-    ready += float(load_seconds(weights * GB, 1, math.inf, disk, slot, coefficients))
+    ready += float(load_seconds(weights * GB, 1, disk, slot, coefficients))
     tokens = work.evaluated * trial_work(job.trials.count, job.trials.at_once, job.trials.halving).work
     whole = tokens / _forward_rate(ground, offer, coefficients)
     moved = weights * (offer.fees.ingress_usd_per_gb or 0.0)

@@ -191,7 +191,6 @@ def _load_hours(ground: AuditContext, physics: RecomputedPhysics, coefficients: 
     seconds = load_seconds(
         ground.architecture.download_gb * GB,
         ground.plan.gpus,
-        math.inf,
         disk,
         physics.pcie_bytes_per_second,
         coefficients,

@@ -1,7 +1,7 @@
 """Bytes of one sequence of the micro-batch: stored activations, working set, logits.
 
-Everything here grows in proportion to the micro-batch, so the terms are bytes *per sequence* and the
-estimate multiplies them; that is what makes the largest micro-batch a closed form.
+Everything here grows in proportion to the micro-batch, so the terms are bytes *per sequence* and the estimate
+multiplies them; this gives the largest micro-batch in closed form.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from planner.estimates.inputs import (
 )
 from planner.estimates.memory.states import MemoryCoefficients, stage_layers
 
-# Without recomputation only the gradients of one layer are alive beside what is stored: a quarter of the
+# Without recomputation only the gradients of one layer are alive besides the stored activations: a quarter of the
 # working set of a recomputed layer (structural constant of the formula, not fitted).
 _WORKING_SHARE_WITHOUT_CHECKPOINTS = 0.25
 
@@ -56,7 +56,7 @@ class _Layer:
 def activation_terms(
     network: Network, layout: Layout, states: States, activations: Activations, coefficients: MemoryCoefficients
 ) -> ActivationTerms:
-    """Section "activation terms" for a micro-batch of one sequence."""
+    """Return the activation terms of a micro-batch of one sequence."""
     k = coefficients
     tokens = np.divide(layout.longest_sequence, layout.context)  # t at b = 1
     layer = _layer(network, layout, states, activations, k, tokens)
@@ -91,7 +91,7 @@ def activation_terms(
 def _layer(
     network: Network, layout: Layout, states: States, activations: Activations, k: MemoryCoefficients, tokens: Numbers
 ) -> _Layer:
-    """Tensors of one layer for one sequence of `tokens` per GPU."""
+    """Return the tensors of one layer for one sequence of `tokens` per GPU."""
     q, kv = network.query_width, network.kv_width
     rope = activations.rope_factor if network.rope else 1.0
     # Two matrices keep their input and output, and a parallel block has one norm: profiles written for
@@ -118,7 +118,7 @@ def _layer(
 
 
 def _stored(layer: _Layer, states: States, activations: Activations, k: MemoryCoefficients) -> Numbers:
-    """Bytes that one layer keeps until its backward pass, by checkpointing code."""
+    """Return the bytes that one layer keeps until its backward pass, by checkpointing code."""
     code = np.asarray(activations.checkpointing)
     frozen = np.not_equal(states.frozen, 0)
     bnb = frozen & np.not_equal(states.quantised, 0)
@@ -134,7 +134,7 @@ def _stored(layer: _Layer, states: States, activations: Activations, k: MemoryCo
 
 
 def _in_flight(layout: Layout) -> Numbers:
-    """Micro-batches whose activations the first stage of a 1F1B pipeline holds.
+    """Return the micro-batches whose activations the first stage of a 1F1B pipeline holds.
 
     Interleaving v chunks per stage holds 1 + (pp - 1) / (pp * v) times as much
     (Korthikanti et al. 2022, arXiv:2205.05198); no published run checks that factor here.

@@ -1,4 +1,4 @@
-"""Does it fit: the memory need of a configuration as lines in the micro-batch, and the rule with its margin.
+"""The fit rule: the memory need of a configuration as lines in the micro-batch, with a margin.
 
 Each phase of a training step needs `fixed + slope * micro_batch` bytes.
 The need of the fit rule is a maximum of such lines, so the largest micro-batch is a division.
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from planner.estimates.inputs import Activations, Layout, Network, Numbers, Stack, States
 
 TIGHT_SHARE = 0.8
-"""Share of the usable memory above which a stage-3 plan is judged by `TIGHT_PHI`."""
+"""Share of the usable memory above which `TIGHT_PHI` applies to a stage-3 plan."""
 
 TIGHT_PHI = 0.5
-"""Weight of fragmentation of a tight stage-3 plan: such runs died of it (70B QLoRA on two cards at 85 %)."""
+"""Weight of fragmentation of a tight stage-3 plan: such runs failed (70B QLoRA on two GPUs at 85 %)."""
 
 LARGEST_MICRO_BATCH = 2**31
-"""What `largest_micro_batch` answers where nothing grows with the micro-batch."""
+"""The largest micro-batch where nothing grows with it."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class MemoryLines:
     """The phases of one step as lines in the micro-batch: `fixed` bytes and bytes per sequence.
 
     Phases 0..4: end of forward, start of backward, end of backward, optimizer step, load.
-    All arrays broadcast with the setup they were made of.
+    All arrays broadcast with the arguments they were built from.
     """
 
     fixed: tuple[Numbers, Numbers, Numbers, Numbers, Numbers]
@@ -53,7 +53,7 @@ class MemoryLines:
     loads_whole: bool  # False: phase 4 is zero everywhere
 
     def allocated(self, micro_batch: Numbers) -> Floats:
-        """Peak of the bytes in live tensors, per GPU; shape of the broadcast setup."""
+        """Return the peak of the bytes in live tensors, per GPU; shape of the broadcast setup."""
         peak = np.maximum(self.fixed[0] + self.slopes[0] * micro_batch, self.fixed[3])
         for fixed, slope in zip(self.fixed[1:3], self.slopes[1:3], strict=True):
             peak = np.maximum(peak, fixed + slope * micro_batch)
@@ -65,12 +65,12 @@ class MemoryLines:
         return np.asarray(np.maximum(total, self.fixed[4]) if self.loads_whole else total)
 
     def cached(self, micro_batch: Numbers, allocated: Numbers) -> Floats:
-        """Reserved minus allocated bytes, before any cap: the allocator's cache and fragmentation."""
+        """Return reserved minus allocated bytes, before any cap: the allocator's cache and fragmentation."""
         overlap = self.rho * (self.together(micro_batch) - allocated)
         return np.asarray(overlap + self.fragments_slope * micro_batch)
 
     def need(self, micro_batch: Numbers, usable_bytes: Numbers = math.inf) -> Floats:
-        """Bytes of the fit rule: allocated * (1 + m) + phi * (reserved - allocated) + context.
+        """Return the bytes of the fit rule: allocated * (1 + m) + phi * (reserved - allocated) + context.
 
         Fits where this is at most `usable_bytes`. Under stage 3, a need above `TIGHT_SHARE` of
         `usable_bytes` is judged again with `TIGHT_PHI`.
@@ -85,7 +85,7 @@ class MemoryLines:
         return np.where(tight, base + np.maximum(self.phi, TIGHT_PHI) * cached, need)
 
     def largest_micro_batch(self, usable_bytes: Numbers) -> NDArray[np.int64]:
-        """Largest micro-batch whose `need` is at most `usable_bytes`; 0 where one sequence does not fit."""
+        """Return the largest micro-batch whose `need` is at most `usable_bytes`; 0 where one sequence does not fit."""
         if np.any(self.stage_three):
             # A stage-3 plan fits when it is not tight, or fits with the heavier fragmentation.
             tight_phi = np.where(self.stage_three, np.maximum(self.phi, TIGHT_PHI), self.phi)
@@ -96,7 +96,7 @@ class MemoryLines:
         return np.asarray(np.floor(np.clip(largest, 0.0, LARGEST_MICRO_BATCH)), dtype=np.int64)
 
     def _crossing(self, usable_bytes: Numbers, phi: Numbers) -> Floats:
-        """The micro-batch (real) at which the need of the fit rule reaches `usable_bytes`.
+        """Return the micro-batch (real) at which the need of the fit rule reaches `usable_bytes`.
 
         With w = 1 + m - phi * rho the need is
         w * max_i phase_i(b) + phi * (rho * together(b) + fragments(b)) + context.
@@ -126,7 +126,7 @@ def memory_lines(
     stack: Stack,
     coefficients: MemoryCoefficients,
 ) -> MemoryLines:
-    """The lines of a setup; `layout.micro_batch` is not read."""
+    """Return the lines of a configuration; `layout.micro_batch` is not read."""
     static = static_terms(network, layout, states, coefficients)
     moving = activation_terms(network, layout, states, activations, coefficients)
     return build_memory_lines(static, moving, layout, states, stack, coefficients)
@@ -140,7 +140,7 @@ def build_memory_lines(
     stack: Stack,
     coefficients: MemoryCoefficients,
 ) -> MemoryLines:
-    """Phases as lines, from the terms of which they are sums."""
+    """Return the phases as lines from the terms that they sum."""
     base = static.weights + static.adapters + static.optimizer
     busy = base + static.cast_weights + static.gathered_weights
     after_forward = base + static.cast_weights + static.gathered_root
@@ -171,7 +171,7 @@ def build_memory_lines(
 
 
 def fit_probability(predicted_bytes: Numbers, available_bytes: Numbers, sigma: Numbers) -> Floats:
-    """Probability that the measured peak stays within `available_bytes`, elementwise.
+    """Return the probability that the measured peak stays within `available_bytes`, elementwise.
 
     Measured / predicted is taken as log-normal with median 1;
     `sigma` is the spread of ln(measured / predicted): 0.08 for allocated bytes of a known profile, 0.15 for

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from planner.estimates.memory.activations import ActivationTerms, activation_terms
-from planner.estimates.memory.fit import MemoryLines, build_memory_lines, memory_lines
+from planner.estimates.memory.fit import MemoryLines, build_memory_lines
 from planner.estimates.memory.states import MemoryCoefficients, StaticTerms, static_terms
 from planner.units import GIB
 
@@ -21,20 +21,6 @@ if TYPE_CHECKING:
 
     from planner.arrays import Floats
     from planner.estimates.inputs import Activations, Layout, Network, Numbers, Stack, States
-
-__all__ = [
-    "PHASES",
-    "MemoryBreakdown",
-    "MemoryCoefficients",
-    "MemoryEstimate",
-    "MemoryLines",
-    "estimate_memory",
-    "fit_need_gib",
-    "largest_micro_batch",
-    "memory_lines",
-    "need_bytes",
-]
-
 
 PHASES = ("end of forward (logits)", "start of backward", "end of backward", "optimizer step", "load")
 """Names of the codes of `MemoryEstimate.phase`."""
@@ -77,11 +63,9 @@ class MemoryEstimate:
     allocated: Floats  # peak of live tensors = breakdown.total()
     phase: NDArray[np.int64]  # index into PHASES
     phases: Floats  # (5, ...) bytes of every phase
-    together: Floats  # sum of the phases, as if nothing were freed
     reserved: Floats  # allocator, capped by the usable memory
     reserved_uncapped: Floats
     device_used: Floats  # what the driver shows
-    context: Floats  # of device_used: context, libraries, communicators
     need: Floats  # left side of the fit rule
     breakdown: MemoryBreakdown
 
@@ -95,7 +79,7 @@ def estimate_memory(
     coefficients: MemoryCoefficients,
     usable_bytes: Numbers = math.inf,
 ) -> MemoryEstimate:
-    """The whole answer for display; `need_bytes` is the cheap path for many candidates.
+    """Return the whole answer for display; `MemoryLines.need` is the cheap path for many candidates.
 
     `usable_bytes` caps `reserved` and decides which stage-3 plans are tight; without it neither happens.
     """
@@ -108,7 +92,6 @@ def estimate_memory(
     phase = phases.argmax(axis=0)
     breakdown = _breakdown(static, moving, batch, phase)
     allocated = breakdown.total()
-    together = np.maximum(lines.together(batch), allocated)
     uncapped = allocated + lines.cached(batch, allocated)
     room = np.subtract(usable_bytes, _UNRESERVED_BYTES)
     reserved = np.minimum(uncapped, np.maximum(allocated, room))
@@ -119,63 +102,16 @@ def estimate_memory(
         allocated=allocated,
         phase=phase,
         phases=phases,
-        together=together,
         reserved=reserved,
         reserved_uncapped=uncapped,
         device_used=np.where(megatron, allocated, reserved) + context,
-        context=np.broadcast_to(context, allocated.shape),
         need=need,
         breakdown=breakdown,
     )
 
 
-def need_bytes(
-    network: Network,
-    layout: Layout,
-    states: States,
-    activations: Activations,
-    stack: Stack,
-    coefficients: MemoryCoefficients,
-    usable_bytes: Numbers = math.inf,
-) -> Floats:
-    """Left side of the fit rule at `layout.micro_batch`, bytes: fits where it is at most `usable_bytes`."""
-    lines = memory_lines(network, layout, states, activations, stack, coefficients)
-    return lines.need(layout.micro_batch, usable_bytes)
-
-
-def fit_need_gib(
-    network: Network,
-    layout: Layout,
-    states: States,
-    activations: Activations,
-    stack: Stack,
-    coefficients: MemoryCoefficients,
-    usable_bytes: Numbers = math.inf,
-) -> Floats:
-    """`need_bytes` in GiB."""
-    return need_bytes(network, layout, states, activations, stack, coefficients, usable_bytes) / GIB
-
-
-def largest_micro_batch(
-    network: Network,
-    layout: Layout,
-    states: States,
-    activations: Activations,
-    stack: Stack,
-    coefficients: MemoryCoefficients,
-    usable_bytes: Numbers,
-) -> NDArray[np.int64]:
-    """Largest micro-batch that passes the fit rule in `usable_bytes`, 0 where one sequence does not.
-
-    `layout.micro_batch` is not read; `layout.accumulation` is, since gradients stay alive through the
-    forward pass once it exceeds 1, and since it bounds the micro-batches in flight of a pipeline.
-    """
-    lines = memory_lines(network, layout, states, activations, stack, coefficients)
-    return lines.largest_micro_batch(usable_bytes)
-
-
 def _phases(lines: MemoryLines, micro_batch: Numbers, shape: tuple[int, ...]) -> Floats:
-    """Bytes of the five phases, shape (5, ...)."""
+    """Return the bytes of the five phases, shape (5, ...)."""
     moving = [fixed + slope * micro_batch for fixed, slope in zip(lines.fixed[:3], lines.slopes, strict=True)]
     everything = [*moving, *lines.fixed[3:]]
     return np.stack([np.broadcast_to(np.asarray(values, dtype=float), shape) for values in everything])
@@ -184,7 +120,7 @@ def _phases(lines: MemoryLines, micro_batch: Numbers, shape: tuple[int, ...]) ->
 def _breakdown(
     static: StaticTerms, moving: ActivationTerms, micro_batch: Numbers, phase: NDArray[np.int64]
 ) -> MemoryBreakdown:
-    """The parts alive in the limiting phase of each element; a part that is not alive is 0."""
+    """Return the parts alive in the limiting phase of each element; a part that is not alive is 0."""
     forward, backward, backward_end = phase == _FORWARD, phase == _BACKWARD, phase == _BACKWARD_END
     step, load = phase == _STEP, phase == _LOAD
     computing = forward | backward | backward_end

@@ -58,7 +58,7 @@ class StaticTerms:
 
 
 def static_terms(network: Network, layout: Layout, states: States, coefficients: MemoryCoefficients) -> StaticTerms:
-    """Section "static terms": what one GPU holds whatever the micro-batch.
+    """Return what one GPU holds whatever the micro-batch.
 
     Expert parallelism is not modelled: every rank is taken to hold all experts, an over-estimate.
     """
@@ -115,12 +115,12 @@ def static_terms(network: Network, layout: Layout, states: States, coefficients:
 
 
 def stage_layers(network: Network, pipeline: Numbers) -> Numbers:
-    """L_l: layers of the fullest pipeline stage."""
+    """Return the layers of the fullest pipeline stage (L_l)."""
     return np.ceil(np.divide(network.layers, pipeline))
 
 
 def _stage(network: Network, pipeline: Numbers) -> tuple[float, Numbers, Numbers]:
-    """Parameters of one layer, layers of the stage, embedding parameters of the stage.
+    """Return the parameters of one layer, layers of the stage, embedding parameters of the stage.
 
     With a pipeline the first stage holds the embedding and the last the head: one matrix each.
     """
@@ -131,7 +131,7 @@ def _stage(network: Network, pipeline: Numbers) -> tuple[float, Numbers, Numbers
 
 
 def _shards(layout: Layout) -> Numbers:
-    """GPUs over which the states are cut: all replicas, or those of one node under hybrid sharding of any stage."""
+    """Return the GPUs that share the states: all replicas, or those of one node under hybrid sharding."""
     everywhere = layout.data_parallel * layout.context
     in_node = np.maximum(np.minimum(everywhere, np.divide(layout.gpus_per_node, layout.tensor)), 1.0)
     return np.where(np.not_equal(layout.hybrid, 0), in_node, everywhere)

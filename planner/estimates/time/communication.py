@@ -27,12 +27,12 @@ class Links(NamedTuple):
 
 
 def node_count(layout: Layout) -> Any:
-    """Nodes in use, of the broadcast shape of `gpus` and `gpus_per_node`."""
+    """Return the nodes in use, of the broadcast shape of `gpus` and `gpus_per_node`."""
     return np.ceil(layout.gpus / np.asarray(layout.gpus_per_node))
 
 
 def link_bandwidths(layout: Layout, hardware: Hardware, coefficients: TimeCoefficients) -> Links:
-    """Reached bandwidths in bytes/s."""
+    """Return the reached bandwidths in bytes/s."""
     nvlink = np.asarray(hardware.nvlink, dtype=float)
     inside = np.where(
         nvlink > 0.0, coefficients.nvlink_utilisation * nvlink, coefficients.pcie_utilisation * hardware.pcie
@@ -56,7 +56,7 @@ def tensor_seconds(
     coefficients: TimeCoefficients,
     reached: Links,
 ) -> Any:
-    """Tensor-parallel all-reduces of one micro-batch (t_tp)."""
+    """Return the seconds of tensor-parallel all-reduces of one micro-batch (t_tp)."""
     tensor = layout.tensor
     if np.all(np.equal(tensor, 1)):
         return 0.0
@@ -74,7 +74,7 @@ def tensor_seconds(
 def expert_seconds(
     network: Network, layout: Layout, activations: Activations, coefficients: TimeCoefficients, reached: Links
 ) -> Any:
-    """Token exchange between experts of one micro-batch (t_ep)."""
+    """Return the seconds of token exchange between experts of one micro-batch (t_ep)."""
     expert = layout.expert
     if not network.experts or np.all(np.equal(expert, 1)):
         return 0.0
@@ -85,7 +85,9 @@ def expert_seconds(
 
 
 def sharding_seconds(network: Network, layout: Layout, states: States, reached: Links) -> Any:
-    """Weights gathered twice and gradients scattered once, of one micro-batch under stage 3 (t_fs).
+    """Return the seconds of sharding traffic of one micro-batch under stage 3 (t_fs).
+
+    Weights are gathered twice and gradients scattered once.
 
     Hybrid sharding gathers inside the node and reduces gradients across nodes once per optimizer step.
     With pipeline stages weights are gathered once per step.
@@ -114,8 +116,9 @@ def sharding_seconds(network: Network, layout: Layout, states: States, reached: 
 def host_seconds(
     layout: Layout, states: States, hardware: Hardware, coefficients: TimeCoefficients, weights: Any
 ) -> Any:
-    """Copies of sharded weights from host memory, twice per micro-batch: for the forward and the backward pass.
+    """Return the seconds of copying sharded weights from host memory for one micro-batch.
 
+    Twice: for the forward and for the backward pass.
     `weights` counts the parameters of the whole network; each GPU copies its own shard over its own slot.
     """
     hosted = np.not_equal(states.host_weights, 0) & np.equal(layout.zero_stage, 3)
@@ -126,13 +129,13 @@ def host_seconds(
 
 
 def hybrid_group(layout: Layout) -> Any:
-    """Data-parallel ranks inside one node: they share one copy of the states under hybrid sharding."""
+    """Return the data-parallel ranks inside one node, which share the states under hybrid sharding."""
     inside = np.asarray(layout.gpus_per_node) / (layout.tensor * layout.context)
     return np.minimum(layout.data_parallel, np.maximum(1.0, inside))
 
 
 def pipeline_seconds(network: Network, layout: Layout, reached: Links) -> Any:
-    """Activations handed to the next stage, of one micro-batch (t_pp)."""
+    """Return the seconds of handing the activations of one micro-batch to the next stage (t_pp)."""
     if np.all(np.equal(layout.pipeline, 1)):
         return 0.0
     return np.greater(layout.pipeline, 1) * micro_batch_tokens(layout) * network.hidden / reached.across
@@ -141,7 +144,7 @@ def pipeline_seconds(network: Network, layout: Layout, reached: Links) -> Any:
 def reduction_seconds(
     layout: Layout, states: States, kernels: Kernels, coefficients: TimeCoefficients, reached: Links
 ) -> Any:
-    """Visible part of the gradient reduction of one optimizer step without stage 3 (t_dp).
+    """Return the visible seconds of the gradient reduction of one optimizer step without stage 3 (t_dp).
 
     DDP and stage 1 accumulate on the GPU and reduce once.
     Stage 2 holds no full gradient and reduces after every micro-batch.
@@ -164,7 +167,7 @@ def reduction_seconds(
 
 
 def _non_expert_parameters(network: Network, layout: Layout) -> Any:
-    """P': parameters that every data-parallel rank shares; expert parallelism keeps the experts apart."""
+    """Return the parameters that all data-parallel ranks share (P'), without experts under expert parallelism."""
     if not network.experts or np.all(np.equal(layout.expert, 1)):
         return network.parameters
     experts = float(network.layers * network.experts * ffn_matrices(network) * network.hidden * network.ffn)

@@ -1,4 +1,4 @@
-"""Stages beside the training machine: raw text to token ids, evaluation elsewhere, moving and keeping results.
+"""Stages that may run on separate machines: raw text to token ids, evaluation, moving and keeping results.
 
 Numbers: models/calibration/stages.yaml, most of them assumptions of the right size.
 Shapes: every argument is a scalar or an array; results broadcast.
@@ -21,14 +21,14 @@ _FORWARD_FLOP = 2.0
 
 
 def machine_cores(gpus: Numbers, coefficients: StageCoefficients) -> Any:
-    """CPU cores of a machine whose offer does not say: so many per GPU, an assumption."""
+    """Return the CPU cores of a machine whose offer does not state them: a number per GPU, an assumption."""
     return coefficients.cores_per_gpu * np.asarray(gpus)
 
 
 def ingest_io_seconds(
     raw_bytes: Numbers, tokens: Numbers, disk_bytes_per_second: Numbers, coefficients: StageCoefficients
 ) -> Any:
-    """Reading the raw text and writing its token ids over one disk, at the speed that it reaches."""
+    """Return the seconds of reading the raw text and writing its token ids on one disk, at its real speed."""
     moved = np.asarray(raw_bytes) + coefficients.ingest_bytes_per_token * np.asarray(tokens)
     return moved / np.asarray(disk_bytes_per_second)
 
@@ -41,7 +41,7 @@ def ingest_batches(
     disk_bytes_per_second: Numbers,
     coefficients: StageCoefficients,
 ) -> Any:
-    """Batches that the raw text is handled in: as many as memory asks for, more where more overlap pays.
+    """Return the number of batches of the raw text: as many as memory requires, more where overlap pays.
 
     50 GB with 32 GB of memory, half of it for the text of a batch, are 4 batches at the least.
     `b` batches leave (the shorter of reading and tokenising) / b of it uncovered and start b times, least at
@@ -63,9 +63,9 @@ def ingest_seconds(
     disk_bytes_per_second: Numbers,
     coefficients: StageCoefficients,
 ) -> Any:
-    """Raw text on a disk to token ids on it, in batches; 0 tokens (images) are only read.
+    """Return the seconds from raw text to token ids on a disk, in batches; 0 tokens (images) are only read.
 
-    While one batch is tokenised the next is read, so the longer of both counts, and of the shorter one batch:
+    While one batch is tokenised the next is read, so the longer of both counts, and one batch of the shorter:
     max(io, cpu) + min(io, cpu) / batches + batches * seconds per start.
     50 GB of which 1B tokens are taken, on 64 cores with 32 GB and a disk of 0.2 GB/s: io 270 s over cpu 260 s,
     11 batches, 316 s. With all its 12.5B tokens it is io 500 s, cpu 3,255 s: text that is tokenised whole is held up
@@ -79,19 +79,19 @@ def ingest_seconds(
 
 
 def evaluation_bytes(parameters: Numbers, coefficients: StageCoefficients) -> Any:
-    """Memory that forward passes take: all 16-bit weights and what runs through them. 7B parameters: 16.8 GB."""
+    """Return the bytes that forward passes need: all 16-bit weights and activations. 7B parameters: 16.8 GB."""
     return coefficients.evaluation_memory_factor * coefficients.weight_bytes_per_parameter * np.asarray(parameters)
 
 
 def evaluation_fits(parameters: Numbers, usable_bytes: Numbers, coefficients: StageCoefficients) -> Any:
-    """Whether a GPU (or a machine's memory) holds the whole network for forward passes."""
+    """Return whether a GPU (or a machine's memory) holds the whole network for forward passes."""
     return evaluation_bytes(parameters, coefficients) <= np.asarray(usable_bytes)
 
 
 def forward_tokens_per_second_gpu(
     active_parameters: Numbers, peak_flops: Numbers, efficiency: Numbers, coefficients: StageCoefficients
 ) -> Any:
-    """Tokens per second of forward passes in large batches on one GPU.
+    """Return the tokens per second of forward passes in large batches on one GPU.
 
     `peak_flops` in 16 bit, of which training reaches `efficiency` and forward passes alone a little less.
     7B parameters at 0.7 of 312 TFLOP/s: 14,040 tokens/s. Generating text token by token is far slower.
@@ -101,24 +101,24 @@ def forward_tokens_per_second_gpu(
 
 
 def forward_tokens_per_second_cpu(active_parameters: Numbers, cores: Numbers, coefficients: StageCoefficients) -> Any:
-    """The same on CPU cores: 7B parameters on 32 cores make 69 tokens/s, two hundred times less than a GPU."""
+    """Return the tokens per second of forward passes on CPU cores: 69 for 7B parameters on 32 cores."""
     reached = np.asarray(cores) * coefficients.cpu_flop_per_core_second
     return reached / (_FORWARD_FLOP * np.asarray(active_parameters))
 
 
 def upload_seconds(stored_bytes: Numbers, bytes_per_second: Numbers) -> Any:
-    """A result or checkpoint from the machine to where it is kept: 14 GB at 0.1 GB/s take 140 s."""
+    """Return the seconds of moving a result or checkpoint to storage: 14 GB at 0.1 GB/s take 140 s."""
     return np.asarray(stored_bytes) / np.asarray(bytes_per_second)
 
 
 def merge_seconds(weight_bytes: Numbers, disk_bytes_per_second: Numbers) -> Any:
-    """Adapters into the 16-bit weights that they sit on: those are read once and written once.
+    """Return the seconds of merging adapters into the 16-bit weights, which are read once and written once.
 
-    14 GB on a disk that reaches 0.6 GB/s take 47 s; the sums themselves are nothing beside that.
+    14 GB on a disk that reaches 0.6 GB/s take 47 s; the additions themselves are negligible.
     """
     return 2.0 * np.asarray(weight_bytes) / np.asarray(disk_bytes_per_second)
 
 
 def retained_gb_months(gb: Numbers, hours: Numbers) -> Any:
-    """What storage is charged by, in billing months of 730 hours: 100 GB for 30 days are 98.6 GB-months."""
+    """Return the GB-months of storage, in billing months of 730 hours: 100 GB for 30 days are 98.6."""
     return np.asarray(gb) * np.asarray(hours) / MONTH_HOURS

@@ -66,13 +66,13 @@ class Recompute(NamedTuple):
 
 
 def recompute_shares(checkpointing: Numbers) -> Recompute:
-    """Recomputed shares of CHECKPOINT_ codes, of the codes' shape."""
+    """Return the recomputed shares of CHECKPOINT_ codes, of the codes' shape."""
     code = np.asarray(checkpointing, dtype=np.intp)
     return Recompute(_RECOMPUTED_MATMUL[code], _RECOMPUTED_ATTENTION[code])
 
 
 def stack_parameters(network: Network) -> float:
-    """N: matmul parameters of the layer stack that one token meets (no embedding, no head)."""
+    """Return the matmul parameters of the layer stack that one token meets (N; no embedding, no head)."""
     if network.experts:
         return network.active_parameters - network.embedding_parameters
     attention = network.hidden * 2 * (network.query_width + network.kv_width)
@@ -80,19 +80,19 @@ def stack_parameters(network: Network) -> float:
 
 
 def stored_stack_parameters(network: Network) -> float:
-    """Matmul parameters of the layer stack in memory: N, with every expert of a mixture."""
+    """Return the matmul parameters of the layer stack in memory: N with every expert of a mixture."""
     if network.experts:
         return network.parameters - network.embedding_parameters
     return stack_parameters(network)
 
 
 def ffn_matrices(network: Network) -> int:
-    """g: matrices of one feed-forward, 3 when gated."""
+    """Return the matrices of one feed-forward (g), 3 when gated."""
     return 3 if network.gated else 2
 
 
 def attended_tokens(network: Network, sequence: Numbers) -> Any:
-    """Sequence length whose causal attention costs as much as this network's, in tokens, shape of `sequence`.
+    """Return the sequence length whose causal attention costs as much as this network's; shape of `sequence`.
 
     Token i meets min(i, W) tokens under a window W: W - W^2/(2s) on average against s/2 without one.
     """
@@ -104,7 +104,7 @@ def attended_tokens(network: Network, sequence: Numbers) -> Any:
 
 
 def micro_batch_tokens(layout: Layout) -> Any:
-    """M: tokens that one GPU works on per micro-batch."""
+    """Return the tokens that one GPU works on per micro-batch (M)."""
     return layout.micro_batch * layout.sequence / layout.context
 
 
@@ -117,7 +117,7 @@ def device_time(
     hardware: Hardware,
     coefficients: TimeCoefficients,
 ) -> DeviceTime:
-    """Seconds of one micro-batch on the device of one pipeline stage, by cause.
+    """Return the seconds of one micro-batch on the device of one pipeline stage, by cause.
 
     Sources of form and coefficients: see models/calibration/time.yaml, kernels.yaml, gpu_efficiency.yaml.
     """
@@ -174,7 +174,7 @@ def launch_seconds(
     hardware: Hardware,
     coefficients: TimeCoefficients,
 ) -> Any:
-    """Seconds the host needs to launch one micro-batch's kernels, forward and backward (t_cpu)."""
+    """Return the seconds the host needs to launch one micro-batch's kernels, forward and backward (t_cpu)."""
     layers = network.layers / layout.pipeline
     again = 1.0 + recompute_shares(activations.checkpointing).matmul / 3.0
     frozen = 1.0 - (1.0 - coefficients.frozen_launch_factor) * states.frozen
@@ -189,7 +189,7 @@ def launch_seconds(
 
 
 def _matmul_factor(network: Network, layout: Layout, kernels: Kernels, coefficients: TimeCoefficients) -> Any:
-    """Share of E that is left after profile, width, alignment and experts."""
+    """Return the share of E that is left after profile, width, alignment and experts."""
     sharded = network.hidden / np.sqrt(layout.tensor)
     width = sharded / (sharded + coefficients.width_half_saturation)
     crooked = (network.hidden / layout.tensor) % 64 != 0
@@ -201,7 +201,7 @@ def _matmul_factor(network: Network, layout: Layout, kernels: Kernels, coefficie
 
 
 def _element_units(network: Network, layout: Layout, stack: float) -> Any:
-    """Elements read and written per token and layer at the least, by norms, activations and residuals."""
+    """Return the elements read and written per token and layer at the least, by norms, activations and residuals."""
     matrices = ffn_matrices(network)
     ffn = float(network.ffn)
     if network.experts:  # the feed-forward width one token meets, shared experts included
@@ -218,7 +218,7 @@ def _attention(
     coefficients: TimeCoefficients,
     offload: Any,
 ) -> Any:
-    """Seconds of attention: fused kernels skip the causal half, eager ones pay it and move every score."""
+    """Return the seconds of attention: fused kernels skip the causal half, eager ones pay it and move every score."""
     again = recompute_shares(activations.checkpointing).attention
     sequence = layout.sequence
     rows = offload * micro_batch_tokens(layout) * (network.layers / layout.pipeline) / layout.tensor
@@ -244,7 +244,7 @@ def _attention(
 
 
 def _cap_at_fp32(speed: Any, fp32: Any, hardware: Hardware, coefficients: TimeCoefficients) -> Any:
-    """FLOP/s of work that runs in plain fp32 where `fp32` is set: no faster than in 16 bit."""
+    """Return the FLOP/s of work that runs in plain fp32 where `fp32` is set: no faster than in 16 bit."""
     if not np.any(fp32):
         return speed
     return np.where(fp32, np.minimum(speed, hardware.fp32_peak * coefficients.fp32_path_efficiency), speed)

@@ -51,38 +51,36 @@ class StageCoefficients:
 
     @classmethod
     def of(cls, values: Mapping[str, float]) -> StageCoefficients:
-        """From the values of `models/calibration/stages.yaml` by key, which holds others besides."""
+        """Return the coefficients from the values of `models/calibration/stages.yaml`, which has further keys."""
         return cls(**{field.name: values[field.name] for field in fields(cls)})
 
 
 def boot_seconds(pull_bytes_per_second: Numbers, coefficients: StageCoefficients) -> Any:
-    """From order to running container: machine, driver, pull of the image."""
+    """Return the seconds from the order to a running container: machine, driver, pull of the image."""
     return coefficients.boot_seconds + coefficients.image_bytes / np.asarray(pull_bytes_per_second)
 
 
 def download_seconds(stored_bytes: Numbers, pull_bytes_per_second: Numbers) -> Any:
-    """Weights or data from the outside onto the machine's disk."""
+    """Return the seconds of downloading weights or data to the machine's disk."""
     return np.asarray(stored_bytes) / np.asarray(pull_bytes_per_second)
 
 
 def load_seconds(
     weight_bytes: Numbers,
     gpus: Numbers,
-    network_bytes_per_second: Numbers,
     disk_bytes_per_second: Numbers,
     pcie_bytes_per_second: Numbers,
     coefficients: StageCoefficients,
     quantised_weights: Numbers = 0,
     compiled: Numbers = 0,
 ) -> Any:
-    """From disk to a network that can train: read, move, quantise, connect, compile.
+    """Return the seconds from disk to a network that can train: read, move, quantise, connect, compile.
 
     `quantised_weights` is the number of weights that are quantised on the way.
-    `network_bytes_per_second` bounds reading where the disk is a remote volume; inf for a local one.
     `weight_bytes` is the checkpoint as released (2 bytes per parameter as a rule).
     """
     size = np.asarray(weight_bytes, dtype=float)
-    read = size / np.minimum(network_bytes_per_second, np.asarray(disk_bytes_per_second) * coefficients.disk_efficiency)
+    read = size / (np.asarray(disk_bytes_per_second) * coefficients.disk_efficiency)
     moved = size / (np.asarray(pcie_bytes_per_second) * coefficients.pcie_load_share)
     several = np.greater(gpus, 1)
     per_gpu = coefficients.communicator_seconds_per_gpu * np.asarray(gpus)
@@ -93,12 +91,12 @@ def load_seconds(
 
 
 def tokenise_seconds(tokens: Numbers, cpu_cores: Numbers, coefficients: StageCoefficients) -> Any:
-    """Turning text into tokens before the run, where it was not done beforehand."""
+    """Return the seconds of tokenising text before the run."""
     return np.asarray(tokens) / (np.asarray(cpu_cores) * coefficients.tokenise_tokens_per_core_second)
 
 
 def step_bytes(per_step: Numbers, coefficients: StageCoefficients, resolution: Numbers = 0) -> Any:
-    """Bytes that a step reads from storage: `per_step` token ids, or images of `resolution` pixels per side.
+    """Return the bytes that a step reads from storage: `per_step` token ids, or images of `resolution` pixels per side.
 
     256 images of 512 pixels per side, half a byte per pixel: 33.6 MB.
     """
@@ -117,7 +115,7 @@ def fed_step_seconds(
     coefficients: StageCoefficients,
     resolution: Numbers = 0,
 ) -> Any:
-    """Step time no faster than storage delivers what it works on, tokens or images as in `step_bytes`.
+    """Return the step time that storage allows, with tokens or images as in `step_bytes`.
 
     Storage is shared by all machines of the run.
     """
@@ -132,30 +130,25 @@ def evaluation_seconds(
     checkpointing: Numbers,
     coefficients: StageCoefficients,
 ) -> Any:
-    """Forward passes over `tokens`: one unit of the 2 + w + rc that a training token costs."""
+    """Return the seconds of forward passes over `tokens`: one unit of the 2 + w + rc of a training token."""
     units = 3.0 - np.asarray(frozen) + recompute_shares(checkpointing).matmul
     forward_rate = np.asarray(training_tokens_per_second) * units * coefficients.evaluation_factor
     return np.asarray(tokens) / forward_rate
 
 
 def checkpoint_bytes(trainable: Numbers, coefficients: StageCoefficients) -> Any:
-    """A checkpoint that training can resume from: weights, masters and moments of what is trained."""
+    """Return the bytes of a checkpoint to resume from: weights, masters and moments of what is trained."""
     return coefficients.checkpoint_bytes_per_trained * np.asarray(trainable)
 
 
 def kept_checkpoint_bytes(
     trainable: Numbers, weight_bytes: Numbers, resume: Numbers, coefficients: StageCoefficients
 ) -> Any:
-    """One checkpoint with (`resume` 1) or without (0) what training goes on from.
+    """Return the bytes of one checkpoint with (`resume` 1) or without (0) what training resumes from.
 
     Without, the trained weights alone at `weight_bytes` each: 2 of full training, those of the adapters of lora.
     """
     return np.where(resume, checkpoint_bytes(trainable, coefficients), np.asarray(trainable) * weight_bytes)
-
-
-def export_bytes(parameters: Numbers, coefficients: StageCoefficients) -> Any:
-    """16-bit weights alone."""
-    return coefficients.weight_bytes_per_parameter * np.asarray(parameters)
 
 
 def checkpoint_seconds(
@@ -165,7 +158,7 @@ def checkpoint_seconds(
     store_bytes_per_second: Numbers,
     coefficients: StageCoefficients,
 ) -> Any:
-    """Full write of a checkpoint by all nodes at once into a store with its own limit (inf: local disks)."""
+    """Return the seconds of a full write by all nodes at once into a store with its own limit (inf: local disks)."""
     rate = np.minimum(np.asarray(nodes) * np.asarray(disk_bytes_per_second), store_bytes_per_second)
     return np.asarray(stored_bytes) / rate + coefficients.checkpoint_fixed_seconds
 
@@ -173,7 +166,7 @@ def checkpoint_seconds(
 def asynchronous_stall_seconds(
     stored_bytes: Numbers, gpus: Numbers, pcie_bytes_per_second: Numbers, coefficients: StageCoefficients
 ) -> Any:
-    """Stall of a checkpoint that is copied to host memory and written behind the training.
+    """Return the stall of a checkpoint that is copied to host memory and written while training continues.
 
     The interval between checkpoints must exceed the full write (`checkpoint_seconds`).
     """
@@ -184,7 +177,7 @@ def asynchronous_stall_seconds(
 def checkpoint_stall_seconds(
     written_seconds: Numbers, copied_seconds: Numbers, interval_seconds: Numbers, asynchronous: Numbers
 ) -> Any:
-    """What training waits per checkpoint: its full write, or, asynchronous, the copy to host memory.
+    """Return the stall per checkpoint: its full write or, if asynchronous, the copy to host memory.
 
     Asynchronous writing that takes longer than the training between two checkpoints holds up the next one.
     A copy of 3 s, a write of 100 s: 3 s every 10 minutes, 40 s every minute.
@@ -194,7 +187,7 @@ def checkpoint_stall_seconds(
 
 
 def goodput_factor(step_hours: Numbers, nodes: Numbers, spot: Numbers, coefficients: StageCoefficients) -> Any:
-    """Hours used over hours of steps: restarts and hiccups.
+    """Return the hours used over hours of steps: restarts and hiccups.
 
     Several nodes and long runs lose more; on spot the market adds its own losses, so only the base holds.
     """

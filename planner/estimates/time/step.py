@@ -62,10 +62,6 @@ class StepTime:
     visible: StepParts
     tokens_per_second: Any
 
-    def tokens_per_gpu_second(self, layout: Layout) -> Any:
-        """Processed tokens per second and GPU."""
-        return self.tokens_per_second / layout.gpus
-
 
 class _MicroBatch(NamedTuple):
     """Seconds of one micro-batch by cause, and of one step's tail."""
@@ -89,7 +85,7 @@ def step_time(
     hardware: Hardware,
     coefficients: TimeCoefficients,
 ) -> StepTime:
-    """Seconds of one optimizer step with breakdown; arrays of the broadcast shape of all inputs.
+    """Return the seconds of one optimizer step with breakdown; arrays of the broadcast shape of all inputs.
 
     `tokens_per_second` counts tokens as processed; padding and packing turn them into real ones (`work.py`).
     """
@@ -112,14 +108,14 @@ def step_seconds(
     hardware: Hardware,
     coefficients: TimeCoefficients,
 ) -> Any:
-    """Seconds of one optimizer step without breakdown: `step_time(...).seconds`, for large grids."""
+    """Return the seconds of one optimizer step without breakdown: `step_time(...).seconds`, for large grids."""
     parts = _micro_batch(network, layout, states, activations, kernels, hardware, coefficients)
     each = _overlap_seconds(parts, kernels) + parts.handover
     return _assemble_step(parts, each, layout, coefficients)[0]
 
 
 def tokens_per_step(layout: Layout) -> Any:
-    """Tokens processed per optimizer step over all GPUs."""
+    """Return the tokens processed per optimizer step over all GPUs."""
     return layout.micro_batch * layout.sequence * layout.accumulation * layout.data_parallel
 
 
@@ -147,7 +143,7 @@ def _micro_batch(
 
 
 def _overlap_seconds(parts: _MicroBatch, kernels: Kernels) -> Any:
-    """Seconds of one micro-batch; host, device and sharding traffic hide each other as far as they can."""
+    """Return the seconds of one micro-batch, in which host, device and sharding traffic overlap."""
     device = parts.device.total
     cubed = _cube(device) + _cube(parts.launch)
     if _is_zero(parts.sharding) and _is_zero(parts.tensor) and _is_zero(parts.expert):
@@ -158,7 +154,7 @@ def _overlap_seconds(parts: _MicroBatch, kernels: Kernels) -> Any:
 
 
 class _VisibleShares(NamedTuple):
-    """Shares of work that the step waits for; the rest is hidden behind work that runs beside it."""
+    """Shares of work that the step waits for; the rest is hidden behind concurrent work."""
 
     device: Any
     launch: Any
@@ -170,7 +166,7 @@ _ALL_VISIBLE = _VisibleShares(1.0, 1.0, 1.0, 1.0)
 
 
 def _visible_shares(parts: _MicroBatch, kernels: Kernels) -> _VisibleShares:
-    """Shares that sum to the time of `_overlapped`.
+    """Return the shares that sum to the time of `_overlap_seconds`.
 
     Of f = (a^3 + b^3)^(1/3) the side a counts (a/f)^2 * a: Euler's identity for homogeneous functions, and the
     share of a small saving in a that reaches the step.
@@ -180,19 +176,19 @@ def _visible_shares(parts: _MicroBatch, kernels: Kernels) -> _VisibleShares:
     work = busy + parts.tensor + parts.expert
     hidden = kernels.overlap * parts.sharding
     outer = np.square(work / np.cbrt(_cube(work) + _cube(hidden)))
-    beside = kernels.overlap * np.square(hidden / np.cbrt(_cube(work) + _cube(hidden)))
+    overlapped = kernels.overlap * np.square(hidden / np.cbrt(_cube(work) + _cube(hidden)))
     return _VisibleShares(
         device=outer * np.square(device / busy),
         launch=outer * np.square(parts.launch / busy),
         exchange=outer,
-        sharding=beside + (1.0 - kernels.overlap),
+        sharding=overlapped + (1.0 - kernels.overlap),
     )
 
 
 def _by_cause(
     parts: _MicroBatch, shown: _VisibleShares, each: Any, node_loss: Any, layout: Layout, coefficients: TimeCoefficients
 ) -> StepParts:
-    """Seconds of one optimizer step by cause, each micro-batch's work weighted by its `shown` share."""
+    """Return the seconds of one optimizer step by cause, each micro-batch's work weighted by its `shown` share."""
     rounds, device = layout.accumulation, parts.device
     return StepParts(
         matmul=rounds * device.matmul * shown.device,
@@ -214,7 +210,7 @@ def _by_cause(
 
 
 def _assemble_step(parts: _MicroBatch, each: Any, layout: Layout, coefficients: TimeCoefficients) -> tuple[Any, Any]:
-    """Seconds of the step, and the factor that several nodes cost."""
+    """Return the seconds of the step, and the factor that several nodes cost."""
     rounds = layout.accumulation + (layout.pipeline - 1.0) / layout.interleave
     nodes_factor = 1.0 + coefficients.node_loss_per_doubling * np.log2(communication.node_count(layout))
     tail = parts.reduction + parts.optimizer + coefficients.fixed_seconds
@@ -222,7 +218,7 @@ def _assemble_step(parts: _MicroBatch, each: Any, layout: Layout, coefficients: 
 
 
 def _optimizer_seconds(layout: Layout, states: States, hardware: Hardware, coefficients: TimeCoefficients) -> Any:
-    """Memory traffic of the optimizer over the parameters that one GPU updates (t_opt), or their update by the host."""
+    """Return the seconds of the optimizer (t_opt): memory traffic of one GPU's parameters, or the host's update."""
     shards = layout.tensor * layout.pipeline
     copies = np.where(
         np.equal(layout.hybrid, 1), communication.hybrid_group(layout) * shards * layout.context, layout.gpus

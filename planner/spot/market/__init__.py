@@ -1,1 +1,1 @@
-"""How spot machines come and go, from statistics and recorded traces."""
+"""The interruption process of spot machines, from statistics and recorded traces."""

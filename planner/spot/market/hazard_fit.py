@@ -1,8 +1,8 @@
-"""States of a spot market from its recorded runs: how the chance to end depends on the age of an up-time or outage.
+"""Hazards of recorded up-times and outages: how the chance to end depends on their age.
 
-The chance to end is constant within a band of ages.
-Its likeliest value is the runs that ended in the band over the hours that runs spent in it; a run whose end was not
-seen adds hours and no end (piecewise exponential survival with right censoring, as in Friedman 1982).
+The hazard is constant within a band of ages. Its maximum-likelihood value is the number of runs that ended in the band
+over the hours that runs spent in it; a run whose end was not observed adds hours and no end (piecewise exponential
+survival with right censoring, as in Friedman 1982).
 """
 
 from __future__ import annotations
@@ -13,42 +13,34 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.spot.market.states import Ages, SpotStates
+from planner.spot.market.states import Ages
 
 if TYPE_CHECKING:
     from planner.arrays import Flags, Floats, Integers
 
 MIN_ENDS = 5
-"""Ends that a band must have seen before it gets a rate of its own."""
+"""Observed ends that a band needs for a rate of its own."""
 MAX_BANDS = 4
 MAX_BAND_EDGES = 16
-"""Ages that are tried as border between two bands."""
+"""Ages that are tried as the edge between two bands."""
 PRIOR_ENDS = 0.5
-"""Stands for no end at all, so that what was not seen to end yet is not held to last for ever (Jeffreys' prior)."""
-
-
-def fit_states(up_hours: Floats, up_censored: Flags, down_hours: Floats, down_censored: Flags) -> SpotStates:
-    """The market that runs of these lengths (hours) come from; a censored one lasted at least as long.
-
-    ValueError where one of the two kinds has no hour at all: nothing is known of it then.
-    """
-    return SpotStates(fit_ages(up_hours, up_censored), fit_ages(down_hours, down_censored))
+"""Replaces zero ends, so that a band without an observed end does not last for ever (Jeffreys' prior)."""
 
 
 def fit_ages(hours: Floats, censored: Flags, most_bands: int = MAX_BANDS) -> Ages:
-    """Bands of ages and their rates by maximum likelihood; arrays of shape (runs,).
+    """Fit bands of ages and their rates by maximum likelihood; arrays of shape (runs,), `hours` of each run.
 
-    One band below `2 * LEAST_ENDS` ends, else two (young and old); further ones, up to `most_bands`, only where the
-    Bayesian information criterion says that they are worth their borders and rates.
-    Borders lie between lengths that were seen, with `LEAST_ENDS` ends at least in every band.
+    A censored run lasted at least as long. One band below `2 * MIN_ENDS` ends, else two (young and old); further ones,
+    up to `most_bands`, only where the Bayesian information criterion justifies their edges and rates.
+    Edges lie between observed lengths, with at least `MIN_ENDS` ends in every band. ValueError without any hours.
     """
     lengths, ended = np.asarray(hours, dtype=float), ~np.asarray(censored, dtype=bool)
     if not lengths.sum() > 0:
         raise ValueError("no hour to learn from")
     ends = int(ended.sum())
-    borders = _candidate_edges(lengths[ended])
-    # What had ended by each border, and the hours spent until there: bands are differences of these.
-    limits = np.concatenate(([0.0], borders, [math.inf]))
+    edges = _candidate_edges(lengths[ended])
+    # Ends by each edge, and hours spent up to it: the figures of a band are differences of these.
+    limits = np.concatenate(([0.0], edges, [math.inf]))
     ended_by = (lengths[ended, None] <= limits).sum(axis=0)
     spent_by = np.minimum(lengths[:, None], limits).sum(axis=0)
     best, best_gain = np.array([0, limits.size - 1]), -math.inf
@@ -57,7 +49,7 @@ def fit_ages(hours: Floats, censored: Flags, most_bands: int = MAX_BANDS) -> Age
         if found is None:
             break
         chosen, gain = found
-        if bands > 2 and gain - best_gain <= math.log(ends):  # a band more costs a border and a rate
+        if bands > 2 and gain - best_gain <= math.log(ends):  # another band costs an edge and a rate
             break
         best, best_gain = chosen, gain
     rates = np.maximum(np.diff(ended_by[best]), PRIOR_ENDS) / np.diff(spent_by[best])
@@ -65,7 +57,7 @@ def fit_ages(hours: Floats, censored: Flags, most_bands: int = MAX_BANDS) -> Age
 
 
 def count_ends(ages: Ages, hours: Floats, censored: Flags) -> tuple[Floats, Floats]:
-    """Per run and band: 1 where the run ended in it, and the hours spent in it; both of shape (runs, bands)."""
+    """Return per run and band 1 where the run ended in it, and the hours spent in it; shapes (runs, bands)."""
     begins = np.array(ages.begins)
     ends = np.append(begins[1:], math.inf)
     lengths = np.asarray(hours, dtype=float)[:, None]
@@ -74,14 +66,14 @@ def count_ends(ages: Ages, hours: Floats, censored: Flags) -> tuple[Floats, Floa
 
 
 def log_likelihood(ages: Ages, hours: Floats, censored: Flags) -> float:
-    """Of the runs under these rates, in nats: sum over bands of ends * ln(rate) - rate * hours."""
+    """Return the log likelihood of runs in nats: sum over bands of ends * ln(rate) - rate * hours."""
     ended, spent = (one.sum(axis=0) for one in count_ends(ages, hours, censored))
     rates = np.array(ages.rates)
     return float((ended * np.log(rates) - rates * spent).sum())
 
 
 def _maximise_likelihood(bands: int, ended_by: Integers, spent_by: Floats) -> tuple[Integers, float] | None:
-    """Limits of the likeliest bands and their log likelihood (but for a constant); None where ends are too few."""
+    """Return limits of the likeliest bands and their log likelihood (up to a constant); None for too few ends."""
     last = ended_by.size - 1
     inner = list(combinations(range(1, last), bands - 1))
     if not inner:
@@ -96,16 +88,16 @@ def _maximise_likelihood(bands: int, ended_by: Integers, spent_by: Floats) -> tu
 
 
 def _candidate_edges(ended: Floats) -> Floats:
-    """Ages between two lengths that were seen, spread evenly over the ends; three digits where those do."""
-    seen = np.unique(ended)
-    if seen.size < 2:
+    """Return ages between two observed lengths, evenly over the ends, rounded to three digits where possible."""
+    lengths = np.unique(ended)
+    if lengths.size < 2:
         return np.zeros(0)
     wanted = np.quantile(ended, np.arange(1, MAX_BAND_EDGES + 1) / (MAX_BAND_EDGES + 1), method="lower")
-    below = np.unique(np.searchsorted(seen, wanted))
-    below = below[below < seen.size - 1]
-    borders = []
-    for low, high in zip(seen[below], seen[below + 1], strict=True):
+    below = np.unique(np.searchsorted(lengths, wanted))
+    below = below[below < lengths.size - 1]
+    edges = []
+    for low, high in zip(lengths[below], lengths[below + 1], strict=True):
         middle = (low + high) / 2
         short = float(f"{middle:.3g}")
-        borders.append(short if low <= short < high else middle)
-    return np.array(borders)
+        edges.append(short if low <= short < high else middle)
+    return np.array(edges)

@@ -1,4 +1,4 @@
-"""A spot market from its traces: how often machines are there, for how long, and how surely that is known."""
+"""A spot market fitted to its traces: availability, up-times and outages, each with an interval."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ if TYPE_CHECKING:
     from planner.arrays import Flags, Floats
 
 MIN_ENDS_TO_FIT = 5
-"""Up-times, and outages, whose end must have been seen: with fewer a mean is not known to a factor of two."""
+"""Up-times, and outages, whose end must be observed: with fewer a mean is not known within a factor of two."""
 SUFFICIENT_ENDS = 20
-"""Ends with which a mean is known to some 30 %."""
+"""Ends with which a mean is known to about 30 %."""
 MIN_ENDS_TO_TEST = 10
-"""Ends below which a held-out half judges nothing."""
+"""Fewest ends in a held-out half for a comparison."""
 RESAMPLES = 400
 CONFIDENCE = 0.8
-"""Share of cases that an interval holds."""
+"""Share of cases that an interval covers."""
 
 
 @dataclass(frozen=True)
 class IntervalEstimate:
-    """A figure with the interval that holds it in `SURE` of cases."""
+    """A figure with the interval that covers it in `CONFIDENCE` of cases."""
 
     value: float
     low: float
@@ -48,14 +48,14 @@ class DurationFit:
     ages: Ages
     mean_hours: IntervalEstimate
     cv: float | None  # standard deviation over mean of those that ended; None for fewer than two
-    ends: int  # what the fit rests on
+    ends: int  # ends and hours that the fit is based on
     hours: float
     rates: tuple[IntervalEstimate, ...]  # per hour, one per band
 
 
 @dataclass(frozen=True)
 class ObservedTrace:
-    """What one trace shows of `instances` machines being there; means are None where no end was seen."""
+    """What one trace shows of `instances` machines together; means are None where no end was observed."""
 
     name: str
     hours: float
@@ -71,38 +71,38 @@ class ObservedTrace:
 
 @dataclass(frozen=True)
 class HeldOutTest:
-    """Bands of ages against one constant rate, each fitted on one half of the time and judged on the other."""
+    """Bands of ages compared with one constant rate, each fitted on one half of the time and scored on the other."""
 
-    gain_per_end: float  # nats of log likelihood; above 0 the bands foretell better
+    gain_per_end: float  # nats of log likelihood; above 0 the bands predict better
     ends: int
 
 
 @dataclass(frozen=True)
 class MarketFit:
-    """How a market comes and goes for `instances` machines together, from all traces pooled."""
+    """The interruption process of `instances` machines together, from all traces pooled."""
 
     instances: int
     availability: IntervalEstimate
     up: DurationFit
     down: DurationFit
-    held_out: HeldOutTest | None  # None where a half is too short to judge
+    held_out: HeldOutTest | None  # None where a half is too short
     traces: tuple[ObservedTrace, ...]
 
     @property
     def states(self) -> SpotStates:
-        """The market as the planner uses it."""
+        """Return the market as the planner uses it."""
         return SpotStates(self.up.ages, self.down.ages)
 
 
 def fit_market(traces: Sequence[Trace], instances: int = 1) -> MarketFit:
-    """The market of `instances` machines together, every run of every trace counted alike.
+    """Fit the market of `instances` machines together; every run of every trace has the same weight.
 
-    The run that a trace begins in is left out of the fit (`Trace.runs`), and the one that it ends in is censored.
-    Raises `InputError` where the traces show too few interruptions or outages to say anything.
+    The run in which a trace begins is left out of the fit (`Trace.runs`), and the one in which it ends is censored.
+    Raises `InputError` where the traces show too few interruptions or outages.
     """
-    seen = tuple(_summarise_trace(trace, instances) for trace in traces)
+    observed = tuple(_summarise_trace(trace, instances) for trace in traces)
     runs = pool_runs(traces, instances)
-    _check(seen, runs, instances)
+    _check(observed, runs, instances)
     up = _fit_durations(runs.up_hours, runs.up_censored)
     down = _fit_durations(runs.down_hours, runs.down_censored)
     return MarketFit(
@@ -111,18 +111,21 @@ def fit_market(traces: Sequence[Trace], instances: int = 1) -> MarketFit:
         up=up,
         down=down,
         held_out=_held_out_test(traces, instances),
-        traces=seen,
+        traces=observed,
     )
 
 
 def pool_runs(traces: Sequence[Trace], instances: int) -> MarketDurations:
-    """The runs of all traces whose beginning was seen."""
+    """Return the runs of all traces whose beginning was observed."""
     each = [trace.runs(instances, with_first=False) for trace in traces]
     return MarketDurations(*(np.concatenate(column) for column in zip(*each, strict=True)))
 
 
 def poisson_quantile(ends: float, probability: float) -> float:
-    """Quantile of the mean number of ends where `ends` were seen: Gamma(ends + 1/2), by Wilson and Hilferty."""
+    """Return a quantile of the mean number of ends where `ends` were observed.
+
+    The quantile of Gamma(ends + 1/2) in the approximation of Wilson and Hilferty.
+    """
     shape = ends + PRIOR_ENDS
     z = NormalDist().inv_cdf(probability)
     return shape * max(0.0, 1 - 1 / (9 * shape) + z / (3 * math.sqrt(shape))) ** 3
@@ -162,11 +165,10 @@ def _fit_durations(hours: Floats, censored: Flags) -> DurationFit:
 
 
 def _mean(ages: Ages, ended: Floats, spent: Floats) -> IntervalEstimate:
-    """The mean of the fit; the wider of what resampled runs say and what so few ends can say at best.
+    """Return the mean of the fit with the wider of a bootstrap interval and an exact one.
 
-    Resampling sees the heavy tail, and is too sure of itself where runs are few; the exact interval of exponential
-    durations is the other way round.
-    Samples without the rare long runs are the likely ones, so what resampling finds is mirrored on a log scale
+    The bootstrap reflects the heavy tail but is too narrow for few runs; the exact interval of exponential durations
+    is the opposite. Most resamples lack the rare long runs, so the bootstrap interval is mirrored on a log scale
     (basic bootstrap): the truth lies above the fit as far as resamples lie below it.
     """
     value = mean_hours(ages.begins, ages.rates)
@@ -183,7 +185,7 @@ def _mean(ages: Ages, ended: Floats, spent: Floats) -> IntervalEstimate:
 
 
 def _availability(up: IntervalEstimate, down: IntervalEstimate) -> IntervalEstimate:
-    """Up over up and down; errors of the two means are independent, so they add in squares of logarithms."""
+    """Return up / (up + down); the errors of the two means are independent, so squares of logarithms add."""
 
     def share(odds: float) -> float:
         return odds / (1 + odds)
@@ -195,28 +197,28 @@ def _availability(up: IntervalEstimate, down: IntervalEstimate) -> IntervalEstim
 
 
 def _held_out_test(traces: Sequence[Trace], instances: int) -> HeldOutTest | None:
-    """Either half of the time judged by the fit of the other half; None where there is too little to judge by."""
+    """Score either half of the time by the fit of the other half; None where there is too little data."""
     middles = [trace.available.size // 2 for trace in traces]
     halves = (
         pool_runs([trace.part(0, middle) for trace, middle in zip(traces, middles, strict=True)], instances),
         pool_runs([trace.part(m, trace.available.size) for trace, m in zip(traces, middles, strict=True)], instances),
     )
     gain, ends, banded = 0.0, 0, False
-    for known, judged in (halves, halves[::-1]):
-        for learnt, asked in ((known[:2], judged[:2]), (known[2:], judged[2:])):
-            if not learnt[0].sum() > 0 or not asked[0].sum() > 0:
+    for known, held_out in (halves, halves[::-1]):
+        for fitted, scored in ((known[:2], held_out[:2]), (known[2:], held_out[2:])):
+            if not fitted[0].sum() > 0 or not scored[0].sum() > 0:
                 return None
-            bands = fit_ages(*learnt)
+            bands = fit_ages(*fitted)
             banded |= len(bands.rates) > 1
-            gain += log_likelihood(bands, *asked) - log_likelihood(fit_ages(*learnt, most_bands=1), *asked)
-            ends += int((~asked[1]).sum())
+            gain += log_likelihood(bands, *scored) - log_likelihood(fit_ages(*fitted, most_bands=1), *scored)
+            ends += int((~scored[1]).sum())
     return HeldOutTest(gain / ends, ends) if banded and ends >= MIN_ENDS_TO_TEST else None
 
 
-def _check(seen: Sequence[ObservedTrace], runs: MarketDurations, instances: int) -> None:
-    """Whether there is enough to learn from, with how much there would have to be."""
-    name = seen[0].name if len(seen) == 1 else f"{len(seen)} traces"
-    hours, most = sum(one.hours for one in seen), max((one.most for one in seen), default=0)
+def _check(observed: Sequence[ObservedTrace], runs: MarketDurations, instances: int) -> None:
+    """Raise `InputError` where there is too little data, with how much would be enough."""
+    name = observed[0].name if len(observed) == 1 else f"{len(observed)} traces"
+    hours, most = sum(one.hours for one in observed), max((one.most for one in observed), default=0)
     machines = "1 machine was" if instances == 1 else f"{instances} machines were"
     if instances > most:
         what = f"{machines} never there, at most {most}" if most else "no machine was ever there"
@@ -227,15 +229,15 @@ def _check(seen: Sequence[ObservedTrace], runs: MarketDurations, instances: int)
     wanted = hours * SUFFICIENT_ENDS / max(min(ups, outages), PRIOR_ENDS)
     long = f"{wanted / DAY_HOURS:.0f} days" if wanted > 2 * DAY_HOURS else f"{wanted:.0f} h"
     fix = f"some {long} would show {SUFFICIENT_ENDS} of each"
-    losses = sum(one.machine_losses for one in seen)
+    losses = sum(one.machine_losses for one in observed)
     if most > instances == 1 and losses:
-        stay = sum(one.machine_hours for one in seen) / losses
+        stay = sum(one.machine_hours for one in observed) / losses
         fix += f"; or give mean_up_hours: {stay:.3g}, which single machines stayed on average, and an availability"
     elif most > instances:
         fix += f"; or ask for more instances, of which up to {most} were there"
-    what = f"{machines} there {sum(one.availability * one.hours for one in seen):.1f} of {hours:.1f} h"
+    what = f"{machines} there {sum(one.availability * one.hours for one in observed):.1f} of {hours:.1f} h"
     counts = f"{_count(ups, 'up-time')} and {_count(outages, 'outage')}"
-    what += f", with {counts} seen from beginning to end: too few to say anything"
+    what += f", with {counts} observed from beginning to end: too few for a fit"
     raise InputError([Fault(name, 0, "", what, fix)])
 
 

@@ -1,9 +1,8 @@
-"""Random markets: paths of up and down, drawn with a generator that the caller seeds."""
+"""Random paths of a spot market, drawn with a generator that the caller seeds."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -19,173 +18,64 @@ Draw = Callable[[Generator, int], Floats]
 """`draw(rng, n)`: n durations in hours, of any distribution."""
 
 LENGTH_BIAS_POOL_SIZE: Final = 20_000
-"""Durations from which the one that a path starts in is drawn, in proportion to its length."""
-
-QUANTILES: Final = (0.05, 0.10, 0.25, 0.50, 0.75, 0.90, 0.95, 0.99)
-"""Of tables of durations, between which `quantile_draw` interpolates."""
-
-BATCH_EXPONENT: Final = 0.8
-"""A gang of k instances is interrupted k ** 0.8 times as often as one: 0.60 to 1.0 for 4, 8 and 16 instances in eight
-fleets (our statistics of the traces of uclasystem/bamboo, MIT licence)."""
-
-
-MIN_BATCH_SHARE: Final = 0.003
-"""Of all instances, in one shortage; with it chances to be hit grow as k ** 0.8 from 1 to 8 instances."""
+"""Durations from which the first one of each path is drawn, in proportion to its length."""
 
 
 @dataclass(frozen=True)
 class Paths:
-    """Paths of a market that has been there for ever."""
+    """Paths of a stationary market: each starts at a random moment of a process without beginning."""
 
     up: Flags  # (runs, ticks)
-    age_hours: Floats  # (runs,): of the state that each path begins in
+    age_hours: Floats  # (runs,): age of the state in which each path starts
 
 
 def sample_paths(up: Draw, down: Draw, runs: int, ticks: int, tick_hours: float, rng: Generator) -> Paths:
-    """Up-times and outages in turn, each drawn anew; a path starts at a moment picked at random.
+    """Draw paths of alternating up-times and outages, all independent.
 
-    Durations last whole ticks, at least one, rounded up or down by chance so that their mean stays: no interruption is
-    lost between two ticks, as it would be if the state were looked up at each.
+    Durations last whole ticks, at least one, and are rounded up or down at random so that their mean is kept. Looking
+    up the state at each tick instead would lose the interruptions between two ticks.
     """
-    lasting_up, lasting_down = up(rng, LENGTH_BIAS_POOL_SIZE), down(rng, LENGTH_BIAS_POOL_SIZE)
-    share = lasting_up.mean() / (lasting_up.mean() + lasting_down.mean())
-    begins_up = rng.random(runs) < share
-    whole = np.where(begins_up, _length_biased(lasting_up, runs, rng), _length_biased(lasting_down, runs, rng))
-    gone = rng.random(runs) * whole
+    pool_up, pool_down = up(rng, LENGTH_BIAS_POOL_SIZE), down(rng, LENGTH_BIAS_POOL_SIZE)
+    availability = pool_up.mean() / (pool_up.mean() + pool_down.mean())
+    starts_up = rng.random(runs) < availability
+    first = np.where(starts_up, _length_biased(pool_up, runs, rng), _length_biased(pool_down, runs, rng))
+    age = rng.random(runs) * first
     toggles = np.zeros((runs, ticks), bool)
-    at = _round_to_ticks(whole - gone, tick_hours, rng)
-    is_up = begins_up.copy()
+    at = round_to_ticks(first - age, tick_hours, rng)
+    is_up = starts_up.copy()
     while (inside := at < ticks).any():
         rows = np.flatnonzero(inside)
         toggles[rows, at[rows]] = True
         is_up = ~is_up
-        lasting = np.where(is_up, up(rng, runs), down(rng, runs))
-        at = at + _round_to_ticks(lasting, tick_hours, rng)
-    turned = np.logical_xor.accumulate(toggles, axis=1)
-    return Paths(turned ^ begins_up[:, None], gone)
+        durations = np.where(is_up, up(rng, runs), down(rng, runs))
+        at = at + round_to_ticks(durations, tick_hours, rng)
+    toggled = np.logical_xor.accumulate(toggles, axis=1)
+    return Paths(toggled ^ starts_up[:, None], age)
 
 
 def _length_biased(durations: Floats, n: int, rng: Generator) -> Floats:
-    """Whom one meets at a random moment: long durations more often than short ones."""
+    """Draw durations as a random moment meets them: in proportion to their length."""
     return rng.choice(durations, size=n, p=durations / durations.sum())
 
 
-def _round_to_ticks(hours: Floats, tick_hours: float, rng: Generator) -> Integers:
-    """Whole ticks, at least one, with the same mean where durations are longer than a tick."""
+def round_to_ticks(hours: Floats, tick_hours: float, rng: Generator) -> Integers:
+    """Return whole ticks, at least one, with the same mean for durations longer than a tick."""
     return np.maximum(np.floor(hours / tick_hours + rng.random(hours.size)), 1).astype(np.int64)
 
 
 def sample_states(states: SpotStates, runs: int, ticks: int, tick_hours: float, rng: Generator) -> Paths:
-    """Paths of a market of known states."""
+    """Draw paths of a market of known states."""
     return sample_paths(ages_draw(states.up), ages_draw(states.down), runs, ticks, tick_hours, rng)
 
 
 def ages_draw(ages: Ages) -> Draw:
-    """Durations whose chance to end depends on their age: the inverse of the cumulated rate."""
+    """Return a sampler of durations with these hazards, by inverting the cumulative hazard."""
     begins, rates = np.asarray(ages.begins), np.asarray(ages.rates)
-    reached = np.concatenate([[0.0], np.cumsum(np.diff(begins) * rates[:-1])])  # cumulated rate at each begin
+    reached = np.concatenate([[0.0], np.cumsum(np.diff(begins) * rates[:-1])])  # cumulative hazard where bands begin
 
     def draw(rng: Generator, n: int) -> Floats:
-        chance = rng.exponential(size=n)
-        band = np.searchsorted(reached, chance, side="right") - 1
-        return np.asarray(begins[band] + (chance - reached[band]) / rates[band])
+        hazard = rng.exponential(size=n)
+        band = np.searchsorted(reached, hazard, side="right") - 1
+        return np.asarray(begins[band] + (hazard - reached[band]) / rates[band])
 
     return draw
-
-
-def quantile_draw(mean: float, quantiles: Sequence[float], longest: float) -> Draw:
-    """Durations from a table of their quantiles (those of `QUANTILES`), longest and mean, all in one unit of time.
-
-    Between two quantiles a duration rises as a power of its rank, the same power everywhere, chosen so that the mean
-    is the stated one. A mean that no such curve reaches (the stated quantiles would contradict it) is approached as
-    closely as the quantiles allow. Nothing is shorter than the lowest quantile or longer than the longest.
-    """
-    ranks = np.array([0.0, *QUANTILES, 1.0])
-    values = np.array([quantiles[0], *quantiles, longest], float)
-    if len(quantiles) != len(QUANTILES) or (np.diff(values) < 0).any() or values[0] <= 0:
-        raise ValueError("quantiles must be positive and rise, one for each of QUANTILES, up to the longest")
-    weights, rises = np.diff(ranks), np.diff(values)
-    least, spread = float(weights @ values[:-1]), float(weights @ rises)
-    share = min(max((mean - least) / spread if spread else 1.0, 1e-3), 1.0)
-    power = 1 / share - 1
-
-    def draw(rng: Generator, n: int) -> Floats:
-        rank = rng.random(n)
-        band = np.searchsorted(ranks, rank, side="right") - 1
-        return np.asarray(values[band] + rises[band] * ((rank - ranks[band]) / weights[band]) ** power)
-
-    return draw
-
-
-def lognormal_draw(mean: float, variation: float) -> Draw:
-    """Log-normal durations of a mean (hours) and a coefficient of variation."""
-    spread = math.log1p(variation**2)
-
-    def draw(rng: Generator, n: int) -> Floats:
-        return rng.lognormal(math.log(mean) - spread / 2, math.sqrt(spread), n)
-
-    return draw
-
-
-def weibull_draw(mean: float, variation: float) -> Draw:
-    """Weibull durations of a mean (hours) and a coefficient of variation (0.3 to 10)."""
-    low, high = 0.2, 4.0  # shapes; their coefficients of variation are 15.8 and 0.28
-    for _ in range(60):
-        shape = (low + high) / 2
-        ratio = math.gamma(1 + 2 / shape) / math.gamma(1 + 1 / shape) ** 2 - 1
-        low, high = (shape, high) if ratio > variation**2 else (low, shape)
-    scale = mean / math.gamma(1 + 1 / shape)
-
-    def draw(rng: Generator, n: int) -> Floats:
-        return np.asarray(scale * rng.weibull(shape, n))
-
-    return draw
-
-
-def sample_node_group(
-    size: int, gap: Draw, outage: Draw, runs: int, ticks: int, tick_hours: float, rng: Generator
-) -> Paths:
-    """Paths of a gang of `size` instances that lose machines in batches: up while all of them are.
-
-    A zone is short of machines at times `gap` apart; each time a share of all instances goes, drawn so that a gang is
-    hit about size ** BATCH_EXPONENT times as often as one instance, and those lost at once come back at once, after an
-    `outage`. Zones begin all up, and long enough before the paths that it no longer shows.
-    """
-    lead = round(ticks / 2)
-    short = np.zeros((runs, lead + ticks + 1), np.int32)
-    back = np.zeros((runs, size))  # when each instance is there again, in ticks
-    at = np.zeros(runs)
-    while (inside := at < lead + ticks).any():
-        at = at + _round_to_ticks(gap(rng, runs), tick_hours, rng)
-        ends = at + _round_to_ticks(outage(rng, runs), tick_hours, rng)
-        hit = (rng.random((runs, size)) < _batch_shares(runs, rng)[:, None]) & (back <= at[:, None])
-        back = np.where(hit, ends[:, None], back)
-        rows = np.flatnonzero(hit.any(axis=1) & inside & (at < lead + ticks))
-        first, last = at[rows].astype(int), np.minimum(ends[rows], lead + ticks).astype(int)
-        short[rows, first] += 1
-        short[rows, last] -= 1
-    is_up = np.cumsum(short[:, :-1], axis=1) == 0
-    changes = is_up[:, 1:] != is_up[:, :-1]
-    since = np.argmax(changes[:, :lead][:, ::-1], axis=1)  # ticks back from the start of the path to the last change
-    age = np.where(changes[:, :lead].any(axis=1), since, lead)
-    return Paths(is_up[:, lead:], age * tick_hours)
-
-
-def batch_hit_probability(size: int) -> float:
-    """Chance that a shortage hits at least one of `size` instances: shares are drawn as by `sample_gang`."""
-    shares = _shares_at((np.arange(20_000) + 0.5) / 20_000)
-    return float(np.mean(1 - (1 - shares) ** size))
-
-
-def _batch_shares(n: int, rng: Generator) -> Floats:
-    """Shares of instances that go at once."""
-    return _shares_at(rng.random(n))
-
-
-def _shares_at(ranks: Floats) -> Floats:
-    """Quantiles of a density share ** -(1 + exponent) between `LEAST_SHARE` and 1.
-
-    Without the lower limit, chances that at least one of k is hit would grow as k ** exponent for large k.
-    """
-    most = MIN_BATCH_SHARE**-BATCH_EXPONENT
-    return np.asarray((most + ranks * (1 - most)) ** (-1 / BATCH_EXPONENT))

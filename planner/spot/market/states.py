@@ -1,4 +1,4 @@
-"""How a spot market comes and goes: durations whose chance to end depends on their age."""
+"""The states of a spot market: up-times and outages whose chance to end depends on their age."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from planner.hazards import mean_hours
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-    from planner.arrays import Floats, Integers
+    from planner.arrays import Floats
 
 
 @dataclass(frozen=True)
 class Ages:
     """A duration that ends with `rates[i]` per hour once it is `begins[i]` hours old (first 0, rising).
 
-    Falling rates make a heavy tail: what has lasted will last. A last rate of 0: what got so far never ends.
+    Falling rates give a heavy tail: what has lasted will last. With a last rate of 0 what reaches it never ends.
     ValueError where the bands do not begin at 0 and rise, or a rate is negative or not finite.
     """
 
@@ -36,16 +36,11 @@ class Ages:
             raise ValueError(f"ages and rates are finite and not negative, not {self.begins} and {self.rates}")
 
     def mean(self) -> float:
-        """Mean duration in hours; inf where some never end."""
+        """Return the mean duration in hours; inf where some never end."""
         return mean_hours(self.begins, self.rates)
 
-    def band(self, age_hours: ArrayLike) -> Integers:
-        """Number of the band that an age lies in; the shape of `age_hours`."""
-        found = np.searchsorted(np.asarray(self.begins[1:]), np.asarray(age_hours, float), side="right")
-        return np.asarray(found, np.int64)
-
     def survival(self, hours: ArrayLike) -> Floats:
-        """Chance to last longer than `hours`; the shape of `hours`."""
+        """Return the chance to last longer than `hours`; the shape of `hours`."""
         asked = np.asarray(hours, float)
         hazard = np.zeros(asked.shape)
         ends = (*self.begins[1:], math.inf)
@@ -53,12 +48,8 @@ class Ages:
             hazard = hazard + rate * (np.clip(asked, begin, end) - begin)
         return np.asarray(np.exp(-hazard))
 
-    def reached(self) -> Floats:
-        """Chance to live into each band; shape (bands,), the first 1."""
-        return self.survival(np.asarray(self.begins))
-
     def mean_up_to(self, hours: float) -> float:
-        """Mean of min(duration, `hours`)."""
+        """Return the mean of min(duration, `hours`)."""
         if hours <= 0:
             return 0.0
         begins = tuple(begin for begin in self.begins if begin < hours)
@@ -85,12 +76,12 @@ class SpotStates:
             raise ValueError("an outage that may last for ever is no market: the last rate of `down` must be positive")
 
     def availability(self) -> float:
-        """Share of time that the market is up, 0 to 1."""
+        """Return the share of time that the market is up, 0 to 1."""
         up = self.up.mean()
         return 1.0 if math.isinf(up) else up / (up + self.down.mean())
 
     def shares(self) -> tuple[Floats, Floats]:
-        """Share of time in each band of `up` and of `down`, shapes (bands,); both together sum to 1."""
+        """Return the share of time in each band of `up` and of `down`, shapes (bands,); all sum to 1."""
         if math.isinf(self.up.mean()):
             forever = np.zeros(len(self.up.rates))
             forever[-1] = 1.0
@@ -100,7 +91,7 @@ class SpotStates:
 
 
 def _band_hours(ages: Ages) -> Floats:
-    """Mean hours that a duration spends in each band; shape (bands,)."""
+    """Return the mean hours that a duration spends in each band; shape (bands,)."""
     ends = (*ages.begins[1:], math.inf)
     passed = [0.0 if begin == 0 else ages.mean_up_to(begin) for begin in ages.begins]
     until = [ages.mean() if math.isinf(end) else ages.mean_up_to(end) for end in ends]

@@ -1,4 +1,4 @@
-"""Recorded spot markets: how many machines were there, looked at again and again; and the runs in between."""
+"""Recorded spot markets: counts of available machines at even steps, and the up-times and outages between them."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 
 class MarketDurations(NamedTuple):
-    """Up-times and outages in hours, in order; censored where an end lies outside of the trace.
+    """Up-times and outages in hours, in order; censored where one end lies outside of the trace.
 
-    The first run of a trace began before it, the last one goes on after it: each lasted at least as long as seen.
+    The first run of a trace began before it and the last one continues after it: both lasted at least as long.
     """
 
     up_hours: Floats
@@ -27,7 +27,7 @@ class MarketDurations(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Trace:
-    """Counts of machines that were there, one per step; `target` is how many were asked for, None if unknown."""
+    """Counts of available machines, one per step; `target` is how many were requested, None if unknown."""
 
     name: str
     gap_seconds: float
@@ -36,34 +36,34 @@ class Trace:
 
     @property
     def gap_hours(self) -> float:
-        """Hours from one count to the next; a count holds until the next one."""
+        """Return the hours from one count to the next; a count holds until the next one."""
         return self.gap_seconds / HOUR
 
     @property
     def hours(self) -> float:
-        """How long the market was watched."""
+        """Return how long the market was observed."""
         return self.available.size * self.gap_hours
 
     @property
     def machine_hours(self) -> float:
-        """Hours of all machines together."""
+        """Return the hours of all machines together."""
         return float(self.available.sum()) * self.gap_hours
 
     @property
     def losses(self) -> int:
-        """Machines that went; one that was replaced within a step is not seen, so there were at least as many."""
+        """Return the machines lost, at least: one that is replaced within a step is not observed."""
         return int(-np.minimum(np.diff(self.available), 0).sum())
 
     def up(self, k: int) -> Flags:
-        """Whether at least `k` machines were there; shape (steps,)."""
+        """Return whether at least `k` machines were available; shape (steps,)."""
         flags: Flags = self.available >= k
         return flags
 
     def runs(self, k: int, with_first: bool = True) -> MarketDurations:
-        """The runs of at least `k` machines being there, or not.
+        """Return the up-times and outages of at least `k` machines.
 
-        `with_first=False` leaves out the run that the trace begins in: how old it was is not known, and long runs
-        are likelier to be met, so the chance to end at a given age is learnt from the others.
+        `with_first=False` leaves out the run in which the trace begins: its age is not known, and long runs are
+        likelier to be met, so the chance to end at a given age is learned from the others.
         """
         up = self.up(k)
         begins = np.flatnonzero(np.diff(up, prepend=~up[:1])) if up.size else np.zeros(0, dtype=np.int64)
@@ -76,5 +76,5 @@ class Trace:
         return MarketDurations(lengths[kinds], cut[kinds], lengths[~kinds], cut[~kinds])
 
     def part(self, begin: int, end: int) -> Trace:
-        """The steps from `begin` up to `end`, as a trace of the same name."""
+        """Return the steps from `begin` up to `end`, as a trace of the same name."""
         return Trace(self.name, self.gap_seconds, self.available[begin:end], self.target)

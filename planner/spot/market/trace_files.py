@@ -1,9 +1,9 @@
-"""Files of recorded spot markets: which format one has, and what makes it unusable.
+"""Files of recorded spot markets: their format, and the faults that make them unusable.
 
-Three formats are known. JSON: `{"metadata": {"gap_seconds": 600}, "data": [count, ...]}`, one trace per file.
+Three formats are supported. JSON: `{"metadata": {"gap_seconds": 600}, "data": [count, ...]}`, one trace per file.
 Run-length CSV: columns trace_id, step_s, availability_rle (`64x12;63x3`: count x steps), one trace per row.
-CSV of counts: columns time_seconds, available, a row per look at the market; one trace per file.
-Either kind of file may be packed with gzip.
+CSV of counts: columns time_seconds, available, one row per observation; one trace per file.
+Any of them may be compressed with gzip.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ GZIP_MAGIC = b"\x1f\x8b"
 
 
 def read_traces(path: str | Path) -> list[Trace]:
-    """All traces of a file, or of the files of a folder and the folders in it; names are distinct.
+    """Return all traces of a file, or of the files below a folder; names are distinct.
 
     Raises `InputError` with every fault of every file.
     """
@@ -65,12 +65,12 @@ def _read_file(path: Path, name: str) -> list[Trace]:
 
 
 def _text(path: Path) -> str:
-    """The text of a file, unpacked where it is packed, of a sane size."""
+    """Return the text of a file, unpacked where it is compressed; `InputError` above a size of `MAX_BYTES`."""
     try:
         with open(path, "rb") as stream:
             packed = stream.read(len(GZIP_MAGIC)) == GZIP_MAGIC
     except (OSError, ValueError):
-        packed = False  # told by the ordinary reader
+        packed = False  # the ordinary reader reports it
     if not packed:
         return read_text(path)
     try:
@@ -84,11 +84,13 @@ def _text(path: Path) -> str:
     except ValueError as error:
         raise InputError([Fault(str(path), 0, "", str(error), "give the traces in several files")]) from None
     except (OSError, EOFError, zlib.error):
-        raise InputError([Fault(str(path), 0, "", "is a gzip file that cannot be unpacked", "pack it anew")]) from None
+        raise InputError(
+            [Fault(str(path), 0, "", "is a gzip file that cannot be unpacked", "compress it again")]
+        ) from None
 
 
 def _stem(name: str) -> str:
-    """`us-east-1a/one.json.gz` is the trace `us-east-1a/one`."""
+    """Return the name of a trace: `us-east-1a/one` for `us-east-1a/one.json.gz`."""
     for ending in sorted(ENDINGS, key=len, reverse=True):
         if name.endswith(ending):
             return name.removesuffix(ending)
@@ -96,7 +98,7 @@ def _stem(name: str) -> str:
 
 
 def _check_distinct(traces: list[Trace], file: str) -> list[Trace]:
-    """Two traces of one name could be one trace counted twice."""
+    """Return the traces; `InputError` for two of one name, which could be one trace counted twice."""
     twice = [name for name, count in Counter(trace.name for trace in traces).items() if count > 1]
     if twice:
         fix = "rename one, or leave it out"

@@ -1,4 +1,4 @@
-"""The formats of recorded spot markets, each from its text to traces, every fault told."""
+"""The formats of recorded spot markets: from the text of a file to traces, with every fault reported."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
     from planner.arrays import Floats
 
-LEAST_HOURS, LEAST_STEPS = 1.0, 10
-"""Below these a trace says nothing about machines that stay for hours."""
-SHORTEST_GAP_SECONDS, LONGEST_GAP_SECONDS = 1.0, DAY_HOURS * HOUR
-"""Nobody looks at a market more often or more seldom: beyond these, another unit is meant."""
-MAX_STEPS = 10_000_000
+MIN_TRACE_HOURS, MIN_TRACE_STEPS = 1.0, 10
+"""A shorter trace shows nothing about machines that stay for hours."""
+MIN_GAP_SECONDS, MAX_GAP_SECONDS = 1.0, DAY_HOURS * HOUR
+"""Range of plausible times between two counts: outside it, another unit is meant."""
+MAX_TRACE_STEPS = 10_000_000
 """Steps of one trace that are held in memory (80 MB); three centuries of quarter-hours."""
 MAX_MACHINES = 10**9
 
@@ -34,7 +34,7 @@ _TIMES = ("time_seconds", "available")
 
 
 def read_counts_json(text: str, file: str, name: str) -> Trace:
-    """`{"metadata": {"gap_seconds": n}, "data": [count, ...]}`; `InputError` with what is wrong."""
+    """Read `{"metadata": {"gap_seconds": n}, "data": [count, ...]}`; `InputError` with every fault."""
     shape = 'write {"metadata": {"gap_seconds": 600}, "data": [1, 0, ...]}'
     try:
         document = json.loads(text)
@@ -61,7 +61,7 @@ def read_counts_json(text: str, file: str, name: str) -> Trace:
 
 
 def read_table(text: str, file: str, name: str) -> list[Trace] | None:
-    """The traces of a CSV by its columns; None where they are of no known kind."""
+    """Return the traces of a CSV by its columns; None where they are of no known format."""
     reader = csv.reader(io.StringIO(text, newline=""))
     try:
         rows = [(reader.line_num, [cell.strip() for cell in row]) for row in reader if row]
@@ -76,19 +76,19 @@ def read_table(text: str, file: str, name: str) -> list[Trace] | None:
 
 
 def _run_lengths(header: Sequence[str], body: Sequence[tuple[int, list[str]]], file: str) -> list[Trace]:
-    """One trace per row, its counts as `count x steps` joined by semicolons."""
+    """Return one trace per row, whose counts are `count x steps` joined by semicolons."""
     traces: list[Trace] = []
     faults: list[Fault] = []
     if not body:
         faults.append(Fault(file, 1, "", "has a header and no trace", "give a row per trace"))
     for line, row in body:
-        told = dict(zip(header, row, strict=False))
-        name = told.get("trace_id") or f"line {line}"
-        gap, target = _number(told.get("step_s", "")), _number(told.get("target_nodes", ""))
-        counts, wrong = _decode_run_lengths(told.get("availability_rle", ""))
-        found = _gap_faults(gap if gap is not None else told.get("step_s") or None, file, line, f"{name}: step_s")
-        if told.get("target_nodes") and (target is None or target < 1 or target % 1):
-            what = f"{_abbreviate(told['target_nodes'])} is no number of machines"
+        cells = dict(zip(header, row, strict=False))
+        name = cells.get("trace_id") or f"line {line}"
+        gap, target = _number(cells.get("step_s", "")), _number(cells.get("target_nodes", ""))
+        counts, wrong = _decode_run_lengths(cells.get("availability_rle", ""))
+        found = _gap_faults(gap if gap is not None else cells.get("step_s") or None, file, line, f"{name}: step_s")
+        if cells.get("target_nodes") and (target is None or target < 1 or target % 1):
+            what = f"{_abbreviate(cells['target_nodes'])} is no number of machines"
             found.append(Fault(file, line, f"{name}: target_nodes", what, "leave it blank where it is not known"))
         if wrong:
             found.append(Fault(file, line, f"{name}: availability_rle", wrong, "write count x steps as in 64x12;63x3"))
@@ -103,10 +103,10 @@ def _run_lengths(header: Sequence[str], body: Sequence[tuple[int, list[str]]], f
 
 
 def _decode_run_lengths(text: str) -> tuple[np.ndarray[Any, np.dtype[np.int64]], str]:
-    """Counts per step of a run-length text, and what is wrong with it."""
+    """Return the counts per step of a run-length text, and what is wrong with it."""
     nothing = np.zeros(0, dtype=np.int64)
     if not text:
-        return nothing, ""  # an empty trace, told as such
+        return nothing, ""  # an empty trace, reported as such
     counts, steps = [], []
     for piece in text.split(";"):
         match = _PIECE.fullmatch(piece)
@@ -118,41 +118,41 @@ def _decode_run_lengths(text: str) -> tuple[np.ndarray[Any, np.dtype[np.int64]],
             return nothing, f"{counts[-1]} is no number of machines"
         if steps[-1] < 1:
             return nothing, f"{_abbreviate(piece)} lasts no step"
-    if sum(steps) > MAX_STEPS:
-        return nothing, f"{sum(steps):,} steps are more than the {MAX_STEPS:,} that can be read"
+    if sum(steps) > MAX_TRACE_STEPS:
+        return nothing, f"{sum(steps):,} steps are more than the {MAX_TRACE_STEPS:,} that can be read"
     return np.repeat(np.array(counts, dtype=np.int64), steps), ""
 
 
 def _counts_over_time(header: Sequence[str], body: Sequence[tuple[int, list[str]]], file: str, name: str) -> Trace:
-    """A row per look at the market, put on even steps as long as the shortest time between two looks."""
+    """Return the trace of one row per observation, on even steps of the shortest time between two rows."""
     times, counts, faults = [], [], []
     before = -math.inf
     for line, row in body:
-        told = dict(zip(header, row, strict=False))
-        time, count = (_number(told.get(column, "")) for column in _TIMES)
+        cells = dict(zip(header, row, strict=False))
+        time, count = (_number(cells.get(column, "")) for column in _TIMES)
         if time is None:
-            what = f"{_abbreviate(told.get('time_seconds', ''))} is no time"
+            what = f"{_abbreviate(cells.get('time_seconds', ''))} is no time"
             faults.append(Fault(file, line, "time_seconds", what, "give seconds"))
         elif time <= before:
             what = f"{time:.15g} s does not come after {before:.15g} s"
             faults.append(Fault(file, line, "time_seconds", what, "sort the rows, each time once"))
         if count is None or not _is_count(count):
-            what = f"{_abbreviate(told.get('available', ''))} is no number of machines"
+            what = f"{_abbreviate(cells.get('available', ''))} is no number of machines"
             faults.append(Fault(file, line, "available", what, "whole numbers of 0 or more"))
         before = time if time is not None else before
         times.append(before)
         counts.append(count if count is not None else 0.0)
     if faults:
         raise InputError(faults)
-    if len(times) < LEAST_STEPS:
-        raise InputError(_length_faults(len(times), LEAST_HOURS, file, 0, ""))
+    if len(times) < MIN_TRACE_STEPS:
+        raise InputError(_length_faults(len(times), MIN_TRACE_HOURS, file, 0, ""))
     moments = np.array(times)
     gaps = np.diff(moments)
     faults = _gap_faults(float(np.median(gaps)), file, 0, "time_seconds")
-    step = max(float(gaps.min()), SHORTEST_GAP_SECONDS)
+    step = max(float(gaps.min()), MIN_GAP_SECONDS)
     steps = round((moments[-1] - moments[0]) / step) + 1 if not faults else 0
-    if steps > MAX_STEPS:
-        what = f"{steps:,} steps of {step:.3g} s are more than the {MAX_STEPS:,} that can be read"
+    if steps > MAX_TRACE_STEPS:
+        what = f"{steps:,} steps of {step:.3g} s are more than the {MAX_TRACE_STEPS:,} that can be read"
         faults = [Fault(file, 0, "time_seconds", what, "give a part of it, or fewer looks")]
     faults = faults or _length_faults(steps, step, file, 0, "")
     if faults:
@@ -161,37 +161,37 @@ def _counts_over_time(header: Sequence[str], body: Sequence[tuple[int, list[str]
 
 
 def _forward_fill(moments: Floats, counts: Floats, step: float, steps: int) -> Floats:
-    """The last count known at each of `steps` even moments; half a second of slack for clocks that drift."""
+    """Return the last known count at each of `steps` even times, with half a second of slack for drifting clocks."""
     grid = moments[0] + np.arange(steps) * step + min(0.5, step / 2)
     known: Floats = counts[np.searchsorted(moments, grid, side="right") - 1]
     return known
 
 
 def _gap_faults(gap: Any, file: str, line: int, where: str) -> list[Fault]:
-    """Whether the time between two counts is a number of seconds that somebody can have meant."""
+    """Return the faults of a time between two counts: no number, or not a plausible number of seconds."""
     if gap is None:
         return [Fault(file, line, where, "is missing", "give the seconds from one count to the next")]
     if isinstance(gap, bool) or not isinstance(gap, (int, float)) or not math.isfinite(gap) or gap <= 0:
         return [
             Fault(file, line, where, f"{_abbreviate(gap)} is no time", "give the seconds from one count to the next")
         ]
-    if gap < SHORTEST_GAP_SECONDS:
+    if gap < MIN_GAP_SECONDS:
         meant = f"hours were meant, it is {gap * HOUR:.4g}" if gap * HOUR >= MINUTE / 2 else "another unit was meant"
         return [Fault(file, line, where, f"{gap:.3g} s is too short to look at a market again", f"if {meant}")]
-    if gap > LONGEST_GAP_SECONDS:
+    if gap > MAX_GAP_SECONDS:
         meant = f"milliseconds were meant, it is {gap / 1000:.6g}"
-        what = f"{gap:.6g} s is {gap / LONGEST_GAP_SECONDS:.1f} days from one count to the next"
+        what = f"{gap:.6g} s is {gap / MAX_GAP_SECONDS:.1f} days from one count to the next"
         return [Fault(file, line, where, what, f"if {meant}")]
     return []
 
 
 def _length_faults(steps: int, gap: float, file: str, line: int, where: str) -> list[Fault]:
-    """Whether there is enough of a trace to say anything."""
+    """Return the fault of a trace that is empty or too short."""
     if steps == 0:
         return [Fault(file, line, where, "the trace is empty", "give a count per step")]
-    if steps < LEAST_STEPS or steps * gap / HOUR < LEAST_HOURS:
+    if steps < MIN_TRACE_STEPS or steps * gap / HOUR < MIN_TRACE_HOURS:
         counted = f"{steps} count{'s' if steps > 1 else ''} over {steps * gap / MINUTE:.3g} minutes"
-        least = f"{LEAST_STEPS} counts over {LEAST_HOURS:g} h are the least that can be replayed"
+        least = f"{MIN_TRACE_STEPS} counts over {MIN_TRACE_HOURS:g} h are the least that can be replayed"
         return [Fault(file, line, where, f"{counted} are too short to say anything", f"{least}; a fit wants days")]
     return []
 
@@ -203,7 +203,7 @@ def _is_count(value: Any) -> bool:
 
 
 def _number(text: str) -> float | None:
-    """A finite number; None where the text is none."""
+    """Return the text as a finite number; None where it is none."""
     try:
         value = float(text)
     except ValueError:
@@ -212,6 +212,6 @@ def _number(text: str) -> float | None:
 
 
 def _abbreviate(value: Any) -> str:
-    """A value as its author would recognise it, cut where it is long."""
+    """Return a value as its author wrote it, shortened where it is long."""
     text = repr(value) if isinstance(value, str) else json.dumps(value)
     return text if len(text) <= 40 else f"{text[:37]}..."

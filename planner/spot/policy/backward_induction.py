@@ -1,4 +1,12 @@
-"""The backward pass: from the deadline to the start, the cheapest thing to do in every state of a chain."""
+"""Backward induction: from the deadline to the start, the cheapest action in every state of a chain.
+
+At the deadline nothing is left to pay. One tick earlier the value of an action is the cost of that tick plus the mean,
+over the states that the tick leads to, of the value reached before; the cheapest action that the guard allows gives
+the value of the state. Slack is continuous, so a tick leads between two points of its axis and the value is
+interpolated linearly. The rows of all states and runs lie in one flat array (b * rows * slack, COUNTS): where they
+lead is computed once for the chain, and a tick is then two gathers, one product with the matrix of market transitions
+and the comparison of the actions. Counts other than dollars follow the chosen action.
+"""
 
 from __future__ import annotations
 
@@ -8,21 +16,22 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from planner.spot.policy.markov_chain import COUNTS, MEANS, USD, VARIANCES, Interpolation, MarkovChain
-from planner.spot.policy.run import ON_DEMAND, SPOT, WAIT
+from planner.spot.policy.run import Action
 
 if TYPE_CHECKING:
     from planner.arrays import Flags, Floats, Integers
 
 TIE_FACTOR = 1 - 1e-12
-"""What is cheaper by less than this part is not: between equals, on demand now, so that ties end alike everywhere."""
+"""A smaller relative saving is a tie, which on demand wins, so that ties end alike on every machine."""
 
 
 @dataclass
 class TimeSlice:
     """All states at one time left.
 
-    `counts` (b, 2M + U, slack, COUNTS): what is still to come, best done. `idle` (b, M, slack): what to do with nothing
-    running. `leaves_demand` (b, M, slack), `leaves_spot` (b, U, slack): whether what runs is given up for that.
+    `counts` (b, 2M + U, slack, COUNTS): the rest of the run under the best policy. `idle` (b, M, slack): the action
+    with nothing running. `leaves_demand` (b, M, slack), `leaves_spot` (b, U, slack): whether what runs is given up for
+    that action.
     """
 
     hours_left: Floats  # (b,)
@@ -33,7 +42,7 @@ class TimeSlice:
 
 
 class BackwardInduction:
-    """Steps backward in time over a chain; `now` is the moment reached."""
+    """Steps backward in time over a chain; `now` is the time that was reached."""
 
     def __init__(self, chain: MarkovChain) -> None:
         self.chain = chain
@@ -51,13 +60,13 @@ class BackwardInduction:
         self.now = self._end()
 
     def _flat(self, lerp: Interpolation, sources: list[int]) -> tuple[Integers, Floats]:
-        """Row numbers into (b * rows * slack, COUNTS) of the lower neighbours, and the part of the upper ones."""
+        """Return row numbers in (b * rows * slack, COUNTS) of the lower neighbours, and the share of the upper ones."""
         batch, _, points = lerp.low.shape
         rows = np.arange(batch)[:, None, None] * self.rows + np.array(sources)[None, :, None]
         return rows * points + lerp.low, lerp.part[..., None]
 
     def _choice_tables(self, start_low: Integers, start_part: Floats) -> tuple[Integers, Floats]:
-        """For each action (WAIT, SPOT, ON_DEMAND) and idle state: where its counts lie; shapes (3, b, M, slack)."""
+        """Return where the counts of each action lie for each idle state; shapes (3, b, M, slack), flat."""
         batch, points = self.chain.slack.shape
         m, ups = self.chain.states, self.chain.ups
         low = np.empty((3, batch, m, points), np.int64)
@@ -66,12 +75,12 @@ class BackwardInduction:
             np.arange(batch)[:, None, None] * self.rows + np.arange(m)[None, :, None]
         )
         low[:] = np.minimum(cells, batch * self.rows * points - 2)
-        low[ON_DEMAND], part[ON_DEMAND] = start_low[:, :m], start_part[:, :m]
-        low[SPOT, :, :ups], part[SPOT, :, :ups] = start_low[:, m:], start_part[:, m:]
+        low[Action.ON_DEMAND], part[Action.ON_DEMAND] = start_low[:, :m], start_part[:, :m]
+        low[Action.SPOT, :, :ups], part[Action.SPOT, :, :ups] = start_low[:, m:], start_part[:, m:]
         return low.reshape(-1), part.reshape(-1)
 
     def _end(self) -> TimeSlice:
-        """No time left: whatever has slack is done, and what it did too much is taken back."""
+        """Return the states with no time left: the work is done, and what exceeded it is refunded."""
         batch, points = self.chain.slack.shape
         m, ups = self.chain.states, self.chain.ups
         moment = TimeSlice(
@@ -85,10 +94,10 @@ class BackwardInduction:
         return moment
 
     def _finish(self, hours_left: Floats, counts: Floats) -> None:
-        """States without work left: a tick that ends after the work is refunded at the rate it was paid at.
+        """Set the counts of states without work left: a tick that ends after the work is refunded at its rate.
 
-        Where nothing runs there is nothing to refund: the line goes on that states with work left come down on, a
-        start and the work at the cheaper rate, since they are interpolated with these.
+        Where nothing runs there is nothing to refund. These states are neighbours in the interpolation of states with
+        work left, so they continue the line on which those lie: a start, and the work at the cheaper rate.
         """
         chain = self.chain
         work = hours_left[:, None] - chain.slack
@@ -102,7 +111,7 @@ class BackwardInduction:
         np.copyto(counts[:, 2 * m :], over * chain.spot_rate[:, None, None, :], where=done)
 
     def step(self) -> TimeSlice:
-        """One tick earlier."""
+        """Move one tick back in time and return the states there."""
         chain = self.chain
         m, ups = chain.states, chain.ups
         after = self._value_after_tick()
@@ -112,10 +121,10 @@ class BackwardInduction:
         started = low + self._start_part * (flat.take(self._start_low + 1) - low)
         wait = usd[:, :m] + chain.wait_barred
         demand = started[:, :m] + chain.beyond[..., USD]
-        idle = np.where(wait < demand * TIE_FACTOR, WAIT, ON_DEMAND)
+        idle = np.where(wait < demand * TIE_FACTOR, Action.WAIT, Action.ON_DEMAND)
         spot = started[:, m:] + chain.start_barred
         better = (spot < demand[:, :ups] * TIE_FACTOR) & (spot * TIE_FACTOR <= wait[:, :ups])
-        idle[:, :ups][better] = SPOT
+        idle[:, :ups][better] = Action.SPOT
 
         counts = np.empty_like(after)
         counts[:, :m] = self._chosen(idle, after)
@@ -131,10 +140,10 @@ class BackwardInduction:
         return self.now
 
     def _value_after_tick(self) -> Floats:
-        """Counts of waiting, on demand and on spot for one tick, and best from there; (b, 2M + U, slack, COUNTS).
+        """Return counts of one tick of each kind followed by the best policy; shape (b, 2M + U, slack, COUNTS).
 
-        Variances are those of what a tick leads to: the mean of theirs and the spread of their means. Between points
-        of the slack axis they are interpolated as such, or the grid would add a spread of its own.
+        A variance is the mean of the variances that the tick leads to plus the spread of their means. Between points
+        of the slack axis variances are interpolated directly; second moments would add a spread of the grid's own.
         """
         batch, points = self.chain.slack.shape
         flat = self.now.counts.reshape(-1, COUNTS)
@@ -151,7 +160,7 @@ class BackwardInduction:
         return mixed
 
     def _chosen(self, idle: Integers, after: Floats) -> Floats:
-        """Counts of what is chosen with nothing running; (b, M, slack, COUNTS)."""
+        """Return the counts of the chosen actions with nothing running; shape (b, M, slack, COUNTS)."""
         lows, parts = self._choices
         flat = after.reshape(-1, COUNTS)
         at = idle * self._cells.size
@@ -162,5 +171,5 @@ class BackwardInduction:
         upper -= rows
         upper *= parts.take(at)[..., None]
         rows += upper
-        rows += (idle == ON_DEMAND)[..., None] * self.chain.beyond
+        rows += (idle == Action.ON_DEMAND)[..., None] * self.chain.beyond
         return rows

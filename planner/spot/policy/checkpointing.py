@@ -1,4 +1,4 @@
-"""What an interruption costs, and what the guard must keep in hand for it."""
+"""Checkpoints on spot: their interval, the stalls they cost and the work that an interruption loses."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ if TYPE_CHECKING:
     from planner.spot.policy.run import SpotRun
 
 WARNED_INTERVAL_HOURS = 1.0
-"""Of work between checkpoints where the notice lets a last one be written: against all that is no interruption."""
+"""Least work between checkpoints where the notice is long enough for a last one: these guard against other faults."""
 
 
 def checkpoint_interval(
     stall_hours: float, states: SpotStates, share_of_young: float, last_checkpoint: bool = False
 ) -> float:
-    """Hours of work between two checkpoints that stall the run for `stall_hours` each: a share of Young's interval.
+    """Return the hours of work between two checkpoints that stall the run for `stall_hours` each.
 
-    `share_of_young`: `interval_share_of_young` of models/calibration/stages.yaml (0.7: many up-times are short).
-    inf where machines are never taken; 0 where a checkpoint costs nothing. With `last_checkpoint` an interruption
-    loses nothing, and the interval is an hour at the least.
+    A share of Young's interval: `share_of_young` is `interval_share_of_young` of models/calibration/stages.yaml (0.7,
+    because many up-times are short). inf where machines are never taken; 0 where a checkpoint costs nothing. With
+    `last_checkpoint` an interruption loses nothing, and the interval is at least an hour.
     """
     up = states.up.mean()
     interval = math.inf if math.isinf(up) else share_of_young * float(young_interval(stall_hours, up))
@@ -30,27 +30,27 @@ def checkpoint_interval(
 
 
 def last_checkpoint_fits(notice_seconds: float, write_seconds: float) -> bool:
-    """Whether the notice before machines are taken is long enough to write a last checkpoint."""
+    """Return whether the notice before machines are taken is long enough to write a last checkpoint."""
     return notice_seconds > 0 and write_seconds <= notice_seconds
 
 
 def progress_on_spot(run: SpotRun) -> float:
-    """Hours of work done per paid hour on spot while nothing happens: interval / (interval + stall), 0 to 1."""
+    """Return the work per paid hour on spot without interruptions: interval / (interval + stall), 0 to 1."""
     if run.stall_hours == 0 or math.isinf(run.interval_hours):
         return 1.0
     return run.interval_hours / (run.interval_hours + run.stall_hours)
 
 
 def max_lost_hours(run: SpotRun) -> float:
-    """Hours of work that an interruption can cost at worst: all since the last checkpoint.
+    """Return the most hours of work that an interruption can lose: all since the last checkpoint.
 
-    Never more than the whole work, which is what is lost where no checkpoint is written at all.
+    Never more than the whole work, which is lost where no checkpoint is written at all.
     """
     return 0.0 if run.last_checkpoint else min(run.interval_hours, run.work_hours)
 
 
 def mean_lost_hours(run: SpotRun, rate: float) -> float:
-    """Hours of work that an interruption costs on average where machines are taken at `rate` per hour.
+    """Return the mean hours of work that an interruption loses where machines are taken at `rate` per hour.
 
     c (1/x - 1/(e^x - 1)) with c the interval and x = rate c: half an interval while that is short, the mean
     up-time where no checkpoint is written.

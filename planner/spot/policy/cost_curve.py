@@ -1,15 +1,14 @@
-"""Market curves: what a run costs at best on a spot market, for every time that it may be guaranteed."""
+"""Cost curves: the least mean cost of a run on a spot market, for every time within which it is guaranteed to end."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from planner.spot.policy.backward_induction import TIE_FACTOR, BackwardInduction
-from planner.spot.policy.discretisation import CurveRequest, build_chain_for, check_run
+from planner.spot.policy.discretisation import CurveRequest, build_chain_for
 from planner.spot.policy.markov_chain import (
     COUNTS,
     DEMAND_HOURS,
@@ -26,17 +25,15 @@ from planner.spot.policy.markov_chain import (
 )
 
 if TYPE_CHECKING:
-    from planner.arrays import Floats
-    from planner.spot.market.states import SpotStates
-    from planner.spot.policy.run import SpotRun
+    from collections.abc import Sequence
 
-TICKS, POINTS = 200, 96
-"""Of one curve: within half a percent of a grid many times finer (see tests)."""
+    from planner.arrays import Floats
+    from planner.spot.policy.run import SpotRun
 
 
 @dataclass(frozen=True)
 class CurvePoint:
-    """The best that can be done within `hours`: means over the market, and the spread of the cost."""
+    """The best policy that guarantees `hours`: means over the market, and the spread of the cost."""
 
     hours: float  # guaranteed
     usd: float
@@ -47,7 +44,7 @@ class CurvePoint:
     on_demand_hours: float  # paid
     spot_share: float  # of the work, 0 to 1
     interruptions: float
-    wasted_hours: float  # paid without progress that lasts: restarts, checkpoints, work lost
+    wasted_hours: float  # paid without lasting progress: restarts, checkpoints, lost work
     waiting_hours: float  # nothing rented
 
 
@@ -55,7 +52,7 @@ class CurvePoint:
 class Curve:
     """Points of a curve by rising guaranteed hours; arrays of shape (points,). `usd` never rises.
 
-    The first point is all on demand without a pause, which takes the least time that can be guaranteed.
+    The first point is on demand without a pause, which takes the least time that can be guaranteed.
     """
 
     hours: Floats
@@ -71,15 +68,15 @@ class Curve:
     waiting_hours: Floats
 
     def points(self, after_hours: float, guaranteed_hours: float) -> list[CurvePoint]:
-        """The points that fit into the time and take more than `after_hours`, by rising hours."""
+        """Return the points that fit into the time and take more than `after_hours`, by rising hours."""
         fits = (self.hours > after_hours) & (self.hours <= guaranteed_hours * (1 + 1e-12))
         columns = [getattr(self, field.name)[fits].tolist() for field in fields(CurvePoint)]
         return [CurvePoint(*values) for values in zip(*columns, strict=True)]
 
     def at(self, guaranteed_hours: float) -> CurvePoint:
-        """The last point that fits into the time: it can be had for sure, and a longer one cannot.
+        """Return the last point that fits into the time; ValueError where even on-demand machines take longer.
 
-        ValueError where even on-demand machines take longer.
+        A point between two of the curve is not interpolated: the earlier one is guaranteed, the later one is not.
         """
         index = int(np.searchsorted(self.hours, guaranteed_hours * (1 + 1e-12), side="right")) - 1
         if index < 0:
@@ -87,38 +84,34 @@ class Curve:
         return CurvePoint(**{field.name: float(getattr(self, field.name)[index]) for field in fields(CurvePoint)})
 
 
-def market_curve(
-    run: SpotRun, states: SpotStates, longest_hours: float, ticks: int = TICKS, points: int = POINTS
-) -> Curve:
-    """The cost of the best switching policy for every guaranteed time up to `longest_hours`, by one backward pass.
+def compute_curves(requests: Sequence[CurveRequest], ticks: int, points: int, every: int) -> list[Curve]:
+    """Return the cost of the best switching policy for every guaranteed time of each run, by one backward pass.
 
-    The run starts with nothing running, at a moment that nobody chose.
-    `ticks` of time and `points` of slack: the grid; more ticks are taken where the market is quick.
-    ValueError where on-demand machines are not sold or do not make `longest_hours`.
+    The runs start with nothing running, at a random moment of their markets. `ticks` of time and `points` of slack are
+    the grid that all of them share; every `every`-th tick, counted from the last, is a point of the curve.
     """
-    check_run(run, longest_hours)
-    asked = CurveRequest(run, states, longest_hours)
-    part = asked.part
-    hours, found = [run.work_hours + run.restart_hours], [demand_counts(run)]
-    if part.slack_hours > part.run.restart_hours + 1e-6 * part.guaranteed_hours:
-        chain = build_chain_for([part], tick_count(part, ticks), points)
-        backward = BackwardInduction(chain)
-        for number in range(round(part.guaranteed_hours / chain.tick[0])):
-            moment = backward.step()
-            slack = (number + 1) * chain.tick[0] - part.run.work_hours
-            if slack > part.run.restart_hours:
-                hours.append((slack + part.run.work_hours) * asked.parts)
-                found.append(start_counts(chain, moment.counts, np.array([slack]))[0] * asked.parts)
-    return build_curve(run, np.array(hours), np.array(found))
-
-
-def tick_count(question: CurveRequest, ticks: int) -> int:
-    """Ticks of a pass: as asked for, or more where the market is quicker than that."""
-    return max(ticks, math.ceil(question.resolving_ticks))
+    parts = [request.part for request in requests]
+    chain = build_chain_for(parts, ticks, points)
+    backward = BackwardInduction(chain)
+    hours = [[request.run.work_hours + request.run.restart_hours] for request in requests]
+    counts = [[demand_counts(request.run)] for request in requests]
+    work = np.array([part.run.work_hours for part in parts])
+    restart = np.array([part.run.restart_hours for part in parts])
+    for number in range(1, ticks + 1):
+        moment = backward.step()
+        slack = number * chain.tick - work
+        if (ticks - number) % every or not (slack > restart).any():
+            continue
+        at_start = start_counts(chain, moment.counts, np.maximum(slack, 0.0))
+        for i, request in enumerate(requests):
+            if slack[i] > restart[i]:
+                hours[i].append((slack[i] + work[i]) * request.parts)
+                counts[i].append(at_start[i] * request.parts)
+    return [build_curve(request.run, np.array(hours[i]), np.array(counts[i])) for i, request in enumerate(requests)]
 
 
 def start_counts(chain: MarkovChain, counts: Floats, slack: Floats) -> Floats:
-    """Counts from the start, nothing running, the market as it happens to be; shape (b, COUNTS)."""
+    """Return counts from the start, nothing running, at a random moment of the market; shape (b, COUNTS)."""
     idle = counts[:, : chain.states].copy()
     idle[..., VARIANCES] += np.square(idle[..., MEANS])
     mixed = np.einsum("bm,bmsk->bsk", chain.first, idle)
@@ -132,7 +125,7 @@ def start_counts(chain: MarkovChain, counts: Floats, slack: Floats) -> Floats:
 
 
 def demand_counts(run: SpotRun) -> Floats:
-    """Counts of a run that starts on demand and stays there: exact."""
+    """Return the exact counts of a run that starts on demand and stays there."""
     hours = run.work_hours + run.restart_hours
     counts = np.zeros(COUNTS)
     counts[USD] = hours * (run.on_demand_usd_per_hour + run.standing_usd_per_hour)
@@ -141,7 +134,7 @@ def demand_counts(run: SpotRun) -> Floats:
 
 
 def build_curve(run: SpotRun, hours: Floats, counts: Floats) -> Curve:
-    """A curve from counts (points, COUNTS); where more time would cost more, the way of less time is kept."""
+    """Return the curve of counts (points, COUNTS); where more time costs more, the point of less time is kept."""
     usd = counts[:, USD]
     falls = np.concatenate([[True], usd[1:] < np.minimum.accumulate(usd)[:-1] * TIE_FACTOR])
     kept = counts[np.maximum.accumulate(np.where(falls, np.arange(len(usd)), 0))]

@@ -1,6 +1,6 @@
-"""Curves on a grid of horizons that hangs on the run alone, so that whoever asks for a guaranteed time gets the same.
+"""Cost curves on horizons that depend on the run alone, so that every request for a guaranteed time gets the same.
 
-A plan that is solved for one deadline and a frontier over all of them must not tell two prices for one thing.
+A plan that is solved for one deadline and a frontier over all of them must not report two costs for one policy.
 """
 
 from __future__ import annotations
@@ -8,37 +8,34 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from planner.spot.market.states import SpotStates
-from planner.spot.policy.backward_induction import BackwardInduction
-from planner.spot.policy.cost_curve import Curve, CurvePoint, build_curve, demand_counts, start_counts
-from planner.spot.policy.discretisation import CurveRequest, build_chain_for, check_run
+from planner.spot.policy.cost_curve import Curve, CurvePoint, compute_curves
+from planner.spot.policy.discretisation import SLACK_POINTS, CurveRequest, check_run
 from planner.spot.policy.run import SpotRun
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-BATCH_TICKS, BATCH_POINTS = 128, 96
-"""Where many candidates are compared: within one percent, two at twice the time of the work."""
-BLOCK = 8
+CURVE_TICKS = 128
+"""Ticks of a curve where many candidates are compared: within one percent, two at twice the time of the work."""
+RUNS_PER_PASS = 8
 """Runs that are computed together: their arrays stay in the processor's cache."""
 FIRST_SLACK = 0.25
 """Slack of the shortest horizon over the work; each further one has twice as much."""
 MAX_STORED_POINTS = 80
-"""Times of a horizon that a curve tells: closer ones differ by less than the grid errs."""
-MOST_DOUBLINGS = 5
-"""Beyond slack of 8 times the work nothing worth telling is saved: the longest horizon serves all times beyond it."""
+"""Points of a curve: closer ones differ by less than the grid errs."""
+MAX_DOUBLINGS = 5
+"""Slack beyond 8 times the work saves almost nothing more: the longest horizon serves all times beyond it."""
 
 Key = tuple[SpotRun, SpotStates, float]
 """A run, its market, and a horizon of it."""
 
 
 def horizon_of(run: SpotRun, guaranteed_hours: float) -> float:
-    """The horizon that answers for a guaranteed time: work + restart + work/4 x 2^i, the first that reaches it."""
+    """Return the horizon of a guaranteed time: work + restart + work/4 x 2^i, the first that reaches it."""
     needed = run.work_hours + run.restart_hours
     slack = FIRST_SLACK * run.work_hours
-    for _ in range(MOST_DOUBLINGS):
+    for _ in range(MAX_DOUBLINGS):
         if needed + slack >= guaranteed_hours:
             break
         slack *= 2
@@ -46,57 +43,60 @@ def horizon_of(run: SpotRun, guaranteed_hours: float) -> float:
 
 
 def horizons_up_to(run: SpotRun, longest_hours: float) -> list[float]:
-    """All horizons up to the one that answers for `longest_hours`."""
+    """Return all horizons up to the one of `longest_hours`."""
     last = horizon_of(run, longest_hours)
-    found = [horizon_of(run, run.work_hours + run.restart_hours)]
-    while found[-1] < last * (1 - 1e-12):
-        found.append(horizon_of(run, found[-1] * (1 + 1e-9) + 1e-9))
-    return found
+    horizons = [horizon_of(run, run.work_hours + run.restart_hours)]
+    while horizons[-1] < last * (1 - 1e-12):
+        horizons.append(horizon_of(run, horizons[-1] * (1 + 1e-9) + 1e-9))
+    return horizons
 
 
 class CurveCache:
-    """Curves that were computed once, for whoever asks again: a changed budget or deadline mostly needs no new one."""
+    """Curves that were computed once: a changed budget or deadline mostly needs no new one."""
 
     def __init__(self) -> None:
         self._known: dict[Key, Curve] = {}
 
-    def of(self, asked: Sequence[Key]) -> tuple[Curve, ...]:
-        """The curve of each (run, market, horizon); those that are not known yet are computed together, in blocks.
+    def of(self, keys: Sequence[Key]) -> tuple[Curve, ...]:
+        """Return the curve of each (run, market, horizon); unknown ones are computed together, in blocks.
 
-        ValueError where on-demand machines are not sold or do not make the horizon.
+        ValueError where on-demand machines are not sold or do not meet the horizon.
         """
-        missing = list(dict.fromkeys(key for key in asked if key not in self._known))
-        questions = [CurveRequest(*key) for key in missing]
-        for question in questions:
-            check_run(question.run, question.guaranteed_hours)
-        alike: dict[int, list[int]] = {}
-        for number, question in enumerate(questions):
-            alike.setdefault(step_count_for(question), []).append(number)
-        for steps, several in alike.items():
-            for first in range(0, len(several), BLOCK):
-                block = several[first : first + BLOCK]
-                for number, curve in zip(block, _compute_batch([questions[i] for i in block], steps), strict=True):
-                    self._known[missing[number]] = curve
-        return tuple(self._known[key] for key in asked)
+        missing = list(dict.fromkeys(key for key in keys if key not in self._known))
+        requests = [CurveRequest(*key) for key in missing]
+        for request in requests:
+            check_run(request.run, request.guaranteed_hours)
+        by_ticks: dict[int, list[int]] = {}
+        for number, request in enumerate(requests):
+            by_ticks.setdefault(tick_count_of(request), []).append(number)
+        for ticks, numbers in by_ticks.items():
+            every = max(1, ticks // MAX_STORED_POINTS)
+            for first in range(0, len(numbers), RUNS_PER_PASS):
+                block = numbers[first : first + RUNS_PER_PASS]
+                curves = compute_curves([requests[i] for i in block], ticks, SLACK_POINTS, every)
+                self._known.update((missing[number], curve) for number, curve in zip(block, curves, strict=True))
+        return tuple(self._known[key] for key in keys)
 
     def points(self, run: SpotRun, states: SpotStates, longest_hours: float) -> list[CurvePoint]:
-        """What can be had within each time up to `longest_hours`, by rising hours: of each horizon the part that it
-        answers for. ValueError where even on demand takes longer.
+        """Return the points within each time up to `longest_hours`, by rising hours.
+
+        Each horizon contributes the part that it is responsible for. ValueError where even on demand takes longer.
         """
         horizons = horizons_up_to(run, longest_hours)
-        found: list[CurvePoint] = []
-        for before, curve in zip((0.0, *horizons), self.of([(run, states, one) for one in horizons]), strict=False):
-            found += curve.points(before, longest_hours)
-        return found
+        points: list[CurvePoint] = []
+        curves = self.of([(run, states, horizon) for horizon in horizons])
+        for before, curve in zip((0.0, *horizons), curves, strict=False):
+            points += curve.points(before, longest_hours)
+        return points
 
-    def latest_points(self, asked: Sequence[Key]) -> list[list[CurvePoint]]:
-        """Of `points` those that may be the best within each guaranteed time: the last two horizons'."""
-        keys: list[list[Key]] = []
-        for run, states, hours in asked:
-            keys.append([(run, states, one) for one in horizons_up_to(run, hours)[-2:]])
-        self.of([key for several in keys for key in several])
+    def latest_points(self, keys: Sequence[Key]) -> list[list[CurvePoint]]:
+        """Return those of `points` that may be the best within each guaranteed time: the last two horizons'."""
+        by_run: list[list[Key]] = []
+        for run, states, hours in keys:
+            by_run.append([(run, states, horizon) for horizon in horizons_up_to(run, hours)[-2:]])
+        self.of([key for several in by_run for key in several])
         found = []
-        for (run, _, hours), several in zip(asked, keys, strict=True):
+        for (run, _, hours), several in zip(keys, by_run, strict=True):
             first = horizons_up_to(run, hours)[-3:-2] or [0.0]
             begins = [*first, *(key[2] for key in several)]
             curves = self.of(several)
@@ -104,34 +104,12 @@ class CurveCache:
         return found
 
 
-def step_count_for(question: CurveRequest) -> int:
-    """Ticks of a curve: `BATCH_TICKS` times a power of the root of 2, the first that tells its market's states apart.
+def tick_count_of(request: CurveRequest) -> int:
+    """Return the ticks of a curve: `CURVE_TICKS` times the first power of sqrt(2) that resolves its market's states.
 
-    They hang on the question alone: whoever is computed beside it must not move its points.
+    They depend on the request alone: runs that are computed together must not move each other's points.
     """
-    steps = float(BATCH_TICKS)
-    while steps < question.part.resolving_ticks * (1 - 1e-9):
-        steps *= math.sqrt(2)
-    return round(steps)
-
-
-def _compute_batch(questions: Sequence[CurveRequest], steps: int) -> list[Curve]:
-    parts = [question.part for question in questions]
-    chain = build_chain_for(parts, steps, BATCH_POINTS)
-    backward = BackwardInduction(chain)
-    hours = [[question.run.work_hours + question.run.restart_hours] for question in questions]
-    found = [[demand_counts(question.run)] for question in questions]
-    work = np.array([part.run.work_hours for part in parts])
-    restart = np.array([part.run.restart_hours for part in parts])
-    every = max(1, steps // MAX_STORED_POINTS)
-    for number in range(1, steps + 1):
-        moment = backward.step()
-        slack = number * chain.tick - work
-        if (steps - number) % every or not (slack > restart).any():
-            continue
-        counts = start_counts(chain, moment.counts, np.maximum(slack, 0.0))
-        for i, question in enumerate(questions):
-            if slack[i] > restart[i]:
-                hours[i].append((slack[i] + work[i]) * question.parts)
-                found[i].append(counts[i] * question.parts)
-    return [build_curve(question.run, np.array(hours[i]), np.array(found[i])) for i, question in enumerate(questions)]
+    ticks = float(CURVE_TICKS)
+    while ticks < request.part.resolving_ticks * (1 - 1e-9):
+        ticks *= math.sqrt(2)
+    return round(ticks)

@@ -1,4 +1,7 @@
-"""The guard: how much time must be left so that on-demand machines can still bring a run home, whatever happens."""
+"""The slack that must be left so that on-demand machines can finish a run by its deadline, whatever the market does.
+
+Slack is time left minus work left, where work left counts unsaved work as done.
+"""
 
 from __future__ import annotations
 
@@ -6,44 +9,56 @@ import math
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from planner.spot.policy.checkpointing import max_lost_hours
+from planner.spot.policy.run import ROUNDING_HOURS, Action
 
 if TYPE_CHECKING:
+    from planner.arrays import Floats, Integers
+    from planner.estimates.inputs import Numbers
     from planner.spot.policy.run import SpotRun
 
-ROUNDING = 1e-9
-"""Hours by which a guard that was just kept may seem broken."""
+
+def required_slack(restart: Numbers, lost: Numbers, stalls: Numbers, tick: Numbers) -> tuple[Any, Any, Any]:
+    """Return the slack in hours that waiting, spot that runs and a start on spot each require for one tick.
+
+    Each is what may be gone by the end of the tick, and the restart that on demand needs then: waiting costs the tick;
+    an hour on spot costs no slack but its `stalls`, because its progress shrinks the work left; an interruption costs
+    the work `lost`; a start costs its own restart.
+    """
+    spot = restart + lost + stalls
+    return restart + tick, spot, restart + spot
 
 
 @dataclass(frozen=True)
 class DeadlineGuard:
-    """Slack in hours (time left minus work left) without which a thing must not be done until the policy is asked next.
-
-    The work left counts unsaved work as done. Each is what may be gone by then, and the restart that on demand needs.
-    """
+    """Slack in hours without which an action must not be taken until the policy is asked again."""
 
     wait: float
     spot: float  # spot machines that run already
-    start_spot: float  # spot machines that do not run yet: less, and the start would have to be broken off
+    start_spot: float  # spot machines that do not run yet
 
     @classmethod
     def of(cls, run: SpotRun, tick_hours: float) -> DeadlineGuard:
-        """For a policy that is asked every `tick_hours`, and at once where machines are taken.
-
-        An hour on spot costs no slack but for stalls: what was done in it shrinks what is left. An interruption costs
-        what no checkpoint holds. A restart costs its own time, which is kept from the moment it begins.
-        """
+        """Return the guard of a policy that is asked every `tick_hours`, and at once where machines are taken."""
         stalls = min(tick_hours, _max_stall_hours(run, tick_hours))
-        spot = run.restart_hours + max_lost_hours(run) + stalls
-        return cls(wait=run.restart_hours + tick_hours, spot=spot, start_spot=run.restart_hours + spot)
+        return cls(*required_slack(run.restart_hours, max_lost_hours(run), stalls, tick_hours))
+
+    def enforce(self, action: Integers, slack: Floats, running: Integers) -> Integers:
+        """Return the action of each run, or ON_DEMAND where its slack is too short for it; shape (runs,)."""
+        spot = np.where(running == Action.SPOT, self.spot, self.start_spot)
+        required = np.where(action == Action.SPOT, spot, self.wait)
+        barred = (action != Action.ON_DEMAND) & (slack < required - ROUNDING_HOURS)
+        return np.where(barred, Action.ON_DEMAND, action)
 
     def as_dict(self) -> dict[str, Any]:
-        """Hours by name."""
+        """Return the hours by name."""
         return asdict(self)
 
 
 def _max_stall_hours(run: SpotRun, tick_hours: float) -> float:
-    """Most hours of checkpoints that can fall into one tick."""
+    """Return the most hours of checkpoints that can fall into one tick."""
     if run.stall_hours == 0 or math.isinf(run.interval_hours):
         return 0.0
-    return run.stall_hours * math.ceil(tick_hours / (run.interval_hours + run.stall_hours) + ROUNDING)
+    return run.stall_hours * math.ceil(tick_hours / (run.interval_hours + run.stall_hours) + ROUNDING_HOURS)

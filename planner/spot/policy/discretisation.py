@@ -1,4 +1,4 @@
-"""How finely a spot market is computed: ticks of time, points of slack, and what to do with very long runs."""
+"""The grid on which a switching policy is computed: ticks of time, points of slack, parts of very long runs."""
 
 from __future__ import annotations
 
@@ -21,16 +21,18 @@ if TYPE_CHECKING:
 MAX_TICKS = 800
 """Bound on the ticks of one pass; longer runs are computed as several shorter ones."""
 MAX_RATE_PER_HOUR = 12.0
-"""Per hour: states that last less than five minutes on average are told apart only as far as ticks go."""
+"""States that last less than five minutes on average are resolved only as far as ticks allow."""
 CHANCE_PER_TICK = 1.0
-"""Highest chance that the market leaves a state within one tick: beyond it a tick no longer tells states apart."""
+"""Highest chance that the market leaves a state within one tick: beyond it a tick does not resolve the states."""
+SLACK_POINTS = 96
+"""Points of the slack axis; with `POLICY_TICKS` of time, within half a percent of a much finer grid (see tests)."""
 SLACK_CURVATURE = 0.5
 """Points of the slack axis are dense near 0 and thin out from this share of its length on."""
 
 
 @dataclass(frozen=True)
 class CurveRequest:
-    """A run that must end within `guaranteed_hours`, and how it is computed."""
+    """A run that must end within `guaranteed_hours`, and how finely it is computed."""
 
     run: SpotRun
     states: SpotStates
@@ -38,32 +40,32 @@ class CurveRequest:
 
     @cached_property
     def slack_hours(self) -> float:
-        """What is left of the guaranteed time where the work is done without a pause."""
+        """Return the guaranteed time minus the work."""
         return self.guaranteed_hours - self.run.work_hours
 
     @cached_property
     def parts(self) -> float:
-        """In how many equal parts it is computed, 1 for all but very long runs.
+        """Return the number of equal parts in which it is computed, 1 for all but very long runs.
 
-        A run that is cut into parts, each with its own deadline and the last one's state of the market forgotten, is
-        one way to do the whole run: hours and dollars of the whole are at most those of the parts together.
+        A run cut into parts, each with its own deadline and without memory of the market, is one policy for the
+        whole run: hours and dollars of the best one are at most those of the parts together.
         """
         return max(1.0, self.resolving_ticks / MAX_TICKS)
 
     @cached_property
     def resolving_ticks(self) -> float:
-        """Ticks that tell the states of the market apart."""
+        """Return the ticks that resolve the states of the market."""
         return self.guaranteed_hours * min(fastest_rate(self.states), MAX_RATE_PER_HOUR) / CHANCE_PER_TICK
 
     @cached_property
     def part(self) -> CurveRequest:
-        """One of the equal parts."""
+        """Return one of the equal parts."""
         hours = self.run.work_hours / self.parts
         return CurveRequest(replace(self.run, work_hours=hours), self.states, self.guaranteed_hours / self.parts)
 
 
 def check_run(run: SpotRun, longest_hours: float) -> None:
-    """ValueError where nothing can be promised: no on-demand machines, no work, or too little time for them."""
+    """Raise ValueError where nothing can be guaranteed: no on-demand machines, no work, or too little time for it."""
     if not math.isfinite(run.on_demand_usd_per_hour):
         raise ValueError("no deadline can be promised where machines are not sold on demand")
     if not (run.work_hours > 0 and math.isfinite(run.work_hours)):
@@ -77,17 +79,17 @@ def check_run(run: SpotRun, longest_hours: float) -> None:
         raise ValueError(f"{longest_hours:g} h are less than the {needed:g} h that the work takes on demand")
 
 
-def build_chain_for(questions: Sequence[CurveRequest], ticks: int, points: int) -> MarkovChain:
-    """The chain whose last tick is the first hour of each question."""
-    hours = np.array([question.guaranteed_hours for question in questions])
-    slack = np.array([slack_points(question.run.restart_hours, question.slack_hours, points) for question in questions])
+def build_chain_for(requests: Sequence[CurveRequest], ticks: int, points: int) -> MarkovChain:
+    """Return the chain of several runs, each with its guaranteed time divided into `ticks`."""
+    hours = np.array([request.guaranteed_hours for request in requests])
+    slack = np.array([slack_points(request.run.restart_hours, request.slack_hours, points) for request in requests])
     return build_markov_chain(
-        [question.run for question in questions], [question.states for question in questions], hours / ticks, slack
+        [request.run for request in requests], [request.states for request in requests], hours / ticks, slack
     )
 
 
 def slack_points(restart_hours: float, most_hours: float, points: int) -> Floats:
-    """Slack in hours, rising from 0: dense where the guard is near, its restart a point of its own; shape (points,)."""
+    """Return slack in hours, rising from 0, shape (points,): dense near the guard, with a point at the restart."""
     first = [0.0] if restart_hours > 1e-9 * most_hours else []  # two points must differ
     rest = np.linspace(0.0, math.asinh(1 / SLACK_CURVATURE), points - len(first))
     return np.array([*first, *(restart_hours + (most_hours - restart_hours) * SLACK_CURVATURE * np.sinh(rest))])

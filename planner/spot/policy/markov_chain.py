@@ -1,12 +1,13 @@
-"""A run on a spot market as a chain of ticks: what one tick does to slack, market and machines.
+"""A run on a spot market as a Markov decision process: what one tick does to slack, market and machines.
 
 Slack is time left minus work left. It is what a policy spends: waiting an hour costs an hour of it, a start costs
-the restart, a checkpoint its stall, an interruption the work lost; work itself costs none. Written this way on-demand
-hours need no interpolation, and the slack that the guard keeps is a point of the grid.
+the restart, a checkpoint its stall, an interruption the work lost; work itself costs none. In these coordinates
+on-demand hours need no interpolation, and the slack that the guard keeps is a point of the grid.
 
 A tick is one step of the market as well: a band of rate r is left with chance r dt, so that up-times, outages and
-numbers of interruptions keep their means whatever the tick. A restart is charged at once, as work to be done first:
-any restart fits any tick. What an early interruption leaves of it is given back on average (`early_refund`).
+numbers of interruptions keep their means whatever the tick. A restart is charged at once, as work to be done first,
+so any restart fits any tick. The part of it that an early interruption leaves undone is refunded on average
+(`early_refund`).
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from planner.spot.policy.checkpointing import max_lost_hours, mean_lost_hours, progress_on_spot
+from planner.spot.policy.deadline_guard import required_slack
+from planner.spot.policy.run import ROUNDING_HOURS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,15 +30,17 @@ if TYPE_CHECKING:
     from planner.spot.policy.run import SpotRun
 
 USD, FINISH, USD_VARIANCE, FINISH_VARIANCE, SPOT_HOURS, DEMAND_HOURS, DEMAND_STARTS, INTERRUPTIONS = range(8)
-"""What is counted from a moment to the end of the run; all but the variances as means."""
+"""Counts from a moment to the end of the run; all but the variances are means."""
 COUNTS = 8
 MEANS, VARIANCES = slice(USD, FINISH + 1), slice(USD_VARIANCE, FINISH_VARIANCE + 1)
-"""The figures whose spread is known, and their variances."""
+"""The counts whose spread is computed, and their variances."""
+BARRED = 1e18
+"""Dollars that no run costs, yet finite, because infinity times zero is not a number."""
 
 
 @dataclass(frozen=True)
 class Interpolation:
-    """Where on the slack axis a step leads: between point `low` and the next, `part` of the way; shapes (.., slack)."""
+    """Positions on the slack axis: between point `low` and the next, at share `part`; shapes (.., slack)."""
 
     low: Integers
     part: Floats
@@ -59,32 +64,26 @@ class MarkovChain:
     cost: Floats  # (b, 2M + U, COUNTS): counts of one tick of each kind
     started: Interpolation  # (b, M + U, slack): slack after a start on demand, on spot
     beyond: Floats  # (b, M, slack, COUNTS): added where a start on demand is chosen
-    wait_barred: Floats  # (b, 1, slack): 0, or a price that nobody pays where the guard forbids it
+    wait_barred: Floats  # (b, 1, slack): 0, or `BARRED` where the guard forbids it
     spot_barred: Floats  # (b, 1, slack)
     start_barred: Floats  # (b, U, slack)
     demand_rate: Floats  # (b, COUNTS): counts of an hour on demand
     spot_rate: Floats  # (b, COUNTS): counts of an hour of work on spot that nothing interrupts
-    cheap_rate: Floats  # (b, COUNTS): the one of the two that costs less
+    cheap_rate: Floats  # (b, COUNTS): the cheaper of the two
     restart: Floats  # (b, 1, 1, 1) hours
     first: Floats  # (b, M): chance of each market state at the start
 
     @property
     def states(self) -> int:
-        """Number of market states."""
+        """Return the number of market states."""
         return self.ups + self.downs
 
 
-BARRED = 1e18
-"""Dollars; more than any run costs, and finite: infinity times zero is no number."""
-ROUNDING = 1e-9
-"""Hours by which a guard that was just kept may seem broken."""
-
-
 def ageing_rate(ages: Ages, band: int) -> float:
-    """Rate per hour of growing into the next band, for a band that is left without memory; 0 from the last.
+    """Return the rate per hour at which a duration grows into the next band; 0 from the last.
 
-    rate / (exp(rate width) - 1): the mean time in the band and the chance to leave it alive are those of a duration
-    that grows older by the clock.
+    The chain leaves a band without memory. The rate r / (exp(r width) - 1) keeps the mean time in the band and the
+    chance to survive it, which are those of a duration that ages with the clock.
     """
     if band + 1 >= len(ages.rates):
         return 0.0
@@ -94,17 +93,17 @@ def ageing_rate(ages: Ages, band: int) -> float:
 
 
 def fastest_rate(states: SpotStates) -> float:
-    """The highest rate per hour at which any market state is left."""
+    """Return the highest rate per hour at which any market state is left."""
     return max(
         rate + ageing_rate(ages, band) for ages in (states.up, states.down) for band, rate in enumerate(ages.rates)
     )
 
 
 def early_refund(run: SpotRun, states: SpotStates) -> float:
-    """Hours of work that an interruption in the youngest band gives back, of a restart that was charged in full.
+    """Return the hours of work that an interruption in the youngest band refunds, of a restart charged in full.
 
-    A restart that is cut short takes min(up-time, restart), and no work is lost by it. On average over all starts that
-    is made good where up-times end young.
+    A restart that is cut short takes min(up-time, restart), and no work is lost by it. The difference, averaged over
+    all starts, is refunded where up-times end young.
     """
     unspent = (run.restart_hours - states.up.mean_up_to(run.restart_hours)) * progress_on_spot(run)
     early = 1.0 - float(states.up.survival(run.restart_hours))
@@ -116,14 +115,14 @@ def early_refund(run: SpotRun, states: SpotStates) -> float:
 def build_markov_chain(
     runs: Sequence[SpotRun], states: Sequence[SpotStates], tick: Floats, slack: Floats
 ) -> MarkovChain:
-    """The chain of `runs` on their markets; `tick` (b,) hours, `slack` (b, points) hours, rising from 0."""
+    """Return the chain of `runs` on their markets; `tick` (b,) hours, `slack` (b, points) hours, rising from 0."""
     ups = max(len(market.up.rates) for market in states)
     downs = max(len(market.down.rates) for market in states)
     count, m = len(runs), ups + downs
     column = (count, 1, 1)
     points, step = slack[:, None, :], tick.reshape(column)
     restart = np.array([run.restart_hours for run in runs]).reshape(column)
-    keep = np.array([max_lost_hours(run) for run in runs]).reshape(column)
+    most_lost = np.array([max_lost_hours(run) for run in runs]).reshape(column)
     debt = restart * np.array([progress_on_spot(run) for run in runs]).reshape(column)
     stalls = step * np.array([1 - progress_on_spot(run) for run in runs]).reshape(column)
     lost = np.array([_mean_lost_work(*pair, ups) for pair in zip(runs, states, strict=True)])[:, :, None]
@@ -131,7 +130,9 @@ def build_markov_chain(
     demand, spot = _rates(runs)
     beyond = np.repeat(np.maximum(restart - points, 0.0)[..., None] * demand[:, None, None, :], m, axis=1)
     beyond[..., DEMAND_STARTS] += 1.0
-    guard = restart + keep + stalls - ROUNDING
+    wait_slack, spot_slack, start_slack = (
+        hours - ROUNDING_HOURS for hours in required_slack(restart, most_lost, stalls, step)
+    )
     return MarkovChain(
         ups=ups,
         downs=downs,
@@ -144,9 +145,9 @@ def build_markov_chain(
         cost=_tick_costs(runs, states, tick, ups, downs),
         started=_interpolate(slack, np.concatenate((*[points - restart] * m, *[points - debt] * ups), axis=1)),
         beyond=beyond,
-        wait_barred=_barrier_cost(points - step < restart - ROUNDING),
-        spot_barred=_barrier_cost(points < guard),
-        start_barred=_barrier_cost(points < guard + restart),
+        wait_barred=_barrier_cost(points < wait_slack),
+        spot_barred=_barrier_cost(points < spot_slack),
+        start_barred=_barrier_cost(points < start_slack),
         demand_rate=demand,
         spot_rate=spot,
         cheap_rate=np.where(spot[:, [USD]] < demand[:, [USD]], spot, demand),
@@ -156,7 +157,7 @@ def build_markov_chain(
 
 
 def _mean_lost_work(run: SpotRun, states: SpotStates, ups: int) -> Floats:
-    """Mean work lost by an interruption in each band of the up-time; shape (ups,)."""
+    """Return the mean work lost by an interruption in each band of the up-time; shape (ups,)."""
     rates = states.up.rates
     lost = np.array([mean_lost_hours(run, rates[min(band, len(rates) - 1)]) for band in range(ups)])
     lost[0] -= early_refund(run, states)
@@ -164,7 +165,7 @@ def _mean_lost_work(run: SpotRun, states: SpotStates, ups: int) -> Floats:
 
 
 def _rates(runs: Sequence[SpotRun]) -> tuple[Floats, Floats]:
-    """Counts of an hour of work on demand and on spot, shapes (runs, COUNTS)."""
+    """Return the counts of an hour of work on demand and on spot, shapes (runs, COUNTS)."""
     demand, spot = np.zeros((len(runs), COUNTS)), np.zeros((len(runs), COUNTS))
     for row, run in enumerate(runs):
         demand[row, [USD, FINISH, DEMAND_HOURS]] = run.on_demand_usd_per_hour + run.standing_usd_per_hour, 1, 1
@@ -174,7 +175,7 @@ def _rates(runs: Sequence[SpotRun]) -> tuple[Floats, Floats]:
 
 
 def _tick_costs(runs: Sequence[SpotRun], states: Sequence[SpotStates], tick: Floats, ups: int, downs: int) -> Floats:
-    """Counts of one tick of waiting, on demand and on spot; shape (runs, 2M + U, COUNTS)."""
+    """Return the counts of one tick of waiting, on demand and on spot; shape (runs, 2M + U, COUNTS)."""
     m = ups + downs
     cost = np.zeros((len(runs), 2 * m + ups, COUNTS))
     for row, (run, market, hours) in enumerate(zip(runs, states, tick, strict=True)):
@@ -190,9 +191,9 @@ def _tick_costs(runs: Sequence[SpotRun], states: Sequence[SpotStates], tick: Flo
 
 
 def _transition_probabilities(ages: Ages, tick: float) -> tuple[Floats, Floats]:
-    """Chance to end, and to grow into the next band, in one tick; shapes (bands,).
+    """Return the chances to end, and to grow into the next band, in one tick; shapes (bands,).
 
-    Ticks longer than a band lasts on average leave it for certain: see `fastest`.
+    A tick longer than the mean time in a band leaves it with certainty: see `fastest_rate`.
     """
     leave = np.array(ages.rates) * tick
     older = np.array([ageing_rate(ages, band) for band in range(len(ages.rates))]) * tick
@@ -201,7 +202,7 @@ def _transition_probabilities(ages: Ages, tick: float) -> tuple[Floats, Floats]:
 
 
 def _transition_matrix(states: SpotStates, tick: float, ups: int, downs: int) -> Floats:
-    """Chances that lead from each row that comes out to the rows that are mixed; shape (2M + U, 2M + 2U)."""
+    """Return the chances that lead from each row that comes out to the rows that are mixed; shape (2M + U, 2M + 2U)."""
     m = ups + downs
     market = np.eye(m)
     for ages, first, other in ((states.up, 0, ups), (states.down, ups, 0)):
@@ -221,7 +222,7 @@ def _transition_matrix(states: SpotStates, tick: float, ups: int, downs: int) ->
 
 
 def _interpolate(slack: Floats, wanted: Floats) -> Interpolation:
-    """Where `wanted` (b, rows, points) lies on `slack` (b, points); beyond either end, that end."""
+    """Return where `wanted` (b, rows, points) lies on `slack` (b, points); beyond either end, that end."""
     low = np.empty(wanted.shape, np.int64)
     part = np.empty(wanted.shape)
     for axis, target, at, share in zip(slack, wanted, low, part, strict=True):
@@ -235,7 +236,7 @@ def _barrier_cost(forbidden: Flags) -> Floats:
 
 
 def _initial_distribution(states: SpotStates, ups: int, downs: int) -> Floats:
-    """Chances of the market states at a moment that nobody chose; shape (M,)."""
+    """Return the chances of the market states at a random moment; shape (M,)."""
     up, down = states.shares()
     chances = np.zeros(ups + downs)
     chances[: len(up)] = up

@@ -1,27 +1,30 @@
-"""A switching policy written down as plain data, and read again; `advice` follows it without any of our arithmetic."""
+"""A switching policy as plain data that JSON can hold, and the policy that such data describes."""
 
 from __future__ import annotations
 
 import math
 from typing import Any
 
-from planner.spot.policy.deadline_guard import ROUNDING, DeadlineGuard
-from planner.spot.policy.run import ON_DEMAND, SPOT, WAIT
+import numpy as np
+
+from planner.spot.policy.deadline_guard import DeadlineGuard
+from planner.spot.policy.run import Action
 from planner.spot.policy.switching_policy import Row, SwitchingPolicy
 
-ACTION_NAMES = {WAIT: "wait", SPOT: "spot", ON_DEMAND: "on_demand"}
-"""Actions, and what runs, as they are written."""
-_NUMBERS = {word: number for number, word in ACTION_NAMES.items()}
-RUNNING = {WAIT: "nothing", SPOT: "spot", ON_DEMAND: "on_demand"}
-_RUNS = {word: number for number, word in RUNNING.items()}
+ACTION_NAMES: dict[int, str] = {Action.WAIT: "wait", Action.SPOT: "spot", Action.ON_DEMAND: "on_demand"}
+"""Actions as they are written."""
+RUNNING_NAMES: dict[int, str] = {**ACTION_NAMES, Action.WAIT: "nothing"}
+"""What runs, as it is written."""
+_ACTIONS = {name: action for action, name in ACTION_NAMES.items()}
+_RUNNING = {name: action for action, name in RUNNING_NAMES.items()}
 FORMAT = "switching policy, version 1"
 
 
 def to_table(policy: SwitchingPolicy) -> dict[str, Any]:
-    """The policy as data that JSON can hold.
+    """Return the policy as data that JSON can hold.
 
-    `decisions`: one entry per state of the market and of what runs; `do[i]` belongs to `hours_left[i]` and is an
-    action, then from which slack on (hours left minus hours of work left) the next action holds, and so on.
+    `decisions`: one entry per state of the market and of what runs. `do[i]` belongs to `hours_left[i]`: an action, then
+    the slack (hours left minus hours of work left) from which the next action holds, and so on.
     """
     return {
         "format": FORMAT,
@@ -33,19 +36,23 @@ def to_table(policy: SwitchingPolicy) -> dict[str, Any]:
         "down_bands_begin_hours": list(policy.down_begins),
         "hours_left": list(policy.hours_left),
         "decisions": [
-            {"market": "up" if up else "down", "age_band": band, "running": RUNNING[running],
-             "do": [_encode_row(row) for row in rows]}
+            {
+                "market": "up" if up else "down",
+                "age_band": band,
+                "running": RUNNING_NAMES[running],
+                "do": [_encode_row(row) for row in rows],
+            }
             for (up, band, running), rows in policy.rows.items()
         ],
-    }  # fmt: skip
+    }
 
 
 def from_table(table: dict[str, Any]) -> SwitchingPolicy:
-    """The policy that `to_table` wrote; ValueError where the data is something else."""
+    """Return the policy that `to_table` wrote; ValueError where the data is something else."""
     if table.get("format") != FORMAT:
         raise ValueError(f"not a {FORMAT}: format is {table.get('format')!r}")
     rows = {
-        (entry["market"] == "up", int(entry["age_band"]), _RUNS[entry["running"]]): tuple(
+        (entry["market"] == "up", int(entry["age_band"]), _RUNNING[entry["running"]]): tuple(
             _decode_row(written) for written in entry["do"]
         )
         for entry in table["decisions"]
@@ -65,38 +72,16 @@ def from_table(table: dict[str, Any]) -> SwitchingPolicy:
 def advice(
     table: dict[str, Any], hours_left: float, work_left_hours: float, market_up: bool, age_hours: float, running: str
 ) -> str:
-    """What a table says: "wait", "spot" or "on_demand".
+    """Return what a table advises: "wait", "spot" or "on_demand".
 
     `work_left_hours`: unsaved work counts as done. `age_hours`: since the market went up or down. `running`:
     "nothing", "spot" or "on_demand".
     At hour 20 of 40 with 60 % of 25 hours done and the market down for 10 minutes:
     `advice(table, 20, 10, False, 1 / 6, "nothing")`.
     """
-    market = "up" if market_up else "down"
-    begins = table[f"{market}_bands_begin_hours"]
-    band = sum(age_hours >= begin for begin in begins[1:])
-    entry = next(
-        each
-        for each in table["decisions"]
-        if (each["market"], each["age_band"], each["running"]) == (market, band, running)
-    )
-    rows = table["hours_left"]
-    step = (rows[-1] - rows[0]) / max(1, len(rows) - 1) or 1.0
-    nearest = min(max(round((hours_left - rows[0]) / step), 0), len(rows) - 1)
-    slack = hours_left - work_left_hours
-    shown = slack * min(1.0, rows[-1] / hours_left) if hours_left > 0 else slack
-    action, *rest = entry["do"][nearest]
-    for begin, following in zip(rest[::2], rest[1::2], strict=True):
-        if shown >= begin:
-            action = following
-    needed = table["slack_needed_hours"]
-    if action == "wait":
-        kept = needed["wait"]
-    elif action == "spot":
-        kept = needed["spot" if running == "spot" else "start_spot"]
-    else:
-        return "on_demand"
-    return str(action) if slack >= kept - ROUNDING else "on_demand"
+    state = (work_left_hours, hours_left, market_up, age_hours, _RUNNING[running])
+    action = from_table(table).decide(*(np.array([value]) for value in state))
+    return ACTION_NAMES[int(action[0])]
 
 
 def _encode_row(row: Row) -> list[str | float]:
@@ -109,4 +94,4 @@ def _encode_row(row: Row) -> list[str | float]:
 def _decode_row(written: list[Any]) -> Row:
     first, *rest = written
     steps = zip(rest[::2], rest[1::2], strict=True)
-    return ((-math.inf, _NUMBERS[first]), *((float(slack), _NUMBERS[action]) for slack, action in steps))
+    return ((-math.inf, _ACTIONS[first]), *((float(slack), _ACTIONS[action]) for slack, action in steps))

@@ -1,26 +1,35 @@
-"""What a policy has to bring home, and what it may do at any moment."""
+"""A run on spot or on-demand machines, and what a policy may do with it at any moment."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from planner.arrays import Flags, Floats, Integers
 
-WAIT, SPOT, ON_DEMAND = 0, 1, 2
-"""What runs, and what a policy may ask for."""
+ROUNDING_HOURS = 1e-9
+"""Events closer than this are simultaneous; a guard may be broken by as much."""
+
+
+class Action(IntEnum):
+    """What a policy asks for, and equally what is running."""
+
+    WAIT = 0
+    SPOT = 1
+    ON_DEMAND = 2
 
 
 @dataclass(frozen=True)
 class SpotRun:
-    """One run on machines that are rented on spot or on demand; all of the gang together.
+    """One run on machines that are rented on spot or on demand; all of its node group together.
 
     Every start of machines (the first, after an interruption, after a change of market) takes `restart_hours`
-    without progress, paid.
-    On spot a checkpoint is written after each `interval_hours` of work and stalls it for `stall_hours`; an interruption
-    loses what was done since, unless the notice lets a last checkpoint be written.
-    Leaving spot of one's own will writes a checkpoint and loses nothing.
+    without progress, and these are paid.
+    On spot a checkpoint is written after each `interval_hours` of work and stalls it for `stall_hours`. An interruption
+    loses the work since then, unless the notice is long enough for a last checkpoint.
+    Leaving spot voluntarily writes a checkpoint and loses nothing.
     """
 
     work_hours: float
@@ -28,8 +37,8 @@ class SpotRun:
     stall_hours: float
     interval_hours: float
     spot_usd_per_hour: float
-    on_demand_usd_per_hour: float  # inf: not sold, and no deadline can be promised
-    standing_usd_per_hour: float = 0.0  # in every hour until the end: storage, and what an hour of waiting is worth
+    on_demand_usd_per_hour: float  # inf: not sold, and no deadline can be guaranteed
+    standing_usd_per_hour: float = 0.0  # in every hour until the end: storage, and the value of an hour of waiting
     last_checkpoint: bool = False
 
 
@@ -38,16 +47,23 @@ class Policy(Protocol):
 
     @property
     def name(self) -> str:
-        """In a word or two, for tables."""
+        """Return a short name for tables."""
         ...
 
     def decide(
         self, work_left: Floats, hours_left: Floats, up: Flags, age_hours: Floats, running: Integers
     ) -> Integers:
-        """WAIT, SPOT (only where `up`) or ON_DEMAND.
+        """Return the `Action` of each run; SPOT only where `up`.
 
-        `work_left`: hours of work that are not done, unsaved work counted as done.
-        `hours_left`: to the deadline. `age_hours`: since the market went up or down. `running`: what runs now;
-        a spot machine that was just lost no longer does.
+        Parameters
+        ----------
+        work_left
+            Hours of work that are not done; unsaved work counts as done.
+        hours_left
+            Hours to the deadline.
+        up, age_hours
+            Whether the market is up, and for how many hours it has been up or down.
+        running
+            The `Action` that is running now; a spot machine that was just lost no longer runs.
         """
         ...

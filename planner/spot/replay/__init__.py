@@ -1,1 +1,1 @@
-"""Policies replayed on known paths of a market, and the offline optimum."""
+"""Replays of policies on known paths of a market, and the offline optimum."""

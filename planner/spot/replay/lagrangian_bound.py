@@ -1,8 +1,10 @@
-"""A bound from below on the optimum of whoever knows the path of a market, for restarts and checkpoints of any length.
+"""A lower bound on the offline optimum, for restarts and checkpoints of any length.
 
-The work to do enters by a price per hour of it (Lagrange): for each price the best way to rent is a short program over
-time and what runs, without work as a state. Where two ways of renting lie on either side of the work, their mixture is
-counted, though only one of them can be had: that is where the bound lies below the optimum.
+The constraint that the work is done is relaxed with a multiplier, a price per hour of work (Lagrangian relaxation):
+for each price the best schedule is a short dynamic program over time and what runs, without the work done as a state.
+The dual is the lower convex hull of all schedules in (hours of work, dollars), read at the work to do. Where two
+schedules lie on either side of the work, their mixture counts, although only one of them can be rented: this is the
+duality gap by which the bound lies below the optimum.
 """
 
 from __future__ import annotations
@@ -19,49 +21,52 @@ if TYPE_CHECKING:
     from planner.arrays import Flags, Floats
     from planner.spot.policy.run import SpotRun
 
-ROUNDS: Final = 40
-"""Prices of an hour of work that are tried at most; 8 to 15 settle it."""
+MAX_ROUNDS: Final = 40
+"""Prices of an hour of work that are tried at most; 8 to 15 suffice."""
 
-TOLERANCE: Final = 1e-6
-"""Of the bound, relative: what another round could still raise it by before it is let be."""
+DUAL_TOLERANCE: Final = 1e-6
+"""Relative rise of the bound that another round could still bring when the search ends."""
 
 
 def lower_bound_usd(run: SpotRun, up: Flags, tick_hours: float, work_hours: Floats) -> Floats:
-    """Dollars that no way of renting undercuts on each path of `up`, shape (runs, ticks until the deadline).
+    """Return dollars that no schedule undercuts on each path of `up`, shape (runs, ticks until the deadline).
 
-    `work_hours`: of each run, shape (runs,). inf where the deadline cannot be kept.
+    `work_hours`: of each run, shape (runs,). inf where the deadline cannot be met.
 
-    Checkpoints on spot slow work down by their share of the time, and the time of one is given back at each start:
-    that is the most a machine gains by being left just before one. Where starts are shorter than a checkpoint,
-    checkpoints are left out. Both err to the cheap side.
+    Checkpoints on spot slow work down by their share of the time, and the time of one is refunded at each start: the
+    most that leaving a machine just before a checkpoint can gain. Where starts are shorter than a checkpoint,
+    checkpoints are left out. Both simplifications lower the bound.
 
-    The bound is the height, at the work to do, of the lower edge of all points (hours of work, dollars) that ways of
-    renting have; it is closed in on between a point with too little work and one with enough.
+    The multiplier is found by the secant of the dual: between a schedule with too little work and one with enough, the
+    slope of the line through both is the next price. Its best schedule replaces one of the two, and the search ends
+    where it no longer lies below their line.
     """
     path = np.ascontiguousarray(up.T)
     spot, demand = _spot(run, tick_hours), _on_demand(run, tick_hours)
     kinds = (spot, demand) if math.isfinite(demand.usd) else (spot,)
     standing = run.standing_usd_per_hour * tick_hours
-    dearest = max(kind.usd for kind in kinds) + standing
-    much, much_usd = _best_response(kinds, standing, path, np.full(work_hours.shape, 1e4 * dearest / tick_hours + 1.0))
-    little, little_usd = np.zeros_like(work_hours), np.zeros_like(work_hours)
-    possible = much >= work_hours - 1e-9
-    work_hours = np.minimum(work_hours, much)
+    highest_usd = max(kind.usd for kind in kinds) + standing
+    most, most_usd = _best_response(
+        kinds, standing, path, np.full(work_hours.shape, 1e4 * highest_usd / tick_hours + 1.0)
+    )
+    least, least_usd = np.zeros_like(work_hours), np.zeros_like(work_hours)
+    possible = most >= work_hours - 1e-9
+    work_hours = np.minimum(work_hours, most)
     bound = np.where(possible, 0.0, math.inf)
     active = np.flatnonzero(possible & (work_hours > 0))
-    for _ in range(ROUNDS):
+    for _ in range(MAX_ROUNDS):
         if not active.size:
             break
-        low, low_usd, high, high_usd = (each[active] for each in (little, little_usd, much, much_usd))
+        low, low_usd, high, high_usd = (each[active] for each in (least, least_usd, most, most_usd))
         price = (high_usd - low_usd) / (high - low)
         edge = low_usd + price * (work_hours[active] - low)
         hours, usd = _best_response(kinds, standing, path[:, active], price)
         found = usd + price * (work_hours[active] - hours)
         bound[active] = np.maximum(bound[active], found)
         enough = hours >= work_hours[active]
-        much[active], much_usd[active] = np.where(enough, hours, high), np.where(enough, usd, high_usd)
-        little[active], little_usd[active] = np.where(enough, low, hours), np.where(enough, low_usd, usd)
-        active = active[edge - found > TOLERANCE * edge]
+        most[active], most_usd[active] = np.where(enough, hours, high), np.where(enough, usd, high_usd)
+        least[active], least_usd[active] = np.where(enough, low, hours), np.where(enough, low_usd, usd)
+        active = active[edge - found > DUAL_TOLERANCE * edge]
     return bound
 
 
@@ -77,7 +82,7 @@ class _MachineRates:
 
 
 def _spot(run: SpotRun, tick: float) -> _MachineRates:
-    """A tick on spot, checkpoints spread evenly."""
+    """Return the rates of a tick on spot, checkpoints spread evenly."""
     share, start = 1.0, run.restart_hours
     if 0 < run.stall_hours <= start:
         share = progress_on_spot(run)
@@ -87,7 +92,7 @@ def _spot(run: SpotRun, tick: float) -> _MachineRates:
 
 
 def _on_demand(run: SpotRun, tick: float) -> _MachineRates:
-    """A tick on demand."""
+    """Return the rates of a tick on demand."""
     ticks = max(math.ceil(run.restart_hours / tick - 1e-9), 1)
     return _MachineRates(run.on_demand_usd_per_hour * tick, tick, ticks, ticks * tick - run.restart_hours, False)
 
@@ -95,9 +100,9 @@ def _on_demand(run: SpotRun, tick: float) -> _MachineRates:
 def _best_response(
     kinds: tuple[_MachineRates, ...], standing: float, up: Flags, price: Floats
 ) -> tuple[Floats, Floats]:
-    """Hours of work and dollars of the way to rent that is best at a price of an hour of work; shapes (runs,).
+    """Return hours of work and dollars of the best schedule at a price of an hour of work; shapes (runs,).
 
-    `up`: (ticks, runs). Forward over ticks; `net` is dollars less the worth of the work done.
+    `up`: (ticks, runs). Forward over ticks; `net` is dollars minus the value of the work done.
     """
     runs = price.size
     idle = (np.zeros(runs), np.zeros(runs))  # net, hours of work
@@ -127,6 +132,6 @@ def _best_response(
 
 
 def _lower_net_cost(one: tuple[Floats, Floats], other: tuple[Floats, Floats]) -> tuple[Floats, Floats]:
-    """Of two ways (net, hours of work) the one with the lower net, run by run."""
+    """Return the one of two schedules (net, hours of work) with the lower net, run by run."""
     less = other[0] < one[0]
     return np.where(less, other[0], one[0]), np.where(less, other[1], one[1])

@@ -1,4 +1,4 @@
-"""What a run would have cost for whoever had known the whole path of the market: no policy can beat it."""
+"""The offline optimum of a run: its least cost if the whole path of the market is known; no policy can beat it."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ if TYPE_CHECKING:
     from planner.arrays import Flags, Floats
     from planner.spot.policy.run import SpotRun
 
-BLOCK: Final = 24
-"""Paths that are worked on together: the tables of costs by work done stay in the processor's cache."""
+PATHS_PER_BLOCK: Final = 24
+"""Paths that are solved together: the tables of costs by work done stay in the processor's cache."""
 
 
 def optimum_usd(run: SpotRun, up: Flags, tick_hours: float, deadline_hours: float, slowness: ArrayLike = 1.0) -> Floats:
-    """Least dollars for each path of `up`, shape (runs, ticks), if all of it is known from the start; shape (runs,).
+    """Return the least dollars of each path of `up`, shape (runs, ticks), known in advance; shape (runs,).
 
-    `slowness`: of each run or one for all, as in `replay`. inf where even somebody all-knowing is late.
+    `slowness`: of each run or one for all, as in `replay`. inf where even the offline optimum is late.
 
-    Rents and restarts are paid as in `replay`; machines change at the start of ticks; interruptions are foreseen and
-    left for in time, so no work is lost. Where checkpoints take no time, and restart and work last whole ticks, this is
-    the exact optimum and can be attained: a dynamic program over time, work done and what runs. Elsewhere it is
-    `bound_usd`, which errs to the cheap side: some 0.3 % below the exact optimum where both can be had.
-    A deadline within a tick counts as that tick's end, to the cheap side again.
+    Rents and restarts are paid as in `replay`; machines change at the start of ticks; interruptions are foreseen, and
+    machines are left in time, so no work is lost. Where checkpoints take no time, and restart and work last whole
+    ticks, this is the exact optimum, which a dynamic program over time, work done and what runs finds. Elsewhere it is
+    `lower_bound_usd`, about 0.3 % below the exact optimum where both exist.
+    A deadline within a tick counts as the end of that tick, which keeps it a lower bound.
     """
     runs, ticks = up.shape
     end = math.ceil(deadline_hours / tick_hours - 1e-9)
@@ -41,22 +41,23 @@ def optimum_usd(run: SpotRun, up: Flags, tick_hours: float, deadline_hours: floa
         return lower_bound_usd(run, up[:, :end], tick_hours, work.astype(float))
     restart, whole = (int(length) for length in np.round(lengths))
     path = np.ascontiguousarray(up[:, :end])
-    blocks = [path[first : first + BLOCK] for first in range(0, runs, BLOCK)]
+    blocks = [path[first : first + PATHS_PER_BLOCK] for first in range(0, runs, PATHS_PER_BLOCK)]
     return np.concatenate([_exact_usd(run, block, tick_hours, restart, whole) for block in blocks])
 
 
 def _exact_usd(run: SpotRun, up: Flags, tick_hours: float, restart: int, work: int) -> Floats:
-    """Forward over ticks: least dollars by which each amount of work can have been done; restart and work in ticks.
+    """Return the least dollars by forward dynamic programming; restart and work in ticks, shape (runs,).
 
-    Tables have the shape (runs, work + 1); what can no longer be finished in time, or not be reached yet, is left out.
+    Tables (runs, work + 1) hold the least dollars by which each amount of work can have been done; amounts that cannot
+    be finished in time any more, or not be reached yet, are left out.
     """
     runs, ticks = up.shape
-    start = max(restart, 1)  # ticks after which a start has led to work or may lead to it
+    start = max(restart, 1)  # ticks from a start until work is or may be done
     gained = start - restart  # work of those ticks
     spot, demand = (np.full((runs, work + 1), math.inf) for _ in range(2))
     idle = np.full((runs, work + 1), math.inf)
     idle[:, 0] = 0.0
-    past = [idle]  # tables of what can be had with nothing running, newest last
+    past = [idle]  # tables of earlier ticks with nothing running, newest last
     best = np.full(runs, 0.0 if work == 0 else math.inf)
     streak = np.zeros(runs, np.int64)
     for tick in range(ticks):
@@ -79,7 +80,7 @@ def _exact_usd(run: SpotRun, up: Flags, tick_hours: float, restart: int, work: i
 
 
 def _advance_running(table: Floats, usd: float, low: int, high: int) -> Floats:
-    """One more tick of machines that run: one more tick of work."""
+    """Return the table after one more tick of running machines, and so of work."""
     after = np.full_like(table, math.inf)
     first = max(low, 1)
     np.add(table[:, first - 1 : high - 1], usd, out=after[:, first:high])
@@ -87,7 +88,7 @@ def _advance_running(table: Floats, usd: float, low: int, high: int) -> Floats:
 
 
 def _advance_started(table: Floats, begun: Floats, usd: Floats | float, gained: int, low: int, high: int) -> None:
-    """Machines started a while ago, from where nothing ran, are ready for work."""
+    """Put into `table` the machines whose start, from where nothing ran, is over."""
     first = max(low, gained)
     fresh = begun[:, first - gained : high - gained] + usd
     np.minimum(table[:, first:high], fresh, out=table[:, first:high])

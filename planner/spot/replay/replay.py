@@ -1,4 +1,4 @@
-"""Replays: what a policy costs, and when it is done, on paths of a market that are known afterwards."""
+"""Replays of a policy on known paths of a market: what it costs and when the run ends."""
 
 from __future__ import annotations
 
@@ -8,41 +8,33 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from planner.spot.policy.run import ON_DEMAND, SPOT, WAIT, Policy, SpotRun
+from planner.spot.policy.run import ROUNDING_HOURS, Action, Policy, SpotRun
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from planner.arrays import Flags, Floats, Integers
 
-ROUNDING: Final = 1e-9
-"""Hours: ticks, restarts and checkpoints that end together in exact arithmetic shall do so here."""
-
 NO_CHECKPOINT_HOURS: Final = 1e6
-"""Hours: an interval that no run reaches; it stands for "no checkpoints" where infinity would make 0 x inf."""
+"""Interval that no run reaches: "no checkpoints", where infinity would lead to 0 x inf."""
 
-BLOCK: Final = 4096
+RUNS_PER_BLOCK: Final = 4096
 """Runs that are replayed together: their arrays stay in the processor's cache."""
 
 
 @dataclass(frozen=True)
 class Replays:
-    """What came of each run; arrays of shape (runs,)."""
+    """The outcome of each run; arrays of shape (runs,)."""
 
     usd: Floats  # machines and standing costs, until the end of the run
     hours: Floats  # from the start to the end of the run; inf where the path ended first (see `replay`)
     spot_hours: Floats  # paid
     on_demand_hours: Floats  # paid
     interruptions: Integers
-    wasted_hours: Floats  # paid without progress that lasted: restarts, checkpoints, work lost
+    wasted_hours: Floats  # paid without lasting progress: restarts, checkpoints, lost work
     waiting_hours: Floats  # nothing rented
     spot_share: Floats  # of the work that was done, 0 to 1
     met: Flags  # done by the deadline
-
-    @property
-    def n(self) -> int:
-        """Number of runs."""
-        return int(self.usd.size)
 
 
 def replay(
@@ -56,43 +48,52 @@ def replay(
 ) -> Replays:
     """Follow `policy` along paths of a market.
 
-    `up`: shape (runs, ticks), whether the machines of the run can be had on spot during each tick; the policy is asked
-    at the start of each, and what happens within a tick (restarts, checkpoints, the end) is exact.
-    `slowness`: of each run, or one for all: its work takes so many times `run.work_hours`; the policy sees the work
-    left at true speed, as whoever watches the steps go by does.
-    `age_hours`: how long the market has been in its first state when a run begins.
+    The policy decides until the deadline. After it a run that is not done goes on demand, so that a policy without a
+    guarantee is replayed as it is and its lateness is measured. Where on demand is not sold the policy goes on to the
+    end of the path; a run that is still not done then has infinite `hours`, and the dollars paid so far.
 
-    The policy has its say until the deadline. After it a run that is not done goes on demand, so that a policy that
-    gives no guarantee is replayed as it is and its lateness is measured. Where on demand is not sold the policy goes on
-    to the end of the path, and a run that is still not done has infinite `hours`, and what was paid until there.
-    A path must reach to the deadline: ValueError otherwise, and where the policy rents spot that is not there.
+    Parameters
+    ----------
+    up
+        Shape (runs, ticks): whether the machines of the run are available on spot during each tick. The policy is
+        asked at the start of each; restarts, checkpoints and the end within a tick are exact.
+    slowness
+        Factor on `run.work_hours`, of each run or one for all; the policy sees the work left at the true speed, which
+        an observer of the steps knows.
+    age_hours
+        How long the market has been in its first state when a run begins.
+
+    Raises
+    ------
+    ValueError
+        Where a path does not reach the deadline, or the policy rents spot that is not available.
     """
     runs, ticks = up.shape
     if run.stall_hours > 0 and not run.interval_hours > 0:
         raise ValueError("with checkpoints that stall and no work between them nothing is ever done")
     sold = math.isfinite(run.on_demand_usd_per_hour)
-    if math.isfinite(deadline_hours) and ticks * tick_hours < deadline_hours - ROUNDING:
+    if math.isfinite(deadline_hours) and ticks * tick_hours < deadline_hours - ROUNDING_HOURS:
         raise ValueError(f"paths of {ticks * tick_hours:g} h do not reach the deadline at {deadline_hours:g} h")
     work = np.broadcast_to(np.asarray(slowness, float) * run.work_hours, (runs,))
     ages = np.broadcast_to(np.asarray(age_hours, float), (runs,))
     parts = []
-    for first in range(0, runs, BLOCK):
-        block = slice(first, first + BLOCK)
-        tape = _ReplayState(run, work[block], ages[block], np.ascontiguousarray(up[block].T))
-        tape.play(policy, tick_hours, deadline_hours, sold)
+    for first in range(0, runs, RUNS_PER_BLOCK):
+        block = slice(first, first + RUNS_PER_BLOCK)
+        state = _ReplayState(run, work[block], ages[block], np.ascontiguousarray(up[block].T))
+        state.play(policy, tick_hours, deadline_hours, sold)
         if sold:
-            tape.finish_on_demand()
-        parts.append(tape.result(deadline_hours))
+            state.finish_on_demand()
+        parts.append(state.result(deadline_hours))
     if not parts:
         raise ValueError("no path to replay")
     return Replays(**{f.name: np.concatenate([getattr(part, f.name) for part in parts]) for f in fields(Replays)})
 
 
 class _ReplayState:
-    """A block of runs on their way; every array has the shape (runs,).
+    """The state of a block of runs; every array has the shape (runs,).
 
-    Work on spot goes round in cycles of `interval` hours of work and `stall` hours of checkpoint. `cycle` is the time
-    since the restart was over, `base` the work that was left then: both follow the closed form instead of events.
+    Work on spot runs in cycles of `interval` hours of work and `stall` hours of checkpoint. `cycle` is the time
+    since the restart ended and `base` the work left then; progress follows from both in closed form, without events.
     """
 
     def __init__(self, run: SpotRun, work: Floats, ages: Floats, up: Flags) -> None:
@@ -110,7 +111,7 @@ class _ReplayState:
         self.cycle = np.zeros(runs)
         self.unsaved = np.zeros(runs)
         self.restart = np.zeros(runs)  # hours of restart still to come
-        self.running = np.full(runs, WAIT, np.int64)
+        self.running = np.full(runs, Action.WAIT, np.int64)
         self.age = ages.astype(float)
         self.spot_hours = np.zeros(runs)
         self.on_demand_hours = np.zeros(runs)
@@ -121,11 +122,11 @@ class _ReplayState:
         self.hours[~self.open] = 0.0
 
     def play(self, policy: Policy, tick: float, deadline: float, sold: bool) -> None:
-        """Tick by tick, to the deadline, or to the end of the path where nothing can be had on demand."""
+        """Advance tick by tick to the deadline, or to the end of the path where on demand is not sold."""
         end = min(deadline, len(self.up) * tick) if sold else len(self.up) * tick
         before = self.up[0]
         for number, up in enumerate(self.up):
-            if self.now >= end - ROUNDING or not self.open.any():
+            if self.now >= end - ROUNDING_HOURS or not self.open.any():
                 return
             if number:
                 self.age += tick
@@ -139,39 +140,39 @@ class _ReplayState:
             self.now += step
 
     def _interrupt(self, up: Flags) -> None:
-        """Machines on spot go with the market, and with them the work that no checkpoint holds."""
-        lost = (self.running == SPOT) & ~up & self.open
+        """Stop spot machines where the market went down, and lose the work that no checkpoint holds."""
+        lost = (self.running == Action.SPOT) & ~up & self.open
         if not lost.any():
             return
         self.interruptions += lost
         if self.loses:
             self.left[lost] += self.unsaved[lost]
-        self.running[lost] = WAIT
+        self.running[lost] = Action.WAIT
 
     def _switch(self, action: Integers, up: Flags) -> None:
-        """Machines that were asked for and do not run yet start; those that run and were not asked for end."""
+        """Start machines that the policy asks for and stop those that it does not."""
         changed = action != self.running
         if not changed.any():
             return
-        if ((action == SPOT) & ~up & self.open).any():
+        if ((action == Action.SPOT) & ~up & self.open).any():
             raise ValueError("the policy rents spot machines while there are none")
         self.running = np.where(changed, action, self.running)
-        self.restart[changed] = np.where(action[changed] == WAIT, 0.0, self.run.restart_hours)
+        self.restart[changed] = np.where(action[changed] == Action.WAIT, 0.0, self.run.restart_hours)
         self.base[changed] = self.left[changed]
         self.cycle[changed] = 0.0
         self.unsaved[changed] = 0.0
 
     def _advance(self, step: float) -> None:
         """Let `step` hours pass: restarts first, then work."""
-        on_spot = (self.running == SPOT) & self.open
-        on_demand = (self.running == ON_DEMAND) & self.open
+        on_spot = (self.running == Action.SPOT) & self.open
+        on_demand = (self.running == Action.ON_DEMAND) & self.open
         paid = (on_spot | on_demand) * step
         started = np.minimum(self.restart, paid)
         self.restart -= started
         busy = paid - started
-        likely = np.flatnonzero(busy >= self.left - ROUNDING)
+        likely = np.flatnonzero(busy >= self.left - ROUNDING_HOURS)
         needed = self._hours_to_the_end(likely)
-        ending = (needed <= busy[likely] + ROUNDING) & self.open[likely] & (paid[likely] > 0)
+        ending = (needed <= busy[likely] + ROUNDING_HOURS) & self.open[likely] & (paid[likely] > 0)
         likely, needed = likely[ending], needed[ending]
         paid[likely] = started[likely] + needed
 
@@ -186,26 +187,26 @@ class _ReplayState:
         self.hours[likely] = self.now + paid[likely]
 
     def _work(self, spot: Floats, demand: Floats, on_spot: Flags) -> None:
-        """Progress of hours in which machines on spot and on demand did not start."""
+        """Add the progress of hours in which machines on spot and on demand worked."""
         self.cycle += spot
-        rounds = np.floor(self.cycle * (1 / self.round) + ROUNDING)
+        rounds = np.floor(self.cycle * (1 / self.round) + ROUNDING_HOURS)
         unsaved = np.minimum(self.cycle - rounds * self.round, self.interval)
         self.unsaved = unsaved
         self.left = np.where(on_spot, self.base - rounds * self.interval - unsaved, self.left - demand)
 
     def _hours_to_the_end(self, runs: Integers) -> Floats:
-        """Hours until the work of some runs is done if nothing interferes; no checkpoint is written at the end."""
+        """Return the hours until some runs are done without interruption; no checkpoint is written at the end."""
         left = self.left[runs]
         cycle = self.cycle[runs]
         total = self.base[runs]
-        stalls = np.maximum(np.ceil(total / self.interval - ROUNDING) - 1, 0)
+        stalls = np.maximum(np.ceil(total / self.interval - ROUNDING_HOURS) - 1, 0)
         on_spot = total + stalls * self.run.stall_hours - cycle
-        return np.where(self.running[runs] == SPOT, on_spot, left)
+        return np.where(self.running[runs] == Action.SPOT, on_spot, left)
 
     def finish_on_demand(self) -> None:
-        """What is not done yet is done on demand; machines that run there already go on."""
+        """Finish the open runs on demand; machines that run there already continue."""
         late = np.flatnonzero(self.open)
-        anew = self.running[late] != ON_DEMAND
+        anew = self.running[late] != Action.ON_DEMAND
         start = np.where(anew, self.run.restart_hours, self.restart[late])
         self.on_demand_hours[late] += start + self.left[late]
         self.on_demand_work[late] += self.left[late]
@@ -214,7 +215,7 @@ class _ReplayState:
         self.open[late] = False
 
     def result(self, deadline: float) -> Replays:
-        """The bill."""
+        """Return the hours and dollars of the runs."""
         run = self.run
         paid = self.spot_hours + self.on_demand_hours
         hours = np.where(self.open, self.now, self.hours)

@@ -1,4 +1,4 @@
-"""Logs of training runs: what each format says, and what is told where it cannot be used."""
+"""Logs of training runs: what each format says, and the fault where it cannot be used."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_a_run_that_ended_early_is_timed_by_the_steps_that_it_took(tmp_path: Pat
 
 
 def test_a_trainer_state_that_counts_tokens_tells_every_interval(tmp_path: Path) -> None:
-    """Time so far stands in every entry then: warm-up can be told from the rest, and tokens per step are known."""
+    """Every entry has the time so far: warm-up can be separated from the rest, and tokens per step are known."""
     timed = [
         logged(step, train_runtime=40.0 + 6.0 * step, num_input_tokens_seen=1000 * step) for step in range(5, 45, 5)
     ]
@@ -117,7 +117,7 @@ def test_memory_logs_give_the_highest_figure_with_its_kind(tmp_path: Path, text:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("", ": is empty; give a trainer_state.json"),
         ("hello there\nall is well\n", ":1: is no log that can be read"),
@@ -142,16 +142,16 @@ def test_memory_logs_give_the_highest_figure_with_its_kind(tmp_path: Path, text:
         (state(logged(3), {**LAST, "step": 3}), ": only 3 steps in all"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_used_is_told_with_its_place(tmp_path: Path, text: str, told: str) -> None:
+def test_what_cannot_be_used_is_reported_with_its_place(tmp_path: Path, text: str, message: str) -> None:
     """Empty, unknown, too short, backwards, of another unit: the file, the line and what would be right."""
-    assert refused(tmp_path, text).startswith(told)
+    assert refused(tmp_path, text).startswith(message)
 
 
 def test_a_file_that_is_not_there_or_no_text_is_told(tmp_path: Path) -> None:
     """No traceback for a wrong path or a picture."""
     (tmp_path / "picture").write_bytes(b"\x89PNG\xff\xfe")
-    for name, told in (("absent", "no such file"), ("picture", "no text in UTF-8")):
-        with pytest.raises(InputError, match=told):
+    for name, message in (("absent", "no such file"), ("picture", "no text in UTF-8")):
+        with pytest.raises(InputError, match=message):
             read_log(str(tmp_path / name))
 
 

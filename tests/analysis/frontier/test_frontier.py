@@ -57,7 +57,7 @@ def some(count: int, of: int) -> list[int]:
 
 @pytest.mark.parametrize("name", ONE_JOB)
 def test_solve_with_a_breakpoint_as_deadline_costs_what_the_frontier_says(name: str) -> None:
-    """Two ways to one figure: the program with its passes, and the envelope."""
+    """Two methods, one figure: the program with its passes, and the envelope."""
     found, scenario = traced(name), scenario_of(name)
     assert found.exact
     assert len(found.points) > 2
@@ -133,7 +133,7 @@ def test_jobs_that_share_a_budget_are_never_below_their_sum_and_as_solve_finds()
     """Where the budget and the GPUs bind, each point is what solve finds at its hours."""
     found, scenario = traced("three-jobs-one-budget"), scenario_of("three-jobs-one-budget")
     assert not found.exact
-    assert any("get in each other's way" in note for note in found.notes)
+    assert any("compete for shared limits" in note for note in found.notes)
     assert any(point.separate_usd is not None and point.cost_usd > point.separate_usd + 0.01 for point in found.points)
     for point in found.points:
         assert point.separate_usd is None or point.cost_usd >= point.separate_usd - 1e-6
@@ -183,7 +183,7 @@ def test_the_lower_bound_of_jobs_in_each_others_way_is_the_sum_of_their_frontier
 
 
 def test_fewer_points_are_solved_where_fewer_are_asked_for() -> None:
-    """The number bounds the work, and the note tells it."""
+    """The number bounds the work, and the note says so."""
     found = frontier(scenario_of("three-jobs-one-budget"), OPTIONS, library(), points=3)
     assert any("solved together for 3 deadlines" in note for note in found.notes)
     assert 2 <= len(found.points) < len(traced("three-jobs-one-budget").points)
@@ -226,7 +226,7 @@ def test_a_deadline_that_hides_something_cheaper_says_what_and_how_to_see_it() -
 
 
 def test_a_longest_run_that_hides_something_cheaper_is_named_where_it_cuts_first() -> None:
-    """Under `max_hours` the deadline is not what stands in the way."""
+    """Under `max_hours` the deadline is not what limits the frontier."""
     found = traced("seven-b-billion-tokens", "limits.max_hours=20")
     (beyond,) = found.beyond
     assert beyond.limit == "limits.max_hours"
@@ -281,7 +281,7 @@ def test_a_notebook_shows_a_line_per_breakpoint() -> None:
 
 
 def test_between_the_points_of_a_joint_curve_nothing_is_further_below_than_is_said() -> None:
-    """A curve of jobs that get in each other's way tells what its few solved deadlines may hide, and has no knee."""
+    """A curve of jobs that compete for shared limits shows what its few solved deadlines may hide, and has no knee."""
     found = traced("three-jobs-one-budget", MIXED, by="provider")
     curve = next(one for one in found.curves if one.label == "vast")
     assert not curve.exact and curve.knee is None and curve.hidden_usd > 0

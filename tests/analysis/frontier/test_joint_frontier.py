@@ -36,14 +36,14 @@ def test_solved_at_a_deadline_is_the_least_of_all_combinations(
     case: tuple[CandidateTable, SharedLimits], hours: float
 ) -> None:
     """Cost, limits, hours and bound of one solved point, penalties and the value of time left out."""
-    table, question = case
+    table, limits = case
     table = replace(table, penalty_usd=np.zeros(len(table)))
-    question = replace(question, value_of_time_usd_per_hour=0.0)
+    limits = replace(limits, value_of_time_usd_per_hour=0.0)
     tables = by_job(table)
-    envelopes = [lower_envelope(build_segments(one, question.budget_usd)) for one in tables]
-    found = JointProgram(tables, envelopes, question, SolveOptions()).solve_at(hours)
+    envelopes = [lower_envelope(build_segments(one, limits.budget_usd)) for one in tables]
+    found = JointProgram(tables, envelopes, limits, SolveOptions()).solve_at(hours)
     _, cut = clip_to_caps(table, hours=hours)
-    least = brute_force(cut, question) if len(np.unique(cut.job)) == len(tables) else None
+    least = brute_force(cut, limits) if len(np.unique(cut.job)) == len(tables) else None
     assert (found is None) == (least is None)
     if found is not None and least is not None:
         assert found.usd == pytest.approx(least, abs=0.006)
@@ -52,7 +52,7 @@ def test_solved_at_a_deadline_is_the_least_of_all_combinations(
         assert found.gap == 0.0
         assert sum(evaluate_envelope(one, hours + 1e-9) for one in envelopes) <= found.usd + 1e-6
         assert satisfies_limits(
-            tables, found.job_choices, replace(question, budget_usd=(question.budget_usd or 1e9) + 1e-3)
+            tables, found.job_choices, replace(limits, budget_usd=(limits.budget_usd or 1e9) + 1e-3)
         )
 
 
@@ -60,11 +60,11 @@ def test_solved_at_a_deadline_is_the_least_of_all_combinations(
 @given(small_cases())
 def test_the_fastest_common_end_is_the_least_of_all_combinations(case: tuple[CandidateTable, SharedLimits]) -> None:
     """Before it nothing keeps the limits."""
-    table, question = case
+    table, limits = case
     tables = by_job(table)
-    envelopes = [lower_envelope(build_segments(one, question.budget_usd)) for one in tables]
-    found = JointProgram(tables, envelopes, question, SolveOptions()).fastest_hours()
-    least = brute_force(table, replace(question, objective="time"))
+    envelopes = [lower_envelope(build_segments(one, limits.budget_usd)) for one in tables]
+    found = JointProgram(tables, envelopes, limits, SolveOptions()).fastest_hours()
+    least = brute_force(table, replace(limits, objective="time"))
     assert (found is None) == (least is None)
     if found is not None and least is not None:
         assert found == pytest.approx(least, abs=0.0015)
@@ -74,13 +74,13 @@ def test_the_fastest_common_end_is_the_least_of_all_combinations(case: tuple[Can
 @given(small_cases())
 def test_what_keeps_the_limits_is_judged_as_by_counting(case: tuple[CandidateTable, SharedLimits]) -> None:
     """GPUs, quota and stock as in the brute force of the tests, and late dollars against the budget."""
-    table, question = case
+    table, limits = case
     members = [np.flatnonzero(table.job == job) for job in range(len(table.jobs))]
     rows = [int(one[0]) for one in members]
-    ways = [RowChoice(0, float(table.share_low[row])) for row in rows]
+    choices = [RowChoice(0, float(table.share_low[row])) for row in rows]
     late = sum(float(table.late_cost_usd(table.share_low)[row]) for row in rows)
-    expected = limits_hold(table, question, rows) and (question.budget_usd is None or late <= question.budget_usd)
-    assert satisfies_limits(by_job(table), ways, question) == expected
+    expected = limits_hold(table, limits, rows) and (limits.budget_usd is None or late <= limits.budget_usd)
+    assert satisfies_limits(by_job(table), choices, limits) == expected
 
 
 def test_points_that_an_earlier_one_undercuts_are_dropped() -> None:

@@ -48,7 +48,7 @@ def sampled(table: CandidateTable, budget: float | None = None) -> np.ndarray:
 @LAW
 @given(tables, budgets)
 def test_no_row_at_any_share_lies_below_the_envelope(table: CandidateTable, budget: float | None) -> None:
-    """Every sampled way within the budget costs at least what the envelope says for its hours."""
+    """Every sampled point within the budget costs at least what the envelope says for its hours."""
     pieces = envelope_of(table, budget)
     for hours, usd in sampled(table, budget):
         assert evaluate_envelope(pieces, hours + 1e-9) <= usd + 1e-6
@@ -192,7 +192,7 @@ def test_the_knee_lies_where_waiting_stops_paying_more_than_on_average() -> None
     st.sampled_from([0.25, 4.0]),
 )
 def test_the_knee_does_not_depend_on_the_units(steps: list[tuple[float, float]], minutes: float, cents: float) -> None:
-    """Stretching either axis leaves the knee where it is, and no wait after it saves more than told."""
+    """Stretching either axis leaves the knee where it is, and no wait after it saves more than reported."""
     hours = np.cumsum([step[0] for step in steps])
     usd = np.cumsum([step[1] for step in steps])[::-1].copy()
     knee, other = find_knee(hours, usd), find_knee(hours * minutes, usd * cents)

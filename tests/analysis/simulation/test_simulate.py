@@ -42,7 +42,7 @@ def simulated(text: str = SPOT, *changes: str, **asked: object) -> Simulation:
     )
 
 
-def course(text: str = SPOT, job: int = 0) -> JobRun:
+def job_run(text: str = SPOT, job: int = 0) -> JobRun:
     return build_job_runs(prepared(text), planned(text))[job]
 
 
@@ -108,7 +108,7 @@ def test_a_seed_gives_the_same_figures_again() -> None:
 
 
 def test_nobody_beats_who_knows_the_market() -> None:
-    """The optimum is the least, on demand the dearest here, and the plan no dearer than the rules of thumb."""
+    """The optimum costs least, on demand most, and the plan no more than the baselines."""
     found = simulated(runs=2000)
     over = {name: one.usd_over_optimum for name, one in found.policies.items()}
     assert list(over) == [PLANNED, ON_DEMAND_ONLY, GREEDY, UNIFORM, OPTIMUM]
@@ -121,7 +121,7 @@ def test_nobody_beats_who_knows_the_market() -> None:
 
 def test_the_exported_table_gives_the_same_figures() -> None:
     """The policy that is written is the one that was replayed."""
-    one, tick = course(), 1 / 12
+    one, tick = job_run(), 1 / 12
     assert one.states is not None
     table = json.loads(json.dumps(policy_tables(scenario(), planned())["bot"]))
     source = SampledPaths(one.states, 220, tick, np.random.default_rng(3))
@@ -151,15 +151,15 @@ def test_advice_says_what_to_do_now() -> None:
 def test_a_market_that_is_always_up_costs_the_spot_price(tmp_path: Path) -> None:
     """Recorded without a gap: one start, no interruption, every hour at the price of spot."""
     found = simulated(traces=[trace(tmp_path, [1] * 400)], exact_speed=True)
-    one, told = course(), found.jobs[0]
+    one, job = job_run(), found.jobs[0]
     paid = one.run.restart_hours + one.run.work_hours
     assert found.runs == 400 - round(one.target_hours * 6 + 0.5) + 1
     assert found.interruptions == 0 and found.spot_share == 1 and found.waiting_hours == 0
-    assert told.hours is not None and paid < told.hours.mean < paid * 1.02 + one.outside_run_hours  # checkpoints stall
-    run_usd = one.run.spot_usd_per_hour * (told.hours.mean - one.outside_run_hours)
+    assert job.hours is not None and paid < job.hours.mean < paid * 1.02 + one.outside_run_hours  # checkpoints stall
+    run_usd = one.run.spot_usd_per_hour * (job.hours.mean - one.outside_run_hours)
     assert found.cost_usd is not None
-    assert found.cost_usd.mean == pytest.approx(one.fixed_usd + run_usd + one.storage_usd * told.hours.mean)
-    assert told.market is not None and told.market.source == "traces" and told.market.availability == 1
+    assert found.cost_usd.mean == pytest.approx(one.fixed_usd + run_usd + one.storage_usd * job.hours.mean)
+    assert job.market is not None and job.market.source == "traces" and job.market.availability == 1
 
 
 def test_a_market_that_never_comes_back_is_left_for_on_demand(tmp_path: Path) -> None:
@@ -168,13 +168,13 @@ def test_a_market_that_never_comes_back_is_left_for_on_demand(tmp_path: Path) ->
     assert found.deadline_hit_rate == 1 and found.spot_share == pytest.approx(0, abs=0.05)
     assert found.policies[ON_DEMAND_ONLY].cost_usd is not None and found.cost_usd is not None
     assert found.cost_usd.mean == pytest.approx(found.policies[ON_DEMAND_ONLY].cost_usd.mean, rel=0.05)
-    told = found.jobs[0].told
-    assert told is not None and told.stretches[-1].running == "on demand" and told.guard is not None
-    assert told.stretches[-1].to_hours <= told.ends_by_hours
+    timeline = found.jobs[0].told
+    assert timeline is not None and timeline.stretches[-1].running == "on demand" and timeline.guard is not None
+    assert timeline.stretches[-1].to_hours <= timeline.ends_by_hours
 
 
 def test_spot_alone_promises_nothing(tmp_path: Path) -> None:
-    """No on-demand machines, no policies to compare with; what a short market leaves undone is told."""
+    """No on-demand machines, no policies to compare with; what a short market leaves undone is reported."""
     found = simulated(SPOT_ALONE)
     assert found.jobs[0].kind == "spot only" and list(found.policies) == [PLANNED]
     assert any("keeps no deadline" in note for note in found.notes)
@@ -182,18 +182,18 @@ def test_spot_alone_promises_nothing(tmp_path: Path) -> None:
     assert short.jobs[0].unfinished == 1 and short.deadline_hit_rate == 0
 
 
-def test_a_replay_is_told_from_its_first_hour_to_its_last() -> None:
+def test_a_timeline_shows_a_replay_from_its_first_hour_to_its_last() -> None:
     """Stretches join without a gap, spot runs only while the market is up, and the work ends done."""
-    told = simulated().jobs[0].told
-    assert told is not None
-    ends = [one.to_hours for one in told.stretches]
-    assert [one.from_hours for one in told.stretches] == pytest.approx([0.0, *ends[:-1]])
-    assert all(one.market_up for one in told.stretches if one.running == "spot")
-    hours, shares = zip(*told.progress, strict=True)
+    timeline = simulated().jobs[0].told
+    assert timeline is not None
+    ends = [one.to_hours for one in timeline.stretches]
+    assert [one.from_hours for one in timeline.stretches] == pytest.approx([0.0, *ends[:-1]])
+    assert all(one.market_up for one in timeline.stretches if one.running == "spot")
+    hours, shares = zip(*timeline.progress, strict=True)
     assert list(hours) == sorted(hours) and shares[0] == 0 and shares[-1] == 1
-    assert told.interruptions == sum(
+    assert timeline.interruptions == sum(
         one.running == "spot" and not after.market_up
-        for one, after in zip(told.stretches, told.stretches[1:], strict=False)
+        for one, after in zip(timeline.stretches, timeline.stretches[1:], strict=False)
     )
 
 
@@ -209,9 +209,9 @@ def test_a_plan_is_read_again_and_a_strangers_is_refused() -> None:
     assert solved.cost_usd == simulated(runs=200).cost_usd
     with pytest.raises(ScenarioError, match="expected several, found nightly"):
         simulate(scenario(SEVERAL), planned())
-    dearer = scenario(SPOT, "adjust=[{match: {gpu: RTX3090}, spot_usd_per_hour_factor: 1.5}]")
+    costlier = scenario(SPOT, "adjust=[{match: {gpu: RTX3090}, spot_usd_per_hour_factor: 1.5}]")
     with pytest.raises(ScenarioError, match="planner check PLAN SCENARIO"):
-        simulate(dearer, planned())
+        simulate(costlier, planned())
 
 
 @pytest.mark.parametrize("wrong", [{"runs": 0}, {"runs": 10**7}, {"seed": -1}])
@@ -246,7 +246,7 @@ def test_traces_of_two_steps_are_not_mixed_and_short_ones_left_out(tmp_path: Pat
     assert "1 trace of 2 left out: shorter than the 20.0 h that bot may take" in simulated(traces=[long, short]).notes
 
 
-def test_machines_that_stand_in_for_one_another_are_told(tmp_path: Path) -> None:
+def test_machines_that_stand_in_for_one_another_are_reported(tmp_path: Path) -> None:
     """A count of five says nothing of the one machine that a job has."""
     notes = simulated(traces=[trace(tmp_path, [5] * 300)]).notes
     assert any("up to 5 machines were recorded" in note for note in notes)
@@ -284,7 +284,7 @@ def test_windows_are_parts_of_the_traces(several: list[list[int]], runs: int) ->
 @given(slow=st.floats(0.5, 2.0), more=st.floats(1.0, 2.0))
 def test_slower_runs_have_more_hours_but_never_beyond_the_deadline(slow: float, more: float) -> None:
     """In proportion to their length, as guaranteed, and no longer than what is left of the deadline."""
-    one = course()
+    one = job_run()
     first, second = run_deadlines(one, np.asarray([slow, slow * more]))
     assert first <= slow * one.target_hours + 1e-9 and first + slow * one.outside_run_hours <= one.latest_hours + 1e-9
     assert second >= min(first, one.latest_hours - slow * more * one.outside_run_hours) - 1e-9

@@ -147,7 +147,7 @@ def test_a_run_that_does_not_say_its_techniques_is_compared_with_the_fastest_tha
     assert seen_of(run, only_8_bit).recipe.weight_bits == 8
     _, job = solved(run)
     assert job.observed_runs[0].assumed == ("method", "weight_bits", "activation_checkpointing", "micro_batch")
-    assert any("does not say method and weight_bits: taken as QLoRA" in note for note in job.notes)
+    assert any("does not state method and weight_bits: taken as QLoRA" in note for note in job.notes)
 
 
 def test_a_run_on_a_card_that_nobody_offers_counts_as_well() -> None:
@@ -208,7 +208,7 @@ def test_a_run_that_the_batch_does_not_divide_over_is_told_and_changes_nothing()
 def test_a_speed_far_from_the_estimate_is_doubted() -> None:
     """It counts all the same, but the plan asks whether unit and settings are right."""
     _, job = solved(f"{ON_3060}, {QLORA}, micro_batch: 2, tokens_per_second: 80")
-    assert any("times the estimate: are unit and settings right?" in note for note in job.notes)
+    assert any("times the estimate: check unit and settings" in note for note in job.notes)
 
 
 def test_runs_that_contradict_each_other_make_the_plan_less_sure_and_say_so() -> None:
@@ -217,10 +217,10 @@ def test_runs_that_contradict_each_other_make_the_plan_less_sure_and_say_so() ->
     runs = [f"{ON_3060}, {QLORA}, micro_batch: 2, tokens_per_second: {speed * by!r}" for by in (0.4, 1.6)]
     (_, plain), (_, job) = solved(), solved(*runs)
     assert job.sigma > plain.sigma and job.sigma_tail > plain.sigma_tail
-    assert any(note.startswith("observed speeds, each over its estimate, lie 4-fold apart") for note in job.notes)
+    assert any(note.startswith("observed speeds over their estimates differ by a factor of 4:") for note in job.notes)
     agreeing = [f"{ON_3060}, {QLORA}, micro_batch: 2, tokens_per_second: {speed * by!r}" for by in (0.95, 1.05)]
     _, sure = solved(*agreeing)
-    assert sure.sigma < plain.sigma and not any("fold apart" in note for note in sure.notes)
+    assert sure.sigma < plain.sigma and not any("differ by a factor" in note for note in sure.notes)
 
 
 @pytest.mark.parametrize("by", [0.4, 0.51, 1.9])
@@ -231,7 +231,7 @@ def test_a_run_far_from_the_estimate_makes_nothing_surer(by: float) -> None:
     narrowing = candidates_of(run).run_hours.sigma / plain.run_hours.sigma
     far = by < 0.5
     assert np.all(narrowing == 1) if far else narrowing.min() < 0.9
-    assert any("are unit and settings right?" in note for note in solved(run)[1].notes) == far
+    assert any("check unit and settings" in note for note in solved(run)[1].notes) == far
 
 
 @pytest.mark.parametrize(
@@ -330,7 +330,7 @@ def test_a_peak_without_its_kind_is_taken_as_allocated_and_says_so() -> None:
     _, unsaid = solved(peaked(10.9))
     _, said = solved(peaked(10.9, more=", peak_kind: allocated"))
     assert unsaid.vram_gib == said.vram_gib and unsaid.observed_runs[0].peak_kind == "allocated"
-    note = "observed peak taken as allocated bytes: say peak_kind where it is reserved or device"
+    note = "observed peak taken as allocated bytes: set peak_kind if it is reserved or device"
     assert note in unsaid.notes and note not in said.notes
 
 
@@ -368,9 +368,9 @@ TAMPERED: dict[str, dict[str, Any]] = {
     "step_seconds": {"step_seconds": 50.0},
     "sigma": {"sigma": 0.05},
     "sigma_tail": {"sigma_tail": 0.05},
-    "vram_gib peak": {"vram_gib": {"peak": 9.0}},
-    "vram_gib fit_probability": {"vram_gib": {"fit_probability": 0.5}},
-    "observed runs": {"observed_runs": ()},
+    "vram_gib.peak": {"vram_gib": {"peak": 9.0}},
+    "vram_gib.fit_probability": {"vram_gib": {"fit_probability": 0.5}},
+    "observed_runs[0]": {"observed_runs": ()},
 }
 BOTH = f"{HALF_SPEED}, peak_vram_gib: 11.2, peak_kind: allocated"
 

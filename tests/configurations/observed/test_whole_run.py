@@ -189,7 +189,7 @@ def test_an_observed_run_is_surer_than_an_estimate() -> None:
 @pytest.mark.parametrize(
     ("seen", "note"),
     [
-        ("{gpu: A40, gpus: 3, hours: 9}", "the run observed on 3 x A40 is not used: no offer rents that"),
+        ("{gpu: A40, gpus: 3, hours: 9}", "the run observed on 3 x A40 is not used: no offer has it"),
         ("{gpu: A100-80GB, gpus: 4, hours: 400}", "no run on 1 x RTX3060 was observed: its hours are estimated"),
     ],
 )
@@ -204,7 +204,7 @@ def test_observations_that_the_plan_does_not_rest_on_are_told(seen: str, note: s
 def test_an_observation_that_no_way_can_follow_is_told() -> None:
     """A batch of 30 does not divide over 4 cards: the run was another one, and the plan is an estimate elsewhere."""
     _, job = solved("jobs.seen.measured=[{gpu: A100-80GB, gpus: 4, hours: 1}]", "jobs.seen.global_batch=30")
-    assert "the run observed on 4 x A100-80GB is not used: no way that the job allows runs there" in job.notes
+    assert "the run observed on 4 x A100-80GB is not used: no configuration that the job allows runs there" in job.notes
     assert job.gpu == "RTX3060"
 
 
@@ -214,8 +214,8 @@ TAMPERED: dict[str, dict[str, Any]] = {
     "start_hours": {"start_hours": 0.2, "training_hours": 12.3},
     "step_seconds": {"step_seconds": 20.0},
     "tokens_per_second": {"tokens_per_second": 2000.0},
-    "vram_gib peak": {"vram_gib": {"peak": 11.0}},
-    "vram_gib fit_probability": {"vram_gib": {"fit_probability": 0.9}},
+    "vram_gib.peak": {"vram_gib": {"peak": 11.0}},
+    "vram_gib.fit_probability": {"vram_gib": {"fit_probability": 0.9}},
     "sigma": {"sigma": 0.2},
 }
 

@@ -9,15 +9,9 @@ import pytest
 import yaml
 
 from planner.estimates.inputs import Activations, Layout, Network, Stack, States
-from planner.estimates.memory.peak import (
-    PHASES,
-    MemoryCoefficients,
-    MemoryEstimate,
-    estimate_memory,
-    largest_micro_batch,
-    need_bytes,
-)
+from planner.estimates.memory.peak import PHASES, MemoryCoefficients, MemoryEstimate, estimate_memory
 from planner.units import GB, GIB
+from tests.helpers.memory_cases import largest_micro_batch, need_bytes
 
 HERE = Path(__file__).parent
 TABLE = yaml.safe_load((HERE / "golden_memory.yaml").read_text(encoding="utf-8"))

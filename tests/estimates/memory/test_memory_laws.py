@@ -12,10 +12,20 @@ from hypothesis import strategies as st
 
 from planner.estimates.inputs import Layout, States
 from planner.estimates.memory.fit import fit_probability
-from planner.estimates.memory.peak import estimate_memory, largest_micro_batch, need_bytes
+from planner.estimates.memory.peak import estimate_memory
 from planner.estimates.memory.states import static_terms
 from planner.units import GIB
-from tests.helpers.memory_cases import PLAIN, Case, adapter_states, cases, full_states, layouts, network
+from tests.helpers.memory_cases import (
+    PLAIN,
+    Case,
+    adapter_states,
+    cases,
+    full_states,
+    largest_micro_batch,
+    layouts,
+    need_bytes,
+    network,
+)
 
 LAWS = settings(derandomize=True, max_examples=80, deadline=None)
 NEVER_LESS = 1.0 - 1e-12  # rounding of a different order of sums

@@ -60,7 +60,7 @@ def test_no_efficiency_without_a_card() -> None:
     assert bare == set(GPUS)
 
 
-def test_stage_and_gang_numbers_are_complete() -> None:
+def test_stage_and_node_group_numbers_are_complete() -> None:
     """stages.yaml fills both of its dataclasses, with a spot prior that is a probability."""
     values = calibration("stages")
     assert StageCoefficients.of(values).boot_seconds == 160

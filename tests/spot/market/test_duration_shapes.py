@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.library.reading import read_library
-from planner.spot.market.duration_shapes import EXPONENTIAL, DurationShape, ages_from_mean, states_from_means
+from planner.spot.market.duration_shapes import DurationShape, ages_from_mean, states_from_means
 from planner.spot.market.states import Ages
 
 
@@ -49,7 +49,7 @@ def test_recorded_zones_have_this_shape(shape: DurationShape, mean: float, media
 
 def test_no_youth_means_no_memory() -> None:
     """Without a share that ends young, durations are exponential."""
-    assert ages_from_mean(4.0, EXPONENTIAL) == Ages((0.0,), (0.25,))
+    assert ages_from_mean(4.0, DurationShape(1.0, 1.0, 0.0)) == Ages((0.0,), (0.25,))
 
 
 def test_machines_that_are_never_taken(shape: DurationShape) -> None:

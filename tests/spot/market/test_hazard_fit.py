@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.arrays import Flags, Floats
-from planner.spot.market.hazard_fit import MIN_ENDS, count_ends, fit_ages, fit_states, log_likelihood
+from planner.spot.market.hazard_fit import MIN_ENDS, count_ends, fit_ages, log_likelihood
 from planner.spot.market.states import Ages
 
 HEAVY = Ages((0.0, 1.0), (1.5, 0.1))
@@ -35,14 +35,6 @@ def test_rates_by_age_are_recovered_from_many_runs() -> None:
     assert fitted.mean() == pytest.approx(HEAVY.mean(), rel=0.1)
 
 
-def test_both_kinds_of_runs_are_fitted_apart() -> None:
-    """Up-times make the up states, outages the down states."""
-    up, down = drawn(HEAVY, 500, 1), drawn(Ages((0.0, 1.0), (3.0, 3.0)), 500, 2)
-    states = fit_states(up, whole(up), down, whole(down))
-    assert states.up == fit_ages(up, whole(up)) and states.down == fit_ages(down, whole(down))
-    assert states.availability() == pytest.approx(HEAVY.mean() / (HEAVY.mean() + 1 / 3), abs=0.03)
-
-
 def test_runs_that_were_cut_do_not_make_durations_look_shorter() -> None:
     """A quarter of the runs cut at random: the fit stays right where the mean of what ended is far too low."""
     hours = drawn(HEAVY, 6000, 3)
@@ -67,7 +59,7 @@ def test_what_never_ended_is_not_held_to_last_for_ever() -> None:
 
 
 def test_two_bands_are_the_rule_and_more_have_to_pay() -> None:
-    """From ten ends on young and old are told apart; a third band needs data that show one."""
+    """From ten ends on young and old have rates of their own; a third band needs data that show one."""
     constant = np.random.default_rng(5).exponential(2.0, 400)
     assert len(fit_ages(constant[:9], whole(constant[:9])).rates) == 1
     assert len(fit_ages(constant, whole(constant)).rates) == 2

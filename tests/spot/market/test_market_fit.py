@@ -85,7 +85,7 @@ def test_ages_that_matter_foretell_the_other_half_and_others_do_not() -> None:
     assert short.held_out is None
 
 
-def test_each_trace_is_told_as_it_is() -> None:
+def test_each_trace_is_reported_as_it_is() -> None:
     """Its own share of time, means and losses, whatever the fit makes of them."""
     counts = np.repeat(np.tile([3, 1], 8), 60)
     seen = fit_market([Trace("t", 60, counts, 3)], instances=2).traces[0]
@@ -95,23 +95,23 @@ def test_each_trace_is_told_as_it_is() -> None:
 
 
 @pytest.mark.parametrize(
-    ("counts", "instances", "told"),
+    ("counts", "instances", "message"),
     [
         ([1] * 600, 1, "1 machine was there 10.0 of 10.0 h, with no up-times and no outages seen"),
         ([1] * 600, 1, "some 17 days would show 20 of each"),
         ([0] * 600, 1, "no machine was ever there"),
         ([2] * 600, 4, "4 machines were never there, at most 2; ask for fewer instances"),
-        ([1, 0, 0] * 4, 1, "3 up-times and 3 outages seen from beginning to end: too few to say anything"),
+        ([1, 0, 0] * 4, 1, "3 up-times and 3 outages observed from beginning to end: too few for a fit"),
         ([4, 3, 3] * 4, 2, "or ask for more instances, of which up to 4 were there"),
         ([4, 3, 3] * 300, 1, "or give mean_up_hours: 0.167, which single machines stayed on average"),
     ],
 )
-def test_too_little_is_refused_with_what_would_be_enough(counts: list[int], instances: int, told: str) -> None:
+def test_too_little_is_refused_with_what_would_be_enough(counts: list[int], instances: int, message: str) -> None:
     """A fit of nothing would look like knowledge."""
     with pytest.raises(InputError) as raised:
         fit_market([Trace("t", 60, np.array(counts))], instances)
     (fault,) = raised.value.faults
-    assert told in str(fault)
+    assert message in str(fault)
 
 
 @pytest.mark.parametrize(("ends", "low", "high"), [(0, 0.0079, 1.353), (5, 2.789, 8.638), (40, 32.58, 48.99)])

@@ -37,12 +37,6 @@ def test_shares_of_time_fill_the_whole(up: Ages, down: Ages) -> None:
     assert (in_up >= 0).all() and (in_down >= 0).all()
 
 
-def test_an_age_on_the_border_is_in_the_older_band() -> None:
-    """A rate holds from its beginning on."""
-    ages = Ages((0.0, 1.0, 4.0), (1.0, 0.5, 0.1))
-    assert ages.band([0.0, 0.99, 1.0, 3.9, 4.0, 99.0]).tolist() == [0, 0, 1, 1, 2, 2]
-
-
 def test_machines_that_are_never_taken_are_always_there() -> None:
     """An up-time without end gives an availability of 1, whatever outages would be."""
     market = SpotStates(Ages((0.0,), (0.0,)), Ages((0.0,), (1.0,)))

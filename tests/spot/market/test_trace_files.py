@@ -60,7 +60,7 @@ def test_uneven_times_are_put_on_even_steps(tmp_path: Path) -> None:
 
 
 def test_a_folder_gives_the_traces_of_all_its_files(tmp_path: Path) -> None:
-    """Folders inside are read too, and tell traces of one file name apart."""
+    """Folders inside are read too, and traces of one file name keep distinct names."""
     for zone in ("a", "b"):
         (tmp_path / zone).mkdir()
         (tmp_path / zone / "v100.json").write_text(as_json(COUNTS))
@@ -81,7 +81,7 @@ def test_runs_know_which_of_their_ends_were_not_seen() -> None:
 @settings(derandomize=True, max_examples=60, deadline=None)
 @given(counts=st.lists(st.integers(0, 3), min_size=1, max_size=60), k=st.integers(1, 4))
 def test_runs_make_up_the_whole_trace(counts: list[int], k: int) -> None:
-    """No hour is lost or counted twice, up and down take turns, and the longer the gang the less it is up."""
+    """No hour is lost or counted twice, up and down take turns, and the larger the node group the less it is up."""
     trace = Trace("t", 3600, np.array(counts))
     runs = trace.runs(k)
     assert runs.up_hours.sum() == trace.up(k).sum() and runs.down_hours.sum() == (~trace.up(k)).sum()
@@ -111,7 +111,7 @@ def test_run_lengths_and_json_are_the_same_counts(
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("", "F: is empty"),
         ("hello world\n", "F:1: is no trace in a known format"),
@@ -145,15 +145,15 @@ def test_run_lengths_and_json_are_the_same_counts(
         ("time_seconds,available\n" + "".join(f"{600_000 * i},1\n" for i in range(20)), "milliseconds were meant"),
     ],
 )
-def test_what_cannot_be_used_is_told_in_one_line(text: str, told: str, tmp_path: Path) -> None:
+def test_what_cannot_be_used_is_reported_in_one_line(text: str, message: str, tmp_path: Path) -> None:
     """Each fault names the file, the place, and what would be right."""
     path = tmp_path / "t.data"
     path.write_text(text)
     (line,) = faults(path)
-    assert told in line
+    assert message in line
 
 
-def test_all_faults_of_all_files_are_told_at_once(tmp_path: Path) -> None:
+def test_all_faults_of_all_files_are_reported_at_once(tmp_path: Path) -> None:
     """Nobody mends a folder file by file."""
     (tmp_path / "a.json").write_text(as_json([-1, 2], -5))
     (tmp_path / "b.csv").write_text(HEADER + "x,,,0,600,2,huh\ny,,,0,1e9,2,1x30\n")

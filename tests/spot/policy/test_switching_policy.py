@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.spot.market.duration_shapes import EXPONENTIAL, DurationShape, states_from_means
+from planner.spot.market.duration_shapes import DurationShape, states_from_means
 from planner.spot.market.sampling import sample_states
 from planner.spot.market.states import Ages, SpotStates
 from planner.spot.policy.baseline_policies import Greedy, UniformProgress
@@ -22,12 +22,12 @@ from planner.spot.policy.checkpointing import (
     mean_lost_hours,
     progress_on_spot,
 )
-from planner.spot.policy.cost_curve import market_curve
 from planner.spot.policy.deadline_guard import DeadlineGuard
-from planner.spot.policy.policy_table import ACTION_NAMES, RUNNING, advice, from_table, to_table
-from planner.spot.policy.run import ON_DEMAND, SPOT, WAIT, SpotRun
+from planner.spot.policy.policy_table import ACTION_NAMES, RUNNING_NAMES, advice, from_table, to_table
+from planner.spot.policy.run import Action, SpotRun
 from planner.spot.policy.switching_policy import SwitchingPolicy, best_policy
 from planner.spot.replay.replay import Replays, replay
+from tests.helpers.spot_cases import cost_curve
 
 SHAPE = DurationShape(0.83, 0.46, 0.75)
 MARKET = states_from_means(2.0, 4 / 3, SHAPE)
@@ -73,8 +73,14 @@ def test_no_path_of_a_market_breaks_the_deadline(case: tuple[SpotRun, float, flo
 def reckless(run: SpotRun, hours: float, tick: float) -> SwitchingPolicy:
     """Spot as soon as it is up, waiting otherwise: nothing but the guard keeps the deadline."""
     rows = {
-        (up, 0, running): (((-math.inf, SPOT if up else WAIT),),)
-        for up, running in ((True, WAIT), (True, SPOT), (True, ON_DEMAND), (False, WAIT), (False, ON_DEMAND))
+        (up, 0, running): (((-math.inf, Action.SPOT if up else Action.WAIT),),)
+        for up, running in (
+            (True, Action.WAIT),
+            (True, Action.SPOT),
+            (True, Action.ON_DEMAND),
+            (False, Action.WAIT),
+            (False, Action.ON_DEMAND),
+        )
     }
     return SwitchingPolicy(DeadlineGuard.of(run, tick), hours, run.work_hours, (0.0,), (0.0,), (hours,), rows)
 
@@ -97,14 +103,14 @@ def test_the_guard_alone_keeps_the_deadline(case: tuple[SpotRun, float, float]) 
 def test_replays_cost_what_the_curve_says(factor: float) -> None:
     """Mean cost within 3 % of the prediction, hours and shares with it, on markets of the same kind."""
     hours = factor * RUN.work_hours + RUN.restart_hours
-    told = market_curve(RUN, MARKET, hours).at(hours)
+    predicted = cost_curve(RUN, MARKET, hours).at(hours)
     found = replayed(best_policy(RUN, MARKET, hours, TICK), RUN, hours)
-    assert found.usd.mean() == pytest.approx(told.usd, rel=0.03)
-    assert found.usd.std() == pytest.approx(told.usd_sd, rel=0.1)
-    assert found.hours.mean() == pytest.approx(told.finish_hours, rel=0.02)
-    assert found.spot_share.mean() == pytest.approx(told.spot_share, abs=0.03)
-    assert found.interruptions.mean() == pytest.approx(told.interruptions, rel=0.1)
-    assert found.wasted_hours.mean() == pytest.approx(told.wasted_hours, rel=0.15)
+    assert found.usd.mean() == pytest.approx(predicted.usd, rel=0.03)
+    assert found.usd.std() == pytest.approx(predicted.usd_sd, rel=0.1)
+    assert found.hours.mean() == pytest.approx(predicted.finish_hours, rel=0.02)
+    assert found.spot_share.mean() == pytest.approx(predicted.spot_share, abs=0.03)
+    assert found.interruptions.mean() == pytest.approx(predicted.interruptions, rel=0.1)
+    assert found.wasted_hours.mean() == pytest.approx(predicted.wasted_hours, rel=0.15)
     assert found.met.all()
 
 
@@ -130,19 +136,19 @@ def test_the_table_read_back_is_the_same_policy(policy: SwitchingPolicy) -> None
     assert len(text) < 100_000
 
 
-def test_the_plain_reader_gives_the_same_decisions(policy: SwitchingPolicy) -> None:
-    """Looking into the table by hand says the same as the policy, in every state."""
+def test_advice_is_the_decision_of_the_policy(policy: SwitchingPolicy) -> None:
+    """The advice of a written table is the policy's own decision, in every state."""
     table = json.loads(json.dumps(to_table(policy)))
     rng = np.random.default_rng(3)
     seen = set()
     for _ in range(3000):
         hours, age, running = rng.uniform(0, 40), rng.exponential(1.0), int(rng.integers(3))
         work = hours - rng.exponential(2.0)
-        up = bool(rng.random() < 0.5) or running == SPOT
+        up = bool(rng.random() < 0.5) or running == Action.SPOT
         asked = [np.array([each]) for each in (work, hours, up, age, running)]
-        told = advice(table, hours, work, up, age, RUNNING[running])
-        assert told == ACTION_NAMES[int(policy.decide(*asked)[0])]
-        seen.add((up, running, told))
+        advised = advice(table, hours, work, up, age, RUNNING_NAMES[running])
+        assert advised == ACTION_NAMES[int(policy.decide(*asked)[0])]
+        seen.add((up, running, advised))
     assert len(seen) >= 9  # of up and down, three that run, three to do
 
 
@@ -164,7 +170,7 @@ def test_decisions_make_sense(policy: SwitchingPolicy) -> None:
 
 
 def test_without_time_to_spare_everything_is_on_demand() -> None:
-    """At work plus restart there is one way."""
+    """At work plus restart there is one policy."""
     run = replace(RUN, work_hours=5.0)
     policy = best_policy(run, MARKET, 5.0 + run.restart_hours, TICK)
     found = replay(policy, run, np.ones((1, 60), bool), TICK, 5.0 + run.restart_hours)
@@ -181,8 +187,6 @@ def test_the_guard_by_hand() -> None:
     assert guard.start_spot == pytest.approx(guard.spot + 0.2)
     saved = DeadlineGuard.of(replace(run, last_checkpoint=True), 0.05)
     assert saved.spot == pytest.approx(0.2 + 0.05)  # nothing is lost, but a checkpoint may fill the whole tick
-    policy = best_policy(run, MARKET, 20.0, 0.3, ticks=32, points=16)
-    assert policy.latest_switch_hours(7.0) == pytest.approx(7.5)
 
 
 def test_a_very_long_run_is_guarded_as_well() -> None:
@@ -198,7 +202,7 @@ def test_a_very_long_run_is_guarded_as_well() -> None:
 
 def test_checkpoints_follow_young() -> None:
     """0.7 times the square root of twice stall and mean up-time; none needed where machines stay."""
-    market = states_from_means(2.0, 1.0, EXPONENTIAL)
+    market = states_from_means(2.0, 1.0, DurationShape(1.0, 1.0, 0.0))
     assert checkpoint_interval(0.01, market, 0.7) == pytest.approx(0.7 * 0.2)
     forever = SpotStates(Ages((0.0,), (0.0,)), Ages((0.0,), (1.0,)))
     assert checkpoint_interval(0.01, forever, 0.7) == math.inf
@@ -224,4 +228,4 @@ def test_what_an_interruption_costs() -> None:
 
 def test_what_runs_is_written_in_words() -> None:
     """Words in a table name each action and each thing that runs, once."""
-    assert set(ACTION_NAMES) == set(RUNNING) == {WAIT, SPOT, ON_DEMAND}
+    assert set(ACTION_NAMES) == set(RUNNING_NAMES) == {Action.WAIT, Action.SPOT, Action.ON_DEMAND}

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.arrays import Flags
-from planner.spot.policy.baseline_policies import Greedy, OnDemandOnly, SpotOnly, UniformProgress
-from planner.spot.policy.run import ON_DEMAND, SPOT, WAIT, SpotRun
+from planner.spot.policy.baseline_policies import Greedy, SpotOnly, UniformProgress
+from planner.spot.policy.run import Action, SpotRun
 from planner.spot.replay.lagrangian_bound import lower_bound_usd
 from planner.spot.replay.offline_optimum import optimum_usd
 from planner.spot.replay.replay import replay
@@ -44,7 +44,7 @@ def test_it_knows_that_the_market_will_come_back() -> None:
     """
     once = path("uuuuuddddduuuuu" + "d" * 5)
     assert optimum_usd(RUN, once, TICK, 3.75)[0] == pytest.approx(2.5)
-    hurried = Script([SPOT] * 5 + [ON_DEMAND] * 3 + [WAIT] * 2 + [SPOT])
+    hurried = Script([Action.SPOT] * 5 + [Action.ON_DEMAND] * 3 + [Action.WAIT] * 2 + [Action.SPOT])
     reached = replay(hurried, RUN, once, TICK, 3.25)
     assert reached.hours[0] == pytest.approx(3.25)
     assert reached.usd[0] == pytest.approx(5 * 0.25 + 3 * 0.75 + 3 * 0.25)
@@ -82,10 +82,10 @@ def test_no_policy_beats_it(run: SpotRun, up: Flags, deadline: float, slowness: 
     for policy in (
         Greedy(run, TICK),
         UniformProgress(run, TICK, deadline),
-        OnDemandOnly(),
+        Script([Action.ON_DEMAND]),
         SpotOnly(),
         Coin(),
-        Script([WAIT, SPOT, SPOT, ON_DEMAND]),
+        Script([Action.WAIT, Action.SPOT, Action.SPOT, Action.ON_DEMAND]),
     ):
         result = replay(policy, run, up, TICK, deadline, slowness)
         assert (result.usd[result.met] >= least[result.met] - 1e-6).all(), policy.name
@@ -109,15 +109,15 @@ def test_trying_every_way_finds_nothing_cheaper_and_nothing_dearer(bits: int, re
     """On paths of twelve ticks: all ways to rent for 1.5 h of work, tick by tick, and the cheapest of them."""
     run = SpotRun(1.5, restart, 0.0, 1.0, 1.0, 3.0, last_checkpoint=True)
     up = np.array([[bool(bits >> tick & 1) for tick in range(12)]])
-    costs = {(WAIT, 0, 0): 0.0}  # what runs, ticks of restart to come, ticks of work done -> dollars
+    costs = {(Action.WAIT, 0, 0): 0.0}  # what runs, ticks of restart to come, ticks of work done -> dollars
     cheapest = math.inf
     for there in up[0]:
         after: dict[tuple[int, int, int], float] = {}
         for (kind, left, done), usd in costs.items():
-            for action in (WAIT, ON_DEMAND, *((SPOT,) if there else ())):
+            for action in (Action.WAIT, Action.ON_DEMAND, *((Action.SPOT,) if there else ())):
                 start = left if action == kind else round(restart / TICK)
-                price = {WAIT: 0.0, SPOT: 1.0, ON_DEMAND: 3.0}[action] * TICK
-                gained = int(action != WAIT and start == 0)
+                price = {Action.WAIT: 0.0, Action.SPOT: 1.0, Action.ON_DEMAND: 3.0}[action] * TICK
+                gained = int(action != Action.WAIT and start == 0)
                 key = (action, max(start - 1, 0) if action else 0, done + gained)
                 if key[2] == 6:
                     cheapest = min(cheapest, usd + price)

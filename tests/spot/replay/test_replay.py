@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.arrays import Flags
-from planner.spot.policy.baseline_policies import Greedy, OnDemandOnly, SpotOnly
-from planner.spot.policy.run import ON_DEMAND, SPOT, WAIT, SpotRun
+from planner.spot.policy.baseline_policies import Greedy, SpotOnly
+from planner.spot.policy.run import Action, SpotRun
 from planner.spot.replay.replay import Replays, replay
 from tests.helpers.spot_cases import TICK, Coin, Script, by_hand, paths, runs
 
@@ -38,9 +38,9 @@ def test_a_path_worked_by_hand() -> None:
     Spot: 0.25 h of restart, then 0.45 h of work, 0.05 h of checkpoint and 0.25 h of work that the outage destroys.
     On demand after two ticks of waiting: 0.25 h of restart and the 1.55 h of work that no checkpoint holds.
     """
-    script = Script([SPOT, SPOT, SPOT, SPOT, WAIT, WAIT, ON_DEMAND])
+    script = Script([Action.SPOT, Action.SPOT, Action.SPOT, Action.SPOT, Action.WAIT, Action.WAIT, Action.ON_DEMAND])
     result = replay(script, RUN, path("uuuudd" + "u" * 20), TICK, 6.0)
-    assert result.n == 1
+    assert result.usd.size == 1
     assert result.spot_hours[0] == pytest.approx(1.0)
     assert result.on_demand_hours[0] == pytest.approx(1.8)
     assert result.waiting_hours[0] == pytest.approx(0.5)
@@ -54,7 +54,7 @@ def test_a_path_worked_by_hand() -> None:
 
 def test_a_notice_saves_what_no_checkpoint_holds() -> None:
     """With time for a last checkpoint the same path loses only the restart."""
-    script = Script([SPOT, SPOT, SPOT, SPOT, WAIT, WAIT, ON_DEMAND])
+    script = Script([Action.SPOT, Action.SPOT, Action.SPOT, Action.SPOT, Action.WAIT, Action.WAIT, Action.ON_DEMAND])
     result = replay(script, replace(RUN, last_checkpoint=True), path("uuuudd" + "u" * 20), TICK, 6.0)
     assert result.on_demand_hours[0] == pytest.approx(0.25 + 1.3)
     assert result.spot_share[0] == pytest.approx(0.7 / 2)
@@ -62,14 +62,14 @@ def test_a_notice_saves_what_no_checkpoint_holds() -> None:
 
 def test_leaving_spot_of_ones_own_will_loses_nothing() -> None:
     """Unsaved work is kept where the machine is not lost but given back."""
-    result = replay(Script([SPOT, SPOT, ON_DEMAND]), RUN, path("u" * 24), TICK, 6.0)
+    result = replay(Script([Action.SPOT, Action.SPOT, Action.ON_DEMAND]), RUN, path("u" * 24), TICK, 6.0)
     assert result.hours[0] == pytest.approx(0.5 + 0.25 + 1.75)
     assert result.interruptions[0] == 0
 
 
 def test_what_is_late_goes_on_on_demand() -> None:
     """A policy that only waits is late by a restart and all the work."""
-    result = replay(Script([WAIT]), RUN, path("d" * 24), TICK, 6.0)
+    result = replay(Script([Action.WAIT]), RUN, path("d" * 24), TICK, 6.0)
     assert result.hours[0] == pytest.approx(6 + 0.25 + 2)
     assert not result.met[0]
     assert result.spot_share[0] == 0
@@ -77,13 +77,13 @@ def test_what_is_late_goes_on_on_demand() -> None:
 
 def test_machines_on_demand_run_on_past_the_deadline() -> None:
     """Their restart is not paid again."""
-    result = replay(OnDemandOnly(), RUN, path("d" * 8), TICK, 1.6)
+    result = replay(Script([Action.ON_DEMAND]), RUN, path("d" * 8), TICK, 1.6)
     assert result.hours[0] == pytest.approx(2.25)
     assert result.on_demand_hours[0] == pytest.approx(2.25)
 
 
 def test_without_on_demand_a_run_ends_with_its_path() -> None:
-    """Not done is told by infinite hours; what was paid until there is the bill."""
+    """An unfinished run has infinite hours; the bill is what was paid so far."""
     run = replace(RUN, on_demand_usd_per_hour=math.inf)
     result = replay(SpotOnly(), run, path("u" * 4 + "d" * 20), TICK, 3.0)
     assert result.hours[0] == math.inf
@@ -102,7 +102,7 @@ def test_a_run_without_on_demand_may_still_finish_late() -> None:
 def test_slowness_stretches_the_work_of_its_run() -> None:
     """Twice as slow is twice the work, the restart stays."""
     up = np.ones((2, 40), bool)
-    result = replay(OnDemandOnly(), RUN, up, TICK, 10.0, slowness=[1.0, 2.0])
+    result = replay(Script([Action.ON_DEMAND]), RUN, up, TICK, 10.0, slowness=[1.0, 2.0])
     assert result.hours == pytest.approx([2.25, 4.25])
 
 
@@ -110,12 +110,12 @@ def test_bad_paths_and_policies_are_refused() -> None:
     """Paths that end before the deadline; spot where there is none; on demand where it is not sold."""
     with pytest.raises(ValueError, match="do not reach the deadline"):
         replay(SpotOnly(), RUN, path("uu"), TICK, 6.0)
-    blind = Script([SPOT])
-    blind.decide = lambda work_left, *_: np.full(work_left.shape, SPOT)  # type: ignore[method-assign]
+    blind = Script([Action.SPOT])
+    blind.decide = lambda work_left, *_: np.full(work_left.shape, Action.SPOT)  # type: ignore[method-assign]
     with pytest.raises(ValueError, match="while there are none"):
         replay(blind, RUN, path("d" * 24), TICK, 6.0)
     with pytest.raises(ValueError, match="not sold"):
-        replay(OnDemandOnly(), replace(RUN, on_demand_usd_per_hour=math.inf), path("d" * 24), TICK, 6.0)
+        replay(Script([Action.ON_DEMAND]), replace(RUN, on_demand_usd_per_hour=math.inf), path("d" * 24), TICK, 6.0)
     with pytest.raises(ValueError, match="nothing is ever done"):
         replay(SpotOnly(), replace(RUN, interval_hours=0.0), path("u" * 24), TICK, 6.0)
     with pytest.raises(ValueError, match="no path"):
@@ -182,5 +182,5 @@ def test_ages_count_from_before_the_run() -> None:
             seen.append(float(age_hours[0]))
             return super().decide(work_left, hours_left, up, age_hours, running)
 
-    replay(Watch([WAIT]), RUN, path("uuddu"), TICK, 1.25, age_hours=3.0)
+    replay(Watch([Action.WAIT]), RUN, path("uuddu"), TICK, 1.25, age_hours=3.0)
     assert seen == [3.0, 3.25, 0.0, 0.25, 0.0]

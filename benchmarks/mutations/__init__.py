@@ -1,0 +1,1 @@
+"""Single bugs put into the search on purpose, and whether the tests notice them."""

@@ -1,0 +1,8 @@
+"""All mutations, by the part of the program that they put a bug into."""
+
+from benchmarks.mutations.catalogue import candidates, estimates, plans, program, screening, spot
+
+MUTATIONS = tuple(
+    mutation for part in (candidates, screening, program, plans, spot, estimates) for mutation in part.AREA.mutations
+)
+"""Every mutation; names are unique within a file."""

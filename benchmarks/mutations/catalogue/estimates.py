@@ -1,0 +1,175 @@
+"""Bugs in memory, speed and stages: flags, bytes, units and links."""
+
+from benchmarks.mutations.catalogue.tests import DATA_STAGES, HEAD, LIMITS, PHYSICS, STAGE_TIMES, STAGES, UNCERTAINTY
+from benchmarks.mutations.mutation import Area
+
+AREA = Area()
+
+AREA.of("planner/configurations/coefficients.py", PHYSICS)
+AREA.add("prepared bases have the loss of plain ones", '"hf-prepared" if prepared and', '"hf" if prepared and')
+AREA.add("rotation is always fused", "rope_factor=2.0 if network.rope", "rope_factor=1.0 if network.rope")
+AREA.add(
+    "communicators are forgotten with Megatron",
+    "fit_nccl_gib=0.0 if megatron",
+    "fit_nccl_gib=1.0 if megatron",
+    equivalent="the estimate itself adds no communicators to a Megatron context",
+)
+AREA.add(
+    "unprofiled frameworks have the margin of profiled ones", '"margin" if framework', '"margin" if True or framework'
+)
+AREA.add("looped experts are as fast as dense layers", 'of("moe_factor") if network.experts', "1.0 if network.experts")
+AREA.add("frozen parts are in 8 bit", "2.0 * network.frozen_parameters / GIB", "1.0 * network.frozen_parameters / GIB")
+AREA.add("Megatron recomputes matrix products", "CHECKPOINT_MEGATRON_SELECTIVE if", "CHECKPOINT_SELECTIVE if")
+AREA.add("every profile has fused tensor traffic", 'fused=int(profile == "fused")', "fused=1")
+AREA.add(
+    "gradients are never reduced at the end",
+    "overlaps_reduction=int(not framework",
+    "overlaps_reduction=int(True or not framework",
+)
+AREA.add("dequantisation is free", "if recipe.weight_bits < 16 else 0.0", "if recipe.weight_bits < 4 else 0.0")
+
+AREA.of("planner/configurations/hardware.py", PHYSICS)
+AREA.add("both directions of NVLink count", "gpu.nvlink_gb_s * GB / 2", "gpu.nvlink_gb_s * GB")
+AREA.add("gigabits are gigabytes", "network_gbps * GB / 8", "network_gbps * GB")
+AREA.add("NVLink is there without a bridge", 'if link in ("nvlink", "nvswitch") else 0.0', "if link else 0.0")
+AREA.add("memory is in GB", "gpu.usable_gib * GIB", "gpu.usable_gib * GB", "tests/estimates/memory/test_peak.py")
+AREA.add("bandwidth is in GiB/s", "gpu.memory_bandwidth_gb_s * GB", "gpu.memory_bandwidth_gb_s * GIB")
+
+AREA.of("planner/configurations/grid.py", PHYSICS)
+AREA.add("hybrid shards are plain ones", "float(r.is_hybrid)", "0.0")
+AREA.add("padded batches are of one length", 'variable_length=int(job.packing == "padded")', "variable_length=0")
+AREA.add("all GPUs are in one node", "gpus_per_node=row([m.gpus_per_instance for", "gpus_per_node=row([m.gpus for")
+
+AREA.of("planner/estimates/memory/states.py", PHYSICS)
+AREA.add(
+    "no buckets beside the gradients of DDP",
+    "np.greater(layout.data_parallel, 1), 2.0, 1.0)",
+    "np.greater(layout.data_parallel, 1), 1.0, 1.0)",
+)
+AREA.add("stage 1 shards no optimizer", "over_1 = np.where(ones, shards, 1.0)", "over_1 = np.where(twos, shards, 1.0)")
+AREA.add("stage 2 shards the weights", "over_3 = np.where(threes, shards, 1.0)", "over_3 = np.where(twos, shards, 1.0)")
+AREA.add(
+    "hybrid shards span all nodes",
+    "np.where(np.not_equal(layout.hybrid, 0), in_node, everywhere)",
+    "np.where(np.not_equal(layout.hybrid, 0), everywhere, everywhere)",
+)
+AREA.add(
+    "layers of a stage are rounded down",
+    "np.ceil(np.divide(network.layers, pipeline))",
+    "np.floor(np.divide(network.layers, pipeline))",
+    "tests/estimates/memory",
+)
+AREA.add(
+    "gradients die before the forward pass", "early_gradients=early * gradients", "early_gradients=0.0 * gradients"
+)
+AREA.add(
+    "the root unit is freed",
+    "gathered_root=gathers * np.where(keeps_full, whole, root)",
+    "gathered_root=gathers * np.where(keeps_full, whole, 0.0)",
+)
+
+AREA.of("planner/estimates/memory/activations.py", PHYSICS)
+AREA.add(
+    "stored activations of one micro-batch in flight",
+    "stored_first = stored_last * _in_flight(layout)",
+    "stored_first = stored_last",
+)
+AREA.add(
+    "logits are not cut by tensor parallelism",
+    "logits_held = tokens * network.vocab / layout.tensor",
+    "logits_held = tokens * network.vocab",
+)
+
+AREA.of("planner/estimates/memory/fit.py", PHYSICS)
+AREA.add(
+    "the margin is on the context, too",
+    "allocated * np.add(1.0, self.margin) + self.context_bytes",
+    "(allocated + self.context_bytes) * np.add(1.0, self.margin)",
+)
+AREA.add("the context is in GB", "context_bytes=context_gib * GIB", "context_bytes=context_gib * 1e9")
+AREA.add(
+    "a tight plan is judged like any other",
+    "np.maximum(self.phi, TIGHT_PHI) * cached, need)",
+    "self.phi * cached, need)",
+)
+
+AREA.of("planner/estimates/time/device.py", HEAD, PHYSICS)
+AREA.add(
+    "the head of LoRA has a weight gradient",
+    "(entries * 2.0 * network.hidden * passes)",
+    "(entries * 2.0 * network.hidden * 3.0)",
+)
+AREA.add(
+    "frozen layers have weight gradients", "2.0 + (1.0 - states.frozen) / coefficients", "2.0 + 1.0 / coefficients"
+)
+AREA.add("attention counts the whole square", "(~eager * 0.5) * flop", "(~eager * 1.0) * flop")
+AREA.add("quantised layers are dequantised once", "(2.0 + again.matmul) * offload * kernels", "1.0 * offload * kernels")
+
+AREA.of("planner/estimates/time/communication.py", PHYSICS)
+AREA.add(
+    "weights are gathered once",
+    "2.0 * states.gathered_bytes * spread + gradients",
+    "1.0 * states.gathered_bytes * spread + gradients",
+)
+AREA.add(
+    "every node has the network of all", "across=np.minimum(inside, node / per_node)", "across=np.minimum(inside, node)"
+)
+AREA.add(
+    "stage 2 reduces once per step",
+    "np.equal(layout.zero_stage, 2), layout.accumulation, 1.0)",
+    "np.equal(layout.zero_stage, 2), 1.0, 1.0)",
+)
+AREA.add(
+    "a pipeline gathers in every micro-batch",
+    "np.greater(layout.pipeline, 1), layout.accumulation, 1.0)",
+    "np.greater(layout.pipeline, 1), 1.0, 1.0)",
+)
+
+AREA.of("planner/estimates/time/step.py", PHYSICS)
+AREA.add(
+    "pipelines have no bubble",
+    "rounds = layout.accumulation + (layout.pipeline - 1.0) / layout.interleave",
+    "rounds = layout.accumulation",
+)
+AREA.add("sharding hides altogether", "+ (parts.sharding - hidden)", "+ 0.0 * hidden")
+AREA.add(
+    "optimizer work is not sharded",
+    "np.greater(layout.zero_stage, 0), copies, shards)",
+    "np.greater(layout.zero_stage, 0), shards, shards)",
+)
+
+AREA.of("planner/estimates/time/stages.py", STAGE_TIMES, STAGES)
+AREA.add("long runs have the goodput of short ones", "| np.greater(step_hours, coefficients.goodput_long_hours)", "")
+AREA.add(
+    "asynchronous checkpoints hold up nothing",
+    "np.maximum(copied_seconds, np.subtract(written_seconds, interval_seconds))",
+    "copied_seconds + 0 * np.subtract(written_seconds, interval_seconds)",
+)
+AREA.add(
+    "one node writes for all",
+    "np.asarray(nodes) * np.asarray(disk_bytes_per_second)",
+    "np.asarray(disk_bytes_per_second)",
+)
+AREA.add("storage feeds any speed", "np.maximum(step_seconds, read", "np.minimum(step_seconds, read")
+
+AREA.of("planner/estimates/time/data_stages.py", DATA_STAGES, STAGES)
+AREA.add(
+    "reading and tokenising overlap in full",
+    "np.maximum(io, cpu) + np.minimum(io, cpu) / batches + starts",
+    "np.maximum(io, cpu) + starts",
+)
+AREA.add(
+    "adapters are merged without writing", "2.0 * np.asarray(weight_bytes) / ", "1.0 * np.asarray(weight_bytes) / "
+)
+
+AREA.of("planner/estimates/uncertainty.py", UNCERTAINTY, LIMITS)
+AREA.add(
+    "tails are those of a normal",
+    "np.asarray(sigma_tail) * (_NORMAL_95 / _STUDENT_2_95)",
+    "np.asarray(sigma_tail) * (_NORMAL_95 / _NORMAL_95)",
+)
+AREA.add(
+    "an unknown network counts in one node",
+    "spreads.network_unknown * (several * ",
+    "spreads.network_unknown * (1.0 * ",
+)

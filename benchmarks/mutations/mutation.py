@@ -1,0 +1,54 @@
+"""One deliberate bug: a text that is replaced in one file, and the tests that should notice."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+class AnchorError(ValueError):
+    """A mutation does not apply: its text is not in its file exactly once."""
+
+
+@dataclass(frozen=True)
+class Mutation:
+    """A single wrong term; `old` occurs exactly once in `file`, a path below the root of the repository.
+
+    `tests` are files or node ids of pytest, the fastest first. `equivalent` is empty, or the reason why no test can
+    notice: the program answers the same.
+    """
+
+    name: str
+    file: str
+    old: str
+    new: str
+    tests: tuple[str, ...]
+    equivalent: str = ""
+
+    def mutated(self, root: Path) -> str:
+        """Return the text of the file with the bug in it; AnchorError where it cannot be put there."""
+        path = root / self.file
+        if not path.is_file():
+            raise AnchorError(f"no file {self.file}")
+        text = path.read_text(encoding="utf-8")
+        if (found := text.count(self.old)) != 1:
+            raise AnchorError(f"{self.file} holds {self.old!r} {found} times")
+        return text.replace(self.old, self.new)
+
+
+class Area:
+    """The mutations of one file after another, for a catalogue that reads as a list."""
+
+    def __init__(self) -> None:
+        self.mutations: list[Mutation] = []
+        self.file = ""
+        self.tests: tuple[str, ...] = ()
+
+    def of(self, file: str, *tests: str) -> None:
+        """Go on with another file, whose mutations these tests should notice unless a mutation names others."""
+        self.file, self.tests = file, tests
+
+    def add(self, name: str, old: str, new: str, *tests: str, equivalent: str = "") -> None:
+        """Add a mutation of the present file; `tests` are run before those of the file."""
+        every = tuple(dict.fromkeys((*tests, *self.tests)))
+        self.mutations.append(Mutation(name, self.file, old, new, every, equivalent))

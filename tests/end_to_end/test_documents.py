@@ -1,0 +1,190 @@
+"""The documents are true: their commands run and print what is shown, their equations and paths are the code's."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from planner.cli import exit_codes as exits
+from planner.library.reading import data_folder
+from planner.scenario.scenario import scenario_schema
+from tests.helpers.documents import DOCUMENTS, FENCE, Block, all_blocks, blocks, read_document, run, working_in
+from tests.helpers.equations import TABLE, known_equations, shown_equations
+from tests.helpers.frozen_data import FROZEN_MARKET, ROOT
+from tests.helpers.record import PICTURES, recorded
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("block", all_blocks("console"), ids=lambda block: block.name)
+def test_commands_print_what_is_shown(block: Block, tmp_path: Path) -> None:
+    """Every command in a document succeeds; where output is shown, it is this output.
+
+    When the output has changed for a good reason: `python -m tests.helpers.record sessions`.
+    """
+    with working_in(block.document, tmp_path):
+        for command, shown in block.sessions:
+            code, output, messages = run(command)
+            assert code == 0, f"{command}\n{messages}"
+            if shown.strip():
+                assert output.strip() == shown.strip(), command
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("block", all_blocks("python"), ids=lambda block: block.name)
+def test_python_runs_and_prints_nothing(block: Block, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The lines for Python users run as they are."""
+    names: dict[str, object] = {}
+    with working_in(block.document, tmp_path):
+        exec(compile(block.body, block.document, "exec"), names)
+    assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(
+    "block", [block for block in all_blocks("yaml") if not block.label], ids=lambda block: block.name
+)
+def test_yaml_without_a_name_is_a_shipped_scenario(block: Block) -> None:
+    """YAML with a file name is read by the commands of its document; any other is a shipped scenario, as it is."""
+    shipped = {path: path.read_text(encoding="utf-8") for path in (ROOT / "scenarios").glob("*.yaml")}
+    found = [
+        path
+        for path, text in shipped.items()
+        if block.body.splitlines() == [line for line in text.splitlines() if not line.startswith("# yaml-language")]
+    ]
+    assert found, f"{block.document}: add the name of a file behind ```yaml, or show a shipped scenario"
+
+
+def test_sessions_rest_on_frozen_prices(tmp_path: Path) -> None:
+    """The commands of the documents read the frozen market, so a new price in the real one changes no session."""
+    with working_in("README.md", tmp_path):
+        market = data_folder("scenarios") / "inventory" / "market.yaml"
+        assert market.is_relative_to(tmp_path) and market.resolve().is_relative_to(tmp_path.resolve())
+        assert market.read_bytes() == FROZEN_MARKET.read_bytes()
+
+
+def test_recording_replaces_output_that_is_shown() -> None:
+    """Recorded is what a command prints now; a command that is shown without output stays so."""
+    body = "$ planner gpus show RTX3090 | head -1\nold output\n\n$ planner gpus show RTX4090\n"
+    block = Block("README.md", "console", "", body, 0)
+    assert re.fullmatch(
+        r"\$ planner gpus show RTX3090 \| head -1\n  name +RTX3090\n\n\$ planner gpus show RTX4090\n", recorded(block)
+    )
+
+
+def test_readme_starts_with_the_quickstart() -> None:
+    """The first session is the quickstart, on a fixed day, with its output."""
+    (command, shown), *_ = blocks("README.md", "console")[0].sessions
+    assert command.startswith("planner solve quickstart --as-of ")
+    assert len(shown.splitlines()) > 5
+
+
+def test_bare_debian_lines_end_as_promised() -> None:
+    """One line ends with the quickstart plan, one with the tests that the check script runs."""
+    plan, tests = (block.body.strip().split(" && ") for block in blocks("README.md", "bash"))
+    script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    assert plan[-1] == ".venv/bin/planner solve quickstart"
+    assert f"check {tests[-1]}" in script.splitlines()
+    assert tests[-1].startswith(".venv/bin/python -m pytest")
+    assert plan[:3] == tests[:3]
+    for piece in ("python3 -m venv .venv", "pip install", "install -y --no-install-recommends python3-venv"):
+        assert piece in script
+        assert piece in " && ".join(tests)
+
+
+@pytest.mark.parametrize("picture", sorted(PICTURES))
+def test_picture_shows_what_is_printed(picture: str) -> None:
+    """A picture was drawn by a command that a document shows, and its title is the first line of that output."""
+    command = PICTURES[picture].partition(" --plot")[0]
+    shown = [output for block in all_blocks("console") for said, output in block.sessions if said.startswith(command)]
+    title = shown[0].splitlines()[0].partition(",")[0]
+    assert title in (ROOT / picture).read_text(encoding="utf-8")
+
+
+def test_equations_are_the_first_lines_of_the_docstrings() -> None:
+    """Every family and objective has its row, and every row its function, with the same equation."""
+    assert shown_equations(read_document(TABLE)) == known_equations()
+
+
+def test_exit_codes_are_those_of_the_command_line() -> None:
+    """The table of exit codes lists what the command line can end with."""
+    table = read_document("docs/commands.md").partition("## Exit codes")[2].partition("\n## ")[0]
+    codes = {int(code) for code in re.findall(r"^\| (\d+) \|", table, re.MULTILINE)}
+    known = {exits.INTERNAL_ERROR, exits.BAD_INPUT, exits.INFEASIBLE, exits.NO_PLAN, exits.INTERRUPTED}
+    assert codes == {0} | known
+
+
+PLACES = "planner|models|scenarios|tests|benchmarks|docs"
+LATER = {"planner/_data"}
+"""Paths that only a wheel has."""
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_files_that_are_named_exist(document: str) -> None:
+    """Every file and folder that a document names by path or links to is there."""
+    text = read_document(document)
+    named = {ROOT / path for path in set(re.findall(rf"`((?:{PLACES})/[\w./-]*)`", text)) - LATER}
+    linked = re.findall(r"\]\(([\w./-]+)(?:#[\w-]+)?\)", text)
+    named |= {(ROOT / document).parent / path for path in linked}
+    assert not sorted(str(path) for path in named if not path.exists())
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_sections_that_are_linked_exist(document: str) -> None:
+    """Every link to a section leads to a heading of that document."""
+    missing = []
+    for path, section in re.findall(r"\]\(([\w./-]*)#([\w-]+)\)", read_document(document)):
+        target = (ROOT / document).parent / path if path else ROOT / document
+        headings = re.findall(r"^#+ (.+)$", target.read_text(encoding="utf-8"), re.MULTILINE)
+        if section not in {re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in headings}:
+            missing.append(f"{path}#{section}")
+    assert not missing
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_modules_that_are_run_exist(document: str) -> None:
+    """Every `python -m MODULE` of a document is a module, and every `pytest FILE` a file."""
+    text = read_document(document)
+    modules = set(re.findall(r"python -m ([\w.]+)", text)) - {"venv", "pytest"}
+    paths = [ROOT / module.replace(".", "/") for module in modules]
+    assert not [path for path in paths if not (path.is_dir() or path.with_suffix(".py").is_file())]
+    files = {name for line in re.findall(r"pytest (tests/[^`\n]+)", text) for name in line.split()}
+    assert not sorted(name for name in files if not (ROOT / name).exists())
+
+
+def test_every_key_of_a_scenario_is_in_the_reference() -> None:
+    """The reference names each key that the JSON Schema allows, in a code span."""
+    schema = scenario_schema()
+    keys = {key for part in (schema, *schema["$defs"].values()) for key in part.get("properties", {})}
+    text = FENCE.sub("", read_document("docs/scenario.md") + read_document("docs/whole-job.md"))
+    spans = " ".join(re.findall(r"`([^`]+)`", text))
+    assert not sorted(keys - set(re.findall(r"\w+", spans)))
+
+
+def test_map_shows_every_package() -> None:
+    """The map in CONTRIBUTING has a line for every package of `planner/`, and for no other folder."""
+    (drawn,) = [block.body for block in blocks("CONTRIBUTING.md", "text") if block.body.startswith("planner/")]
+    shown, parents = set(), [ROOT]
+    for indent, name in re.findall(r"^( *)(\w+)/", drawn, re.MULTILINE):
+        parents = [*parents[: len(indent) // 2 + 1], parents[len(indent) // 2] / name]
+        shown.add(parents[-1])
+    assert shown == {path.parent for path in (ROOT / "planner").rglob("__init__.py")}
+
+
+def test_where_is_leads_to_the_place() -> None:
+    """Each row of *Where is ...?* names a file that is there, and a name or text that is in it."""
+    table = read_document("CONTRIBUTING.md").partition("## Where is ...?")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| (?!question)([^-|][^|]*) \| (.*) \|$", table, re.MULTILINE)
+    assert len(rows) >= 10
+    for question, places in rows:
+        named = re.findall(r"`([\w./-]+/[\w.-]+)`(?:: `([^`]+)`)?", places)
+        assert named, question
+        for path, text in named:
+            assert text in (ROOT / path).read_text(encoding="utf-8"), (question, path, text)
+
+
+def test_readme_is_short() -> None:
+    """The README starts a reader; what explains more is in docs/, and every document there is linked from it."""
+    text = read_document("README.md")
+    assert len(text.splitlines()) <= 220
+    assert not [name for name in DOCUMENTS if name.startswith("docs/") and f"({name}" not in text]

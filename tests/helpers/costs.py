@@ -1,0 +1,44 @@
+"""Cost, hours and machines of every shipped scenario on frozen prices, as `tests/data/costs.json` records them."""
+
+from __future__ import annotations
+
+import datetime
+from functools import cache
+from typing import Any
+
+from planner.loading.scenario_file import read_scenario
+from planner.results.plan import Plan
+from planner.scenario.scenario import SolveOptions
+from planner.solving.solve import solve
+from tests.helpers.frozen_data import ROOT, frozen_scenarios
+
+COSTS = ROOT / "tests" / "data" / "costs.json"
+AS_OF = datetime.date(2026, 11, 21)
+
+
+@cache
+def plan_of(name: str, solver: str = "highs") -> Plan:
+    """Return the plan of a shipped scenario on frozen prices."""
+    return solve(read_scenario(frozen_scenarios()[name]), SolveOptions(solver=solver, as_of=AS_OF))  # type: ignore[arg-type]
+
+
+def machines_of(plan: Plan) -> list[str]:
+    """Return what each job of a plan runs on and how, in words."""
+    return [
+        f"{job.gpus} x {job.gpu} at {job.provider}, {job.techniques.method} {job.techniques.weight_bits} bit"
+        for job in plan.jobs
+    ]
+
+
+def recorded_costs() -> dict[str, dict[str, Any]]:
+    """Return what is recorded of each scenario, by name."""
+    return {name: _record(plan_of(name)) for name in sorted(frozen_scenarios())}
+
+
+def _record(plan: Plan) -> dict[str, Any]:
+    return {
+        "status": plan.status,
+        "cost_usd": None if plan.cost_usd is None else round(plan.cost_usd.expected, 2),
+        "hours": None if plan.hours is None else round(plan.hours.expected, 2),
+        "jobs": machines_of(plan),
+    }

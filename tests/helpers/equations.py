@@ -1,0 +1,42 @@
+"""The equations of the program: what the docstrings say, and the table of them in the documents."""
+
+from __future__ import annotations
+
+import importlib
+import re
+
+from planner.candidates import deadline
+
+TABLE = "docs/equations.md"
+"""The document that holds the table."""
+
+ROW = re.compile(r"^(\| [a-z ]+ \| `)([^`]+)(` \| `([\w./]+)` \|)$", re.MULTILINE)
+DEADLINE = "planner/candidates/deadline.py"
+"""The module whose first line is the equation of the deadline: a filter of candidates, and no row."""
+
+
+def known_equations() -> dict[str, str]:
+    """Return the equation of the deadline, by file, and of every constraint family and objective, by function."""
+    found = {DEADLINE: _equation(deadline.__doc__ or "").removesuffix(".")}
+    for file in ("constraints", "objective"):
+        module = importlib.import_module(f"planner.formulation.{file}")
+        for name, function in vars(module).items():
+            if getattr(function, "__module__", "") == module.__name__ and not name.startswith("_"):
+                found[name] = _equation(function.__doc__ or "")
+    return found
+
+
+def _equation(docstring: str) -> str:
+    line = " ".join(docstring.splitlines()[0].split())
+    return line[:1].lower() + line[1:]  # a docstring starts with a capital, an equation with the name of its row
+
+
+def shown_equations(text: str) -> dict[str, str]:
+    """Return the equations in the table of a document, by function."""
+    return {row[4]: row[2] for row in ROW.finditer(text)}
+
+
+def with_equations(text: str) -> str:
+    """Return a document whose table holds the equations of the docstrings; unknown functions stay as they are."""
+    known = known_equations()
+    return ROW.sub(lambda row: row[1] + known.get(row[4], row[2]) + row[3], text)

@@ -1,0 +1,41 @@
+"""The shipped scenarios on frozen prices, so that a new price in the market inventory changes no recorded figure."""
+
+from __future__ import annotations
+
+import atexit
+import shutil
+import tempfile
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+FROZEN_MARKET = ROOT / "tests" / "data" / "market-2026-11.yaml"
+"""The market inventory of the day on which costs and sessions were first recorded. Do not update its prices."""
+
+
+def copy_scenarios(target: Path) -> Path:
+    """Copy `scenarios/` to `target`, with the frozen market in place of the present one, and return `target`."""
+    shutil.copytree(ROOT / "scenarios", target)
+    shutil.copy(FROZEN_MARKET, target / "inventory" / "market.yaml")
+    return target
+
+
+def make_workplace(folder: Path) -> Path:
+    """Fill `folder` so that it looks like a checkout with frozen prices, and return it.
+
+    `planner`, `benchmarks`, `models` and `docs` are links to those of the checkout, `scenarios` is a copy.
+    A process that starts there imports the package through the link and finds the data next to it.
+    """
+    for name in ("planner", "benchmarks", "models", "docs"):
+        (folder / name).symlink_to(ROOT / name, target_is_directory=True)
+    copy_scenarios(folder / "scenarios")
+    return folder
+
+
+@cache
+def frozen_scenarios() -> dict[str, Path]:
+    """Return the files of all shipped scenarios on frozen prices, by name; one copy per process."""
+    folder = Path(tempfile.mkdtemp(prefix="planner-scenarios-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    copied = copy_scenarios(folder / "scenarios")
+    return {path.stem: path for pattern in ("*.yaml", "whole-job/*.yaml") for path in sorted(copied.glob(pattern))}

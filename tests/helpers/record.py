@@ -1,0 +1,93 @@
+"""Record again what the tests compare with: sessions and pictures of the documents, costs of the scenarios.
+
+    python -m tests.helpers.record                    everything
+    python -m tests.helpers.record sessions [FILE...] the output below each `$ command`, such as of docs/spot.md
+    python -m tests.helpers.record equations          the table in docs/equations.md
+    python -m tests.helpers.record pictures           docs/*.svg
+    python -m tests.helpers.record costs              tests/data/costs.json
+
+Read the difference (`git diff`) before it is committed: a figure that changed needs a reason.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.helpers.costs import COSTS, recorded_costs
+from tests.helpers.documents import DOCUMENTS, Block, blocks, read_document, run, working_in
+from tests.helpers.equations import TABLE, with_equations
+from tests.helpers.frozen_data import ROOT
+
+PICTURES = {
+    "docs/frontier.svg": "planner frontier seven-b-billion-tokens --as-of 2026-11-21 --plot picture.svg",
+    "docs/replay.svg": "planner simulate spot-heavy --runs 2000 --as-of 2026-06-01 --plot picture.svg",
+}
+"""Pictures of the documents, and the commands that draw them."""
+
+
+def record_sessions(document: str) -> None:
+    """Run every session of a document and rewrite the output that is shown."""
+    text = read_document(document)
+    for block in reversed(blocks(document, "console")):
+        text = text[: block.start] + recorded(block) + text[block.start + len(block.body) :]
+    if text != read_document(document):
+        (ROOT / document).write_text(text, encoding="utf-8")
+        print(f"{document}: recorded")
+
+
+def recorded(block: Block) -> str:
+    """Return the content of a block with what its commands print now; no output is shown where none was."""
+    written = []
+    with tempfile.TemporaryDirectory() as folder, working_in(block.document, Path(folder)):
+        for command, shown in block.sessions:
+            code, output, messages = run(command)
+            if code:
+                raise SystemExit(f"{block.document}: {command}: exit code {code}\n{messages}")
+            ending = shown[len(shown.rstrip("\n")) :] or "\n"  # keeps an empty line between two commands
+            recorded = output.strip("\n").rstrip() + ending if shown.strip() else shown
+            written.append(f"$ {command}\n{recorded}")
+    return "".join(written)
+
+
+def record_pictures() -> None:
+    """Draw every picture of the documents again."""
+    for picture, command in PICTURES.items():
+        with tempfile.TemporaryDirectory() as folder, working_in("README.md", Path(folder)):
+            code, _, messages = run(command)
+            if code:
+                raise SystemExit(f"{picture}: exit code {code}\n{messages}")
+            (ROOT / picture).write_bytes(Path("picture.svg").read_bytes())
+
+
+def record_equations() -> None:
+    """Write the equations of the code into the table of equations."""
+    (ROOT / TABLE).write_text(with_equations(read_document(TABLE)), encoding="utf-8")
+
+
+def record_costs() -> None:
+    """Solve every shipped scenario on frozen prices and write cost, hours and machines."""
+    COSTS.write_text(json.dumps(recorded_costs(), indent=2) + "\n", encoding="utf-8")
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Record what is named, or everything."""
+    what, *names = arguments or ("everything",)
+    actions = {"equations": record_equations, "pictures": record_pictures, "costs": record_costs}
+    if what not in ("everything", "sessions", *actions) or set(names) - set(DOCUMENTS):
+        print(__doc__, file=sys.stderr)
+        return 2
+    for name, action in actions.items():
+        if what in (name, "everything"):
+            action()
+    if what in ("sessions", "everything"):
+        for document in names or DOCUMENTS:
+            record_sessions(document)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
