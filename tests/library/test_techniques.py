@@ -108,8 +108,8 @@ def test_a_precision_of_the_table_is_planned_at_its_own_peak(with_fp8: Path) -> 
 def test_a_precision_of_the_table_has_an_option_words_and_a_speed(with_fp8: Path) -> None:
     """`estimate` lists it, prints its words and computes at its peak; a GPU without that peak is refused."""
     assert "|fp8|" in python(with_fp8, "-m", "planner", "estimate", "--help").stdout
-    ask = ("-m", "planner", "estimate", "--architecture", "llama-3.1-8b", "--method", "full", "--framework", "fsdp")
-    ask = (*ask, "--gpus", "8", "--micro-batch", "1")
+    ask = ("-m", "planner", "estimate", "--architecture", "tinyllama-1.1b", "--method", "full", "--framework", "fsdp")
+    ask = (*ask, "--micro-batch", "4")
     text = python(with_fp8, *ask, "--gpu", "H200", "--precision", "fp8")
     assert "FP8 mixed" in text.stdout, text.stderr
     estimates = {
@@ -120,7 +120,7 @@ def test_a_precision_of_the_table_has_an_option_words_and_a_speed(with_fp8: Path
     ratio = seconds["fp8"] / seconds["bf16_mixed"]
     library = read_library([])
     share, sheet = library.calibrations["kernels"].value("linear_share.fp8_torch"), library.gpu("H200").peaks
-    assert ratio == pytest.approx(sheet["tensor16_tflops"] / (share * sheet["fp8_tflops"]))
+    assert ratio == pytest.approx(sheet["tensor16_tflops"] / (share * sheet["fp8_tflops"]), rel=0.02)
     refused = python(with_fp8, *ask, "--gpu", "A100-80GB", "--precision", "fp8")
     assert refused.returncode == 2
     assert "the GPU has no fp8_tflops" in refused.stderr
