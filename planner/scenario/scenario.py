@@ -159,7 +159,7 @@ class SolveOptions(StrictModel):
 
 
 def scenario_data(scenario: Scenario) -> dict[str, Any]:
-    """The scenario as plain data in the form of its file, defaults left out; inventory files stay named."""
+    """Return the scenario as plain data in the form of its file, without defaults; inventory files stay named."""
     data = scenario.model_dump(mode="json", by_alias=True, exclude_defaults=True, exclude={"offers", "offers_inline"})
     if scenario.offers_inline:
         data["offers"] = [offer_data(offer) for offer in scenario.offers_inline]
@@ -167,6 +167,6 @@ def scenario_data(scenario: Scenario) -> dict[str, Any]:
 
 
 def scenario_schema() -> dict[str, Any]:
-    """The JSON Schema of a scenario file."""
+    """Return the JSON Schema of a scenario file."""
     schema = ScenarioFile.model_json_schema(by_alias=True, mode="validation")
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "planner scenario"}
