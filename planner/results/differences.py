@@ -12,7 +12,7 @@ MAX_DIFFERENCES = 2
 SERVICE = "managed"
 """The card of a service, which tells none."""
 
-SHARE_TOLERANCE = 0.005
+SHOWN_SHARE = 0.005
 """Spot shares closer than this read as the same percentage."""
 
 FEATURES: tuple[tuple[str, Callable[[Assignment], str]], ...] = (
@@ -99,9 +99,9 @@ def spot_percent(share: float) -> str:
     """A share of the work as whole percent; a positive one never reads as nothing, a part never as all."""
     if share <= 0 or share >= 1:
         return f"{share:.0%}".replace("%", " %")
-    if share < SHARE_TOLERANCE:
+    if share < SHOWN_SHARE:
         return "under 1 %"
-    return "over 99 %" if share > 1 - SHARE_TOLERANCE else f"{share * 100:.0f} %"
+    return "over 99 %" if share > 1 - SHOWN_SHARE else f"{share * 100:.0f} %"
 
 
 def _format_difference(change: Difference) -> str:
