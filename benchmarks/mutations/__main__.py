@@ -1,13 +1,14 @@
-"""Command line: `python -m benchmarks.mutations [--list] [--only NAME] [--processes N]`."""
+"""Command line: `python -m benchmarks.mutations [--list] [--only TEXT] [--every N] [--processes N]`."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 from collections import Counter
+from collections.abc import Sequence
 
 from benchmarks.mutations.catalogue import MUTATIONS
-from benchmarks.mutations.mutation import AnchorError
+from benchmarks.mutations.mutation import AnchorError, Mutation
 from benchmarks.mutations.runner import ROOT, Outcome, Verdict, run_mutations
 
 
@@ -15,13 +16,14 @@ def main() -> int:
     """Run the mutations that were asked for; 1 where one survives or does not apply."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.mutations", description=__doc__)
     parser.add_argument("--list", action="store_true", help="list the mutations and whether each applies, run nothing")
-    parser.add_argument("--only", action="append", metavar="NAME", help="run those whose name or file holds this text")
+    parser.add_argument("--only", action="append", metavar="TEXT", help="run those whose name or file holds this text")
+    parser.add_argument("--every", type=int, default=1, metavar="N", help="run every N-th of them only")
     parser.add_argument("--processes", type=int, default=1, help="how many run at the same time")
     parser.add_argument("--unchecked", action="store_true", help="do not run the tests on the unchanged code first")
     asked = parser.parse_args()
     wanted = [
         one for one in MUTATIONS if asked.only is None or any(text in f"{one.file} {one.name}" for text in asked.only)
-    ]
+    ][:: asked.every]
     if not wanted:
         print("no mutation has such a name; --list shows all")
         return 1
@@ -35,7 +37,7 @@ def main() -> int:
     return _show_summary(outcomes)
 
 
-def _show_list(mutations: list) -> int:
+def _show_list(mutations: Sequence[Mutation]) -> int:
     """Print every mutation; 1 where one does not apply."""
     wrong = 0
     for one in mutations:

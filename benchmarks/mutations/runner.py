@@ -30,7 +30,8 @@ PYTEST = (
     *("-x", "-q", "--tb=no", "--no-header"),
 )
 """Arguments of one quiet process that stops at the first failure, whatever the repository sets by default."""
-TIMEOUT_SECONDS = 300
+TIMEOUT_SECONDS = 600
+"""Of one process of tests; the unchanged code is given five times as long for all tests."""
 PASSED, FAILED = 0, 1
 """Exit codes of pytest; all others mean that no test ran to its end."""
 
@@ -98,7 +99,7 @@ def _check_unchanged(copies: SimpleQueue[Path], mutations: Sequence[Mutation]) -
     """Run the tests of all mutations on the code as it is; RuntimeError where they do not pass."""
     copy = copies.get()
     tests = tuple(dict.fromkeys(test for one in mutations for test in one.tests))
-    code, detail = _run_tests(copy, tests)
+    code, detail = _run_tests(copy, tests, 5 * TIMEOUT_SECONDS)
     copies.put(copy)
     if code != PASSED:
         raise RuntimeError(f"the tests fail without any mutation: {detail}")
@@ -141,7 +142,7 @@ def _applied(mutation: Mutation, copy: Path) -> Iterator[None]:
         os.utime(path, (before.st_mtime + 14, before.st_mtime + 14))
 
 
-def _run_tests(copy: Path, tests: Sequence[str]) -> tuple[int, str]:
+def _run_tests(copy: Path, tests: Sequence[str], timeout_seconds: float = TIMEOUT_SECONDS) -> tuple[int, str]:
     """Return the exit code of pytest, and the failing test or its last words."""
     environment = {**os.environ, **dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")}
     environment.pop("PYTHONPATH", None)
@@ -152,11 +153,11 @@ def _run_tests(copy: Path, tests: Sequence[str]) -> tuple[int, str]:
             env=environment,
             capture_output=True,
             text=True,
-            timeout=TIMEOUT_SECONDS,
+            timeout=timeout_seconds,
             check=False,
         )
     except subprocess.TimeoutExpired:
-        return FAILED, f"no end within {TIMEOUT_SECONDS} s"
+        return FAILED, f"no end within {timeout_seconds:g} s"
     lines = (done.stdout + done.stderr).strip().splitlines() or [""]
     failed = [line for line in lines if line.startswith(("FAILED", "ERROR"))]
     return done.returncode, (failed or lines)[-1][:300]

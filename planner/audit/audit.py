@@ -1,8 +1,8 @@
-"""Independent check of a plan: everything it says of its jobs, recomputed from scenario and library alone.
+"""Independent check of a plan: its figures are those of its configuration, its sums add up, it keeps every limit.
 
-Plain arithmetic on one configuration at a time; nothing of how the plan was found is known here.
-Not recomputed is what a plan says of other ways than its own: the ladder of methods, runners-up, limits that bind,
-notes, and the explanation of a question without a plan. Nothing in the plan hangs on them.
+One configuration at a time in plain floats; nothing of how the plan was found is known here.
+Not recomputed is what a plan says of other configurations than its own: the ladder of methods, runners-up, limits that
+bind, notes, and the explanation of a question without a plan. Nothing in the plan depends on them.
 """
 
 from __future__ import annotations
@@ -11,157 +11,117 @@ import datetime
 import math
 from typing import TYPE_CHECKING
 
-from planner.audit.job.bill import check_bill, check_cost, recompute_bill
-from planner.audit.job.commitments import (
-    check_commitment,
-    check_commitment_term,
-    check_committed_hours,
-    machine_hours_at_confidence,
-)
-from planner.audit.job.configuration import (
-    check_allow_lists,
-    check_batch,
-    check_gpu_counts,
-    check_names,
-    check_offer,
-    check_price_date,
-    check_spot_share,
-    check_techniques,
-)
-from planner.audit.job.context import (
-    AuditContext,
-    Tolerance,
-    Violation,
-    check_equal,
-    resolve_assignment,
-    resolve_context,
-)
-from planner.audit.job.hours import (
-    check_deadline_probability,
-    check_hour_limits,
-    check_hours,
-    check_spot_end,
-    recompute_hours,
-)
-from planner.audit.job.managed_service import check_service
-from planner.audit.job.observations import check_observations
-from planner.audit.job.physics import check_memory, check_memory_fit, check_speed, recompute_physics, recompute_workload
-from planner.audit.job.spot import check_spot, recompute_policy_run
-from planner.audit.job.stage_placement import check_separate_stages, recompute_separate_stages
-from planner.audit.job.stages import check_stages, recompute_stages
-from planner.audit.totals import (
-    check_budget,
-    check_jobs,
-    check_objective,
-    check_shared_limits,
-    check_status,
-    check_totals,
-)
+from planner.audit.comparison import Tolerance, Violation, compare, unit_of
+from planner.audit.context import resolve_assignment
+from planner.audit.evaluation import evaluate
+from planner.audit.limits import at_most, choices_of_job, figures_of_job, limits_of_plan, totals
+from planner.library.techniques import read_techniques
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Iterator
 
+    from planner.audit.limits import Broken
     from planner.library.schema import Library
     from planner.results.plan import Assignment, Plan
     from planner.scenario.scenario import Scenario
 
 __all__ = ["Tolerance", "Violation", "audit"]
 
-NAMED_CHECKS: Sequence[Callable[[AuditContext], list[Violation]]] = (
-    check_names,
-    check_gpu_counts,
-    check_batch,
-    check_techniques,
-    check_spot_share,
-)
-"""Checks of names and whole numbers; figures are recomputed only where these leave something to compute."""
+_NO_PLAN = ("infeasible", "no_plan")  # statuses without jobs
+_TIE_SLACK = {"cost": 0.005, "time": 0.001}
+"""How far above the optimum (dollars, hours) a plan may lie that is better in what counts second."""
 
 
 def audit(
     plan: Plan, scenario: Scenario, library: Library, tolerance: Tolerance | None = None, asked_gap: float = 0.0
 ) -> list[Violation]:
-    """Every disagreement between the plan and what follows from scenario and library; empty for a sound plan.
+    """Return every disagreement between the plan and what follows from scenario and library; none for a sound plan.
 
-    Other ways that the plan names (`ladder`, `runner_up`, `binding`) and its notes are left out.
     `asked_gap` is the relative gap at which the solver was allowed to stop.
     """
     tolerance = tolerance or Tolerance()
-    found = check_equal("", "scenario", scenario.name, plan.scenario)
-    found += check_status(plan, max(asked_gap, tolerance.gap))
-    if plan.status in ("infeasible", "no_plan"):
-        return found
-    found += check_jobs(plan, scenario)
-    machine_hours = []
+    found = [Violation("", *broken) for broken in _verdict(plan, max(asked_gap, tolerance.gap))]
+    if plan.status in _NO_PLAN or not plan.jobs:
+        return found + compare("", "scenario", scenario.name, plan.scenario, tolerance)
+    used_hours = []
     for assignment in plan.jobs:
-        faults, used = _audit_job(assignment, plan, scenario, library, tolerance)
-        found += faults
-        machine_hours.append(used)
-    found += check_shared_limits(plan, scenario)
-    found += check_committed_hours(plan, scenario, machine_hours, tolerance)
-    found += check_totals(plan, tolerance)
-    found += check_budget(plan, scenario, tolerance)
-    found += check_objective(plan, scenario, tolerance)
-    return found
+        violations, used = _audit_job(assignment, plan, scenario, library, tolerance)
+        found += violations
+        used_hours.append(used)
+    found += [Violation("", *broken) for broken in limits_of_plan(plan, scenario, used_hours, tolerance)]
+    for what, expected in totals(plan, scenario).items():
+        found += compare("", what, expected, getattr(plan, what), tolerance, unit_of(what))
+    return found + [Violation("", *broken) for broken in _objective(plan, scenario, tolerance)]
 
 
 def _audit_job(
     assignment: Assignment, plan: Plan, scenario: Scenario, library: Library, tolerance: Tolerance
 ) -> tuple[list[Violation], float]:
-    """All checks of one job, and its machine hours at its confidence.
-
-    A plan of nonsense counts or degrees gets no further than those.
-    """
-    footing, found = resolve_assignment(assignment, scenario, library)
-    if footing is None:
+    """Return all violations of one job, and its machine hours at its confidence."""
+    context, found = resolve_assignment(assignment, scenario, library)
+    if context is None:
         return found, 0.0
-    found += [*check_offer(footing), *check_allow_lists(footing)]
+    name = assignment.name
     try:
-        found += check_price_date(footing, datetime.date.fromisoformat(plan.as_of))
-        if footing.offer.managed is not None:
-            return [*found, *check_service(footing, footing.offer.managed, tolerance)], 0.0
-        ground = resolve_context(footing)
-        for check in NAMED_CHECKS:
-            found += check(ground)
-        worth = None if scenario.objective_kind == "time" else scenario.value_of_time_usd_per_hour
-        faults, machine_hours = _audit_figures(ground, worth, tolerance)
-        return [*found, *faults], machine_hours
+        found += [Violation(name, *broken) for broken in choices_of_job(context)]
+        evaluation = evaluate(context, datetime.date.fromisoformat(plan.as_of))
+        found += compare(name, "", evaluation.assignment, assignment, tolerance)
+        found += [Violation(name, *broken) for broken in figures_of_job(context, evaluation, tolerance)]
+        return found, evaluation.late_machine_hours
     except (ValueError, KeyError, IndexError, ZeroDivisionError, OverflowError) as error:
-        return [*found, Violation(assignment.name, "figures", "something to compute", repr(error))], 0.0
+        # A plan of nonsense counts or degrees has no figures to compare.
+        return [*found, Violation(name, "figures", "something to compute", repr(error))], 0.0
 
 
-def _audit_figures(ground: AuditContext, worth: float | None, tolerance: Tolerance) -> tuple[list[Violation], float]:
-    """Every figure of a job on machines, and its machine hours at its confidence.
-
-    `worth`: dollars of an hour where cost is minimised; None where time is.
-    """
-    work = recompute_workload(ground)
-    physics = recompute_physics(ground, work)
-    elsewhere, found = recompute_separate_stages(ground, work)
-    course = recompute_stages(ground, work, physics, elsewhere)
-    hours = recompute_hours(ground, course, physics)
-    followed, faults = recompute_policy_run(ground, course, physics, hours, worth)
-    if followed is None:
-        faults += check_spot_end(ground, course, hours, tolerance)
+def _verdict(plan: Plan, gap: float) -> Iterator[Broken]:
+    """Yield where status, objective, bound, gap and explanation contradict each other."""
+    if plan.infeasible is not None and plan.status != "infeasible":
+        yield "infeasible", None, f"an explanation of a plan that is {plan.status}"
+    if plan.status in _NO_PLAN:
+        if plan.jobs:
+            yield f"jobs of a plan that is {plan.status}", 0, len(plan.jobs)
+        for what in ("objective", "cost_usd", "cost_at_confidence", "hours"):
+            if getattr(plan, what) is not None:
+                yield f"{what} of a plan that is {plan.status}", None, "a figure"
+    elif plan.objective is None or not plan.jobs:
+        yield "objective and jobs", "figures", None
     else:
-        faults += check_spot(ground, course, followed, tolerance)
-        hours = followed.hours(hours, course.stretch)
-    lines, late = (recompute_bill(ground, course, hours, followed, late) for late in (False, True))
-    share = ground.plan.spot_share
-    expected, at_confidence = hours.expected(share), hours.at_confidence(share)
-    found += [
-        *faults,
-        *check_memory_fit(ground, physics, tolerance),
-        *check_memory(ground, physics, tolerance),
-        *check_speed(ground, work, physics, tolerance),
-        *check_observations(ground, physics.correction, tolerance),
-        *check_stages(ground, course, tolerance),
-        *check_separate_stages(ground, elsewhere, tolerance),
-        *check_hours(ground, hours, physics, tolerance),
-        *check_hour_limits(ground, at_confidence, tolerance),
-        *check_deadline_probability(ground, expected, at_confidence, tolerance),
-        *check_commitment(ground, course, tolerance),
-        *check_commitment_term(ground, hours, tolerance),
-        *check_bill(ground, lines, tolerance),
-        *check_cost(ground, lines, late, math.exp(1.28 * physics.sigma), tolerance),
-    ]
-    return found, machine_hours_at_confidence(ground, hours, course)
+        yield from _proof(plan, plan.objective, gap)
+
+
+def _proof(plan: Plan, objective: float, gap: float) -> Iterator[Broken]:
+    """Yield where bound and gap do not fit the objective; an optimal plan has a gap no larger than asked."""
+    if plan.bound is None or plan.gap is None:
+        if plan.status == "optimal" or (plan.bound is None) != (plan.gap is None):
+            yield "bound and gap", "figures", None
+        return
+    yield from at_most("bound", objective, plan.bound, 1e-9 * max(1.0, abs(objective)))
+    distance = max(0.0, objective - plan.bound)
+    expected = distance / max(abs(objective), 1e-9)
+    if not abs(expected - plan.gap) <= max(1e-6 * max(expected, abs(plan.gap)), 1e-9):
+        yield "gap", expected, plan.gap
+    # Below a millionth of a dollar (or hour) a gap is rounding, whatever it is relative to.
+    if plan.status == "optimal" and distance > 1e-6:
+        yield from at_most("gap of an optimal plan", gap, plan.gap, 1e-12)
+
+
+def _objective(plan: Plan, scenario: Scenario, tolerance: Tolerance) -> Iterator[Broken]:
+    """Yield an objective that is not that of the jobs, up to what a later pass may give up to break ties."""
+    if scenario.objective_kind == "time":
+        value = max(job.hours.at_confidence for job in plan.jobs)
+    else:
+        hours = math.fsum(job.hours.expected for job in plan.jobs)
+        value = math.fsum(job.cost_usd + _penalty_usd(job, scenario) for job in plan.jobs)
+        value += scenario.value_of_time_usd_per_hour * hours
+    slack = _TIE_SLACK[scenario.objective_kind] + tolerance.hours * max(1.0, abs(value))
+    if plan.objective is not None and not abs(value - plan.objective) <= slack:
+        yield "objective", value, plan.objective
+
+
+def _penalty_usd(assignment: Assignment, scenario: Scenario) -> float:
+    """Return what avoiding the techniques in use would have been worth."""
+    named = assignment.techniques
+    in_use = read_techniques().in_use(vars(named), named.accumulation_steps > 1)
+    job = next((job for job in scenario.jobs if job.name == assignment.name), None)
+    penalties = job.techniques.penalty_usd if job else {}
+    return math.fsum(usd for name, usd in penalties.items() if name in in_use)

@@ -1,4 +1,4 @@
-"""The bill of a plan as lines of text: what costs something, what is not included, the total."""
+"""The bill of a plan as text: items, what is not included, total."""
 
 from __future__ import annotations
 
@@ -9,25 +9,26 @@ from planner.report import format as words
 if TYPE_CHECKING:
     from planner.results.plan import Assignment, BillItem
 
-ROOM = words.WIDTH - words.LABEL
-
 NOT_INCLUDED = "not included"
-"""In the basis of a bill item whose price is not known."""
+"""Part of the basis of a bill item whose price is unknown."""
+
+ITEM_NAMES = {"starts and losses": "restarts, lost work"}
+"""Names on the screen that differ from those of the data."""
 
 
 def bill(job: Assignment, room: int) -> list[str]:
-    """Items that cost something, what is not included, and the total, in at most `room` (>= 3) lines."""
+    """Return items that cost something, what is not included, and the total, in at most `room` (>= 3) lines."""
     unknown = [item.item for item in job.bill if NOT_INCLUDED in item.basis]
-    free = ("gpu committed", "tokens trained", "training runs")  # worth a line although they cost nothing
+    free = ("gpu committed", "tokens trained", "training runs")  # shown although they cost nothing
     known = [item for item in job.bill if NOT_INCLUDED not in item.basis]
     paid = [item for item in known if round(item.usd, 2) != 0 or item.item in free]
-    tail = words.join_parts([f"not included: {', '.join(unknown)}"], "", ROOM, 1) if unknown else []
+    tail = words.join_parts([f"not included: {', '.join(unknown)}"], "", words.ROOM, 1) if unknown else []
     certain = words.usd(job.cost.low) == words.usd(job.cost.high)
     spread = "" if certain else f"({words.usd_between(job.cost.low, job.cost.high)})"
     tail.append(_amount("total", spread, job.cost.expected))
     space = room - len(tail)
     if len(paid) > space:
-        # The order of the bill is kept; the small items are the ones that a reader can do without.
+        # Keep the order of the bill and drop its smallest items.
         kept = sorted(range(len(paid)), key=lambda i: -paid[i].usd)[: space - 1]
         others = f"and {len(paid) - len(kept)} smaller items (--json lists them)"
         return [bill_line(paid[i]) for i in sorted(kept)] + [others, *tail]
@@ -35,14 +36,14 @@ def bill(job: Assignment, room: int) -> list[str]:
 
 
 def bill_line(item: BillItem) -> str:
-    """An item as quantity x rate where both are told; a stand-in for an unknown price is marked."""
+    """Return an item as quantity x rate if both are known, with the basis of an assumed price."""
     how = ""
     single = item.quantity == 1 and item.unit != "h"  # its rate is the amount
     if item.quantity is not None and item.rate_usd is not None and not single:
         how = f"{quantity(item.quantity, item.unit)} x {words.rate(item.rate_usd)}"
     elif item.quantity is not None:
         how = quantity(item.quantity, item.unit)
-    what, at, place = item.item.partition(" at ")  # a stage on a machine of its own
+    what, at, place = ITEM_NAMES.get(item.item, item.item).partition(" at ")  # a stage on a separate machine
     if at and item.rate_usd is None:
         how = f"{how} and transfers"
     how = f"{how}, {item.basis}".removeprefix(", ") if item.basis else how
@@ -50,7 +51,7 @@ def bill_line(item: BillItem) -> str:
 
 
 def quantity(amount: float, unit: str) -> str:
-    """An amount with its unit; hours of any kind have one decimal."""
+    """Return an amount with its unit; hours of any kind have one decimal."""
     if unit == "h":
         return words.hours(amount)
     figure = f"{amount:,.1f}" if "hour" in unit else words.significant(amount)
@@ -60,6 +61,6 @@ def quantity(amount: float, unit: str) -> str:
 
 
 def _amount(item: str, how: str, amount: float) -> str:
-    """One row of the bill: 21 columns item, 35 how, 12 dollars."""
+    """Return one row of the bill: 21 columns item, 35 basis, 12 dollars."""
     what, how = words.shorten(words.sanitise(item), 20), words.shorten(words.sanitise(how), 34)
     return f"{what:<21}{how:<35}{words.usd(amount).replace('$', ''):>12}"

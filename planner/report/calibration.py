@@ -1,82 +1,72 @@
-"""What a pilot run taught, as text: what was seen, beside what was predicted, and what it changes."""
+"""The result of `calibrate` as text: observed and predicted figures, and their effect on a plan."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from planner.report import format as words
+from planner.report.format import ROOM
 
 if TYPE_CHECKING:
-    from planner.results.calibration import CalibrationResult, PlanSummary
-
-ROOM = words.WIDTH - words.LABEL
+    from planner.results.calibration import CalibrationResult, Comparison, PlanSummary, StepTimes
 
 
-def render_calibration(pilot: CalibrationResult) -> str:
-    """The entry to paste first, then what it rests on."""
-    lines = [pilot.block.rstrip(), ""] if pilot.compared is None else [_summary(pilot), "", pilot.block.rstrip(), ""]
-    lines += words.section("Logs", [part for log in pilot.logs for part in words.wrap_lines(log, ROOM, 2)])
-    if pilot.step_times is not None:
-        lines += words.section("Step", words.wrap_lines(_step(pilot), ROOM, 2))
-    lines += words.section("Speed", _speed(pilot)) if _speed(pilot) else []
-    lines += words.section("Memory", _memory(pilot)) if _memory(pilot) else []
-    if pilot.before is not None and pilot.after is not None:
-        lines += words.section("Plan", [*_plan("before", pilot.before), *_plan("after", pilot.after)])
-    if pilot.notes:
-        lines += words.section("Notes", [part for note in pilot.notes for part in words.wrap_lines(note, ROOM, 3)])
-    return "\n".join(_keep_entry_line(lines))
+def render_calibration(result: CalibrationResult) -> str:
+    """Return the text of a result: the entry to paste, then what it is based on."""
+    entry = [result.block.rstrip(), ""]  # one line of YAML, however long
+    lines = entry if result.compared is None else [_summary(result, result.compared), "", *entry]
+    lines += words.section("Logs", words.wrap_all(result.logs, ROOM, 2))
+    if result.step_times is not None:
+        lines += words.section("Step", words.wrap_lines(_step(result.step_times), ROOM, 2))
+    lines += words.section("Speed", _speed(result))
+    lines += words.section("Memory", _memory(result))
+    if result.before is not None and result.after is not None:
+        lines += words.section("Plan", [*_plan("before", result.before), *_plan("after", result.after)])
+    lines += words.section("Notes", words.wrap_all(result.notes, ROOM, 3))
+    return "\n".join(line.rstrip() for line in lines)
 
 
-def _keep_entry_line(lines: list[str]) -> list[str]:
-    """The entry stays on its one line, however long: it is YAML."""
-    return [line.rstrip() for line in lines]
+def _summary(result: CalibrationResult, compared: Comparison) -> str:
+    where = f"{result.scenario}, {result.job}" if result.scenario != result.job else str(result.job)
+    if compared.tokens_per_second is None:
+        return f"{where}: memory that grows with the batch x {compared.memory_factor:.2f}"
+    return f"{where}: estimated speed x {compared.speed_factor:.2f} from now on"
 
 
-def _summary(pilot: CalibrationResult) -> str:
-    told = pilot.compared
-    assert told is not None
-    where = f"{pilot.scenario}, {pilot.job}" if pilot.scenario != pilot.job else str(pilot.job)
-    if told.tokens_per_second is None:
-        return f"{where}: memory that grows with the batch x {told.memory_factor:.2f}"
-    return f"{where}: speed x {told.speed_factor:.2f} from now on"
-
-
-def _step(pilot: CalibrationResult) -> str:
-    times = pilot.step_times
-    assert times is not None
+def _step(times: StepTimes) -> str:
     if times.spread is None:
         return f"{words.significant(times.seconds)} s, mean of {times.steps:,} steps"
-    warm = f", {times.dropped} of warm-up left out" if times.dropped else ""
-    return f"{words.significant(times.seconds)} s, median of {times.steps:,} (+-{words.percent(times.spread)}){warm}"
+    plural = "" if times.dropped == 1 else "s"
+    warm = f", {times.dropped} warm-up step{plural} excluded" if times.dropped else ""
+    return f"{words.significant(times.seconds)} s, median of {times.steps:,} (± {words.percent(times.spread)}){warm}"
 
 
-def _speed(pilot: CalibrationResult) -> list[str]:
-    seen = pilot.measured.get("tokens_per_second")
-    if not isinstance(seen, float):
+def _speed(result: CalibrationResult) -> list[str]:
+    observed = result.measured.get("tokens_per_second")
+    if not isinstance(observed, float):
         return []
-    told = pilot.compared
-    if told is None:
-        return [f"{words.significant(seen)} {pilot.unit}/s observed"]
-    predicted = words.significant(told.predicted_tokens_per_second)
-    return [f"{words.significant(seen)} {pilot.unit}/s observed, {predicted} predicted"]
+    predicted = result.compared.predicted_tokens_per_second if result.compared else None
+    return [
+        f"{words.significant(observed)} {result.unit}/s observed"
+        + (f", {words.significant(predicted)} predicted" if predicted is not None else "")
+    ]
 
 
-def _memory(pilot: CalibrationResult) -> list[str]:
-    peak = pilot.measured.get("peak_vram_gib")
+def _memory(result: CalibrationResult) -> list[str]:
+    peak = result.measured.get("peak_vram_gib")
     if not isinstance(peak, float):
         return []
-    told, kind = pilot.compared, pilot.measured.get("peak_kind")
-    seen = f"{words.gib(peak)} GiB {kind} observed"
-    if told is None or told.predicted_peak_vram_gib is None:
-        return [seen]
-    return [f"{seen}, {words.gib(told.predicted_peak_vram_gib)} predicted"]
+    predicted = result.compared.predicted_peak_vram_gib if result.compared else None
+    return [
+        f"{words.gib(peak)} GiB {result.measured.get('peak_kind')} observed"
+        + (f", {words.gib(predicted)} predicted" if predicted is not None else "")
+    ]
 
 
-def _plan(when: str, told: PlanSummary) -> list[str]:
-    if told.hours is None or told.gpu is None or told.gpus is None or told.cost_usd is None:
-        return [f"{when:<7} {told.status}"]
-    reach = words.between(told.hours_low or 0.0, told.hours_high or 0.0)
-    where = words.sanitise(f"{words.gpus(told.gpus, told.gpu)} at {told.provider}")
-    return words.wrap_lines(
-        f"{when:<7} {where}, {words.hours(told.hours)} ({reach}), {words.usd(told.cost_usd)}", ROOM, 2
-    )
+def _plan(when: str, plan: PlanSummary) -> list[str]:
+    if plan.hours is None or plan.gpu is None or plan.gpus is None or plan.cost_usd is None:
+        return [f"{when:<7} {plan.status}"]
+    interval = words.between(plan.hours_low or 0.0, plan.hours_high or 0.0)
+    where = words.sanitise(f"{words.gpus(plan.gpus, plan.gpu)} at {plan.provider}")
+    text = f"{when:<7} {where}, {words.hours(plan.hours)} ({interval}), {words.usd(plan.cost_usd)}"
+    return words.wrap_lines(text, ROOM, 2)

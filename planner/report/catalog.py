@@ -1,4 +1,4 @@
-"""Tables of what is known: architectures, GPUs and offers."""
+"""Tables of architectures, GPUs and offers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def architectures_table(cards: Iterable[Architecture]) -> str:
-    """One line per network: size in billions of weights, shape, context in tokens."""
+    """Return one line per architecture: size in billions of weights, shape, context in tokens."""
     rows = [
         (
             card.name,
@@ -31,7 +31,7 @@ def architectures_table(cards: Iterable[Architecture]) -> str:
 
 
 def gpus_table(cards: Iterable[GpuSpec]) -> str:
-    """One line per card: usable GiB, GB/s, dense 16-bit TFLOPS."""
+    """Return one line per GPU: usable GiB, GB/s, dense 16-bit TFLOPS."""
     rows = [
         (
             card.name,
@@ -50,7 +50,7 @@ def gpus_table(cards: Iterable[GpuSpec]) -> str:
 
 
 def offers_table(labels: Sequence[str], offers: Sequence[Offer]) -> str:
-    """One line per offer, prices in dollars per GPU and hour; another unit stands behind its price."""
+    """Return one line per offer, prices in dollars per GPU and hour; another unit follows its price."""
     rows = [
         (
             label,
@@ -66,17 +66,17 @@ def offers_table(labels: Sequence[str], offers: Sequence[Offer]) -> str:
 
 
 def card_text(facts: Mapping[str, Any]) -> str:
-    """One thing in full: a line per fact, long texts wrapped."""
+    """Return one card in full: a line per field, long texts wrapped."""
     width = max(len(key) for key in facts) + 2
     lines = []
     for key, value in facts.items():
-        said = words.wrap_lines(_said(value), max(20, words.WIDTH - width - 2), 100)
-        lines += [f"  {key if i == 0 else '':<{width}}{line}".rstrip() for i, line in enumerate(said)]
+        texts = words.wrap_lines(_text(value), max(20, words.WIDTH - width - 2), 100)
+        lines += [f"  {key if i == 0 else '':<{width}}{line}".rstrip() for i, line in enumerate(texts)]
     return "\n".join(lines)
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], align: str) -> str:
-    """Columns as wide as their widest cell, two blanks between; `align` holds `<` or `>` per column."""
+    """Return columns as wide as their widest cell, two blanks between; `align` has `<` or `>` per column."""
     cleaned = [[words.sanitise(cell) for cell in row] for row in (head, *rows)]
     widths = [max(len(row[i]) for row in cleaned) for i in range(len(head))]
     cells = [zip(row, align, widths, strict=True) for row in cleaned]
@@ -101,7 +101,7 @@ def _price(offer: Offer) -> str:
 
 
 def _tier(offer: Offer) -> str:
-    """The tier, and what it hangs on: a term, hours that are left, a method."""
+    """Return the tier with its term, the hours left or the method."""
     if offer.commitment is not None:
         months = offer.commitment.months
         return f"{offer.tier}, {months} month{'s' if months > 1 else ''}"
@@ -114,7 +114,7 @@ def _per_gpu(usd_per_hour: float | None, gpus: int) -> str:
     return "-" if usd_per_hour is None else words.rate(usd_per_hour / gpus).removeprefix("$")
 
 
-def _said(value: Any) -> str:
+def _text(value: Any) -> str:
     if value is None or value == "" or value == [] or value == {}:
         return "-"
     if isinstance(value, bool):
@@ -122,7 +122,7 @@ def _said(value: Any) -> str:
     if isinstance(value, int):
         return f"{value:,}"
     if isinstance(value, Mapping):
-        return ", ".join(f"{key} {_said(inner)}" for key, inner in value.items())
+        return ", ".join(f"{key} {_text(inner)}" for key, inner in value.items())
     if isinstance(value, (list, tuple)):
-        return ", ".join(map(_said, value))
+        return ", ".join(map(_text, value))
     return str(value)

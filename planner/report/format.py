@@ -1,4 +1,4 @@
-"""Figures as words: never more digits than are known, and lines that keep their width."""
+"""Figures, intervals and lines as text: no more digits than are known, at most 80 columns."""
 
 from __future__ import annotations
 
@@ -17,21 +17,24 @@ WIDTH = 80
 LABEL = 11
 """Columns of the margin that holds the section labels."""
 
+ROOM = WIDTH - LABEL
+"""Columns of a line inside a section."""
+
 NO_BREAK = "\x1f"
-"""Stands for a space where no line may break; no text that is shown holds it."""
+"""A space at which no line may break; it never occurs in the text itself."""
 
 BAR = 20
 """Characters of the memory bar."""
 
 
 def usd(amount: float) -> str:
-    """Dollars with two decimals, such as `$1,234.50`; without cents from 10,000 on."""
+    """Return dollars with two decimals, such as `$1,234.50`; without cents from 10,000 on."""
     text = f"{abs(amount):,.{0 if abs(amount) >= 10_000 else 2}f}"
     return f"-${text}" if amount < 0 and text != "0.00" else f"${text}"
 
 
 def rate(price: float) -> str:
-    """A unit price: two decimals from a dollar on, three digits below, such as `$0.127` or `$0.08`."""
+    """Return a unit price: two decimals from a dollar on, three digits below, such as `$0.127` or `$0.08`."""
     if price >= 1 or price == 0:
         return usd(price)
     text = significant(price)
@@ -40,7 +43,7 @@ def rate(price: float) -> str:
 
 
 def hours(value: float) -> str:
-    """Hours with one decimal, none from 1,000 on; minutes where that would say nothing."""
+    """Return hours with one decimal, none from 1,000 on; minutes below 0.1 h."""
     if 0 < value < 0.1:
         return f"{max(1, round(value * 60))} min"
     return f"{_hours(value)} h"
@@ -51,29 +54,29 @@ def _hours(value: float) -> str:
 
 
 def between(low: float, high: float) -> str:
-    """An interval of hours, such as `17.0 to 27.1 h`; `4 min to 0.1 h` where it begins with minutes."""
+    """Return an interval of hours, such as `17.0 to 27.1 h` or `4 min to 0.1 h`."""
     if low < 0.1:
         return f"{hours(low)} to {hours(high)}"
     return f"{_hours(low)} to {_hours(high)} h"
 
 
 def usd_between(low: float, high: float) -> str:
-    """An interval of dollars, such as `$2.30 to 3.60`."""
+    """Return an interval of dollars, such as `$2.30 to 3.60`."""
     return f"{usd(low)} to {usd(high).replace('$', '')}"
 
 
 def plain_number(value: float) -> str:
-    """A figure that a person chose: one decimal at most, none where it is zero."""
+    """Return a figure that a user chose: at most one decimal, none if it is zero."""
     return f"{value:,.1f}".removesuffix(".0")
 
 
 def gib(value: float) -> str:
-    """GiB with one decimal, without the unit."""
+    """Return GiB with one decimal, without the unit."""
     return f"{value:,.1f}"
 
 
 def significant(value: float, digits: int = 3) -> str:
-    """A figure rounded to so many digits, such as `1,190` or `0.53`."""
+    """Return a figure rounded to significant digits, such as `1,190` or `0.53`."""
     if value == 0:
         return "0"
     rounded = float(f"{value:.{digits}g}")
@@ -83,44 +86,53 @@ def significant(value: float, digits: int = 3) -> str:
 
 
 def percent(share: float) -> str:
-    """A share as a percentage of one decimal, such as `3.1 %`; a positive one never reads as nothing."""
+    """Return a share as a percentage of one decimal, such as `3.1 %`; a positive share is at least `0.1 %`."""
     text = f"{share * 100:.1f}"
     return f"{'0.1' if text == '0.0' and share > 0 else text} %"
 
 
-def probability_text(probability: float) -> str:
-    """A probability as a person would say it; near certainty is not called certain."""
+def probability_text(probability: float, at_least: bool = False) -> str:
+    """Return a probability in whole percent, rounded down, such as `79 %` or `over 99 %`.
+
+    Parameters
+    ----------
+    probability
+        0 to 1; near certainty is not shown as certain.
+    at_least
+        The probability is a lower bound: `at least 97 %`.
+    """
+    least = "at least " if at_least else ""
     if probability >= 0.995:
-        return "over 99 of 100 cases"
+        return f"{least or 'over '}99 %"
     if probability < 0.01:
-        return "under 1 of 100 cases"
-    return f"{math.floor(probability * 100 + 1e-9)} of 100 cases"
+        return "under 1 %"
+    return f"{least}{math.floor(probability * 100 + 1e-9)} %"
 
 
 def bar(share: float) -> str:
-    """A bar of `BAR` characters, filled by the share."""
+    """Return a bar of `BAR` characters, filled by the share."""
     filled = min(BAR, max(0, round(share * BAR)))
     return "#" * filled + "." * (BAR - filled)
 
 
 def gpus(count: int, gpu: str, runs_at_once: int = 1) -> str:
-    """Such as `4 x H100-80GB`, `2 x (4 x H100-80GB)` of runs side by side; a service is just that."""
+    """Return the machines, such as `4 x H100-80GB`, or `2 x (4 x H100-80GB)` for two runs in parallel."""
     return describe_machines(count, gpu, runs_at_once)
 
 
 def sanitise(text: str) -> str:
-    """A text of unknown origin on one line, without characters that steer a terminal."""
+    """Return text of unknown origin on one line, without control characters."""
     return " ".join("".join(c if c.isprintable() else " " for c in text).split())
 
 
 def shorten(text: str, width: int) -> str:
-    """The text, its end replaced by three dots where it is wider."""
+    """Return the text cut to a width, three dots at its end if it was cut."""
     return text if len(text) <= width else f"{text[: max(0, width - 3)].rstrip()}..."
 
 
-def first_fitting(name: str, *said: str, width: int = WIDTH) -> str:
-    """`name: said` in the first form that fits; where none does, the name gives way to the last one."""
-    name, forms = sanitise(name), [sanitise(form) for form in said]
+def first_fitting(name: str, *texts: str, width: int = WIDTH) -> str:
+    """Return `name: text` with the first text that fits; if none fits, cut the name and then the last text."""
+    name, forms = sanitise(name), [sanitise(text) for text in texts]
     for form in forms:
         if len(name) + 2 + len(form) <= width:
             return f"{name}: {form}"
@@ -128,8 +140,8 @@ def first_fitting(name: str, *said: str, width: int = WIDTH) -> str:
 
 
 def wrap_lines(text: str, width: int, most: int) -> list[str]:
-    """The text in at most `most` lines; what is left out is marked by three dots."""
-    # A figure and its per cent belong on one line.
+    """Return the text in at most `most` lines, three dots at its end if it was cut."""
+    # A figure and its percent sign stay on one line.
     glued = sanitise(text).replace(" %", f"{NO_BREAK}%")
     lines = textwrap.wrap(glued, width, break_long_words=True, break_on_hyphens=False) or [""]
     lines = [line.replace(NO_BREAK, " ") for line in lines]
@@ -138,8 +150,19 @@ def wrap_lines(text: str, width: int, most: int) -> list[str]:
     return [*lines[: most - 1], shorten(" ".join(lines[most - 1 :]), width)]
 
 
+def wrap_all(texts: Iterable[str], width: int, most: int) -> list[str]:
+    """Return every text in at most `most` lines."""
+    return [line for text in texts for line in wrap_lines(text, width, most)]
+
+
+def wrap_hanging(text: str, most: int) -> list[str]:
+    """Return the text in at most `most` indented lines, the later ones indented further."""
+    lines = wrap_lines(text, WIDTH - 4, most)
+    return [f"  {line}" if i == 0 else f"    {line}" for i, line in enumerate(lines)]
+
+
 def join_parts(parts: Iterable[str], gap: str, width: int, most: int) -> list[str]:
-    """Parts in at most `most` lines, broken only between parts; the last line ends in dots if cut."""
+    """Join parts in at most `most` lines, broken only between parts; the last line ends in dots if cut."""
     lines: list[str] = []
     for part in map(sanitise, parts):
         if lines and len(lines[-1]) + len(gap) + len(part) <= width:
@@ -153,6 +176,6 @@ def join_parts(parts: Iterable[str], gap: str, width: int, most: int) -> list[st
 
 
 def section(label: str, lines: Sequence[str]) -> list[str]:
-    """Lines with the label in the margin of the first."""
+    """Return the lines with the label in the margin of the first."""
     margin = f"  {label:<{LABEL - 2}}"
     return [f"{margin if i == 0 else ' ' * LABEL}{line}".rstrip() for i, line in enumerate(lines)]

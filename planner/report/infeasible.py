@@ -1,4 +1,4 @@
-"""Why there is no plan: what would have to give, and what came nearest."""
+"""An infeasible scenario as text: the smallest changes that make it feasible, and near misses."""
 
 from __future__ import annotations
 
@@ -16,21 +16,17 @@ if TYPE_CHECKING:
 
 
 def render_infeasible(plan: Plan) -> list[str]:
-    """The text of a question without an answer."""
+    """Return the text of a scenario without a plan."""
     if plan.status != "infeasible":
         return [*_format_no_plan(plan), *_notes(plan)]
     found = plan.infeasible
     relax = found.relax if found else ()
     nearest = found.nearest if found else ()
-    lines = ["infeasible: no way meets all limits"]
-    if relax:
-        lines = ["infeasible: no way meets all limits. Smallest changes, each checked by solving:"]
-        lines += format_relaxations(relax, plan.scenario)
-    lines += format_near_misses(nearest, several_jobs=len({miss.job for miss in nearest}) > 1)
+    lines = render_relaxations(relax, nearest, plan.scenario)
     if not relax and not nearest:
         reasons = plan.candidates.reasons
         made = plan.candidates.made
-        lines += [f"  {made:,} ways were priced, {plan.candidates.rejected:,} rejected"]
+        lines += [f"  {made:,} candidates, {plan.candidates.rejected:,} of them rejected"]
         lines += [
             words.shorten(f"  {count:,} x {words.sanitise(reason)}", words.WIDTH)
             for reason, count in sorted(reasons.items(), key=lambda item: (-item[1], item[0]))[:8]
@@ -38,25 +34,27 @@ def render_infeasible(plan: Plan) -> list[str]:
     return [*lines, *_notes(plan)]
 
 
-def format_relaxations(relax: Sequence[Relaxation], scenario: str) -> list[str]:
-    """Each way out with its number: what to move, what plan that gives, and the settings that do it."""
-    lines: list[str] = []
-    for way, entries in groupby(relax, key=lambda one: one.way):
-        lines += format_relaxation(way, list(entries), scenario)
-    return lines
+def render_relaxations(relax: Sequence[Relaxation], nearest: Sequence[NearMiss], scenario: str) -> list[str]:
+    """Return the smallest sets of limits to relax, each with its plan and settings, then the near misses."""
+    lines = ["infeasible: no candidate meets all limits"]
+    if relax:
+        lines = ["infeasible. Smallest changes, each verified by solving:"]
+    for number, changes in groupby(relax, key=lambda change: change.way):
+        lines += format_relaxation(number, list(changes), scenario)
+    return lines + format_near_misses(nearest, several_jobs=len({miss.job for miss in nearest}) > 1)
 
 
 def format_relaxation(number: int, changes: Sequence[Relaxation], scenario: str) -> list[str]:
-    """`1. deadline 2 h -> 2.6 h`, in the lines below what plan that gives and what to type."""
-    what = f"  {number}. {words.sanitise(' and '.join(_change(one, scenario) for one in changes))}"
-    then = next((f"then {words.sanitise(one.then).removeprefix('then ')}" for one in changes if one.then), "")
-    paste = settings([one.setting for one in changes if one.setting])
-    head = _wrap_hanging_at(what, 5, 3)
-    return [*head, *(_wrap_hanging_at(f"     {then}", 5, 3) if then else []), *paste]
+    """Return `1. deadline 2 h -> 2.6 h`, below it the resulting plan and the settings to type."""
+    first, *rest = words.wrap_lines(" and ".join(_change(change, scenario) for change in changes), words.WIDTH - 5, 3)
+    then = next((f"then {change.then.removeprefix('then ')}" for change in changes if change.then), "")
+    rest += words.wrap_lines(then, words.WIDTH - 5, 3) if then else []
+    typed = settings([change.setting for change in changes if change.setting])
+    return [f"  {number}. {first}", *(f"     {line}" for line in rest), *typed]
 
 
 def settings(pairs: Sequence[str], margin: int = 5) -> list[str]:
-    """The settings as they are typed, a line of the shell broken where it must be."""
+    """Return the settings as typed in a shell, long lines continued by a backslash."""
     lines: list[str] = []
     for pair in pairs:
         typed = words.shorten(f"--set {shlex.quote(words.sanitise(pair))}", words.WIDTH - margin - 2)
@@ -78,17 +76,16 @@ def _change(change: Relaxation, scenario: str) -> str:
 
 
 def format_near_misses(nearest: Sequence[NearMiss], several_jobs: bool = False) -> list[str]:
-    """What came nearest, a line or two each; empty where nothing is known."""
-    lines = ["nearest misses, each by the limit that it misses first"] if nearest else []
+    """Return the nearest infeasible candidates, one or two lines each; empty if there are none."""
+    lines = ["near misses, each with the first limit that it violates"] if nearest else []
     for miss in nearest:
-        lines += _wrap_hanging(
-            f"{miss.job}: {format_near_miss(miss)}" if several_jobs and miss.job else format_near_miss(miss)
-        )
+        job = f"{miss.job}: " if several_jobs and miss.job else ""
+        lines += words.wrap_hanging(f"{job}{format_near_miss(miss)}", 2)
     return lines
 
 
 def limit_name(path: str, scenario: str = "") -> str:
-    """The key in words; `deadline of bot` for `jobs.bot.deadline`, unless the scenario has the job's name."""
+    """Return the key in words: `deadline of bot` for `jobs.bot.deadline`, unless the scenario has the job's name."""
     parts = path.split(".")
     key = parts[-1].removesuffix("_usd").replace("deadline_hours", "deadline").replace("_", " ")
     if path == "limits.vram_headroom":
@@ -99,22 +96,22 @@ def limit_name(path: str, scenario: str = "") -> str:
         return f"{key} of spot share"
     if path.endswith(".trials.at_once"):
         key = "trials at once"
-    job = ".".join(part for part in parts[1:-1]).removesuffix(".techniques").removesuffix(".trials")
+    job = ".".join(parts[1:-1]).removesuffix(".techniques").removesuffix(".trials")
     return f"{key} of {job}" if parts[0] == "jobs" and job not in ("", scenario) else key
 
 
 def _round_outwards(change: Relaxation) -> tuple[float | str | None, float | str | None]:
-    """Both values; the new one rounded away from the old, so that what is printed is enough."""
+    """Return both values, the new one rounded away from the old, so that the printed value suffices."""
     old, new = change.change_from, change.change_to
     if isinstance(old, (int, float)) and isinstance(new, (int, float)):
         away = math.ceil if new > old else math.floor
-        parts = 1000 if change.limit.endswith("vram_headroom") else 100  # a share is told in tenths of a per cent
+        parts = 1000 if change.limit.endswith("vram_headroom") else 100  # a share is shown in tenths of a percent
         new = away(round(new * parts, 6)) / parts
     return old, new
 
 
 def limit_value(path: str, value: float | str | None) -> str:
-    """A limit in its unit."""
+    """Return a limit in its unit."""
     if value is None:
         return "none"
     if isinstance(value, str):
@@ -130,28 +127,28 @@ def limit_value(path: str, value: float | str | None) -> str:
 
 
 def format_typed(value: float) -> str:
-    """A figure that a person may type: two decimals at most, none where they are zero."""
+    """Return a figure as a user types it: at most two decimals, none if they are zero."""
     return f"{value:,.2f}".rstrip("0").rstrip(".")
 
 
 def format_near_miss(miss: NearMiss) -> str:
-    """What was rejected, why, by how much, and what would make it fit."""
+    """Return what was rejected, why, by how much, and what would make it feasible."""
+    short = _shortfall(miss)
+    text = f"{miss.what}: {miss.reason}" + (f" ({short})" if short else "")
+    return f"{text}; {miss.fix}" if miss.fix else text
+
+
+def _shortfall(miss: NearMiss) -> str:
     if not miss.unit:
-        said = f"{miss.what}: {miss.reason}"
-    elif miss.unit.lower() in ("usd", "$"):
-        said = f"{miss.what}: {miss.reason} ({words.usd(miss.shortfall)} over)"
-    elif miss.unit in ("h", "hours"):
-        said = f"{miss.what}: {miss.reason} ({words.hours(miss.shortfall)} late)"
-    elif miss.unit == "GPUs":
-        said = f"{miss.what}: {miss.reason} ({words.plain_number(miss.shortfall)} too many)"
-    else:
-        unit = miss.unit.removesuffix("s") if miss.shortfall == 1 else miss.unit
-        said = f"{miss.what}: {miss.reason} ({_short(miss.shortfall)} {unit} short)"
-    return f"{said}; {miss.fix}" if miss.fix else said
-
-
-def _short(amount: float) -> str:
-    return words.plain_number(amount) if amount >= 0.05 else "under 0.1"
+        return ""
+    if miss.unit.lower() in ("usd", "$"):
+        return f"{words.usd(miss.shortfall)} over"
+    if miss.unit in ("h", "hours"):
+        return f"{words.hours(miss.shortfall)} late"
+    if miss.unit == "GPUs":
+        return f"{words.plain_number(miss.shortfall)} too many"
+    unit = miss.unit.removesuffix("s") if miss.shortfall == 1 else miss.unit
+    return f"{words.plain_number(miss.shortfall) if miss.shortfall >= 0.05 else 'under 0.1'} {unit} short"
 
 
 def _format_no_plan(plan: Plan) -> list[str]:
@@ -159,21 +156,8 @@ def _format_no_plan(plan: Plan) -> list[str]:
     lines = [f"{name}: stopped without a plan after {words.significant(plan.seconds)} s"]
     if plan.bound is not None:
         lines.append(f"  no plan costs less than {words.significant(plan.bound)} (bound by {plan.solver})")
-    return [*lines, "  a longer --time-limit or a --gap may find one"]
+    return [*lines, "  try a longer --time-limit or a larger --gap"]
 
 
 def _notes(plan: Plan) -> list[str]:
-    return [line for note in plan.warnings for line in _wrap_hanging(note)]
-
-
-def _wrap_hanging(text: str) -> list[str]:
-    """At most two lines, the second further in."""
-    lines = words.wrap_lines(text, words.WIDTH - 4, 2)
-    return [f"  {line}" if i == 0 else f"    {line}" for i, line in enumerate(lines)]
-
-
-def _wrap_hanging_at(text: str, margin: int, most: int) -> list[str]:
-    """At most so many lines; all but the first start at the margin, the first has its own."""
-    lead = text[: len(text) - len(text.lstrip())]
-    lines = words.wrap_lines(text.lstrip(), words.WIDTH - max(margin, len(lead)), most)
-    return [f"{lead if i == 0 else ' ' * margin}{line}" for i, line in enumerate(lines)]
+    return [line for note in plan.warnings for line in words.wrap_hanging(note, 2)]

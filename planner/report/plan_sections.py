@@ -1,38 +1,37 @@
-"""The parts of the text of a plan: one function per section, each from one assignment."""
+"""Sections of the text of a plan, one function per section."""
 
 from __future__ import annotations
 
 from planner.library.techniques import read_techniques
 from planner.report import format as words
+from planner.report.format import ROOM
 from planner.results.estimate import Estimate
 from planner.results.plan import Assignment, Option, Plan
 
-ROOM = words.WIDTH - words.LABEL
-
 Run = Assignment | Estimate
-"""What has techniques, a batch, machines and a speed."""
+"""A type with techniques, a batch, machines and a speed."""
 
 
 def format_optimality(plan: Plan) -> str:
-    """Whether the plan is proven, else how far from the bound it may be."""
+    """Return `optimal`, or how far from the optimum the plan can be."""
     if plan.gap is not None and (plan.status != "optimal" or plan.gap >= 0.0005):
-        return f"within {words.percent(plan.gap)}"
-    return "proven" if plan.status == "optimal" else "not proven"
+        return f"within {words.percent(plan.gap)} of optimum"
+    return "optimal" if plan.status == "optimal" else "optimality unknown"
 
 
 def format_place(job: Assignment, with_region: bool = True) -> str:
-    """Such as `1 x RTX3090 at vast (CA-QC)`, or `3 x (1 x RTX3090) at vast` for runs side by side."""
+    """Return the place, such as `1 x RTX3090 at vast (CA-QC)`, or `3 x (1 x RTX3090) at vast` for parallel runs."""
     region = f" ({job.region})" if with_region and job.region not in ("", "any") else ""
     return words.sanitise(f"{machines_of_all(job)} at {job.provider}{region}")
 
 
 def machines_of_all(job: Assignment) -> str:
-    """The GPUs of one run, and how many such runs there are side by side."""
+    """Return the GPUs of one run, and how many such runs are done in parallel."""
     return words.gpus(job.gpus, job.gpu, job.runs_at_once)
 
 
 def format_market(spot_share: float, tier: str = "secure") -> str:
-    """Whether the machines are booked on demand, as spot, or as a mix; own and committed ones say so."""
+    """Return how the machines are paid: on demand, spot, a mix, own or committed."""
     if tier in ("own", "managed", "committed"):
         return {"own": "own", "managed": "per token or run", "committed": "committed"}[tier]
     if spot_share <= 0:
@@ -41,10 +40,10 @@ def format_market(spot_share: float, tier: str = "secure") -> str:
 
 
 def techniques(job: Run, brief: bool = False) -> str:
-    """What is switched on; `brief` leaves out what rarely differs."""
+    """Return the techniques; `brief` omits those that rarely differ."""
     how, table = job.techniques, read_techniques()
     if how.precision == "managed":
-        return f"{'LoRA' if how.method == 'lora' else 'full training'} by a service that does not tell how"
+        return f"{'LoRA' if how.method == 'lora' else 'full training'} by a managed service, technique unknown"
     if how.method == "lora":
         article = "an" if how.weight_bits == 8 else "a"
         base = f"{how.weight_bits}-bit base"
@@ -52,15 +51,15 @@ def techniques(job: Run, brief: bool = False) -> str:
         first = f"LoRA r{how.lora_rank} on {article} {base}" if how.lora_rank else f"LoRA on {article} {base}"
     else:
         first = table.words("method", how.method)
-    said = [first, *(table.words(field, getattr(how, field)) for field in ("precision", "activation_checkpointing"))]
+    parts = [first, *(table.words(field, getattr(how, field)) for field in ("precision", "activation_checkpointing"))]
     if not brief:
-        said += [table.words(field, getattr(how, field)) for field in ("attention", "optimizer")]
-        said += [job.packing] if job.unit == "tokens" else []
-    return ", ".join(said)
+        parts += [table.words(field, getattr(how, field)) for field in ("attention", "optimizer")]
+        parts += [job.packing] if job.unit == "tokens" else []
+    return ", ".join(parts)
 
 
 def batch(job: Run) -> str:
-    """How a global batch is put together."""
+    """Return how the global batch is made up."""
     how = job.techniques
     if not job.gpus:
         return ""
@@ -76,7 +75,7 @@ def batch(job: Run) -> str:
 
 
 def machines(job: Run) -> str:
-    """What several GPUs stand in and how they share the work; empty for one GPU."""
+    """Return the machines of several GPUs and how they share the work; empty for one GPU."""
     if job.gpus == 1:
         return ""
     how = job.techniques
@@ -92,130 +91,135 @@ def machines(job: Run) -> str:
 
 
 def train(job: Assignment) -> list[str]:
-    """Technique, batch, machines and trials, in at most five lines."""
+    """Return technique, batch, machines and trials in at most five lines."""
     rest = [batch(job)] + ([machines(job)] if job.gpus > 1 else []) + [trials(job)]
     return words.wrap_lines(techniques(job), ROOM, 2) + [words.shorten(line, ROOM) for line in rest if line]
 
 
 def trials(job: Assignment) -> str:
-    """How often the run is done; empty for one run."""
+    """Return the number of runs; empty for one run."""
     if job.trials == 1:
         return ""
-    together = f", {job.runs_at_once} side by side" if job.runs_at_once > 1 else ", one after the other"
+    together = f", {job.runs_at_once} in parallel" if job.runs_at_once > 1 else ", one after the other"
     return f"{job.trials:,} trials{together}"
 
 
 def memory(job: Assignment) -> list[str]:
-    """The bar, the biggest parts and the phase that limits, in at most three lines."""
+    """Return the bar, the largest parts and the phase of the peak in at most three lines."""
     vram = job.vram_gib
     if not job.gpus:
         return []
     head = (f"{words.gib(vram.peak)} of {words.gib(vram.usable)} GiB", words.bar(vram.peak / vram.usable))
     biggest = sorted(vram.parts.items(), key=lambda part: (-part[1], part[0]))[:4]
     shown = [f"{name.replace('_', ' ')} {words.gib(size)}" for name, size in biggest if size >= 0.05]
-    fits = f"fits in {words.probability_text(vram.fit_probability)}"
+    fits = f"fits with {words.probability_text(vram.fit_probability)} probability"
     if job.observed_hours is not None:
-        fits = "fits: it was run"
-        if vram.allocated > vram.peak:  # its parts would contradict what was seen
+        fits = "fits: observed"
+        if vram.allocated > vram.peak:  # the estimated parts would contradict the observed peak
             return words.join_parts([*head, fits, f"estimated {words.gib(vram.allocated)} GiB"], "  ", ROOM, 3)
-    return words.join_parts([*head, fits, *shown, f"limit: {vram.phase}"], "  ", ROOM, 3)
+    return words.join_parts([*head, fits, *shown, f"peak in: {vram.phase}"], "  ", ROOM, 3)
 
 
 def rate(job: Run) -> str:
-    """Work per second with its interval."""
+    """Return tokens or images per second with their interval."""
     low, high = (words.significant(v) for v in (job.tokens_per_second_low, job.tokens_per_second_high))
     return f"{words.significant(job.tokens_per_second)} {job.unit}/s ({low} to {high})"
 
 
 def speed(job: Assignment) -> list[str]:
-    """Work per second, and the steps."""
+    """Return tokens or images per second, and the steps."""
     count = f"{job.steps:,} step{'' if job.steps == 1 else 's'}"
     steps = f", {count} of {words.significant(job.step_seconds)} s" if job.step_seconds else ""
-    paced = ", as fast as storage feeds it" if job.fed_by_storage else ""
+    paced = ", limited by storage" if job.fed_by_storage else ""
     return words.wrap_lines(f"{rate(job)}{steps}{paced}", ROOM, 2 if paced else 1)
 
 
 def time(job: Assignment) -> list[str]:
-    """Where the hours go, and the chance to meet the deadline."""
+    """Return the hours by stage, and the probability to meet the deadline."""
     interval = f"({words.between(job.hours.low, job.hours.high)})"
-    whole = f"{words.hours(job.hours.expected)} in all {interval}"
+    whole = f"{words.hours(job.hours.expected)} in total {interval}"
     if job.observed_hours is None:
         before = {name: hours for name, hours in job.stage_hours.items() if name == "prepare data"}
         waiting = job.spot.waiting_hours if job.spot else 0.0
         training = {"training": job.training_hours - waiting, "waiting": waiting}
-        # A service has no machine to start: what comes before are the data on their way to it.
+        # A managed service has no machine to start: the hours before training are the upload of the data.
         first = "start" if job.gpus else "upload"
         stages = {**before, first: job.start_hours, **training, **job.stage_hours}
-        said = [f"{name} {words.hours(hours)}" for name, hours in stages.items() if hours > 0]
-        lines = [", ".join([*said, whole])] if len(said) < 3 else [*words.join_parts(said, ", ", ROOM, 2), whole]
+        steps = [f"{name} {words.hours(hours)}" for name, hours in stages.items() if hours > 0]
+        lines = [", ".join([*steps, whole])] if len(steps) < 3 else [*words.join_parts(steps, ", ", ROOM, 2), whole]
     else:
         lines = [_format_observed(job, whole, interval)]
-    lines += [holds] if (holds := format_job_deadline(job)) else []
+    lines += [chance] if (chance := format_job_deadline(job)) else []
     if job.spot is None and job.spot_share > 0 and job.switch_to_on_demand_at_hours is not None:
         switch = words.plain_number(job.switch_to_on_demand_at_hours)
-        lines.append(f"on demand from hour {switch}, if not done on spot")
+        lines.append(f"switches to on demand at hour {switch} if not done on spot")
     return [words.shorten(line, ROOM) for line in lines]
 
 
 def _format_observed(job: Assignment, whole: str, interval: str) -> str:
-    """Hours that were seen, and what spot or trials make of them."""
-    seen = words.hours(job.observed_hours or 0.0)
+    """Return the observed hours, and the hours with spot or trials."""
+    observed = words.hours(job.observed_hours or 0.0)
     if job.trials > 1:
-        return f"{seen} each, as observed, {whole}"
+        return f"{observed} each (observed), {whole}"
     if job.spot_share > 0:
-        return f"{seen} as observed, on spot {whole}"
-    return f"{seen} for the whole job, as observed {interval}"
+        return f"{observed} observed, on spot {whole}"
+    return f"{observed} for the whole job, observed {interval}"
 
 
 def format_job_deadline(job: Assignment) -> str:
-    """How sure the deadline of a job is; empty without one."""
+    """Return the probability to meet the deadline of a job; empty without one."""
     if job.deadline_hours is None or job.deadline_probability is None:
         return ""
     return deadline(job.deadline_hours, job.deadline_probability, job.has_fallback, job.spot is not None)
 
 
 def deadline(limit_hours: float, probability: float, fallback: bool = True, guarded: bool = False) -> str:
-    """How sure the deadline is; on spot alone it is an expectation of the market, which nothing holds up.
+    """Return the probability to meet a deadline.
 
-    `guarded`: a policy on spot keeps it on every path of the market; what it saves of its time is in hand besides.
+    Parameters
+    ----------
+    limit_hours, probability
+        The deadline, and the probability to meet it.
+    fallback
+        The run can move to on demand; spot alone gives no guarantee.
+    guarded
+        A spot policy keeps the deadline on every path of the market, so that the probability is a lower bound.
     """
-    if not fallback:
-        likely = words.probability_text(probability)
-        return f"deadline {words.plain_number(limit_hours)} h: expected in {likely}, without fallback"
-    least = "at least " if guarded else ""
-    return f"the {words.plain_number(limit_hours)} h deadline holds in {least}{words.probability_text(probability)}"
+    chance = words.probability_text(probability, at_least=guarded and fallback)
+    without = "" if fallback else " (spot only, no fallback)"
+    return f"meets the {words.plain_number(limit_hours)} h deadline with {chance} probability{without}"
 
 
 def methods(job: Assignment) -> list[str]:
-    """The ladder: every method with its least cost."""
+    """Return every method with its least cost."""
     rungs = [format_method(option, job) for option in job.ladder]
     return words.join_parts(rungs, "   ", ROOM, 3) if rungs else []
 
 
 def format_method(option: Option, job: Assignment) -> str:
-    """One method: its cost, and the hardware where it is another than the plan's."""
+    """Return one method: its cost, and its hardware if it is not that of the plan."""
     if option.cost_usd is None:
-        return f"{option.label}: {option.note or 'no way'}"
+        return f"{option.label}: {option.note or 'infeasible'}"
     other = (option.gpu, option.gpus) != (job.gpu, job.gpus)
     count = f"{option.gpus:,} x " if option.gpus > 1 else ""
     on = f" on {count}{option.gpu}" if other and option.gpu else ""
-    mark = "" if option.allowed else " (not allowed here)"
+    mark = "" if option.allowed else " (excluded by `techniques.method`)"
     return f"{option.label} {words.usd(option.cost_usd)}{on}{mark}"
 
 
 def methods_brief(job: Assignment) -> str:
-    """The ladder without hardware, what the job may not choose last."""
-    said: list[str] = []
-    barred: list[str] = []
-    for one in job.ladder:
-        if one.cost_usd is not None:
-            (said if one.allowed else barred).append(f"{one.label} {words.usd(one.cost_usd)}")
-    said += [f"not allowed here: {', '.join(barred)}"] if barred else []
-    return "; ".join(said)
+    """Return the methods without hardware, those that the scenario excludes last."""
+    allowed: list[str] = []
+    excluded: list[str] = []
+    for option in job.ladder:
+        if option.cost_usd is not None:
+            (allowed if option.allowed else excluded).append(f"{option.label} {words.usd(option.cost_usd)}")
+    allowed += [f"excluded: {', '.join(excluded)}"] if excluded else []
+    return "; ".join(allowed)
 
 
 def format_alternatives(job: Assignment) -> list[str]:
-    """The best alternatives, at most two in two lines each; what they are compared by, if more than dollars."""
+    """Return the two best alternatives in two lines each, after the objective if it is more than dollars."""
     lines = [words.shorten(f"compared by {job.compared_by}:", ROOM)] if job.compared_by and job.runner_up else []
     for option in job.runner_up[:2]:
         what = f"{words.gpus(option.gpus, option.gpu, option.runs_at_once)} at {option.provider}"
@@ -227,49 +231,51 @@ def format_alternatives(job: Assignment) -> list[str]:
 
 
 def limits(job: Assignment) -> list[str]:
-    """What holds the plan back."""
+    """Return the limits that bind."""
     return words.wrap_lines("; ".join(job.binding) or "none binds", ROOM, 2)
 
 
 def spot(job: Assignment) -> list[str]:
-    """What the policy on spot saves, expects and guarantees, in at most three lines; empty without one."""
-    told = job.spot
-    if told is None:
+    """Return what the spot policy saves, expects and guarantees, in at most three lines; empty without one."""
+    policy = job.spot
+    if policy is None:
         return []
-    saved = f"saves {words.usd(told.saving_usd)} of on demand, give or take {words.usd(told.usd_sd)}"
-    times = f"{told.interruptions:,.1f} interruption{'' if round(told.interruptions, 1) == 1 else 's'}"
-    lost = f"{words.hours(told.wasted_hours)} paid for starts and lost work"
-    guard = f"on demand at hour {words.plain_number(told.latest_on_demand_hours)} at the latest, should spot never come"
+    saved = f"saves {words.usd(policy.saving_usd)} ± {words.usd(policy.usd_sd)} against on demand"
+    times = f"{policy.interruptions:,.1f} interruption{'' if round(policy.interruptions, 1) == 1 else 's'}"
+    lost = f"{words.hours(policy.wasted_hours)} of restarts and lost work"
+    latest = words.plain_number(policy.latest_on_demand_hours)
+    guard = f"on demand from hour {latest} if no spot capacity appears"
     return words.join_parts([saved, times, lost, guard], "; ", ROOM, 3)
 
 
-def budget(plan: Plan) -> str:
-    """How sure the budget is; empty without one."""
+def budget(plan: Plan) -> list[str]:
+    """Return the probability to keep the budget; empty without one."""
     if plan.budget_usd is None or plan.budget_probability is None:
-        return ""
-    return f"the {words.usd(plan.budget_usd)} budget holds in {words.probability_text(plan.budget_probability)}"
+        return []
+    chance = words.probability_text(plan.budget_probability)
+    return [f"within the {words.usd(plan.budget_usd)} budget with {chance} probability"]
 
 
 def commitment(job: Assignment) -> list[str]:
-    """What a commitment would have to be used for to pay, in at most two lines."""
-    told = job.commitment
-    if told is None:
+    """Return the use of a commitment and its break-even in at most two lines."""
+    term = job.commitment
+    if term is None:
         return []
-    months = f"{told.months} month{'s' if told.months > 1 else ''}"
-    used = f"{words.hours(told.used_hours)} of the {words.hours(told.term_hours)} paid for"
-    share = told.break_even_share
-    if told.break_even_hours is None or told.on_demand_usd_per_hour is None or share is None:
-        pays = "nobody here rents the like by the hour to compare with"
+    months = f"{term.months} month{'s' if term.months > 1 else ''}"
+    used = f"{words.hours(term.used_hours)} of the {words.hours(term.term_hours)} paid for"
+    share = term.break_even_share
+    if term.break_even_hours is None or term.on_demand_usd_per_hour is None or share is None:
+        pays = "no offer by the hour to compare with"
     else:
-        against = f"against {words.rate(told.on_demand_usd_per_hour)} an hour"
-        pays = f"pays from {words.hours(told.break_even_hours)} of use on ({words.percent(share)}) {against}"
+        against = f"against {words.rate(term.on_demand_usd_per_hour)} an hour"
+        pays = f"breaks even at {words.hours(term.break_even_hours)} of use ({words.percent(share)}) {against}"
         if share > 1:
-            pays = f"never pays {against}"
-    return words.wrap_lines(f"{months}, {words.usd(told.usd)}: uses {used}; {pays}", ROOM, 2)
+            pays = f"never breaks even {against}"
+    return words.wrap_lines(f"{months}, {words.usd(term.usd)}: uses {used}; {pays}", ROOM, 2)
 
 
 def prices(job: Assignment) -> list[str]:
-    """How old the price is and where it is from."""
+    """Return the age and the source of the price."""
     days = job.price_age_days
     age = "of unknown age" if days is None else f"{days:,} day{'' if days == 1 else 's'} old"
     date = f" ({job.price_date})" if job.price_date else ""

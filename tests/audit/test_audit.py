@@ -145,7 +145,7 @@ def test_a_job_run_twice_is_found() -> None:
 def test_a_dropped_line_of_the_bill_is_found() -> None:
     """A bill that leaves out what is used is wrong even where its sum is given right."""
     lines = [line.model_dump() for line in plan().jobs[0].bill if line.item != "storage"]
-    assert "bill: storage" in whats(changed(("jobs.0.bill", lines)))
+    assert "bill[storage]" in whats(changed(("jobs.0.bill", lines)))
 
 
 @pytest.mark.parametrize(
@@ -189,7 +189,7 @@ def test_a_plan_is_held_to_the_limits_asked(setting: dict[str, Any], what: str) 
         ({"techniques": {"precision": "fp32"}}, "precision"),
         ({"techniques": {"optimizer": "adamw_8bit"}}, "optimizer"),
         ({"techniques": {"attention": "eager"}}, "attention"),
-        ({"lora": {"rank": 8}}, "lora_rank"),
+        ({"lora": {"rank": 8}}, "techniques.lora_rank"),
         ({"framework": "megatron"}, "recipe"),
         ({"data_gb": 21}, "start_hours"),
         ({"work": {"steps": 10}}, "steps"),

@@ -46,7 +46,7 @@ def test_the_naive_bill_is_one_run_at_the_speed_of_the_plan(both: tuple[Comparis
 
 
 def test_a_third_of_the_bill_and_more_is_left_out(both: tuple[Comparison, Assignment]) -> None:
-    """What the README says of these three: between a third and four fifths."""
+    """What docs/whole-job.md says of these three: between a third and four fifths."""
     found, _ = both
     assert 0.33 < found.left_out < 0.85
 

@@ -82,6 +82,14 @@ def test_hours_paid_for_must_hold_the_late_run(left: float, provider: str) -> No
     assert (found.provider, found.cost_usd) == (provider, pytest.approx(20.0 if provider == "hourly" else 0.0))
 
 
+@pytest.mark.parametrize(("left", "provider"), [(39.9, "hourly"), (40.1, "paid for")])
+def test_hours_paid_for_are_machine_hours_of_all_nodes(left: float, provider: str) -> None:
+    """20 h on two machines at even odds use 40 of the hours left."""
+    paid = {key: value for key, value in rented("paid for", 0.0).items() if key != "usd_per_hour"}
+    offers = {**paid, "committed_hours": left, "max_nodes": 2}, rented("hourly", 2.0, max_nodes=2)
+    assert only_job(*offers, **TWO_NODES, confidence=0.5).provider == provider
+
+
 def test_disks_of_a_late_run_are_charged_late() -> None:
     """10 h with 14.4 GB of disk at $73 a GB-month: $20 and $14.40; at 90 % both are 7.7 % more."""
     disk_gb = 2 * WEIGHTS_GB + 10

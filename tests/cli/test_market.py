@@ -32,7 +32,7 @@ def test_the_answer_comes_first_and_the_block_can_be_pasted(trace: Path) -> None
     told = run(trace)
     assert told.exit_code == 0
     verdict, block, rest = told.stdout.split("\n\n", 2)
-    assert verdict == "zone: 1 machine is there 75 % of the time, 3.0 h at a stretch"
+    assert verdict == "zone: 1 machine available 75 % of the time, for 3.0 h on average"
     offer = {"provider": "p", "gpu": "T4", "gpus": 1, "spot_usd_per_hour": 0.1, **yaml.safe_load(block)}
     assert Offer.model_validate(offer).spot is not None
     assert "40 interruptions in 160.0 h: the mean up-time is known to a factor of" in " ".join(rest.split())

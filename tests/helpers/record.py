@@ -33,13 +33,13 @@ def record_sessions(document: str) -> None:
     """Run every session of a document and rewrite the output that is shown."""
     text = read_document(document)
     for block in reversed(blocks(document, "console")):
-        text = text[: block.start] + _recorded(block) + text[block.start + len(block.body) :]
+        text = text[: block.start] + recorded(block) + text[block.start + len(block.body) :]
     if text != read_document(document):
         (ROOT / document).write_text(text, encoding="utf-8")
         print(f"{document}: recorded")
 
 
-def _recorded(block: Block) -> str:
+def recorded(block: Block) -> str:
     """Return the content of a block with what its commands print now; no output is shown where none was."""
     written = []
     with tempfile.TemporaryDirectory() as folder, working_in(block.document, Path(folder)):

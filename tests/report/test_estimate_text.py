@@ -71,7 +71,7 @@ def test_a_misfit_says_by_how_much_and_what_would_fit() -> None:
 
 def test_a_misfit_without_remedy_says_so() -> None:
     """Nothing is promised where nothing was found."""
-    assert "nothing tried makes it fit" in render_estimate(estimated(900.0))
+    assert "no single change makes it fit" in render_estimate(estimated(900.0))
 
 
 def test_bars_share_one_scale() -> None:
@@ -116,7 +116,7 @@ def test_colour_changes_no_word() -> None:
 
 def test_hidden_work_is_said_to_be_left_out_where_parts_overlap() -> None:
     """Bars of several GPUs are what each part adds; one GPU has no traffic to hide behind."""
-    said = "what each part adds; work hidden behind another part is left out"
+    said = "time that each part adds, without what overlaps with another part"
     lines = render_estimate(estimated(gpus=8, gpus_per_instance=8)).splitlines()
     above = next(number for number, line in enumerate(lines) if said in line)
     assert "per step" in lines[above - 1] and "#" in lines[above + 1]
@@ -132,5 +132,5 @@ def test_limits_are_told_only_where_asked() -> None:
 
 def test_an_unprofiled_framework_is_marked() -> None:
     """The basis says whether measured peaks stand behind the memory."""
-    assert "profiled, measured peaks" in render_estimate(estimated())
-    assert "not profiled" in render_estimate(estimated(profiled=False))
+    assert "memory calibrated on measured peaks" in render_estimate(estimated())
+    assert "not calibrated" in render_estimate(estimated(profiled=False))

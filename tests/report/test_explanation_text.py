@@ -44,17 +44,17 @@ PLAN: dict[str, Any] = {
 PLAN_TEXT = """\
 small: 2 x A5000 at runpod, QLoRA, 9.5 h, $3.08; 1 limit binds
 
-  Binds    max gpus 2: without it $0.40 less, 3.0 h sooner
-  Next     max gpus 2 -> 4: $0.40 less, 4.5 h sooner
+  Binds    max gpus 2: without it $0.40 less, 3.0 h earlier
+  Next     max gpus 2 -> 4: $0.40 less, 4.5 h earlier
              4 x A5000 at runpod, QLoRA, 5.0 h, $2.68
-           nothing to gain by relaxing: deadline
+           no gain from relaxing: deadline
 
-  Instead
+  Alternatives
     Provider                                     hours      cost
     runpod            2 x A5000, QLoRA             9.5      3.08  the plan
     vast              1 x RTX3090, QLoRA          19.1      3.20  no difference
     Method                                       hours      cost
-    full              1 x H200 at nebius           5.8      4.81  not allowed"""
+    full              1 x H200 at nebius           5.8      4.81  excluded"""
 
 WHY: dict[str, Any] = {
     "asked": "gpu=RTX4090,method=full", "status": "possible", "plan": "8 x RTX4090 at vast, full training",
@@ -62,15 +62,15 @@ WHY: dict[str, Any] = {
 }  # fmt: skip
 
 WHY_TEXT = """\
-gpu=RTX4090,method=full: could be: $23.77, 7.9 h against $3.08, 9.5 h: 7.7 x as
-dear
-  As       8 x RTX4090 at vast, full training
+gpu=RTX4090,method=full: feasible: $23.77, 7.9 h against $3.08, 9.5 h: 7.7x the
+cost
+  Plan     8 x RTX4090 at vast, full training
   Because  an hour costs $2.99 against $0.33 (9.2 x)"""
 
 IMPOSSIBLE_TEXT = """\
-gpu=RTX3060: cannot be: LoRA needs 16.9 GiB per GPU; 11.8 are usable
-  Memory   weights 13.5  logits 0.9  limit: end of forward (logits)
-It could be, checked by solving:
+gpu=RTX3060: infeasible: LoRA needs 16.9 GiB per GPU; 11.8 are usable
+  Memory   weights 13.5  logits 0.9  peak in: end of forward (logits)
+Feasible with one of these changes, each verified by solving:
   1. sequence_length 1,408 instead of 2,048: 1 x RTX3060 at vast, LoRA, $3.06,
      9.4 h
      --set jobs.0.sequence_length=1408"""
@@ -110,7 +110,7 @@ def test_an_impossible_wish_has_its_memory_and_its_remedies() -> None:
 def test_the_plan_itself_is_said_to_be() -> None:
     """Asked about what was chosen, one sentence is enough."""
     why = {"asked": "gpu=A5000", "status": "chosen", "plan": "2 x A5000 at runpod", "cost_usd": 3.08, "hours": 9.5}
-    assert told(why_not=why) == "gpu=A5000: that is the plan: 2 x A5000 at runpod, $3.08, 9.5 h"
+    assert told(why_not=why) == "gpu=A5000: this is the plan: 2 x A5000 at runpod, $3.08, 9.5 h"
 
 
 def test_a_limit_in_the_way_comes_with_its_setting() -> None:
@@ -127,10 +127,10 @@ def test_a_limit_in_the_way_comes_with_its_setting() -> None:
         "cost_usd": 9.0, "hours": 9.5, "relax": [relax],
     }  # fmt: skip
     lines = told(why_not=why).splitlines()
-    assert lines[0] == "gpu=T4: not within the limits: it needs 8 GPUs; at most 2 may be used"
+    assert lines[0] == "gpu=T4: infeasible within the limits: it needs 8 GPUs; at most 2 may be used"
     assert lines[2:4] == ["  1. max gpus 2 -> 8", "     then 8 x T4 at aws, LoRA, $9.00"]
     assert "     --set limits.max_gpus=8" in lines
-    assert lines[-1] == "     that is $9.00, 9.5 h against $3.08, 9.5 h: 2.9 x as dear"
+    assert lines[-1] == "     which is $9.00, 9.5 h against $3.08, 9.5 h: 2.9x the cost"
 
 
 def test_where_time_counts_hours_are_compared() -> None:
@@ -155,7 +155,7 @@ def test_the_way_out_of_several_limits_is_one_entry() -> None:
         "setting": "limits.budget_usd=86.57",
     }
     lines = told(status="infeasible", relax=[first, *both]).splitlines()
-    assert lines[0] == "infeasible: no way meets all limits. Smallest changes, each checked by solving:"
+    assert lines[0] == "infeasible. Smallest changes, each verified by solving:"
     assert "  2. deadline 2 h -> 8.08 h and gpus: allow also H200" in lines
     assert "     --set jobs.small.deadline=8.08h --set 'limits.gpus.allow=[T4,H200]'" in lines
 
@@ -166,9 +166,10 @@ def test_time_comes_first_where_it_counts() -> None:
         "worth": "gpu", "limit": "limits.max_gpus", "from": 4.0, "to": 8.0, "plan": "8 x H200", "cost_usd": 5.86,
         "hours": 0.3, "delta_usd": -1.09, "delta_hours": -0.048, "gain": 0.06,
     }  # fmt: skip
-    assert "max gpus 4 -> 8: 3 min sooner, $1.09 less" in told(objective="time", next_steps=[step])
+    assert "max gpus 4 -> 8: 3 min earlier, $1.09 less" in told(objective="time", next_steps=[step])
     dearer = {**step, "delta_usd": 1.0, "delta_hours": 0.0}
-    assert "4 min sooner at the asked confidence, $1.00 more" in told(objective="time", next_steps=[dearer])
+    text = " ".join(told(objective="time", next_steps=[dearer]).split())
+    assert "4 min earlier at the requested confidence, $1.00 more" in text
 
 
 def test_what_plans_are_compared_by_is_said_and_leads() -> None:
@@ -176,7 +177,7 @@ def test_what_plans_are_compared_by_is_said_and_leads() -> None:
     bind = {"limit": "limits.gpus", "current": "as given", "saving": 0.7, "saving_usd": -5.4, "saving_hours": 4.2}
     text = told(compared_by="cost + $0.50 per hour + penalties", binding=[bind])
     assert text.splitlines()[1] == "  compared by cost + $0.50 per hour + penalties"
-    assert "gpus: without it $0.70 better, $5.40 more, 4.2 h sooner" in text
+    assert "gpus: without it $0.70 better, $5.40 more, 4.2 h earlier" in text
 
 
 def test_a_long_place_is_left_out_and_not_cut() -> None:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.report.format import WIDTH
-from planner.report.frontier import ROWS, format_hours, render_frontier
+from planner.report.frontier import MAX_BREAKPOINTS, format_hours, render_frontier
 from planner.results.frontier import Curve, Frontier, HiddenByLimit, Point, Segment, SegmentJob
 from planner.results.plan import CandidateCounts
 from tests.helpers.plans import make_assignment, make_infeasible
@@ -28,7 +28,7 @@ tokens: 0.61 h for $212.40 down to 61.0 h for $70.81
   knee at 14.2 h, $97.50: each hour up to here saves $8.39 on average, those
     after it at most $0.57 on average
 
-hours  likely    cost  what                                    change
+hours  likely    cost  plan                                    change
  0.61*   0.55 $212.40  8 x H100-80GB, lambda, LoRA
  11.0     9.9 $148.90  8 x A100-80GB, runpod-community, QLoRA  4-bit, other card
  14.2    12.8  $97.50  4 x H100-80GB, nebius, QLoRA, spot 40 % knee: other card,
@@ -36,12 +36,12 @@ hours  likely    cost  what                                    change
                                                                8
  61.0    54.9  $70.81  2 x RTX4090, vast, QLoRA                other card, 2
                                                                GPUs instead of 4
-  * more than half of the hours go into starting the machines
+  * more than half of the hours are machine start
 
-  hours hold in 90 of 100 cases; likely hours and cost are best estimates
-  ends at the 72 h deadline of tokens; beyond it as cheap as $60.00 in 99.0 h:
-    --set jobs.tokens.deadline=null
-exact: 4 segments of 2,954 priced ways; nothing cheaper or faster exists"""
+  hours hold with 90 % confidence; likely hours and cost are best estimates
+  ends at the 72 h deadline of tokens; the cheapest plan beyond it: $60.00 in
+    99.0 h with --set jobs.tokens.deadline=null
+exact: 4 segments of 2,954 candidates; no plan is cheaper or faster"""
 
 CURVES = """\
 tokens: 0.61 h for $212.40 down to 61.0 h for $70.81
@@ -50,12 +50,12 @@ tokens: 0.61 h for $212.40 down to 61.0 h for $70.81
 
 method              fastest             knee                cheapest
 QLoRA               0.61 h $212.40      14.2 h $97.50       61.0 h $70.81
-not allowed here:
+excluded by the scenario:
 full                11.0 h $148.90      -                   11.0 h $148.90
-  no way within the limits: LoRA
+  infeasible within the limits: LoRA
 
-  hours hold in 90 of 100 cases; cost is a best estimate
-exact: 4 segments of 2,954 priced ways; nothing cheaper or faster exists"""
+  hours hold with 90 % confidence; cost is a best estimate
+exact: 4 segments of 2,954 candidates; no plan is cheaper or faster"""
 
 
 def make_point(hours: float, usd: float, way: dict[str, Any], change: str = "", **more: Any) -> Point:
@@ -123,7 +123,7 @@ def test_what_changes_is_told_against_the_row_above_not_against_a_hidden_one() -
     shown = render_frontier(make_frontier(points=points, segments=(), knee=None))
     rows = [line for line in shown.splitlines() if " x RTX3090" in line]
     counts = [int(row[: row.index(" x RTX3090")].split()[-1]) for row in rows]
-    assert len(counts) == ROWS and counts[1] - counts[0] > 1
+    assert len(counts) == MAX_BREAKPOINTS and counts[1] - counts[0] > 1
     for above, here, row in zip(counts, counts[1:], rows[1:], strict=False):
         assert row.endswith(f"{here} GPUs instead of {above}")
     whole = render_frontier(make_frontier(points=points, segments=(), knee=None), every=True)
@@ -141,7 +141,7 @@ def test_the_knee_says_what_changes_and_how_the_cost_falls() -> None:
     found = make_frontier(points=points, segments=(slope((2.9, 38.5), (5.2, 26.4)),), knee=1)
     assert row_of(found, "5.2").endswith("spot 80 % knee: spot 20 % to 80 %, falls $5.26/h")
     assert row_of(found, "34.6").endswith("1 GPU instead of 8")
-    assert "the cost falls evenly on the way to this row, elsewhere in one step" in render_frontier(found)
+    assert "the cost falls linearly up to this row, elsewhere in one step" in render_frontier(found)
     assert "evenly" not in render_frontier(make_frontier())
 
 
@@ -154,18 +154,18 @@ def test_a_slope_that_begins_late_or_ends_in_a_drop_is_told_so() -> None:
 
 
 def test_spot_only_points_are_marked_and_their_hours_are_not_promised() -> None:
-    """What solve calls not guaranteed does not hold in 90 of 100 cases; curves mark it, too."""
+    """What solve calls not guaranteed does not hold with 90 % confidence; curves mark it, too."""
     points = (make_point(*WAYS[1]), make_point(*WAYS[3], spot_only=True))
     found = make_frontier(points=points, segments=(), knee=None)
     shown = render_frontier(found)
     assert shown.splitlines()[0].endswith("61.0 h for $70.81 (spot only)")
     assert "\n 61.0~ " in shown and "11.0~" not in shown
-    assert "hold in 90 of 100 cases, but where marked ~: spot only, no fallback on" in shown
-    assert "nothing is guaranteed" in shown and "nothing is guaranteed" not in render_frontier(make_frontier())
+    assert "hold with 90 % confidence, except those marked ~ (spot only" in shown
+    assert "(spot only, " in shown and "(spot only, " not in render_frontier(make_frontier())
     assert "61.0 h $70.81~" in render_frontier(
         make_frontier(points=points, knee=None, by="gpu", curves=(Curve(label="RTX4090", points=points),))
     )
-    assert "(spot only: nothing is guaranteed)" in found._repr_html_()
+    assert "(spot only: no guarantee)" in found._repr_html_()
 
 
 def test_curves_read_as_agreed() -> None:
@@ -183,21 +183,21 @@ def test_without_a_way_the_reasons_are_told() -> None:
     """The same explanation as of solve."""
     explained = make_infeasible()
     found = make_frontier(status="infeasible", points=(), segments=(), knee=None, infeasible=explained.infeasible)
-    assert render_frontier(found).startswith("infeasible: no way meets all limits. Smallest changes")
+    assert render_frontier(found).startswith("infeasible. Smallest changes")
 
 
 def test_one_point_is_fastest_and_cheapest() -> None:
     """No range, no knee."""
     found = make_frontier(points=(make_point(*WAYS[1]),), knee=None)
     first = render_frontier(found).splitlines()[0]
-    assert first == "tokens: the fastest way is the cheapest, 11.0 h for $148.90"
+    assert first == "tokens: the fastest plan is also the cheapest, 11.0 h for $148.90"
 
 
 def test_solved_points_tell_their_proof_and_notes() -> None:
     """A gap is not passed over."""
     note = "the 3 jobs get in each other's way: solved together at 2 of 5 breakpoints where they do"
     told = render_frontier(make_frontier(exact=False, notes=(note,)))
-    assert "4 points, each proven, none dominated" in told
+    assert "4 points, each optimal, none dominated" in told
     assert "solved together at 2 of 5 breakpoints" in told
     loose = make_frontier(exact=False, points=(make_point(*WAYS[0], gap=0.02), make_point(*WAYS[3])), knee=None)
     assert "each within 2.0 % of its bound" in render_frontier(loose)
@@ -207,10 +207,10 @@ def test_where_not_exact_each_row_tells_what_nothing_before_the_next_one_undercu
     """A column of bounds, the end telling the most that is left open; an exact frontier needs neither."""
     points = (make_point(*WAYS[0], floor_usd=150.25), make_point(*WAYS[1], floor_usd=148.9), make_point(*WAYS[2]))
     shown = render_frontier(make_frontier(exact=False, points=points, segments=(), knee=None))
-    assert " ".join(shown.splitlines()[2].split()) == "hours likely cost bound what change"
+    assert " ".join(shown.splitlines()[2].split()) == "hours likely cost bound plan change"
     assert "$212.40 $150.25  8 x H100" in shown and "$148.90 $148.90  8 x A100" in shown
-    assert "bound: nothing done before the next row costs less" in shown
-    assert "3 points, each proven, none dominated; between two at most $62.15 can be" in shown
+    assert "bound: no plan that ends before the next row costs less" in shown
+    assert "3 points, each optimal, none dominated; a plan between two saves" in shown
     assert "bound" not in render_frontier(make_frontier())
 
 
@@ -228,8 +228,8 @@ def test_breakpoints_without_room_are_counted_and_can_be_asked_for() -> None:
     points = tuple(make_point(1.0 + i, 100.0 - i, {"gpus": i + 1}, "more") for i in range(40))
     found = make_frontier(points=points, knee=None)
     short, whole = render_frontier(found), render_frontier(found, every=True)
-    assert sum(" x RTX3090" in line for line in short.splitlines()) <= ROWS
-    assert "of little difference left out (--all shows every one)" in short
+    assert sum(" x RTX3090" in line for line in short.splitlines()) <= MAX_BREAKPOINTS
+    assert "not shown (--all shows them)" in short
     assert sum(" x RTX3090" in line for line in whole.splitlines()) == 40
     assert "left out" not in whole
 

@@ -50,7 +50,7 @@ def fit(**changes: object) -> MarketFit:
 
 
 EXPECTED = """\
-a-collection-of-many-zones/us-east-1-2...: 8 machines are there 81 % of the time
+a-collection-of-many-zones/us-east-1-2...: 8 machines available 81 % of the time
 
 spot:
   availability: 0.812
@@ -60,16 +60,16 @@ spot:
   outage: {ages_hours: [0], ends_per_hour: [3.846]}
   instances: 8
 
-  There    72 to 87 % of the time (83 % of the hours seen); 62 interruptions in
-           88.7 h: the mean up-time is known to a factor of 1.5
-  Up       1.1 h on average (45 min to 1.5 h), 62 seen to the end, CV 2.3
-           ends 4.08 times an hour until 13 min old, then 0.862 until 1.7 h old,
-           then 0.18
-  Outage   16 min on average (11 to 21 min), 62 seen to the end
+  Share    72 to 87 % of the time (83 % of the observed hours); 62 interruptions
+           in 88.7 h: the mean up-time is known to a factor of 1.5
+  Up       1.1 h on average (45 min to 1.5 h), 62 observed to the end, CV 2.3
+           ends 4.08 times an hour up to an age of 13 min, then 0.862 up to an
+           age of 1.7 h, then 0.18
+  Outage   16 min on average (11 to 21 min), 62 observed to the end
            ends 3.85 times an hour at any age
-  Ages     rates by age foretell an end 1.34 times as well as one constant rate,
-           judged on the half of the time that was not fitted on (123 ends)
-  Traces                                      hours  there      up  outage  lost
+  Ages     rates by age predict an end 1.34 times as well as one constant rate,
+           on the held-out half (123 ends)
+  Traces                                      hours avail.      up  outage  lost
            ...ny-zones/us-east-1-2020-11-20    88.7   83 %   1.2 h       -    62
   Notes    mind the gap"""
 
@@ -84,9 +84,9 @@ def test_the_whole_text_reads_as_it_should() -> None:
 @pytest.mark.parametrize(
     ("held_out", "said"),
     [
-        (None, "too few ends to judge"),
-        (HoldoutComparison(likelier_by=1.0, ends=20), "foretell an end no better than one constant rate"),
-        (HoldoutComparison(likelier_by=0.8, ends=20), "foretell an end worse (x 0.80) than one constant rate"),
+        (None, "too few ends to compare"),
+        (HoldoutComparison(likelier_by=1.0, ends=20), "predict an end no better than one constant rate"),
+        (HoldoutComparison(likelier_by=0.8, ends=20), "predict an end worse (x 0.80) than one constant rate"),
     ],
 )
 def test_ages_that_do_not_help_are_not_praised(held_out: HoldoutComparison | None, said: str) -> None:
@@ -98,7 +98,7 @@ def test_many_traces_are_cut_and_counted() -> None:
     """A list that nobody reads ends in a number."""
     traces = fit().traces * 25
     text = render_market(fit(traces=traces))
-    assert text.startswith("25 traces: 8 machines are there 81 % of the time, 1.1 h at a stretch")
+    assert text.startswith("25 traces: 8 machines available 81 % of the time, for 1.1 h on average")
     assert "and 5 more (--json lists them)" in text
 
 

@@ -35,7 +35,7 @@ def test_names_of_any_length_give_way() -> None:
         }
     )
     said = render_simulation(long)
-    assert max(map(len, said.splitlines())) <= 80 and "\033" not in said and "(plan says $" in said
+    assert max(map(len, said.splitlines())) <= 80 and "\033" not in said and "(plan: $" in said
 
 
 def test_a_histogram_is_as_high_where_most_runs_are() -> None:
@@ -61,8 +61,7 @@ def test_runs_that_are_all_the_same_draw_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("share", "said"),
-    [(1.0, "every one"), (0.0, "none"), (0.9999, "99.9 of 100"), (0.0001, "0.1 of 100"), (0.978, "97.8 of 100")],
+    ("share", "said"), [(1.0, "100 %"), (0.0, "0 %"), (0.9999, "99.9 %"), (0.0001, "0.1 %"), (0.978, "97.8 %")]
 )
 def test_what_did_not_always_happen_is_not_told_as_if_it_had(share: float, said: str) -> None:
     """One miss in ten thousand is a miss."""

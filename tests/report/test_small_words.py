@@ -8,7 +8,7 @@ import pytest
 
 from planner.report import format as words
 from planner.report.bill import bill, quantity
-from planner.report.plan import render, warnings
+from planner.report.plan import notes, render
 from planner.report.plan_sections import speed
 from tests.helpers.stage_scenarios import JOB, LORA, RENTED, line, planned, read, solved
 
@@ -45,16 +45,16 @@ def test_no_line_of_a_joint_plan_is_blank_inside_a_block() -> None:
     jobs = [{**JOB, "techniques": LORA, "deadline": "40d"}, {**JOB, **SEEN, "name": "b", "deadline": "40d"}]
     text = render(solved(read({"name": "s", "offers": [SOLD, {**RENTED, "stock": 1}], "jobs": jobs})))
     assert not [row for row in text.splitlines() if row and not row.strip()]
-    assert text.count("the 960 h deadline holds") == 2
+    assert text.count("meets the 960 h deadline with") == 2
 
 
 def test_notes_are_told_in_full_or_not_at_all() -> None:
     """Where lines run out, the rest is counted; no note ends in dots."""
     told = ("one " * 30, "two " * 30, "three " * 30, "short")
-    assert warnings(told[:1], 2) == warnings(told[:1], 9)
+    assert notes(told[:1], 2) == notes(told[:1], 9)
     for room in range(1, 9):
-        lines = warnings(told, room)
+        lines = notes(told, room)
         assert len(lines) <= room
         assert not any(row.endswith("...") for row in lines)
-    assert warnings(told[:3], 1) == ["  Notes    3 remarks: --json"]
-    assert warnings(told, 3)[-1].strip() == "short (2 more: --json)"
+    assert notes(told[:3], 1) == ["  Notes    3 notes: --json"]
+    assert notes(told, 3)[-1].strip() == "short (2 more: --json)"

@@ -1,1 +1,1 @@
-"""Pictures."""
+"""Results as pictures."""

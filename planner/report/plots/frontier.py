@@ -1,4 +1,4 @@
-"""A frontier as a picture: dollars against hours, level where waiting pays nothing, dotted where the cost jumps."""
+"""A frontier as a picture: dollars against hours, dotted where the cost falls in one step."""
 
 from __future__ import annotations
 
@@ -26,61 +26,60 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 LABELS = 14
-"""Breakpoints that get a label, where there is room."""
+"""Most breakpoints with a label."""
 
 WIDE_RANGE = 8
-"""Largest over smallest figure from which an axis is logarithmic."""
+"""Ratio of the largest to the smallest figure from which an axis is logarithmic."""
 
 LABEL_OFFSETS = (
     (7, 5, "left"), (7, 20, "left"), (12, 36, "left"), (-7, -16, "right"), (-7, -30, "right"),
     (20, 54, "left"), (7, -16, "left"), (30, 74, "left"), (-7, 8, "right"), (40, 96, "left"), (-14, -46, "right"),
 )  # fmt: skip
-"""Offsets of a label from its point in typographic points, tried in this order: up and right is free as a rule."""
+"""Offsets of a label from its point in typographic points, tried in this order: up and right is usually free."""
 
 FAR = 16
-"""Offset from which a thin line joins label and point."""
+"""Offset from which a thin line connects label and point."""
 
 PixelPoint = tuple[float, float]
 Box = tuple[float, float, float, float]
 """Left, bottom, right, top in pixels."""
 
 LEADER_POINTS = 16
-"""Straight strokes that a slope is drawn with."""
+"""Straight strokes of a slope."""
 
 DOT = 4
-"""Half the pixels that a breakpoint takes up."""
+"""Half the width of a breakpoint in pixels."""
 
 
 def draw_frontier(found: Frontier, path: str | Path, caption: Sequence[str] = ()) -> None:
-    """The frontier, or one line per curve, into a file; `caption` is the text that a page shows under it.
+    """Draw the frontier, or one line per curve, into a file; `caption` is the text that an HTML page shows below it.
 
-    Raises ScenarioError for a file name that is no picture, OSError where the file cannot be written.
+    Raises like `write_picture`.
     """
-    curves = [one for one in found.curves if one.points]
+    curves = [curve for curve in found.curves if curve.points]
     whole = {"color": TEXT_COLOR, "alpha": 0.15, "linewidth": 6}
     with open_figure(9.0, 5.4) as (figure, axes):
         if curves:
             first = _select_curves(found, curves)
-            _line(axes, found.segments, found.points, whole, "the frontier, of all allowed", 0)
-            for one in curves:
-                if one not in first:
-                    _line(axes, one.segments, one.points, {"color": MUTED_COLOR, "alpha": 0.5, "linewidth": 0.8}, "", 0)
-            for color, one in zip(COLORS, first, strict=False):
-                _line(axes, one.segments, one.points, {"color": color}, _curve_name(one), 2.5)
-            if len(curves) > len(first):
-                axes.plot(
-                    [], [], color=MUTED_COLOR, alpha=0.5, linewidth=0.8, label=f"{len(curves) - len(first)} others"
-                )
+            _line(axes, found.segments, found.points, whole, "frontier of all allowed", 0)
+            others = [curve for curve in curves if curve not in first]
+            muted = {"color": MUTED_COLOR, "alpha": 0.5, "linewidth": 0.8}
+            for curve in others:
+                _line(axes, curve.segments, curve.points, muted, "", 0)
+            for color, curve in zip(COLORS, first, strict=False):
+                _line(axes, curve.segments, curve.points, {"color": color}, _curve_name(curve), 2.5)
+            if others:
+                axes.plot([], [], label=f"{len(others)} others", **muted)
             axes.legend(frameon=False, fontsize=8)
         else:
             if found.separate:
                 style = {"color": MUTED_COLOR, "linewidth": 0.8}
-                _line(axes, found.separate, (), style, "lower bound: the jobs without each other", 0)
+                _line(axes, found.separate, (), style, "lower bound: each job alone", 0)
                 axes.legend(frameon=False, fontsize=8)
             _line(axes, found.segments, found.points, {"color": COLORS[0]}, "", 4)
-        points = [point for one in curves for point in one.points] or list(found.points)
+        points = [point for curve in curves for point in curve.points] or list(found.points)
         _axes(axes, points, found)
-        draw_title(figure, "; ".join(one for one in (format_summary(found), knee(found)) if one))
+        draw_title(figure, "; ".join(text for text in (format_summary(found), knee(found)) if text))
         if curves:
             _mark_knee(axes, found)
         else:
@@ -89,20 +88,20 @@ def draw_frontier(found: Frontier, path: str | Path, caption: Sequence[str] = ()
 
 
 def _select_curves(found: Frontier, curves: Sequence[Curve]) -> list[Curve]:
-    """As many curves as there are colours: those that make up the frontier first, then the cheapest."""
-    legs = {getattr(leg, found.by or "method") for one in found.segments for leg in one.jobs}
-    chosen = sorted(curves, key=lambda one: (one.label not in legs, one.points[-1].cost_usd))[: len(COLORS)]
-    return [one for one in curves if one in chosen]
+    """Return one curve per colour: those that make up the frontier first, then the cheapest."""
+    legs = {getattr(job, found.by or "method") for segment in found.segments for job in segment.jobs}
+    chosen = sorted(curves, key=lambda curve: (curve.label not in legs, curve.points[-1].cost_usd))[: len(COLORS)]
+    return [curve for curve in curves if curve in chosen]
 
 
 def _curve_name(curve: Curve) -> str:
-    return words.sanitise(curve.label) + ("" if curve.allowed else " (not allowed here)")
+    return words.sanitise(curve.label) + ("" if curve.allowed else " (excluded)")
 
 
 def _line(
     axes: Any, segments: Sequence[Segment], points: Sequence[Point], style: dict[str, Any], name: str, dot: float
 ) -> None:
-    """Slopes and levels in full, jumps dotted, a dot at each breakpoint."""
+    """Draw slopes and levels as lines, steps dotted, a dot at each breakpoint."""
     runs = list(_runs(segments, points))
     hours, usd = [runs[0][0]], [runs[0][1]]
     for x0, y0, x1, y1 in runs:
@@ -115,7 +114,7 @@ def _line(
             )
             hours.append(float("nan"))
             usd.append(float("nan"))
-        # A straight line of dollars over hours is a curve where an axis is logarithmic.
+        # A straight line of dollars over hours is a curve on a logarithmic axis.
         parts = LEADER_POINTS if x1 > x0 else 1
         hours += [x0 + (x1 - x0) * k / parts for k in range(parts + 1)]
         usd += [y0 + (y1 - y0) * k / parts for k in range(parts + 1)]
@@ -127,7 +126,7 @@ def _line(
 
 
 def _runs(segments: Sequence[Segment], points: Sequence[Point]) -> Iterator[tuple[float, float, float, float]]:
-    """Segments, and the points that lie on none of them, from left to right."""
+    """Yield segments, and the points that lie on none of them, from left to right."""
     runs = [(one.hours_from, one.cost_from_usd, one.hours_to, one.cost_to_usd) for one in segments]
     ends = {hours for run in runs for hours in (run[0], run[2])}
     runs += [(one.hours, one.cost_usd, one.hours, one.cost_usd) for one in points if one.hours not in ends]
@@ -135,10 +134,10 @@ def _runs(segments: Sequence[Segment], points: Sequence[Point]) -> Iterator[tupl
 
 
 def _axes(axes: Any, points: Sequence[Point], found: Frontier) -> None:
-    """Logarithmic where the range asks for it, with round figures on the ticks."""
-    sure = f" ({words.probability_text(found.confidence)})" if found.confidence is not None else ""
-    hollow = "; hollow: spot only, nothing is guaranteed" if any(one.spot_only for one in points) else ""
-    axes.set_xlabel(f"hours until done{sure}{hollow}")
+    """Set scales and labels: logarithmic for a wide range, with round figures on the ticks."""
+    confidence = f" at {words.probability_text(found.confidence)} confidence" if found.confidence is not None else ""
+    hollow = "; hollow: spot only, no guarantee" if any(one.spot_only for one in points) else ""
+    axes.set_xlabel(f"hours until done{confidence}{hollow}")
     axes.set_ylabel("expected dollars")
     for values, axis, scale, limit in (
         ([one.hours for one in points], axes.xaxis, axes.set_xscale, axes.set_xlim),
@@ -151,28 +150,28 @@ def _axes(axes: Any, points: Sequence[Point], found: Frontier) -> None:
             axis.set_ticks(_round_figures(low / 1.25, high * 1.6))
             axis.set_ticks([], minor=True)
         else:
-            # Dollars from zero tell proportions; hours need no zero.
+            # Dollars start at zero to show proportions; hours need no zero.
             limit(0 if axis is axes.yaxis else None, high * 1.15 if high > 0 else 1)
         axis.set_major_formatter(tick)
     axes.grid(True, color=MUTED_COLOR, alpha=0.2, linewidth=0.6)
 
 
 def _round_figures(low: float, high: float) -> list[float]:
-    """1, 2 and 5 times powers of ten within a range."""
-    figures_ = [m * 10.0**e for e in range(-6, 12) for m in (1, 2, 5)]
-    return [value for value in figures_ if low <= value <= high]
+    """Return 1, 2 and 5 times powers of ten within a range."""
+    figures = (m * 10.0**e for e in range(-6, 12) for m in (1, 2, 5))
+    return [value for value in figures if low <= value <= high]
 
 
 def _mark_knee(axes: Any, found: Frontier) -> None:
-    """That of the frontier alone: those of the curves would stand on one another."""
+    """Mark the knee of the frontier only; marks of the curves would overlap."""
     if found.knee is not None:
         at = [found.points[found.knee].hours], [found.points[found.knee].cost_usd]
         axes.plot(*at, "o", markersize=10, markerfacecolor="none", markeredgecolor=ACCENT_COLOR, gid="knee")
 
 
 def _labels(figure: Any, axes: Any, found: Frontier) -> None:
-    """The knee with its reason first, then the telling breakpoints; a label without a free place is left out."""
-    figure.draw_without_rendering()  # places can only be measured once the layout stands
+    """Label the knee with its reason, then the most important breakpoints; skip labels without a free place."""
+    figure.draw_without_rendering()  # positions are known only after the layout
     line = [spot for drawn in axes.lines if (spots := _between(drawn.get_xydata())) for spot in _pixels(axes, spots)]
     dots = _pixels(axes, [(one.hours, one.cost_usd) for one in found.points])
     taken: list[Box] = [(x - DOT, y - DOT, x + DOT, y + DOT) for x, y in dots]
@@ -181,11 +180,11 @@ def _labels(figure: Any, axes: Any, found: Frontier) -> None:
     )
     for index in order:
         point = found.points[index]
-        said, color = _short(point), TEXT_COLOR
+        text, color = _short(point), TEXT_COLOR
         if index == found.knee:
             _mark_knee(axes, found)
-            said, color = f"knee: {said}, {format_point(point)}\n{textwrap.fill(point.knee, 46)}", ACCENT_COLOR
-        _place(axes, point, said, color, taken, len(dots), line)
+            text, color = f"knee: {text}, {format_point(point)}\n{textwrap.fill(point.knee, 46)}", ACCENT_COLOR
+        _place(axes, point, text, color, taken, len(dots), line)
 
 
 def _pixels(axes: Any, spots: Sequence[PixelPoint]) -> list[PixelPoint]:
@@ -193,31 +192,36 @@ def _pixels(axes: Any, spots: Sequence[PixelPoint]) -> list[PixelPoint]:
 
 
 def _short(point: Point) -> str:
-    """Such as `4 x H100-80GB, QLoRA`; of several jobs the cards alone."""
+    """Return `4 x H100-80GB, QLoRA`, or only the GPUs of several jobs."""
     if len(point.jobs) == 1:
         job = point.jobs[0]
         return words.sanitise(f"{words.gpus(job.gpus, job.gpu, job.runs_at_once)}, {method_name(job.techniques)}")
-    cards = (words.gpus(job.gpus, job.gpu, job.runs_at_once) for job in point.jobs)
-    return words.shorten(words.sanitise(", ".join(cards)), 44)
+    machines = (words.gpus(job.gpus, job.gpu, job.runs_at_once) for job in point.jobs)
+    return words.shorten(words.sanitise(", ".join(machines)), 44)
 
 
 def _place(
-    axes: Any, point: Point, said: str, color: str, taken: list[Box], dots: int, line: Sequence[PixelPoint]
+    axes: Any, point: Point, text: str, color: str, taken: list[Box], dots: int, line: Sequence[PixelPoint]
 ) -> None:
-    """The label at the first free place, joined to its point by a thin line where that is far.
+    """Draw a label at the first free place, connected to its point by a thin line if that is far.
 
-    `taken` are the boxes of `dots` breakpoints, then those of labels and their lines; a free place is added.
+    Parameters
+    ----------
+    taken
+        Boxes of `dots` breakpoints, then those of labels and their lines; the new ones are added.
+    line
+        Points along the frontier, which no label may cover.
     """
     frame = _box_of(axes, 0.0)
     for dx, dy, side in LABEL_OFFSETS:
         at: dict[str, Any] = {"xy": (point.hours, point.cost_usd), "xytext": (dx, dy), "textcoords": "offset points"}
         up = "bottom" if dy > 0 else "center"
-        note = axes.annotate(said, ha=side, va=up, fontsize=7.5, color=color, **at)
+        note = axes.annotate(text, ha=side, va=up, fontsize=7.5, color=color, **at)
         box = _box_of(note, 1.5)
         far = abs(dy) > FAR
         leader = _leader(axes, point, note) if far else []
-        free = _inside(box, frame) and not any(_meet(box, one) for one in (*taken, *_spots(line)))
-        if free and not any(_meet(spot, one) for spot in _spots(leader) for one in taken[dots:]):
+        free = _inside(box, frame) and not any(_meet(box, other) for other in (*taken, *_spots(line)))
+        if free and not any(_meet(spot, other) for spot in _spots(leader) for other in taken[dots:]):
             taken += [box, *_spots(leader)]
             if far:
                 axes.annotate("", arrowprops={"arrowstyle": "-", "color": MUTED_COLOR, "linewidth": 0.6}, **at)
@@ -226,7 +230,7 @@ def _place(
 
 
 def _leader(axes: Any, point: Point, note: Any) -> list[PixelPoint]:
-    """Spots along the line from a breakpoint to where its label is anchored."""
+    """Return points along the line from a breakpoint to the anchor of its label."""
     ((x0, y0),) = _pixels(axes, [(point.hours, point.cost_usd)])
     x1, y1 = note.get_transform().transform(note.get_position())
     return [(x0 + (x1 - x0) * k / 12, y0 + (y1 - y0) * k / 12) for k in range(12)]
@@ -250,9 +254,9 @@ def _meet(one: Box, other: Box) -> bool:
 
 
 def _between(data: Any) -> list[PixelPoint]:
-    """Spots along a drawn line, close enough that no label slips between them."""
+    """Return points along a drawn line, close enough that no label fits between them."""
     spots = []
     for (x0, y0), (x1, y1) in itertools.pairwise(data):
-        if x0 == x0 and x1 == x1:  # not nan, which parts the strokes
+        if x0 == x0 and x1 == x1:  # nan separates the strokes
             spots += [(x0 + (x1 - x0) * k / 40, y0 + (y1 - y0) * k / 40) for k in range(41)]
     return spots

@@ -1,4 +1,4 @@
-"""A replayed plan as a picture: one replay over time, how cost and end spread, and the policies beside one another."""
+"""A simulation as a picture: one replay over time, the distributions of cost and hours, and the policies."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from planner.report.plots.style import (
     tick,
     write_picture,
 )
-from planner.report.simulation import format_summary
+from planner.report.simulation import POLICY_NAMES, format_summary
 from planner.results.simulation import OPTIMUM, PLANNED, Histogram, JobReplays, Simulation, Timeline
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-SPOT, ON_DEMAND, UP = COLORS[0], COLORS[1], "#b9c9a8"
-RUNS = {"spot": SPOT, "on demand": ON_DEMAND}
+AVAILABLE_COLOR = "#b9c9a8"
+RUN_COLORS = {"spot": COLORS[0], "on demand": COLORS[1]}
 MARKET_AT, MACHINES_AT, BAND = -0.14, -0.29, 0.11
-"""Where the two bands lie below the work, in shares of the work, and how high they are."""
+"""Positions of the two bands below the work, and their height, as shares of the work."""
 
 
 def draw_simulation(found: Simulation, path: str | Path, caption: Sequence[str] = ()) -> None:
-    """The picture of a simulation into a file; `caption` is the text that a page shows under it.
+    """Draw a simulation into a file; `caption` is the text that an HTML page shows below it.
 
-    Raises ScenarioError for a file name that is no picture, OSError where the file cannot be written.
+    Raises like `write_picture`.
     """
-    job = next((one for one in found.jobs if one.told is not None), None)
+    job = next((job for job in found.jobs if job.told is not None), None)
     rows = [["cost", "hours"]]
     heights = [1.0]
     if job is not None:
@@ -50,7 +50,7 @@ def draw_simulation(found: Simulation, path: str | Path, caption: Sequence[str] 
                 axes["cost"], found.cost_histogram, "dollars", [(found.predicted.cost_usd, "plan", TEXT_COLOR, "-")]
             )
             lines = [(found.predicted.hours, "plan", TEXT_COLOR, "-")]
-            deadlines = {one.deadline_hours for one in found.jobs if one.deadline_hours is not None}
+            deadlines = {job.deadline_hours for job in found.jobs if job.deadline_hours is not None}
             lines += [(limit, "deadline", ACCENT_COLOR, "--") for limit in deadlines if len(deadlines) == 1]
             _spread(axes["hours"], found.hours_histogram, "hours until done", lines)
         if "policies" in axes:
@@ -59,52 +59,52 @@ def draw_simulation(found: Simulation, path: str | Path, caption: Sequence[str] 
         write_picture(figure, path, caption)
 
 
-def _replay(axes: Any, job: JobReplays, told: Timeline, several: bool) -> None:
-    """The work done over time, the guard, and below it when the market was up and what ran."""
-    end = max(told.stretches[-1].to_hours, told.ends_by_hours)
-    axes.plot(*zip(*told.progress, strict=True), color=TEXT_COLOR, linewidth=1.6, label="work done")
-    if told.guard is not None:
-        axes.plot(*zip(*told.guard, strict=True), color=ACCENT_COLOR, linestyle="--", linewidth=1.2)
+def _replay(axes: Any, job: JobReplays, timeline: Timeline, several: bool) -> None:
+    """Draw the work done over time and the guard; below it the available market and what ran."""
+    end = max(timeline.stretches[-1].to_hours, timeline.ends_by_hours)
+    axes.plot(*zip(*timeline.progress, strict=True), color=TEXT_COLOR, linewidth=1.6, label="work done")
+    if timeline.guard is not None:
+        axes.plot(*zip(*timeline.guard, strict=True), color=ACCENT_COLOR, linestyle="--", linewidth=1.2)
         axes.annotate(
-            "guard: right of this\nline on demand runs",
-            told.guard[0], xytext=(-6, 12), textcoords="offset points", ha="right", fontsize=8, color=ACCENT_COLOR,
+            "guard: on demand runs\nright of this line",
+            timeline.guard[0], xytext=(-6, 12), textcoords="offset points", ha="right", fontsize=8, color=ACCENT_COLOR,
         )  # fmt: skip
-    axes.axvline(told.ends_by_hours, color=MUTED_COLOR, linewidth=0.8, linestyle=":")
-    said = f"must be done\nby {words.hours(told.ends_by_hours)}"
+    axes.axvline(timeline.ends_by_hours, color=MUTED_COLOR, linewidth=0.8, linestyle=":")
+    label = f"must be done\nby {words.hours(timeline.ends_by_hours)}"
     axes.annotate(
-        said,
-        (told.ends_by_hours, 1.0),
+        label,
+        (timeline.ends_by_hours, 1.0),
         xytext=(4, -4),
         textcoords="offset points",
         va="top",
         fontsize=8,
         color=TEXT_COLOR,
     )
-    up = [(one.from_hours, one.to_hours - one.from_hours) for one in told.stretches if one.market_up]
-    axes.broken_barh(up, (MARKET_AT - BAND / 2, BAND), facecolor=UP, linewidth=0)
-    for running, color in RUNS.items():
-        bars = [(one.from_hours, one.to_hours - one.from_hours) for one in told.stretches if one.running == running]
+    up = [(one.from_hours, one.to_hours - one.from_hours) for one in timeline.stretches if one.market_up]
+    axes.broken_barh(up, (MARKET_AT - BAND / 2, BAND), facecolor=AVAILABLE_COLOR, linewidth=0)
+    for running, color in RUN_COLORS.items():
+        bars = [(one.from_hours, one.to_hours - one.from_hours) for one in timeline.stretches if one.running == running]
         axes.broken_barh(bars, (MACHINES_AT - BAND / 2, BAND), facecolor=color, linewidth=0, label=running)
-    done = told.stretches[-1].to_hours
+    done = timeline.stretches[-1].to_hours
     axes.plot([done], [1.0], "o", color=TEXT_COLOR, markersize=5)
     axes.set_ylim(MACHINES_AT - BAND, 1.06)
     axes.set_xlim(0, end * 1.1)
     shares = [0.0, 0.25, 0.5, 0.75, 1.0]
     axes.set_yticks([*shares, MARKET_AT, MACHINES_AT])
-    axes.set_yticklabels([*(f"{share * 100:.0f} % done" for share in shares), "market up", "running"])
+    axes.set_yticklabels([*(f"{share * 100:.0f} % done" for share in shares), "market available", "running"])
     axes.xaxis.set_major_formatter(tick)
     axes.grid(True, axis="x", color=MUTED_COLOR, alpha=0.2, linewidth=0.6)
     axes.set_xlabel("hours since the first machines were ordered")
-    whose = f"{words.sanitise(job.name)}: one" if several else "One"
+    replay = f"{words.sanitise(job.name)}: one replay" if several else "One replay"
     machines = words.gpus(job.gpus, job.gpu)
-    count = f"{told.interruptions} interruption{'' if told.interruptions == 1 else 's'}"
-    title = f"{whose} replay, {machines} at {words.sanitise(job.provider)}: {words.usd(told.usd)}, {count}"
+    count = f"{timeline.interruptions} interruption{'' if timeline.interruptions == 1 else 's'}"
+    title = f"{replay}, {machines} at {words.sanitise(job.provider)}: {words.usd(timeline.usd)}, {count}"
     axes.set_title(title, fontsize=10)
     axes.legend(frameon=False, fontsize=8, ncols=3, loc="lower right", bbox_to_anchor=(1.0, 0.985))
 
 
 def _spread(axes: Any, histogram: Histogram | None, label: str, lines: Sequence[tuple[float, str, str, str]]) -> None:
-    """Runs per bin, and what the plan says of them."""
+    """Draw runs per bin, and the figure of the plan."""
     if histogram is None:
         return
     edges, counts = histogram.edges, histogram.counts
@@ -123,11 +123,11 @@ def _spread(axes: Any, histogram: Histogram | None, label: str, lines: Sequence[
 
 
 def _policies(axes: Any, found: Simulation) -> None:
-    """A bar per policy with its cost, the planned one in full colour."""
+    """Draw a bar per policy with its cost, the planned one in colour."""
     known = [(name, one, one.cost_usd) for name, one in found.policies.items() if one.cost_usd is not None]
-    names = [name for name, _, _ in known]
+    names = [POLICY_NAMES.get(name, name) for name, _, _ in known]
     means = [cost.mean for _, _, cost in known]
-    colors = [COLORS[0] if name == PLANNED else TEXT_COLOR if name == OPTIMUM else MUTED_COLOR for name in names]
+    colors = [COLORS[0] if name == PLANNED else TEXT_COLOR if name == OPTIMUM else MUTED_COLOR for name, _, _ in known]
     axes.barh(range(len(known)), means, color=colors, alpha=0.75, height=0.62)
     for row, (_, one, cost) in enumerate(known):
         met = f", {one.deadline_hit_rate * 100:.1f} % in time" if one.deadline_hit_rate is not None else ""
@@ -138,5 +138,5 @@ def _policies(axes: Any, found: Simulation) -> None:
     axes.set_yticks(range(len(known)), names)
     axes.invert_yaxis()
     axes.set_xlim(0, max(means, default=1.0) * 1.3)
-    axes.set_xlabel("dollars on average, same markets and speeds")
+    axes.set_xlabel("mean dollars on the same markets at the same speeds")
     axes.xaxis.set_major_formatter(tick)

@@ -1,4 +1,4 @@
-"""The door to matplotlib: one style for every picture, and pictures into files, whole or not at all."""
+"""The style of every picture, and pictures written to files; the only module that imports matplotlib."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 SUFFIXES = (".png", ".svg", ".html")
 TEXT_COLOR, MUTED_COLOR, ACCENT_COLOR = "#222222", "#9a9a9a", "#b3401f"
 COLORS = ("#2f5d8a", "#b3401f", "#4a7d3c", "#8a6d2f", "#6b4a8a", "#2f8a83", "#8a2f5d", "#5d5d5d")
-"""Dark enough for white paper, told apart in grey by the line styles of `STYLES`."""
-LETTERS_PER_INCH = 11
-"""What a line of a title holds."""
+"""Colours of curves, dark enough for white paper."""
 
-STYLES = ("-", "--", "-.", ":")
+LETTERS_PER_INCH = 11
+"""Letters of a title per inch of width."""
+
 STYLE: dict[Any, Any] = {
     "font.size": 10,
     "axes.spines.top": False,
@@ -33,25 +33,25 @@ STYLE: dict[Any, Any] = {
     "axes.titlelocation": "left",
     "xtick.color": TEXT_COLOR,
     "ytick.color": TEXT_COLOR,
-    "svg.hashsalt": "planner",  # the same figures give the same file
+    "svg.hashsalt": "planner",  # equal figures give equal files
     "svg.fonttype": "none",
-    "text.parse_math": False,  # dollars are money
+    "text.parse_math": False,  # a dollar sign is no formula
     "figure.dpi": 120,
 }
 
 
 def checked_suffix(path: str | Path) -> str:
-    """The kind of picture that a file name asks for; ScenarioError names the kinds there are."""
+    """Return the suffix of a picture; ScenarioError names the supported ones."""
     suffix = Path(path).suffix.lower()
     if suffix not in SUFFIXES:
-        what = f"{suffix or 'no ending'} is no kind of picture"
-        raise ScenarioError([Fault(str(path), 0, "", what, f"end the name in {', '.join(SUFFIXES)}")])
+        what = f"{suffix or 'no suffix'} is not a supported picture format"
+        raise ScenarioError([Fault(str(path), 0, "", what, f"use one of {', '.join(SUFFIXES)}")])
     return suffix
 
 
 @contextmanager
 def open_figure(width: float = 8.0, height: float = 4.8, rows: int = 1) -> Iterator[tuple[Any, Any]]:
-    """A figure and its axes in the house's style, in inches; closed at the end, without any window."""
+    """Yield a figure and its axes in the common style; width and height in inches."""
     import matplotlib
     from matplotlib.figure import Figure
 
@@ -61,21 +61,21 @@ def open_figure(width: float = 8.0, height: float = 4.8, rows: int = 1) -> Itera
 
 
 def tick(value: float, _: Any = None) -> str:
-    """A figure at an axis, never with an exponent."""
+    """Return the label of a tick, never with an exponent."""
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:,.6g}"
 
 
 def draw_title(figure: Any, text: str) -> None:
-    """The title of a picture, from its left edge on, on as many lines as its width asks for."""
+    """Draw the title of a picture from its left edge, on as many lines as needed."""
     letters = int(figure.get_figwidth() * LETTERS_PER_INCH)
     figure.suptitle(textwrap.fill(text, letters), x=0.01, ha="left", fontsize=11, color=TEXT_COLOR)
 
 
 def write_picture(figure: Any, path: str | Path, caption: Sequence[str] = ()) -> None:
-    """The figure as PNG, SVG or a page of HTML that holds it, by the ending of `path`.
+    """Write the figure as PNG, SVG or HTML, by the suffix of `path`.
 
-    `caption` are the lines of the text answer; the page shows them under the picture.
-    Raises ScenarioError for another ending, OSError where the file cannot be written.
+    `caption` are the lines of the text, which an HTML page shows below the picture.
+    Raises ScenarioError for another suffix, OSError if the file cannot be written.
     """
     suffix = checked_suffix(path)
     if suffix == ".html":
@@ -86,13 +86,13 @@ def write_picture(figure: Any, path: str | Path, caption: Sequence[str] = ()) ->
 
 
 def svg_of(figure: Any) -> str:
-    """The figure as an `<svg>` element that can stand in a page."""
+    """Return the figure as an `<svg>` element of a page."""
     text = _render(figure, "svg").decode("utf-8")
     return text[text.index("<svg") :]
 
 
 def page(svg: str, caption: Sequence[str]) -> str:
-    """A page of HTML without anything from elsewhere: the picture, and under it the text."""
+    """Return a self-contained HTML page: the picture, and the text below it."""
     text = html.escape("\n".join(caption))
     title = html.escape(caption[0]) if caption else "planner"
     return (
@@ -105,6 +105,6 @@ def page(svg: str, caption: Sequence[str]) -> str:
 
 def _render(figure: Any, kind: str) -> bytes:
     stream = io.BytesIO()
-    # Without a date the same figures give the same bytes.
+    # Without a date equal figures give equal bytes.
     figure.savefig(stream, format=kind, metadata={"Date": None} if kind == "svg" else None)
     return stream.getvalue()

@@ -1,4 +1,4 @@
-"""What-if as pictures: two bills, a curve, a heat map, a tornado."""
+"""Results of what-if as pictures: two bills, a curve, a heat map, a tornado."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
     from planner.results.plan import Plan
 
 MAX_WRITTEN = 12
-"""Rows or columns up to which a cell of a heat map can hold its figure."""
+"""Rows or columns up to which the cells of a heat map show their figure."""
 
 MAX_LABELLED_ROWS = 6
-"""Columns up to which it can hold the machines, too."""
+"""Columns up to which they also show the machines."""
 
 
 def draw(answer: WhatIf | Sweep | Tornado, path: str | Path, caption: Sequence[str] = ()) -> None:
-    """The picture of an answer into a file; raises like `write_picture`."""
+    """Draw a result into a file; raises like `write_picture`."""
     if isinstance(answer, WhatIf):
         _bills(answer, path, caption)
     elif isinstance(answer, Tornado):
@@ -46,7 +46,7 @@ def draw(answer: WhatIf | Sweep | Tornado, path: str | Path, caption: Sequence[s
 
 
 def _bills(answer: WhatIf, path: str | Path, caption: Sequence[str]) -> None:
-    """Before and after as one bar each, made of the lines of their bills."""
+    """Draw before and after as one bar each, made of the lines of their bills."""
     plans = (("before", answer.before), ("after", answer.after))
     bills = [_bill(plan) for _, plan in plans]
     items = list(dict.fromkeys(item for bill in bills for item in bill))
@@ -85,7 +85,7 @@ def _describe_end(plan: Plan) -> str:
 
 
 def _curve(answer: Sweep, path: str | Path, caption: Sequence[str]) -> None:
-    """Cost above, hours below; a hollow mark where something else is rented than at the value before."""
+    """Draw cost above, hours below; a circle marks other machines than at the previous value."""
     places, ticks = _places(answer, 0)
     with open_figure(8.0, 5.2, rows=2) as (figure, (above, below)):
         for axes, name, color in ((above, "cost_usd", COLORS[0]), (below, "hours", COLORS[2])):
@@ -114,7 +114,7 @@ def _curve(answer: Sweep, path: str | Path, caption: Sequence[str]) -> None:
 
 
 def step_style(axis: Axis) -> str:
-    """How values are joined: up to the next looser value of a limit the plan of the tighter one stands."""
+    """Return how values are joined: between two values of a limit the plan of the tighter one holds."""
     numbers = axis.numbers or ()
     if not axis.looser_direction or len(numbers) < 2:
         return "default"
@@ -122,15 +122,15 @@ def step_style(axis: Axis) -> str:
 
 
 def _places(answer: Sweep, axis: int) -> tuple[list[float], list[str]]:
-    """Where the values stand, and what is written there; nothing where the axis is one of numbers."""
-    one = answer.axes[axis]
-    if one.numbers is not None:
-        return list(one.numbers), []
-    return [float(index) for index in range(len(one.values))], format_axis_values(answer, axis)
+    """Return the positions of the values, and their labels; no labels for an axis of numbers."""
+    varied = answer.axes[axis]
+    if varied.numbers is not None:
+        return list(varied.numbers), []
+    return [float(index) for index in range(len(varied.values))], format_axis_values(answer, axis)
 
 
 def _heat_map(answer: Sweep, path: str | Path, caption: Sequence[str]) -> None:
-    """Cost by colour, from pale to dark; cells without a plan are left grey."""
+    """Draw cost by colour, from pale to dark; cells without a plan are grey."""
     rows, columns = answer.shape
     costs = [[_cost(answer, row * columns + column) for column in range(columns)] for row in range(rows)]
     with open_figure(8.0, max(3.2, min(8.0, 1.6 + 0.45 * rows))) as (figure, axes):
@@ -153,7 +153,7 @@ def _heat_map(answer: Sweep, path: str | Path, caption: Sequence[str]) -> None:
 
 
 def _write_figures(axes: Any, answer: Sweep, costs: list[list[float]], middle: float) -> None:
-    """Dollars in every cell, and where there is room the machines."""
+    """Write dollars in every cell, and the machines if there is room."""
     for row, line in enumerate(costs):
         for column, cost in enumerate(line):
             text = words.usd(cost) if cost == cost else "no plan"
@@ -170,7 +170,7 @@ def _cost(answer: Sweep, index: int) -> float:
 
 
 def _tornado(answer: Tornado, path: str | Path, caption: Sequence[str]) -> None:
-    """One bar per line that matters, the worse end to the right; a cross where an end leaves no plan."""
+    """Draw one bar per visible effect, more expensive or later to the right; a cross marks an end without a plan."""
     by_time = answer.better == "sooner"
     lines = [(name, bar) for name, bar in answer.lines if is_visible(answer, bar)][::-1]
     with open_figure(8.0, 1.6 + 0.32 * max(1, len(lines))) as (figure, axes):

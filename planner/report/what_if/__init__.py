@@ -1,1 +1,1 @@
-"""What-if answers as text."""
+"""Results of what-if as text."""

@@ -1,4 +1,4 @@
-"""Sweeps as text of 80 columns: a curve as rows, a heat map as a grid."""
+"""Sweeps as text: a curve as rows, a heat map as a grid."""
 
 from __future__ import annotations
 
@@ -15,30 +15,37 @@ if TYPE_CHECKING:
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
+MACHINE_LINES = 6
+"""Most lines of what is rented in one cell."""
+
+MINUTES = 60
+START_SHARE = 0.5
+"""Share of the spread of hours from which the start is shown: then the ranges mostly change the start."""
+
 
 def render_sweep(answer: Sweep) -> str:
-    """The text of a sweep, without a final newline."""
+    """Return the text of a sweep without a final newline."""
     lines = [_summary(answer), ""]
     if len(answer.axes) == 1:
         lines += _curve(answer)
     else:
         lines += _grids(answer)
     if answer.unsolved is not None:
-        lines += ["", *words.wrap_lines(f"with {_loosest(answer)}, which asks for least:", words.WIDTH, 2)]
+        lines += ["", *words.wrap_lines(f"with the loosest values, {_loosest(answer)}:", words.WIDTH, 2)]
         lines += render_infeasible(answer.unsolved)
     return "\n".join(line.rstrip() for line in lines)
 
 
 def _loosest(answer: Sweep) -> str:
-    """Such as `budget_usd = 4`."""
-    said = []
-    for index, (axis, value) in enumerate(zip(answer.axes, answer.loosest or (), strict=True)):
-        said.append(f"{axis_name(axis.path)} = {format_axis_values(answer, index)[axis.values.index(value)]}")
-    return ", ".join(said)
+    """Return the loosest values, such as `budget_usd = 4`."""
+    return ", ".join(
+        f"{axis_name(axis.path)} = {format_axis_values(answer, index)[axis.values.index(value)]}"
+        for index, (axis, value) in enumerate(zip(answer.axes, answer.loosest or (), strict=True))
+    )
 
 
 def format_value(value: str, number: float | None, unit: str) -> str:
-    """A value of an axis as one reads it, such as `6 h`, `20M` or `llama-2-7b`."""
+    """Return a value of an axis as text, such as `6 h`, `20M` or `llama-2-7b`."""
     if number is None:
         return words.sanitise(value.strip('"'))
     if abs(number) >= 1e6:
@@ -49,20 +56,20 @@ def format_value(value: str, number: float | None, unit: str) -> str:
 
 
 def format_axis_values(answer: Sweep, axis: int) -> list[str]:
-    """The values of an axis as one reads them."""
-    one = answer.axes[axis]
-    numbers = one.numbers or (None,) * len(one.values)
-    return [format_value(value, number, one.unit) for value, number in zip(one.values, numbers, strict=True)]
+    """Return the values of an axis as text."""
+    varied = answer.axes[axis]
+    numbers = varied.numbers or (None,) * len(varied.values)
+    return [format_value(value, number, varied.unit) for value, number in zip(varied.values, numbers, strict=True)]
 
 
 def axis_name(path: str) -> str:
-    """The end of a path, which says what varies: `deadline`, `work.steps`, `spot_share.max`."""
+    """Return the end of a path that names what varies: `deadline`, `work.steps`, `spot_share.max`."""
     steps = path.split(".")
     return ".".join(steps[2:]) if steps[0] == "jobs" and len(steps) > 2 else ".".join(steps[1:]) or path
 
 
 def describe_hardware(cell: Cell) -> str:
-    """What a cell rents, without figures; of several jobs one after the other."""
+    """Return the machines of a cell without figures, job by job."""
     return "; ".join(
         words.sanitise(
             f"{job.machines} at {job.provider}, {job.method}"
@@ -75,7 +82,7 @@ def describe_hardware(cell: Cell) -> str:
 def _summary(answer: Sweep) -> str:
     costs = [cell.cost_usd for cell in answer.cells if cell.cost_usd is not None]
     none = len(answer.cells) - len(costs)
-    found = f"{words.usd(min(costs))} to {words.usd(max(costs)).replace('$', '')}" if costs else "no plan anywhere"
+    found = f"{words.usd(min(costs))} to {words.usd(max(costs)).replace('$', '')}" if costs else "no value has a plan"
     rest = f", {none:,} of {len(answer.cells):,} without a plan" if none and costs else ""
     return words.first_fitting(answer.scenario, f"{found}{rest}")
 
@@ -84,7 +91,7 @@ def _curve(answer: Sweep) -> list[str]:
     values = format_axis_values(answer, 0)
     head = axis_name(answer.axes[0].path)
     width = min(24, max(len(head), *(len(value) for value in values)))
-    lines = [f"{words.shorten(head, width):>{width}}  {'cost':>10}  {'hours':>7}  what is rented"]
+    lines = [f"{words.shorten(head, width):>{width}}  {'cost':>10}  {'hours':>7}  machines"]
     room = words.WIDTH - width - 23
     last = ""
     for value, cell in zip(values, answer.cells, strict=True):
@@ -103,7 +110,7 @@ def _curve(answer: Sweep) -> list[str]:
 
 
 def _grids(answer: Sweep) -> list[str]:
-    """Dollars with a letter for what is rented, then hours, then the letters."""
+    """Return dollars with a letter for the machines, then hours, then the letters."""
     letters: dict[str, str] = {}
     for cell in answer.cells:
         if cell.jobs:
@@ -133,31 +140,23 @@ def _grids(answer: Sweep) -> list[str]:
 
 
 def _legend(letter: str, what: str) -> list[str]:
-    """A letter and all that it stands for."""
+    """Return a letter and the machines that it stands for."""
     first, *more = _wrap_jobs(what, words.WIDTH - 5)
     return [f"  {letter:<3}{first}", *(f"     {line}" for line in more)]
 
 
 def _wrap_jobs(what: str, room: int) -> list[str]:
-    """What is rented, job by job on as many lines as it takes, but for what only --json has room for."""
+    """Return the machines job by job in at most `MACHINE_LINES`; the last line refers to --json if it was cut."""
     *jobs, last = what.split("; ")
-    lines = words.join_parts([*(f"{job};" for job in jobs), last], " ", room, MOST)
+    lines = words.join_parts([*(f"{job};" for job in jobs), last], " ", room, MACHINE_LINES)
     cut = " (--json)"
-    return (
-        [*lines[:-1], words.shorten(lines[-1], room - len(cut)).rstrip() + cut] if lines[-1].endswith("...") else lines
-    )
-
-
-MOST = 6
-"""Lines that what is rented may take."""
-
-MINUTES = 60
-START_SHARE = 0.5
-"""Share of the spread of hours above which the start is shown: there it is what the ranges change."""
+    if not lines[-1].endswith("..."):
+        return lines
+    return [*lines[:-1], words.shorten(lines[-1], room - len(cut)).rstrip() + cut]
 
 
 def _is_start_dominant(answer: Sweep) -> bool:
-    """Whether the hours differ mostly because the start does."""
+    """Return whether the hours differ mostly because the start does."""
     starts = [max(job.start_hours for job in cell.jobs) for cell in answer.cells if cell.jobs]
     took = [cell.hours for cell in answer.cells if cell.hours is not None]
     if len(starts) < 2:
@@ -166,14 +165,16 @@ def _is_start_dominant(answer: Sweep) -> bool:
 
 
 def _letter(index: int) -> str:
-    """A to z, then aa, ab and so on."""
+    """Return a to z, then aa, ab and so on."""
     return LETTERS[index] if index < 26 else _letter(index // 26 - 1) + LETTERS[index % 26]
 
 
-def _grid(answer: Sweep, name: str, said: Callable[[Cell], str]) -> list[str]:
-    """Rows are the first range, columns the second; columns that do not fit go into a block of their own."""
+def _grid(answer: Sweep, name: str, render: Callable[[Cell], str]) -> list[str]:
+    """Return the first range as rows and the second as columns; columns that do not fit follow in a new block."""
     rows, columns = format_axis_values(answer, 0), format_axis_values(answer, 1)
-    texts = [[said(cell) for cell in answer.cells[i * len(columns) : (i + 1) * len(columns)]] for i in range(len(rows))]
+    texts = [
+        [render(cell) for cell in answer.cells[i * len(columns) : (i + 1) * len(columns)]] for i in range(len(rows))
+    ]
     head = f"{axis_name(answer.axes[0].path)} by {axis_name(answer.axes[1].path)}"
     label = min(24, max(len(row) for row in rows)) + 2
     width = max(*(len(text) for row in texts for text in row), *(min(16, len(column)) for column in columns)) + 2
@@ -190,4 +191,4 @@ def _grid(answer: Sweep, name: str, said: Callable[[Cell], str]) -> list[str]:
 
 
 def _mark(cell: Cell) -> str:
-    return "no way" if cell.status == "infeasible" else "stopped"
+    return "no plan" if cell.status == "infeasible" else "stopped"

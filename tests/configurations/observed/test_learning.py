@@ -368,9 +368,9 @@ TAMPERED: dict[str, dict[str, Any]] = {
     "step_seconds": {"step_seconds": 50.0},
     "sigma": {"sigma": 0.05},
     "sigma_tail": {"sigma_tail": 0.05},
-    "vram_gib peak": {"vram_gib": {"peak": 9.0}},
-    "vram_gib fit_probability": {"vram_gib": {"fit_probability": 0.5}},
-    "observed runs": {"observed_runs": ()},
+    "vram_gib.peak": {"vram_gib": {"peak": 9.0}},
+    "vram_gib.fit_probability": {"vram_gib": {"fit_probability": 0.5}},
+    "observed_runs[0]": {"observed_runs": ()},
 }
 BOTH = f"{HALF_SPEED}, peak_vram_gib: 11.2, peak_kind: allocated"
 

@@ -214,8 +214,8 @@ TAMPERED: dict[str, dict[str, Any]] = {
     "start_hours": {"start_hours": 0.2, "training_hours": 12.3},
     "step_seconds": {"step_seconds": 20.0},
     "tokens_per_second": {"tokens_per_second": 2000.0},
-    "vram_gib peak": {"vram_gib": {"peak": 11.0}},
-    "vram_gib fit_probability": {"vram_gib": {"fit_probability": 0.9}},
+    "vram_gib.peak": {"vram_gib": {"peak": 11.0}},
+    "vram_gib.fit_probability": {"vram_gib": {"fit_probability": 0.9}},
     "sigma": {"sigma": 0.2},
 }
 

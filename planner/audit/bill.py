@@ -1,0 +1,183 @@
+"""Lines of the bill of one job in plain floats: machines by use and market, ways to pay, services, what moves."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from planner.audit.hours import is_coarse
+from planner.audit.stages import billed_hours
+from planner.estimates.billing import MILLION, service_usd
+from planner.estimates.trials import node_group_shares
+from planner.results.plan import BillItem
+from planner.units import MONTH_HOURS
+
+if TYPE_CHECKING:
+    from planner.audit.context import AuditContext
+    from planner.audit.hours import RecomputedHours, RecomputedPolicyRun
+    from planner.audit.physics import Workload
+    from planner.audit.stages import JobStages
+    from planner.scenario.payment import Managed
+
+_UNKNOWN_FEE = "unknown: not included"
+_SEPARATE_ITEMS = {"ingest": "prepare data", "evaluation": "evaluation"}
+FIXED = {"transfer in", "transfer out", "data leaving", "kept after", "commitment", "training runs", "tokens trained"}
+"""Items that do not grow with the hours."""
+
+Uses = dict[str, tuple[float, float]]  # machine hours by item, on demand and on spot
+
+
+def recompute_bill(
+    context: AuditContext,
+    stages: JobStages,
+    hours: RecomputedHours,
+    policy: RecomputedPolicyRun | None,
+    is_late: bool = False,
+) -> tuple[BillItem, ...]:
+    """Return every line of the bill, late at the asked confidence and the run in full; what is unused costs nothing."""
+    every, longer = (hours.late, stages.stretch) if is_late else (1.0, 1.0)
+    if policy is None:
+        uses = _uses_of_shares(context, stages, hours, every, longer)
+        rented = hours.rented(context.plan.spot_share, is_late)
+    else:
+        uses, rented = _uses_of_policy(context, stages, policy, every, longer), policy.disk_hours(every, longer)
+    offer, machines, groups = context.offer, context.machine.instances, context.job.trials.at_once
+    lines = [*_machine_lines(context, uses)]
+    if offer.commitment is not None:  # the whole term of every instance, however little of it is used
+        months = offer.commitment.months
+        term = f"machine for {months} month{'s' if months > 1 else ''}"
+        lines.append(_line("commitment", float(machines * groups), term, offer.committed_usd))
+    for one in stages.separate:
+        usd = (one.late_usd if is_late else one.machine.usd) * every
+        item = f"{_SEPARATE_ITEMS[one.machine.stage]} at {one.machine.provider}"
+        lines.append(BillItem(item=item, usd=usd, quantity=one.billed_hours * every, unit="h", rate_usd=one.rate_usd))
+    stored = stages.disk_gb * groups * rented / MONTH_HOURS
+    lines += [
+        _line("storage", stored, "GB-month", offer.fees.storage_usd_per_gb_month),
+        *_moved_lines(context, stages.moved_gb * machines * groups, stages.own_gb * machines * groups),
+        *_result_lines(context, stages.result_gb, stages.kept_gb),
+    ]
+    return tuple(line for line in lines if line.quantity)
+
+
+def _uses_of_policy(
+    context: AuditContext, stages: JobStages, policy: RecomputedPolicyRun, every: float, longer: float
+) -> Uses:
+    """Return hours of a run that follows a policy; what is outside the run waits for no market.
+
+    Work is done for the policy's share on spot; what it pays beyond is starts, stalls and work that was lost.
+    """
+    x, point, n = policy.point.spot_share, policy.point, context.machine.instances * every
+    work = {"gpu": stages.training, "evaluation": stages.evaluation, "checkpoints": stages.checkpoints}
+    return {
+        **{item: ((1 - x) * hours * longer * n, x * hours * longer * n) for item, hours in work.items()},
+        "starts on demand": ((point.on_demand_hours - (1 - x) * stages.run) * longer * n, 0.0),
+        "starts and losses": (0.0, (point.spot_hours - x * stages.run) * longer * n),
+        "prepare data": (stages.prepare * n, 0.0),
+        "export": (stages.export * n, 0.0),
+    }
+
+
+def _uses_of_shares(
+    context: AuditContext, stages: JobStages, hours: RecomputedHours, every: float, longer: float
+) -> Uses:
+    """Return hours over all runs and instances, each item at the spot share."""
+    trials, n, share = context.job.trials, context.machine.instances, context.plan.spot_share
+    k, work = trials.at_once, stages.ratio * longer
+    group_hours = {
+        "gpu": stages.training * work,
+        "start and load": k * stages.start,
+        "prepare data": k * stages.prepare,
+        "evaluation": stages.evaluation * work,
+        "checkpoints": stages.checkpoints * work,
+        "load between trials": stages.reloads * longer,
+        "wait for trials": stages.waiting * longer,
+        "export": k * stages.export,
+    }
+    uses = {item: ((1 - share) * one * n * every, share * one * n * every) for item, one in group_hours.items()}
+    paid = hours.paid_spot / stages.run if share > 0 else 0.0  # interruptions cost all runs alike
+    if share > 0:
+        uses["lost on spot"] = (0.0, share * stages.all_groups_hours * (paid - 1.0) * longer * n * every)
+        uses["move to on demand"] = (share * k * hours.switch * n * every, 0.0)
+    if is_coarse(context, stages):
+        # The machines of each run are billed by themselves, for their own part of the work.
+        shares = node_group_shares(trials.count, trials.at_once, trials.halving)
+        added = [0.0, 0.0]
+        for one in shares:
+            run = stages.all_groups_hours * longer * one / sum(shares)
+            used = (
+                (1 - share) * (stages.outside_run_hours + run) + share * hours.switch,
+                share * (stages.outside_run_hours + run * paid),
+            )
+            for market in (0, 1):
+                added[market] += (billed_hours(context.offer, used[market] * every) - used[market] * every) * n
+        uses["rounded up"] = (added[0], added[1])
+    return uses
+
+
+def _machine_lines(context: AuditContext, uses: Uses) -> list[BillItem]:
+    """Return lines by what machines do in which market; own machines by what their hours cost the house."""
+    offer = context.offer
+    if offer.own is not None and offer.usd_per_hour is not None:
+        hours = math.fsum(pair[0] for pair in uses.values())
+        parts = {"power": offer.own.power_usd_per_hour, "wear of own machines": offer.own.depreciation_usd_per_hour}
+        # A what-if on the price of the hour moves both alike.
+        factor = offer.usd_per_hour / sum(parts.values()) if sum(parts.values()) else 0.0
+        return [_line(item, hours, "h", part * factor) for item, part in parts.items() if part]
+    price, spot = 0.0 if offer.commitment else offer.usd_per_hour, offer.spot_usd_per_hour
+    name = "gpu on demand" if offer.commitment is None and offer.committed_hours is None else "gpu committed"
+    lines = [_line(name, uses["gpu"][0], "h", price), _line("gpu spot", uses["gpu"][1], "h", spot)]
+    for item, (on_demand, on_spot) in uses.items():
+        if item != "gpu":
+            quantity, usd = on_demand + on_spot, on_demand * (price or 0.0) + on_spot * (spot or 0.0)
+            rate = usd / quantity if quantity else None
+            lines.append(BillItem(item=item, usd=usd, quantity=quantity, unit="h", rate_usd=rate))
+    return lines
+
+
+def recompute_service_bill(
+    context: AuditContext, managed: Managed, work: Workload, result_gb: float, is_late: bool = False
+) -> tuple[BillItem, ...]:
+    """Return tokens and runs at their prices, what is missing to the minimum, and what moves and is kept."""
+    job, runs = context.job, float(context.job.trials.count)
+    share = 1.0 if is_late else job.early_stopping
+    tokens = (work.real + work.evaluated) * context.trials.work * share
+    per_token, per_run = managed.usd_per_million_tokens, managed.usd_per_run
+    lines = []
+    if per_token is not None:
+        lines.append(_line("tokens trained", tokens / MILLION, "M tokens", per_token))
+    if per_run is not None:
+        lines.append(_line("training runs", runs, "runs", per_run))
+    due = service_usd(tokens, runs, per_token or 0.0, per_run or 0.0, managed.minimum_usd)
+    missing = due - math.fsum(line.usd for line in lines)
+    if missing > 1e-9:
+        lines.append(BillItem(item="minimum charge", usd=missing, quantity=runs, unit="runs"))
+    data = service_data_gb(context)
+    lines += [*_moved_lines(context, data, data), *_result_lines(context, result_gb)]
+    return tuple(line for line in lines if line.quantity)
+
+
+def service_data_gb(context: AuditContext) -> float:
+    """Return what is sent to a service: the data, raw or not, once for all trials."""
+    ingest = context.job.stages.ingest
+    return context.job.data_gb + (ingest.raw_gb if ingest else 0.0)
+
+
+def _moved_lines(context: AuditContext, gb: float, own_gb: float) -> list[BillItem]:
+    """Return what comes in, and what of it are data that leave the user's place; no line where that is free."""
+    price = context.leaving_usd_per_gb(context.offer)
+    leaving = [_line("data leaving", own_gb, "GB", price)] if price > 0 else []
+    return [_line("transfer in", gb, "GB", context.offer.fees.ingress_usd_per_gb), *leaving]
+
+
+def _result_lines(context: AuditContext, gb: float, checkpoints_gb: float = 0.0) -> list[BillItem]:
+    """Return what leaves as the result, and what is kept after the run."""
+    fees, months = context.offer.fees, (context.job.stages.retention_hours or 0.0) / MONTH_HOURS
+    kept = _line("kept after", (gb + checkpoints_gb) * months, "GB-month", fees.network_storage_usd_per_gb_month)
+    return [kept, _line("transfer out", gb, "GB", fees.egress_usd_per_gb)]
+
+
+def _line(item: str, quantity: float, unit: str, rate: float | None) -> BillItem:
+    if rate is None:
+        return BillItem(item=item, usd=0.0, quantity=quantity, unit=unit, basis=_UNKNOWN_FEE)
+    return BillItem(item=item, usd=quantity * rate, quantity=quantity, unit=unit, rate_usd=rate)

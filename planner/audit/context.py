@@ -1,0 +1,133 @@
+"""What one assignment names, looked up once: its job, offer, card, recipe and machines."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from planner.audit.comparison import Violation
+from planner.configurations.coefficients import network_of
+from planner.configurations.grid import Machine
+from planner.configurations.recipe import Recipe, framework_of
+from planner.estimates.time.stages import StageCoefficients
+from planner.estimates.trials import trial_work
+from planner.scenario.scenario import Job, Limits, Measured, Offer, Scenario, offer_labels
+from planner.units import GB
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from planner.estimates.inputs import Network
+    from planner.estimates.trials import TrialWork
+    from planner.library.schema import Architecture, GpuSpec, Library
+    from planner.library.technique_rows import FrameworkProfile
+    from planner.results.plan import Assignment
+
+
+@dataclass(frozen=True)
+class AuditContext:
+    """One assignment with everything behind its names; what concerns machines is an error for a managed service."""
+
+    plan: Assignment
+    job: Job
+    scenario: Scenario
+    architecture: Architecture
+    offer: Offer  # at the prices of the what-if
+    offers: Mapping[str, Offer]  # label -> every offer, at those prices
+    library: Library
+
+    @property
+    def limits(self) -> Limits:
+        """The limits of the scenario."""
+        return self.scenario.limits
+
+    @cached_property
+    def network(self) -> Network:
+        """Shape of the architecture."""
+        return network_of(self.architecture)
+
+    @cached_property
+    def gpu(self) -> GpuSpec:
+        """Card of the offer; KeyError where the library has none of that name."""
+        return self.library.gpu(self.offer.card)
+
+    @cached_property
+    def framework(self) -> FrameworkProfile:
+        """Profile of the job's framework."""
+        return framework_of(self.library, self.job.framework)
+
+    @cached_property
+    def recipe(self) -> Recipe:
+        """The techniques of the plan."""
+        return Recipe(**{one.name: getattr(self.plan.techniques, one.name) for one in fields(Recipe)})
+
+    @cached_property
+    def machine(self) -> Machine:
+        """Machines of one run: the link is the offer's, else the usual one of the card, and pcie for a single card."""
+        offer, instances = self.offer, self.plan.instances
+        link = offer.interconnect or ("nvlink" if self.gpu.nvlink_by_default else "pcie")
+        network_gbps = offer.network_gbps if instances > 1 else None
+        return Machine(self.gpu.name, offer.gpus, instances, "pcie" if offer.gpus == 1 else link, network_gbps)
+
+    @cached_property
+    def trials(self) -> TrialWork:
+        """What the trials of the job multiply one run by."""
+        trials = self.job.trials
+        return trial_work(trials.count, trials.at_once, trials.halving)
+
+    @cached_property
+    def stages(self) -> StageCoefficients:
+        """Calibration of the stages."""
+        return StageCoefficients.of(self.values("stages"))
+
+    @property
+    def observed(self) -> Measured | None:
+        """The run of the whole job that was seen on the plan's hardware, which its hours must follow."""
+        here = (self.gpu.name, self.machine.gpus)
+        seen = (run for run in self.job.measured if run.hours is not None)
+        return next((run for run in seen if (run.gpu, run.gpus) == here), None)
+
+    def values(self, calibration: str) -> dict[str, float]:
+        """Return the plain numbers of a calibration by key."""
+        coefficients = self.library.calibrations[calibration].coefficients
+        return {key: coefficient.value for key, coefficient in coefficients.items()}
+
+    def download_rate_of(self, offer: Offer, of_own_data: bool = False) -> float:
+        """Return bytes per second from outside to a machine; own data leave no faster than their place lets them."""
+        source, key = self.job.stages.transfer, "pull_bytes_per_second"
+        told = offer.download_gb_per_second
+        pull = self.values("stages")[f"community_{key}" if offer.community else key] if told is None else told * GB
+        is_limited = of_own_data and source is not None and source.region != offer.region
+        return min(pull, (source.gb_per_second or math.inf) * GB) if is_limited and source else pull
+
+    def disk_rate_of(self, offer: Offer) -> float:
+        """Return bytes per second of a machine's own disk."""
+        if offer.disk_gb_per_second is not None:
+            return offer.disk_gb_per_second * GB
+        return self.values("stages")["disk_bytes_per_second"]
+
+    def leaving_usd_per_gb(self, offer: Offer) -> float:
+        """Return dollars per GB that the user's data cost to leave their place for a machine of the offer."""
+        source = self.job.stages.transfer
+        return 0.0 if source is None or source.region == offer.region else source.egress_usd_per_gb
+
+
+def resolve_assignment(
+    assignment: Assignment, scenario: Scenario, library: Library
+) -> tuple[AuditContext | None, list[Violation]]:
+    """Return the things behind the names, or None and the names that lead nowhere."""
+    name = assignment.name
+    job = next((one for one in scenario.jobs if one.name == name), None)
+    offers = dict(zip(offer_labels(scenario.offers), scenario.adjusted_offers(), strict=True))
+    offer = offers.get(assignment.offer)
+    if job is None:
+        return None, [Violation(name, "job", "a job of the scenario", name)]
+    if offer is None or offer.is_cpu:
+        return None, [Violation(name, "offer", "an offer of the scenario that trains", assignment.offer)]
+    try:
+        architecture = library.architecture(job.architecture)
+    except KeyError as error:
+        return None, [Violation(name, "architecture", "a card of the library", str(error.args[0]))]
+    return AuditContext(assignment, job, scenario, architecture, offer, offers, library), []

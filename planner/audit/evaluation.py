@@ -1,0 +1,239 @@
+"""Reference figures of one named configuration, in plain floats: the assignment that a sound plan has.
+
+Only what names the configuration is taken from the plan: job, offer, instances, techniques, batch, places of stages,
+spot share or guaranteed time. Nothing of how the plan was found is known here.
+"""
+
+from __future__ import annotations
+
+import datetime
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from planner.audit.bill import FIXED, recompute_bill, recompute_service_bill, service_data_gb
+from planner.audit.hours import (
+    market_ends,
+    may_follow_policy,
+    probability_within,
+    recompute_hours,
+    recompute_policy_run,
+)
+from planner.audit.physics import recompute_physics, recompute_work, techniques_of
+from planner.audit.stages import export_hours, recompute_stages, result_gb
+from planner.configurations.recipe import Recipe
+from planner.estimates.billing import service_tokens_per_second
+from planner.estimates.uncertainty import confidence_factor
+from planner.results.plan import Assignment, BillItem, CommitmentUse, Hours, SpotPlan, Spread, Vram
+from planner.units import GB, HOUR
+
+if TYPE_CHECKING:
+    from planner.audit.context import AuditContext
+    from planner.audit.hours import Pair
+    from planner.audit.physics import Workload
+    from planner.audit.stages import JobStages
+    from planner.scenario.payment import Managed
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """The reference assignment, and what limits need besides."""
+
+    assignment: Assignment
+    may_use_spot: bool = True  # whether a run on spot comes to an end
+    may_follow_policy: bool = False
+    late_term_hours: float = 0.0  # of one run at the confidence, on demand
+    late_machine_hours: float = 0.0  # of all instances of all runs at the confidence, on demand
+
+
+def evaluate(context: AuditContext, as_of: datetime.date) -> Evaluation:
+    """Return the figures of the configuration that the plan names, on machines or at a service.
+
+    Raises ValueError, KeyError, IndexError, ZeroDivisionError or OverflowError where its counts make no sense.
+    """
+    if context.offer.managed is not None:
+        return Evaluation(_at_service(context, context.offer.managed, as_of))
+    physics = recompute_physics(context)
+    stages = recompute_stages(context, physics)
+    markets = recompute_hours(context, stages, physics)
+    may_use_spot = market_ends(stages, markets)
+    may_follow = may_use_spot and may_follow_policy(context, stages)
+    policy = recompute_policy_run(context, stages, physics) if may_follow else None
+    hours = policy.hours(markets, stages.stretch) if policy else markets
+    share = policy.point.spot_share if policy else context.plan.spot_share
+    spot = policy.report(context, stages) if policy else None
+    before = stages.separate_hours("ingest") + stages.start + stages.prepare
+    mixed = before + share * hours.wall_spot if 0 < share < 1 else None
+    lines, late_lines = (recompute_bill(context, stages, hours, policy, is_late) for is_late in (False, True))
+    figures = _Figures(
+        rate=physics.rate,
+        sigma=physics.sigmas.display,
+        sigma_tail=physics.sigmas.tail,
+        start=stages.start,
+        stage_hours=stages.by_name(),
+        hours=(hours.total(share), hours.total(share, is_late=True)),
+        bills=(lines, late_lines),
+        spot=spot,
+    )
+    machine, asked, run = context.machine, context.plan.techniques, context.observed
+    assignment = Assignment(
+        **_named(context, as_of),
+        **figures.report(context, physics.setup.work),
+        **{name: getattr(machine, name) for name in ("gpu", "gpus", "gpus_per_instance", "instances")},
+        **{name: getattr(physics, name) for name in ("step_seconds", "fed_by_storage", "vram_gib", "observed_runs")},
+        **{name: getattr(physics, name) for name in ("speed_factor", "memory_factor")},
+        interconnect=machine.link,
+        spot_share=share,
+        switch_to_on_demand_at_hours=spot.latest_on_demand_hours if spot else mixed,
+        techniques=techniques_of(context.recipe, context.job, asked.micro_batch, asked.accumulation_steps),
+        beside=tuple(one.machine for one in stages.separate),
+        commitment=_commitment_use(context, stages),
+        spot=spot,
+        observed_hours=run.hours if run else None,
+    )
+    late_outside, late_run = markets.outside_run[1], markets.on_demand[1]
+    late_all = late_outside * context.job.trials.at_once + late_run / stages.run * stages.all_groups_hours
+    return Evaluation(assignment, may_use_spot, may_follow, late_outside + late_run, late_all * machine.instances)
+
+
+def _named(context: AuditContext, as_of: datetime.date) -> dict[str, Any]:
+    """Return the fields that follow from job and offer by name."""
+    job, offer = context.job, context.offer
+    date = datetime.date.fromisoformat(str(offer.date)) if offer.date else None
+    return {
+        "architecture": context.architecture.name,
+        **{name: getattr(offer, name) for name in ("provider", "instance", "tier")},
+        **{name: getattr(job, name) for name in ("name", "global_batch", "packing", "deadline_hours")},
+        "region": _region(context),
+        "offer": context.plan.offer,
+        "unit": "images" if context.architecture.image else "tokens",
+        "trials": job.trials.count,
+        "runs_at_once": job.trials.at_once,
+        "price_date": str(offer.date or ""),
+        "price_age_days": (as_of - date).days if date else None,
+        "price_source": offer.source,
+    }
+
+
+def _region(context: AuditContext) -> str:
+    """Return the offer's region, or in how many the same is offered: equal in all but date, source and notes."""
+    mine, beside = context.offer, {"region", "date", "source", "notes"}
+    what = mine.model_dump(exclude=beside)
+    kind = (mine.provider, mine.instance, mine.gpu)
+    near = [offer for offer in context.offers.values() if (offer.provider, offer.instance, offer.gpu) == kind]
+    regions = {offer.region for offer in near if offer.model_dump(exclude=beside) == what}
+    lists, sources = context.limits.regions, (one.stages.transfer for one in context.scenario.jobs)
+    matters = any(source and source.region for source in sources) or lists.allow is not None or lists.forbid
+    return mine.region if matters or len(regions) == 1 else f"any of {len(regions)}"
+
+
+@dataclass(frozen=True)
+class _Figures:
+    """Speed, hours and dollars of a run, on machines or at a service."""
+
+    rate: float  # tokens (images) per second
+    sigma: float
+    sigma_tail: float
+    start: float
+    stage_hours: dict[str, float]
+    hours: Pair
+    bills: tuple[tuple[BillItem, ...], tuple[BillItem, ...]]  # expected and late
+    spot: SpotPlan | None = None
+
+    def report(self, context: AuditContext, work: Workload) -> dict[str, Any]:
+        """Return the fields with their intervals; training is what start and stages leave of the hours."""
+        job, reach, spot = context.job, math.exp(1.28 * self.sigma), self.spot
+        (expected, late), (lines, late_lines) = self.hours, self.bills
+        luck_hours, hours_sd, luck_usd, usd_sd = (
+            (spot.luck_hours, spot.hours_sd, spot.luck_usd, spot.usd_sd) if spot else (0.0,) * 4
+        )
+        low, high = _interval(expected, luck_hours, self.sigma, hours_sd)
+        total = math.fsum(line.usd for line in lines)
+        fixed = math.fsum(line.usd for line in lines if line.item in FIXED)
+        cost_sigma = 0.0 if context.offer.is_managed else self.sigma  # a service is not paid by the hour
+        least, most = _interval(total - fixed, luck_usd, cost_sigma, usd_sd)
+        return {
+            "sequence_length": work.sequence,
+            "steps": int(work.steps),
+            "tokens_per_second": self.rate,
+            "tokens_per_second_low": self.rate / reach,
+            "tokens_per_second_high": self.rate * reach,
+            "sigma": self.sigma,
+            "sigma_tail": self.sigma_tail,
+            "start_hours": self.start,
+            "training_hours": expected - self.start - math.fsum(self.stage_hours.values()),
+            "stage_hours": self.stage_hours,
+            "hours": Hours(expected=expected, low=low, high=high, at_confidence=late),
+            "deadline_probability": probability_within(job.deadline_hours, expected, late, job.confidence),
+            "bill": lines,
+            "cost_usd": total,
+            "cost": Spread(expected=total, low=fixed + least, high=fixed + most),
+            "cost_at_confidence": math.fsum(line.usd for line in late_lines),
+        }
+
+
+def _interval(expected: float, luck: float, sigma: float, spread: float) -> tuple[float, float]:
+    """Return the 80 % interval: errors of the speed and of the market as squares, never below the luckiest market."""
+    reach = math.exp(1.28 * sigma)
+    low = max((expected - luck) / reach, expected - math.hypot(expected * (1 - 1 / reach), 1.28 * spread))
+    return low, expected + math.hypot(expected * (reach - 1), 1.28 * spread)
+
+
+def _commitment_use(context: AuditContext, stages: JobStages) -> CommitmentUse | None:
+    """Return what the commitment of the plan's offer costs, how much of it is used, and from when on it pays."""
+    mine, n, groups = context.offer, context.machine.instances, context.job.trials.at_once
+    if mine.commitment is None:
+        return None
+    alike = [
+        (offer.provider != mine.provider, offer.usd_per_hour)  # of the same provider if it has one
+        for offer in context.offers.values()
+        if (offer.gpu, offer.gpus) == (mine.gpu, mine.gpus) and offer.usd_per_hour
+        if (offer.commitment, offer.committed_hours, offer.own) == (None, None, None)
+    ]
+    price = min(alike)[1] if alike else None
+    due, term = mine.committed_usd * n * groups, mine.term_hours * n * groups
+    return CommitmentUse(
+        months=mine.commitment.months,
+        usd=due,
+        used_hours=(stages.outside_run_hours * groups + stages.all_groups_hours) * n,
+        term_hours=term,
+        on_demand_usd_per_hour=price,
+        break_even_hours=due / price if price else None,
+        break_even_share=due / price / term if price else None,
+    )
+
+
+def _at_service(context: AuditContext, managed: Managed, as_of: datetime.date) -> Assignment:
+    """Return a job at a managed service: no machine, hours by the service's speed, dollars by its price list.
+
+    Data go in once for all trials, as they are; one result comes out. Images count as tokens do.
+    """
+    job, work, values = context.job, recompute_work(context.job, context.architecture), context.values("stages")
+    tokens_each = work.mean_length if context.architecture.image is not None else 1.0
+    guess = service_tokens_per_second(context.network.active_parameters, values["managed_flop_per_second"])
+    rate = managed.tokens_per_second or guess / tokens_each
+    sigma = values["managed_sigma_told" if managed.tokens_per_second else "managed_sigma_assumed"]
+    full = (work.real + work.evaluated) * context.trials.wall / rate / HOUR
+    upload = service_data_gb(context) * GB / context.download_rate_of(context.offer, of_own_data=True) / HOUR
+    result = result_gb(context, managed.method)
+    export = export_hours(context, result)
+    expected = upload + full * job.early_stopping + export
+    late = (upload + full + export) * float(confidence_factor(sigma, job.confidence))
+    # A service reports its method alone.
+    recipe = Recipe(managed.method, 16, "none", "managed", "none", "none", "managed", "managed")
+    lines, late_lines = (recompute_service_bill(context, managed, work, result, is_late) for is_late in (False, True))
+    figures = _Figures(rate, sigma, sigma, upload, {"export": export}, (expected, late), (lines, late_lines))
+    return Assignment(
+        **_named(context, as_of),
+        **figures.report(context, work),
+        gpu="managed",
+        gpus=0,
+        gpus_per_instance=0,
+        instances=0,
+        interconnect="",
+        spot_share=0.0,
+        switch_to_on_demand_at_hours=None,
+        techniques=techniques_of(recipe, job, 0, 0),
+        vram_gib=Vram(peak=0.0, allocated=0.0, usable=0.0, fit_probability=1.0, phase="", parts={}),
+        step_seconds=0.0,
+    )

@@ -1,0 +1,239 @@
+"""Wall clock of one job: hours in each market, expected and late, and a run that follows a policy on spot.
+
+The policy is found again by the same pass over time and market as the planner's: its figures are compared with replays
+by tests. Run and market are made anew.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from planner.audit.stages import copy_stall_seconds
+from planner.estimates.preemption import NodeGroupCoefficients, interrupted_run, node_group_market, wall_quantile_factor
+from planner.estimates.time.stages import checkpoint_bytes, checkpoint_seconds
+from planner.estimates.uncertainty import confidence_factor
+from planner.results.plan import SpotPlan
+from planner.scenario.job import MAX_CONFIDENCE
+from planner.spot.market.duration_shapes import DurationShape, states_from_means
+from planner.spot.market.states import Ages, SpotStates
+from planner.spot.policy.checkpointing import checkpoint_interval, last_checkpoint_fits
+from planner.spot.policy.curve_cache import CurveCache
+from planner.spot.policy.run import SpotRun
+from planner.units import GB, HOUR, MONTH_HOURS
+
+if TYPE_CHECKING:
+    from planner.audit.context import AuditContext
+    from planner.audit.physics import RecomputedPhysics
+    from planner.audit.stages import JobStages
+    from planner.estimates.preemption import SpotAvailability
+    from planner.spot.policy.cost_curve import CurvePoint
+
+_COARSE_STEP = 0.05  # billing steps up to this share of the run are not rounded
+_FINE_STEP_HOURS = 1 / 60  # nor steps up to a minute anywhere; the share counts where there is a spot market
+_FINE_BILLING_HOURS = 0.1  # longest billing step of a market that a policy is made for
+_MAX_RUN_RATIO = 1000.0  # times the run, or the restart where that is longer: a slower market is not used
+_TIME_TOLERANCE = 1e-6  # relative, of a guaranteed time: points of a curve lie much further apart
+Pair = tuple[float, float]  # a figure as expected, and at the asked confidence with the run in full
+
+
+@dataclass(frozen=True)
+class RecomputedHours:
+    """Wall hours of all the work in each market."""
+
+    outside_run: Pair  # machines rented, before and after the run
+    separate_machines: Pair  # stages on machines of their own
+    on_demand: Pair
+    spot: Pair  # the switch included
+    switch: float  # one more start; 0 where the machines are not sold on demand
+    paid_spot: float  # machine hours of the longest chain of trials, starts left out
+    wall_spot: float  # the switch left out
+    late: float  # factor on hours at the confidence
+
+    def rented(self, share: float, is_late: bool = False) -> float:
+        """Return hours in which the job's machines are rented; a market that gets no work does not count."""
+        on_demand, spot = self.on_demand[is_late], self.spot[is_late]
+        mixed = (on_demand * (1 - share) if share < 1 else 0.0) + (spot * share if share > 0 else 0.0)
+        return self.outside_run[is_late] + mixed
+
+    def total(self, share: float, is_late: bool = False) -> float:
+        """Return wall hours at a spot share."""
+        return self.separate_machines[is_late] + self.rented(share, is_late)
+
+
+def recompute_hours(context: AuditContext, stages: JobStages, physics: RecomputedPhysics) -> RecomputedHours:
+    """Return all hours of the job, its stages given."""
+    confidence, values = context.job.confidence, context.values("stages")
+    late = float(confidence_factor(physics.sigmas.tail, confidence))
+    interrupted = interrupted_run(
+        stages.run,
+        stages.restart,
+        spot_stall_hours(context, physics),
+        group_market(context),
+        NodeGroupCoefficients.of(values),
+        values["spot_outage_cv"],
+    )
+    switch = 0.0 if context.offer.usd_per_hour is None else stages.start
+    wall, outside = float(interrupted.wall), stages.outside_run_hours
+    spread = wall_quantile_factor(confidence, context.values("uncertainty")["wall_spread"])
+    separate = math.fsum(one.machine.hours for one in stages.separate)
+    return RecomputedHours(
+        outside_run=(outside, outside * late),
+        separate_machines=(separate, math.fsum(one.late_hours for one in stages.separate) * late),
+        on_demand=(stages.run, stages.run * late * stages.stretch),
+        spot=(wall + switch, wall * late * spread * stages.stretch + switch * late),
+        switch=switch,
+        paid_spot=float(interrupted.paid),
+        wall_spot=wall,
+        late=late,
+    )
+
+
+def group_market(context: AuditContext) -> SpotAvailability:
+    """Return how the machines of one run come and go together: as the offer states it, else as the prior has it."""
+    values, told = context.values("stages"), context.offer.spot
+    group = NodeGroupCoefficients.of(values)
+    up, share = values["spot_mean_up_hours"], values["spot_availability"]
+    if told is not None:
+        # The statistics are of so many machines; wanted are those of one.
+        up = told.mean_up_hours * told.instances**group.gang_rate_exponent
+        share = min(1.0, told.availability * told.instances**-group.gang_availability_exponent)
+    return node_group_market(up, share, context.machine.instances, group)
+
+
+def spot_stall_hours(context: AuditContext, physics: RecomputedPhysics) -> float:
+    """Return the stall of a checkpoint that an interruption makes necessary."""
+    saved = float(checkpoint_bytes(physics.setup.parts.states.trainable, context.stages))
+    return copy_stall_seconds(context, physics, saved) / HOUR
+
+
+def is_coarse(context: AuditContext, stages: JobStages) -> bool:
+    """Return whether the billing step or minimum is too large to be left out of the sums."""
+    billing = context.offer.billing
+    smallest = _COARSE_STEP * stages.run if context.offer.has_spot else _FINE_STEP_HOURS
+    too_long = billing.step_seconds / HOUR > smallest
+    return too_long or billing.minimum_hours > stages.outside_run_hours + stages.run
+
+
+def probability_within(limit: float | None, expected: float, late: float, confidence: float) -> float | None:
+    """Return the chance that a figure stays within a limit, where it stays within `late` with the chance `confidence`.
+
+    Late figures go as exp(scale * t), t the quantile of Student's t with 2 degrees of freedom.
+    """
+    if limit is None:
+        return None
+    if late <= expected or expected <= 0 or confidence == 0.5:
+        return 1.0 if expected <= limit else 0.0
+    quantile = (2 * confidence - 1) / math.sqrt(2 * confidence * (1 - confidence))
+    t = math.log(limit / expected) / (math.log(late / expected) / quantile)
+    return min(MAX_CONFIDENCE, 0.5 * (1 + t / math.sqrt(2 + t * t)))
+
+
+@dataclass(frozen=True)
+class RecomputedPolicyRun:
+    """The run of a plan on its market, and the point of the curve at the time that the plan guarantees."""
+
+    run: SpotRun
+    states: SpotStates
+    point: CurvePoint
+    on_demand_outside_run_hours: float  # rented outside the run, its starts not among them: on demand
+
+    def hours(self, hours: RecomputedHours, stretch: float) -> RecomputedHours:
+        """Return the hours of the job with those of the policy: whatever share it takes, they are all its own."""
+        outside, run = self.on_demand_outside_run_hours, self.point.hours * stretch * hours.late
+        pair = (self.point.finish_hours, run)
+        return replace(hours, outside_run=(outside, outside * hours.late), on_demand=pair, spot=pair)
+
+    def disk_hours(self, late: float, stretch: float) -> float:
+        """Return hours that disks are paid for: of a late run, not of one that takes all the time it may."""
+        return (self.on_demand_outside_run_hours + self.point.finish_hours * stretch) * late
+
+    def report(self, context: AuditContext, stages: JobStages) -> SpotPlan:
+        """Return the policy as a plan reports it; what an hour is worth to the user is on no bill."""
+        run, states, point, values = self.run, self.states, self.point, context.values("stages")
+        prior = f"up {values['spot_mean_up_hours']:g} h, available {values['spot_availability']:.0%} of the time"
+        needed, storage = run.work_hours + run.restart_hours, _storage_usd_per_hour(context, stages)
+        paid = point.usd - (run.standing_usd_per_hour - storage) * point.finish_hours
+        return SpotPlan(
+            guaranteed_hours=point.hours,
+            latest_on_demand_hours=stages.prepare + stages.separate_hours("ingest") + point.hours - needed,
+            saving_usd=needed * (run.on_demand_usd_per_hour + storage) - paid,
+            hours_sd=point.finish_sd,
+            luck_usd=paid - needed * (run.spot_usd_per_hour + storage),
+            luck_hours=point.finish_hours - needed,
+            **{name: getattr(point, name) for name in ("usd_sd", "interruptions", "wasted_hours", "waiting_hours")},
+            checkpoint_interval_hours=run.interval_hours,
+            restart_hours=run.restart_hours,
+            last_checkpoint=run.last_checkpoint,
+            availability=states.availability(),
+            mean_up_hours=states.up.mean(),
+            mean_outage_hours=states.down.mean(),
+            basis="" if context.offer.spot else f"prior: {prior}",
+        )
+
+
+def market_ends(stages: JobStages, hours: RecomputedHours) -> bool:
+    """Return whether a run on spot comes to an end at all."""
+    return hours.wall_spot < _MAX_RUN_RATIO * max(stages.run, stages.restart)
+
+
+def may_follow_policy(context: AuditContext, stages: JobStages) -> bool:
+    """Return whether a policy is made for the run: one run by cost, in both markets, whose use is billed finely."""
+    offer, bounds = context.offer, context.limits.spot_share
+    has_both = offer.has_spot and offer.usd_per_hour is not None and bounds.min < 1 and bounds.max >= 1
+    is_fine = offer.billing.step_seconds / HOUR <= _FINE_BILLING_HOURS and not is_coarse(context, stages)
+    by_cost = context.scenario.objective_kind == "cost"
+    return by_cost and has_both and is_fine and context.job.trials.count == 1
+
+
+def recompute_policy_run(
+    context: AuditContext, stages: JobStages, physics: RecomputedPhysics
+) -> RecomputedPolicyRun | None:
+    """Return the policy at the time that the plan guarantees; None where the plan names none or none ends in time."""
+    named = context.plan.spot
+    if named is None:
+        return None
+    run, states, guaranteed = _run(context, stages, physics), _states(context), named.guaranteed_hours
+    if not 0 < run.work_hours + run.restart_hours <= guaranteed * (1 + _TIME_TOLERANCE):
+        return None
+    (points,) = CurveCache().latest_points([(run, states, guaranteed * (1 + _TIME_TOLERANCE))])
+    point = min(points, key=lambda one: abs(one.hours - guaranteed), default=None)
+    return RecomputedPolicyRun(run, states, point, stages.outside_run_hours - stages.start) if point else None
+
+
+def _states(context: AuditContext) -> SpotStates:
+    """Return the market of all machines together: as the offer tells it by age, else its means in the usual shape."""
+    told = context.offer.spot
+    if told is not None and told.instances == context.machine.instances and told.up and told.outage:
+        up, down = (Ages(one.ages_hours, one.ends_per_hour) for one in (told.up, told.outage))
+        return SpotStates(up, down)
+    group = group_market(context)
+    return states_from_means(float(group.mean_up), float(group.mean_outage), DurationShape.of(context.values("spot")))
+
+
+def _run(context: AuditContext, stages: JobStages, physics: RecomputedPhysics) -> SpotRun:
+    """Return what the policy has to bring home. The hours of an observed run have its start among them."""
+    job, offer, instances, coefficients = context.job, context.offer, context.machine.instances, context.stages
+    stall, states = spot_stall_hours(context, physics), _states(context)
+    saved = float(checkpoint_bytes(physics.setup.parts.states.trainable, coefficients))
+    disk = job.storage_gb_per_second * GB
+    written = float(checkpoint_seconds(saved, instances, disk, float("inf"), coefficients))
+    notice = offer.spot.notice_seconds if offer.spot else None
+    is_warned = last_checkpoint_fits((offer.spot_notice_seconds if notice is None else notice) or 0.0, written)
+    share = context.values("stages")["interval_share_of_young"]
+    return SpotRun(
+        work_hours=stages.run - stages.restart if context.observed else stages.run,
+        restart_hours=stages.restart,
+        stall_hours=stall,
+        interval_hours=checkpoint_interval(stall, states, share, is_warned),
+        spot_usd_per_hour=(offer.spot_usd_per_hour or 0.0) * instances,
+        on_demand_usd_per_hour=(offer.usd_per_hour or 0.0) * instances,
+        standing_usd_per_hour=_storage_usd_per_hour(context, stages) + context.scenario.value_of_time_usd_per_hour,
+        last_checkpoint=is_warned,
+    )
+
+
+def _storage_usd_per_hour(context: AuditContext, stages: JobStages) -> float:
+    """Return dollars an hour of all that the machines of the run keep on disks."""
+    return (context.offer.fees.storage_usd_per_gb_month or 0.0) / MONTH_HOURS * stages.disk_gb

@@ -1,0 +1,225 @@
+"""Limits on the plan's own figures: of each job and of all jobs together, and what totals follow from the jobs."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from typing import TYPE_CHECKING
+
+from planner.audit.comparison import Figure, Tolerance
+from planner.audit.hours import probability_within
+from planner.audit.stages import STAGES
+from planner.configurations.recipe import (
+    HYBRID_ABOVE_GPUS,
+    GpuClass,
+    enumerate_recipes,
+    expand_parallel_degrees,
+    find_incompatibility,
+    is_allowed,
+)
+from planner.estimates.time.data_stages import evaluation_bytes
+from planner.results.plan import Hours, Spread
+from planner.scenario.scenario import offer_labels
+from planner.units import GB, GIB
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from planner.audit.context import AuditContext
+    from planner.audit.evaluation import Evaluation
+    from planner.results.plan import Plan
+    from planner.scenario.payment import Managed
+    from planner.scenario.scenario import Offer, Scenario
+
+_MAX_HOURS = {"finetune": 720.0, "pretrain": 2160.0}  # longest run where the limits do not say
+Broken = tuple[str, Figure, Figure]  # what is violated, what is wanted, and what is found
+
+
+def at_most(what: str, limit: float | None, found: float, slack: float = 0.0) -> Iterator[Broken]:
+    """Yield a figure that lies above its limit (None: no limit) by more than the slack."""
+    if limit is not None and not found <= limit + slack:
+        yield what, f"at most {limit:.12g}", found
+
+
+def choices_of_job(context: AuditContext) -> Iterator[Broken]:
+    """Yield what the plan names for one job and may not: lists, counts, batch, techniques, share, places of stages."""
+    limits, offer, plan = context.limits, context.offer, context.plan
+    named = {"providers": offer.provider, "regions": offer.region, "tiers": offer.tier}
+    if offer.gpu is not None:  # a service has no card that a list could name
+        named["gpus"] = context.gpu.name
+    for key, name in named.items():
+        if not getattr(limits, key).permits(name):
+            yield f"limits.{key}", "a name that is allowed", name
+    if offer.managed is not None:
+        yield from _service(context, offer.managed)
+        return
+    yield from _batch(context)
+    yield from _techniques(context)
+    low = 1.0 if offer.usd_per_hour is None else limits.spot_share.min
+    high = limits.spot_share.max if offer.has_spot else 0.0
+    if not low - 1e-6 <= plan.spot_share <= high + 1e-6:
+        yield "spot_share", f"between {low:g} and {high:g}", plan.spot_share
+    yield from _places(context)
+
+
+def _service(context: AuditContext, managed: Managed) -> Iterator[Broken]:
+    """Yield where the service does not take the network, or trains it in a way that the job does not allow."""
+    asked, job = context.job.techniques, context.job
+    if context.architecture.name not in managed.architectures:
+        yield "architecture at the service", "one of " + ", ".join(managed.architectures), context.architecture.name
+    methods = ("full",) if job.kind == "pretrain" else asked.method or context.library.techniques.tried("method")
+    if managed.method not in methods:
+        yield "method at the service", " or ".join(methods), managed.method
+    if managed.method == "lora" and 16 not in (asked.weight_bits or (16,)):
+        yield "weight_bits at the service", "among those asked for", 16
+
+
+def _batch(context: AuditContext) -> Iterator[Broken]:
+    """Yield counts that do not work out: instances, degrees that divide the GPUs, the global batch exactly."""
+    plan, asked, offer = context.plan, context.plan.techniques, context.offer
+    if plan.instances < 1:
+        yield "instances", "at least 1", plan.instances
+    yield from at_most("instances of one job", offer.max_nodes, plan.instances)
+    degrees = asked.tensor_parallel * asked.pipeline_parallel
+    if degrees < 1 or plan.gpus % degrees:
+        yield "tensor * pipeline parallel", f"a divisor of {plan.gpus}", degrees
+        return
+    yield from at_most("tensor parallel", plan.gpus_per_instance, asked.tensor_parallel)
+    if min(asked.micro_batch, asked.accumulation_steps) < 1:
+        yield "micro batch and accumulation", "at least 1", asked.micro_batch
+    product = asked.micro_batch * asked.accumulation_steps * (plan.gpus // degrees)
+    if product != context.job.global_batch:
+        yield "micro_batch * accumulation * data_parallel", context.job.global_batch, product
+
+
+def _techniques(context: AuditContext) -> Iterator[Broken]:
+    """Yield techniques that the job, its framework or its card do not leave open, and those that do not go together."""
+    plan, job, recipe, library = context.plan, context.job, context.recipe, context.library
+    card = GpuClass.of(context.gpu)
+    allowed = [one for one in enumerate_recipes(job, card, plan.gpus > 1, library) if is_allowed(one, job)]
+    allowed += expand_parallel_degrees(job, allowed, library)
+    for what in vars(recipe):
+        values = dict.fromkeys(getattr(one, what) for one in allowed)
+        if getattr(recipe, what) not in values:
+            yield what, "one of " + ", ".join(map(str, values)), getattr(recipe, what)
+    if recipe.is_hybrid and not (plan.gpus > HYBRID_ABOVE_GPUS and plan.instances > 1):
+        yield "sharding", f"more than {HYBRID_ABOVE_GPUS} GPUs on several machines", recipe.sharding
+    reason = find_incompatibility(recipe, card, job.framework, library)
+    if reason is not None or recipe not in allowed:
+        yield "recipe", "techniques that work together", reason
+
+
+def _places(context: AuditContext) -> Iterator[Broken]:
+    """Yield stages at a place that may not or cannot do them, and stages that have no place."""
+    wanted, there = context.job.stages, {named.stage for named in context.plan.beside}
+    for named in context.plan.beside:
+        offer, place = context.offers.get(named.offer), f"beside: {named.stage} at {named.offer}"
+        if offer is None or named.stage not in STAGES or len(there) < len(context.plan.beside):
+            yield place, "one offer of the scenario for each stage", named.offer
+        else:
+            yield from ((place, wish, found) for wish, found in _unfit(context, named.stage, offer))
+    if context.observed:
+        return
+    ram, least = context.offer.ram_gb, wanted.ingest.ram_gb if wanted.ingest else 0.0
+    if "ingest" not in there and ram is not None and ram < least:
+        yield "place of ingest", f"at least {least:g} GB of RAM", ram
+    for stage in STAGES:
+        asked = getattr(wanted, stage)
+        if asked is not None and "machine" not in asked.on and stage not in there:
+            yield f"place of {stage}", " or ".join(asked.on), "machine"
+
+
+def _unfit(context: AuditContext, stage: str, offer: Offer) -> Iterator[tuple[str, str]]:
+    """Yield what is wanted of a machine of its own and what is: a place that is allowed, rented by the hour, room."""
+    asked, place = getattr(context.job.stages, stage), "cpu" if offer.is_cpu else "one_gpu"
+    if asked is None or place not in asked.on:
+        yield " or ".join(asked.on) if asked else "no such stage", place
+        return
+    if not context.limits.permits(offer):
+        yield "an offer that the limits permit", offer.label
+    if offer.usd_per_hour is None or offer.commitment is not None or offer.committed_hours is not None:
+        yield "a price by the hour", offer.tier
+    if offer.stock == 0:
+        yield "a machine in stock", "none"
+    if stage == "ingest":
+        room, needs = offer.ram_gb or asked.ram_gb, asked.ram_gb
+    else:
+        room = offer.ram_gb or 0.0 if offer.is_cpu else context.library.gpu(offer.card).usable_gib * GIB / GB
+        needs = float(evaluation_bytes(context.network.parameters, context.stages)) / GB
+        if context.architecture.image is not None or (not offer.is_cpu and offer.gpus != 1):
+            yield "one GPU, and text to evaluate", offer.label
+    if needs > room:
+        yield f"{needs:.1f} GB of memory", f"{room:.1f}"
+
+
+def figures_of_job(context: AuditContext, evaluation: Evaluation, tolerance: Tolerance) -> Iterator[Broken]:
+    """Yield figures of one job that break a limit: memory, hours, chance of the deadline, term, use of spot."""
+    job, plan, reference = context.job, context.plan, evaluation.assignment
+    if context.offer.managed is None and not context.observed:  # an observed run fits by itself
+        usable = reference.vram_gib.usable
+        yield from at_most("VRAM need in GiB", usable, reference.vram_gib.peak, tolerance.gib * usable)
+    bill, parts = math.fsum(line.usd for line in plan.bill), math.fsum(plan.vram_gib.parts.values())
+    if not abs(bill - plan.cost_usd) <= tolerance.usd:
+        yield "sum of the bill", bill, plan.cost_usd
+    if not abs(parts - plan.vram_gib.allocated) <= tolerance.gib * parts:
+        yield "sum of vram_gib.parts", parts, plan.vram_gib.allocated
+    longest = context.limits.max_hours or _MAX_HOURS[job.kind]
+    for what, limit in (("deadline_hours", job.deadline_hours), ("max_hours", longest)):
+        yield from at_most(f"{what} at confidence", limit, plan.hours.at_confidence, tolerance.hours * (limit or 0.0))
+    chance = plan.deadline_probability
+    if job.deadline_hours is not None and (chance is None or not job.confidence - 1e-6 <= chance <= 1):
+        yield "deadline_probability", f"at least {job.confidence:g}", chance
+    if context.offer.commitment is not None:
+        term = context.offer.term_hours
+        yield from at_most("term of the commitment", term, evaluation.late_term_hours, tolerance.hours * term)
+    if plan.spot_share > 0 and not evaluation.may_use_spot:
+        yield "spot_share", "0: on this market the run never ends", plan.spot_share
+    should_follow = evaluation.may_follow_policy and plan.spot_share > 0
+    # A mix may reach a floor on the share that no policy asks for.
+    if (plan.spot is not None) != should_follow and (plan.spot is not None or context.limits.spot_share.min == 0):
+        yield "a policy on spot", should_follow, plan.spot is not None
+
+
+def limits_of_plan(
+    plan: Plan, scenario: Scenario, used_hours: Sequence[float], tolerance: Tolerance
+) -> Iterator[Broken]:
+    """Yield what all jobs together break: placement, GPUs, quota, stock, hours left, budget, objective.
+
+    Jobs run side by side, and all trials at once of each. `used_hours`: machine hours at the confidence, by job.
+    """
+    wanted, placed = Counter(job.name for job in scenario.jobs), Counter(job.name for job in plan.jobs)
+    for name in dict.fromkeys([*wanted, *placed]):
+        if wanted[name] != placed[name]:
+            yield "times placed", f"{name}: {wanted[name]}", f"{name}: {placed[name]}"
+    limits, gpus, machines = scenario.limits, Counter[str](), Counter[str]()
+    hours: dict[str, float] = defaultdict(float)
+    for job, used in zip(plan.jobs, used_hours, strict=True):
+        gpus[job.provider] += job.gpus * job.runs_at_once
+        # A service has no machines; what it has in stock is places for one run.
+        machines[job.offer] += max(1, job.instances) * job.runs_at_once
+        hours[job.offer] += used
+    yield from at_most("limits.max_gpus", limits.max_gpus, sum(gpus.values()))
+    for provider, count in gpus.items():
+        yield from at_most(f"limits.quota.{provider}", limits.quota.get(provider), count)
+    for label, offer in zip(offer_labels(scenario.offers), scenario.offers, strict=True):
+        yield from at_most(f"stock of {label}", offer.stock, machines[label])
+        left = offer.committed_hours
+        yield from at_most(f"hours left of {label}", left, hours[label], tolerance.hours * (left or 0.0))
+    yield from at_most("limits.budget_usd", limits.budget_usd, plan.cost_at_confidence or 0.0, tolerance.usd)
+
+
+def totals(plan: Plan, scenario: Scenario) -> dict[str, object]:
+    """Return what follows from the jobs of a plan: sums of dollars, hours of the last job to end, the objective."""
+    jobs, late = plan.jobs, math.fsum(job.cost_at_confidence for job in plan.jobs)
+    cost = {name: math.fsum(getattr(job.cost, name) for job in jobs) for name in Spread.model_fields}
+    hours = {name: max(getattr(job.hours, name) for job in jobs) for name in Hours.model_fields}
+    confidence = min(job.confidence for job in scenario.jobs)
+    expected = math.fsum(job.cost_usd for job in jobs)
+    return {
+        "scenario": scenario.name,
+        "cost_usd": Spread(**cost),
+        "cost_at_confidence": late,
+        "hours": Hours(**hours),
+        "budget_usd": scenario.limits.budget_usd,
+        "budget_probability": probability_within(scenario.limits.budget_usd, expected, late, confidence),
+    }

@@ -1,0 +1,257 @@
+"""Speed and memory of one configuration in plain floats: work, seconds per step, bytes on one GPU, spread."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from planner.configurations.coefficients import recipe_coefficients
+from planner.configurations.grid import coefficients
+from planner.configurations.hardware import efficiency_of, hardware_numbers
+from planner.configurations.observed.comparison import job_of_run
+from planner.configurations.observed.learning import learn_correction
+from planner.configurations.observed.memory_peaks import KINDS, memory_setting
+from planner.estimates.inputs import Layout
+from planner.estimates.memory.fit import fit_probability
+from planner.estimates.memory.peak import PHASES, estimate_memory
+from planner.estimates.memory.states import MemoryCoefficients
+from planner.estimates.observed_runs import log_speed_correction
+from planner.estimates.time.coefficients import TimeCoefficients
+from planner.estimates.time.stages import fed_step_seconds
+from planner.estimates.time.step import step_time
+from planner.estimates.uncertainty import Sigmas, UncertaintyClasses, class_sigmas, memory_tail, time_sigmas
+from planner.estimates.work import PACKED_FILL, processed_length, step_count
+from planner.results.plan import ObservedRun, Techniques, Vram
+from planner.units import GB, GIB, HOUR
+
+if TYPE_CHECKING:
+    from planner.audit.context import AuditContext
+    from planner.configurations.coefficients import RecipeCoefficients
+    from planner.configurations.grid import Machine
+    from planner.configurations.observed.comparison import ComparedRun
+    from planner.configurations.observed.learning import Correction
+    from planner.configurations.observed.memory_peaks import MemoryCorrection
+    from planner.configurations.recipe import Recipe
+    from planner.estimates.inputs import Hardware, Network
+    from planner.estimates.memory.peak import MemoryEstimate
+    from planner.library.schema import Architecture, Library
+    from planner.scenario.scenario import Job
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A job in the units of the estimates; an image counts as one sequence of equivalent tokens."""
+
+    sequence: int  # tokens per sequence, the cap where lengths differ
+    longest: float  # tokens that set the memory peak
+    mean_length: float  # tokens per sample
+    real_per_sequence: float  # tokens (images) that one sequence counts as
+    real: float  # tokens (images) in all
+    steps: float
+    ingested: float  # token ids that preparing the data makes; none of images
+    evaluated: float  # tokens (images) that one run evaluates
+
+
+def recompute_work(job: Job, architecture: Architecture) -> Workload:
+    """Return lengths, steps and tokens of a job, from what the user said of the work and of the stages around it."""
+    work, image, ingest, evaluation = job.work, architecture.image, job.stages.ingest, job.stages.evaluation
+    if image is not None:
+        resolution = work.resolution or image.resolution
+        mean, longest, each = image.tokens(resolution), image.memory_tokens(resolution), 1.0
+        sequence, real = round(mean), float(work.images * work.epochs if work.images else 0)
+        real = real or (work.steps or 0) * job.global_batch * each
+        steps = float(math.ceil(real / job.global_batch))
+    else:
+        sequence = job.sequence_length or min(2048, architecture.max_sequence)
+        mean, longest = min(work.tokens_per_sample or sequence, sequence), float(sequence)
+        each = PACKED_FILL * sequence if job.packing == "packed" else mean
+        samples = work.samples * work.epochs if work.samples is not None else (work.tokens or 0) / mean
+        real = float(work.tokens if work.tokens is not None else samples * mean)
+        steps = float(work.steps or step_count(job.packing, real, samples, sequence, job.global_batch))
+        real = steps * job.global_batch * each if work.steps is not None else real
+    ingested = float(ingest.tokens or real / work.epochs) if ingest and image is None else 0.0
+    evaluated = float(evaluation.tokens or (evaluation.share or 0.0) * real) if evaluation else 0.0
+    return Workload(sequence, longest, mean, each, real, steps, ingested, evaluated)
+
+
+@dataclass(frozen=True)
+class TrainingSetup:
+    """One recipe with one batch on one machine, as the estimates take it: scalars."""
+
+    network: Network
+    parts: RecipeCoefficients
+    hardware: Hardware
+    layout: Layout
+    work: Workload
+    library: Library
+
+    def step_seconds(self) -> float:
+        """Return seconds of one optimizer step, of which storage and the job's own factor know nothing."""
+        values = TimeCoefficients(**coefficients(self.library, "time", TimeCoefficients))
+        parts = (self.parts.states, self.parts.activations, self.parts.kernels, self.hardware, values)
+        return float(step_time(self.network, self.layout, *parts).seconds)
+
+    def memory(self) -> MemoryEstimate:
+        """Return bytes on the fullest GPU."""
+        values = MemoryCoefficients(**coefficients(self.library, "memory", MemoryCoefficients))
+        parts = (self.parts.states, self.parts.activations, self.parts.stack, values, self.hardware.usable_bytes)
+        return estimate_memory(self.network, self.layout, *parts)
+
+
+def build_setup(
+    context: AuditContext, job: Job, recipe: Recipe, machine: Machine, batch: tuple[int, int]
+) -> TrainingSetup:
+    """Return a recipe on a machine with its micro-batch and accumulation steps, for the job as it is set up there."""
+    library, work, (micro_batch, accumulation) = context.library, recompute_work(job, context.architecture), batch
+    length = processed_length(job.packing, work.sequence, work.mean_length, job.length_cv, micro_batch)
+    gpu = library.gpu(machine.gpu)
+    layout = Layout(
+        micro_batch=micro_batch,
+        accumulation=accumulation,
+        sequence=float(length),
+        longest_sequence=work.longest,
+        gpus=machine.gpus,
+        gpus_per_node=machine.gpus_per_instance,
+        tensor=recipe.tensor_parallel,
+        pipeline=recipe.pipeline_parallel,
+        zero_stage=recipe.zero_stage,
+        hybrid=int(recipe.is_hybrid),
+        variable_length=int(job.packing == "padded"),
+    )
+    parts = recipe_coefficients(recipe, job, context.network, library)
+    hardware = hardware_numbers(gpu, machine.link, machine.network_gbps, recipe.precision, library)
+    return TrainingSetup(context.network, parts, hardware, layout, work, library)
+
+
+@dataclass(frozen=True)
+class RecomputedPhysics:
+    """What the recipe takes on the offer's machines, and what observed runs teach about it."""
+
+    setup: TrainingSetup
+    step_seconds: float  # per optimizer step, as fed by storage and with the job's own factor on speed
+    fed_by_storage: bool  # whether storage sets that pace
+    rate: float  # real tokens (images) per second
+    sigmas: Sigmas  # of ln(time)
+    vram_gib: Vram
+    observed_runs: tuple[ObservedRun, ...]  # as a plan reports them
+    speed_factor: float
+    memory_factor: float
+
+
+def recompute_physics(context: AuditContext) -> RecomputedPhysics:
+    """Return speed and memory of the configuration that the plan names."""
+    job, run, asked, library = context.job, context.observed, context.plan.techniques, context.library
+    learned = learn_correction(job, context.architecture, library)
+    batch = (asked.micro_batch, asked.accumulation_steps)
+    setup = build_setup(context, job, context.recipe, context.machine, batch)
+    runs = tuple(_report(context, seen) for seen in learned.runs)
+    ratios = [seen.tokens_per_second / seen.predicted_tokens_per_second for seen in runs if seen.tokens_per_second]
+    half = context.values("pilot")["speed_half"]
+    factor = math.exp(log_speed_correction([math.log(ratio) for ratio in ratios], half))
+    computed = setup.step_seconds() / factor / job.efficiency
+    image, work = context.architecture.image, setup.work
+    resolution = (job.work.resolution or image.resolution) if image else 0
+    per_step = job.global_batch * (1 if image else work.sequence)
+    # Storage delivers no faster what a step works on: token ids, or images.
+    fed = float(fed_step_seconds(computed, per_step, job.storage_gb_per_second * GB, context.stages, resolution))
+    seconds = run.hours * HOUR / work.steps if run and run.hours else fed
+    probed = learned.probed.get(memory_setting(context.recipe, context.machine.gpus))
+    return RecomputedPhysics(
+        setup=setup,
+        step_seconds=seconds,
+        fed_by_storage=run is None and fed > computed * (1 + 1e-9),
+        rate=work.real / (work.steps * seconds),
+        sigmas=_sigmas(context, setup, learned),
+        vram_gib=_vram(context, setup, learned, probed),
+        observed_runs=runs,
+        speed_factor=factor,
+        memory_factor=probed.scale if probed else 1.0,
+    )
+
+
+def _report(context: AuditContext, seen: ComparedRun) -> ObservedRun:
+    """Return an observed run as a plan reports it: its prediction is that of its configuration, computed again."""
+    run, job = seen.run, job_of_run(context.job, seen.run)
+    setup = build_setup(context, job, seen.recipe, seen.machine, (seen.micro_batch, seen.accumulation))
+    batch = float(setup.layout.micro_batch * seen.accumulation * setup.layout.data_parallel)
+    kind = None if run.peak_vram_gib is None else run.peak_kind or "allocated"
+    return ObservedRun(
+        gpu=run.gpu,
+        gpus=run.gpus,
+        techniques=techniques_of(seen.recipe, job, seen.micro_batch, seen.accumulation),
+        assumed=seen.assumed,
+        tokens_per_second=run.tokens_per_second,
+        predicted_tokens_per_second=batch * setup.work.real_per_sequence / setup.step_seconds(),
+        peak_vram_gib=run.peak_vram_gib,
+        predicted_peak_vram_gib=float(getattr(setup.memory(), KINDS[kind])) / GIB if kind else None,
+        peak_kind=kind,
+    )
+
+
+def techniques_of(recipe: Recipe, job: Job, micro_batch: int, accumulation: int) -> Techniques:
+    """Return a recipe and its batch as a plan reports them; adapters only where there are any."""
+    lora = job.lora if recipe.method == "lora" else None
+    return Techniques(
+        **vars(recipe),
+        micro_batch=micro_batch,
+        accumulation_steps=accumulation,
+        lora_rank=lora.rank if lora else None,
+        lora_targets=lora.targets if lora else None,
+    )
+
+
+def _vram(context: AuditContext, setup: TrainingSetup, learned: Correction, probed: MemoryCorrection | None) -> Vram:
+    """Return the need of the fit rule, its parts, and the chance that it fits, as observed peaks have them."""
+    run, usable_gib, layout, library = context.observed, context.gpu.usable_gib, setup.layout, context.library
+    micro, longest = int(layout.micro_batch), setup.work.longest
+    parts, margins = setup.parts, {}
+    if probed is not None:
+        parts = replace(parts, activations=replace(parts.activations, scale=probed.scale))
+        margins = {"phi": probed.phi, "margin": probed.margin_on(context.gpu.name)}
+    if context.limits.vram_headroom is not None:
+        margins["margin"] = context.limits.vram_headroom
+    stack = replace(parts.stack, **margins)
+    told = replace(setup, parts=replace(parts, stack=stack)).memory()
+    # What the fit rule sets aside, not the larger context that a monitor shows.
+    context_gib = float(stack.context_gib) + (float(stack.fit_nccl_gib) if context.machine.gpus > 1 else 0.0)
+    need = max(float(told.need) / GIB, probed.floor_gib(micro, longest) if probed else 0.0)
+    if run:  # it did fit: what was seen, else at most the card
+        need = run.peak_vram_gib or min(need, usable_gib)
+    before = memory_tail(context.values("memory"), context.job.framework, context.framework.profiled)
+    sigma = learned.fit_sigma(before, context.recipe, context.machine.gpus, library)
+    is_proven = learned.has_run(context.recipe, context.machine, micro, int(layout.accumulation), setup.work.sequence)
+    chance = float(fit_probability(told.allocated, (usable_gib - context_gib) * GIB, sigma))
+    return Vram(
+        peak=need,
+        allocated=float(told.allocated) / GIB,
+        usable=usable_gib,
+        fit_probability=1.0 if run or is_proven else chance,
+        phase=PHASES[int(told.phase)],
+        parts={one.name: float(getattr(told.breakdown, one.name)) / GIB for one in fields(told.breakdown)},
+    )
+
+
+def _sigmas(context: AuditContext, setup: TrainingSetup, learned: Correction) -> Sigmas:
+    """Return the spread of the speed: profile, card, size, mixture, few tokens, unknown facts, observed runs."""
+    values, layout, machine, library = context.values("uncertainty"), setup.layout, context.machine, context.library
+    if context.observed:
+        return class_sigmas(values, "observed")
+    profile = "unknown" if context.framework.unknown else context.framework.kernels
+    before = time_sigmas(
+        UncertaintyClasses.of(values),
+        class_sigmas(values, profile),
+        class_sigmas(values, context.gpu.name),
+        machine.gpus,
+        machine.instances,
+        float(layout.micro_batch * layout.sequence),
+        # A U-Net is no stack of equal layers: as uncertain as a mixture of experts.
+        mixture=int(setup.network.experts > 0 or context.architecture.image is not None),
+        efficiency_is_prior=int(not efficiency_of(context.gpu, library.calibrations["gpu_efficiency"])[1]),
+        network_unknown=int(machine.network_gbps is None),
+    )
+    several = np.asarray([machine.instances > 1])
+    after = learned.spread(before, [machine.gpu], [context.recipe.method], several, library)
+    return Sigmas(*(float(np.ravel(one)[0]) for one in after))

@@ -1,0 +1,277 @@
+"""What the machines of a job are rented for, stage by stage, and stages that have machines of their own.
+
+All hours are expected ones of the machines of one run on the wall clock, spot left out, unless a name says otherwise;
+trials side by side are several runs.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from planner.configurations.hardware import PCIE_BYTES_PER_SECOND
+from planner.estimates.parameters import lora_parameters
+from planner.estimates.time import data_stages, stages
+from planner.results.plan import SeparateMachine
+from planner.units import GB, HOUR, TERA
+
+if TYPE_CHECKING:
+    from planner.audit.context import AuditContext
+    from planner.audit.physics import RecomputedPhysics, Workload
+    from planner.scenario.scenario import Offer
+
+STAGES = ("ingest", "evaluation")  # that may have a machine of their own
+_MIN_RAM_GB = 32.0  # memory of a training machine whose offer does not say
+_IMAGE_GB = 10.0  # disk that a container image takes: the size of the stages calibration
+
+
+@dataclass(frozen=True)
+class SeparateStage:
+    """A stage on a machine that is rented for it alone; `late_` where the run does not stop early."""
+
+    machine: SeparateMachine
+    late_hours: float
+    billed_hours: float
+    late_usd: float
+    rate_usd: float | None  # None: dollars are not hours times a price alone
+
+
+@dataclass(frozen=True)
+class JobStages:
+    """The hours of a job's stages, and the GB that they move and keep."""
+
+    start: float  # boot, image, weights and data, load; 0 where the whole job was observed
+    restart: float  # the same, however the hours are known: what an interruption costs
+    prepare: float  # on the training machine
+    export: float
+    training: float  # the longest chain of trials, as the three that follow
+    evaluation: float  # on the training machine
+    checkpoints: float
+    reload: float
+    waiting: float  # machine hours of all runs
+    reloads: float  # machine hours of all runs
+    ratio: float  # machine hours of all runs over those of the longest chain, waiting and loading left out
+    outside_run_hours: float  # before and after the run, in which the machines are rented
+    run: float  # the longest chain of trials on demand
+    stretch: float  # the run without early stopping over the run expected
+    all_groups_hours: float  # machine hours of the work over all runs
+    separate: tuple[SeparateStage, ...]
+    disk_gb: float  # stored while the machines of one run are rented: their disks, and checkpoints that stay
+    moved_gb: float  # onto each instance: weights and data
+    own_gb: float  # of them what leaves the place where the user's data lie
+    result_gb: float
+    kept_gb: float  # checkpoints that stay, per run
+
+    def separate_hours(self, stage: str) -> float:
+        """Return hours of a stage on a machine of its own; 0 where it has none."""
+        return math.fsum(one.machine.hours for one in self.separate if one.machine.stage == stage)
+
+    def by_name(self) -> dict[str, float]:
+        """Return the hours of every stage but start and training, on whatever machines."""
+        return {
+            "prepare data": self.prepare + self.separate_hours("ingest"),
+            "evaluation": self.evaluation + self.separate_hours("evaluation"),
+            "checkpoints": self.checkpoints,
+            "load between trials": self.reload,
+            "export": self.export,
+        }
+
+
+def recompute_stages(context: AuditContext, physics: RecomputedPhysics) -> JobStages:
+    """Return all stages of the one configuration that the plan names."""
+    job, observed, trials, work = context.job, context.observed, context.trials, physics.setup.work
+    separate = () if observed else _separate_stages(context, work)
+    there = {one.machine.stage for one in separate}
+    raw, tokens, made = _data_on_machine(context, work, "ingest" in there)
+    result, weights = result_gb(context, context.recipe.method), context.architecture.download_gb
+    load = _load_hours(context, physics)
+    # Boot, image, weights and data from the outside; data prepared elsewhere flow freely, the user's own may not.
+    pull, own_pull = context.download_rate_of(context.offer), context.download_rate_of(context.offer, of_own_data=True)
+    boot = context.stages.boot_seconds + context.stages.image_bytes / pull
+    restart = (boot + (weights + tokens) * GB / pull + (job.data_gb + raw) * GB / own_pull) / HOUR + load
+    source, wanted = job.stages.transfer, job.stages.checkpoints
+    kept = _checkpoint_bytes(context, physics) * wanted.keep / GB if wanted else 0.0
+    lies_here = source is not None and source.region == context.offer.region
+    live, early = (0.0, 1.0) if observed else (1.0, job.early_stopping)  # nothing is added to an observed run
+    if observed:
+        parts = (observed.hours or 0.0, 0.0, 0.0)
+    else:
+        steps = work.steps * physics.step_seconds / HOUR
+        once = steps * float(stages.goodput_factor(steps, context.machine.instances, 0, context.stages))
+        codes = (physics.setup.parts.states.frozen, physics.setup.parts.activations.checkpointing)
+        seconds = stages.evaluation_seconds(work.evaluated, physics.rate, *codes, context.stages)
+        evaluation = 0.0 if "evaluation" in there else float(seconds) / HOUR
+        parts = (once, evaluation, _checkpoint_hours(context, physics, once))
+    training, evaluation, checkpoints = (one * trials.wall * early for one in parts)
+    once_again, start = training + evaluation + checkpoints, restart * live  # early stopping shortens, trials repeat
+    prepare, export = _prepare_hours(context, work, raw), export_hours(context, result) + _merge_hours(context)
+    reload, reloads = live * load * trials.reloads_wall, live * load * trials.reloads
+    waiting = once_again * trials.waiting / trials.wall
+    return JobStages(
+        start=start,
+        restart=restart,
+        prepare=live * prepare,
+        export=live * export,
+        training=training,
+        evaluation=evaluation,
+        checkpoints=checkpoints,
+        reload=reload,
+        waiting=waiting,
+        reloads=reloads,
+        ratio=trials.work / trials.wall,
+        outside_run_hours=start + live * (prepare + export),
+        run=once_again + reload,
+        stretch=(once_again / early + reload) / (once_again + reload),
+        all_groups_hours=once_again * trials.work / trials.wall + waiting + reloads,
+        separate=separate,
+        disk_gb=(2 * weights + job.data_gb + _IMAGE_GB + raw + made) * context.machine.instances + kept,
+        moved_gb=weights + job.data_gb + raw + tokens,
+        own_gb=0.0 if lies_here else job.data_gb + raw,
+        result_gb=result,
+        kept_gb=kept,
+    )
+
+
+def _data_on_machine(context: AuditContext, work: Workload, is_elsewhere: bool) -> tuple[float, float, float]:
+    """Return GB of raw data and of data prepared elsewhere that come onto each instance, and GB that preparing makes.
+
+    Token ids are made of text; images stay what they are.
+    """
+    ingest = context.job.stages.ingest
+    if ingest is None:
+        return 0.0, 0.0, 0.0
+    per_token = context.stages.ingest_bytes_per_token
+    made = ingest.raw_gb if context.job.work.images is not None else work.ingested * per_token / GB
+    # Of an observed run the plan tells no places: what may be done on the machine is.
+    is_elsewhere |= context.observed is not None and "machine" not in ingest.on
+    return (0.0, made, made) if is_elsewhere else (ingest.raw_gb, 0.0, made)
+
+
+def _load_hours(context: AuditContext, physics: RecomputedPhysics) -> float:
+    """Return hours from disk to the GPUs; the job states how fast its disk is read, and the share that is reached."""
+    job, coefficients = context.job, context.stages
+    seconds = stages.load_seconds(
+        context.architecture.download_gb * GB,
+        context.machine.gpus,
+        job.storage_gb_per_second * GB * job.load_efficiency / coefficients.disk_efficiency,
+        physics.setup.hardware.pcie,
+        coefficients,
+        quantised_weights=context.network.parameters if context.recipe.weight_bits < 16 else 0,
+        compiled=int(context.framework.compiled),
+    )
+    return float(seconds) / HOUR
+
+
+def _prepare_hours(context: AuditContext, work: Workload, raw_gb: float) -> float:
+    ingest, offer = context.job.stages.ingest, context.offer
+    if ingest is None or raw_gb == 0:
+        return 0.0
+    cores = offer.cpu_cores or float(data_stages.machine_cores(offer.gpus, context.stages))
+    ram = (offer.ram_gb or max(_MIN_RAM_GB, ingest.ram_gb)) * GB
+    disk = context.disk_rate_of(offer)
+    return float(data_stages.ingest_seconds(raw_gb * GB, work.ingested, cores, ram, disk, context.stages)) / HOUR
+
+
+def _checkpoint_hours(context: AuditContext, physics: RecomputedPhysics, once: float) -> float:
+    """Return what training of one run of `once` hours waits for the checkpoints that the job asks for."""
+    wanted, coefficients = context.job.stages.checkpoints, context.stages
+    if wanted is None:
+        return 0.0
+    stored, disk = _checkpoint_bytes(context, physics), context.job.storage_gb_per_second * GB
+    written = float(stages.checkpoint_seconds(stored, context.machine.instances, disk, math.inf, coefficients))
+    copied = copy_stall_seconds(context, physics, stored)
+    stall = stages.checkpoint_stall_seconds(written, copied, once * HOUR / wanted.count, wanted.asynchronous)
+    return wanted.count * float(stall) / HOUR
+
+
+def copy_stall_seconds(context: AuditContext, physics: RecomputedPhysics, stored: float) -> float:
+    """Return how long copying a checkpoint to host memory halts the run; even small adapters do for a moment."""
+    slot, coefficients = physics.setup.hardware.pcie, context.stages
+    copied = float(stages.asynchronous_stall_seconds(stored, context.machine.gpus, slot, coefficients))
+    return copied + coefficients.checkpoint_fixed_seconds
+
+
+def _checkpoint_bytes(context: AuditContext, physics: RecomputedPhysics) -> float:
+    """Return bytes of one checkpoint that the job asks for."""
+    wanted, states, coefficients = context.job.stages.checkpoints, physics.setup.parts.states, context.stages
+    each = states.adapter_bytes if context.recipe.method == "lora" else coefficients.weight_bytes_per_parameter
+    is_resumed = wanted is not None and wanted.contents == "resume"
+    return float(stages.kept_checkpoint_bytes(states.trainable, each, is_resumed, coefficients))
+
+
+def result_gb(context: AuditContext, method: str) -> float:
+    """Return the size of the adapters that the job asks for, or of all weights as the network is released."""
+    export, lora = context.job.stages.export, context.job.lora
+    if method == "full" or (export and export.merged):
+        return context.architecture.download_gb
+    count = float(lora_parameters(context.network, lora.rank, lora.targets).trainable)
+    return count * context.library.techniques.bytes.adapters[context.framework.adapters].adapter_bytes / GB
+
+
+def export_hours(context: AuditContext, result: float) -> float:
+    """Return hours until the result is where the user wants it: no faster than both ends take it."""
+    wanted, pull = context.job.stages.export, context.download_rate_of(context.offer)
+    return result * GB / min(pull, (wanted.gb_per_second or math.inf) * GB) / HOUR if wanted else 0.0
+
+
+def _merge_hours(context: AuditContext) -> float:
+    """Return hours until adapters are merged into the weights on the machine's disk."""
+    wanted, disk = context.job.stages.export, context.disk_rate_of(context.offer)
+    merges = wanted is not None and wanted.merged and context.recipe.method == "lora"
+    return float(data_stages.merge_seconds(context.architecture.download_gb * GB, disk)) / HOUR if merges else 0.0
+
+
+def _separate_stages(context: AuditContext, work: Workload) -> tuple[SeparateStage, ...]:
+    """Return the stages that the plan has on machines of their own, each once, on an offer of the scenario."""
+    made: dict[str, SeparateStage] = {}
+    for named in context.plan.beside:
+        offer = context.offers.get(named.offer)
+        if offer is not None and named.stage in STAGES and named.stage not in made:
+            figures = _ingest if named.stage == "ingest" else _evaluation
+            hours, late_hours, moved_usd = figures(context, work, offer)
+            price, billed = offer.usd_per_hour or 0.0, billed_hours(offer, hours)
+            usd, late_usd = (billed * price + moved_usd, billed_hours(offer, late_hours) * price + moved_usd)
+            place = {"stage": named.stage, "provider": offer.provider, "offer": named.offer}
+            machine = SeparateMachine(**place, hours=hours, usd=usd)
+            rate = price if moved_usd == 0 else None
+            made[named.stage] = SeparateStage(machine, late_hours, billed, late_usd, rate)
+    return tuple(made.values())
+
+
+def _ingest(context: AuditContext, work: Workload, offer: Offer) -> tuple[float, float, float]:
+    """Return hours (twice) and dollars of transfers: boot without an image, raw data in, token ids out."""
+    wanted, coefficients = context.job.stages.ingest, context.stages
+    raw, least_ram = (wanted.raw_gb, wanted.ram_gb) if wanted else (0.0, 0.0)
+    ram, disk = (offer.ram_gb or least_ram) * GB, context.disk_rate_of(offer)
+    worked = data_stages.ingest_seconds(raw * GB, work.ingested, offer.cpu_cores or 1.0, ram, disk, coefficients)
+    seconds = coefficients.boot_seconds + raw * GB / context.download_rate_of(offer, of_own_data=True) + float(worked)
+    made_gb = raw if context.job.work.images is not None else work.ingested * coefficients.ingest_bytes_per_token / GB
+    moved = raw * ((offer.fees.ingress_usd_per_gb or 0.0) + context.leaving_usd_per_gb(offer))
+    return seconds / HOUR, seconds / HOUR, moved + made_gb * (offer.fees.egress_usd_per_gb or 0.0)
+
+
+def _evaluation(context: AuditContext, work: Workload, offer: Offer) -> tuple[float, float, float]:
+    """Return hours, hours in full and dollars of transfers: boot, image, weights, forward passes of all trials."""
+    job, coefficients, active = context.job, context.stages, context.network.active_parameters
+    weights, pull = context.architecture.download_gb, context.download_rate_of(offer)
+    if offer.is_cpu:
+        slot, rate = math.inf, data_stages.forward_tokens_per_second_cpu(active, offer.cpu_cores or 1.0, coefficients)
+    else:
+        card, reached = context.library.gpu(offer.card), context.values("gpu_efficiency")
+        slot, peak = PCIE_BYTES_PER_SECOND[card.pcie_gen], card.matmul16_tflops * TERA
+        rate = data_stages.forward_tokens_per_second_gpu(active, peak, reached[card.name], coefficients)
+    disk = context.disk_rate_of(offer) * job.load_efficiency / coefficients.disk_efficiency
+    ready = coefficients.boot_seconds + (coefficients.image_bytes + weights * GB) / pull
+    ready += float(stages.load_seconds(weights * GB, 1, disk, slot, coefficients))
+    whole = work.evaluated * context.trials.work / float(rate)
+    moved = weights * (offer.fees.ingress_usd_per_gb or 0.0)
+    return (ready + whole * job.early_stopping) / HOUR, (ready + whole) / HOUR, moved
+
+
+def billed_hours(offer: Offer, hours: float) -> float:
+    """Return whole billing steps, at least the minimum; what is not rented costs nothing."""
+    if hours <= 1e-9:
+        return 0.0
+    step = offer.billing.step_seconds / HOUR
+    return max(offer.billing.minimum_hours, math.ceil(hours / step - 1e-9) * step)
