@@ -1,4 +1,4 @@
-"""Every claim of the five articles on affordable training has a verdict, or is said to have no data.
+"""Every claim of the five articles on affordable training has a verdict, or is listed as having no data.
 
 The articles are those of test_article_facts.py.
 """
@@ -64,7 +64,7 @@ NO_DATA = {
     "mixed precision is 2 to 3x as fast on a TPU (4)": "no TPU is known here and none is among the published runs",
     "DeepSpeed is up to 10x as fast as plain training (2, 4)": "nobody published the same run with and without it",
     "sparse kernels take attention to n sqrt(n) memory (3)": "no sparse kernel but sliding windows is estimated",
-    "70B on RTX 3090, A100 or V100 costs $230, $327 or $395 (1)": "neither the number of GPUs nor of tokens is told",
+    "70B on RTX 3090, A100 or V100 costs $230, $327 or $395 (1)": "neither the number of GPUs nor of tokens is stated",
 }
 """Verdict: no data, and why."""
 
@@ -121,7 +121,7 @@ def test_yafsdp_gains_what_was_published_in_the_median() -> None:
 
 
 def test_a_tpu_is_not_estimated() -> None:
-    """Article 4. No card, no published run: no data, and asking for one says so rather than guessing."""
+    """Article 4. No data and no published run: a request is refused instead of guessed."""
     with pytest.raises(LibraryError, match="unknown GPU"):
         told("llama-3.2-1b", "TPU-v4", method="full", micro_batch=1)
     assert not any("tpu" in row.text("gpu") for row in rows().values())

@@ -44,7 +44,7 @@ def test_seventy_billion_weights_of_16_bit_are_140_gb_on_four_to_five_cards() ->
 
 
 def test_qlora_of_mistral_7b_fits_an_a10g_of_24_gb() -> None:
-    """Article 3. Two sequences of 2,048 tokens need about half of the card, and 8,192 tokens fit, too.
+    """Article 3. Two sequences of 2,048 tokens need about half of the GPU, and 8,192 tokens fit, too.
 
     Verdict: true, with room.
     """
@@ -55,7 +55,7 @@ def test_qlora_of_mistral_7b_fits_an_a10g_of_24_gb() -> None:
 
 
 def test_five_hundred_iterations_take_about_ten_minutes() -> None:
-    """Article 3, QLoRA of Mistral-7B on one A10G; sequence length and batch are not told.
+    """Article 3, QLoRA of Mistral-7B on one A10G; sequence length and batch are not stated.
 
     One sample of 512 tokens per iteration takes ten minutes, two take sixteen.
     Tolerance 30 %: the efficiency of the A10G is a prior, and few tokens per step are the least certain.
@@ -98,7 +98,7 @@ def checkpointing_of(method: str, tokens: int) -> tuple[float, float, float]:
 
 
 def test_checkpointing_saves_up_to_seventy_per_cent_of_memory() -> None:
-    """Articles 2 and 4. An 8B network: nothing at 2,048 tokens per GPU in full training, 65 % at 32,768.
+    """Articles 2 and 4. An 8B model: nothing at 2,048 tokens per GPU in full training, 65 % at 32,768.
 
     QLoRA saves half at 2,048 and 70 % from 16,384 on.
     Verdict: true as "up to", from long contexts on; a short full fine-tune saves nothing.
@@ -143,7 +143,7 @@ def test_8_and_4_bit_cut_less_than_75_and_87_per_cent_of_a_whole_network() -> No
 
     That holds of a linear layer's weights. Embedding and head keep 16 bit, or 32 where the k-bit preparation of PEFT
     upcasts them: Mistral-7B (32,000 tokens) shrinks by 72 and 83 %, Llama-3-8B (128,256 tokens) by 65 and 75 %.
-    Verdict: right for the layers, ten points too much for a whole network of large vocabulary.
+    Verdict: right for the layers, ten points too much for a whole model of large vocabulary.
     """
 
     def cut(architecture: str, **how: Any) -> float:
@@ -175,7 +175,7 @@ def test_16_bit_halves_activations_and_not_the_states() -> None:
 
 
 def over_mixed(gpu: str, batch: int, tokens: int, **how: Any) -> float:
-    """Step time of full training of a 1B network in another precision, over that in mixed precision."""
+    """Step time of full training of a 1B model in another precision, over that in mixed precision."""
     slow, mixed = (
         told("llama-3.2-1b", gpu, method="full", micro_batch=batch, sequence_length=tokens, **one).step_seconds.total
         for one in (how, {})
@@ -205,7 +205,7 @@ def test_mixed_precision_over_true_fp32(gpu: str, small: tuple[float, float], la
 
 
 def test_over_tf32_mixed_precision_gains_less_than_a_factor_of_two() -> None:
-    """The same claim on cards with TF32, which is what fp32 means there unless somebody turns it off.
+    """The same claim on GPUs with TF32, which is what fp32 means there by default.
 
     Verdict: 6x does not apply there; 1.0x where launches bound a step to 1.5x at large batches.
     """
@@ -288,7 +288,7 @@ def test_llama_2_70b_took_nearly_ten_to_the_24_flop() -> None:
 
 
 def test_newer_cards_train_faster_and_old_ones_are_refused_honestly() -> None:
-    """Articles 0 and 1: 24 GB cards do 7B QLoRA, H100 is the fastest, V100 is slow.
+    """Articles 0 and 1: 24 GB GPUs do 7B QLoRA, H100 is the fastest, V100 is slow.
 
     Verdict: the order is right; a K80, which nobody supports any more, is refused with that reason.
     """

@@ -67,7 +67,7 @@ def test_llama_2_70b_from_scratch_takes_about_the_reported_gpu_hours() -> None:
 
 
 def test_quickstart_ends_on_a_small_card_for_a_few_dollars() -> None:
-    """The first thing a user sees: 4-bit LoRA of a 7B network on a card of 24 GiB or less, under five dollars."""
+    """The first thing a user sees: 4-bit LoRA of a 7B model on a GPU of 24 GiB or less, under five dollars."""
     (job,) = plan_of("quickstart").jobs
     assert (job.techniques.method, job.techniques.weight_bits) == ("lora", 4)
     assert job.vram_gib.usable <= 24

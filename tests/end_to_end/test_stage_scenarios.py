@@ -50,7 +50,7 @@ SUBJECTS = {
 
 @cache
 def answer(name: str) -> dict[str, Any]:
-    """The plan's JSON: figures of the one job at the top, beside `jobs`; its bill by item."""
+    """The plan's JSON: figures of the one job at the top, next to `jobs`; its bill by item."""
     plan = plan_of(name).model_dump(mode="json", by_alias=True)
     for job in plan["jobs"]:
         job["bill"] = {line["item"]: line["usd"] for line in job["bill"]}
@@ -73,7 +73,7 @@ def value(node: ast.AST, figures: Any) -> Any:
 
 
 def evaluated(text: str, figures: Any) -> float:
-    """The number that an expression of a `worked` line stands for."""
+    """The number of an expression in a `worked` line."""
     return float(value(ast.parse(text, mode="eval").body, figures))
 
 
@@ -104,7 +104,7 @@ def test_each_stage_fee_and_way_to_pay_has_its_scenario(subject: str) -> None:
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_an_invented_price_is_called_one(path: Path) -> None:
-    """A round number that stands for a price says so; a real one has its date."""
+    """An invented price is marked as one; a real one has its date."""
     below = path.read_text(encoding="utf-8").partition("offers:")[2]
     offers = re.findall(r"^  - (?:\{.*\}|.*(?:\n    .*)*)", below, re.MULTILINE)
     assert offers

@@ -76,7 +76,7 @@ def test_every_fault_is_told_at_once_with_its_line(tmp_path: Path) -> None:
         "s.yaml:16: jobs.1.data_gb: nan is not a finite number; give a finite number",
         "s.yaml:18: limits.budget_usd: -5 is out of range; must be more than 0",
         "s.yaml:19: limits.gpus.allow.0: unknown GPU 'RTX3091'; did you mean RTX3090",
-        "s.yaml:20: limits.spot_share.min: min 0.8 is over max 0.2; min may be at most max",
+        "s.yaml:20: limits.spot_share.min: min 0.8 is above max 0.2; min may be at most max",
     ]
     assert len(faults) == len(expected), "\n".join(faults)
     for wanted in expected:
@@ -102,7 +102,7 @@ def test_every_fault_is_told_at_once_with_its_line(tmp_path: Path) -> None:
         ("gpus: 8", "gpus: 8, gpus: 4", "s.yaml:9: offers.1.gpus: duplicate key"),
         ("epochs: 3", "epochs: 3, tokens: 5", "s.yaml:5: jobs.0.work.tokens: samples and tokens contradict"),
         ("50000", "12:30", "s.yaml:5: jobs.0.work.samples: '12:30' is not a count"),
-        ("name: small", "name: no\nobjective: on", "s.yaml:2: objective: 'on' is no objective"),
+        ("name: small", "name: no\nobjective: on", "s.yaml:2: objective: 'on' is not an objective"),
         ("name: small\n", "", "s.yaml:1: name: is missing"),
         ("name: small", "name: s\nlimits: {quota: {lamda: 8}}", "limits.quota.lamda: no offers of provider"),
         ("name: small", "name: s\nlimits: 5", "s.yaml:2: limits: 5 is not a mapping"),
