@@ -9,7 +9,7 @@ from planner.report.format import ROOM
 
 if TYPE_CHECKING:
     from planner.results.market_fit import EndsByAge, FittedDuration, MarketFit, TraceReport
-    from planner.results.plan import Spread
+    from planner.results.plan_parts import Spread
 
 NAME_COLUMNS = 32
 """Columns of a trace's name."""
