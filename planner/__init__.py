@@ -1,9 +1,9 @@
-"""What to rent and how to train on it: least cost within deadline, budget and VRAM, with a proof.
+"""Plan which GPUs to rent and how to train on them: least cost within deadline, budget and memory.
 
 >>> import planner
 >>> plan = planner.solve(planner.read_scenario("scenarios/quickstart.yaml"))
 
-Names are loaded when they are first asked for, so that `planner --help` does not wait for numpy.
+Names are imported on first use, so that `planner --help` does not load numpy.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """The public name, imported on first use (PEP 562)."""
+    """Return a public name, imported on first use (PEP 562)."""
     if name == "__version__":
         return _version()
     if name not in _HOME:
@@ -118,7 +118,7 @@ def __dir__() -> list[str]:
 
 
 def _version() -> str:
-    """The installed version; `0+unknown` in a checkout that was never installed."""
+    """Return the installed version; `0+unknown` in a checkout that is not installed."""
     from importlib.metadata import PackageNotFoundError, version
 
     try:

@@ -1,4 +1,4 @@
-"""Every error that a caller may want to catch, and the one record that input faults are told in."""
+"""Errors that a caller may catch, and faults of the input."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, order=True)
 class Fault:
-    """One thing wrong in an input file: `file:line: where: what, and what would be right`.
+    """One fault of an input file, shown as `file:line: where: what; fix`.
 
-    `line` is 1-based, 0 where no line can be named; `where` is a path such as `jobs.0.deadline`.
+    `line` is 1-based, 0 if unknown; `where` is a path such as `jobs.0.deadline`.
     """
 
     file: str
@@ -33,7 +33,7 @@ class PlannerError(Exception):
 
 
 class InputError(PlannerError):
-    """Input that cannot be used; carries every fault found, not the first."""
+    """Input that cannot be used; has every fault found, not only the first."""
 
     def __init__(self, faults: Sequence[Fault]):
         self.faults = tuple(sorted(faults))
@@ -45,12 +45,12 @@ class ScenarioError(InputError):
 
 
 class LibraryError(InputError):
-    """A card in models/ that cannot be used."""
+    """A card in models/ that cannot be used, or an unknown name."""
 
 
 class SolverError(PlannerError):
-    """A solver that is missing, refused the program or broke down."""
+    """A solver that is missing, rejected the program or failed."""
 
 
 class NoPlanError(PlannerError):
-    """A plan was asked for where none exists."""
+    """A plan was requested but none exists."""

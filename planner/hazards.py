@@ -1,4 +1,4 @@
-"""How long something lasts whose chance to end depends on its age, in bands of ages with one rate each."""
+"""Mean of a duration with a piecewise-constant hazard."""
 
 from __future__ import annotations
 
@@ -10,10 +10,17 @@ if TYPE_CHECKING:
 
 
 def mean_hours(begins: Sequence[float], rates: Sequence[float]) -> float:
-    """The mean of a duration that ends with `rates[i]` per hour from the age of `begins[i]` hours on.
+    """Return the mean hours of a duration that ends at `rates[i]` per hour from the age of `begins[i]` hours.
 
-    Sum over bands of S(begin) (1 - exp(-rate width)) / rate, S being the share that gets as old.
-    `begins`: the first 0, rising. Infinite where the last rate is 0 and something gets that old.
+    The sum over bands of S(begin) (1 - exp(-rate width)) / rate, where S is the survival function. Infinite if the
+    last rate is 0 and its band is reached.
+
+    Parameters
+    ----------
+    begins
+        Hours at which the bands begin, increasing from 0.
+    rates
+        Ends per hour in each band.
     """
     mean, alive = 0.0, 1.0
     for begin, end, rate in zip(begins, [*begins[1:], math.inf], rates, strict=True):
@@ -22,7 +29,7 @@ def mean_hours(begins: Sequence[float], rates: Sequence[float]) -> float:
         if rate <= 0:
             mean += alive * (end - begin)
             continue
-        dies = -math.expm1(-rate * (end - begin))
-        mean += alive * dies / rate
-        alive *= 1 - dies
+        ended = -math.expm1(-rate * (end - begin))
+        mean += alive * ended / rate
+        alive *= 1 - ended
     return mean

@@ -1,12 +1,12 @@
-"""Numbers that turn one unit into another; memory held is GiB, what vendors print is GB."""
+"""Conversion factors of units; memory is in GiB, figures of vendors are in GB."""
 
 KIB = 2**10
 MIB = 2**20
 GIB = 2**30
-"""Bytes in a GiB: the unit of memory held on a card."""
+"""Bytes in a GiB, the unit of GPU memory."""
 
 GB = 10**9
-"""Bytes in a GB: the unit of bandwidths, transfers and what a vendor charges storage by."""
+"""Bytes in a GB, the unit of bandwidth, transfer and billed storage."""
 
 TERA = 10**12
 GIGA = 10**9
@@ -18,4 +18,4 @@ HOUR = 3600.0
 
 DAY_HOURS = 24.0
 MONTH_HOURS = 730.0
-"""Hours in a billing month, as clouds count it (365 * 24 / 12)."""
+"""Hours in a billing month of clouds (365 * 24 / 12)."""

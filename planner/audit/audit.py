@@ -15,6 +15,7 @@ from planner.audit.comparison import Tolerance, Violation, compare, unit_of
 from planner.audit.context import resolve_assignment
 from planner.audit.evaluation import evaluate
 from planner.audit.limits import at_most, choices_of_job, figures_of_job, limits_of_plan, totals
+from planner.library.techniques import read_techniques
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -120,16 +121,7 @@ def _objective(plan: Plan, scenario: Scenario, tolerance: Tolerance) -> Iterator
 def _penalty_usd(assignment: Assignment, scenario: Scenario) -> float:
     """Return what avoiding the techniques in use would have been worth."""
     named = assignment.techniques
-    in_use = {
-        "lora": named.method == "lora",
-        "four_bit": named.weight_bits == 4,
-        "eight_bit": named.weight_bits == 8,
-        "mixed_precision": named.precision in ("bf16_mixed", "fp16_mixed", "bf16"),
-        "gradient_accumulation": named.accumulation_steps > 1,
-        "activation_checkpointing": named.activation_checkpointing != "none",
-        "sharding": named.sharding in ("zero1", "zero2", "zero3", "hsdp"),
-        "eight_bit_optimizer": named.optimizer == "adamw_8bit",
-    }
+    in_use = read_techniques().in_use(vars(named), named.accumulation_steps > 1)
     job = next((job for job in scenario.jobs if job.name == assignment.name), None)
     penalties = job.techniques.penalty_usd if job else {}
-    return math.fsum(usd for name, usd in penalties.items() if in_use[name])
+    return math.fsum(usd for name, usd in penalties.items() if name in in_use)

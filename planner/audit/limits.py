@@ -102,8 +102,8 @@ def _techniques(context: AuditContext) -> Iterator[Broken]:
         values = dict.fromkeys(getattr(one, what) for one in allowed)
         if getattr(recipe, what) not in values:
             yield what, "one of " + ", ".join(map(str, values)), getattr(recipe, what)
-    if recipe.sharding == "hsdp" and not (plan.gpus > HYBRID_ABOVE_GPUS and plan.instances > 1):
-        yield "sharding", f"hsdp on several machines of more than {HYBRID_ABOVE_GPUS} GPUs alone", "hsdp"
+    if recipe.is_hybrid and not (plan.gpus > HYBRID_ABOVE_GPUS and plan.instances > 1):
+        yield "sharding", f"more than {HYBRID_ABOVE_GPUS} GPUs on several machines", recipe.sharding
     reason = find_incompatibility(recipe, card, job.framework, library)
     if reason is not None or recipe not in allowed:
         yield "recipe", "techniques that work together", reason

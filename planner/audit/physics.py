@@ -118,7 +118,7 @@ def build_setup(
         tensor=recipe.tensor_parallel,
         pipeline=recipe.pipeline_parallel,
         zero_stage=recipe.zero_stage,
-        hybrid=int(recipe.sharding == "hsdp"),
+        hybrid=int(recipe.is_hybrid),
         variable_length=int(job.packing == "padded"),
     )
     parts = recipe_coefficients(recipe, job, context.network, library)

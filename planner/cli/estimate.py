@@ -19,24 +19,24 @@ if TYPE_CHECKING:
 CHOICES = {
     # option: values and help; a wrong value is refused by the planner, which suggests one
     "packing": ("packed|padded|fixed", "[packed]"),
-    "interconnect": ("nvlink|nvswitch|pcie", "Between the GPUs of a machine [that of the GPU's form]"),
+    "interconnect": ("nvlink|nvswitch|pcie", "Between the GPUs of a machine [that of the GPU]"),
 }
 
 NUMBERS: dict[str, tuple[type, str]] = {
-    "gpus": (int, "GPUs in all [1]"),
-    "instances": (int, "Machines that hold them [as many of 8 as it takes]"),
-    "network-gbps": (float, "Network of one machine in Gbit/s, where there are several"),
+    "gpus": (int, "Number of GPUs in total [1]"),
+    "instances": (int, "Number of machines [8 GPUs each]"),
+    "network-gbps": (float, "Network of one machine in Gbit/s, if there are several"),
     "sequence-length": (int, "Tokens per sequence [2048]"),
     "micro-batch": (int, "Sequences per GPU and step [the largest that fits]"),
     "accumulation-steps": (int, "Micro-batches per optimizer step [1]"),
     "global-batch": (int, "Sequences per optimizer step over all GPUs"),
     "tokens-per-sample": (float, "Mean length of samples that are not packed"),
-    "length-cv": (float, "Spread of their lengths over the mean [0.8]"),
-    "lora-rank": (int, "Of the adapters [16]"),
-    "tensor-parallel": (int, "GPUs that share every layer [1]"),
-    "pipeline-parallel": (int, "GPUs that share the stack of layers [1]"),
-    "resolution": (int, "Pixels per side, of a diffusion model"),
-    "vram-headroom": (float, "Share kept free, in place of the profile's margin"),
+    "length-cv": (float, "Coefficient of variation of these lengths [0.8]"),
+    "lora-rank": (int, "Rank of the adapters [16]"),
+    "tensor-parallel": (int, "GPUs that share each layer [1]"),
+    "pipeline-parallel": (int, "GPUs among which the layers are divided [1]"),
+    "resolution": (int, "Pixels per side, for a diffusion model"),
+    "vram-headroom": (float, "Share of memory kept free, instead of the profile's margin"),
 }
 
 

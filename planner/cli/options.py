@@ -113,7 +113,7 @@ def solve_options(solver: bool = True, stop: bool = False) -> Callable[[Callable
 
 
 class TechniqueOption(click.Option):
-    """An option with the values of a technique; they are read when help is printed, because reading costs start-up time."""
+    """An option with the values of a technique, which are read only for `--help` to save start-up time."""
 
     def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
         """Return values and text of the option for `--help`."""

@@ -1,1 +1,1 @@
-"""Text files and their values: strict YAML, settings, units, and faults that name a line."""
+"""Text files and their values: strict YAML, settings, quantities with units, faults with file and line."""

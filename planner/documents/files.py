@@ -1,4 +1,4 @@
-"""Text files: read only where they are of a sane size and UTF-8, replaced as a whole or not at all."""
+"""Text files: reading with a size limit and as UTF-8, atomic writing."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Literal
 from planner.errors import Fault, InputError
 
 MAX_BYTES = 10 * 2**20
-"""Largest file that is read (10 MiB): thousands of times a large scenario."""
+"""Largest file that is read: 10 MiB, thousands of times a large scenario."""
 
 
 PACKAGE_FOLDER = Path(__file__).parent.parent
@@ -25,12 +25,12 @@ def data_folder(kind: Literal["models", "scenarios"]) -> Path:
 
 
 def file_name(path: str | Path) -> str:
-    """What a file is called in a fault; `-` is standard input."""
+    """Return the name of a file in a fault; `-` is standard input."""
     return "standard input" if str(path) == "-" else str(path)
 
 
 def read_text(path: str | Path) -> str:
-    """The text of a file that is neither too large nor anything but UTF-8; `InputError` otherwise."""
+    """Return the text of a file; `InputError` if it cannot be read, is too large or is not UTF-8."""
     file = file_name(path)
     try:
         if str(path) == "-":
@@ -38,14 +38,14 @@ def read_text(path: str | Path) -> str:
         else:
             size = Path(path).stat().st_size
             if size > MAX_BYTES:
-                raise _refused(file, f"{size / 1e6:.0f} MB", f"a file may have {MAX_BYTES / 1e6:.0f} MB")
+                raise _refused(file, f"too large: {size / 1e6:.0f} MB", f"at most {MAX_BYTES / 1e6:.0f} MB")
             with open(path, "rb") as stream:
                 raw = stream.read(MAX_BYTES + 1)
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
         reason = getattr(error, "strerror", None) or str(error)
         raise _refused(file, f"cannot be read: {reason.lower()}", "check the path") from None
     if len(raw) > MAX_BYTES:
-        raise _refused(file, "too large", f"a file may have {MAX_BYTES / 1e6:.0f} MB")
+        raise _refused(file, "too large", f"at most {MAX_BYTES / 1e6:.0f} MB")
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -55,15 +55,15 @@ def read_text(path: str | Path) -> str:
 
 
 def write_text_atomically(path: str | Path, text: str) -> None:
-    """Replace a file's content as a whole: a run that fails on the way leaves the old file as it was.
+    """Replace the content of a file atomically: if writing fails, the old file is unchanged.
 
-    Raises OSError where the folder is missing or cannot be written to.
+    Raises OSError if the folder is missing or not writable.
     """
     write_bytes_atomically(path, text.encode("utf-8"))
 
 
 def write_bytes_atomically(path: str | Path, content: bytes) -> None:
-    """The same for a file that is no text, such as a picture."""
+    """Replace the content of a binary file atomically."""
     path = Path(path)
     handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
     try:
@@ -77,7 +77,7 @@ def write_bytes_atomically(path: str | Path, content: bytes) -> None:
 
 
 def _umask() -> int:
-    """The permissions that new files must not have; it can only be read by setting it."""
+    """Return the file mode mask of the process; it can only be read by setting it."""
     mask = os.umask(0)
     os.umask(mask)
     return mask

@@ -1,4 +1,4 @@
-"""Settings such as `jobs.support-bot.deadline=12h`, put into plain data before it is validated."""
+"""Settings such as `jobs.support-bot.deadline=12h`, applied to plain data before it is validated."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 NAMING_KEYS = ("name", "instance")
-"""Keys by whose value an item of a list can be named."""
-MAX_SUGGESTIONS = 3
-"""Items that are told where none is like the name that was given."""
+"""Keys whose value names an item of a list."""
+
+MAX_ITEM_NAMES = 3
+"""Items that are listed if none is similar to the given name."""
 
 
 @dataclass(frozen=True)
 class OverrideResult:
-    """The data with every setting in it, where each setting landed, and what was wrong with the others."""
+    """The data with every setting applied, the place of each setting, and the faults of the others."""
 
     data: dict[str, Any]
     origins: dict[KeyPath, str]  # place -> the setting as written
@@ -28,14 +29,14 @@ class OverrideResult:
 
 
 class _Unknown(Exception):
-    """A path that leads nowhere; carries what and fix."""
+    """A path that does not exist; its arguments are what and fix of the fault."""
 
 
 def override(data: dict[str, Any], settings: Sequence[str]) -> OverrideResult:
-    """Apply `PATH=VALUE` settings in order; `data` itself is left as it is.
+    """Apply `PATH=VALUE` settings in order to a copy of the data.
 
     A mapping is entered by key, a list by the name or index of an item; an index one past the end appends.
-    What is missing on the way is made; whether a key exists at all is left to the validation that follows.
+    Missing mappings and lists are created; the validation that follows reports unknown keys.
     """
     origins: dict[KeyPath, str] = {}
     faults: list[Fault] = []
@@ -44,7 +45,7 @@ def override(data: dict[str, Any], settings: Sequence[str]) -> OverrideResult:
         shown = setting_name(setting)
         parts = place.strip().split(".")
         if not equals or not all(parts):
-            faults.append(Fault(shown, 0, "", "is not PATH=VALUE", "such as limits.budget_usd=100"))
+            faults.append(Fault(shown, 0, "", "is not PATH=VALUE", "write it as limits.budget_usd=100"))
             continue
         try:
             data, landed = _put(data, parts, parse_value(text, shown), ())
@@ -57,12 +58,12 @@ def override(data: dict[str, Any], settings: Sequence[str]) -> OverrideResult:
 
 
 def setting_name(setting: str) -> str:
-    """How a setting is called where a file would be named."""
+    """Return the name of a setting in a fault, in place of a file."""
     return f"--set {setting if len(setting) <= 80 else setting[:77] + '...'}"
 
 
 def replace_value(data: Any, path: KeyPath, value: Any) -> Any:
-    """A copy of the data with the value at an existing place exchanged; the rest is shared."""
+    """Return a copy of the data with the value at an existing place replaced; the rest is shared."""
     if not path:
         return value
     copy: Any = dict(data) if isinstance(data, dict) else list(data)
@@ -71,7 +72,7 @@ def replace_value(data: Any, path: KeyPath, value: Any) -> Any:
 
 
 def _put(around: Any, parts: list[str], value: Any, path: KeyPath) -> tuple[Any, KeyPath]:
-    """A copy with the value in it (aliased parts must not change together), and the full path."""
+    """Return a copy with the value in it (aliased parts must not change together), and the full path."""
     if not parts:
         return value, path
     if not isinstance(around, (dict, list)):
@@ -86,7 +87,7 @@ def _put(around: Any, parts: list[str], value: Any, path: KeyPath) -> tuple[Any,
 
 
 def _split_known_prefix(parts: list[str], known: Any) -> tuple[str, list[str]]:
-    """The longest run of parts that is known (names may hold dots), and what is left."""
+    """Return the longest known run of parts (names may contain dots), and the rest."""
     for length in range(len(parts), 1, -1):
         if ".".join(parts[:length]) in known:
             return ".".join(parts[:length]), parts[length:]
@@ -94,7 +95,7 @@ def _split_known_prefix(parts: list[str], known: Any) -> tuple[str, list[str]]:
 
 
 def _parts_after(parts: list[str], name: str) -> list[str]:
-    """What follows the name; one with dots was typed with as many, if it was meant at all."""
+    """Return the parts after the name; a name with dots takes as many parts if it is similar to them."""
     length = name.count(".") + 1
     return parts[length:] if suggest_names(".".join(parts[:length]), [name]) else parts[1:]
 
@@ -111,10 +112,10 @@ def _item(items: list[Any], parts: list[str], path: KeyPath) -> tuple[int, list[
     here = ".".join(map(str, path))
     if not name.isdecimal():
         alike = suggest_names(name, names)
-        close = alike.split(" or ") if alike else list(names)[:MAX_SUGGESTIONS]
-        whole = [".".join((here, one, *_parts_after(parts, one))) for one in close]
-        fix = f"did you mean {' or '.join(whole)}?" if whole else f"{here} has no items with a name"
+        close = alike.split(" or ") if alike else list(names)[:MAX_ITEM_NAMES]
+        whole = [".".join((here, item, *_parts_after(parts, item))) for item in close]
+        fix = f"did you mean {' or '.join(whole)}?" if whole else f"{here} has no named items"
         raise _Unknown(f"{here} has no item called {name}", fix)
     if len(name) > 9 or int(name) > len(items):
-        raise _Unknown(f"{here} has {len(items)} items", f"at most {here}.{len(items)}, which appends one")
+        raise _Unknown(f"{here} has {len(items)} items", f"use at most {here}.{len(items)}, which appends an item")
     return int(name), rest

@@ -1,6 +1,6 @@
-"""The kinds of values a user writes: durations and counts with units, one or many of something.
+"""Types of values that a user writes: durations and counts with units, lists, prices.
 
-They are validated strictly: a number in quotes is text, `true` is no number, an unknown key is a fault.
+Validation is strict: a number in quotes is text, `true` is not a number, an unknown key is a fault.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from pydantic_core import CoreSchema, PydanticCustomError
 
 
 class StrictModel(BaseModel):
-    """Frozen, no coercion, no unknown keys, no nan and no infinity."""
+    """A frozen model without coercion, unknown keys, nan and infinity."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
 
 def validation_error(what: str, fix: str = "", where: str = "") -> PydanticCustomError:
-    """The error a validator raises: what is wrong, what would be right, and the key it is about."""
+    """Return the error of a validator: what is wrong, how to fix it, and the key."""
     context = {"what": what, "fix": fix, "where": where}
     return PydanticCustomError("planner", "{what}; {fix}" if fix else "{what}", context)
 
@@ -44,7 +44,7 @@ _MOST = 10**18
 
 
 def parse_hours(value: Any) -> float:
-    """Hours of `90m`, `36h`, `2d`, `1d12h` (w, d, h, m, s); a number without a unit is refused."""
+    """Return the hours of `90m`, `36h`, `2d` or `1d12h` (w, d, h, m, s); a number without a unit is an error."""
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         raise validation_error(f"{format_value(value)} has no unit", _DURATION_FIX)
     if not isinstance(value, str):
@@ -56,19 +56,17 @@ def parse_hours(value: Any) -> float:
     if position == 0 or value[position:].strip():
         raise validation_error(f"{format_value(value)} is not a duration", _DURATION_FIX)
     if not 0 < hours < math.inf:
-        raise validation_error(
-            f"{format_value(value)} is no time at all" if hours == 0 else "is endless", _DURATION_FIX
-        )
+        raise validation_error(f"{format_value(value)} is zero" if hours == 0 else "is infinite", _DURATION_FIX)
     return hours
 
 
 def format_hours(hours: float) -> str:
-    """A duration from which `parse_hours` gives exactly the same hours."""
+    """Return a duration that `parse_hours` reads as exactly the same hours."""
     return f"{hours!r}h"
 
 
 def parse_count(value: Any) -> int:
-    """A whole number of 1 or more of `50000`, `90e6`, `500M`, `1.2B` (k, M, B, T)."""
+    """Return the whole number (at least 1) of `50000`, `90e6`, `500M` or `1.2B` (k, M, B, T)."""
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         raise validation_error(f"{format_value(value)} is not a count", _COUNT_FIX)
     if isinstance(value, str):
@@ -81,14 +79,14 @@ def parse_count(value: Any) -> int:
     else:
         number = Decimal(value)
     if not 1 <= number <= _MOST:
-        raise validation_error(f"{format_value(value)} is out of range", f"1 to {_MOST:.0e} are possible")
+        raise validation_error(f"{format_value(value)} is out of range", f"must be 1 to {_MOST:.0e}")
     if number != number.to_integral_value():
         raise validation_error(f"{format_value(value)} is not a whole number", _COUNT_FIX)
     return int(number)
 
 
 def parse_date(value: Any) -> datetime.date:
-    """A day written as 2024-05-31."""
+    """Return the date of `2024-05-31`."""
     if isinstance(value, datetime.date) and not isinstance(value, datetime.datetime):
         return value
     try:
@@ -103,12 +101,12 @@ CURRENCY = "USD"
 def _dollars(value: Any) -> Any:
     if value == CURRENCY:
         return value
-    what = f"prices in {value}" if isinstance(value, str) and value else f"{format_value(value)} is no currency"
-    raise validation_error(what, f"only {CURRENCY} is understood: convert them")
+    what = f"prices in {value}" if isinstance(value, str) and value else f"{format_value(value)} is not a currency"
+    raise validation_error(what, f"convert the prices to {CURRENCY}")
 
 
 def _as_tuple(value: Any) -> Any:
-    """A list, or one value that stands for a list of one."""
+    """Return a list as a tuple, one value as a tuple of one."""
     if isinstance(value, list):
         return tuple(value)
     return (value,) if isinstance(value, (str, int, float)) else value
@@ -119,7 +117,7 @@ def _rows(value: Any) -> Any:
 
 
 def format_value(value: Any) -> str:
-    """A value as a user would recognise it, cut where it is long."""
+    """Return a value as a user wrote it, cut if it is long."""
     if isinstance(value, (dict, list, tuple)):
         return "a list" if isinstance(value, (list, tuple)) else "a mapping"
     if value is None:
@@ -131,7 +129,7 @@ def format_value(value: Any) -> str:
 
 
 class _OneOrMany:
-    """Tells the JSON Schema that a single value may stand for a list of one."""
+    """Adds to the JSON Schema that a single value may stand for a list of one."""
 
     def __get_pydantic_json_schema__(self, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
         array = handler(core_schema)
@@ -150,11 +148,11 @@ Count = Annotated[int, BeforeValidator(parse_count, json_schema_input_type=int |
 """A whole number of at least 1, written plainly or as 500M, 1.2B."""
 Date = Annotated[datetime.date, BeforeValidator(parse_date, json_schema_input_type=datetime.date)]
 Currency = Annotated[Literal["USD"], BeforeValidator(_dollars)]
-"""What prices are in; another one is told to convert."""
+"""The currency of prices; any other is an error."""
 OneOrMany = Annotated[tuple[_T, ...], Field(min_length=1), BeforeValidator(_as_tuple), _OneOrMany()]
 """One value or a list of them; always a tuple afterwards."""
 ZeroOrMany = Annotated[tuple[_T, ...], BeforeValidator(_as_tuple), _OneOrMany()]
-"""Like `Many`, and may be empty."""
+"""Like `OneOrMany`, and may be empty."""
 Rows = Annotated[tuple[_T, ...], BeforeValidator(_rows)]
 """A list, a tuple afterwards."""
 
@@ -162,11 +160,11 @@ Text = Annotated[str, Field(min_length=1)]
 Positive = Annotated[float, Field(gt=0)]
 NotNegative = Annotated[float, Field(ge=0)]
 MAX_USD = 1e9
-"""No price of anything here: what is more is a slip of the keyboard, and too much for a solver's arithmetic."""
+"""Largest price: more is a typing error, and too large for the arithmetic of a solver."""
 Price = Annotated[float, Field(ge=0, le=MAX_USD)]
 """Dollars per hour, GB, token or machine."""
 MAX_GB = 1e12
-"""A zettabyte: more than anybody trains on."""
+"""A zettabyte: more than any training set."""
 Gigabytes = Annotated[float, Field(ge=0, le=MAX_GB)]
 Share = Annotated[float, Field(ge=0, le=1)]
 PositiveInteger = Annotated[int, Field(ge=1)]

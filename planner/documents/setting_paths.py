@@ -1,4 +1,4 @@
-"""The paths of a scenario that a setting may name, and the nearest of them to one that leads nowhere."""
+"""Paths of a scenario that a setting may name, and suggestions for unknown ones."""
 
 from __future__ import annotations
 
@@ -13,24 +13,29 @@ if TYPE_CHECKING:
     from planner.documents.strict_yaml import KeyPath
 
 UNKNOWN_KEY = "unknown key"
-MAX_SUGGESTIONS = 3
+MAX_PATHS = 3
+"""Most paths in a suggestion."""
+
 MIN_SIMILARITY = 0.6
 SIMILARITY_MARGIN = 0.12
-"""How much less alike than the nearest path another may be to be told, too."""
+"""Largest loss of similarity against the best path at which another path is also suggested."""
+
 MIN_KEY_SIMILARITY = 0.7
-"""Likeness from which the last parts of two paths are taken to mean the same."""
+"""Similarity from which the last parts of two paths are taken as the same."""
+
 SKIPPED = ("offers", "measured")
-"""Lists whose items are seldom set one by one; what leads into them is told as far as their own key."""
+"""Lists whose items are seldom set one by one; paths into them end at their own key."""
+
 OFTEN_SET = (".deadline", "limits.budget_usd", "limits.max_gpus")
 LAST_KEY_WEIGHT = 0.95
-"""Weight of a path of which only the end is alike: `deadline=3h` means that of the job."""
+"""Weight of a path whose end is similar: `deadline=3h` means that of the job."""
 
 
 def suggest_for_unknown_keys(
     found: list[Complaint], origins: Mapping[KeyPath, str], schema: dict[str, Any], data: Any
 ) -> list[Complaint]:
-    """The complaints, where a setting made an unknown key told with the nearest valid paths as a whole."""
-    told: list[Complaint] = []
+    """Return the complaints, those of unknown keys from a setting with the nearest valid paths as fix."""
+    complaints: list[Complaint] = []
     known: list[str] = []
     for path, what, fix in found:
         setting = next((text for place, text in origins.items() if place[: len(path)] == path), None)
@@ -38,34 +43,36 @@ def suggest_for_unknown_keys(
             known = known or list(known_paths(schema, data))
             typed = setting.partition("=")[0].strip()
             close = suggest_paths(typed, known)
-            fix = f"did you mean {' or '.join(close)}?" if close else f"{fix}; paths are such as {_examples(known)}"
-        told.append((path, what, fix))
-    return told
+            fix = f"did you mean {' or '.join(close)}?" if close else f"{fix}; examples of paths: {_examples(known)}"
+        complaints.append((path, what, fix))
+    return complaints
 
 
 def known_paths(schema: dict[str, Any], data: Any) -> Iterator[str]:
-    """Every path that a setting may name; items of lists by the names that they have in `data`, or as 0."""
+    """Yield every path that a setting may name; items of lists by their name in `data`, or as 0."""
     yield from _paths_below(schema, schema, data, ())
 
 
 def suggest_paths(path: str, known: list[str]) -> list[str]:
-    """Up to three known paths that look like the path as a whole or by its end, the most alike first."""
-    others = [one for one in known if not f"{path}.".startswith(f"{one}.")]  # what is right already needs no telling
-    scored = sorted(((_similarity(path.casefold(), one.casefold()), one) for one in others), key=lambda pair: -pair[0])
+    """Return up to three known paths similar to the path or to its end, most similar first."""
+    others = [name for name in known if not f"{path}.".startswith(f"{name}.")]  # a correct prefix is no suggestion
+    scored = sorted(
+        ((_similarity(path.casefold(), name.casefold()), name) for name in others), key=lambda pair: -pair[0]
+    )
     if not scored or scored[0][0] < MIN_SIMILARITY:
         return []
     best, first = scored[0]
     near = [
-        one
-        for score, one in scored
-        if score >= max(MIN_SIMILARITY, best - SIMILARITY_MARGIN) and not first.startswith(f"{one}.")
+        name
+        for score, name in scored
+        if score >= max(MIN_SIMILARITY, best - SIMILARITY_MARGIN) and not first.startswith(f"{name}.")
     ]
-    return near[:MAX_SUGGESTIONS]
+    return near[:MAX_PATHS]
 
 
 def _examples(known: list[str]) -> str:
-    """Paths that are often set, for one that is like none."""
-    return ", ".join(one for one in known if one.endswith(OFTEN_SET))
+    """Return paths that are often set, as examples."""
+    return ", ".join(name for name in known if name.endswith(OFTEN_SET))
 
 
 def _similarity(path: str, other: str) -> float:
@@ -84,7 +91,7 @@ def _paths_below(schema: dict[str, Any], node: Any, data: Any, path: tuple[str, 
             if key not in SKIPPED:
                 yield from _paths_below(schema, inside, data.get(key) if isinstance(data, dict) else None, here)
         items = form.get("items")
-        if items is not None and any("properties" in one for one in list_alternatives(items, schema)):
+        if items is not None and any("properties" in form for form in list_alternatives(items, schema)):
             for name, item in _items(data):
                 yield from _paths_below(schema, items, item, (*path, name))
 

@@ -1,4 +1,4 @@
-"""Where a value of the input came from, so that a fault can name file and line."""
+"""The file and line, or the setting, that each value of the input came from."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ class Source:
     origins: Mapping[KeyPath, str] = field(default_factory=dict)
 
     def folder(self, path: KeyPath, own: Path) -> Path:
-        """Where a relative path written at a place starts: the working folder if a setting put it there."""
+        """Return the folder of a relative path: the working folder if a setting wrote it, else `own`."""
         is_set = any(path[:length] in self.origins for length in range(1, len(path) + 1))
         return Path() if is_set else own
 
     def fault(self, path: KeyPath, what: str, fix: str = "") -> Fault:
-        """The fault at a place, told with the setting that put the value there, or else the line."""
+        """Return the fault at a place, with the setting that wrote the value, or else its line."""
         where = ".".join(map(str, path))
         for length in range(len(path), 0, -1):
             if path[:length] in self.origins:
@@ -38,7 +38,7 @@ class Source:
                 return Fault(
                     setting_name(setting), 0, ".".join((_typed_path(setting), *map(str, path[length:]))), what, fix
                 )
-        # A setting may also have made the mapping that is at fault: `limit.x=1` makes an unknown `limit`.
+        # A setting may also have created the faulty mapping: `limit.x=1` creates an unknown `limit`.
         inside = [(place, setting) for place, setting in self.origins.items() if place[: len(path)] == path]
         if inside and (self.document is None or self.document.line(path) == self.document.line(path[:-1])):
             place, setting = inside[-1]
@@ -49,10 +49,10 @@ class Source:
         return Fault(self.file, self.document.line(path) if self.document else 0, where, what, fix)
 
     def faults(self, found: Iterable[Complaint]) -> list[Fault]:
-        """The faults of many complaints."""
+        """Return the faults of many complaints."""
         return [self.fault(*complaint) for complaint in found]
 
 
 def _typed_path(setting: str) -> str:
-    """The path as it was typed: a job by its name, where that was given."""
+    """Return the path as it was typed, with a job by its name if that was typed."""
     return setting.partition("=")[0].strip()

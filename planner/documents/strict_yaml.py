@@ -1,7 +1,7 @@
-"""YAML text <-> plain dicts, lists and scalars, strictly, with line numbers.
+"""YAML text to plain dicts, lists and scalars and back, strictly, with line numbers.
 
-The traps of the format are closed here: a repeated key is a fault, `1e6` is a number, `12:30`, `no` and `on`
-stay text, aliases cannot explode, nesting and size are bounded, and a fault always knows its line.
+A repeated key is a fault, `1e6` is a number, `12:30`, `no` and `on` are text. Aliases, nesting and size are
+bounded, and each fault has its line.
 Scalars follow the core schema of YAML 1.2.2 (section 10.3.2); keys are always text.
 """
 
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 MAX_DEPTH = 50
 """Deepest nesting of lists and mappings; a scenario needs about 6."""
 MAX_NODES = 1_000_000
-"""Most values a document may have once its aliases are written out."""
+"""Most values of a document with its aliases expanded."""
 MAX_DIGITS = 300
-"""Longest integer: what still fits into a double."""
+"""Most digits of an integer: more do not fit into a double."""
 
 KeyPath = tuple[str | int, ...]
 """A place in a document: mapping keys and list indices from the top."""
@@ -33,7 +33,7 @@ KeyPath = tuple[str | int, ...]
 
 @dataclass
 class Marks:
-    """The line (1-based) on which a value starts, and the marks of what is inside it."""
+    """The line (1-based) on which a value starts, and the marks of the values inside it."""
 
     line: int
     children: dict[str | int, Marks] = field(default_factory=dict)
@@ -48,7 +48,7 @@ class Document:
     marks: Marks
 
     def line(self, path: KeyPath) -> int:
-        """Line of a place, or of the nearest place around it that the document has."""
+        """Return the line of a place, or of the nearest enclosing place in the document."""
         marks = self.marks
         for part in path:
             if part not in marks.children:
@@ -66,20 +66,20 @@ def parse_document(text: str, file: str) -> Document:
     """Parse the text of a file whose top is a mapping; `InputError` with every fault found."""
     value, marks = _parse(text, file)
     if value is None:
-        raise _refused(file, "the file is empty", "it needs keys and values such as `name: my-plan`")
+        raise _refused(file, "the file is empty", "add keys and values such as `name: my-plan`")
     if not isinstance(value, dict):
         what = f"the top of the file is {_kind(value)}"
-        raise InputError([Fault(file, marks.line, "", what, "it must be a mapping of keys to values")])
+        raise InputError([Fault(file, marks.line, "", what, "write a mapping of keys to values")])
     return Document(file, value, marks)
 
 
 def parse_value(text: str, file: str) -> Any:
-    """One YAML value of any kind, such as the right side of a command-line setting."""
+    """Return one YAML value of any type, such as the right side of a setting."""
     return _parse(text, file)[0]
 
 
 def write_yaml(data: Any) -> str:
-    """YAML text from which `parse_document` makes the same plain data again (keys keep their order)."""
+    """Return YAML text that `parse_document` reads as the same data; keys keep their order."""
     stream = io.StringIO()
     dumper = _Dumper(stream, sort_keys=False, allow_unicode=True, width=2**31, default_flow_style=None)
     try:
@@ -92,7 +92,7 @@ def write_yaml(data: Any) -> str:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Quotes exactly the texts that `plain_scalar` would not read back as text."""
+    """Quotes exactly the texts that `plain_scalar` does not read back as text."""
 
     yaml_implicit_resolvers = {  # noqa: RUF012 (the parent's name and type)
         None: [
@@ -103,11 +103,11 @@ class _Dumper(yaml.SafeDumper):
         ]
     }
 
-    def ignore_aliases(self, data: Any) -> bool:
+    def ignore_aliases(self, *_: Any, **__: Any) -> bool:
         return True
 
     def represent_str(self, data: str) -> yaml.ScalarNode:
-        """Line breaks other than a newline are escaped: written plainly, they read back as another."""
+        """Escape line breaks other than a newline: written plainly, they are read back as a newline."""
         style = '"' if any(mark in data for mark in "\r\x85\u2028\u2029") else None
         return self.represent_scalar("tag:yaml.org,2002:str", data, style=style)
 
@@ -117,20 +117,20 @@ _Dumper.add_representer(str, _Dumper.represent_str)
 
 @dataclass
 class _Open:
-    """A list or mapping whose end has not come yet."""
+    """A list or mapping that is not yet closed."""
 
-    value: Any  # dict, list, or None for what is read only to be skipped
+    value: Any  # dict, list, or None for a value that is skipped
     marks: Marks
     anchor: str | None
     nodes_before: int
-    key: str | None = None  # of a mapping: the key that waits for its value
+    key: str | None = None  # of a mapping: the key without its value yet
 
 
 _NO_KEY_AS_COLLECTION = "a list or mapping is used as a key"
 
 
 class _Builder:
-    """Turns the parser's events into data without recursion, so that depth cannot hurt."""
+    """Builds data from the events of the parser without recursion, so that nesting cannot overflow the stack."""
 
     def __init__(self, file: str) -> None:
         self.file = file
@@ -148,14 +148,14 @@ class _Builder:
         return ".".join(part for part in parts if part is not None)
 
     def stop(self, line: int, what: str, fix: str) -> InputError:
-        """The error for what makes reading on pointless."""
+        """Return the error for a fault that ends reading."""
         self.fault(line, what, fix)
         return InputError(self.faults)
 
     def grow(self, line: int, nodes: int) -> None:
         self.nodes += nodes
         if self.nodes > MAX_NODES:
-            raise self.stop(line, f"more than {MAX_NODES:,} values once aliases are written out", "")
+            raise self.stop(line, f"more than {MAX_NODES:,} values with aliases expanded", "split the file")
 
     def event(self, event: Any) -> None:
         line = event.start_mark.line + 1
@@ -170,15 +170,15 @@ class _Builder:
         elif isinstance(event, yaml.AliasEvent):
             self.alias(event, line)
         elif isinstance(event, yaml.DocumentStartEvent) and self.root is not None:
-            raise self.stop(line, "a second document starts here", "one file holds one document")
+            raise self.stop(line, "a second document starts here", "write one document per file")
 
     def scalar(self, event: Any, line: int) -> Any:
         if event.tag is not None:
-            self.fault(line, f"the tag {event.tag} is not understood", "write the value plainly")
+            self.fault(line, f"the tag {event.tag} is not supported", "remove the tag")
         if event.style not in (None, "") or (self.stack and self._awaits_key()):
             return event.value
         if len(event.value) > MAX_DIGITS and INT.match(event.value):
-            self.fault(line, f"a number of {len(event.value)} digits", f"at most {MAX_DIGITS} are read")
+            self.fault(line, f"a number of {len(event.value)} digits", f"write at most {MAX_DIGITS}")
             return 0
         return plain_scalar(event.value)
 
@@ -188,9 +188,9 @@ class _Builder:
     def open(self, event: Any, line: int) -> None:
         self.grow(line, 1)
         if event.tag is not None:
-            self.fault(line, f"the tag {event.tag} is not understood", "write the value plainly")
+            self.fault(line, f"the tag {event.tag} is not supported", "remove the tag")
         if len(self.stack) >= MAX_DEPTH:
-            raise self.stop(line, f"nested deeper than {MAX_DEPTH} levels", "")
+            raise self.stop(line, f"nested deeper than {MAX_DEPTH} levels", "use fewer levels")
         if event.anchor:
             self.anchors[event.anchor] = None
         value: Any = {} if isinstance(event, yaml.MappingStartEvent) else []
@@ -200,17 +200,17 @@ class _Builder:
         known = self.anchors.get(event.anchor)
         if known is None:
             inside = event.anchor in self.anchors
-            why = "stands inside what it names" if inside else "names nothing above it"
+            why = "refers to a value that contains it" if inside else "has no anchor above it"
             raise self.stop(line, f"the alias *{event.anchor} {why}", "write the value out")
         value, marks, nodes = known
         self.grow(line, nodes)
         depth = len(self.stack) + _depth(marks)
         if depth > MAX_DEPTH:
-            raise self.stop(line, f"nested deeper than {MAX_DEPTH} levels", "")
+            raise self.stop(line, f"nested deeper than {MAX_DEPTH} levels", "use fewer levels")
         self.add(value, Marks(line, marks.children), None, nodes)
 
     def add(self, value: Any, marks: Marks, anchor: str | None, nodes: int) -> None:
-        """Put a finished value where it belongs: the root, a list, a key or the value of a key."""
+        """Add a finished value to its place: the root, a list, a key or the value of a key."""
         if anchor:
             self.anchors[anchor] = (value, marks, nodes)
         if not self.stack:
@@ -231,7 +231,7 @@ class _Builder:
 
     def _as_key(self, value: Any, line: int) -> str:
         if isinstance(value, (dict, list)):
-            self.fault(line, _NO_KEY_AS_COLLECTION, "a key is a word; quote text that starts with { or [")
+            self.fault(line, _NO_KEY_AS_COLLECTION, "use a word as key; quote text that starts with { or [")
             return f"{_NO_KEY_AS_COLLECTION} {line}"
         return str(value)
 
@@ -240,9 +240,9 @@ class _Builder:
             self.fault(line, "merge keys (<<) are not part of YAML 1.2", "write the keys out")
         if key in around.value:
             first = around.marks.children[key].line
-            self.fault(line, f"the key is given twice, first on line {first}", "keep one of them")
+            self.fault(line, f"duplicate key, first on line {first}", "keep one of them")
         else:
-            around.marks.children[key] = Marks(line)  # the line of the key: what a reader looks for
+            around.marks.children[key] = Marks(line)  # the line of the key, not of its value
 
 
 def _parse(text: str, file: str) -> tuple[Any, Marks]:
@@ -254,8 +254,8 @@ def _parse(text: str, file: str) -> tuple[Any, Marks]:
     except yaml.YAMLError as error:
         builder.faults.append(_syntax_fault(error, text, file))
     except UnicodeEncodeError:
-        builder.fault(0, "holds half of a surrogate pair", "save the file as UTF-8")
-    except RecursionError:  # only the parser in Python, where libyaml is missing
+        builder.fault(0, "contains half of a surrogate pair", "save the file as UTF-8")
+    except RecursionError:  # only with the parser in Python, if libyaml is missing
         builder.fault(0, f"nested deeper than {MAX_DEPTH} levels")
     if builder.faults:
         raise InputError(builder.faults)
@@ -264,14 +264,14 @@ def _parse(text: str, file: str) -> tuple[Any, Marks]:
 
 def _syntax_fault(error: yaml.YAMLError, text: str, file: str) -> Fault:
     mark = getattr(error, "problem_mark", None)
-    if mark is None:  # a character that YAML forbids: the error knows its offset only
+    if mark is None:  # a character that YAML forbids: the error has only its offset
         position = getattr(error, "position", 0)
         line = text.count("\n", 0, position) + 1 if isinstance(position, int) else 0
-        return Fault(file, line, "", "a control character that YAML forbids", "remove it")
+        return Fault(file, line, "", "a control character that YAML does not allow", "remove it")
     lines = text.splitlines()
     line_text = lines[mark.line] if mark.line < len(lines) else ""
     if line_text[: mark.column + 1].strip() == "" and "\t" in line_text[: mark.column + 1]:
-        return Fault(file, mark.line + 1, "", "a tab is used to indent", "indent with spaces")
+        return Fault(file, mark.line + 1, "", "indented with a tab", "indent with spaces")
     problem = getattr(error, "problem", None) or "cannot be read as YAML"
     context = getattr(error, "context", None)
     what = f"not YAML: {problem}" + (f" {context}" if context else "")
@@ -279,7 +279,7 @@ def _syntax_fault(error: yaml.YAMLError, text: str, file: str) -> Fault:
 
 
 def _depth(marks: Marks) -> int:
-    """Levels of nesting below a place; bounded because what was built is."""
+    """Return the levels of nesting below a place; bounded, as is what was built."""
     return 1 + max(map(_depth, marks.children.values())) if marks.children else 0
 
 

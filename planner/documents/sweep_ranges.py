@@ -1,4 +1,4 @@
-"""Values to go through one by one: `PATH=A:B:STEP` for numbers with a unit, `PATH=[a, b, c]` for anything."""
+"""Values of a sweep: `PATH=A:B:STEP` for numbers with a unit, `PATH=[a, b, c]` for any values."""
 
 from __future__ import annotations
 
@@ -16,15 +16,17 @@ if TYPE_CHECKING:
 
 MAX_RANGES = 2
 MAX_CELLS = 2500
-"""A picture of 50 by 50 shows all that an eye can take in, and is solved in a minute or two."""
+"""Most cells of a sweep: a picture of 50 by 50, solved in a minute or two."""
+
+_TOO_MANY = f"at most {MAX_CELLS:,}: use wider steps"
 
 _NUMBER = re.compile(r"\s*([-+]?(?:\d[\d_]*(?:\.\d*)?|\.\d+)(?:e[-+]?\d{1,3})?)\s*([a-z]*)\s*\Z", re.IGNORECASE)
-_EXAMPLE = "such as jobs.NAME.deadline=6h:48h:6h, or limits.gpus.allow=[A100-80GB, H100-80GB]"
+_EXAMPLE = "write it as jobs.NAME.deadline=6h:48h:6h, or limits.gpus.allow=[A100-80GB, H100-80GB]"
 
 
 @dataclass(frozen=True)
 class SweepRange:
-    """A place in the scenario and the values it takes, each as it would be typed after `--set PATH=`."""
+    """A path of the scenario and its values, each as typed after `--set PATH=`."""
 
     path: str
     values: tuple[str, ...]
@@ -33,12 +35,12 @@ class SweepRange:
 
     @property
     def settings(self) -> tuple[str, ...]:
-        """The values as settings `PATH=VALUE`."""
+        """Return the values as settings `PATH=VALUE`."""
         return tuple(f"{self.path}={value}" for value in self.values)
 
 
 def parse_range(text: str) -> SweepRange:
-    """The range that is written; both ends are in it when the step hits them. Raises ScenarioError."""
+    """Return the range of a text; the last value is included if the step hits it. Raises ScenarioError."""
     path, equals, written = text.partition("=")
     path, written = path.strip(), written.strip()
     if not equals or not path or not all(path.split(".")):
@@ -53,7 +55,7 @@ def parse_range(text: str) -> SweepRange:
 
 
 def parse_ranges(texts: tuple[str, ...]) -> tuple[SweepRange, ...]:
-    """One or two ranges with at most `MOST_CELLS` pairs of values. Raises ScenarioError with every fault."""
+    """Return one or two ranges with at most `MAX_CELLS` cells. Raises ScenarioError with every fault."""
     faults: list[Fault] = []
     found: list[SweepRange] = []
     for text in texts:
@@ -69,7 +71,7 @@ def parse_ranges(texts: tuple[str, ...]) -> tuple[SweepRange, ...]:
 
 
 def check_ranges(written: Any, source: Source, faults: list[Fault]) -> None:
-    """Adds the faults of a scenario's `vary`; what is no text is left to the validation."""
+    """Add the faults of a scenario's `vary`; validation reports what is not text."""
     texts = [written] if isinstance(written, str) else written
     if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
         return
@@ -83,22 +85,21 @@ def check_ranges(written: Any, source: Source, faults: list[Fault]) -> None:
 
 
 def range_name(text: str) -> str:
-    """How a range is called where a file would be named."""
+    """Return the name of a range in a fault, in place of a file."""
     return f"--vary {text if len(text) <= 80 else text[:77] + '...'}"
 
 
 def _check_combination(texts: tuple[str, ...], found: list[SweepRange]) -> list[Fault]:
     if len(found) > MAX_RANGES:
-        what = f"{len(found)} ranges cannot be shown"
+        what = f"{len(found)} ranges are too many"
         return [Fault(range_name(texts[MAX_RANGES]), 0, "", what, "give one (a curve) or two (a heat map)")]
     if len(found) == 2 and found[0].path == found[1].path:
-        return [Fault(range_name(texts[1]), 0, found[1].path, "is varied twice", "give two places")]
+        return [Fault(range_name(texts[1]), 0, found[1].path, "is varied twice", "give two different paths")]
     cells = 1
-    for one in found:
-        cells *= len(one.values)
+    for varied in found:
+        cells *= len(varied.values)
     if cells > MAX_CELLS:
-        fix = f"at most {MAX_CELLS:,}: take wider steps"
-        return [Fault(range_name(texts[-1]), 0, "", f"{cells:,} plans to be made", fix)]
+        return [Fault(range_name(texts[-1]), 0, "", f"{cells:,} plans to solve", _TOO_MANY)]
     return []
 
 
@@ -119,16 +120,14 @@ def _parse_steps(
 ) -> SweepRange:
     (start, unit), (end, unit_end), (width, unit_step) = first, last, step
     if not unit == unit_end == unit_step:
-        shown = ", ".join(one or "none" for one in (unit, unit_end, unit_step))
+        shown = ", ".join(name or "none" for name in (unit, unit_end, unit_step))
         known = unit or unit_end or unit_step
         if {unit, unit_end, unit_step} - {"", known}:
-            raise _range_fault(
-                text, f"the three units differ ({shown})", "give all three in one unit, such as 6h:48h:6h"
-            )
-        fix = f"such as {_format_number(start)}{known}:{_format_number(end)}{known}:{_format_number(width)}{known}"
+            raise _range_fault(text, f"the three units differ ({shown})", "use one unit, such as 6h:48h:6h")
+        fix = f"write {_format_number(start)}{known}:{_format_number(end)}{known}:{_format_number(width)}{known}"
         raise _range_fault(text, f"the three units differ ({shown})", fix)
     if width == 0:
-        raise _range_fault(text, "a step of 0 leads nowhere", "give a step that leads from A to B")
+        raise _range_fault(text, "the step is 0", "give a step from A towards B")
     if start != end and (width > 0) != (end > start):
         fix = f"{_format_number(start)}{unit}:{_format_number(end)}{unit}:{_format_number(-width)}{unit}"
         raise _range_fault(
@@ -137,15 +136,15 @@ def _parse_steps(
     steps = (end - start) / width
     if steps >= MAX_CELLS:
         count = f"{int(steps) + 1:,}" if steps < 10**12 else "far too many"
-        raise _range_fault(text, f"{count} plans to be made", f"at most {MAX_CELLS:,}: take wider steps")
+        raise _range_fault(text, f"{count} plans to solve", _TOO_MANY)
     numbers = [start + width * index for index in range(int(steps) + 1)]
     return SweepRange(
-        path, tuple(f"{_format_number(one)}{unit}" for one in numbers), tuple(float(one) for one in numbers), unit
+        path, tuple(f"{_format_number(number)}{unit}" for number in numbers), tuple(map(float, numbers)), unit
     )
 
 
 def _format_number(number: Decimal) -> str:
-    """The number without an exponent and without zeros at its end."""
+    """Return the number without an exponent and without trailing zeros."""
     text = f"{number:f}"
     return (text.rstrip("0").rstrip(".") if "." in text else text) or "0"
 
@@ -156,17 +155,17 @@ def _parse_list(text: str, path: str, written: str) -> SweepRange:
     except InputError as error:
         raise _range_fault(text, error.faults[0].what, _EXAMPLE) from None
     if not isinstance(values, list) or not values:
-        raise _range_fault(text, "there is nothing to go through", _EXAMPLE)
+        raise _range_fault(text, "the list is empty", _EXAMPLE)
     written_out = tuple(_format_value(value) for value in values)
     twice = [value for value in dict.fromkeys(written_out) if written_out.count(value) > 1]
     if twice:
-        raise _range_fault(text, f"{', '.join(twice)} more than once", "name every value once")
+        raise _range_fault(text, f"{', '.join(twice)} more than once", "give each value once")
     numeric = all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in values)
     return SweepRange(path, written_out, tuple(float(value) for value in values) if numeric else None)
 
 
 def _format_value(value: Any) -> str:
-    """A value as one would type it; JSON is YAML, and quotes go where nothing needs them."""
+    """Return a value as typed: JSON, which is also YAML, without quotes that are not needed."""
     text = json.dumps(value, ensure_ascii=False)
     if isinstance(value, str) and re.fullmatch(r"\w[\w. /-]*", value) and parse_value(value, "") == value:
         return value

@@ -1,4 +1,4 @@
-"""What pydantic reports, reworded for people, with the line it is about."""
+"""Errors of pydantic as complaints in plain words, each with its place in the data."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pydantic import BaseModel, ValidationError
 
 Complaint = tuple[KeyPath, str, str]
-"""A place in the data, what is wrong there, and what would be right."""
+"""A place in the data, what is wrong there, and how to fix it."""
 
 _KINDS = {
     "float_type": "a number",
@@ -39,12 +39,12 @@ _BOUNDS = {
 
 
 def validation_complaints(error: ValidationError, kind: type[BaseModel], data: Any) -> list[Complaint]:
-    """Every error of validating `data` as `kind`, at its place in `data`."""
+    """Return every error of validating `data` as `kind`, each at its place in `data`."""
     found: list[Complaint] = []
     schema: dict[str, Any] = {}
     for detail in error.errors(include_url=False):
         if detail["type"] == "too_short" and detail["input"]:
-            continue  # its items are faulty, and told one by one
+            continue  # the faults of its items are reported one by one
         path = _place(detail["loc"], data)
         context = detail.get("ctx", {})
         if detail["type"] == "extra_forbidden":
@@ -60,7 +60,7 @@ def validation_complaints(error: ValidationError, kind: type[BaseModel], data: A
 
 
 def suggest_names(word: str, known: Iterable[str], cutoff: float = 0.6) -> str:
-    """Up to three known names that look like the word, joined by "or"; empty where none does."""
+    """Return up to three known names similar to the word, joined by "or"; empty if none is."""
     by_folded = {name.casefold(): name for name in known}
     folded = word.casefold()
     close = difflib.get_close_matches(folded, by_folded, n=3, cutoff=cutoff)
@@ -70,7 +70,7 @@ def suggest_names(word: str, known: Iterable[str], cutoff: float = 0.6) -> str:
 
 
 def keys_at(schema: dict[str, Any], path: KeyPath) -> list[str]:
-    """The keys that a JSON Schema allows in the mapping at a place."""
+    """Return the keys that a JSON Schema allows in the mapping at a place."""
     nodes = list_alternatives(schema, schema)
     for part in path:
         inside: list[dict[str, Any]] = []
@@ -86,7 +86,7 @@ def keys_at(schema: dict[str, Any], path: KeyPath) -> list[str]:
 
 
 def _place(loc: tuple[int | str, ...], data: Any) -> KeyPath:
-    """The error's location without what pydantic adds (names of union members, indices of a lone value)."""
+    """Return the location of an error without what pydantic adds (union members, indices of a single value)."""
     path: list[int | str] = []
     for position, part in enumerate(loc):
         if part in data if isinstance(data, dict) else isinstance(data, (list, tuple)) and isinstance(part, int):
@@ -98,7 +98,7 @@ def _place(loc: tuple[int | str, ...], data: Any) -> KeyPath:
 
 
 def list_alternatives(node: Any, schema: dict[str, Any]) -> list[dict[str, Any]]:
-    """The alternatives that a node stands for, references followed."""
+    """Return the alternatives of a node, references resolved."""
     if not isinstance(node, dict):
         return []
     if "$ref" in node:
@@ -109,7 +109,7 @@ def list_alternatives(node: Any, schema: dict[str, Any]) -> list[dict[str, Any]]
 
 def _known_keys(key: str, known: list[str]) -> str:
     close = suggest_names(key, known)
-    return f"did you mean {close}?" if close else f"known here: {', '.join(sorted(known))}"
+    return f"did you mean {close}?" if close else f"known keys: {', '.join(sorted(known))}"
 
 
 def _reword(kind: str, value: Any, context: dict[str, Any], message: str) -> tuple[str, str]:
@@ -120,10 +120,10 @@ def _reword(kind: str, value: Any, context: dict[str, Any], message: str) -> tup
     if kind in _KINDS:
         return f"{format_value(value)} is not {_KINDS[kind]}", _how_to_write(kind, value)
     if kind in _BOUNDS:
-        key, words = _BOUNDS[kind]
-        return f"{format_value(value)} is out of range", f"must be {words} {context[key]:g}"
+        key, bound = _BOUNDS[kind]
+        return f"{format_value(value)} is out of range", f"must be {bound} {context[key]:g}"
     if kind == "finite_number":
-        return f"{format_value(value)} is not a number to plan with", "give a finite number"
+        return f"{format_value(value)} is not a finite number", "give a finite number"
     if kind in ("too_short", "string_too_short"):
         return "is empty", "give at least one" if kind == "too_short" else "give a name"
     return message, ""
@@ -142,5 +142,5 @@ def _how_to_write(kind: str, value: Any) -> str:
     if kind == "string_type":
         return "put it in quotes if it is a name" if not isinstance(value, (dict, list)) else ""
     if kind in ("float_type", "int_type") and isinstance(value, str):
-        return "write it without quotes and without a unit: the unit is in the key's name"
+        return "write it without quotes and unit: the name of the key has the unit"
     return ""

@@ -1,4 +1,4 @@
-"""What an unquoted scalar means: the core schema of YAML 1.2.2 (section 10.3.2)."""
+"""Values of unquoted scalars by the core schema of YAML 1.2.2 (section 10.3.2)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FLOAT = re.compile(
 
 
 def plain_scalar(text: str) -> Any:
-    """What an unquoted scalar means in the core schema of YAML 1.2."""
+    """Return the value of an unquoted scalar in the core schema of YAML 1.2."""
     first = text[:1]
     if first.isalpha() and first not in "tTfFnN":  # most words: no pattern can match
         return text

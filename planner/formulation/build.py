@@ -1,4 +1,4 @@
-"""From a candidate table and a question to a program: the table of contents of the mathematics."""
+"""Build the mixed-integer program of a candidate table: every family of rows and the objective."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ if TYPE_CHECKING:
     from planner.formulation.shared_limits import SharedLimits
 
 
-def build_program(table: CandidateTable, question: SharedLimits) -> Program:
-    """The program of the first pass: every family of rows, and the objective that was asked for."""
-    return build_from_layout(VariableLayout(table, question))
+def build_program(table: CandidateTable, shared: SharedLimits) -> Program:
+    """Return the program of the first pass: every family of rows, and the objective of the scenario."""
+    return build_from_layout(VariableLayout(table, shared))
 
 
 def build_from_layout(columns: VariableLayout) -> Program:
-    """The same from a layout that is already there."""
+    """Return the same program from a layout of its variables."""
     lower, upper, integer = columns.bounds()
-    objective = time_objective if columns.question.objective == "time" else cost_objective
+    objective = time_objective if columns.shared.objective == "time" else cost_objective
     return Program(
         lower=lower,
         upper=upper,

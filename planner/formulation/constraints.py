@@ -1,8 +1,8 @@
-"""Every constraint family: one function each, returning its rows as data; the equation is its first line.
+"""Constraint families: one function each, which returns its rows as data and states their equation.
 
-Indices: job j, offer o, provider p, candidate c; `share` is the spot share. Only what jobs share is a row:
-what concerns one job alone has filtered its candidates before. Two families have no row of their own:
-`split` is substituted (see `Columns`), and `deadline` is the cut in `share_high` of the table.
+Indices: job j, offer o, provider p, candidate c, market m; `share` is the spot share. Only what jobs share is a row:
+limits on one job alone have filtered its candidates before. Two families have no row of their own: `split` is
+substituted (see `VariableLayout`), and `deadline` is the cut in `share_high` of the table.
 """
 
 from __future__ import annotations
@@ -22,7 +22,10 @@ Family = Callable[[VariableLayout], tuple[Rows, ...]]
 
 
 def assignment_rows(columns: VariableLayout) -> tuple[Rows, ...]:
-    """assignment[j]    sum_{c of j} choose[c] = 1"""
+    """Return one row per job: it gets exactly one candidate.
+
+    assignment[j]    sum_{c of j} choose[c] = 1
+    """
     table = columns.table
     one = np.ones(len(table.jobs))
     ones = np.ones(len(table))
@@ -31,64 +34,84 @@ def assignment_rows(columns: VariableLayout) -> tuple[Rows, ...]:
 
 
 def spot_floor_rows(columns: VariableLayout) -> tuple[Rows, ...]:
-    """spot_floor[c]    share[c] >= share_low[c]*choose[c]"""
+    """Return one row per split candidate with a floor on its spot share.
+
+    spot_floor[c]    share[c] >= share_low[c]*choose[c]
+    """
     low = columns.table.share_low[columns.split]
     return _share_rows("spot_floor", columns, low, np.flatnonzero(low > 0.0), 0.0, INFINITY)
 
 
 def spot_cap_rows(columns: VariableLayout) -> tuple[Rows, ...]:
-    """spot_cap[c]    share[c] <= share_high[c]*choose[c]
+    """Return one row per split candidate: the cap on its spot share.
 
-    share_high = min(cut, hi) is also the row `deadline[c]`: cut[c] is the largest spot share whose
-    late hours meet the deadline.
+    spot_cap[c]    share[c] <= share_high[c]*choose[c]
+
+    The cap also holds the deadline: `share_high` is at most the largest spot share whose late hours meet it.
     """
     high = columns.table.share_high[columns.split]
     return _share_rows("spot_cap", columns, high, np.arange(len(high)), -INFINITY, 0.0)
 
 
 def budget_rows(columns: VariableLayout) -> tuple[Rows, ...]:
-    """Budget    sum_c ( fixed_usd[c]*choose[c] + sum_m late_usd[c,m]*share[c,m] ) <= budget_usd
+    """Return the row of the budget on dollars at the requested confidence; none without a budget.
 
-    Jobs are taken as late together, so the left-hand side is an upper bound at the confidence asked for.
+    budget    sum_c ( fixed_usd[c]*choose[c] + sum_m late_usd[c,m]*share[c,m] ) <= budget_usd
+
+    All jobs are taken to be late together, so the left-hand side is an upper bound at that confidence.
     """
-    budget = columns.question.budget_usd
+    budget = columns.shared.budget_usd
     return () if budget is None else (single_row("budget", columns.late_cost_usd(), upper=budget),)
 
 
 def stock_rows(columns: VariableLayout) -> tuple[Rows, ...]:
-    """stock[o]    sum_{c on o} n[c]*choose[c] <= stock[o]"""
-    table, stock = columns.table, columns.question.stock
+    """Return one row per offer that has a limited number of machines.
+
+    stock[o]    sum_{c on o} n[c]*choose[c] <= stock[o]
+    """
+    table, stock = columns.table, columns.shared.stock
     limits = np.array([stock.get(offer, INFINITY) for offer in table.offers], dtype=float)
-    return _limit_rows("stock", columns, table.offer, table.offers, table.instances, limits)
+    return _limit_rows("stock", table.offer, table.offers, table.instances, limits)
 
 
 def committed_rows(columns: VariableLayout) -> tuple[Rows, ...]:
-    """committed[o]    sum_{c on o} rented_h[c]*choose[c] <= committed_h[o]
+    """Return one row per offer that has a limited number of paid hours left.
 
-    rented_h are machine hours at the confidence asked for, of offers that have no spot market.
+    committed[o]    sum_{c on o} rented_h[c]*choose[c] <= committed_h[o]
+
+    `rented_h` are machine hours at the requested confidence, of offers that have no spot market.
     """
-    table, committed = columns.table, columns.question.committed
+    table, committed = columns.table, columns.shared.committed
     limits = np.array([committed.get(offer, INFINITY) for offer in table.offers], dtype=float)
-    return _limit_rows("committed", columns, table.offer, table.offers, table.rented_h, limits)
+    return _limit_rows("committed", table.offer, table.offers, table.rented_h, limits)
 
 
 def gpus_rows(columns: VariableLayout) -> tuple[Rows, ...]:
-    """Gpus    sum_c gpus[c]*choose[c] <= max_gpus"""
-    limit = columns.question.max_gpus
+    """Return the row of the largest number of GPUs over all jobs; none without this limit.
+
+    gpus    sum_c gpus[c]*choose[c] <= max_gpus
+    """
+    limit = columns.shared.max_gpus
     if limit is None:
         return ()
     return (single_row("gpus", columns.vector(columns.table.gpus.astype(float)), upper=float(limit)),)
 
 
 def quota_rows(columns: VariableLayout) -> tuple[Rows, ...]:
-    """quota[p]    sum_{c at p} gpus[c]*choose[c] <= quota[p]"""
-    table, quota = columns.table, columns.question.quota
+    """Return one row per provider with a quota of GPUs.
+
+    quota[p]    sum_{c at p} gpus[c]*choose[c] <= quota[p]
+    """
+    table, quota = columns.table, columns.shared.quota
     limits = np.array([quota.get(provider, INFINITY) for provider in table.providers], dtype=float)
-    return _limit_rows("quota", columns, table.provider, table.providers, table.gpus, limits)
+    return _limit_rows("quota", table.provider, table.providers, table.gpus, limits)
 
 
 def finish_rows(columns: VariableLayout) -> tuple[Rows, ...]:
-    """finish[j]    last >= sum_{c of j} ( late_start_h[c]*choose[c] + sum_m late_h[c,m]*share[c,m] )"""
+    """Return one row per job if hours are minimised: the last finish is no earlier than its own.
+
+    finish[j]    last >= sum_{c of j} ( late_start_h[c]*choose[c] + sum_m late_h[c,m]*share[c,m] )
+    """
     if columns.last is None:
         return ()
     table = columns.table
@@ -118,7 +141,7 @@ FAMILIES: tuple[Family, ...] = (
 def _share_rows(
     family: str, columns: VariableLayout, limit: Floats, which: Integers, lower: float, upper: float
 ) -> tuple[Rows, ...]:
-    """Lower <= share[c] - limit[c]*choose[c] <= upper, for some of the split candidates."""
+    """Return rows `lower <= share[c] - limit[c]*choose[c] <= upper` for some of the split candidates."""
     if len(which) == 0:
         return ()
     candidates, count = columns.split[which], len(which)
@@ -135,14 +158,9 @@ def _share_rows(
 
 
 def _limit_rows(
-    family: str,
-    columns: VariableLayout,
-    owner: Integers,
-    names: tuple[str, ...],
-    amount: Integers | Floats,
-    limits: Floats,
+    family: str, owner: Integers, names: tuple[str, ...], amount: Integers | Floats, limits: Floats
 ) -> tuple[Rows, ...]:
-    """One row per owner (offer, provider) that has a limit and a candidate."""
+    """Return one row per owner (offer, provider) that has a limit and a candidate; `owner` (n,) indexes `names`."""
     present = np.bincount(owner, minlength=len(names)) > 0
     limited = np.flatnonzero(np.isfinite(limits) & present)
     if len(limited) == 0:

@@ -15,36 +15,36 @@ if TYPE_CHECKING:
     from planner.formulation.shared_limits import SharedLimits
 
 MAX_RIVALS = 64
-"""Strong candidates that are compared with everything first; they drop most of a market table."""
+"""Strong candidates that everything is compared with first; they dominate most of a market table."""
 
 COMPRESS = 0.7
-"""The part still standing below which the peeled table is copied together."""
+"""Share of candidates left below which they are copied into a smaller table."""
 
-BLOCK = 512
-"""Candidates compared with the front at a time: keeps the comparison inside the processor's cache."""
+COMPARED_AT_ONCE = 512
+"""Candidates compared with the front at a time: the comparison stays in the cache of the processor."""
 
-FRONT = 4000
+MAX_FRONT = 4000
 """Most members of a front that later candidates are compared with; a pair not compared only keeps more."""
 
 
-def find_undominated(table: CandidateTable, question: SharedLimits) -> Flags:
-    """Mask (n,) of the candidates that the program needs; dropping the others never changes its optimum.
+def find_undominated(table: CandidateTable, shared: SharedLimits) -> Flags:
+    """Return a mask (n,) of the candidates that the program needs; dropping the others never changes its optimum.
 
     c dominates c' of the same job if, at every spot share that c' may have, c may have it too and takes no
     more expected hours, late hours, expected dollars with penalty and late dollars; if it takes no more
     GPUs; and if every stock, quota or committed row that holds c holds c' with at least the same coefficient.
     Replacing c' by c at the same share then keeps every row and raises neither objective. Each quantity is
-    linear in the share, so it is compared at share 0 and at share 1 (a market that c' does not use counts
-    as infinite): implied by, and so wider than, comparing start and markets one by one. Penalties are
-    compared as dollars in the objective, which is where alone techniques meet the program once filters
-    have run. Of two that dominate each other, the one with more free VRAM, then the first name, stays.
+    linear in the share, so comparing it at share 0 and at share 1 is enough (a market that c' does not use counts
+    as infinite). This drops more candidates than comparing start and markets one by one. Penalties are compared as
+    dollars in the objective: after the filters this is the only effect of techniques on the program. Of two that
+    dominate each other, the one with more free VRAM, then the first name, stays.
     """
     keep = np.zeros(len(table), dtype=bool)
-    values = _values(table, question)
+    values = _values(table, shared)
     score = _score(values)
     fronts: dict[tuple[int, int, int], Integers] = {}
-    for (job, offer, provider), members in _groups(table, question):
-        # The same key four times over where nothing is limited; a set keeps one.
+    for (job, offer, provider), members in _groups(table, shared):
+        # If nothing is limited all four keys are the same; the set keeps one.
         keys = {(job, o, p) for o in (-1, offer) for p in (-1, provider)} & fronts.keys()
         others = [fronts[key] for key in sorted(keys)]
         front = _front(table, values, score, members, others)
@@ -53,16 +53,16 @@ def find_undominated(table: CandidateTable, question: SharedLimits) -> Flags:
     return keep
 
 
-def _groups(table: CandidateTable, question: SharedLimits) -> list[tuple[tuple[int, int, int], Integers]]:
-    """Candidates by (job, stocked offer or -1, provider with a quota or -1), in that order.
+def _groups(table: CandidateTable, shared: SharedLimits) -> list[tuple[tuple[int, int, int], Integers]]:
+    """Return candidates by (job, offer with a limit or -1, provider with a quota or -1), in that order.
 
-    A member may replace members of its own group, and of those that have the same job and are limited where
-    it is limited too. On one offer fewer GPUs are fewer instances, so comparing GPUs serves stock and quota;
-    machine hours are compared where they are limited.
+    A member may replace members of its own group, and of groups of the same job that are in all its limited rows. On
+    one offer fewer GPUs are fewer instances, so comparing GPUs covers stock and quota; machine hours are compared if
+    they are limited.
     """
-    shared = question.stock.keys() | question.committed.keys()
-    stocked = np.array([name in shared for name in table.offers], dtype=bool)
-    limited = np.array([name in question.quota for name in table.providers], dtype=bool)
+    limited_offers = shared.stock.keys() | shared.committed.keys()
+    stocked = np.array([name in limited_offers for name in table.offers], dtype=bool)
+    limited = np.array([name in shared.quota for name in table.providers], dtype=bool)
     offer = np.where(stocked[table.offer], table.offer, -1)
     provider = np.where(limited[table.provider], table.provider, -1)
     width = len(table.providers) + 1
@@ -73,8 +73,8 @@ def _groups(table: CandidateTable, question: SharedLimits) -> list[tuple[tuple[i
     return [((int(table.job[g[0]]), int(offer[g[0]]), int(provider[g[0]])), g) for g in groups]
 
 
-def _values(table: CandidateTable, question: SharedLimits) -> Floats:
-    """What a dominating candidate must not exceed, (11, n), or (12, n) where machine hours are limited."""
+def _values(table: CandidateTable, shared: SharedLimits) -> Floats:
+    """Return what a dominating candidate must not exceed, (11, n), or (12, n) if machine hours are limited."""
     unused = {ON_DEMAND: table.share_low >= 1.0, SPOT: table.share_high <= 0.0}
     columns = []
     for fixed, per_market in (
@@ -87,14 +87,18 @@ def _values(table: CandidateTable, question: SharedLimits) -> Floats:
             total = fixed + per_market[:, market]
             columns.append(np.where(unused[market] | np.isnan(total), np.inf, total))
     columns += [table.gpus.astype(float), table.share_low, -table.share_high]
-    if question.committed:
-        limited = np.array([name in question.committed for name in table.offers], dtype=bool)
+    if shared.committed:
+        limited = np.array([name in shared.committed for name in table.offers], dtype=bool)
         columns.append(np.where(limited[table.offer], table.rented_h, 0.0))
     return np.array(columns)
 
 
 def _score(values: Floats) -> Floats:
-    """A number (n,) that no dominating candidate has higher: a sum of increasing functions of each value."""
+    """Return a number (n,) that is never higher for a dominating candidate.
+
+    It is a sum of increasing functions of each value, so candidates in order of their score meet every candidate that
+    can dominate them earlier. Each value is scaled by its median excess over the least, from about 1,000 candidates.
+    """
     score = np.zeros(values.shape[1])
     for column in values:
         finite = column[np.isfinite(column)]
@@ -107,29 +111,29 @@ def _score(values: Floats) -> Floats:
 
 
 def _front(table: CandidateTable, values: Floats, score: Floats, members: Integers, others: list[Integers]) -> Integers:
-    """The members that neither `others` nor another member dominates."""
+    """Return the members that neither `others` nor another member dominates, best score first."""
     rivals = np.concatenate(others) if others else np.empty(0, dtype=np.int64)
-    if len(members) > BLOCK:
+    if len(members) > COMPARED_AT_ONCE:
         members = _remove_dominated(values, score, members, rivals)
     members = members[_order(table, score, members)]
     ranks = _ranks(values[:, np.concatenate([rivals, members])])
-    front, waiting = ranks[:, : min(len(rivals), FRONT)], ranks[:, len(rivals) :]
+    front, waiting = ranks[:, : min(len(rivals), MAX_FRONT)], ranks[:, len(rivals) :]
     kept = []
-    for start in range(0, len(members), BLOCK):
-        block = waiting[:, start : start + BLOCK]
+    for start in range(0, len(members), COMPARED_AT_ONCE):
+        block = waiting[:, start : start + COMPARED_AT_ONCE]
         alive = np.flatnonzero(~_below(front, block).any(axis=0))
         block = block[:, alive]
         earlier = np.triu(_below(block, block), k=1)
-        # A dominated member still dominates only what its own dominator does: no harm in comparing with it.
+        # Dominance is transitive: what a dominated member dominates, its own dominator does, too.
         alive, block = alive[best := ~earlier.any(axis=0)], block[:, best]
         kept.append(members[start + alive])
-        if front.shape[1] < FRONT:
+        if front.shape[1] < MAX_FRONT:
             front = np.concatenate([front, block], axis=1)
     return np.concatenate(kept) if kept else members
 
 
 def _remove_dominated(values: Floats, score: Floats, members: Integers, rivals: Integers) -> Integers:
-    """The members less those that a few strong candidates dominate; equal scores are left for later."""
+    """Return the members that a few strong candidates do not dominate; equal scores are left for later."""
     pool = np.concatenate([rivals, members])
     strong = pool[np.argpartition(score[pool], min(MAX_RIVALS, len(pool) - 1))[:MAX_RIVALS]]
     left, mine, marks = members, values[:, members], score[members]
@@ -146,7 +150,7 @@ def _remove_dominated(values: Floats, score: Floats, members: Integers, rivals: 
 
 
 def _order(table: CandidateTable, score: Floats, members: Integers) -> Integers:
-    """Best score first; at equal scores more free VRAM, then the first name, then the first row."""
+    """Return the order of the members: best score, then more free VRAM, then the first name, then the first row."""
     names = np.empty(len(table.offers), dtype=np.int64)
     names[np.argsort(np.array(table.offers))] = np.arange(len(table.offers))
     free = table.usable_gib[members] - table.fit_gib[members]
@@ -154,13 +158,13 @@ def _order(table: CandidateTable, score: Floats, members: Integers) -> Integers:
 
 
 def _ranks(values: Floats) -> NDArray[Any]:
-    """Each row of values as dense ranks: the same comparisons, on the smallest integers that hold them."""
+    """Return each row of values as dense ranks: the same comparisons, on the smallest integers that hold them."""
     kind = np.int16 if values.shape[1] < 2**15 else np.int32
     return np.array([np.unique(row, return_inverse=True)[1] for row in values], dtype=kind)
 
 
 def _below(front: NDArray[Any], block: NDArray[Any]) -> Flags:
-    """Whether (front, block) the first is nowhere above the second."""
+    """Return whether (front, block) the first is nowhere above the second."""
     below = np.ones((front.shape[1], block.shape[1]), dtype=bool)
     if below.size:
         for ours, theirs in zip(front, block, strict=True):

@@ -1,4 +1,4 @@
-"""What the program minimises: one vector of coefficients per goal, one entry per variable."""
+"""Objectives: one vector of coefficients per goal, one entry per variable."""
 
 from __future__ import annotations
 
@@ -12,33 +12,47 @@ if TYPE_CHECKING:
 
 
 def cost_objective(columns: VariableLayout) -> Floats:
-    """sum_c ( fixed_usd*choose + sum_m run_usd*share + penalty_usd*choose ) + value_of_time*sum_j hours_j"""
+    """Return expected dollars with penalties and the value of time.
+
+    sum_c ( fixed_usd*choose + sum_m run_usd*share + penalty_usd*choose ) + value_of_time*sum_j hours_j
+    """
     penalty = columns.vector(columns.table.penalty_usd)
-    return columns.cost_usd() + penalty + columns.question.value_of_time_usd_per_hour * columns.hours()
+    return columns.cost_usd() + penalty + columns.shared.value_of_time_usd_per_hour * columns.hours()
 
 
 def hours_objective(columns: VariableLayout) -> Floats:
-    """sum_j hours_j,    hours_j = sum_{c of j} ( start_h*choose + sum_m run_h*share )"""
+    """Return expected hours summed over the jobs.
+
+    sum_j hours_j,    hours_j = sum_{c of j} ( start_h*choose + sum_m run_h*share )
+    """
     return columns.hours()
 
 
 def time_objective(columns: VariableLayout) -> Floats:
-    """Last"""
+    """Return the hours at which the last job ends, at the requested confidence.
+
+    last
+    """
     values = np.zeros(columns.size)
     values[columns.last] = 1.0
     return values
 
 
 def memory_objective(columns: VariableLayout) -> Floats:
-    """- sum_c ( usable_gib[c] - fit_gib[c] )*choose[c]"""
+    """Return less the GiB per GPU that stay free.
+
+    - sum_c ( usable_gib[c] - fit_gib[c] )*choose[c]
+    """
     return columns.vector(columns.table.fit_gib - columns.table.usable_gib)
 
 
 def name_objective(columns: VariableLayout) -> Floats:
-    """sum_{j,c of j} weight[j]*rank[c]*choose[c],    rank by (offer label, row order) within the job
+    """Return a number for each plan that depends on the names of its offers alone.
 
-    The weights 1 + (j*golden ratio mod 1) are such that no two plans share a sum, so every solver ends at
-    the same plan.
+    sum_{j,c of j} weight[j]*rank[c]*choose[c],    rank by (offer label, row order) within the job
+
+    The weights are `1 + (j*golden ratio mod 1)`: multiples of an irrational number, so that hardly any two plans have
+    the same sum and every solver ends at the same plan.
     """
     table = columns.table
     order_of_offer = np.empty(len(table.offers), dtype=np.int64)

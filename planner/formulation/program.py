@@ -1,4 +1,4 @@
-"""A mixed-integer program as data: columns as arrays, rows as families of sparse arrays; knows no solver."""
+"""A mixed-integer program as data: columns as arrays, rows as families of sparse arrays."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Rows:
     coefficients: Floats  # (entries,)
     lower: Floats  # (rows,)
     upper: Floats  # (rows,)
-    label: Labeller  # what stands between the brackets of a row's name; empty for a family of one
+    label: Labeller  # text between the brackets of a row's name; empty for a family of one
 
     def __len__(self) -> int:
         return len(self.lower)
@@ -66,17 +66,17 @@ class Rows:
         )
 
     def name(self, i: int) -> str:
-        """`family[label]`: leads back to the function that made the row."""
+        """Return `family[label]`: it leads back to the function that made the row."""
         label = self.label(i)
         return f"{self.family}[{label}]" if label else self.family
 
     def activity(self, values: Floats) -> Floats:
-        """Left-hand sides (rows,) at a point."""
+        """Return the left-hand sides (rows,) at a point."""
         terms = self.coefficients * values[self.columns]
         return np.bincount(self.row_of_entry(), weights=terms, minlength=len(self)).astype(float)
 
     def row_of_entry(self) -> Integers:
-        """The row (entries,) that each entry belongs to."""
+        """Return the row (entries,) of each entry."""
         return np.repeat(np.arange(len(self)), np.diff(self.starts))
 
 
@@ -107,11 +107,11 @@ class Program:
         )
 
     def objective(self, values: Floats) -> float:
-        """The objective at a point."""
+        """Return the objective at a point."""
         return self.offset + float(self.cost @ values)
 
     def violation(self, values: Floats) -> float:
-        """The largest amount by which a point leaves a row or a bound (0 where it leaves none)."""
+        """Return the largest amount by which a point violates a row or a bound, 0 if it violates none."""
         excess = [np.zeros(1), self.lower - values, values - self.upper]
         for rows in self.rows:
             activity = rows.activity(values)
@@ -119,18 +119,18 @@ class Program:
         return float(np.max(np.concatenate(excess)))
 
     def minimising(self, cost: Floats) -> Program:
-        """The same rows with another objective."""
+        """Return the same rows with another objective."""
         return replace(self, cost=np.asarray(cost, dtype=float), offset=0.0)
 
     def with_rows(self, *rows: Rows) -> Program:
-        """The same program with more rows."""
+        """Return the same program with more rows."""
         return replace(self, rows=self.rows + rows)
 
 
 def sparse_rows(
     family: str, row: Integers, columns: Integers, coefficients: Floats, lower: Floats, upper: Floats, label: Labeller
 ) -> Rows:
-    """Rows from triplets in any order; terms of coefficient 0 are left out."""
+    """Return rows from triplets in any order; terms of coefficient 0 are left out."""
     keep = coefficients != 0.0
     row, columns, coefficients = row[keep], columns[keep], coefficients[keep]
     order = np.lexsort((columns, row))
@@ -139,7 +139,7 @@ def sparse_rows(
 
 
 def single_row(family: str, cost: Floats, lower: float = -INFINITY, upper: float = INFINITY) -> Rows:
-    """A family of one row whose coefficients are a dense vector over all variables."""
+    """Return a family of one row whose coefficients are a dense vector over all variables."""
     columns = np.flatnonzero(cost)
     return sparse_rows(
         family,
@@ -157,7 +157,7 @@ def _no_label(_: int) -> str:
 
 
 def program_text(program: Program) -> str:
-    """The program as text in the manner of an LP file, one row or bound a line, for eyes and golden tests."""
+    """Return the program as text like an LP file, one row or bound a line, for reading and for golden tests."""
     names = [program.variable_name(i) for i in range(program.size)]
     everything = np.arange(program.size)
     lines = ["minimise", f"  {_sum(names, everything, program.cost, program.offset)}", "subject to"]
@@ -166,9 +166,11 @@ def program_text(program: Program) -> str:
             body = _sum(names, row.columns, row.coefficients)
             lines.append(f"  {row.name}: {_between(row.lower, body, row.upper)}")
     lines.append("bounds")
-    for variable in program.variables:
-        if not variable.integer or (variable.lower, variable.upper) != (0.0, 1.0):
-            lines.append(f"  {_between(variable.lower, variable.name, variable.upper)}")
+    lines += [
+        f"  {_between(variable.lower, variable.name, variable.upper)}"
+        for variable in program.variables
+        if not variable.integer or (variable.lower, variable.upper) != (0.0, 1.0)
+    ]
     lines.append("integer")
     lines += [f"  {name}" for name, integer in zip(names, program.integer, strict=True) if integer]
     return "\n".join(lines) + "\n"

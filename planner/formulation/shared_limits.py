@@ -1,4 +1,4 @@
-"""What the jobs of a scenario share: limits, objective, the price of time."""
+"""Limits and objective that the jobs of a scenario share."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SharedLimits:
-    """Everything shared between jobs; what concerns one job alone is a filter on its candidates.
+    """Everything that jobs share; limits on one job alone are filters on its candidates.
 
     `quota` maps provider names to GPUs, `stock` maps offer labels to instances, `committed` to machine hours that
-    are paid for already; a name that is missing has no such limit, and `None` means no limit.
+    are paid for already; a missing name has no such limit, and `None` means no limit.
     `value_of_time_usd_per_hour` prices expected hours.
     """
 

@@ -1,4 +1,4 @@
-"""Which variables a candidate table needs, where they stand, and what each symbol costs on them."""
+"""Layout of the variables of a candidate table, and its figures as vectors over them."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ class VariableLayout:
 
     `share[c,on_demand] = choose[c] - share[c,spot]` is substituted everywhere, so `split[c]` needs no
     row and only the spot share is a variable. A candidate whose share is a point (one market, or
-    share_low = share_high) has no share variable at all: share = share_low * choose[c], folded into the
-    coefficient of choose[c]. Both are equal to the form with two shares per candidate, because
-    that form's extra variables are determined by `choose` and the spot share.
+    share_low = share_high) has no share variable at all: share = share_low * choose[c] is part of the
+    coefficient of choose[c]. The program is equivalent to the form with two shares per candidate, whose
+    additional variables are determined by `choose` and the spot share.
     """
 
     table: CandidateTable
-    question: SharedLimits
+    shared: SharedLimits
     split: Integers = field(init=False)  # candidates with a share variable
     base_share: Floats = field(init=False)  # (n,) spot share that the coefficient of choose stands for
 
@@ -48,7 +48,7 @@ class VariableLayout:
     @property
     def last(self) -> int | None:
         """Column of the last finish; only the objective `time` has one."""
-        return len(self.table) + len(self.split) if self.question.objective == "time" else None
+        return len(self.table) + len(self.split) if self.shared.objective == "time" else None
 
     @property
     def size(self) -> int:
@@ -56,7 +56,7 @@ class VariableLayout:
         return len(self.table) + len(self.split) + (self.last is not None)
 
     def vector(self, per_choice: Floats, per_share: Floats | None = None) -> Floats:
-        """One number per variable (size,) from one per candidate and one per split candidate."""
+        """Return one number per variable (size,) from one per candidate and one per split candidate."""
         values = np.zeros(self.size)
         values[: len(self.table)] = per_choice
         if per_share is not None:
@@ -64,39 +64,39 @@ class VariableLayout:
         return values
 
     def slope(self, per_market: Floats) -> Floats:
-        """What a unit of spot share adds over on demand, (len(split),)."""
+        """Return what a unit of spot share adds over on demand, (len(split),)."""
         chosen = per_market[self.split]
         return np.asarray(chosen[:, SPOT] - chosen[:, ON_DEMAND])
 
     def hours(self) -> Floats:
-        """Expected hours: start_h*choose + sum_m run_h*share."""
+        """Return expected hours: start_h*choose + sum_m run_h*share."""
         return self.vector(self.table.hours(self.base_share), self.slope(self.table.run_h))
 
     def late_hours(self) -> Floats:
-        """Hours at the confidence asked for: late_start_h*choose + sum_m late_h*share."""
+        """Return hours at the requested confidence: late_start_h*choose + sum_m late_h*share."""
         return self.vector(self.table.late_hours(self.base_share), self.slope(self.table.late_h))
 
     def late_cost_usd(self) -> Floats:
-        """Dollars at the confidence asked for: fixed_usd*choose + sum_m late_usd*share."""
+        """Return dollars at the requested confidence: fixed_usd*choose + sum_m late_usd*share."""
         return self.vector(self.table.late_cost_usd(self.base_share), self.slope(self.table.late_usd))
 
     def cost_usd(self) -> Floats:
-        """Expected dollars: fixed_usd*choose + sum_m run_usd*share."""
+        """Return expected dollars: fixed_usd*choose + sum_m run_usd*share."""
         return self.vector(self.table.cost_usd(self.base_share), self.slope(self.table.run_usd))
 
     def chosen(self, values: Floats) -> Integers:
-        """The chosen candidates, one per job, in the order of the jobs."""
+        """Return the chosen candidates, one per job, in the order of the jobs."""
         rows = np.flatnonzero(values[: len(self.table)] > 0.5)
         return rows[np.argsort(self.table.job[rows], kind="stable")]
 
     def spot_share(self, values: Floats, rows: Integers) -> Floats:
-        """Spot share of the given candidates at a solution, inside their limits."""
+        """Return the spot share of some candidates at a solution, within their bounds."""
         share = self.base_share.copy()
         share[self.split] = values[self.share]
         return np.clip(share[rows], self.table.share_low[rows], self.table.share_high[rows])
 
     def bounds(self) -> tuple[Floats, Floats, Flags]:
-        """lower, upper and integrality of every variable; choose in {0,1}, share in [0, share_high]."""
+        """Return lower and upper bounds and integrality of the variables: choose in {0,1}, share in [0, share_high]."""
         lower, upper = np.zeros(self.size), np.ones(self.size)
         upper[self.share] = self.table.share_high[self.split]
         integer = np.zeros(self.size, dtype=bool)
@@ -106,13 +106,13 @@ class VariableLayout:
         return lower, upper, integer
 
     def candidate_label(self, row: int) -> str:
-        """`job,offer,count,recipe` of a candidate."""
+        """Return `job,offer,count,recipe` of a candidate."""
         table = self.table
         job, offer = table.jobs[table.job[row]], table.offers[table.offer[row]]
         return f"{job},{offer},{table.instances[row]},{table.recipe[row]}"
 
     def name(self, column: int) -> str:
-        """Name of a variable."""
+        """Return the name of a variable."""
         if column < len(self.table):
             return f"choose[{self.candidate_label(column)}]"
         if column == self.last:
@@ -121,7 +121,7 @@ class VariableLayout:
 
 
 def finish_upper_bound(table: CandidateTable) -> float:
-    """Latest hours that any candidate can take: an upper bound on `last`, for solvers that need one."""
+    """Return the latest hours that any candidate can take: an upper bound on `last`, which some solvers need."""
     if len(table) == 0:
         return 0.0
     return float(max(table.late_hours(table.share_low).max(), table.late_hours(table.share_high).max()))

@@ -1,1 +1,1 @@
-"""From files and arguments to a validated scenario, every fault at once."""
+"""Files and arguments to validated data, with every fault at once."""

@@ -1,4 +1,4 @@
-"""A request from Python or the command line: settings become a `Configuration`, names become cards."""
+"""Arguments of a function or command to a validated configuration and to library entries."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def read_configuration(architecture: str, gpu: str, settings: dict[str, Any]) -> Configuration:
-    """The configuration, or `ScenarioError` with every fault of its settings."""
+    """Return the configuration; `ScenarioError` with every fault of its settings."""
     data = {"architecture": architecture, "gpu": gpu, **settings}
     try:
         return Configuration.model_validate(data)
@@ -28,7 +28,7 @@ def read_configuration(architecture: str, gpu: str, settings: dict[str, Any]) ->
 
 
 def read_run(entry: Mapping[str, Any], where: str) -> Measured:
-    """An observed run, or `ScenarioError` with every fault of its settings, told of `where`."""
+    """Return an observed run; `ScenarioError` with every fault of its settings, located at `where`."""
     data = dict(entry)
     try:
         return Measured.model_validate(data)
@@ -39,7 +39,7 @@ def read_run(entry: Mapping[str, Any], where: str) -> Measured:
 def resolve_cards(
     architecture: str | Architecture, gpu: str, library: Library | None
 ) -> tuple[Architecture, GpuSpec, Library]:
-    """The two cards and the library they are from; `LibraryError` tells every unknown name."""
+    """Return architecture, GPU and their library; `LibraryError` with every unknown name."""
     faults: list[Fault] = []
     if library is None:
         library = _read(architecture, faults)
@@ -59,7 +59,7 @@ def resolve_cards(
 
 
 def _read(architecture: str | Architecture, faults: list[Fault]) -> Library:
-    """The shipped library with the one architecture that is asked for; without it where it cannot be read."""
+    """Return the shipped library with one architecture; without it if it cannot be read."""
     try:
         return read_library([architecture] if isinstance(architecture, str) else [])
     except LibraryError as error:

@@ -1,4 +1,4 @@
-"""Inventory files: offers with a date and a currency, and what a provider grants all of its offers."""
+"""Inventory files: offers with a date and a currency, and the terms of each provider."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class InventoryFile(StrictModel):
-    """An inventory as it is written; its offers are validated one by one, with their terms in place."""
+    """An inventory as written; its offers are validated one by one, with the terms of their provider."""
 
     date: Date | None = None
     currency: Currency
@@ -30,7 +30,7 @@ class InventoryFile(StrictModel):
 
 
 def read_offers(document: Document, faults: list[Fault]) -> tuple[Offer, ...]:
-    """The offers of an inventory file, terms filled in; what is wrong is added to `faults`."""
+    """Return the offers of an inventory file with their terms; faults are added to `faults`."""
     source = Source(document.file, document)
     data = document.data
     bad: set[str | int] = set()
@@ -40,7 +40,7 @@ def read_offers(document: Document, faults: list[Fault]) -> tuple[Offer, ...]:
         found = validation_complaints(error, InventoryFile, data)
         bad = {path[0] for path, _, _ in found if path}
         faults.extend(source.faults(found))
-    header = {key: value for key, value in data.items() if key not in bad}  # a fault is not to be inherited
+    header = {key: value for key, value in data.items() if key not in bad}  # offers must not inherit a fault
     raw = data.get("offers")
     return validate_offers(raw, source, faults, header) if isinstance(raw, list) else ()
 
@@ -48,7 +48,7 @@ def read_offers(document: Document, faults: list[Fault]) -> tuple[Offer, ...]:
 def validate_offers(
     raw: list[Any], source: Source, faults: list[Fault], header: dict[str, Any] | None = None
 ) -> tuple[Offer, ...]:
-    """The good offers of a list found under the key `offers`; the faults of the others are added."""
+    """Return the valid offers of a list under the key `offers`; the faults of the others are added."""
     header = header or {}
     terms = header.get("terms", {})
     offers = []
@@ -63,15 +63,15 @@ def validate_offers(
 
 
 def _fill_terms(written: Any, header: dict[str, Any], terms: dict[str, Any]) -> Any:
-    """The offer with what its provider's terms and the file's header say for all."""
+    """Return the offer with the terms of its provider and the header of the file."""
     if not isinstance(written, dict):
         return written
     provider = written.get("provider")
-    granted = terms.get(provider, {}) if isinstance(provider, str) else {}
-    filled = {**granted, **written}
+    common = terms.get(provider, {}) if isinstance(provider, str) else {}
+    filled = {**common, **written}
     for block in ("billing", "fees"):  # an offer may differ in one fee; spot statistics belong together
-        if isinstance(granted.get(block), dict) and isinstance(written.get(block), dict):
-            filled[block] = {**granted[block], **written[block]}
+        if isinstance(common.get(block), dict) and isinstance(written.get(block), dict):
+            filled[block] = {**common[block], **written[block]}
     for key in ("date", "source"):
         if key not in filled and isinstance(header.get(key), str):
             filled[key] = header[key]
@@ -82,7 +82,7 @@ def _fill_terms(written: Any, header: dict[str, Any], terms: dict[str, Any]) -> 
 
 
 def _origin(path: KeyPath, index: int, written: Any, terms: dict[str, Any]) -> KeyPath:
-    """Where the value was written: in the offer, or in the terms of its provider."""
+    """Return where the value was written: in the offer, or in the terms of its provider."""
     if path and isinstance(written, dict) and path[0] not in written:
         provider = written.get("provider")
         if path[0] in terms.get(str(provider), {}):

@@ -1,7 +1,7 @@
-"""Names in a scenario that must exist elsewhere: architectures, GPUs, providers.
+"""Names of architectures, GPUs and providers in a scenario, resolved in the library.
 
-Plain data is looked at, before it is validated: a misspelt name is told together with all other faults.
-An alias is replaced by the card's name.
+Works on plain data before validation, so that a misspelt name is reported with all other faults.
+An alias is replaced by the name in the library.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def resolve_architectures(data: Any, folder: Path, source: Source, faults: list[Fault]) -> Any:
-    """The data with aliases and paths resolved; unknown names, and work that does not suit, are faults."""
+    """Return the data with aliases and paths resolved; unknown names and unsuitable work are faults."""
     names = CardNames("architectures")
     for path, wanted in list(texts_at(data, ("jobs", "*", "architecture"))):
         if is_config_path(wanted):
@@ -47,7 +47,7 @@ def resolve_architectures(data: Any, folder: Path, source: Source, faults: list[
 
 
 def _kind_of(names: CardNames, card: str) -> str:
-    """Decoder or diffusion; a card that cannot be read is complained about by `read_library`."""
+    """Return decoder or diffusion; `read_library` reports a card that cannot be read."""
     try:
         return str(read_document(names.folder / f"{card}.yaml").data.get("kind", "decoder"))
     except InputError:
@@ -58,10 +58,10 @@ def _check_work(job: KeyPath, work: dict[str, Any], name: str, kind: str, source
     if kind == "decoder" and work.get("images") is not None:
         what = f"{name} is trained on tokens, not on images"
         faults.append(source.fault((*job, "work", "images"), what, "give samples and tokens_per_sample, or tokens"))
-    for way in ("samples", "tokens") if kind == "diffusion" else ():
-        if work.get(way) is not None:
-            what = f"{name} is trained on images, not on {way}"
-            faults.append(source.fault((*job, "work", way), what, "give images, epochs and resolution"))
+    for unit in ("samples", "tokens") if kind == "diffusion" else ():
+        if work.get(unit) is not None:
+            what = f"{name} is trained on images, not on {unit}"
+            faults.append(source.fault((*job, "work", unit), what, "give images, epochs and resolution"))
 
 
 GPU_PLACES = (
@@ -70,11 +70,11 @@ GPU_PLACES = (
     ("adjust", "*", "match", "gpu"),
     ("jobs", "*", "measured", "*", "gpu"),
 )
-"""Where a scenario names GPUs, its offers apart."""
+"""Places of a scenario that name GPUs, except its offers."""
 
 
 def resolve_gpus(data: Any, names: CardNames, source: Source, faults: list[Fault]) -> Any:
-    """The data with card names for GPU aliases; unknown GPUs, and observed peaks beyond the card, are faults."""
+    """Return the data with GPU aliases resolved; unknown GPUs and peaks above the GPU's memory are faults."""
     for place in GPU_PLACES:
         for path, wanted in list(texts_at(data, place)):
             data = _resolved_gpu(data, path, wanted, names, source, faults)
@@ -91,14 +91,14 @@ def _check_peak(
         return
     holds = read_document(names.folder / f"{card}.yaml").data.get("vram_gib")
     if isinstance(holds, (int, float)) and peak > holds:
-        fix = "the peak of one GPU in GiB (2^30 bytes), not of all"
+        fix = "give the peak of one GPU in GiB (2^30 bytes), not of all"
         faults.append(source.fault((*path, "peak_vram_gib"), f"{peak:g} is more than the {holds:g} GiB of {card}", fix))
 
 
 def resolve_offer_names(offers: Any, names: CardNames, source: Source, faults: list[Fault]) -> Any:
-    """The same for a list of offers found under the key `offers`.
+    """Return a list of offers under the key `offers` with GPU aliases resolved.
 
-    Architectures of a managed service get their card's name too; one without a card is never asked for, and stays.
+    Architectures of a managed service are resolved too; unknown ones are kept, because no job can ask for them.
     """
     data: Any = {"offers": offers}
     for path, wanted in list(texts_at(data, ("offers", "*", "gpu"))):
@@ -121,9 +121,9 @@ def _resolved_gpu(data: Any, path: KeyPath, wanted: str, names: CardNames, sourc
 
 
 def check_providers(data: Any, offered: Iterable[str], source: Source, faults: list[Fault]) -> None:
-    """A provider in a limit that nobody offers is a fault where it looks like one that is offered.
+    """Add a fault for a provider in a limit that has no offers but is similar to one that has.
 
-    Naming an absent provider is harmless (limits outlive inventories); a misspelt one limits nothing.
+    An absent provider is harmless (limits outlive inventories); a misspelt one limits nothing.
     """
     known = frozenset(offered)
     places = [
@@ -134,11 +134,11 @@ def check_providers(data: Any, offered: Iterable[str], source: Source, faults: l
     for path, name in places:
         close = "" if name in known else suggest_names(name, known, cutoff=0.65)
         if close:
-            faults.append(source.fault(path, f"nothing is offered by {name!r}", f"did you mean {close}?"))
+            faults.append(source.fault(path, f"no offers of provider {name!r}", f"did you mean {close}?"))
 
 
 def texts_at(data: Any, place: tuple[str, ...], path: KeyPath = ()) -> Iterator[tuple[KeyPath, str]]:
-    """Every text at a place in which `*` is any item of a list, or the lone value in its place."""
+    """Yield every text at a place in which `*` is any item of a list, or a single value in its place."""
     if not place:
         if isinstance(data, str):
             yield path, data

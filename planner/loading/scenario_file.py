@@ -1,4 +1,4 @@
-"""From files to a validated scenario, all faults at once; and text into files, whole or not at all."""
+"""Scenario files to validated scenarios, with every fault at once; plan files as JSON."""
 
 from __future__ import annotations
 
@@ -52,22 +52,22 @@ __all__ = [
 
 @dataclass(frozen=True)
 class LoadedScenario:
-    """A scenario with where its values were written: a fault that is found later still names its file and line."""
+    """A scenario with the sources of its values, so that faults found later have file and line."""
 
     scenario: Scenario
     source: Source
-    offer_sources: tuple[tuple[Source, KeyPath], ...]  # where each of its offers stands
+    offer_sources: tuple[tuple[Source, KeyPath], ...]  # source and place of each offer
 
     @contextmanager
     def locate_faults(self) -> Iterator[None]:
-        """Faults of the scenario that are raised inside go on with the file and line of what they are about."""
+        """Add file and line to the faults of the scenario that are raised inside."""
         try:
             yield
         except ScenarioError as error:
             raise ScenarioError([self.locate(fault) for fault in error.faults]) from None
 
     def locate(self, fault: Fault) -> Fault:
-        """The fault at its line; as it is where it has one, or is about no place of this scenario."""
+        """Return the fault with its line; unchanged if it has one or is not about this scenario."""
         jobs = self.scenario.jobs
         if fault.line or fault.file not in (self.scenario.name, *(job.name for job in jobs)):
             return fault
@@ -85,7 +85,7 @@ class LoadedScenario:
 
 
 def read_scenario(path_or_name: str | Path, set_: Sequence[str] = ()) -> Scenario:
-    """The scenario of a file, a shipped name or standard input (`-`), with `PATH=VALUE` settings applied.
+    """Return the scenario of a file, a shipped name or standard input (`-`), with `PATH=VALUE` settings applied.
 
     Raises `ScenarioError` with every fault of the scenario, its inventories and the settings.
     """
@@ -93,7 +93,7 @@ def read_scenario(path_or_name: str | Path, set_: Sequence[str] = ()) -> Scenari
 
 
 def load_scenario(path_or_name: str | Path, set_: Sequence[str] = ()) -> LoadedScenario:
-    """The same with where its values stand. Raises like `read_scenario`."""
+    """Return the scenario with the sources of its values; raises like `read_scenario`."""
     try:
         path = _find_file(path_or_name)
         document = read_document(path)
@@ -103,7 +103,7 @@ def load_scenario(path_or_name: str | Path, set_: Sequence[str] = ()) -> LoadedS
 
 
 def parse_scenario(text: str, folder: str | Path = ".", file: str = "scenario", set_: Sequence[str] = ()) -> Scenario:
-    """The scenario in a text; its relative paths start at `folder`. Raises like `read_scenario`."""
+    """Return the scenario of a text; relative paths start at `folder`. Raises like `read_scenario`."""
     try:
         document = parse_document(text, file)
     except InputError as error:
@@ -112,21 +112,21 @@ def parse_scenario(text: str, folder: str | Path = ".", file: str = "scenario", 
 
 
 def scenario_text(scenario: Scenario) -> str:
-    """YAML that reads back as the same scenario, given the same inventory files."""
+    """Return YAML that is read back as the same scenario, given the same inventory files."""
     return write_yaml(scenario_data(scenario))
 
 
 def change_scenario(scenario: Scenario, set_: Sequence[str]) -> Scenario:
-    """The scenario with settings applied and validated again; its inventory files are not read again.
+    """Return the scenario with settings applied and validated again, without reading its inventory files again.
 
-    Raises `ScenarioError`; naming other inventory files is one, because where they would lie is not known.
+    Raises `ScenarioError`, also for other inventory files, because their folder is unknown here.
     """
     changed = override(scenario_data(scenario), set_)
     source = Source(scenario.name, None, changed.origins)
     faults = list(changed.faults)
     touched = next((path for path in changed.origins if path[0] == "inventory"), None)
     if touched:
-        faults.append(source.fault(touched, "inventories cannot be exchanged here", "set it when the file is read"))
+        faults.append(source.fault(touched, "the inventory cannot be changed here", "set it when the scenario is read"))
     from_files = scenario.offers[: len(scenario.offers) - len(scenario.offers_inline)]
     return _validate(changed.data, Path(), source, from_files, faults)
 
@@ -137,7 +137,7 @@ def _load_document(document: Document, folder: Path, set_: Sequence[str]) -> Loa
     faults = list(changed.faults)
     found = _inventories(changed.data.get("inventory"), folder, source, faults)
     scenario = _validate(changed.data, folder, source, tuple(offer for _, offers in found for offer in offers), faults)
-    # Without a fault no offer of a file was left out, so that they stand in its order.
+    # Without faults all offers of a file are read, in its order.
     places = [(there, len(offers)) for there, offers in found] + [(source, len(scenario.offers_inline))]
     offered = tuple((there, ("offers", index)) for there, count in places for index in range(count))
     return LoadedScenario(scenario, source, offered)
@@ -146,7 +146,7 @@ def _load_document(document: Document, folder: Path, set_: Sequence[str]) -> Loa
 def _validate(
     data: dict[str, Any], folder: Path, source: Source, from_files: tuple[Offer, ...], faults: list[Fault]
 ) -> Scenario:
-    """The scenario of plain data; every fault, those found before included, is raised together."""
+    """Return the scenario of plain data; raises every fault together, including those found before."""
     gpus = CardNames("gpus")
     data = resolve_architectures(data, folder, source, faults)
     data = resolve_gpus(data, gpus, source, faults)
@@ -158,34 +158,34 @@ def _validate(
     if isinstance(written, list):
         written = _drop_partial_offers(written, bool(from_files), source, faults)
         inline = validate_offers(resolve_offer_names(written, gpus, source, faults), source, faults)
-        data = {**data, "offers": []}  # validated a moment ago
+        data = {**data, "offers": []}  # validated above
     offers = from_files + inline
     if not data.get("inventory") and not written:
-        faults.append(source.fault(("offers",), "there is nothing to rent", "give inventory: [FILE] or offers: [...]"))
+        faults.append(source.fault(("offers",), "no offers given", "add inventory: [FILE] or offers: [...]"))
     elif offers and all(offer.is_cpu for offer in offers):
         faults.append(source.fault(("offers",) if written else ("inventory",), *NO_TRAINING_OFFER))
     check_ranges(data.get("vary"), source, faults)
-    question: ScenarioFile | None = None
+    validated: ScenarioFile | None = None
     try:
-        question = ScenarioFile.model_validate(data)
+        validated = ScenarioFile.model_validate(data)
     except ValidationError as error:
         found = validation_complaints(error, ScenarioFile, data)
         schema = ScenarioFile.model_json_schema(by_alias=True) if source.origins else {}
         faults.extend(source.faults(suggest_for_unknown_keys(found, source.origins, schema, data)))
-    if faults or question is None:
+    if faults or validated is None:
         raise ScenarioError(list(dict.fromkeys(faults)))
-    return Scenario.model_validate({**dict(question), "offers": offers, "offers_inline": inline})
+    return Scenario.model_validate({**dict(validated), "offers": offers, "offers_inline": inline})
 
 
 def _drop_partial_offers(written: list[Any], has_files: bool, source: Source, faults: list[Fault]) -> list[Any]:
-    """The offers without those that settings alone made in part: they meant an offer of an inventory file."""
+    """Return the offers without incomplete ones made by settings only, which meant an offer of an inventory file."""
     kept = []
     for index, offer in enumerate(written):
         set_ = {place[2] for place in source.origins if place[:2] == ("offers", index) and len(place) > 2}
         only_set = isinstance(offer, dict) and bool(set_) and set(offer) <= set_
         if has_files and only_set and not {"gpu", "provider"} & set_:
-            what = "is not written in the scenario; what inventory files offer is changed by adjust"
-            fix = "such as adjust.0={match: {gpu: H100-80GB}, usd_per_hour_factor: 1.2}"
+            what = "is not in the scenario; offers of inventory files are changed by adjust"
+            fix = "write it as adjust.0={match: {gpu: H100-80GB}, usd_per_hour_factor: 1.2}"
             faults.append(source.fault(("offers", index), what, fix))
         else:
             kept.append(offer)
@@ -195,7 +195,7 @@ def _drop_partial_offers(written: list[Any], has_files: bool, source: Source, fa
 def _inventories(
     named: Any, folder: Path, source: Source, faults: list[Fault]
 ) -> list[tuple[Source, tuple[Offer, ...]]]:
-    """The offers of each inventory file; what is not a list of names is left to the validation."""
+    """Return the offers of each inventory file; validation reports what is not a list of names."""
     found = []
     items = named if isinstance(named, list) else [named]
     gpus = CardNames("gpus")
@@ -205,7 +205,9 @@ def _inventories(
         place = ("inventory", index) if isinstance(named, list) else ("inventory",)
         path = source.folder(place, folder) / name
         if not path.is_file():
-            faults.append(source.fault(place, f"there is no file {path}", "paths start at the scenario's folder"))
+            faults.append(
+                source.fault(place, f"no such file: {path}", "give a path relative to the folder of the scenario")
+            )
             continue
         try:
             document = read_document(path)
@@ -220,14 +222,14 @@ def _inventories(
 
 
 def shipped_scenarios() -> dict[str, Path]:
-    """The scenarios that come with the package, by bare name: those of the folder, then those of `whole-job`."""
+    """Return the shipped scenarios by name: those of the folder, then those of `whole-job`."""
     folder = data_folder("scenarios")
     files = [*sorted(folder.glob("*.yaml")), *sorted(folder.glob("whole-job/*.yaml"))]
     return {path.stem: path for path in files}
 
 
 def _find_file(path_or_name: str | Path) -> str | Path:
-    """The file that is meant: the one named, else the shipped scenario of that name."""
+    """Return the file of that path, else the shipped scenario of that name."""
     name = str(path_or_name)
     if name == "-" or os.path.exists(name):
         return path_or_name
@@ -237,23 +239,27 @@ def _find_file(path_or_name: str | Path) -> str | Path:
     close = suggest_names(Path(name).stem, sorted(shipped))
     listed = [stem for stem, path in shipped.items() if path.parent.name != "whole-job"]
     fix = f"did you mean {close}?" if close else f"give a file, or one of {', '.join(listed)}"
-    raise InputError([Fault(name, 0, "", "there is no such file and no shipped scenario of that name", fix)])
+    raise InputError([Fault(name, 0, "", "no such file and no shipped scenario of that name", fix)])
 
 
 def read_plan(path: str | Path) -> dict[str, Any]:
-    """The JSON document that `solve --json` or `-o` wrote; `ScenarioError` where it is none."""
+    """Return the JSON document that `solve --json` or `-o` wrote; `ScenarioError` if it is not one."""
     file = file_name(path)
     try:
         plan = json.loads(read_text(path), parse_constant=_refuse_constant)
     except InputError as error:
         raise ScenarioError(error.faults) from None
     except json.JSONDecodeError as error:
-        raise ScenarioError([Fault(file, error.lineno, "", f"not JSON: {error.msg}", "give a plan file")]) from None
+        raise ScenarioError(
+            [Fault(file, error.lineno, "", f"not JSON: {error.msg}", "give a file written by planner solve")]
+        ) from None
     except (ValueError, RecursionError) as error:
-        raise ScenarioError([Fault(file, 0, "", f"not a plan: {error}", "give a plan file")]) from None
+        raise ScenarioError(
+            [Fault(file, 0, "", f"not a plan: {error}", "give a file written by planner solve")]
+        ) from None
     missing = [key for key in ("scenario", "status", "jobs") if not isinstance(plan, dict) or key not in plan]
     if missing:
-        fix = "give a file that planner solve wrote"
+        fix = "give a file written by planner solve"
         raise ScenarioError([Fault(file, 0, "", f"not a plan: no {', '.join(missing)}", fix)])
     return dict(plan)
 

@@ -1,4 +1,4 @@
-"""What comes closest to a thing that cannot be had: the nearest cards that are rented, the nearest names of offers."""
+"""Nearest available alternatives: similar GPUs with offers, similar names of offers."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ if TYPE_CHECKING:
     from planner.library.schema import GpuSpec, Library
 
 MAX_SUGGESTIONS = 3
+
 PART_SCORE, MIN_SCORE = 1.0, 0.75
-"""Weight of a part of a name that is the same, and the likeness from which a part is taken to be meant."""
+"""Score of an equal part of a name, and the similarity from which a part counts."""
 
 
 def suggest_gpus(gpu: str, offers: Sequence[Offer], library: Library, most: int = MAX_SUGGESTIONS) -> list[str]:
-    """Cards that are rented and most like one that is not: by memory, by speed and by bandwidth, in factors."""
+    """Return GPUs with offers that are most similar to one without: by memory, speed and bandwidth, in factors."""
     card = library.gpu(gpu)
     rented = {library.gpu(offer.card).name: library.gpu(offer.card) for offer in offers if offer.rents_gpus}
     rented.pop(card.name, None)
@@ -36,7 +37,7 @@ def _distance(one: GpuSpec, other: GpuSpec) -> float:
 
 
 def suggest_offers(label: str, offers: Sequence[Offer], most: int = MAX_SUGGESTIONS) -> list[str]:
-    """Offers whose provider, region, instance or card is named in a label that is none; empty where none is."""
+    """Return offers whose provider, region, instance or GPU is in an unknown label; empty if there are none."""
     wanted = [part for part in label.casefold().split("/") if part]
     scored = []
     for known, offer in zip(offer_labels(offers), offers, strict=True):

@@ -12,6 +12,9 @@ if TYPE_CHECKING:
 NOT_INCLUDED = "not included"
 """Part of the basis of a bill item whose price is unknown."""
 
+ITEM_NAMES = {"starts and losses": "restarts, lost work"}
+"""Names on the screen that differ from those of the data."""
+
 
 def bill(job: Assignment, room: int) -> list[str]:
     """Return items that cost something, what is not included, and the total, in at most `room` (>= 3) lines."""
@@ -40,7 +43,7 @@ def bill_line(item: BillItem) -> str:
         how = f"{quantity(item.quantity, item.unit)} x {words.rate(item.rate_usd)}"
     elif item.quantity is not None:
         how = quantity(item.quantity, item.unit)
-    what, at, place = item.item.partition(" at ")  # a stage on a separate machine
+    what, at, place = ITEM_NAMES.get(item.item, item.item).partition(" at ")  # a stage on a separate machine
     if at and item.rate_usd is None:
         how = f"{how} and transfers"
     how = f"{how}, {item.basis}".removeprefix(", ") if item.basis else how

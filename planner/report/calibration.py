@@ -36,7 +36,8 @@ def _summary(result: CalibrationResult, compared: Comparison) -> str:
 def _step(times: StepTimes) -> str:
     if times.spread is None:
         return f"{words.significant(times.seconds)} s, mean of {times.steps:,} steps"
-    warm = f", {times.dropped} warm-up steps excluded" if times.dropped else ""
+    plural = "" if times.dropped == 1 else "s"
+    warm = f", {times.dropped} warm-up step{plural} excluded" if times.dropped else ""
     return f"{words.significant(times.seconds)} s, median of {times.steps:,} (± {words.percent(times.spread)}){warm}"
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 MAX_ROWS, MAX_ROWS_OF_SEVERAL = 6, 3
 """Rows of a table of alternatives, for one job and for each of several."""
 
-MIN_USD, MIN_HOURS = 0.005, 1 / 60
+SHOWN_USD, SHOWN_HOURS = 0.005, 1 / 60
 """Differences below these are not shown."""
 
 MACHINES, DIFFERENCE = 25, 14
@@ -97,10 +97,10 @@ def format_gain(explanation: Explanation, better: float | None, usd: float, hour
     usd, hours
         Expected dollars and hours of the other plan minus those of the plan.
     """
-    money = f"{words.usd(abs(usd))} {'more' if usd > 0 else 'less'}" if abs(usd) >= MIN_USD else "the same cost"
-    time = f"{words.hours(abs(hours))} {'later' if hours > 0 else 'earlier'}" if abs(hours) >= MIN_HOURS else ""
+    money = f"{words.usd(abs(usd))} {'more' if usd > 0 else 'less'}" if abs(usd) >= SHOWN_USD else "the same cost"
+    time = f"{words.hours(abs(hours))} {'later' if hours > 0 else 'earlier'}" if abs(hours) >= SHOWN_HOURS else ""
     if explanation.objective == "time":
-        if better is not None and hours > -MIN_HOURS and better >= MIN_HOURS:
+        if better is not None and hours > -SHOWN_HOURS and better >= SHOWN_HOURS:
             time = f"{words.hours(better)} earlier at the requested confidence"
         return [time, money] if time else [money]
     gain = [f"{words.usd(better)} better"] if explanation.compared_by and better is not None and better > 0 else []

@@ -1,1 +1,1 @@
-"""Every answer as typed data: the JSON that the command line prints."""
+"""Results as typed data: the JSON that the command line prints."""

@@ -1,4 +1,4 @@
-"""What a pilot run taught: the `measured:` entry that it is worth, and what that does to a plan."""
+"""The result of `calibrate`: the `measured:` entry of a run, and its effect on a plan."""
 
 from __future__ import annotations
 
@@ -12,32 +12,32 @@ class StepTimes(Part):
     """Seconds per optimizer step of a log."""
 
     seconds: float
-    """The median; the mean where only the whole run was timed."""
+    """The median; the mean if only the whole run was timed."""
     spread: float | None
-    """Normal-equivalent median deviation over the median; None where only the whole run was timed."""
+    """Normal-equivalent median deviation over the median; None if only the whole run was timed."""
     steps: int
     dropped: int
-    """First steps that were left out as warm-up."""
+    """First steps that were excluded as warm-up."""
 
 
 class Comparison(Part):
-    """The run beside the estimate of the same configuration."""
+    """The run compared with the estimate of the same configuration."""
 
     techniques: Techniques
     assumed: tuple[str, ...]
-    """Settings that nobody said: the fastest that the job allows are taken."""
+    """Settings that were not given: the fastest that the job allows are assumed."""
     tokens_per_second: float | None
     predicted_tokens_per_second: float
     peak_vram_gib: float | None
     predicted_peak_vram_gib: float | None
     speed_factor: float
-    """On the speed of all ways of the job from now on, from all of its observed runs."""
+    """Factor on the estimated speed of all configurations of the job, from all of its observed runs."""
     memory_factor: float
-    """On the bytes that grow with the batch at the run's setting."""
+    """Factor on the bytes that grow with the batch at the setting of the run."""
 
 
 class PlanSummary(Part):
-    """A plan in one line; without a plan only its status."""
+    """A plan in short; without a plan only its status."""
 
     status: str
     gpu: str | None = None
@@ -52,7 +52,7 @@ class PlanSummary(Part):
 
 
 class CalibrationResult(Part):
-    """What `planner calibrate` found in the logs of one run."""
+    """The result of `planner calibrate` for the logs of one run."""
 
     logs: tuple[str, ...]
     """Each with its format."""
@@ -64,23 +64,23 @@ class CalibrationResult(Part):
     job: str | None = None
     compared: Comparison | None = None
     before: PlanSummary | None = None
-    """The job's plan without the run, and with it."""
+    """The plan of the job without the run; `after` is that with it."""
     after: PlanSummary | None = None
     notes: tuple[str, ...] = ()
 
     @property
     def block(self) -> str:
-        """The entry as YAML, to be pasted into the job."""
+        """Return the entry as YAML, to paste into the job."""
         entry = ", ".join(f"{key}: {_scalar(value)}" for key, value in self.measured.items())
         return f"measured:\n  - {{{entry}}}\n"
 
     def _repr_html_(self) -> str:
-        """How a notebook shows it: what was seen, beside what was predicted."""
+        """Return the observed and predicted figures as a table for notebooks."""
         rows = [(key.replace("_", " "), _scalar(value)) for key, value in self.measured.items()]
         if self.compared is not None:
             rows.append(("predicted tokens per second", f"{self.compared.predicted_tokens_per_second:,.0f}"))
-            rows.append(("speed from now on", f"x {self.compared.speed_factor:.2f}"))
-        return html_table("a pilot run", ("what", "figure"), rows)
+            rows.append(("factor on estimated speed", f"x {self.compared.speed_factor:.2f}"))
+        return html_table("calibration", ("what", "figure"), rows)
 
 
 def _scalar(value: SettingValue) -> str:

@@ -1,4 +1,4 @@
-"""The answer about one configuration: memory, speed and how sure both are, as `planner estimate --json` writes it.
+"""The result of `estimate`: memory and speed of one configuration with their uncertainty.
 
 Memory is GiB per GPU, time is seconds of one optimizer step.
 """
@@ -12,33 +12,33 @@ from planner.results.plan import Part, Techniques, Vram
 
 
 class Capacity(Vram):
-    """Memory of one GPU against what it has; `parts` sum to `allocated`, with `set_aside` they sum to `peak`."""
+    """Memory needed and usable on one GPU; `parts` sum to `allocated`, with `set_aside` to `peak`."""
 
     fits: bool
     reserved: float
-    """What the allocator takes: live tensors, its cache and fragmentation."""
+    """Memory of the allocator: live tensors, its cache and fragmentation."""
     device_used: float
-    """What nvidia-smi would show: reserved, context and communicators."""
+    """Memory that nvidia-smi shows: reserved, context and communicators."""
     set_aside: dict[str, float]
-    """Of the fit rule: the margin, the share of fragmentation that counts, and the context."""
+    """Parts of the fit rule: the margin, the counted share of fragmentation, and the context."""
 
 
 class StepSeconds(Part):
-    """One optimizer step; `parts` are what each cause adds, hidden work left out, and sum to `total`."""
+    """Seconds of one optimizer step; `parts` exclude overlapped work and sum to `total`."""
 
     total: float
     parts: dict[str, float]
 
 
 class Remedy(Part):
-    """One change that makes a configuration fit, and its peak then."""
+    """One change that makes a configuration fit, and the peak with it."""
 
     change: str
     peak: float
 
 
 class Estimate(Part):
-    """What `estimate` says of one configuration."""
+    """Memory and speed of one configuration."""
 
     architecture: str
     parameters: int
@@ -52,59 +52,59 @@ class Estimate(Part):
     techniques: Techniques
     unit: Literal["tokens", "images"]
     sequence_length: int
-    """Tokens; of a diffusion network the tokens that an image counts for."""
+    """Tokens; for a diffusion model the tokens per image."""
     resolution: int | None
-    """Pixels per side, of a diffusion network."""
+    """Pixels per side, for a diffusion model."""
     global_batch: int
     packing: str
     vram_gib: Capacity
     tokens_per_second: float
-    """Real tokens (images) over all GPUs, padding and unfilled positions left out."""
+    """Real tokens (images) over all GPUs, without padding and unfilled positions."""
     tokens_per_second_low: float
     tokens_per_second_high: float
     """The 80 % interval."""
     processed_tokens_per_second: float
-    """Every position that the GPUs work on, filled or not, as most training logs count."""
+    """All positions that the GPUs process, filled or not, as most training logs count them."""
     step_seconds: StepSeconds
     profile: str
     profiled: bool
-    """Whether measured peaks stand behind the profile's memory accounting."""
+    """Whether the memory of the profile is calibrated on measured peaks."""
     sigma: float
-    """Spread of ln(speed), for the interval shown."""
+    """Standard deviation of ln(speed), for the interval."""
     sigma_tail: float
-    """The same for rare cases."""
+    """Standard deviation of ln(speed) in the tails."""
     largest_micro_batch: int | None = None
-    """0 where not even one sequence fits; None where nobody asked."""
+    """0 if not even one sequence fits; None if not requested."""
     longest_sequence: int | None = None
-    """Tokens, at the micro-batch of this estimate; 0 where none fits, None where nobody asked."""
+    """Tokens at the micro-batch of this estimate; 0 if none fits, None if not requested."""
     remedies: tuple[Remedy, ...] = ()
-    """What would make it fit; empty where it does."""
+    """Changes that make it fit; empty if it fits."""
     assumed: tuple[str, ...] = ()
     """Settings that were not given."""
     notes: tuple[str, ...] = ()
 
     @property
     def short_gib(self) -> float:
-        """GiB that are missing; 0 where it fits."""
+        """Return the missing GiB; 0 if it fits."""
         return max(0.0, self.vram_gib.peak - self.vram_gib.usable)
 
     def _repr_html_(self) -> str:
-        """How a notebook shows the estimate: the verdict, then memory and step by part."""
+        """Return summary, memory and step as tables for notebooks."""
         vram, step = self.vram_gib, self.step_seconds
-        verdict = f"{self.architecture} on {self.gpus} x {self.gpu}: {'fits' if vram.fits else 'does not fit'}"
+        summary = f"{self.architecture} on {self.gpus} x {self.gpu}: {'fits' if vram.fits else 'does not fit'}"
         low, high = self.tokens_per_second_low, self.tokens_per_second_high
         rate = f"{self.tokens_per_second:,.3g} ({low:,.3g} to {high:,.3g})"
         facts = [
             ("GiB per GPU", f"{vram.peak:.1f} of {vram.usable:.1f}"),
-            ("chance to fit", f"{vram.fit_probability:.2f}"),
-            ("limit", vram.phase),
+            ("probability to fit", f"{vram.fit_probability:.2f}"),
+            ("peak in", vram.phase),
             (f"{self.unit} per second", rate),
             ("seconds per step", f"{step.total:.3g}"),
             ("profile", f"{self.profile}, {'profiled' if self.profiled else 'not profiled'}"),
         ]
         memory = {**vram.parts, **vram.set_aside}
         return (
-            html_table(verdict, ("", ""), facts)
+            html_table(summary, ("", ""), facts)
             + html_table("memory", ("part", "GiB"), [(name, f"{size:.2f}") for name, size in memory.items() if size])
             + html_table("step", ("part", "seconds"), [(name, f"{s:.3g}") for name, s in step.parts.items() if s])
         )

@@ -1,7 +1,7 @@
-"""The answer of `frontier`: cost against time, typed as its JSON is written.
+"""The result of `frontier`: cost against time.
 
-The time axis is hours at the confidence asked for, which is what a deadline is compared with; the cost axis
-is expected US dollars, penalties and the value of time left out.
+The time axis is hours at the requested confidence, which are compared with a deadline; the cost axis is expected
+US dollars, without penalties and the value of time.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from planner.results.plan import (
     describe_machines,
 )
 
-SPOT_ONLY = " (spot only: nothing is guaranteed)"
+_NO_GUARANTEE = " (spot only: no guarantee)"
 
 GroupBy = Literal["method", "gpu", "provider"]
 
 
 class SegmentJob(Part):
-    """How one job is run along a segment, in the few words that tell the ways apart."""
+    """The configuration of one job along a segment."""
 
     name: str
     provider: str
@@ -45,11 +45,9 @@ class SegmentJob(Part):
 
 
 class Segment(Part):
-    """A stretch along which waiting longer pays at a constant rate; both ends are equal for a single point.
+    """A line segment of the frontier; both ends are equal for a single point.
 
-    `saved_per_hour` is that rate in dollars, 0 for a point.
-
-    An end that is not included costs no less than another point of the frontier that is reached no later.
+    An end is excluded if another point of the frontier is no later and no more expensive.
     """
 
     hours_from: float
@@ -62,16 +60,16 @@ class Segment(Part):
 
     @property
     def saved_per_hour(self) -> float:
-        """Dollars that each hour of waiting saves along the stretch; 0 for a point."""
+        """Return the dollars saved per hour of waiting; 0 for a point."""
         hours = self.hours_to - self.hours_from
         return (self.cost_from_usd - self.cost_to_usd) / hours if hours > 0 else 0.0
 
 
 class Point(Part):
-    """A breakpoint of the frontier that nothing undercuts.
+    """A breakpoint of the frontier; no plan is both earlier and cheaper.
 
-    `before` are the plans on the left side, where pieces of two ways meet; `change` says what differs from the
-    point (or the plans) before. `bound` is proven: nothing done within these hours costs less.
+    `before` are the plans on the left side, if two configurations meet here; `change` names the differences from
+    the previous point (or plans). `bound` is a lower bound of the cost within these hours.
     """
 
     hours: float
@@ -84,35 +82,35 @@ class Point(Part):
     gap: float
     budget_probability: float | None = None
     floor_usd: float | None = None
-    """Where jobs get in each other's way: nothing done before the next point costs less; None where all is exact."""
+    """If jobs compete for shared limits: lower bound of the cost before the next point; None if exact."""
     separate_usd: float | None = None
-    """Where jobs get in each other's way: what each alone would cost, in all; None where they do not."""
+    """If jobs compete for shared limits: cost of each job alone, summed; None if they do not."""
     knee: str = ""
     mostly_start_up: bool = False
-    """Whether more than half of the expected hours of the job that ends last go into starting."""
+    """Whether more than half of the expected hours of the last job are machine start."""
     spot_only: bool = False
-    """Whether some job runs on an offer that has no price on demand to fall back on: nothing is guaranteed then."""
+    """Whether a job runs on an offer without on-demand price: without fallback there is no guarantee."""
 
 
 def hidden_usd(points: Sequence[Point], segments: Sequence[Segment]) -> float:
-    """The most dollars that a plan between two points could save, by their lower bounds; 0 where all is known.
+    """Return the most dollars that an unknown plan between two points can save, by their lower bounds; 0 if exact.
 
-    Along a slope nothing is hidden: its line is the frontier.
+    Along a slope nothing is unknown: its line is the frontier.
     """
-    slopes = [one for one in segments if one.saved_per_hour > 0]
+    slopes = [segment for segment in segments if segment.saved_per_hour > 0]
     return max(
         (
             left.cost_usd - left.floor_usd
             for left, right in itertools.pairwise(points)
             if left.floor_usd is not None
-            and not any(one.hours_from <= left.hours and right.hours <= one.hours_to for one in slopes)
+            and not any(slope.hours_from <= left.hours and right.hours <= slope.hours_to for slope in slopes)
         ),
         default=0.0,
     )
 
 
 class Curve(Part):
-    """The frontier of one method, card or provider alone; without points where it has no way within the limits."""
+    """The frontier of one method, GPU or provider; without points if it is infeasible within the limits."""
 
     label: str
     allowed: bool = True
@@ -123,19 +121,19 @@ class Curve(Part):
 
     @property
     def hidden_usd(self) -> float:
-        """As of a frontier: what may be saved between two of its points."""
+        """Return the most dollars that an unknown plan between two points can save."""
         return hidden_usd(self.points, self.segments)
 
 
 class HiddenByLimit(Part):
-    """What a limit on hours keeps out of sight: the cheapest way of a job without it."""
+    """The cheapest plan of a job that a limit on hours excludes."""
 
     limit: str
     limit_hours: float
     cost_usd: float
     hours: float
     setting: str
-    """What `--set` takes to see it."""
+    """PATH=VALUE for `--set` that removes the limit."""
 
 
 class Frontier(Part):
@@ -146,13 +144,13 @@ class Frontier(Part):
     status: Status
     exact: bool
     confidence: float | None
-    """Chance to be done within the hours; None where the jobs ask for different ones."""
+    """Probability to finish within the hours; None if the jobs have different ones."""
     points: tuple[Point, ...] = ()
     segments: tuple[Segment, ...] = ()
     knee: int | None = None
     by: GroupBy | None = None
     separate: tuple[Segment, ...] = ()
-    """Where not exact: the lower bound for every time, what the jobs would cost without each other (without legs)."""
+    """If not exact: lower bound for every time, the cost of each job alone, summed (segments without jobs)."""
     curves: tuple[Curve, ...] = ()
     beyond: tuple[HiddenByLimit, ...] = ()
     candidates: CandidateCounts
@@ -164,35 +162,35 @@ class Frontier(Part):
     notes: tuple[str, ...] = ()
 
     def _repr_html_(self) -> str:
-        """How a notebook shows the frontier: a line per breakpoint."""
-        header = ("hours", "expected hours", "cost", "what", "change", "knee")
+        """Return a table for notebooks: a row per breakpoint."""
+        header = ("hours", "expected hours", "cost", "plan", "change", "knee")
         rows = [
             (
-                f"{one.hours:.1f}",
-                f"{one.expected_hours:.1f}",
-                f"${one.cost_usd:,.2f}",
-                "; ".join(describe_assignment(job) for job in one.jobs) + (SPOT_ONLY if one.spot_only else ""),
-                one.change,
-                one.knee,
+                f"{point.hours:.1f}",
+                f"{point.expected_hours:.1f}",
+                f"${point.cost_usd:,.2f}",
+                "; ".join(map(describe_assignment, point.jobs)) + (_NO_GUARANTEE if point.spot_only else ""),
+                point.change,
+                point.knee,
             )
-            for one in self.points
+            for point in self.points
         ]
         return html_table(f"{self.scenario}: {self.status}, {'exact' if self.exact else 'solved'}", header, rows)
 
     @property
     def hidden_usd(self) -> float:
-        """The most dollars that a plan between two points, which was not looked for, could save; 0 if exact."""
+        """Return the most dollars that an unknown plan between two points can save; 0 if exact."""
         return hidden_usd(self.points, self.segments)
 
     def plan(self, index: int = 0) -> Plan:
-        """A point as the plan that `solve` gives for its hours as deadline; without points, a Plan without jobs.
+        """Return a point as the plan that `solve` finds for its hours as deadline; without points, a plan without jobs.
 
-        Raises NoPlanError where there is no such point.
+        Raises NoPlanError if there is no such point.
         """
         if not self.points and self.status in ("infeasible", "no_plan"):
             return self._plan(self.status, None)
         if not -len(self.points) <= index < len(self.points):
-            raise NoPlanError(f"the frontier has {len(self.points)} points, there is no number {index}")
+            raise NoPlanError(f"the frontier has {len(self.points)} points, none has index {index}")
         return self._plan("optimal" if self.points[index].gap <= 1e-6 else "feasible", self.points[index])
 
     def _plan(self, status: Status, point: Point | None) -> Plan:
@@ -232,28 +230,28 @@ class Frontier(Part):
 
 
 def describe_assignment(job: Assignment) -> str:
-    """A way in one line: `4 x H100-80GB, nebius, LoRA, spot 40 %`."""
+    """Return a configuration in one line: `4 x H100-80GB, nebius, LoRA, spot 40 %`."""
     spot = "" if job.spot_share <= 0 else ", spot" if job.spot_share >= 1 else f", spot {spot_percent(job.spot_share)}"
     return (
         f"{describe_machines(job.gpus, job.gpu, job.runs_at_once)}, {job.provider}, {method_name(job.techniques)}{spot}"
     )
 
 
-NEAR = 0.01
-"""Points closer than this in dollars are told as one, unless one of them is more than that."""
+MIN_SAVING = 0.01
+"""Points that save less than this share of the cost are shown as one, unless hardware or method changes."""
 
 
 def select_points(points: Sequence[Point], most: int) -> list[int]:
-    """Indices of the points to show where there is no room for all: at most so many (at least 3).
+    """Return the indices of at most `most` (>= 3) points to show: always the first, the last and the knee.
 
-    Always the first, the last and the knee. Points within 1 % of the dollars of the one before go first, unless the
-    card or the method changes there, then those that save the smallest part.
+    First the points within 1 % of the cost of the previous one are dropped, unless GPU or method changes there, then
+    those that save the smallest share.
     """
-    always = {0, len(points) - 1} | {i for i, one in enumerate(points) if one.knee}
+    always = {0, len(points) - 1} | {i for i, point in enumerate(points) if point.knee}
     kept: list[int] = []
-    for i, one in enumerate(points):
-        near = bool(kept) and one.cost_usd > points[kept[-1]].cost_usd * (1 - NEAR)
-        if i in always or not near or _cards(one) != _cards(points[kept[-1]]):
+    for i, point in enumerate(points):
+        near = bool(kept) and point.cost_usd > points[kept[-1]].cost_usd * (1 - MIN_SAVING)
+        if i in always or not near or _hardware(point) != _hardware(points[kept[-1]]):
             kept.append(i)
     while len(kept) > most:
         saved = [
@@ -265,5 +263,5 @@ def select_points(points: Sequence[Point], most: int) -> list[int]:
     return kept
 
 
-def _cards(point: Point) -> tuple[tuple[str, str], ...]:
+def _hardware(point: Point) -> tuple[tuple[str, str], ...]:
     return tuple((job.gpu, method_name(job.techniques)) for job in point.jobs)

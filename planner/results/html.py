@@ -1,4 +1,4 @@
-"""A small table in HTML, for results that are shown in a notebook."""
+"""Small HTML tables for results in a notebook."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 
 def html_table(caption: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A `<table>` with every text escaped; cells that start with a digit or a sign of money stand right."""
-    head = "".join(f"<th>{html.escape(one)}</th>" for one in header)
-    body = "".join(f"<tr>{''.join(_cell(one) for one in row)}</tr>" for row in rows)
+    """Return a `<table>` with every text escaped; cells that start with a digit or a sign are aligned to the right."""
+    head = "".join(f"<th>{html.escape(cell)}</th>" for cell in header)
+    body = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in rows)
     return (
         f"<table><caption>{html.escape(caption)}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
     )

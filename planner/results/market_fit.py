@@ -1,6 +1,6 @@
-"""What recorded traces say of a spot market: the `spot:` block that they are worth, and how surely it is known.
+"""The result of `market fit`: the `spot:` block of recorded traces, and its uncertainty.
 
-Figures come with their 80 % interval; hours are wall hours of `instances` machines being there together, or not.
+Intervals are 80 %; hours are wall hours during which `instances` machines are available together, or not.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ class FittedDuration(Part):
 
     mean_hours: Spread
     known_to_factor: float
-    """The mean is at most so many times as long, or as short, in 80 of 100 cases."""
+    """Factor within which the mean is known, up and down, with 80 % confidence."""
     cv: float | None
-    """Standard deviation over mean of those that ended; 1 for a constant chance to end, more for a heavy tail."""
+    """Standard deviation over mean of those that ended; 1 for a constant hazard, more for a heavy tail."""
     ends: int
-    """How many were seen from beginning to end; the fit rests on these."""
+    """Number of durations observed from start to end; the fit is based on these."""
     hours: float
     ends_per_hour: tuple[Spread, ...]
     """One per age of the block."""
 
 
 class TraceReport(Part):
-    """One trace as it is; means are None where no end was seen."""
+    """One trace; means are None if no end was observed."""
 
     name: str
     hours: float
@@ -59,52 +59,54 @@ class TraceReport(Part):
     mean_outage_hours: float | None
     machine_hours: float
     machine_losses: int
-    """Machines that went, whether or not others stood in for them."""
+    """Interrupted machines, whether or not others replaced them."""
 
 
 class HoldoutComparison(Part):
-    """Rates by age against one constant rate, fitted on one half of the time and judged on the other."""
+    """Rates by age compared with one constant rate, fitted on one half of the time and tested on the other."""
 
     likelier_by: float
-    """Factor on the likelihood of an end that was not fitted on; above 1 the ages help."""
+    """Ratio of the likelihoods of a held-out end; above 1 the ages help."""
     ends: int
 
 
 class MarketFit(Part):
-    """What `planner market fit` found."""
+    """The result of `planner market fit`."""
 
     instances: int
     hours: float
     interruptions: int
     availability: Spread
-    """By the fit, which leaves out what was going on when a trace began."""
+    """Of the fit, which excludes the duration that a trace begins in."""
     share_of_hours: float
-    """Of all hours that were watched."""
+    """Share of all observed hours."""
     up: FittedDuration
     outage: FittedDuration
     spot: SpotBlock
     held_out: HoldoutComparison | None
-    """None where there is too little to judge by."""
+    """None if there are too few ends."""
     traces: tuple[TraceReport, ...]
     notes: tuple[str, ...] = ()
 
     @property
     def spot_yaml(self) -> str:
-        """The `spot:` of an offer as YAML."""
-        told = self.spot
-        lines = [f"availability: {told.availability:g}", f"mean_up_hours: {told.mean_up_hours:g}"]
-        lines += [f"mean_outage_hours: {told.mean_outage_hours:g}"]
-        lines += [f"up: {told.up._yaml()}", f"outage: {told.outage._yaml()}"]
-        lines += [f"instances: {told.instances}"] if told.instances > 1 else []
+        """Return the `spot:` block of an offer as YAML."""
+        block = self.spot
+        lines = [f"availability: {block.availability:g}", f"mean_up_hours: {block.mean_up_hours:g}"]
+        lines += [f"mean_outage_hours: {block.mean_outage_hours:g}"]
+        lines += [f"up: {block.up._yaml()}", f"outage: {block.outage._yaml()}"]
+        lines += [f"instances: {block.instances}"] if block.instances > 1 else []
         return "\n".join(["spot:", *(f"  {line}" for line in lines)]) + "\n"
 
     def _repr_html_(self) -> str:
-        """How a notebook shows it: the three figures with their intervals."""
+        """Return the three figures with their intervals as a table for notebooks."""
         figures = [
             ("availability", self.availability),
             ("mean up, h", self.up.mean_hours),
             ("mean outage, h", self.outage.mean_hours),
         ]
         rows = [(name, *(f"{v:.3g}" for v in (one.expected, one.low, one.high))) for name, one in figures]
-        caption = f"spot market of {self.instances} machine{'s' if self.instances > 1 else ''}, {self.hours:.0f} h seen"
+        caption = (
+            f"spot market of {self.instances} machine{'s' if self.instances > 1 else ''}, {self.hours:.0f} h observed"
+        )
         return html_table(caption, ("what", "expected", "low", "high"), rows)

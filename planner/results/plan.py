@@ -1,4 +1,4 @@
-"""The answer: a plan as the JSON of `planner solve` writes it, typed.
+"""The result of `solve`: a plan, or why there is none.
 
 Dollars are expected US dollars, hours are wall hours, memory is GiB per GPU, unless a name says otherwise.
 """
@@ -52,7 +52,7 @@ Status = Literal["optimal", "feasible", "infeasible", "no_plan"]
 
 
 class Assignment(Part):
-    """How one job is run."""
+    """The configuration, hours and cost of one job."""
 
     name: str
     architecture: str
@@ -84,25 +84,25 @@ class Assignment(Part):
     start_hours: float
     training_hours: float
     stage_hours: dict[str, float] = Field(default_factory=dict)
-    """Hours of the stages beside start and training, on the wall clock."""
+    """Wall hours of the stages other than start and training."""
     beside: tuple[SeparateMachine, ...] = ()
     tier: str = "secure"
     trials: int = 1
     runs_at_once: int = 1
-    """Gangs side by side: `gpus` and `instances` are those of one."""
+    """Runs in parallel; `gpus` and `instances` are those of one run."""
     commitment: CommitmentUse | None = None
     spot: SpotPlan | None = None
-    """Where the run follows a policy on spot: what it guarantees and expects."""
+    """Guarantees and expectations of a run that follows a spot policy; else None."""
     fed_by_storage: bool = False
-    """Whether storage, not the GPUs, sets the pace of a step."""
+    """Whether storage, not the GPUs, limits the speed of a step."""
     observed_hours: float | None = None
-    """Hours of the whole job, start included, as seen on this hardware; None where all hours are estimated."""
+    """Observed hours of the whole job on this hardware, start included; None if all hours are estimated."""
     observed_runs: tuple[ObservedRun, ...] = ()
     """Observed speeds and peaks that the estimates follow."""
     speed_factor: float = 1.0
-    """On the speed of every way of the job, from `observed_runs`."""
+    """Factor on the estimated speed of every configuration of the job, from `observed_runs`."""
     memory_factor: float = 1.0
-    """On the bytes that grow with the batch, from the peaks that were observed at the same setting."""
+    """Factor on the bytes that grow with the batch, from peaks observed at the same setting."""
     deadline_hours: float | None
     deadline_probability: float | None
     cost: Spread
@@ -115,22 +115,22 @@ class Assignment(Part):
     ladder: tuple[Option, ...] = ()
     runner_up: tuple[Option, ...] = ()
     compared_by: str = ""
-    """What ladder, runners-up and binding limits are measured in, where it is not plain dollars or hours."""
+    """Objective by which alternatives are compared, if it is not plain dollars or hours."""
     binding: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
     @property
     def has_fallback(self) -> bool:
-        """Whether the same machines can be had on demand where spot fails to deliver."""
+        """Return whether the run can move to on demand if spot is not available."""
         if self.spot is not None:
             return True
         return self.spot_share < 1 or any(line.item == "move to on demand" for line in self.bill)
 
 
 class Relaxation(Part):
-    """One limit to move; all entries of one `way` together make a plan possible, all other limits kept.
+    """One limit to relax; all entries with the same `way` together make the scenario feasible.
 
-    `setting` is the PATH=VALUE that does it; `then`, dollars and hours are of the plan under the whole way.
+    `setting` is the PATH=VALUE of the change; `then`, dollars and hours are those of the resulting plan.
     """
 
     limit: str
@@ -144,7 +144,7 @@ class Relaxation(Part):
 
 
 class NearMiss(Part):
-    """A way that was rejected, by how much, and what would make it fit."""
+    """A rejected candidate, its shortfall, and what makes it feasible."""
 
     job: str
     what: str
@@ -162,7 +162,7 @@ class Infeasible(Part):
 
 
 class CandidateCounts(Part):
-    """Ways to run the jobs: priced, rejected with a reason, and left out because another is nowhere worse."""
+    """Numbers of candidates: priced, rejected with a reason, and dominated by another one."""
 
     made: int
     rejected: int
@@ -171,7 +171,7 @@ class CandidateCounts(Part):
 
 
 class Plan(Part):
-    """What `solve` found."""
+    """The result of `solve`."""
 
     schema_version: int = 1
     scenario: str
@@ -187,15 +187,17 @@ class Plan(Part):
     cost_at_confidence: float | None = None
     budget_usd: float | None = None
     budget_probability: float | None = None
-    """Chance that the bill stays within the budget, all jobs being as late as each other."""
+    """Probability that the cost is within the budget, with fully correlated lateness of the jobs."""
     hours: Hours | None
     jobs: tuple[Assignment, ...] = ()
     infeasible: Infeasible | None = None
     warnings: tuple[str, ...] = ()
 
     def _repr_html_(self) -> str:
-        """How a notebook shows the plan: a line per job, then the bill."""
-        told = f", ${self.cost_usd.expected:,.2f}, {self.hours.expected:.1f} h" if self.cost_usd and self.hours else ""
+        """Return jobs and bill as tables for notebooks."""
+        figures = (
+            f", ${self.cost_usd.expected:,.2f}, {self.hours.expected:.1f} h" if self.cost_usd and self.hours else ""
+        )
         header = ("job", "machines", "provider", "method", "spot share", "hours", "cost")
         rows = [
             (
@@ -210,12 +212,12 @@ class Plan(Part):
             for job in self.jobs
         ]
         bill = [(job.name, line.item, f"${line.usd:,.2f}") for job in self.jobs for line in job.bill]
-        plan = html_table(f"{self.scenario}: {self.status}{told}", header, rows)
+        plan = html_table(f"{self.scenario}: {self.status}{figures}", header, rows)
         return plan + (html_table("bill", ("job", "item", "dollars"), bill) if bill else "")
 
     def assignment(self, job: str) -> Assignment:
-        """How a job is run; NoPlanError where there is no plan for it."""
-        for one in self.jobs:
-            if one.name == job:
-                return one
+        """Return the assignment of a job; NoPlanError if it has none."""
+        for assignment in self.jobs:
+            if assignment.name == job:
+                return assignment
         raise NoPlanError(f"no plan for {job!r}: the scenario is {self.status}")

@@ -1,4 +1,4 @@
-"""The parts that a plan is made of: figures with their spread, techniques, memory, bill lines, options, policies.
+"""Parts of a plan: intervals, techniques, memory, bill items, alternatives, spot policies.
 
 Dollars are expected US dollars, hours are wall hours, memory is GiB per GPU, unless a name says otherwise.
 """
@@ -9,15 +9,15 @@ from pydantic import BaseModel, ConfigDict
 
 
 def describe_machines(gpus: int, gpu: str, runs_at_once: int = 1) -> str:
-    """Such as `4 x H100-80GB`, or `3 x (4 x H100-80GB)` for runs side by side; a service is just that."""
+    """Return the machines: `4 x H100-80GB`, `3 x (4 x H100-80GB)` for parallel runs, or `managed service`."""
     if not gpus:
         return "managed service"
-    one = f"{gpus:,} x {gpu}"
-    return f"{runs_at_once:,} x ({one})" if runs_at_once > 1 else one
+    machines = f"{gpus:,} x {gpu}"
+    return f"{runs_at_once:,} x ({machines})" if runs_at_once > 1 else machines
 
 
 class Part(BaseModel):
-    """Frozen and strict, so that a plan file that was edited by hand is checked like any other input."""
+    """A frozen model without unknown keys, so that an edited plan file is validated like other input."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, populate_by_name=True)
 
@@ -31,13 +31,13 @@ class Spread(Part):
 
 
 class Hours(Spread):
-    """Hours with the figure that the asked confidence holds for."""
+    """Hours with the figure at the requested confidence."""
 
     at_confidence: float
 
 
 class Techniques(Part):
-    """What to switch on, in the spelling of the scenario file."""
+    """Techniques in the spelling of the scenario file."""
 
     method: str
     weight_bits: int
@@ -56,7 +56,7 @@ class Techniques(Part):
 
 
 class Vram(Part):
-    """Memory of one GPU: `peak` is the need of the fit rule, `allocated` the bytes in live tensors."""
+    """Memory of one GPU: `peak` by the fit rule, `allocated` in live tensors."""
 
     peak: float
     allocated: float
@@ -67,7 +67,7 @@ class Vram(Part):
 
 
 class BillItem(Part):
-    """One line of the bill: `quantity` times `rate_usd` where both are told."""
+    """One line of the bill: `quantity` times `rate_usd` if both are given."""
 
     item: str
     usd: float
@@ -75,18 +75,18 @@ class BillItem(Part):
     unit: str = ""
     rate_usd: float | None = None
     basis: str = ""
-    """Empty for a price of the offer; else what stands in for an unknown one."""
+    """Empty for a price of the offer; else the assumption for an unknown price."""
 
 
 class Option(Part):
-    """Another way that was priced: a rung of the ladder or a runner-up."""
+    """An alternative: the best plan of a method, or a runner-up."""
 
     label: str
     provider: str
     gpu: str
     gpus: int
     runs_at_once: int = 1
-    """Gangs side by side: `gpus` are those of one."""
+    """Runs in parallel; `gpus` are those of one run."""
     cost_usd: float | None
     hours: float | None
     allowed: bool = True
@@ -94,13 +94,13 @@ class Option(Part):
 
 
 class ObservedRun(Part):
-    """A run of the job that was observed, beside what was predicted for the same configuration."""
+    """An observed run of the job, with the estimate of the same configuration."""
 
     gpu: str
     gpus: int
     techniques: Techniques
     assumed: tuple[str, ...]
-    """Settings that the run does not say: the fastest that the job allows are taken."""
+    """Settings that were not given: the fastest that the job allows are assumed."""
     tokens_per_second: float | None
     predicted_tokens_per_second: float
     peak_vram_gib: float | None
@@ -109,7 +109,7 @@ class ObservedRun(Part):
 
 
 class SeparateMachine(Part):
-    """A stage that has a machine of its own, before or after the training machines are rented."""
+    """A stage on a separate machine, before or after the training machines are rented."""
 
     stage: str
     provider: str
@@ -119,51 +119,51 @@ class SeparateMachine(Part):
 
 
 class CommitmentUse(Part):
-    """A commitment that the plan takes, and how much use makes it pay; dollars and machine hours of all instances."""
+    """A commitment of the plan and its break-even; dollars and machine hours of all instances."""
 
     months: int
     usd: float
     used_hours: float
     term_hours: float
     on_demand_usd_per_hour: float | None
-    """Of one machine alike without a commitment; None where the inventory has none."""
+    """Price of one such machine without a commitment; None if the inventory has none."""
     break_even_hours: float | None
-    """Machine hours of use from which the commitment costs less than renting by the hour."""
+    """Machine hours of use above which the commitment costs less than renting by the hour."""
     break_even_share: float | None
-    """The same over the hours of the term: over 1 the commitment never pays."""
+    """The same as a share of the term; above 1 the commitment never breaks even."""
 
 
 class SpotPlan(Part):
-    """The policy that a run on spot follows: what it guarantees, and what it expects on its market.
+    """Guarantees and expectations of the policy of a run on spot.
 
-    Hours are those of the run at the expected speed; a slower run has proportionally more of them within the deadline.
+    Hours are those of the run at the expected speed; those of a slower run are proportionally longer.
     """
 
     guaranteed_hours: float
-    """From the first order of machines to the end of the run, on every path of the market."""
+    """Hours from the first order of machines to the end of the run, on every path of the market."""
     latest_on_demand_hours: float
-    """The guard: when on-demand machines must start at the latest if spot never came."""
+    """The guard: hour at which on-demand machines must start if no spot capacity appears."""
     saving_usd: float
-    """Expected, against the same machines on demand from start to end."""
+    """Expected saving against the same machines on demand from start to end."""
     usd_sd: float
-    """Spread of the cost that the market makes; the error of the speed is not in it."""
+    """Standard deviation of the cost due to the market, without the error of the speed."""
     hours_sd: float
-    """The same of the hours."""
+    """Standard deviation of the hours due to the market."""
     luck_usd: float
-    """What a market that is there all the time would save of the expected cost, at the speed expected."""
+    """Expected cost minus that on a market that is always available, at the expected speed."""
     luck_hours: float
-    """The same of the hours."""
+    """The same for the hours."""
     interruptions: float
     wasted_hours: float
-    """Paid without progress that lasts: starts, checkpoints, work lost."""
+    """Paid hours without lasting progress: starts, checkpoints, lost work."""
     waiting_hours: float
-    """Nothing is rented."""
+    """Hours in which nothing is rented."""
     checkpoint_interval_hours: float
     restart_hours: float
     last_checkpoint: bool
-    """Whether the notice of the provider is long enough to write one."""
+    """Whether the notice of the provider suffices to write a checkpoint."""
     availability: float
     mean_up_hours: float
     mean_outage_hours: float
     basis: str
-    """Empty where the offer states its market; else the prior that stands in."""
+    """Empty if the offer states its market; else the assumed prior."""

@@ -1,6 +1,6 @@
-"""A plan replayed: what it costs and when it is done, over many markets; the JSON of `planner simulate`, typed.
+"""The result of `simulate`: cost and hours of a plan over many markets.
 
-Dollars are those of the whole job, as its bill has them; hours are wall hours from the start to the end of the job.
+Dollars are those of the bill of the whole job; hours are wall hours from its start to its end.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Histogram(Part):
 
 
 class ReplayFigures(Part):
-    """What came of the runs under one policy; None where it is not known, as the hours of an all-knowing renter are."""
+    """Figures of the runs under one policy; None if unknown, such as the hours of the offline optimum."""
 
     cost_usd: Distribution | None
     hours: Distribution | None
@@ -44,28 +44,28 @@ class ReplayFigures(Part):
     """Of the work, 0 to 1."""
     interruptions: float | None
     wasted_hours: float | None
-    """Paid without progress that lasts: starts, checkpoints, work lost."""
+    """Paid hours without lasting progress: starts, checkpoints, lost work."""
     waiting_hours: float | None
-    """Nothing is rented."""
+    """Hours in which nothing is rented."""
 
 
 class PolicyFigures(ReplayFigures):
     """One policy on the same markets at the same speeds."""
 
     usd_over_optimum: float | None
-    """Mean, over what an all-knowing renter pays, in what the plan minimises: dollars, and what hours are worth."""
+    """Mean above the offline optimum, in the objective of the plan: dollars, and the value of hours."""
     share_over_optimum: float | None
-    """The same as a share of what the all-knowing renter pays."""
+    """The same as a share of the offline optimum."""
 
 
 class PlanPrediction(Part):
-    """What the plan says."""
+    """Figures of the plan."""
 
     cost_usd: float
     hours: float
     deadline_probability: float | None
     at_least: bool
-    """Whether the chance is a promise for the worst market, so that more than it should come true."""
+    """Whether the probability is a lower bound for the worst market."""
     spot_share: float
     interruptions: float | None
     wasted_hours: float | None
@@ -73,25 +73,25 @@ class PlanPrediction(Part):
 
 
 class ReplayMarket(Part):
-    """What the replays of one job drew their market from; hours, of all machines of one run together."""
+    """The market of the replays of one job; hours are those of all machines of one run together."""
 
     source: str
-    """`states`: up-times and outages drawn from the plan's market; `traces`: windows of recorded ones."""
+    """`states`: up-times and outages sampled from the market of the plan; `traces`: windows of recorded ones."""
     instances: int
     availability: float
-    """Of the states; of the windows where the market is recorded."""
+    """Of the states, or of the windows of recorded markets."""
     mean_up_hours: float | None
-    """None where machines are never taken, or recorded."""
+    """None if there are no interruptions, or for recorded markets."""
     mean_outage_hours: float | None
     tick_hours: float
-    """How often the policy is asked, besides whenever machines are taken."""
+    """Interval of the decisions of the policy, which also decides at every interruption."""
     traces: tuple[str, ...] = ()
     windows: int | None = None
-    """Starts of different windows that the traces have room for."""
+    """Number of different windows in the traces."""
 
 
 class TimelineSegment(Part):
-    """A part of one replay in which the market and what runs stay as they are; hours from the first order on."""
+    """A part of one replay without a change of market and machines; hours count from the first order."""
 
     from_hours: float
     to_hours: float
@@ -101,19 +101,19 @@ class TimelineSegment(Part):
 
 
 class Timeline(Part):
-    """One run, told from its first order of machines to its end: that with the cost nearest to the median."""
+    """The run with the cost nearest to the median, from its first order of machines to its end."""
 
     stretches: tuple[TimelineSegment, ...]
     progress: tuple[tuple[float, float], ...]
-    """(hour, share of the work that is done); falls where machines were lost with work that no checkpoint held."""
+    """(hour, share of the work done); falls at interruptions that lose work since the last checkpoint."""
     ends_by_hours: float
-    """When it must be done: what is guaranteed, at the speed of this run."""
+    """The guaranteed end at the speed of this run."""
     guard: tuple[tuple[float, float], tuple[float, float]] | None
-    """Two (hour, share) of the line left of which the work must stay for waiting to be allowed."""
+    """Two points (hour, share) of the guard line: waiting is allowed to its left."""
     usd: float
     interruptions: int
     speed: float
-    """Of the run over the speed expected."""
+    """Speed of the run over the expected speed."""
 
 
 class JobReplays(ReplayFigures):
@@ -130,12 +130,12 @@ class JobReplays(ReplayFigures):
     policies: dict[str, PolicyFigures]
     market: ReplayMarket | None
     unfinished: float
-    """Share of runs that were not done when their path ended; 0 wherever on demand can be had."""
+    """Share of runs unfinished at the end of their path; 0 if on demand is available."""
     told: Timeline | None
 
 
 class Simulation(Part):
-    """What `planner simulate` found: the plan as a whole, then its jobs."""
+    """The result of `planner simulate`: the whole plan, then its jobs."""
 
     schema_version: int = 1
     scenario: str
@@ -145,13 +145,13 @@ class Simulation(Part):
     exact_speed: bool
     cost_usd: Distribution | None = None
     hours: Distribution | None = None
-    """Until the last job is done."""
+    """Until the end of the last job."""
     deadline_hit_rate: float | None = None
-    """Share of runs in which every job met its deadline; None where none has one."""
+    """Share of runs in which every job met its deadline; None if no job has one."""
     budget_usd: float | None = None
     budget_hit_rate: float | None = None
     spot_share: float | None = None
-    """Of the work of all jobs, weighted by the GPU hours planned."""
+    """Of the work of all jobs, weighted by planned GPU hours."""
     interruptions: float | None = None
     wasted_hours: float | None = None
     waiting_hours: float | None = None
@@ -162,24 +162,24 @@ class Simulation(Part):
     hours_histogram: Histogram | None = None
     seconds: float
     runs_per_second: float | None = None
-    """Replays of the planned policy, markets drawn, per second of one core."""
+    """Replays of the planned policy, sampling included, per second of one core."""
     as_of: str
     infeasible: Infeasible | None = None
     notes: tuple[str, ...] = ()
     plan: Plan = Field(exclude=True, repr=False)
-    """What was replayed."""
+    """The plan that was replayed."""
 
     def _repr_html_(self) -> str:
-        """How a notebook shows it: a line per policy."""
+        """Return a table for notebooks: a row per policy."""
         header = ("policy", "cost", "over optimum", "deadline met", "spot share")
         rows = [
             (
                 name,
-                f"${one.cost_usd.mean:,.2f}" if one.cost_usd else "",
-                f"${one.usd_over_optimum:,.2f}" if one.usd_over_optimum is not None else "",
-                f"{one.deadline_hit_rate:.1%}" if one.deadline_hit_rate is not None else "",
-                f"{one.spot_share:.0%}" if one.spot_share is not None else "",
+                f"${figures.cost_usd.mean:,.2f}" if figures.cost_usd else "",
+                f"${figures.usd_over_optimum:,.2f}" if figures.usd_over_optimum is not None else "",
+                f"{figures.deadline_hit_rate:.1%}" if figures.deadline_hit_rate is not None else "",
+                f"{figures.spot_share:.0%}" if figures.spot_share is not None else "",
             )
-            for name, one in self.policies.items()
+            for name, figures in self.policies.items()
         ]
         return html_table(f"{self.scenario}: {self.status}, {self.runs:,} runs", header, rows)

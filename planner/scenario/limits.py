@@ -33,11 +33,12 @@ class AllowForbid(StrictModel):
     forbid: ZeroOrMany[Text] = ()
 
     def permits(self, name: str) -> bool:
-        """Whether the name may be used."""
+        """Return whether the name may be used."""
         return name not in self.forbid and (self.allow is None or name in self.allow)
 
     @model_validator(mode="after")
     def _do_not_contradict(self) -> Self:
+        """Raise a fault where the lists contradict each other or allow nothing."""
         both = [name for name in self.forbid if name in (self.allow or ())]
         if both:
             raise validation_error(f"{', '.join(both)} both allowed and forbidden", "keep one", "forbid")
@@ -47,30 +48,32 @@ class AllowForbid(StrictModel):
 
 
 def _tiers_exist(tiers: AllowForbid) -> AllowForbid:
+    """Return the lists if all names are tiers; else raise a fault."""
     for key, names in (("allow", tiers.allow or ()), ("forbid", tiers.forbid)):
         unknown = [name for name in names if name not in TIERS]
         if unknown:
             raise validation_error(
-                f"{format_value(unknown[0])} is no tier of offers", f"one of {', '.join(TIERS)}", key
+                f"{format_value(unknown[0])} is not a tier of offers", f"one of {', '.join(TIERS)}", key
             )
     return tiers
 
 
 class SpotShare(StrictModel):
-    """Bounds on the share of the work that spot machines do."""
+    """Bounds on the share of the work that is done on spot."""
 
     min: Share = 0.0
     max: Share = 1.0
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:
+        """Raise a fault where the lower bound is above the upper one."""
         if self.min > self.max:
-            raise validation_error(f"min {self.min:g} is over max {self.max:g}", "min may be at most max", "min")
+            raise validation_error(f"min {self.min:g} is above max {self.max:g}", "min may be at most max", "min")
         return self
 
 
 class Limits(StrictModel):
-    """What a plan must keep; None is no limit."""
+    """Limits of a plan; None is no limit."""
 
     budget_usd: Annotated[float, Field(gt=0, le=1e15)] | None = None
     max_gpus: PositiveInteger | None = None  # at one time, over all jobs
@@ -81,10 +84,10 @@ class Limits(StrictModel):
     regions: AllowForbid = AllowForbid()
     tiers: Annotated[AllowForbid, AfterValidator(_tiers_exist)] = AllowForbid()
     spot_share: SpotShare = SpotShare()
-    vram_headroom: Annotated[float, Field(ge=0, lt=1)] | None = None  # share; replaces the fit rule's margin
+    vram_headroom: Annotated[float, Field(ge=0, lt=1)] | None = None  # share; replaces the margin of the fit rule
 
     def permits(self, offer: Offer) -> bool:
-        """Whether the lists allow an offer; a list of cards says nothing about what has none."""
+        """Return whether the lists allow an offer; a list of GPUs does not concern an offer without GPU."""
         return (
             self.providers.permits(offer.provider)
             and (offer.gpu is None or self.gpus.permits(offer.card))

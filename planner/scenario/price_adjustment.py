@@ -12,7 +12,7 @@ from planner.scenario.offer import Offer
 
 
 class Match(StrictModel):
-    """Which offers: each key that is given must be equal."""
+    """Selection of offers: each key that is given must be equal."""
 
     gpu: Text | None = None
     provider: Text | None = None
@@ -20,7 +20,7 @@ class Match(StrictModel):
     instance: Text | None = None
 
     def find_matches(self, offers: Sequence[Offer]) -> list[int]:
-        """Positions of the offers that are meant."""
+        """Return the positions of the selected offers."""
         found = list(range(len(offers)))
         for key in ("gpu", "provider", "region", "instance"):
             wanted = getattr(self, key)
@@ -30,11 +30,11 @@ class Match(StrictModel):
 
 
 MAX_PRICE_FACTOR = 1000.0
-"""Factor on a price beyond which no what-if asks anything."""
+"""Largest factor on a price."""
 
 
 class Adjust(StrictModel):
-    """A what-if on prices."""
+    """Factors on the prices of selected offers."""
 
     match: Match = Match()
     usd_per_hour_factor: Annotated[float, Field(ge=0, le=MAX_PRICE_FACTOR)] = 1.0
@@ -51,7 +51,7 @@ def apply_adjustments(offers: Sequence[Offer], rules: Sequence[Adjust]) -> tuple
 
 
 def _apply_adjustment(offer: Offer, rule: Adjust) -> Offer:
-    """The offer at other prices; what is paid upfront is the price of its hours too, what a kWh costs is not."""
+    """Return the offer at other prices; the upfront price of a commitment changes too, the price of power does not."""
     keys = ("usd_per_hour", "spot_usd_per_hour")
     prices: dict[str, Any] = {
         key: price * getattr(rule, f"{key}_factor") for key in keys if (price := getattr(offer, key)) is not None

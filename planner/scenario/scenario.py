@@ -1,4 +1,4 @@
-"""The question: jobs to run, offers to run them on, limits to keep, and what to minimise."""
+"""Scenarios: jobs to run, offers to run them on, limits to keep, and what to minimise."""
 
 from __future__ import annotations
 
@@ -60,20 +60,22 @@ __all__ = [
 
 
 class ValueOfTime(StrictModel):
-    """Minimise dollars plus what waiting is worth."""
+    """Minimise dollars plus the value of the hours."""
 
     value_of_time_usd_per_hour: Price
 
 
 def _word_or_value(value: Any) -> Any:
+    """Return the value if it is an objective; else raise a fault."""
     if value not in ("cost", "time") and not isinstance(value, (dict, ValueOfTime)):
         raise validation_error(
-            f"{format_value(value)} is no objective", "cost, time, or {value_of_time_usd_per_hour: 5}"
+            f"{format_value(value)} is not an objective", "cost, time, or {value_of_time_usd_per_hour: 5}"
         )
     return value
 
 
 def _objective_form(value: Any) -> str:
+    """Return the tag of the form in which an objective is written."""
     return "word" if isinstance(value, str) else "value"
 
 
@@ -85,14 +87,15 @@ Objective = Annotated[
 
 
 def _names_differ(jobs: tuple[Job, ...]) -> tuple[Job, ...]:
+    """Return the jobs if all names differ; else raise a fault."""
     twice = [name for name, times in Counter(job.name for job in jobs).items() if times > 1]
     if twice:
-        raise validation_error(f"several jobs are called {', '.join(twice)}", "every job has its own name")
+        raise validation_error(f"several jobs are called {', '.join(twice)}", "every job needs its own name")
     return jobs
 
 
 class _ScenarioBase(StrictModel):
-    """What a scenario says whichever way its offers come."""
+    """The fields of a scenario apart from its offers."""
 
     name: Text
     description: str = ""
@@ -102,7 +105,7 @@ class _ScenarioBase(StrictModel):
     adjust: Rows[Adjust] = ()
     objective: Objective = "cost"
     currency: Currency = "USD"
-    vary: ZeroOrMany[Text] = ()  # PATH=A:B:STEP or PATH=[a, b, c]: what `what-if` goes through; no part of the question
+    vary: ZeroOrMany[Text] = ()  # PATH=A:B:STEP or PATH=[a, b, c]: the values of `what-if`; no other command uses them
 
 
 class ScenarioFile(_ScenarioBase):
@@ -112,13 +115,13 @@ class ScenarioFile(_ScenarioBase):
 
 
 NO_TRAINING_OFFER = (
-    "nothing that is offered has a GPU",
-    "machines without one run stages only: add an offer with gpu and gpus, or a managed service",
+    "no offer has a GPU",
+    "machines without a GPU run stages only: add an offer with gpu and gpus, or a managed service",
 )
 
 
 class Scenario(_ScenarioBase):
-    """A scenario whose offers are all at hand: those of the inventory files first, the inline ones last.
+    """A scenario with all its offers: those of the inventory files first, inline offers last.
 
     Prices are as read; `adjusted_offers` applies `adjust`.
     """
@@ -128,12 +131,12 @@ class Scenario(_ScenarioBase):
 
     @property
     def objective_kind(self) -> Literal["cost", "time"]:
-        """What is minimised first; a value of time is part of the cost."""
+        """Return what is minimised first; a value of time is part of the cost."""
         return "time" if self.objective == "time" else "cost"
 
     @property
     def value_of_time_usd_per_hour(self) -> float:
-        """Dollars that an hour of waiting is worth; 0 unless the objective says so."""
+        """Return the value of an hour in dollars; 0 unless the objective states it."""
         return self.objective.value_of_time_usd_per_hour if isinstance(self.objective, ValueOfTime) else 0.0
 
     def adjusted_offers(self) -> tuple[Offer, ...]:
@@ -142,24 +145,25 @@ class Scenario(_ScenarioBase):
 
     @model_validator(mode="after")
     def _has_offers(self) -> Self:
+        """Raise a fault where no offer can train."""
         if not self.offers:
-            raise validation_error("there is nothing to rent", "give inventory: [FILE] or offers: [...]", "offers")
+            raise validation_error("no offers given", "give inventory: [FILE] or offers: [...]", "offers")
         if all(offer.is_cpu for offer in self.offers):
             raise validation_error(*NO_TRAINING_OFFER, "offers")
         return self
 
 
 class SolveOptions(StrictModel):
-    """How to solve, not what: nothing here changes what is optimal."""
+    """How to solve: nothing here changes what is optimal."""
 
     solver: Literal["highs", "cbc", "scip", "cp-sat"] = "highs"
     gap: NotNegative = 0.0  # relative
     time_limit_seconds: Positive | None = None
-    as_of: datetime.date | None = None  # ages of prices are counted to it; None: today
+    as_of: datetime.date | None = None  # the day on which ages of prices are counted; None: today
 
 
 def scenario_data(scenario: Scenario) -> dict[str, Any]:
-    """The scenario as plain data in the form of its file, defaults left out; inventory files stay named."""
+    """Return the scenario as plain data in the form of its file, without defaults; inventory files stay named."""
     data = scenario.model_dump(mode="json", by_alias=True, exclude_defaults=True, exclude={"offers", "offers_inline"})
     if scenario.offers_inline:
         data["offers"] = [offer_data(offer) for offer in scenario.offers_inline]
@@ -167,6 +171,6 @@ def scenario_data(scenario: Scenario) -> dict[str, Any]:
 
 
 def scenario_schema() -> dict[str, Any]:
-    """The JSON Schema of a scenario file."""
+    """Return the JSON Schema of a scenario file."""
     schema = ScenarioFile.model_json_schema(by_alias=True, mode="validation")
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "planner scenario"}

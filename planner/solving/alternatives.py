@@ -1,269 +1,309 @@
-"""What else was priced: the ladder of methods, the runner-up, and what each limit costs."""
+"""The best alternatives of a plan by method, GPU and provider, and whether they really differ from it."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
-from planner.candidates.screening import ScreenedCandidates, screen
+from planner.candidate_table import CandidateTable, concatenate
+from planner.candidates.screening import screen
+from planner.candidates.spot_search import MAX_RUNNERS_UP, SearchScope
 from planner.configurations.recipe import is_allowed
 from planner.decode.assignment_parts import describe_break_even
+from planner.results.explanation import Alternative
 from planner.results.plan import Option
-from planner.scenario.limits import UNLIMITED_HOURS, Limits, max_run_hours
+from planner.solving.lexicographic import COST, LAST
+from planner.solving.resolve import describe_candidate, describe_method, recipe_of
+from planner.solving.scoring import CandidateObjective
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from planner.arrays import Flags, Floats
-    from planner.candidate_table import CandidateTable
     from planner.candidates.job_candidates import JobCandidates
     from planner.candidates.market import Market
     from planner.library.schema import Library
-    from planner.solving.scoring import Objective
+    from planner.solving.prepare import PreparedScenario
+    from planner.solving.resolve import ResolvedPlan
 
 METHOD_LABELS = ("QLoRA", "LoRA", "full")
-MAX_RUNNERS_UP = 2
-OUTLIER_SHARE = 0.5
-RATIO_THRESHOLD = 10.0
-"""Ratio from which on a difference is told as one: 41,043 % says less than 411 x."""
-NO_DIFFERENCE = "no real difference"
 PAYMENT_LABELS: dict[str, str] = {"own": "own machine", "managed": "by the service", "committed": "committed"}
-"""How tiers are paid that are not rented by the hour."""
-MIN_PEERS = 3
-"""A spot price under this share of the median ratio of the same instance, known at so many places, is an outlier."""
+"""How the tiers are paid that are not rented by the hour."""
+RATIO_THRESHOLD = 10.0
+"""Ratio from which on a difference is a factor: 411x says more than 41,043 %."""
+NO_DIFFERENCE = "no real difference"
+MIN_RELATIVE_DIFFERENCE = 0.25
+"""Share by which the hours of an alternative of the same cost (or its cost at the same hours) must differ."""
 
 
-def find_cheapest_shares(table: CandidateTable) -> tuple[Floats, Floats]:
-    """Least dollars (penalties in) of each row over its spot shares, and the share that gives them; shapes (n,)."""
-    low = table.cost_usd(table.share_low)
-    high = table.cost_usd(table.share_high)
-    better = high < low
-    return np.where(better, high, low) + table.penalty_usd, np.where(better, table.share_high, table.share_low)
+class Figures(NamedTuple):
+    """What an alternative rents and what it takes."""
+
+    provider: str
+    gpu: str
+    gpus: int
+    runs_at_once: int
+    cost_usd: float
+    hours: float
+
+    @classmethod
+    def of(cls, table: CandidateTable, row: int, share: float, market: Market) -> Figures:
+        """Return the figures of one candidate at a spot share."""
+        offer, one = int(table.offer[row]), table.rows(np.asarray([row]))
+        return cls(
+            market.offers[offer].provider,
+            market.gpus[offer],
+            int(table.run_gpus[row]),
+            int(table.node_groups[row]),
+            float(one.cost_usd(share)[0]),
+            float(one.hours(share)[0]),
+        )
 
 
-def best_by_method(
-    candidates: JobCandidates, wide: CandidateTable, market: Market, measure: Objective
-) -> tuple[Option, ...]:
-    """The best way of each method under all other limits; a method that the job excludes says so."""
+class ScoredCandidate(NamedTuple):
+    """A row of a table at a spot share, with its objective and its row of the job's uncut table."""
+
+    table: CandidateTable
+    row: int
+    share: float
+    score: float
+    uncut_row: int
+
+    @classmethod
+    def of_plan(cls, plan: ResolvedPlan, job: int, objective: CandidateObjective) -> ScoredCandidate:
+        """Return the candidate of a job that the plan uses."""
+        share = plan.shares[job]
+        score = float(objective.values(plan.chosen.rows(np.asarray([job])), share)[0])
+        return cls(plan.chosen, job, share, score, plan.rows[job])
+
+
+def best_by_method(prepared: PreparedScenario, job: int) -> tuple[Option, ...]:
+    """Return the best candidate of each method under all other limits, marked if the job excludes the method."""
+    candidates, recipes = prepared.candidates[job], prepared.candidates[job].recipes
     if candidates.job.kind == "pretrain":
         return ()
-    recipes = candidates.recipes
+    table = _with_excluded_methods(prepared, job)
+    value, share = CandidateObjective.of(prepared.scenario).best(table)
     labels = np.asarray([recipe.method_label for recipe in recipes])
-    value, share = measure.best(wide)
-    rungs = []
-    for rung in METHOD_LABELS:
-        permitted = any(is_allowed(recipe, candidates.job) for recipe in recipes if recipe.method_label == rung)
-        rows = np.flatnonzero((labels[wide.recipe] == rung) & np.isfinite(value)) if len(labels) else np.zeros(0, int)
+    row_labels = labels[table.recipe] if len(labels) else np.full(len(table), "")
+    options = []
+    for label in METHOD_LABELS:
+        allowed = any(is_allowed(recipe, candidates.job) for recipe in recipes if recipe.method_label == label)
+        rows = np.flatnonzero((row_labels == label) & np.isfinite(value))
         if len(rows):
-            best = rows[np.argmin(value[rows])]
-            rungs.append(_option(rung, wide, int(best), float(share[best]), market, permitted))
+            best = int(rows[np.argmin(value[rows])])
+            figures = Figures.of(table, best, float(share[best]), prepared.market)
+            options.append(Option(label=label, allowed=allowed, **figures._asdict()))
         else:
-            rungs.append(
-                Option(
-                    label=rung,
-                    provider="",
-                    gpu="",
-                    gpus=0,
-                    cost_usd=None,
-                    hours=None,
-                    allowed=permitted,
-                    note="not observed there" if _all_observed(candidates) else "no way within the limits",
-                )
-            )
-    return tuple(rungs)
+            note = "not observed there" if _are_all_observed(candidates) else "no configuration within the limits"
+            nothing = {"provider": "", "gpu": "", "gpus": 0, "cost_usd": None, "hours": None}
+            options.append(Option(label=label, allowed=allowed, note=note, **nothing))
+    return tuple(options)
 
 
-def _all_observed(candidates: JobCandidates) -> bool:
-    """Whether every way is a whole run that was observed: others are not ruled out, nobody has seen them."""
+def _with_excluded_methods(prepared: PreparedScenario, job: int) -> CandidateTable:
+    """Return the job's screened candidates and those that only their method excludes."""
+    candidates, table = prepared.candidates[job], prepared.screened[job].table
+    is_excluded = np.asarray([not is_allowed(recipe, candidates.job) for recipe in candidates.recipes], dtype=bool)
+    if not is_excluded.any():
+        return table
+    others = candidates.rows(is_excluded[candidates.table.recipe])
+    limits, waiting_usd = prepared.scenario.limits, CandidateObjective.of(prepared.scenario).waiting_usd
+    return concatenate([table, screen(others, prepared.market, limits, prepared.library, False, waiting_usd).table])
+
+
+def _are_all_observed(candidates: JobCandidates) -> bool:
+    """Return whether all configurations are whole observed runs: then others are unknown rather than excluded."""
     observed = candidates.physics.ways.observed_hours
     return len(observed) > 0 and bool(np.isfinite(observed).all())
 
 
-def find_runners_up(
-    screened: ScreenedCandidates, chosen: int, share: float, market: Market, library: Library, measure: Objective
-) -> tuple[Option, ...]:
-    """The best ways on another card, at another provider or paid in another way, and whether they are really worse.
+def find_runners_up(prepared: PreparedScenario, job: int, chosen: int, share: float) -> tuple[Option, ...]:
+    """Return the best candidates on another GPU, at another provider or paid otherwise, with their difference.
 
-    `chosen` is the row of the screened table that the plan takes, at the spot share `share`.
+    `chosen` is the row of the job's screened table that the plan uses, at the spot share `share`.
     """
-    table = screened.table
-    value, shares = measure.best(table)
-    reached = float(measure.values(table.rows(np.asarray([chosen])), share)[0])
-    # The best row of each offer is enough: thousands of rows hang on a few hundred of them.
+    market, table = prepared.market, prepared.screened[job].table
+    objective = CandidateObjective.of(prepared.scenario)
+    value, shares = objective.best(table)
+    reached = float(objective.values(table.rows(np.asarray([chosen])), share)[0])
+    # The best candidate of each offer is enough: thousands of candidates share a few hundred offers.
     best = np.full(len(market.offers), np.inf)
     np.minimum.at(best, table.offer, value)
     leading = np.flatnonzero(np.isfinite(value) & (value <= best[table.offer]))
 
-    def named(row: int) -> str:
-        place = int(table.offer[row])
-        return f"{market.offers[place].provider} {market.gpus[place]}"
+    def kind(row: int) -> tuple[str, str]:
+        offer = int(table.offer[row])
+        payment = PAYMENT_LABELS.get(market.offers[offer].tier, "by the hour")
+        return f"{market.offers[offer].provider} {market.gpus[offer]}", payment
 
-    def paid(row: int) -> str:
-        return PAYMENT_LABELS.get(market.offers[int(table.offer[row])].tier, "by the hour")
-
-    taken = {(named(chosen), paid(chosen))}
-    gpu = market.gpus[int(table.offer[chosen])]
-    less, more, much = measure.comparatives
+    seen = {kind(chosen)}
+    less, more, times = objective.comparatives
     if less == "cheaper":
-        less = "cheaper, but slower"  # within the half cent that a plan gives for its hours
+        less = "cheaper, but slower"  # within the half cent that a plan pays for fewer hours
     found: list[Option] = []
     for row in leading[np.argsort(value[leading], kind="stable")]:
-        name, how = named(int(row)), paid(int(row))
-        if (name, how) in taken:
+        name, payment = kind(int(row))
+        if (name, payment) in seen:
             continue
-        taken.add((name, how))
-        same_card = market.gpus[int(table.offer[row])] == gpu
-        note = describe_difference(float(value[row]), reached, difference_sigma(library, same_card), less, more, much)
-        offer = market.offers[int(table.offer[row])]
-        if how != paid(chosen):
-            note = f"{note}, {how}".removeprefix(", ")
-        if pays := describe_break_even(market, offer, float(table.instances[row])):
-            note = f"{note}: {pays}"
-        found.append(_option(name, table, int(row), float(shares[row]), market, True, note))
+        seen.add((name, payment))
+        same_gpu = market.gpus[int(table.offer[row])] == market.gpus[int(table.offer[chosen])]
+        sigma = difference_sigma(prepared.library, same_gpu)
+        note = describe_difference(float(value[row]), reached, sigma, (less, more, times))
+        if payment != kind(chosen)[1]:
+            note = f"{note}, {payment}".removeprefix(", ")
+        if break_even := describe_break_even(market, market.offers[int(table.offer[row])], float(table.instances[row])):
+            note = f"{note}: {break_even}"
+        figures = Figures.of(table, int(row), float(shares[row]), market)
+        found.append(Option(label=name, allowed=True, note=note, **figures._asdict()))
         if len(found) == MAX_RUNNERS_UP:
             break
     return tuple(found)
 
 
-def flag_spot_outliers(market: Market) -> Flags:
-    """Offers (offers,) whose spot discount is far from that of the same instance elsewhere: likely an error.
+def find_best_alternatives(plan: ResolvedPlan) -> tuple[Alternative, ...]:
+    """Return per job and per provider, GPU and method the best candidate within the limits, best first.
 
-    A least-cost search over thousands of prices finds their errors first.
+    The other jobs stay as planned. A method that the job excludes is included and marked.
     """
-    ratios: dict[tuple[str, str, str], list[float]] = {}
-    own = np.full(len(market.offers), np.nan)
-    for index, offer in enumerate(market.offers):
-        if offer.has_spot and offer.usd_per_hour and offer.spot_usd_per_hour is not None:
-            own[index] = offer.spot_usd_per_hour / offer.usd_per_hour
-            ratios.setdefault((offer.provider, offer.instance, offer.card), []).append(float(own[index]))
-    usual = np.asarray(
-        [
-            np.median(peers) if len(peers := ratios.get((o.provider, o.instance, o.card), [])) >= MIN_PEERS else np.nan
-            for o in market.offers
-        ],
-        dtype=float,
+    return tuple(found for job in range(len(plan.rows)) for found in _best_alternatives_of_job(plan, job))
+
+
+def _best_alternatives_of_job(plan: ResolvedPlan, job: int) -> Iterator[Alternative]:
+    prepared, market = plan.prepared, plan.prepared.market
+    candidates, limits = prepared.candidates[job], prepared.scenario.limits
+    objective = CandidateObjective.of(prepared.scenario)
+    screened = screen(
+        candidates, market, limits, prepared.library, False, objective.waiting_usd, SearchScope(every_place=True)
     )
-    return np.asarray(own < OUTLIER_SHARE * usual)
+    table = screened.table
+    budget_usd, within_shared = _remaining_limits(plan, job, table)
+    value, share = replace(objective, budget_usd=budget_usd).best(table)
+    score = np.where(within_shared, value, np.inf)
+    second = (table.cost_usd if objective.by_time else table.hours)(share)
+    slack = (LAST if objective.by_time else COST).slack
+    allowed = np.asarray([is_allowed(recipe, candidates.job) for recipe in candidates.recipes], dtype=bool)[
+        table.recipe
+    ]
+    is_chosen = screened.rows == plan.rows[job]
+    providers = np.asarray([offer.provider for offer in market.offers])[table.offer]
+    gpus = np.asarray(market.gpus)[table.offer]
+    methods = np.asarray([recipe.method_label for recipe in candidates.recipes])[table.recipe]
+    groups: tuple[tuple[Literal["provider", "gpu", "method"], Floats, Flags], ...] = (
+        ("provider", providers, allowed),
+        ("gpu", gpus, allowed),
+        ("method", methods, np.ones(len(table), dtype=bool)),
+    )
+    current = ScoredCandidate.of_plan(plan, job, objective)
+    for by, names, members in groups:
+        best: list[tuple[bool, float, str, int]] = []
+        for name in np.unique(names[members]):
+            rows = np.flatnonzero((names == name) & members)
+            if is_chosen[rows].any():  # the plan itself, not an alternative within half a cent of it
+                best.append((False, current.score, str(name), int(rows[is_chosen[rows]][0])))
+                continue
+            # As in the passes of a solve: among those within the slack of the best, the second goal decides.
+            near = rows[score[rows] <= np.min(score[rows]) + slack]
+            row = int(near[np.lexsort((score[near], second[near], ~allowed[near]))[0]])
+            if math.isfinite(score[row]):
+                best.append((True, float(score[row]), str(name), row))
+        for is_other, value_of_row, name, row in sorted(best):
+            other = ScoredCandidate(table, row, float(share[row]), value_of_row, int(screened.rows[row]))
+            found = _build_alternative(plan, job, current, other if is_other else current)
+            yield found.model_copy(update={"by": by, "name": name, "allowed": bool(allowed[row])})
 
 
-def describe_spot_outlier(
-    screened: ScreenedCandidates, offer: int, share: float, market: Market, measure: Objective
-) -> tuple[str, ...]:
-    """A warning where the plan rests on a spot price that is out of line, with the best plan without such prices."""
-    if share == 0:
-        return ()
-    flagged = flag_spot_outliers(market)
-    if not flagged[offer]:
-        return ()
-    rest = screened.table.rows(~flagged[screened.table.offer])
-    value, shares = measure.best(rest)
-    without = "no plan"
-    if np.isfinite(value).any():
-        without = f"${rest.cost_usd(shares)[np.argmin(value)]:,.2f}"
-    return (f"the spot price is under half of what this instance costs elsewhere; without such prices: {without}",)
+def _remaining_limits(plan: ResolvedPlan, job: int, table: CandidateTable) -> tuple[float, Flags]:
+    """Return what the other jobs leave of the shared limits.
+
+    These are the dollars of the budget, and the candidates (n,) within the GPUs, quota, stock and paid hours that are
+    left.
+    """
+    limits, chosen, shares = plan.prepared.scenario.limits, plan.chosen, np.asarray(plan.shares)
+    others = np.arange(len(shares)) != job
+    budget_usd = math.inf if limits.budget_usd is None else limits.budget_usd
+    spent_usd = float(np.sum(chosen.late_cost_usd(shares)[others]))
+    most = math.inf if limits.max_gpus is None else limits.max_gpus - int(np.sum(chosen.gpus[others]))
+    fits = table.gpus <= most
+    for provider, quota in limits.quota.items():
+        if provider in table.providers:
+            number = table.providers.index(provider)
+            used = int(np.sum(chosen.gpus[others & (chosen.provider == number)]))
+            fits &= (table.provider != number) | (table.gpus <= quota - used)
+    for index, offer in enumerate(plan.prepared.market.offers if len(shares) > 1 else ()):
+        uses = others & (chosen.offer == index)
+        if offer.stock is not None:
+            left = offer.stock - int(np.sum(chosen.instances[uses]))
+            fits &= (table.offer != index) | (table.instances <= left)
+        if offer.committed_hours is not None:
+            left_hours = offer.committed_hours - float(np.sum(chosen.rented_h[uses]))
+            fits &= (table.offer != index) | (table.rented_h <= left_hours)
+    return budget_usd - spent_usd, np.asarray(fits, dtype=bool)
 
 
-def difference_sigma(library: Library, same_card: bool) -> float:
-    """Spread of the difference of two estimates' log errors, on one card or on two."""
-    return library.calibrations["uncertainty"].value(f"difference.{'same' if same_card else 'other'}_card")
+def _build_alternative(plan: ResolvedPlan, job: int, current: ScoredCandidate, other: ScoredCandidate) -> Alternative:
+    candidates, market = plan.prepared.candidates[job], plan.prepared.market
+    figures = Figures.of(other.table, other.row, other.share, market)
+    return Alternative(
+        by="provider",
+        job=candidates.job.name,
+        name="",
+        plan=describe_candidate(candidates, other.uncut_row, other.share, market),
+        method=describe_method(recipe_of(candidates, other.uncut_row)),
+        difference=other.score / current.score - 1 if current.score > 0 else None,
+        verdict="the plan" if other is current else _describe_alternative(plan, current, other, figures),
+        chosen=other is current,
+        **figures._asdict(),
+    )
+
+
+def _describe_alternative(
+    plan: ResolvedPlan, current: ScoredCandidate, other: ScoredCandidate, figures: Figures
+) -> str:
+    """Return how much worse an alternative is; if by nothing, what else differs; and its additional penalty."""
+    prepared = plan.prepared
+    objective = CandidateObjective.of(prepared.scenario)
+    own = Figures.of(current.table, current.row, current.share, prepared.market)
+    sigma = difference_sigma(prepared.library, figures.gpu == own.gpu)
+    summary = describe_difference(other.score, current.score, sigma, objective.comparatives)
+    if summary == NO_DIFFERENCE:
+        if objective.by_time and _differ(figures.cost_usd, own.cost_usd):
+            more_usd = figures.cost_usd - own.cost_usd
+            summary += f", ${abs(more_usd):,.2f} {'more' if more_usd > 0 else 'less'}"
+        elif not objective.by_time and _differ(figures.hours, own.hours):
+            more_hours = figures.hours - own.hours
+            summary += f", {abs(more_hours):,.1f} h {'later' if more_hours > 0 else 'earlier'}"
+    penalty_usd = float(other.table.penalty_usd[other.row] - current.table.penalty_usd[current.row])
+    return f"{summary}, penalty ${penalty_usd:,.0f}" if penalty_usd >= 1 and not objective.by_time else summary
+
+
+def _differ(one: float, other: float) -> bool:
+    return abs(one - other) >= MIN_RELATIVE_DIFFERENCE * max(one, other)
+
+
+def difference_sigma(library: Library, same_gpu: bool) -> float:
+    """Return the spread of the difference of two estimates' log errors, on one GPU model or on two."""
+    return library.calibrations["uncertainty"].value(f"difference.{'same' if same_gpu else 'other'}_card")
 
 
 def describe_difference(
-    value: float, against: float, sigma: float, less: str = "cheaper", more: str = "dearer", much: str = "dear"
+    value: float,
+    reference: float,
+    sigma: float,
+    words: tuple[str, str, str] = ("cheaper", "more expensive", "the cost"),
 ) -> str:
-    """Whether two figures really differ: `63 % dearer`, `12 x as dear`, or no real difference within `sigma`."""
-    if value <= 0 or against <= 0:
-        return ""
-    gap = math.log(value / against)
-    if abs(gap) < sigma:
-        return NO_DIFFERENCE
-    if value >= RATIO_THRESHOLD * against:
-        return f"{value / against:,.0f} x as {much}"
-    return f"{abs(math.expm1(gap)):,.0%} {more if gap > 0 else less}".replace("%", " %")
+    """Return how two figures differ: `63 % more expensive`, `12x the cost`, or no real difference within `sigma`.
 
-
-def _option(
-    label: str, table: CandidateTable, row: int, share: float, market: Market, permitted: bool, note: str = ""
-) -> Option:
-    offer = market.offers[int(table.offer[row])]
-    one = table.rows(np.asarray([row]))
-    return Option(
-        label=label,
-        provider=offer.provider,
-        gpu=market.gpus[int(table.offer[row])],
-        gpus=int(table.run_gpus[row]),
-        runs_at_once=int(table.node_groups[row]),
-        cost_usd=float(one.cost_usd(share)[0]),
-        hours=float(one.hours(share)[0]),
-        allowed=permitted,
-        note=note,
-    )
-
-
-def find_binding_limits(
-    candidates: JobCandidates,
-    screened: ScreenedCandidates,
-    market: Market,
-    limits: Limits,
-    library: Library,
-    measure: Objective,
-) -> tuple[str, ...]:
-    """Limits without which this job would do better, and by how much; each lifted alone, all else kept."""
-    now = float(np.min(measure.best(screened.table)[0], initial=np.inf))
-    if not math.isfinite(now):
-        return ()
-    # Limits only cut shares and billing steps only add: a row that is no better without either changes nothing.
-    unspent = replace(measure, budget_usd=math.inf)
-    hopes = np.fmin(unspent.best(candidates.table)[0], _spot_lower_bound(candidates, measure))
-    better = np.flatnonzero(hopes < now - measure.min_gain(now))
-    if not len(better):
-        return ()
-    promising = candidates.rows(better)
-    found = []
-    for name, default, asked, offered, kept in _lift_limits(promising, market, limits):
-        by = unspent if name == "budget" else measure
-        open_ = screen(asked, offered, kept, library, name != "techniques", measure.waiting_usd)
-        value = by.best(open_.table)[0]
-        saved = now - float(np.min(value, initial=np.inf))
-        if saved > measure.min_gain(now):
-            found.append(f"{name} ({default}without it {measure.saved(saved)})")
-    return tuple(found)
-
-
-def _spot_lower_bound(candidates: JobCandidates, measure: Objective) -> Floats:
-    """What no policy on spot gets below (n,): all of the work at the spot price; nan where there is none to follow."""
-    if measure.waiting_usd is None:
-        return np.full(len(candidates.table), np.nan)
-    table, hours = candidates.table, candidates.hours
-    price = candidates.columns.spot_usd[table.offer] * table.instances / hours.node_groups
-    return np.asarray(table.fixed_usd + table.penalty_usd + price * hours.group_run + measure.usd_per_hour * hours.run)
-
-
-def _lift_limits(
-    asked: JobCandidates, market: Market, limits: Limits
-) -> Iterator[tuple[str, str, JobCandidates, Market, Limits]]:
-    """Every limit on the job by its name, whether it is the default, and candidates, market and limits without it.
-
-    What an offer has left, in machines or in hours paid for, limits a job no less than what its user sets.
+    `words` are those for less, for more and for a multiple. Figures that are not positive have no ratio: empty.
     """
-    job = asked.job
-    if job.deadline_hours is not None:
-        yield "deadline", "", replace(asked, job=job.model_copy(update={"deadline_hours": None})), market, limits
-    longest = max_run_hours(job, limits)
-    if job.deadline_hours is None or job.deadline_hours > longest:
-        default = f"default {longest:,.0f} h; " if limits.max_hours is None else ""
-        yield "max_hours", default, asked, market, limits.model_copy(update={"max_hours": UNLIMITED_HOURS})
-    if job.techniques.method is not None or job.techniques.weight_bits is not None:
-        yield "techniques", "", asked, market, limits
-    plain = Limits()
-    for name in ("budget_usd", "max_gpus", "quota", "spot_share", "providers", "gpus", "regions", "tiers"):
-        if getattr(limits, name) != getattr(plain, name):
-            free = limits.model_copy(update={name: getattr(plain, name)})
-            yield name.removesuffix("_usd"), "", asked, market, free
-    if any(offer.stock is not None for offer in market.offers):
-        yield "stock", "", asked, market.without_stock(), limits
-    if np.isfinite(asked.columns.committed_hours).any():
-        yield "hours paid for", "", asked.without_hours_limit(), market, limits
+    if value <= 0 or reference <= 0:
+        return ""
+    log_ratio, (less, more, multiple) = math.log(value / reference), words
+    if abs(log_ratio) < sigma:
+        return NO_DIFFERENCE
+    if value >= RATIO_THRESHOLD * reference:
+        return f"{value / reference:,.0f}x {multiple}"
+    return f"{abs(math.expm1(log_ratio)):,.0%} {more if log_ratio > 0 else less}".replace("%", " %")

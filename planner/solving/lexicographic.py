@@ -1,8 +1,12 @@
-"""From a table and a question to one plan: the objective first, then what breaks ties, in a fixed order.
+"""Lexicographic optimisation: the objective first, then what breaks ties, in a fixed order.
 
-Each pass minimises one goal while every earlier goal stays within a small slack of its optimum. Between
-passes, candidates that cannot be part of any such plan are dropped by a bound (the sum of each job's best),
-which is exact, so the later passes are small and for one job mostly not needed.
+Each pass minimises one goal while every earlier goal stays within a small slack of its optimum. The slack is a
+row `cap_<goal>` of the later programs: it is larger than the tolerance of the solvers, so that each of them finds
+the same plan, and smaller than what a user cares about.
+
+Between passes, candidates that cannot be part of any such plan are dropped. The bound is exact: if the other jobs
+were all at their own best, and the plan still exceeded the cap, then no plan with this candidate keeps it. So the
+later passes are small, and for one job mostly unnecessary.
 """
 
 from __future__ import annotations
@@ -25,18 +29,19 @@ from planner.formulation.objective import (
 from planner.formulation.program import Program, single_row
 from planner.formulation.variables import VariableLayout
 
-if TYPE_CHECKING:  # mathematics knows no solver: it is handed a way to run one
+if TYPE_CHECKING:
     from planner.arrays import Floats, Integers
     from planner.candidate_table import CandidateTable
     from planner.formulation.shared_limits import SharedLimits
     from planner.solvers.base import SolveResult
 
 Run = Callable[[Program], "SolveResult"]
+"""What runs a program: the solver, its limits and its gap are chosen by the caller."""
 
 
 @dataclass(frozen=True)
 class Goal:
-    """Something to minimise, and how far above its optimum later passes may go."""
+    """A goal to minimise, and how far above its optimum later passes may go."""
 
     name: str
     coefficients: Callable[[VariableLayout], Floats]
@@ -44,26 +49,26 @@ class Goal:
 
 
 COST = Goal("cost", cost_objective, 0.005)  # $: half a cent
-HOURS = Goal("hours", hours_objective, 1e-3)  # h: a few seconds, above what solvers take for equal
+HOURS_GOAL = Goal("hours", hours_objective, 1e-3)  # h: a few seconds, more than the tolerance of solvers
 LAST = Goal("last", time_objective, 0.001)  # h
 MEMORY = Goal("memory", memory_objective, 1e-3)  # GiB
-NAMES = Goal("names", name_objective, 0.0)
+NAME_ORDER = Goal("names", name_objective, 0.0)
 
-GOALS = {"cost": (COST, HOURS, MEMORY, NAMES), "time": (LAST, COST, MEMORY, NAMES)}
-"""The passes, in order, for each objective; the second one also settles the spot shares."""
+GOALS = {"cost": (COST, HOURS_GOAL, MEMORY, NAME_ORDER), "time": (LAST, COST, MEMORY, NAME_ORDER)}
+"""The passes, in order, for each objective; the second one also fixes the spot shares."""
 
 SHARE_PASS = 1
 
 BOUND_TOLERANCE = 1e-6
-"""What a candidate may lie above a cap before it is dropped: the feasibility tolerance of solvers."""
+"""How far above a cap a candidate is kept: the feasibility tolerance of solvers."""
 
-SHARE_TOLERANCE = 1e-5
-"""A share this close to its floor or cap is meant to be there."""
+SNAP_TOLERANCE = 1e-5
+"""A share this close to its floor or cap is moved there: solvers miss it by their tolerance."""
 
 
 @dataclass(frozen=True, eq=False)
 class LexicographicSolution:
-    """The chosen row of the table and its spot share for each job, and what the first pass proved."""
+    """The chosen row of the table and its spot share for each job, and the result of the first pass."""
 
     first: SolveResult
     chosen: Integers | None  # (jobs,)
@@ -71,31 +76,31 @@ class LexicographicSolution:
 
     @property
     def rows(self) -> Integers:
-        """Row of the table for each job; raises NoPlanError where the first pass has no solution."""
+        """Row of the table for each job; raises NoPlanError if the first pass has no solution."""
         if self.chosen is None:
             raise NoPlanError(f"no plan: {self.first.solver} stopped with '{self.first.termination.value}'")
         return self.chosen
 
     @property
     def spot_share(self) -> Floats:
-        """Spot share for each job; raises NoPlanError where the first pass has no solution."""
+        """Spot share for each job; raises NoPlanError if the first pass has no solution."""
         if self.shares is None:
             raise NoPlanError(f"no plan: {self.first.solver} stopped with '{self.first.termination.value}'")
         return self.shares
 
 
-def solve_lexicographic(table: CandidateTable, question: SharedLimits, run: Run) -> LexicographicSolution:
-    """The plan of least objective; among plans within half a cent, least hours, most free VRAM, first name.
+def solve_lexicographic(table: CandidateTable, shared: SharedLimits, run: Run) -> LexicographicSolution:
+    """Return the plan of least objective; among plans within half a cent, least hours, most free VRAM, first name.
 
-    With objective `time`: the least last finish; within 0.001 h of it the least cost, then as above.
-    A first pass without a proven optimum is followed by the second only: ties are not worth breaking then.
+    With objective `time`: the least last finish; within 0.001 h of it the least cost, then as above. A first pass
+    without a proven optimum is followed by the second only: breaking ties means nothing then.
     """
-    goals = GOALS[question.objective]
-    narrowed = _fix_cheapest_shares(table, question)
-    first = run(build_from_layout(VariableLayout(narrowed, question)))
+    goals = GOALS[shared.objective]
+    narrowed = _fix_cheapest_shares(table, shared)
+    first = run(build_from_layout(VariableLayout(narrowed, shared)))
     if not first.has_solution:
         return LexicographicSolution(first, None, None)
-    columns = VariableLayout(narrowed, question)
+    columns = VariableLayout(narrowed, shared)
     rows = columns.chosen(first.values)
     shares = columns.spot_share(first.values, rows)
     result, kept, caps = first, np.arange(len(table)), [_cap(goals[0], first)]
@@ -103,36 +108,36 @@ def solve_lexicographic(table: CandidateTable, question: SharedLimits, run: Run)
         decided = len(kept) == len(table.jobs) or not (first.is_proven and result.is_proven)
         if position > SHARE_PASS and decided:
             break
-        kept = kept[_feasible_under_caps(VariableLayout(table.rows(kept), question), goals, caps)]
-        columns = VariableLayout(table.rows(kept), question)
+        kept = kept[_feasible_under_caps(VariableLayout(table.rows(kept), shared), goals, caps)]
+        columns = VariableLayout(table.rows(kept), shared)
         result = run(_pass(columns, goals, caps, position))
-        if not result.has_solution:  # only a limit or numerical trouble can do that: keep what we have
+        if not result.has_solution:  # only a limit or numerical trouble can do that: keep the present rows
             break
         before, rows = rows, kept[columns.chosen(result.values)]
         if position == SHARE_PASS:
             shares = columns.spot_share(result.values, columns.chosen(result.values))
         elif not np.array_equal(before, rows):
-            shares = _settle_shares(table, question, goals, caps, rows, run)
+            shares = _settle_shares(table, shared, goals, caps, rows, run)
         caps.append(_cap(goals[position], result))
     return LexicographicSolution(first, rows, _snap_shares(table, rows, shares))
 
 
-def potentially_optimal_rows(table: CandidateTable, question: SharedLimits) -> Integers:
-    """Rows that a plan of one job may need: the others lie above what one row reaches at an end of its share.
+def potentially_optimal_rows(table: CandidateTable, shared: SharedLimits) -> Integers:
+    """Return the rows that a plan of one job may need: others are worse than one row at an end of its share.
 
-    A bound instead of comparing pairs, exact for one job because its plan is one row. With several jobs, or
-    where no end keeps the budget, every row stays.
+    This is a bound, cheaper than comparing pairs, and exact for one job because its plan is one row. With several
+    jobs, or if no end keeps the budget, every row stays.
     """
     everything = np.arange(len(table))
     if len(table.jobs) != 1 or not len(table):
         return everything
-    goal = GOALS[question.objective][0]
+    goal = GOALS[shared.objective][0]
     if goal is LAST:
         ends = (table.late_hours(table.share_low), table.late_hours(table.share_high))
     else:
-        ends = _values_at_bounds(VariableLayout(table, question), goal)
+        ends = _values_at_bounds(VariableLayout(table, shared), goal)
     reached = np.inf
-    budget = np.inf if question.budget_usd is None else question.budget_usd
+    budget = np.inf if shared.budget_usd is None else shared.budget_usd
     for share, values in zip((table.share_low, table.share_high), ends, strict=True):
         allowed = values[table.late_cost_usd(share) <= budget]
         reached = min(reached, float(np.min(allowed, initial=np.inf)))
@@ -146,28 +151,28 @@ def _cap(goal: Goal, result: SolveResult) -> float:
 
 
 def _pass(columns: VariableLayout, goals: tuple[Goal, ...], caps: list[float], position: int) -> Program:
-    """The program that minimises one goal under the caps of the earlier ones."""
+    """Return the program that minimises one goal under the caps of the earlier ones."""
     program = build_from_layout(columns).minimising(goals[position].coefficients(columns))
     earlier = zip(goals[:position], caps[:position], strict=True)
     rows = [single_row(f"cap_{goal.name}", goal.coefficients(columns), upper=cap) for goal, cap in earlier]
     return program.with_rows(*rows)
 
 
-def _fix_cheapest_shares(table: CandidateTable, question: SharedLimits) -> CandidateTable:
-    """Fixes every share at its cheaper end where only the objective reads it.
+def _fix_cheapest_shares(table: CandidateTable, shared: SharedLimits) -> CandidateTable:
+    """Fix every share at its cheaper end if only the objective depends on it.
 
-    Without a budget the share stands in no shared row, so the objective is linear in it between floor and
-    cap and an end is optimal: the first pass needs no share variables.
+    Without a budget no shared row holds the share. The objective is linear in it between floor and cap, so an end
+    is optimal, and the first pass needs no share variables.
     """
-    if question.budget_usd is not None or question.objective != "cost":
+    if shared.budget_usd is not None or shared.objective != "cost":
         return table
-    low, high = _values_at_bounds(VariableLayout(table, question), COST)
+    low, high = _values_at_bounds(VariableLayout(table, shared), COST)
     share = np.where(high <= low, table.share_high, table.share_low)
     return replace(table, share_low=share, share_high=share)
 
 
 def _values_at_bounds(columns: VariableLayout, goal: Goal) -> tuple[Floats, Floats]:
-    """What each candidate (n,) contributes to a goal at its share floor and at its cap."""
+    """Return what each candidate (n,) contributes to a goal at its share floor and at its cap."""
     coefficients = goal.coefficients(columns)
     low = coefficients[columns.choose].copy()
     high = low.copy()
@@ -178,7 +183,7 @@ def _values_at_bounds(columns: VariableLayout, goal: Goal) -> tuple[Floats, Floa
 
 
 def _feasible_under_caps(columns: VariableLayout, goals: tuple[Goal, ...], caps: list[float]) -> Integers:
-    """Candidates that can be part of a plan within the caps, were all other jobs at their own best."""
+    """Return the candidates that keep the caps if all other jobs are at their own best."""
     table = columns.table
     keep = np.ones(len(table), dtype=bool)
     for goal, cap in zip(goals[: len(caps)], caps, strict=True):
@@ -194,16 +199,16 @@ def _feasible_under_caps(columns: VariableLayout, goals: tuple[Goal, ...], caps:
 
 
 def _settle_shares(
-    table: CandidateTable, question: SharedLimits, goals: tuple[Goal, ...], caps: list[float], rows: Integers, run: Run
+    table: CandidateTable, shared: SharedLimits, goals: tuple[Goal, ...], caps: list[float], rows: Integers, run: Run
 ) -> Floats:
-    """Spot shares of chosen rows by the second pass alone, its own cap left out."""
-    columns = VariableLayout(table.rows(rows), question)
+    """Return spot shares of chosen rows by the second pass alone, without its own cap."""
+    columns = VariableLayout(table.rows(rows), shared)
     result = run(_pass(columns, goals, caps, SHARE_PASS))
     return columns.spot_share(result.values, np.arange(len(rows)))
 
 
 def _snap_shares(table: CandidateTable, rows: Integers, shares: Floats) -> Floats:
-    """Shares at a floor or cap that they miss by a solver's tolerance only."""
+    """Move shares to a floor or cap that they miss by a solver's tolerance."""
     for end in (table.share_low[rows], table.share_high[rows]):
-        shares = np.where(np.abs(shares - end) <= SHARE_TOLERANCE, end, shares)
+        shares = np.where(np.abs(shares - end) <= SNAP_TOLERANCE, end, shares)
     return shares

@@ -1,4 +1,4 @@
-"""The best choice among screened candidates, for a plan as for a trial: bound, dominance, passes, whole shares."""
+"""The best choice among screened candidates: bound, dominance, passes, rounding of shares."""
 
 from __future__ import annotations
 
@@ -18,63 +18,67 @@ if TYPE_CHECKING:
     from planner.arrays import Floats, Integers
     from planner.scenario.scenario import Scenario, SolveOptions
 
-SHARE_TOLERANCE = 0.01
+NEGLIGIBLE_SHARE = 0.01
 """Share of the work below which a second market is not worth a machine."""
 COST_TOLERANCE_USD = 0.01
+"""What rounding a share may cost where hours are minimised."""
 
 
 @dataclass(frozen=True)
 class OptimisedChoice:
-    """The choice of the program, and for each job the row of its screened table."""
+    """The choice of the program, and for each job its row of the joined table."""
 
     choice: LexicographicSolution
-    rows: tuple[int, ...]  # rows of the joined table, one per job; empty where there is no plan
-    shares: tuple[float, ...]  # spot share of each job, slivers rounded away
+    rows: tuple[int, ...]  # rows of the joined table, one per job; empty without a plan
+    shares: tuple[float, ...]  # spot share of each job, negligible shares rounded away
     table: CandidateTable
     owner: Integers  # row of the joined table -> row of its job's screened table
     dominated: int
 
 
 def optimise(prepared: PreparedScenario, options: SolveOptions) -> OptimisedChoice:
-    """Bound and dominance, program, passes, shares; every job must have a screened row."""
+    """Return the best choice of a scenario; every job must have a screened row."""
     table = concatenate([one.table for one in prepared.screened])
     owner = np.concatenate([np.arange(len(one.table)) for one in prepared.screened])
-    question = build_shared_limits(prepared.scenario, prepared.market)
-    keep = potentially_optimal_rows(table, question)
-    keep = keep[find_undominated(table.rows(keep), question)]
+    shared = build_shared_limits(prepared.scenario, prepared.market)
+    keep = potentially_optimal_rows(table, shared)
+    keep = keep[find_undominated(table.rows(keep), shared)]
     solver = partial(
         run,
         solver=options.solver,
         time_limit_seconds=options.time_limit_seconds,
         relative_gap=max(options.gap, DEFAULT_GAP),
     )
-    choice = solve_lexicographic(table.rows(keep), question, solver)
+    choice = solve_lexicographic(table.rows(keep), shared, solver)
     rows = tuple(int(keep[row]) for row in choice.rows) if choice.chosen is not None else ()
-    shares = _whole_shares(prepared.scenario, table.rows(np.asarray(rows)), choice.spot_share) if rows else ()
+    shares = _round_shares(prepared.scenario, table.rows(np.asarray(rows)), choice.spot_share) if rows else ()
     return OptimisedChoice(choice, rows, shares, table, owner, len(table) - len(keep))
 
 
-def _whole_shares(scenario: Scenario, chosen: CandidateTable, found: Floats) -> tuple[float, ...]:
-    """Spot share of each job, moved to its floor or cap where it is a hair away, no later and hardly dearer.
+def _round_shares(scenario: Scenario, chosen: CandidateTable, found: Floats) -> tuple[float, ...]:
+    """Return the spot share of each job, moved to its floor or cap if that is negligibly far.
 
-    A pass may spend a cent on a sliver of the other market to win seconds; nobody rents a sliver.
-    Where cost is the objective it must not get dearer, and the budget holds in any case.
+    A pass may spend a cent on a negligible share of the other market to save seconds, and nobody rents a machine
+    for that. If cost is the objective the move must not cost more, if hours are it must not end later; the budget
+    holds in any case.
     """
     shares = [float(share) for share in found]
     slack = COST_TOLERANCE_USD if scenario.objective_kind == "time" else 0.0
-    for index, now in enumerate(shares):
+    for index, share in enumerate(shares):
         one = chosen.rows(np.asarray([index]))
         for end in (float(one.share_low[0]), float(one.share_high[0])):
-            trial = [*shares[:index], end, *shares[index + 1 :]]
-            no_dearer = one.cost_usd(end)[0] <= one.cost_usd(now)[0] + slack
-            no_later = scenario.objective_kind != "time" or one.late_hours(end)[0] <= one.late_hours(now)[0] + 1e-9
+            moved = [*shares[:index], end, *shares[index + 1 :]]
+            costs_no_more = one.cost_usd(end)[0] <= one.cost_usd(share)[0] + slack
+            ends_no_later = (
+                scenario.objective_kind != "time" or one.late_hours(end)[0] <= one.late_hours(share)[0] + 1e-9
+            )
             if (
-                abs(now - end) < SHARE_TOLERANCE
-                and no_dearer
-                and no_later
-                and _is_within_budget(scenario, chosen, trial)
+                abs(share - end) < NEGLIGIBLE_SHARE
+                and costs_no_more
+                and ends_no_later
+                and _is_within_budget(scenario, chosen, moved)
             ):
-                shares = trial
+                shares = moved
                 break
     return tuple(shares)
 

@@ -1,4 +1,4 @@
-"""What is known before a program is made: candidates of every job on the market, screened by the job's own limits."""
+"""Candidates of every job on the market, screened by the job's own limits: all that is known before a program."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from planner.configurations.observed.comparison import impossibility_reason
 from planner.errors import Fault, ScenarioError
 from planner.formulation.shared_limits import SharedLimits
 from planner.loading.scenario_file import read_library
-from planner.solving.scoring import Objective
+from planner.solving.scoring import CandidateObjective
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PreparedScenario:
-    """Everything that is known before a program is made; a changed limit needs `screen` again and no more."""
+    """Everything that is known before a program is built; a changed limit needs `screen` again and no more."""
 
     scenario: Scenario
     library: Library
@@ -39,10 +39,17 @@ class PreparedScenario:
 def prepare(
     scenario: Scenario, library: Library | None = None, before: PreparedScenario | None = None
 ) -> PreparedScenario:
-    """Candidates of every job on the scenario's market, screened by the job's own limits.
+    """Return the candidates of every job on the scenario's market, screened by the job's own limits.
 
-    What `before` (an earlier question) has in common with this one is taken from it instead of computed again.
-    Raises `ScenarioError` for observed runs that no card can have done.
+    What an earlier scenario (`before`) has in common with this one is reused instead of computed again: the market
+    if offers and prices are the same, a job's candidates if only its deadline changed, screened candidates if no
+    limit that filters them changed.
+
+    Raises
+    ------
+    ScenarioError
+        For observed runs that are impossible on their GPU, data that no machine has the memory to prepare, and
+        commitments that end before the job does and leave no other candidate.
     """
     library = library or (before.library if before and _can_reuse(before, scenario) else None)
     library = library or read_library([job.architecture for job in scenario.jobs])
@@ -62,8 +69,8 @@ def prepare(
         and index < len(before.candidates)
         and one is before.candidates[index]
         and _same_filters(before.scenario.limits, scenario.limits)
-        and Objective.of(before.scenario).waiting_usd == Objective.of(scenario).waiting_usd
-        else screen(one, market, scenario.limits, library, waiting_usd=Objective.of(scenario).waiting_usd)
+        and CandidateObjective.of(before.scenario).waiting_usd == CandidateObjective.of(scenario).waiting_usd
+        else screen(one, market, scenario.limits, library, waiting_usd=CandidateObjective.of(scenario).waiting_usd)
         for index, one in enumerate(candidates)
     )
     _check_memory(candidates)
@@ -72,7 +79,7 @@ def prepare(
 
 
 def _check_memory(candidates: Sequence[JobCandidates]) -> None:
-    """Data that no machine has the memory to prepare are a mistake in the question."""
+    """Raise ScenarioError for data that no machine has the memory to prepare."""
     faults = [no_machine_fault(one.job, "ingest") for one in candidates if len(one.table) and one.lacks_ram().all()]
     if faults:
         raise ScenarioError(faults)
@@ -81,7 +88,7 @@ def _check_memory(candidates: Sequence[JobCandidates]) -> None:
 def _check_terms(
     scenario: str, candidates: Sequence[JobCandidates], screened: Sequence[ScreenedCandidates], market: Market
 ) -> None:
-    """Commitments that are the only way left and end before the job does are a mistake in the question."""
+    """Raise ScenarioError for commitments that end before the job does and leave no other candidate."""
     faults = []
     for one, left in zip(candidates, screened, strict=True):
         if len(left.table) or not left.rejected[OUTLASTS_COMMITMENT] or left.rejected[ENDS_AFTER_DEADLINE]:
@@ -89,14 +96,13 @@ def _check_terms(
         short = one.hours_rented() > one.columns.term_hours[one.table.offer]
         for place in dict.fromkeys(one.table.offer[short].tolist()):
             offer = market.offers[place]
-            here = one.table.offer == place
-            least = float(np.min(one.hours_rented()[here]))
+            least = float(np.min(one.hours_rented()[one.table.offer == place]))
             if offer.commitment is None or least <= offer.term_hours:
                 continue
             months = offer.commitment.months
             term = f"{months} month{'s' if months > 1 else ''} ({offer.term_hours:,.0f} h)"
             what = f"a commitment of {term} ends before {one.job.name} does"
-            fix = f"it takes {least:,.0f} h there at the least: a longer term, or machines by the hour"
+            fix = f"it takes at least {least:,.0f} h there: use a longer term, or machines by the hour"
             faults.append(Fault(scenario, 0, f"offers.{market.labels[place]}.commitment.months", what, fix))
     if faults:
         raise ScenarioError(faults)
@@ -107,7 +113,7 @@ def _can_reuse(before: PreparedScenario, scenario: Scenario) -> bool:
 
 
 def _check_observations(scenario: Scenario, library: Library) -> None:
-    """An observation that cannot be is refused: believed, it would make every figure of the plan wrong."""
+    """Raise ScenarioError for impossible observations: they would make every figure of the plan wrong."""
     faults = []
     for job in scenario.jobs:
         for number, run in enumerate(job.measured):
@@ -122,21 +128,23 @@ def _check_observations(scenario: Scenario, library: Library) -> None:
 
 
 def _same_market(before: Scenario, scenario: Scenario) -> bool:
-    """Whether the same offers at the same prices are seen, regions told apart or not alike."""
+    """Return whether both scenarios have the same offers at the same prices, with regions distinguished alike."""
     same = (
         before.offers == scenario.offers
         and before.adjust == scenario.adjust
         and before.limits.regions == scenario.limits.regions
         and _places(before) == _places(scenario)
     )
-    # What stages may rent beside the training machines is what the lists allow.
+    # Stages on separate machines may rent what the lists allow.
     lists = ("providers", "gpus", "tiers")
-    beside = any(needs_separate_machines(job) for job in scenario.jobs)
-    return same and (not beside or all(getattr(before.limits, n) == getattr(scenario.limits, n) for n in lists))
+    has_separate_stages = any(needs_separate_machines(job) for job in scenario.jobs)
+    return same and (
+        not has_separate_stages or all(getattr(before.limits, n) == getattr(scenario.limits, n) for n in lists)
+    )
 
 
 def _places(scenario: Scenario) -> list[tuple[bool, str | None]]:
-    """What of the jobs the market is made for: stages elsewhere, and where data lie."""
+    """Return what the market reads of the jobs: whether stages have separate machines, and the region of the data."""
     return [
         (needs_separate_machines(job), job.stages.transfer.region if job.stages.transfer else None)
         for job in scenario.jobs
@@ -144,7 +152,7 @@ def _places(scenario: Scenario) -> list[tuple[bool, str | None]]:
 
 
 NON_FILTER_LIMITS = {"budget_usd": None, "vram_headroom": None}
-"""Limits that no filter on single rows reads: one is a row of the program, the other decided before."""
+"""Limits that no filter on single rows reads: a row of the program, and the margin of the fit rule."""
 
 
 def _same_filters(before: Limits, limits: Limits) -> bool:
@@ -160,7 +168,7 @@ def _candidates(
     earlier: JobCandidates | None,
     before: PreparedScenario | None,
 ) -> JobCandidates:
-    """The candidates of one job: those of before, where nothing that they depend on has changed."""
+    """Return the candidates of one job, those of `before` if nothing that they depend on has changed."""
     headroom = scenario.limits.vram_headroom
     if earlier is not None and before is not None:
         known = before.market is market and earlier.table.jobs == tuple(names) and earlier.headroom == headroom
@@ -168,33 +176,26 @@ def _candidates(
             return earlier
         late = {"deadline_hours": None}
         if known and earlier.job.model_copy(update=late) == job.model_copy(update=late):
-            return replace(earlier, job=job)  # a deadline is read by the screening alone
+            return replace(earlier, job=job)  # only the screening reads a deadline
     architecture = library.architecture(job.architecture)
     return enumerate_candidates(job, architecture, market, names, library, headroom, earlier)
 
 
 def build_shared_limits(scenario: Scenario, market: Market) -> SharedLimits:
-    """What the jobs share: a limit that concerns one job alone was a filter already."""
-    several = len(scenario.jobs) > 1
+    """Return what several jobs share: a limit on one job alone is a filter on its candidates."""
     limits = scenario.limits
-    return SharedLimits(
+    shared = SharedLimits(
         budget_usd=limits.budget_usd,
-        max_gpus=limits.max_gpus if several else None,
-        quota=limits.quota if several else {},
-        stock={
-            label: offer.stock
-            for label, offer in zip(market.labels, market.offers, strict=True)
-            if offer.stock is not None
-        }
-        if several
-        else {},
-        committed={
-            label: offer.committed_hours
-            for label, offer in zip(market.labels, market.offers, strict=True)
-            if offer.committed_hours is not None
-        }
-        if several
-        else {},
         objective=scenario.objective_kind,
         value_of_time_usd_per_hour=scenario.value_of_time_usd_per_hour,
+    )
+    if len(scenario.jobs) == 1:
+        return shared
+    offers = list(zip(market.labels, market.offers, strict=True))
+    return replace(
+        shared,
+        max_gpus=limits.max_gpus,
+        quota=limits.quota,
+        stock={label: offer.stock for label, offer in offers if offer.stock is not None},
+        committed={label: offer.committed_hours for label, offer in offers if offer.committed_hours is not None},
     )

@@ -1,4 +1,4 @@
-"""What plans are compared by: dollars with penalties and the value of time, or hours at the asked confidence."""
+"""The objective of a scenario for single candidates: dollars with penalties and the value of time, or hours."""
 
 from __future__ import annotations
 
@@ -15,30 +15,29 @@ if TYPE_CHECKING:
     from planner.scenario.scenario import Scenario
 
 MIN_GAIN_USD, MIN_GAIN_SHARE = 0.01, 0.001
-"""A plan is better where it saves a cent and a thousandth of the objective: less is not worth a decision."""
+"""A plan is better if it saves a cent and a thousandth of the objective: less is not worth a decision."""
 MIN_GAIN_HOURS = 0.05
-"""A plan is faster where it saves what reads as a tenth of an hour."""
-ROUNDING = 1e-9
-"""Relative, of a share at which a budget is spent."""
+"""A plan is faster if it saves what rounds to a tenth of an hour."""
+BUDGET_TOLERANCE = 1e-9
+"""Relative, at the spot share at which a budget is spent."""
 
 
 @dataclass(frozen=True)
-class Objective:
-    """The objective of a scenario, for single ways and in words."""
+class CandidateObjective:
+    """What a scenario minimises, as a value of each candidate and in words.
+
+    The dollars are expected dollars with penalties and the value of time, the hours those at the requested
+    confidence; `by_time` says which. The scenario's own `objective` is only the user's choice between the two.
+    """
 
     by_time: bool = False
     usd_per_hour: float = 0.0
     has_penalties: bool = False
-    budget_usd: float = math.inf  # at the asked confidence; infinite where several jobs share it
-
-    @property
-    def waiting_usd(self) -> float | None:
-        """Dollars that an hour of waiting is worth where cost is minimised; None where hours are: spot saves none."""
-        return None if self.by_time else self.usd_per_hour
+    budget_usd: float = math.inf  # at the requested confidence; infinite if several jobs share it
 
     @classmethod
-    def of(cls, scenario: Scenario) -> Objective:
-        """The measure of a scenario."""
+    def of(cls, scenario: Scenario) -> CandidateObjective:
+        """Return the objective of a scenario."""
         budget = scenario.limits.budget_usd
         return cls(
             by_time=scenario.objective_kind == "time",
@@ -47,39 +46,48 @@ class Objective:
             budget_usd=math.inf if budget is None or len(scenario.jobs) > 1 else budget,
         )
 
+    @property
+    def waiting_usd(self) -> float | None:
+        """Dollars that an hour of waiting is worth; None if hours are minimised, as spot saves none."""
+        return None if self.by_time else self.usd_per_hour
+
     def values(self, table: CandidateTable, share: Floats | float) -> Floats:
-        """The objective (n,) of every row at a spot share."""
+        """Return the objective (n,) of every candidate at a spot share."""
         if self.by_time:
             return table.late_hours(share)
         return table.cost_usd(share) + table.penalty_usd + self.usd_per_hour * table.hours(share)
 
     def best(self, table: CandidateTable) -> tuple[Floats, Floats]:
-        """The least objective (n,) of each row over its spot shares, and that share; infinite beyond the budget."""
+        """Return the least objective (n,) of each candidate over its spot shares, and the share (n,) that has it.
+
+        The objective is linear in the share, so that one of three points has its minimum: the floor, the cap, and
+        the share at which the budget is spent. It is infinite if no share keeps the budget.
+        """
         best = np.full(len(table), np.inf)
         share = table.share_low.copy()
-        for end in (table.share_low, table.share_high, self._spent(table)):
-            paid = table.late_cost_usd(end) <= self.budget_usd * (1 + ROUNDING)
-            value = np.where(paid, self.values(table, end), np.inf)
+        for end in (table.share_low, table.share_high, self._share_at_budget(table)):
+            is_affordable = table.late_cost_usd(end) <= self.budget_usd * (1 + BUDGET_TOLERANCE)
+            value = np.where(is_affordable, self.values(table, end), np.inf)
             share = np.where(value < best, end, share)
             best = np.minimum(best, value)
         return best, share
 
-    def _spent(self, table: CandidateTable) -> Floats:
-        """The share (n,) at which the budget is spent, where there is one."""
+    def _share_at_budget(self, table: CandidateTable) -> Floats:
+        """Return the spot share (n,) at which the budget is spent, the floor if there is none."""
         if math.isinf(self.budget_usd):
             return table.share_low
-        at = table.fixed_usd + table.late_usd[:, ON_DEMAND]
+        on_demand_usd = table.fixed_usd + table.late_usd[:, ON_DEMAND]
         with np.errstate(invalid="ignore", divide="ignore"):
-            share = (self.budget_usd - at) / (table.late_usd[:, SPOT] - table.late_usd[:, ON_DEMAND])
+            share = (self.budget_usd - on_demand_usd) / (table.late_usd[:, SPOT] - table.late_usd[:, ON_DEMAND])
         return np.clip(np.where(np.isfinite(share), share, table.share_low), table.share_low, table.share_high)
 
     def min_gain(self, objective: float) -> float:
-        """By how much a plan must be better than this objective to be worth telling."""
+        """Return by how much a plan must be better than this objective to be reported."""
         return max(MIN_GAIN_HOURS if self.by_time else MIN_GAIN_USD, MIN_GAIN_SHARE * abs(objective))
 
     @property
     def formula(self) -> str:
-        """Such as `cost + $0.50 per hour + penalties`; empty where plans are compared by plain dollars or hours."""
+        """Such as `cost + $0.50 per hour + penalties`; empty if plans are compared by plain dollars or hours."""
         if self.by_time or not (self.usd_per_hour or self.has_penalties):
             return ""
         hours = f" + ${self.usd_per_hour:,.2f} per hour" if self.usd_per_hour else ""
@@ -87,13 +95,13 @@ class Objective:
 
     @property
     def comparatives(self) -> tuple[str, str, str]:
-        """What less is called, what more is, and what many times as much is."""
+        """The words for less, for more, and for many times as much."""
         if self.by_time:
-            return "faster", "slower", "slow"
-        return ("better", "worse", "much") if self.formula else ("cheaper", "dearer", "dear")
+            return "faster", "slower", "the hours"
+        return ("better", "worse", "the objective") if self.formula else ("cheaper", "more expensive", "the cost")
 
-    def saved(self, amount: float) -> str:
-        """Such as `$0.40 less`, `$1.45 better` where more than dollars counts, or `3 min sooner`."""
+    def describe_saving(self, amount: float) -> str:
+        """Return such as `$0.40 less`, `$1.45 better` if more than dollars counts, or `3 min earlier`."""
         if self.by_time:
-            return f"{amount * 60:.0f} min sooner" if amount < 0.1 else f"{amount:,.1f} h sooner"
+            return f"{amount * 60:.0f} min earlier" if amount < 0.1 else f"{amount:,.1f} h earlier"
         return f"${amount:,.{0 if amount >= 10_000 else 2}f} {'better' if self.formula else 'less'}"

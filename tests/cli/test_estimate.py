@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from typing import Any, get_args
+from typing import Any
 
+import click
 import pytest
 from click.testing import CliRunner, Result
 
 from planner.cli.estimate import CHOICES, estimate
 from planner.cli.exit_codes import Commands
+from planner.cli.options import TECHNIQUE_OPTIONS
 from planner.scenario.configuration import Configuration
 
 MISTRAL = ("--architecture", "mistral-7b", "--gpu", "A10G", "--weight-bits", "4")
@@ -100,17 +102,14 @@ def test_one_lora_target_may_stand_alone(run: Any) -> None:
 
 def test_help_lists_the_values_that_are_accepted() -> None:
     """What the options print as choices is what a configuration accepts, and every setting has an option."""
-    fields = Configuration.model_fields
-    for option, values in CHOICES.items():
-        accepted = {str(value) for part in _members(fields[option.replace("-", "_")].annotation) for value in part}
-        assert set(values.split("|")) == accepted, option
-    options = {parameter.name for parameter in estimate.params}
-    assert set(fields) <= options
-
-
-def _members(annotation: Any) -> list[tuple[Any, ...]]:
-    """Values of the Literal types of an annotation."""
-    arguments = get_args(annotation)
-    if arguments and all(isinstance(value, (str, int)) for value in arguments):
-        return [arguments]
-    return [found for argument in arguments for found in _members(argument)]
+    fields = Configuration.model_json_schema()["properties"]
+    context = click.Context(estimate)
+    options = {str(parameter.name): parameter for parameter in estimate.params}
+    assert set(fields) <= set(options)
+    for option in (*TECHNIQUE_OPTIONS, *CHOICES):
+        name = option.replace("-", "_")
+        record = options[name].get_help_record(context)
+        assert record is not None
+        forms = [fields[name], *fields[name].get("anyOf", ())]
+        accepted = {str(value) for form in forms for value in form.get("enum", ())}
+        assert set(record[0].split(" ")[-1].split("|")) == accepted, option

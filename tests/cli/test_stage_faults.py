@@ -64,7 +64,7 @@ FAULTS = {
         "stages.evaluation.on",
         "room for the weights",
     ),
-    "a price in euros": ("", [with_key("currency: EUR")], ":10:", "prices in EUR; only USD is understood"),
+    "a price in euros": ("", [with_key("currency: EUR")], ":10:", "prices in EUR; convert the prices to USD"),
 }  # fmt: skip
 
 
@@ -85,7 +85,7 @@ def test_a_scenario_in_another_currency_is_refused(tmp_path: Path) -> None:
     result = solved(tmp_path, "", GPU, more="currency: EUR\n")
     assert result.exit_code == 2
     assert result.stderr.splitlines() == [
-        f"{tmp_path / 's.yaml'}:11: currency: prices in EUR; only USD is understood: convert them"
+        f"{tmp_path / 's.yaml'}:11: currency: prices in EUR; convert the prices to USD"
     ]
 
 

@@ -58,7 +58,7 @@ def test_a_setting_lands_at_its_path(setting: str, path: tuple[str | int, ...], 
         ("limits.budget_usd", "is not PATH=VALUE", "limits.budget_usd=100"),
         ("=3", "is not PATH=VALUE", ""),
         ("limits..budget_usd=3", "is not PATH=VALUE", ""),
-        ("limits={a: 1, a: 2}", "given twice", ""),
+        ("limits={a: 1, a: 2}", "duplicate key", ""),
         ("limits=[1", "not YAML", ""),
     ],
 )

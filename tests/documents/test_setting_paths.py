@@ -24,7 +24,7 @@ from tests.helpers.scenarios import GOOD
         ("limits.spot.max=0.5", "did you mean limits.spot_share.max?"),
         ("limits.forbid.gpus=[H100-80GB]", "did you mean limits.gpus.forbid?"),
         ("jobs.a.techniques.bits=4", "did you mean jobs.a.techniques.weight_bits"),
-        ("zebra=1", "known here: adjust"),
+        ("zebra=1", "known keys: adjust"),
     ],
 )
 def test_an_unknown_path_is_told_with_the_nearest_valid_ones(setting: str, fix: str) -> None:

@@ -98,7 +98,7 @@ def test_aliases_cannot_deepen_what_is_read() -> None:
 def test_an_alias_inside_what_it_names_is_refused() -> None:
     """Data that contains itself has no plain form."""
     (fault,) = refused("a: &a [1, *a]\n")
-    assert "*a stands inside what it names" in fault.what
+    assert "*a refers to a value that contains it" in fault.what
 
 
 @pytest.mark.parametrize("opening", ["[", "{a: "])
@@ -177,7 +177,7 @@ def test_a_syntax_error_keeps_its_line_and_the_faults_before_it() -> None:
         ("a: &x {b: 1}\nc:\n  <<: *x\n", "merge keys"),
         ("a: 1\n---\nb: 2\n", "second document"),
         ("a: \x01\n", "control character"),
-        ("a: *nothing\n", "names nothing above it"),
+        ("a: *nothing\n", "has no anchor above it"),
         (f"a: {'9' * 5000}\n", "5000 digits"),
         ("a: \ud800\n", "surrogate"),
     ],

@@ -62,9 +62,9 @@ def test_every_fault_is_told_at_once_with_its_line(tmp_path: Path) -> None:
     )
     market = f"{tmp_path}/market.yaml"
     expected = [
-        f"{market}:1: currency: prices in EUR; only USD is understood: convert them",
+        f"{market}:1: currency: prices in EUR; convert the prices to USD",
         f"{market}:3: offers.0.provider: is missing; add it",
-        f"s.yaml:2: inventory.0: there is no file {tmp_path}/missing.yaml; paths start",
+        f"s.yaml:2: inventory.0: no such file: {tmp_path}/missing.yaml; give a path relative",
         "s.yaml:3: job: unknown key; did you mean jobs?",
         "s.yaml:6: jobs.0.architecture: unknown architecture 'mistral-7'; did you mean mistral-7b",
         "s.yaml:7: jobs.0.work.tokens: samples and tokens contradict each other; keep one",
@@ -73,10 +73,10 @@ def test_every_fault_is_told_at_once_with_its_line(tmp_path: Path) -> None:
         "s.yaml:11: jobs.0.techniques.weight_bits.1: 5 is not one of 16, 8, 4",
         "s.yaml:12: jobs.0.techniques.penalty_usd.four_bits: 'four_bits' is not one of lora, four_bit",
         "s.yaml:15: jobs.1.work.images: llama-2-7b is trained on tokens, not on images",
-        "s.yaml:16: jobs.1.data_gb: nan is not a number to plan with; give a finite number",
+        "s.yaml:16: jobs.1.data_gb: nan is not a finite number; give a finite number",
         "s.yaml:18: limits.budget_usd: -5 is out of range; must be more than 0",
         "s.yaml:19: limits.gpus.allow.0: unknown GPU 'RTX3091'; did you mean RTX3090",
-        "s.yaml:20: limits.spot_share.min: min 0.8 is over max 0.2; min may be at most max",
+        "s.yaml:20: limits.spot_share.min: min 0.8 is above max 0.2; min may be at most max",
     ]
     assert len(faults) == len(expected), "\n".join(faults)
     for wanted in expected:
@@ -96,15 +96,15 @@ def test_every_fault_is_told_at_once_with_its_line(tmp_path: Path) -> None:
         ("usd_per_hour: 24", "notes: free", "s.yaml:9: offers.1: an offer without a price"),
         ("usd_per_hour: 24", "usd_per_hour: null", "s.yaml:9: offers.1: an offer without a price"),
         ("usd_per_hour: 24", "usd_per_hour: -24", "s.yaml:9: offers.1.usd_per_hour: -24 is out of range"),
-        ("usd_per_hour: 24", "usd_per_hour: .nan", "s.yaml:9: offers.1.usd_per_hour: nan is not a number"),
-        ("usd_per_hour: 24", "usd_per_hour: 1e999", "s.yaml:9: offers.1.usd_per_hour: inf is not a number"),
+        ("usd_per_hour: 24", "usd_per_hour: .nan", "s.yaml:9: offers.1.usd_per_hour: nan is not a finite number"),
+        ("usd_per_hour: 24", "usd_per_hour: 1e999", "s.yaml:9: offers.1.usd_per_hour: inf is not a finite number"),
         ("usd_per_hour: 24", "usd_per_hour: $24", "s.yaml:9: offers.1.usd_per_hour: '$24' is not a number"),
-        ("gpus: 8", "gpus: 8, gpus: 4", "s.yaml:9: offers.1.gpus: the key is given twice"),
+        ("gpus: 8", "gpus: 8, gpus: 4", "s.yaml:9: offers.1.gpus: duplicate key"),
         ("epochs: 3", "epochs: 3, tokens: 5", "s.yaml:5: jobs.0.work.tokens: samples and tokens contradict"),
         ("50000", "12:30", "s.yaml:5: jobs.0.work.samples: '12:30' is not a count"),
-        ("name: small", "name: no\nobjective: on", "s.yaml:2: objective: 'on' is no objective"),
+        ("name: small", "name: no\nobjective: on", "s.yaml:2: objective: 'on' is not an objective"),
         ("name: small\n", "", "s.yaml:1: name: is missing"),
-        ("name: small", "name: s\nlimits: {quota: {lamda: 8}}", "limits.quota.lamda: nothing is offered by"),
+        ("name: small", "name: s\nlimits: {quota: {lamda: 8}}", "limits.quota.lamda: no offers of provider"),
         ("name: small", "name: s\nlimits: 5", "s.yaml:2: limits: 5 is not a mapping"),
         ("name: small", "name: s\nadjust: {gpu: T4}", "s.yaml:2: adjust: a mapping is not a list"),
         ("name: small", "name: s\nadjust: [{match: {gpu: H1OO}}]", "adjust.0.match.gpu: unknown GPU 'H1OO'"),
@@ -128,7 +128,7 @@ def test_one_wrong_thing_is_one_fault(old: str, new: str, fault: str) -> None:
 def test_a_scenario_without_offers_says_how_to_name_them() -> None:
     """Nothing to rent is a fault of the input, not an infeasible plan."""
     (fault,) = told(GOOD[: GOOD.index("offers:")])
-    assert "give inventory: [FILE] or offers: [...]" in fault
+    assert "add inventory: [FILE] or offers: [...]" in fault
 
 
 def test_aliases_of_cards_become_their_names() -> None:
@@ -163,7 +163,7 @@ def test_changing_a_scenario_is_reading_it_with_settings(tmp_path: Path) -> None
     text = GOOD.replace("jobs:", "inventory: [m.yaml]\njobs:")
     setting = ["jobs.a.deadline=12h", "offers.0.usd_per_hour=0.3", "objective=time"]
     assert change_scenario(parse_scenario(text, tmp_path), setting) == parse_scenario(text, tmp_path, set_=setting)
-    with pytest.raises(ScenarioError, match="cannot be exchanged here"):
+    with pytest.raises(ScenarioError, match="cannot be changed here"):
         change_scenario(parse_scenario(text, tmp_path), ["inventory=[]"])
     with pytest.raises(ScenarioError, match="must be more than 0"):
         change_scenario(parse_scenario(text, tmp_path), ["limits.budget_usd=0"])
@@ -229,4 +229,4 @@ def test_a_path_like_none_is_told_with_paths_that_are_often_set() -> None:
     """Keys alone do not say how a path is written."""
     with pytest.raises(ScenarioError) as caught:
         read_scenario("quickstart", ("foo.bar=1",))
-    assert "paths are such as jobs.quickstart.deadline, limits." in caught.value.faults[0].fix
+    assert "examples of paths: jobs.quickstart.deadline, limits." in caught.value.faults[0].fix

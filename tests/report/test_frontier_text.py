@@ -165,7 +165,7 @@ def test_spot_only_points_are_marked_and_their_hours_are_not_promised() -> None:
     assert "61.0 h $70.81~" in render_frontier(
         make_frontier(points=points, knee=None, by="gpu", curves=(Curve(label="RTX4090", points=points),))
     )
-    assert "(spot only: nothing is guaranteed)" in found._repr_html_()
+    assert "(spot only: no guarantee)" in found._repr_html_()
 
 
 def test_curves_read_as_agreed() -> None:

@@ -15,7 +15,7 @@ from planner.report.plan import render as render_plan
 from planner.report.what_if.comparison import render_what_if
 from planner.results.differences import compare, describe_differences
 from planner.scenario.scenario import SolveOptions
-from tests.helpers.stage_scenarios import AS_OF, LORA, RENTED, asked, library, planned, read, solved
+from tests.helpers.stage_scenarios import AS_OF, LORA, RENTED, asked, library, planned, solved
 
 TWO: dict[str, Any] = {"trials": {"count": 2, "at_once": 2}, "deadline": "10h"}
 DEAR = {**RENTED, "provider": "q", "gpu": "H100-80GB", "usd_per_hour": 20.0}
@@ -83,15 +83,3 @@ def test_a_commitment_that_was_not_taken_says_when_it_pays(hourly: float, pays: 
     found = explain(scenario, "instance=month", library=library()).why_not
     assert found is not None
     assert f"its commitment {pays}" in found.reasons
-
-
-def test_more_memory_beside_a_service_is_told_of_a_card() -> None:
-    """One of two jobs at a service: what memory is worth is that of the other one's card, or of none."""
-    sold = {"provider": "svc", "managed": {"architectures": "mistral-7b", "usd_per_million_tokens": 0.05}}
-    desk = {"provider": "own", "gpu": "L40S", "gpus": 1, "stock": 1, "own": {"power_watts": 500, "usd_per_kwh": 0.3}}
-    hour = {"provider": "a", "gpu": "A100-80GB", "gpus": 1, "usd_per_hour": 1.6, "stock": 8}
-    job = {"architecture": "mistral-7b", "work": {"tokens": 1e8}, "deadline": "5d", "techniques": {"method": "lora"}}
-    jobs = [{**job, "name": "j"}, {**job, "name": "k", "trials": 2}]
-    steps = explain(read({"name": "s", "offers": [sold, desk, hour], "jobs": jobs})).next_steps
-    (memory,) = [one for one in steps if one.worth == "gib" and one.limit.startswith("memory")]
-    assert memory.limit == "memory of L40S"

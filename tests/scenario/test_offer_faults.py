@@ -130,7 +130,7 @@ from tests.helpers.scenarios import GOOD, told
             {**SERVICE, "usd_per_hour": 0},
             "offers.1.usd_per_hour: a managed service has no usd_per_hour; leave it out; prices stand in managed",
         ),
-        ({**PRICED, "currency": "EUR"}, "offers.1.currency: prices in EUR; only USD is understood: convert them"),
+        ({**PRICED, "currency": "EUR"}, "offers.1.currency: prices in EUR; convert the prices to USD"),
     ],
 )
 def test_a_faulty_offer_is_told_once_and_what_would_be_right(data: dict[str, Any], fault: str) -> None:
@@ -152,11 +152,11 @@ def test_a_fault_names_file_and_line(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("addition", "fault"),
     [
-        ("currency: EUR", "s.yaml:2: currency: prices in EUR; only USD is understood: convert them"),
-        ("currency: 5", "s.yaml:2: currency: 5 is no currency; only USD is understood: convert them"),
+        ("currency: EUR", "s.yaml:2: currency: prices in EUR; convert the prices to USD"),
+        ("currency: 5", "s.yaml:2: currency: 5 is not a currency; convert the prices to USD"),
         (
             "limits: {tiers: {forbid: [community, cheap]}}",
-            "s.yaml:2: limits.tiers.forbid: 'cheap' is no tier of offers; "
+            "s.yaml:2: limits.tiers.forbid: 'cheap' is not a tier of offers; "
             "one of own, managed, committed, community, secure",
         ),
     ],
@@ -169,7 +169,7 @@ def test_a_scenario_is_told_what_currency_and_tiers_there_are(addition: str, fau
 def test_machines_without_gpu_train_nothing() -> None:
     """A scenario whose offers have no GPU is refused; a service beside them will do."""
     assert faults(CPU) == [
-        "offers: nothing that is offered has a GPU; "
-        "machines without one run stages only: add an offer with gpu and gpus, or a managed service"
+        "offers: no offer has a GPU; "
+        "machines without a GPU run stages only: add an offer with gpu and gpus, or a managed service"
     ]
     assert len(asked(CPU, SERVICE).offers) == 2

@@ -1,4 +1,4 @@
-"""The types of the question: units, contradictions, what-if prices, and the schema."""
+"""The types of a scenario: units, contradictions, limits, what-if prices, and the schema."""
 
 from __future__ import annotations
 
@@ -10,19 +10,13 @@ from pydantic import ValidationError
 
 from planner.errors import ScenarioError
 from planner.loading.scenario_file import parse_scenario
-from planner.scenario.scenario import (
-    AllowForbid,
-    Job,
-    Limits,
-    LoraSettings,
-    Offer,
-    Scenario,
-    SpotStatistics,
-    Techniques,
-    Work,
-    offer_labels,
-    scenario_schema,
-)
+from planner.scenario.job import Job
+from planner.scenario.limits import DEFAULT_MAX_HOURS, AllowForbid, Limits, latest_finish_hours
+from planner.scenario.offer import Offer, offer_labels
+from planner.scenario.scenario import Scenario, scenario_schema
+from planner.scenario.spot_statistics import SpotStatistics
+from planner.scenario.techniques import LoraSettings, Techniques
+from planner.scenario.work import Work
 
 OFFER = {"provider": "vast", "region": "US-CA", "gpu": "RTX3090", "gpus": 1, "usd_per_hour": 0.2}
 JOB = {"name": "a", "architecture": "mistral-7b", "work": {"tokens": "1M"}}
@@ -265,3 +259,21 @@ offers: [{{provider: x, gpu: RTX4090, gpus: 1, usd_per_hour: 0.4}}]
 jobs:
   - {{name: t, architecture: mistral-7b, work: {{tokens: 1e6}}, lora: {{targets: {}}}}}
 """
+
+
+@pytest.mark.parametrize(
+    ("deadline", "max_hours", "latest"),
+    [
+        (None, None, DEFAULT_MAX_HOURS["finetune"]),
+        ("36h", None, 36.0),
+        ("9000h", None, DEFAULT_MAX_HOURS["finetune"]),
+        ("36h", 20, 20.0),
+        (None, 900, 900.0),
+    ],
+)
+def test_the_latest_finish_is_the_deadline_or_the_longest_run(
+    deadline: str | None, max_hours: float | None, latest: float
+) -> None:
+    """Whichever is less; without `max_hours` the longest run is the default of the kind of job."""
+    job = Job.model_validate({**JOB, "deadline": deadline})
+    assert latest_finish_hours(job, Limits(max_hours=max_hours)) == latest

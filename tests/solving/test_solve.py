@@ -18,7 +18,8 @@ from planner.library.schema import Library
 from planner.loading.scenario_file import parse_scenario, read_library, read_scenario
 from planner.results.plan import Plan
 from planner.scenario.scenario import Scenario, SolveOptions
-from planner.solving.solve import prepare, solve
+from planner.solving.prepare import prepare
+from planner.solving.solve import solve
 
 AS_OF = datetime.date(2026, 11, 9)
 TINY = "tinyllama-1.1b"

@@ -1,13 +1,15 @@
 """Bugs in hours and dollars of candidates: machines, managed services, columns of offers."""
 
 from benchmarks.mutations.catalogue.tests import (
-    AUDITED,
     BILLING,
     FEES,
     LIMITS,
     MARKET,
+    MERGED,
+    ONE_JOB,
     PAYMENTS,
     PLACEMENT,
+    ROWS,
     SERVICES,
     STAGES,
 )
@@ -15,7 +17,7 @@ from benchmarks.mutations.mutation import Area
 
 AREA = Area()
 
-AREA.of("planner/candidates/pricing.py", FEES, LIMITS)
+AREA.of("planner/candidates/pricing.py", ROWS, FEES, LIMITS)
 AREA.add(
     "a commitment is paid once for all nodes",
     "columns.committed_usd[offer] * instances",
@@ -24,7 +26,7 @@ AREA.add(
 AREA.add("data leave their region for nothing", " + columns.source_usd_per_gb * hours.own_gb", "")
 AREA.add("data enter for nothing", "columns.ingress_usd_per_gb[offer] * hours.moved_gb + ", "")
 AREA.add("the result leaves for nothing", "+ columns.egress_usd_per_gb[offer] * export", "+ 0.0 * export")
-AREA.add("what is moved is paid for one instance", "moved * instances", "moved", AUDITED, STAGES)
+AREA.add("what is moved is paid for one instance", "moved * instances", "moved", STAGES)
 AREA.add("what is kept is charged by the hour", ") / MONTH_HOURS", ")", STAGES)
 AREA.add("checkpoints are not kept after the run", "(export + kept) * months", "export * months", STAGES)
 AREA.add(
@@ -42,24 +44,17 @@ AREA.add("separate machines are free", "storage * (once + run_h) + separate,", "
 AREA.add("separate machines are never late", "+ late_separate * late,\n    )", "+ separate,\n    )")
 AREA.add("a late run may stop early", "run * hours.stretch[:, None]", "run")
 AREA.add("spot and on-demand prices are swapped", "price = price * machines", "price = price[:, ::-1] * machines")
-AREA.add("moving to on demand is free", "outside[:, 1] += ", "0 * ", AUDITED)
-AREA.add(
-    "moving to on demand is paid at the spot price", "np.nan_to_num(price[:, ON_DEMAND]) * ", "price[:, 1] * ", AUDITED
-)
+AREA.add("moving to on demand is free", "outside[:, 1] += ", "0 * ")
+AREA.add("moving to on demand is paid at the spot price", "np.nan_to_num(price[:, ON_DEMAND]) * ", "price[:, 1] * ")
 AREA.add(
     "the start is never late", "hours.once * late + hours.late_separate * late", "hours.once + hours.late_separate"
 )
 AREA.add("separate machines take no time", "start_h=hours.once + hours.separate", "start_h=hours.once", STAGES)
 AREA.add("a late run on demand may stop early", "run_h[:, ON_DEMAND] * hours.late_factor", "run_h[:, ON_DEMAND] * late")
-AREA.add("moving to on demand takes no time", "hours.spot_wall + hours.switch)", "hours.spot_wall)", AUDITED)
-AREA.add(
-    "penalties count for every technique",
-    "(uses @ penalties)[",
-    "((uses | True) @ penalties)[",
-    "tests/candidates/test_limits_of_one_job.py",
-)
+AREA.add("moving to on demand takes no time", "hours.spot_wall + hours.switch)", "hours.spot_wall)")
+AREA.add("penalties count for every technique", "(uses @ penalties)[", "((uses | True) @ penalties)[", ONE_JOB)
 
-AREA.of("planner/candidates/machine_candidates.py", STAGES, LIMITS)
+AREA.of("planner/candidates/machine_candidates.py", STAGES, ROWS, LIMITS)
 AREA.add("boot takes no time", "boot_seconds(pull, run_hours.stages)\n            + ", "")
 AREA.add("weights are there already", "+ download_seconds(run_hours.weights_gb * GB, pull)", "")
 AREA.add("data wait for no storage", "np.where(columns.at_data[self.offer], pull, np", "np.where(True, pull, np")
@@ -69,11 +64,11 @@ AREA.add("prepared data do not arrive", "(1.0 - here) * prepared", "0.0 * here",
 AREA.add("data in their region leave it", "np.where(columns.at_data[self.offer], 0.0, data.own)", "data.own", FEES)
 AREA.add("evaluation elsewhere is done twice", "evaluates * run_hours", "run_hours")
 AREA.add("a late run stops early", "(work / job.early_stopping + reload) / run", "(work + reload) / run")
-AREA.add("disks of one instance are charged", "data.prepared) * self.instances", "data.prepared)", AUDITED)
+AREA.add("disks of one instance are charged", "data.prepared) * self.instances", "data.prepared)")
 AREA.add("disks of one node group are charged", "[self.recipe]) * len(ratios)", "[self.recipe])")
 AREA.add("raw data take no room", " + data.raw + data.prepared)", ")")
-AREA.add("spot waits at the quantile of the speed alone", " * run_hours.wall_factor", "", AUDITED)
-AREA.add("the market of a single node", "self.instances[has],", "1,", AUDITED)
+AREA.add("spot waits at the quantile of the speed alone", " * run_hours.wall_factor", "")
+AREA.add("the market of a single node", "self.instances[has],", "1,")
 AREA.add("the result leaves as fast as it can", "line = np.minimum(line, wanted.gb_per_second * GB)", "pass")
 
 AREA.of("planner/candidates/managed_service.py", SERVICES, FEES, LIMITS)
@@ -92,13 +87,11 @@ AREA.add("a service charges one trial", "service_usd(tokens * trials.work * shar
 AREA.add("a service trains all trials at once", "tokens * trials.wall / rate", "tokens / rate")
 AREA.add("raw data are not sent to a service", " + (stages.ingest.raw_gb if stages.ingest else 0.0)", "")
 
-AREA.of("planner/candidates/offer_columns.py", LIMITS, FEES)
+AREA.of("planner/candidates/offer_columns.py", ROWS, FEES, ONE_JOB, LIMITS)
 AREA.add(
     "hours under a commitment are paid again", "0.0 if o.commitment else o.usd_per_hour", "o.usd_per_hour", PAYMENTS
 )
-AREA.add(
-    "spot is used though it costs more", "o.spot_usd_per_hour if o.has_spot else None", "o.spot_usd_per_hour", AUDITED
-)
+AREA.add("spot is used though it costs more", "o.spot_usd_per_hour if o.has_spot else None", "o.spot_usd_per_hour")
 AREA.add("storage is charged per hour", "0.0) / MONTH_HOURS", "0.0)")
 AREA.add("billing steps are hours", ".step_seconds for o in offers]) / HOUR", ".step_seconds for o in offers])")
 AREA.add("minimum hours are forgotten", "column([o.billing.minimum_hours for", "column([0.0 for")
@@ -118,14 +111,14 @@ AREA.add(
     SERVICES,
 )
 
-AREA.of("planner/candidates/market.py", MARKET)
+AREA.of("planner/candidates/market.py", MERGED, MARKET)
 AREA.add("offers with other fees are merged", "        offer.fees,\n", "")
 AREA.add("offers with other stock are merged", "        offer.stock,\n", "")
 AREA.add("offers of all regions are merged", 'where = offer.region if regional else ""', 'where = ""', FEES)
 AREA.add("separate machines ignore the lists", "        and limits.permits(offer)\n", "", PLACEMENT)
 
-AREA.of("planner/candidates/stage_hours.py", LIMITS, BILLING)
+AREA.of("planner/candidates/stage_hours.py", ROWS, LIMITS, BILLING)
 AREA.add("preparing data is not rented", "self.start + self.ingest + self.export", "self.start + self.export", STAGES)
 AREA.add("evaluation takes no time", "self.training + self.evaluation + ", "self.training + ", STAGES)
-AREA.add("hours on spot before the run are not billed", "share * (self.once + paid)", "share * paid", AUDITED)
-AREA.add("late separate machines do not delay", "(self.after_start + self.late_separate)", "self.after_start", AUDITED)
+AREA.add("hours on spot before the run are not billed", "share * (self.once + paid)", "share * paid")
+AREA.add("late separate machines do not delay", "(self.after_start + self.late_separate)", "self.after_start")

@@ -1,14 +1,15 @@
 """Bugs in filters, deadlines, billing steps and separate machines."""
 
 from benchmarks.mutations.catalogue.tests import (
-    AUDITED,
     BILLING,
     DEADLINES,
     FEES,
     LIMITS,
+    ONE_JOB,
     PAYMENTS,
     PLACEMENT,
     ROUNDING,
+    ROWS,
     STAGES,
     TRIALS,
 )
@@ -17,7 +18,7 @@ from benchmarks.mutations.mutation import Area
 AREA = Area()
 SOLVE = "tests/solving/test_solve.py"
 
-AREA.of("planner/candidates/deadline.py", DEADLINES, LIMITS, AUDITED)
+AREA.of("planner/candidates/deadline.py", DEADLINES, LIMITS)
 AREA.add(
     "a deadline ignores the late start",
     "slack = latest_hours - table.late_start_h",
@@ -48,13 +49,15 @@ AREA.add(
     "max(longest, job.deadline_hours)",
 )
 
-AREA.of("planner/candidates/screening.py", BILLING, FEES)
+AREA.of("planner/candidates/screening.py", ROWS, BILLING, FEES)
 AREA.add("rounding for one instance", "(made.instances // made.node_groups)\n", "1\n")
 AREA.add(
     "late hours are rounded as on time",
     "_rounding_usd(made, at, share, at.late, at.stretch, columns)",
     "_rounding_usd(made, at, share, none, none, columns)",
     LIMITS,
+    ONE_JOB,
+    ROWS,
 )
 AREA.add("minimum charges are no reason to round", " | (least > hours.once + hours.run)", "", LIMITS)
 AREA.add(
@@ -71,37 +74,17 @@ AREA.add(
     "0 * candidates.hours_rented() > columns.term_hours",
     PAYMENTS,
 )
+AREA.add("stock counts GPUs", "(table.instances > stock", "(table.gpus > stock", SOLVE, ONE_JOB)
+AREA.add("quota counts instances", "(table.gpus > quota", "(table.instances > quota", ONE_JOB)
+AREA.add("max_gpus counts instances", "table.gpus > limits.max_gpus", "table.instances > limits.max_gpus", ONE_JOB)
 AREA.add(
-    "stock counts GPUs",
-    "(table.instances > stock",
-    "(table.gpus > stock",
-    SOLVE,
-    "tests/candidates/test_limits_of_one_job.py",
-)
-AREA.add(
-    "quota counts instances",
-    "(table.gpus > quota",
-    "(table.instances > quota",
-    "tests/candidates/test_limits_of_one_job.py",
-)
-AREA.add(
-    "max_gpus counts instances",
-    "table.gpus > limits.max_gpus",
-    "table.instances > limits.max_gpus",
-    "tests/candidates/test_limits_of_one_job.py",
-)
-AREA.add(
-    "the least spot share is ignored",
-    "np.maximum(table.share_low, limits.spot_share.min)",
-    "table.share_low",
-    AUDITED,
-    "tests/candidates/test_limits_of_one_job.py",
+    "the least spot share is ignored", "np.maximum(table.share_low, limits.spot_share.min)", "table.share_low", ONE_JOB
 )
 AREA.add(
     "the largest spot share is ignored",
     "np.minimum(table.share_high, limits.spot_share.max)",
     "table.share_high",
-    "tests/candidates/test_limits_of_one_job.py",
+    ONE_JOB,
 )
 
 AREA.of("planner/candidates/job_candidates.py", PAYMENTS, DEADLINES)
@@ -109,7 +92,7 @@ AREA.add(
     "a commitment may end before a late run",
     "self.hours.run * self.hours.stretch) * self.hours.late",
     "self.hours.run)",
-    "tests/candidates/test_limits_of_one_job.py",
+    ONE_JOB,
 )
 AREA.add(
     "too little memory to prepare data",

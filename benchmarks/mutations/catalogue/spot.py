@@ -1,12 +1,12 @@
 """Bugs in spot markets, policies and their candidates."""
 
-from benchmarks.mutations.catalogue.tests import CURVES, LIMITS, POLICY, PREEMPTION
+from benchmarks.mutations.catalogue.tests import CURVES, LIMITS, POLICY, PREEMPTION, ROWS
 from benchmarks.mutations.mutation import Area
 
 AREA = Area()
 CANDIDATES = "tests/candidates/test_spot_candidates.py"
 
-AREA.of("planner/candidates/spot_candidates.py", LIMITS, CANDIDATES)
+AREA.of("planner/candidates/spot_candidates.py", ROWS, LIMITS, CANDIDATES)
 AREA.add(
     "waiting costs no storage",
     "self.standing = self.storage + target.usd_per_hour",

@@ -1,12 +1,15 @@
 """Names of the tests that the catalogue runs, the short ones first."""
 
+ROWS = "tests/candidates/test_rows_against_bills.py"
+ONE_JOB = "tests/candidates/test_limits_of_one_job.py"
+MERGED = "tests/candidates/test_merged_offers.py"
 FEES = "tests/candidates/test_fees_by_hand.py"
 DEADLINES = "tests/candidates/test_deadlines_by_hand.py"
 SERVICES = "tests/candidates/test_managed_service.py"
 BILLING = "tests/candidates/test_billing_steps.py"
 PLACEMENT = "tests/candidates/test_stage_placement.py"
 MARKET = "tests/candidates/test_market.py"
-AUDITED = "tests/candidates/test_every_candidate_audited.py"
+
 LIMITS = "tests/laws/test_limits_bind_where_plans_say.py"
 PHYSICS = "tests/independent/test_physics.py::test_estimate_agrees_with_the_second_physics"
 STAGES = "tests/audit/test_stages.py"

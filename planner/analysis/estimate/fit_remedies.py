@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from planner.analysis.estimate.resolve_configuration import ResolvedConfiguration, resolve_configuration
-from planner.configurations.recipe import GpuClass
+from planner.configurations.recipe import GpuClass, Recipe
 from planner.errors import ScenarioError
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def find_fit_remedies(
         return []
 
     found = list(_smaller_batches(resolved))
-    for change, settings in _single_changes(resolved, card):
+    for change, settings in memory_saving_changes(resolved.recipe, resolved.job.framework, card, resolved.machine.gpus):
         found += attempt(change, settings)
     saving = _memory_saving_settings(asked)
     if not found:
@@ -78,16 +78,21 @@ def _smaller_batches(resolved: ResolvedConfiguration) -> Iterator[tuple[str, flo
             yield change, evaluator.need_gib(resolved.micro_batch, steps, longest)
 
 
-def _single_changes(resolved: ResolvedConfiguration, card: GpuSpec) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield settings that save memory and differ from the present ones, those that change the result last."""
-    recipe = resolved.recipe
+def memory_saving_changes(
+    recipe: Recipe, framework: str, card: GpuSpec, gpus: int
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield settings that save memory and differ from those of a recipe, those that change the result last.
+
+    Each has a description, and the fields of a `Configuration` that it sets. This is the one list of such settings,
+    for `estimate` as for `explain --why-not`.
+    """
     if recipe.activation_checkpointing != "full":
         yield "full checkpointing", {"activation_checkpointing": "full"}
     if recipe.attention == "eager" and card.generation not in ("Kepler", "Pascal"):
         yield "fused attention", {"attention": None}
-    if resolved.job.framework == "hf":
+    if framework == "hf":
         yield "a fused loss kernel (framework hf-fused)", {"framework": "hf-fused"}
-    if resolved.machine.gpus > 1 and recipe.zero_stage < 3:
+    if gpus > 1 and recipe.zero_stage < 3:
         yield "zero3: every state sharded", {"sharding": "zero3"}
     if recipe.method == "full":
         yield "the 8-bit optimizer", {"optimizer": "adamw_8bit"}

@@ -1,4 +1,4 @@
-"""Explain a scenario: what binds, what moving it is worth, what else there was, why not X, why nothing."""
+"""Explain a scenario: which limits bind, what else was there, why not X, or why there is no plan."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.analysis.explain.baseline import Baseline
-from planner.analysis.explain.best_alternatives import find_best_alternatives
-from planner.analysis.explain.limit_sensitivity import find_binding_limits, limit_sensitivities
-from planner.analysis.explain.why_not import why_not as answer_to
+from planner.analysis.explain.limit_sensitivity import Baseline, limit_sensitivities
+from planner.analysis.explain.why_not import answer_query
 from planner.analysis.explain.why_not_query import parse_query
 from planner.candidate_table import ON_DEMAND
 from planner.results.explanation import Explanation
 from planner.scenario.scenario import Scenario, SolveOptions
+from planner.solving.alternatives import find_best_alternatives
+from planner.solving.binding_limits import find_binding_limits
 from planner.solving.infeasibility.diagnosis import minimal_relaxations
 from planner.solving.infeasibility.near_misses import find_near_misses
 from planner.solving.infeasibility.relaxed_candidates import relax_candidates
 from planner.solving.prepare import PreparedScenario, prepare
 from planner.solving.resolve import ResolvedPlan, try_solve
-from planner.solving.scoring import Objective
+from planner.solving.scoring import CandidateObjective
 
 if TYPE_CHECKING:
     from planner.library.schema import Library
@@ -29,62 +29,75 @@ if TYPE_CHECKING:
 def explain(
     scenario: Scenario, why_not: str | None = None, options: SolveOptions | None = None, library: Library | None = None
 ) -> Explanation:
-    """Why the plan of a scenario is as it is, or why there is none.
+    """Explain why the plan of a scenario is as it is, or why there is none.
 
-    `why_not` asks about one way: `gpu=RTX4090,method=full` (job, gpu, gpus, provider, region, instance, offer, market
-    and the techniques of a job); then only that is answered beside the plan.
-    Raises ScenarioError on a wish that names what is not known, LibraryError and SolverError as `solve` does,
-    NoPlanError where the search stopped at a limit of `options` with nothing in hand.
+    Parameters
+    ----------
+    why_not
+        An alternative such as `gpu=RTX4090,method=full`: then only this question is answered, next to the plan.
+        Keys are job, gpu, gpus, provider, region, instance, offer, market and the techniques of a job.
+    options
+        The solver and its limits.
+    library
+        Cards and coefficients; the shipped ones if None.
+
+    Raises
+    ------
+    ScenarioError
+        For a `why_not` that names something unknown.
+    NoPlanError
+        If the search stops at a limit of `options` without a plan.
+    LibraryError, SolverError
+        As `solve` does.
     """
     started = perf_counter()
     prepared = prepare(scenario, library)
-    wish = parse_query(why_not, scenario, prepared.library) if why_not is not None else None
-    trial = try_solve(prepared, options or SolveOptions())
-    told = _head(prepared, trial)
-    if wish is not None:
-        told = told.model_copy(update={"why_not": answer_to(prepared, trial, wish)})
+    query = parse_query(why_not, scenario, prepared.library) if why_not is not None else None
+    plan = try_solve(prepared, options or SolveOptions())
+    explanation = _summary(prepared, plan)
+    if query is not None:
+        details: dict[str, object] = {"why_not": answer_query(prepared, plan, query)}
     else:
-        told = told.model_copy(update=_no_plan(prepared) if trial is None else _plan(prepared, trial))
-    return told.model_copy(update={"seconds": perf_counter() - started})
+        details = _explain_infeasible(prepared) if plan is None else _explain_plan(plan)
+    return explanation.model_copy(update={**details, "seconds": perf_counter() - started})
 
 
-def _head(prepared: PreparedScenario, trial: ResolvedPlan | None) -> Explanation:
+def _summary(prepared: PreparedScenario, plan: ResolvedPlan | None) -> Explanation:
     scenario = prepared.scenario
-    if trial is None:
+    if plan is None:
         return Explanation(scenario=scenario.name, status="infeasible", objective=scenario.objective_kind)
     return Explanation(
-        compared_by=Objective.of(scenario).formula,
+        compared_by=CandidateObjective.of(scenario).formula,
         scenario=scenario.name,
-        status="optimal" if trial.proven else "feasible",
+        status="optimal" if plan.proven else "feasible",
         objective=scenario.objective_kind,
-        plan=trial.description,
-        cost_usd=trial.cost_usd,
-        hours=trial.hours,
-        notes=_notes(trial),
+        plan=plan.description,
+        cost_usd=plan.cost_usd,
+        hours=plan.hours,
+        notes=_notes(plan),
     )
 
 
-def _notes(trial: ResolvedPlan) -> tuple[str, ...]:
-    """Jobs that run on spot alone: there no hours are certain."""
-    names = trial.chosen.jobs
-    alone = [names[row] for row in np.flatnonzero(np.isnan(trial.chosen.run_h[:, ON_DEMAND]))]
-    whose = f" for {', '.join(alone)}" if alone and len(names) > 1 else ""
-    said = f"spot only{whose}, without fallback on demand: hours and deadlines are expectations"
-    return (said,) if alone else ()
+def _notes(plan: ResolvedPlan) -> tuple[str, ...]:
+    """Return a note on jobs that run on spot alone: no hours are certain there."""
+    names = plan.chosen.jobs
+    spot_only = [names[row] for row in np.flatnonzero(np.isnan(plan.chosen.run_h[:, ON_DEMAND]))]
+    whose = f" for {', '.join(spot_only)}" if spot_only and len(names) > 1 else ""
+    note = f"spot only{whose}, without fallback on demand: hours and deadlines are expectations"
+    return (note,) if spot_only else ()
 
 
-def _no_plan(prepared: PreparedScenario) -> dict[str, object]:
-    wide = relax_candidates(prepared.scenario, prepared.market, prepared.candidates, prepared.library)
-    ways = minimal_relaxations(prepared, wide)
-    return {"relax": tuple(entry for way in ways for entry in way), "nearest": find_near_misses(prepared, wide)}
+def _explain_infeasible(prepared: PreparedScenario) -> dict[str, object]:
+    relaxed = relax_candidates(prepared)
+    relaxations = minimal_relaxations(prepared, relaxed)
+    relax = tuple(entry for relaxation in relaxations for entry in relaxation)
+    return {"relax": relax, "nearest": find_near_misses(prepared, relaxed)}
 
 
-def _plan(prepared: PreparedScenario, trial: ResolvedPlan) -> dict[str, object]:
-    wide = relax_candidates(prepared.scenario, prepared.market, prepared.candidates, prepared.library)
-    now = Baseline(prepared, trial, wide)
-    binding = find_binding_limits(now)
+def _explain_plan(plan: ResolvedPlan) -> dict[str, object]:
+    binding = find_binding_limits(plan)
     return {
         "binding": binding,
-        "next_steps": limit_sensitivities(now, binding),
-        "alternatives": find_best_alternatives(now),
+        "next_steps": limit_sensitivities(Baseline(plan, relax_candidates(plan.prepared)), binding),
+        "alternatives": find_best_alternatives(plan),
     }

@@ -1,4 +1,4 @@
-"""Why not X: X is fixed and the same program solved; else what stands in its way, and the least change that lets it."""
+"""Why not X: X is fixed and the program solved again; else what excludes X, and the least change that admits it."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from planner.candidates.enumeration import enumerate_candidates
 from planner.candidates.screening import ScreenedCandidates, screen
 from planner.decode.assignment_parts import describe_break_even
 from planner.results.explanation import WhyNot
-from planner.scenario.scenario import AllowForbid, Job, Scenario, Techniques
+from planner.scenario.scenario import AllowForbid, Scenario
+from planner.solving.infeasibility.candidate_filters import HEADROOM
 from planner.solving.infeasibility.diagnosis import verified_relaxations
 from planner.solving.infeasibility.relaxations import LimitChange, build_relaxations
-from planner.solving.infeasibility.relaxed_candidates import HEADROOM, RelaxedCandidates, margin_of, relax_candidates
+from planner.solving.infeasibility.relaxed_candidates import RelaxedCandidates, margin_of, relax_candidates
 from planner.solving.prepare import PreparedScenario, prepare
 from planner.solving.resolve import ResolvedPlan, recipe_of, try_solve
-from planner.solving.scoring import Objective
+from planner.solving.scoring import CandidateObjective
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,245 +32,240 @@ if TYPE_CHECKING:
 
 MIN_FACTOR = 1.03
 """Factor from which on a difference is a reason."""
+SAME_COST_USD = 0.01
+"""Difference of the objective below which two plans on the same machines are one."""
 
 
-def why_not(prepared: PreparedScenario, trial: ResolvedPlan | None, wish: WhyNotQuery) -> WhyNot:
-    """The answer for one wish; `trial` is the plan, None where there is none."""
-    base = _with_regions(prepared, wish)
-    found = solve_query(base, wish)
+def answer_query(prepared: PreparedScenario, plan: ResolvedPlan | None, query: WhyNotQuery) -> WhyNot:
+    """Return the answer to one query; `plan` is that of the scenario, None if there is none."""
+    base = _with_regions(prepared, query)
+    found = solve_query(base, query)
     if found is not None:
-        return _feasible_answer(trial, found, wish)
-    wide = _relaxed_matches(base, wish)
-    if wide is not None:
-        ways = verified_relaxations(base, wide, lambda changed: solve_query(changed, wish), 1)
-        if ways:
-            return _infeasible_answer(base, trial, *ways[0], wish)
-    reasons, memory = find_blockers(base, wish)
+        return _feasible_answer(plan, found, query)
+    relaxed = _relaxed_matches(base, query)
+    if relaxed is not None:
+        verified = verified_relaxations(base, relaxed, lambda changed: solve_query(changed, query), 1)
+        if verified:
+            return _infeasible_answer(base, plan, *verified[0], query)
+    reasons, memory = find_blockers(base, query)
     return WhyNot(
-        asked=wish.asked,
+        asked=query.text,
         status="impossible",
         reasons=reasons,
         memory=memory,
-        remedies=find_remedies(base, wish, solve_query),
+        remedies=find_remedies(base, query, solve_query),
     )
 
 
-def solve_query(prepared: PreparedScenario, wish: WhyNotQuery) -> ResolvedPlan | None:
-    """The best plan of a question in which the job is run as wished, within all limits."""
-    pinned = prepare(_fix_techniques(prepared.scenario, wish), prepared.library, prepared)
-    one = _require_spot_majority(pinned, wish.job) if wish.market == "spot" else pinned.screened[wish.job]
-    mask = match_rows(pinned.candidates[wish.job], one.table, market_mask(pinned, wish), wish)
+def solve_query(prepared: PreparedScenario, query: WhyNotQuery) -> ResolvedPlan | None:
+    """Return the best plan that runs the job as the query asks, within all limits; None if there is none."""
+    pinned = prepare(_fix_techniques(prepared.scenario, query), prepared.library, prepared)
+    one = _require_spot_majority(pinned, query.job) if query.market == "spot" else pinned.screened[query.job]
+    mask = match_rows(pinned.candidates[query.job], one.table, market_mask(pinned, query), query)
     screened = list(pinned.screened)
-    screened[wish.job] = _in_market(one, mask, wish)
+    screened[query.job] = _in_market(one, mask, query)
     return try_solve(replace(pinned, screened=tuple(screened)))
 
 
 def _require_spot_majority(prepared: PreparedScenario, job: int) -> ScreenedCandidates:
-    """The ways of a job that do most of its work on spot: a policy may be another one for that."""
+    """Screen a job again for candidates that do most of their work on spot: other policies may be best there."""
     scenario = prepared.scenario
     share = scenario.limits.spot_share
     floor = share.model_copy(update={"min": max(share.min, SPOT_MAJORITY)})
     limits = scenario.limits.model_copy(update={"spot_share": floor})
-    waiting = Objective.of(scenario).waiting_usd
+    waiting = CandidateObjective.of(scenario).waiting_usd
     return screen(prepared.candidates[job], prepared.market, limits, prepared.library, waiting_usd=waiting)
 
 
-def _with_regions(prepared: PreparedScenario, wish: WhyNotQuery) -> PreparedScenario:
-    """The same question with regions told apart where the wish names one: every region is allowed by name."""
+def _with_regions(prepared: PreparedScenario, query: WhyNotQuery) -> PreparedScenario:
+    """Return the scenario with regions distinguished if the query names one: every region is allowed by name."""
     scenario = prepared.scenario
-    if not {"region", "offer"} & wish.where.keys() or scenario.limits.regions != AllowForbid():
+    if not {"region", "offer"} & query.where.keys() or scenario.limits.regions != AllowForbid():
         return prepared
     regions = AllowForbid(allow=tuple(dict.fromkeys(offer.region for offer in scenario.offers)))
     limits = scenario.limits.model_copy(update={"regions": regions})
     return prepare(scenario.model_copy(update={"limits": limits}), prepared.library, prepared)
 
 
-def _fix_techniques(scenario: Scenario, wish: WhyNotQuery) -> Scenario:
-    """The scenario with each technique of the wish as the only one, where the job's own list lets it in."""
+def _fix_techniques(scenario: Scenario, query: WhyNotQuery) -> Scenario:
+    """Return the scenario with each technique of the query as the only one, if the job's own list admits it."""
     jobs = list(scenario.jobs)
-    job = jobs[wish.job]
-    jobs[wish.job] = job.model_copy(update={"techniques": _fix_job_techniques(job, wish, job.techniques)})
+    job = jobs[query.job]
+    given = {field: getattr(job.techniques, field) for field in query.techniques}
+    update = {
+        field: (value,) for field, value in query.techniques.items() if given[field] is None or value in given[field]
+    }
+    jobs[query.job] = job.model_copy(update={"techniques": job.techniques.model_copy(update=update)})
     return scenario.model_copy(update={"jobs": tuple(jobs)})
 
 
-def _fix_job_techniques(job: Job, wish: WhyNotQuery, asked: Techniques) -> Techniques:
-    update = {}
-    for field, value in wish.techniques.items():
-        given = getattr(asked, field)
-        if given is None or value in given:
-            update[field] = (value,)
-    return asked.model_copy(update=update)
-
-
-def market_mask(prepared: PreparedScenario, wish: WhyNotQuery) -> Flags:
-    """Offers (offers,) that the wish asks about."""
+def market_mask(prepared: PreparedScenario, query: WhyNotQuery) -> Flags:
+    """Return the offers (offers,) that the query names."""
     market = prepared.market
     return np.asarray(
-        [wish.permits(o, label) for o, label in zip(market.offers, market.labels, strict=True)], dtype=bool
+        [query.permits(o, label) for o, label in zip(market.offers, market.labels, strict=True)], dtype=bool
     )
 
 
-def match_rows(one: JobCandidates, table: CandidateTable, offers: Flags, wish: WhyNotQuery) -> Flags:
-    """Rows (n,) of a table of the job whose offer, GPUs and recipe are as wished."""
+def match_rows(one: JobCandidates, table: CandidateTable, offers: Flags, query: WhyNotQuery) -> Flags:
+    """Return the rows (n,) of a table of the job whose offer, GPUs and recipe match the query."""
     recipes = one.recipes
-    fits = np.asarray([matches_query(recipe, wish) for recipe in recipes], dtype=bool)
+    fits = np.asarray([matches_query(recipe, query) for recipe in recipes], dtype=bool)
     mask = offers[table.offer]
     if len(recipes):
         mask = mask & fits[table.recipe]
-    if wish.gpus is not None:
-        mask = mask & (table.gpus == wish.gpus)
-    if wish.market == "spot":
+    if query.gpus is not None:
+        mask = mask & (table.gpus == query.gpus)
+    if query.market == "spot":
         mask = mask & (table.share_high >= SPOT_MAJORITY)
-    if wish.market == "on_demand":
+    if query.market == "on_demand":
         mask = mask & (table.share_low <= 0)
     return np.asarray(mask, dtype=bool)
 
 
-def _in_market(one: ScreenedCandidates, mask: Flags, wish: WhyNotQuery) -> ScreenedCandidates:
-    """The screened rows that are as wished, their work in the wished market."""
-    table = _fix_share(one.table.rows(mask), wish)
+def _in_market(one: ScreenedCandidates, mask: Flags, query: WhyNotQuery) -> ScreenedCandidates:
+    """Return the screened rows of a mask (n,), with their work in the market of the query."""
+    table = _fix_share(one.table.rows(mask), query)
     return replace(one, table=table, rows=one.rows[mask], rounded=one.rounded[mask])
 
 
-def _fix_share(table: CandidateTable, wish: WhyNotQuery) -> CandidateTable:
-    if wish.market == "spot":
+def _fix_share(table: CandidateTable, query: WhyNotQuery) -> CandidateTable:
+    if query.market == "spot":
         return replace(table, share_low=np.maximum(table.share_low, SPOT_MAJORITY))
-    if wish.market == "on_demand":
+    if query.market == "on_demand":
         return replace(table, share_low=np.zeros(len(table)), share_high=np.zeros(len(table)))
     return table
 
 
-def _relaxed_matches(prepared: PreparedScenario, wish: WhyNotQuery) -> RelaxedCandidates | None:
-    """Every way to run the job as wished, limits and filters broken; None where there is none."""
-    job, pinned = prepared.scenario.jobs[wish.job], pin_techniques(prepared, wish)
-    one = prepared.candidates[wish.job]
+def _relaxed_matches(prepared: PreparedScenario, query: WhyNotQuery) -> RelaxedCandidates | None:
+    """Return every candidate that runs the job as the query asks, whatever limits it breaks; None if there is none."""
+    job, pinned = prepared.scenario.jobs[query.job], pin_techniques(prepared, query)
+    one = prepared.candidates[query.job]
     headroom = prepared.scenario.limits.vram_headroom
     margins = [headroom, *([0.0] if margin_of(job, prepared.scenario.limits, prepared.library) > 0 else [])]
-    offers = market_mask(prepared, wish)
+    offers = market_mask(prepared, query)
     pieces = []
     for margin in margins:
         made = enumerate_candidates(pinned, one.architecture, prepared.market, one.table.jobs, prepared.library, margin)
-        pieces.append(made.rows(match_rows(made, made.table, offers, wish)))
+        pieces.append(made.rows(match_rows(made, made.table, offers, query)))
     if not any(len(piece.table) for piece in pieces):
         return None
-    wide = relax_candidates(
-        prepared.scenario, prepared.market, prepared.candidates, prepared.library, {wish.job: pieces}
-    )
-    table = wide.table
-    mine = table.job == wish.job
-    if wish.market is None:
-        return wide
-    floor, cap = (SPOT_MAJORITY, 1.0) if wish.market == "spot" else (0.0, 0.0)
-    wide = wide.rows(~mine | ((table.share_low <= cap) & (table.share_high >= floor)))
-    table, mine = wide.table, wide.table.job == wish.job
+    relaxed = relax_candidates(prepared, {query.job: pieces})
+    table = relaxed.table
+    mine = table.job == query.job
+    if query.market is None:
+        return relaxed
+    floor, cap = (SPOT_MAJORITY, 1.0) if query.market == "spot" else (0.0, 0.0)
+    relaxed = relaxed.rows(~mine | ((table.share_low <= cap) & (table.share_high >= floor)))
+    table, mine = relaxed.table, relaxed.table.job == query.job
     low = np.where(mine, np.maximum(table.share_low, floor), table.share_low)
     high = np.where(mine, np.minimum(table.share_high, cap), table.share_high)
-    return replace(wide, table=replace(table, share_low=low, share_high=high))
+    return replace(relaxed, table=replace(table, share_low=low, share_high=high))
 
 
-def _feasible_answer(trial: ResolvedPlan | None, found: ResolvedPlan, wish: WhyNotQuery) -> WhyNot:
-    """X is within the limits: its price beside the plan's."""
-    if trial is None:  # cannot be: a plan with X is a plan
+def _feasible_answer(plan: ResolvedPlan | None, found: ResolvedPlan, query: WhyNotQuery) -> WhyNot:
+    """Return the answer if X is within the limits: its price and that of the plan."""
+    if plan is None:  # cannot happen: a plan with X is a plan
         return WhyNot(
-            asked=wish.asked, status="possible", plan=found.description, cost_usd=found.cost_usd, hours=found.hours
+            asked=query.text, status="possible", plan=found.description, cost_usd=found.cost_usd, hours=found.hours
         )
-    same = _kind(found, wish.job) == _kind(trial, wish.job) and abs(found.objective - trial.objective) < 0.01
+    same = _kind(found, query.job) == _kind(plan, query.job) and abs(found.objective - plan.objective) < SAME_COST_USD
     return WhyNot(
-        asked=wish.asked,
+        asked=query.text,
         status="chosen" if same else "possible",
         plan=found.description,
         cost_usd=found.cost_usd,
         hours=found.hours,
-        times=found.cost_usd / trial.cost_usd if trial.cost_usd > 0 else None,
-        reasons=() if same else _differences(trial, found, wish.job),
+        times=found.cost_usd / plan.cost_usd if plan.cost_usd > 0 else None,
+        reasons=() if same else _differences(plan, found, query.job),
     )
 
 
-def _kind(trial: ResolvedPlan, job: int) -> tuple[object, ...]:
-    one, row = trial.prepared.candidates[job], trial.rows[job]
-    offer = trial.prepared.market.offers[int(one.table.offer[row])]
-    return offer.provider, offer.gpu, int(one.table.gpus[row]), recipe_of(one, row), round(trial.shares[job], 2)
+def _kind(plan: ResolvedPlan, job: int) -> tuple[object, ...]:
+    one, row = plan.prepared.candidates[job], plan.rows[job]
+    offer = plan.prepared.market.offers[int(one.table.offer[row])]
+    return offer.provider, offer.gpu, int(one.table.gpus[row]), recipe_of(one, row), round(plan.shares[job], 2)
 
 
-def _differences(trial: ResolvedPlan, found: ResolvedPlan, job: int) -> tuple[str, ...]:
-    """What makes the difference: the price of an hour, the hours, the work of other jobs; largest factor first."""
-    (price, hours), (price_x, hours_x) = _per_hour(trial, job), _per_hour(found, job)
-    gpus, gpus_x = int(trial.chosen.gpus[job]), int(found.chosen.gpus[job])
+def _differences(plan: ResolvedPlan, found: ResolvedPlan, job: int) -> tuple[str, ...]:
+    """Return what makes the difference: the price of an hour, the hours, commitments, GPUs; largest factor first."""
+    (price, hours), (price_x, hours_x) = _per_hour(plan, job), _per_hour(found, job)
+    gpus, gpus_x = int(plan.chosen.gpus[job]), int(found.chosen.gpus[job])
     reasons = []
-    for one, other, said in (
+    for one, other, words in (
         (price_x, price, f"an hour costs ${price_x:,.2f} against ${price:,.2f}"),
         (hours_x, hours, f"it takes {_format_duration(hours_x)} against {_format_duration(hours)}"),
     ):
-        if said.startswith("an hour") and not (gpus and gpus_x):
-            continue  # a service charges for tokens and runs, however long they take
-        if min(one, other) <= 0:  # what is free is no multiple of anything
-            reasons += [(math.inf, said)] if one != other else []
+        if words.startswith("an hour") and not (gpus and gpus_x):
+            continue  # a service charges for tokens and runs, whatever their hours
+        if min(one, other) <= 0:  # nothing is a multiple of what is free
+            reasons += [(math.inf, words)] if one != other else []
         elif max(one, other) > MIN_FACTOR * min(one, other):
-            reasons.append((abs(math.log(one / other)), f"{said} ({_format_factor(one / other)})"))
-    told = [said for _, said in sorted(reasons, reverse=True)]
+            reasons.append((abs(math.log(one / other)), f"{words} ({_format_factor(one / other)})"))
+    described = [words for _, words in sorted(reasons, reverse=True)]
     market, place = found.prepared.market, int(found.chosen.offer[job])
-    if pays := describe_break_even(market, market.offers[place], float(found.chosen.instances[job])):
-        told.append(f"its commitment {pays}")
+    if break_even := describe_break_even(market, market.offers[place], float(found.chosen.instances[job])):
+        described.append(f"its commitment {break_even}")
     if not gpus or not gpus_x:
-        told.insert(0, "it charges for tokens or runs, not for hours" if gpus else "it is paid by the hour")
+        described.insert(0, "it charges for tokens or runs, not for hours" if gpus else "it is paid by the hour")
     elif gpus != gpus_x:
-        told.append(f"{gpus_x:,} GPU{'s' if gpus_x > 1 else ''} against {gpus:,}")
-    penalty = float(found.chosen.penalty_usd[job] - trial.chosen.penalty_usd[job])
+        described.append(f"{gpus_x:,} GPU{'s' if gpus_x > 1 else ''} against {gpus:,}")
+    penalty = float(found.chosen.penalty_usd[job] - plan.chosen.penalty_usd[job])
     if abs(penalty) >= 0.01:
-        told.append(f"penalties make ${penalty:+,.2f}".replace("$-", "-$").replace("$+", "+$"))
-    return tuple(told)
+        described.append(f"penalties make ${penalty:+,.2f}".replace("$-", "-$").replace("$+", "+$"))
+    return tuple(described)
 
 
 def _format_duration(hours: float) -> str:
-    """Hours, or minutes where tenths of an hour say nothing."""
+    """Return hours, or minutes below a tenth of an hour."""
     return f"{hours * 60:,.0f} min" if hours < 0.1 else f"{hours:,.1f} h"
 
 
 def _format_factor(factor: float) -> str:
-    """A factor as a person says it: `2.1 x`, `7.5 x less`, `4 % more`."""
+    """Return a factor in words: `2.1x`, `7.5x less`, `4 % more`."""
     if 1 / 1.5 < factor < 1.5:
         return f"{abs(factor - 1) * 100:.0f} % {'more' if factor > 1 else 'less'}"
-    return f"{factor:,.1f} x" if factor > 1 else f"{1 / factor:,.1f} x less"
+    return f"{factor:,.1f}x" if factor > 1 else f"{1 / factor:,.1f}x less"
 
 
-def _per_hour(trial: ResolvedPlan, job: int) -> tuple[float, float]:
-    """Dollars per expected hour of one job, and its expected hours."""
-    one = trial.chosen.rows(np.asarray([job]))
-    share = np.asarray([trial.shares[job]])
+def _per_hour(plan: ResolvedPlan, job: int) -> tuple[float, float]:
+    """Return dollars per expected hour of one job, and its expected hours."""
+    one = plan.chosen.rows(np.asarray([job]))
+    share = np.asarray([plan.shares[job]])
     hours = float(one.hours(share)[0])
     return float(one.cost_usd(share)[0]) / hours, hours
 
 
 def _infeasible_answer(
     base: PreparedScenario,
-    trial: ResolvedPlan | None,
+    plan: ResolvedPlan | None,
     found: ResolvedPlan,
     changes: Sequence[LimitChange],
-    wish: WhyNotQuery,
+    query: WhyNotQuery,
 ) -> WhyNot:
-    """X needs limits to move: which, and what it then costs."""
+    """Return the answer if X is outside the limits: which must be relaxed, and what it costs then."""
     return WhyNot(
-        asked=wish.asked,
+        asked=query.text,
         status="beyond",
         plan=found.description,
         cost_usd=found.cost_usd,
         hours=found.hours,
-        times=found.cost_usd / trial.cost_usd if trial is not None and trial.cost_usd > 0 else None,
+        times=found.cost_usd / plan.cost_usd if plan is not None and plan.cost_usd > 0 else None,
         reasons=tuple(_reason(change, base) for change in changes),
         relax=tuple(build_relaxations(found, changes, 1)),
     )
 
 
 def _reason(change: LimitChange, base: PreparedScenario) -> str:
-    """A limit in the way, as a sentence with both numbers."""
+    """Return a limit that excludes X, as a sentence with both values."""
     limit, old, new = change.limit, change.old, change.new
     if limit.endswith(".deadline"):
         job = next(one for one in base.scenario.jobs if limit == f"jobs.{one.name}.deadline")
         return f"it takes {new:.4g} h at {job.confidence * 100:.3g} % confidence; the deadline is {old:.4g} h"
     if limit == "limits.max_hours":
-        return f"it takes {new:.4g} h at the asked confidence; at most {old:.4g} h are allowed"
+        return f"it takes {new:.4g} h at the requested confidence; at most {old:.4g} h are allowed"
     if limit == "limits.budget_usd":
-        return f"it costs ${new:,.2f} at the asked confidence; the budget is ${old:,.2f}"
+        return f"it costs ${new:,.2f} at the requested confidence; the budget is ${old:,.2f}"
     if limit == "limits.max_gpus":
         return f"it needs {new:,.0f} GPUs; at most {old:,.0f} may be used"
     if limit.startswith("limits.quota."):
@@ -277,7 +273,7 @@ def _reason(change: LimitChange, base: PreparedScenario) -> str:
     if limit.startswith("limits.spot_share."):
         return f"it needs a spot share of {new:.2g}; {limit.removeprefix('limits.')} is {old:.2g}"
     if limit.endswith(".trials.at_once"):
-        return f"there are machines for {new:g} trial{'' if new == 1 else 's'} at a time; {old:g} are asked for"
+        return f"there are machines for {new:g} plan{'' if new == 1 else 's'} at a time; {old:g} are requested"
     if limit == HEADROOM:
         return (
             f"it fits in memory only with a margin of {float(new) * 100:.3g} %; {float(old) * 100:.3g} % are kept free"

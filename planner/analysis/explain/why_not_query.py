@@ -1,4 +1,4 @@
-"""What `--why-not` names: `gpu=RTX4090,method=full` as a checked wish; every fault tells the nearest valid name."""
+"""The query of `--why-not`, such as `gpu=RTX4090,method=full`, checked; every fault names the nearest valid value."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ QLORA = "qlora"
 """LoRA on 4-bit weights: what people ask about, and no method of its own."""
 ALIASES = {"checkpointing": "activation_checkpointing", "card": "gpu", "spot": "market"}
 SPOT_MAJORITY = 0.5
-"""Share of the work from which on a job is run on spot: a policy keeps on-demand machines to fall back on."""
+"""Share of the work from which on a job counts as run on spot: policies keep on-demand machines to fall back on."""
 QUERY_EXAMPLE = "such as gpu=RTX4090,method=full"
 
 
 @dataclass(frozen=True)
 class WhyNotQuery:
-    """One job run in a certain way; what is not named is free. `techniques` are fields of a recipe by name."""
+    """An alternative for one job: what is not named is free; `techniques` are fields of a recipe by name."""
 
-    asked: str
+    text: str
     job: int
     where: dict[str, str] = field(default_factory=dict)  # keys of OFFER_KEYS
     gpus: int | None = None  # in all
-    market: QueryMarket | None = None  # on spot most of the work, on demand all of it
+    market: QueryMarket | None = None  # most of the work on spot, or all of it on demand
     techniques: dict[str, Any] = field(default_factory=dict)
 
     def permits(self, offer: Offer, label: str) -> bool:
-        """Whether the offer is one that is asked about."""
+        """Return whether the query names the offer, which has this label."""
         facts = {
             "gpu": offer.gpu,
             "provider": offer.provider,
@@ -52,9 +52,9 @@ class WhyNotQuery:
         return all(facts[key] == value for key, value in self.where.items())
 
     def drop(self, *keys: str) -> WhyNotQuery:
-        """The wish with less in it."""
+        """Return the query without some keys."""
         return WhyNotQuery(
-            self.asked,
+            self.text,
             self.job,
             {key: value for key, value in self.where.items() if key not in keys},
             None if "gpus" in keys else self.gpus,
@@ -64,7 +64,7 @@ class WhyNotQuery:
 
 
 def parse_query(text: str, scenario: Scenario, library: Library) -> WhyNotQuery:
-    """The wish in a text of KEY=VALUE pairs; `ScenarioError` with every fault."""
+    """Return the query in a text of KEY=VALUE pairs; raise `ScenarioError` with every fault."""
     name = f"--why-not {text if len(text) <= 80 else text[:77] + '...'}"
     faults: list[Fault] = []
 
@@ -79,19 +79,16 @@ def parse_query(text: str, scenario: Scenario, library: Library) -> WhyNotQuery:
             fault("", f"{part.strip()!r} is not KEY=VALUE", QUERY_EXAMPLE)
         elif key not in KEYS:
             close = suggest_names(key, KEYS)
-            fault(
-                key,
-                "is nothing that can be asked about",
-                f"did you mean {close}?" if close else f"known are {', '.join(KEYS)}",
-            )
+            fix = f"did you mean {close}?" if close else f"known are {', '.join(KEYS)}"
+            fault(key, "is not a key of --why-not", fix)
         elif key in given:
             fault(key, "is given twice", "keep one")
         else:
             given[key] = value
-    wish = _read(text, given, scenario, library, fault)
+    query = _read(text, given, scenario, library, fault)
     if faults:
         raise ScenarioError(faults)
-    return wish
+    return query
 
 
 def _read(text: str, given: dict[str, str], scenario: Scenario, library: Library, fault: Any) -> WhyNotQuery:
@@ -116,31 +113,24 @@ def _read(text: str, given: dict[str, str], scenario: Scenario, library: Library
             if value.isdecimal() and 0 < int(value) < 10**6:
                 values[key] = value
             else:
-                fault(key, f"{value!r} is no count", "a whole number of GPUs in all")
+                fault(key, f"{value!r} is not a count", "a whole number of GPUs in all")
             continue
         exact = _known(value, known[key])
         if exact is None:
             close = suggest_names(value, known[key])
-            if key == "offer":  # names of parts that mean something: the likeness of letters tells nothing
+            if key == "offer":  # a label has parts with a meaning: similar letters say nothing
                 close = " or ".join(suggest_offers(value, scenario.offers))
             few = list(dict.fromkeys(known[key]))
-            fix = (
-                f"did you mean {close}?"
-                if close
-                else f"known are {', '.join(few[:8])}{', ...' if len(few) > 8 else ''}"
-            )
-            fault(key, f"there is no {value!r}", fix)
+            names = f"known are {', '.join(few[:8])}{', ...' if len(few) > 8 else ''}"
+            fault(key, f"there is no {value!r}", f"did you mean {close}?" if close else names)
         else:
             values[key] = exact
     techniques: dict[str, Any] = {key: values[key] for key in TECHNIQUE_FIELDS if key in values}
     _settle_method(techniques, fault)
     job = known["job"].index(values["job"]) if "job" in values else 0
     if len(scenario.jobs) > 1 and "job" not in given:
-        fault(
-            "job",
-            "is not named, and there are several",
-            f"job={known['job'][0]}, or another of {', '.join(known['job'])}",
-        )
+        fix = f"job={known['job'][0]}, or another of {', '.join(known['job'])}"
+        fault("job", "is not named, and there are several", fix)
     where = {key: values[key] for key in OFFER_KEYS if key in values}
     if "gpu" in where:
         where["gpu"] = library.gpu(where["gpu"]).name
@@ -149,7 +139,7 @@ def _read(text: str, given: dict[str, str], scenario: Scenario, library: Library
 
 
 def _known(value: str, known: Iterable[str]) -> str | None:
-    """The name as it is written where it is known, in any case."""
+    """Return the known name that equals a value in any case; None if there is none."""
     names = list(known)
     if value in names:
         return value
@@ -157,10 +147,10 @@ def _known(value: str, known: Iterable[str]) -> str | None:
 
 
 def _settle_method(techniques: dict[str, Any], fault: Any) -> None:
-    """QLoRA is LoRA on 4-bit weights; fewer bits mean LoRA."""
+    """Resolve the method QLoRA: it is LoRA on 4-bit weights."""
     if "weight_bits" in techniques:
         techniques["weight_bits"] = int(techniques["weight_bits"])
     if techniques.get("method") == QLORA:
         if techniques.get("weight_bits", 4) != 4:
-            fault("weight_bits", "QLoRA has 4-bit weights", "leave it out, or say method=lora")
+            fault("weight_bits", "QLoRA has 4-bit weights", "leave it out, or use method=lora")
         techniques.update(method="lora", weight_bits=4)

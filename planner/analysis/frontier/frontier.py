@@ -79,9 +79,7 @@ def frontier(
         seconds=perf_counter() - started,
         as_of=tracer.as_of.isoformat(),
         budget_usd=scenario.limits.budget_usd,
-        infeasible=diagnose(scenario, prepared.market, prepared.candidates, prepared.library)
-        if main.status == "infeasible"
-        else None,
+        infeasible=diagnose(prepared) if main.status == "infeasible" else None,
         notes=(*_ignored_objectives(scenario), *main.notes),
     )
 

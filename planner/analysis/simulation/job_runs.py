@@ -14,7 +14,7 @@ from planner.decode.assignment_parts import techniques_of
 from planner.errors import Fault, ScenarioError
 from planner.estimates.billing import round_up_hours
 from planner.scenario.limits import latest_finish_hours
-from planner.solving.scoring import Objective
+from planner.solving.scoring import CandidateObjective
 from planner.spot.policy.run import SpotRun
 from planner.units import HOUR
 
@@ -167,7 +167,7 @@ def _machine_run(
     candidates, market = prepared.candidates[index], prepared.market
     table, h, columns, which = candidates.table, candidates.hours, candidates.columns, np.asarray([row])
     place, share = int(table.offer[row]), assignment.spot_share
-    waiting = Objective.of(prepared.scenario).waiting_usd or 0.0
+    waiting = CandidateObjective.of(prepared.scenario).waiting_usd or 0.0
     target = SearchTarget(latest, 0.0, 1.0, waiting)
     rows = SpotCandidates(candidates, table.rows(which), which, target, market, prepared.library)
     sold = not math.isnan(columns.on_demand_usd[place])

@@ -5,13 +5,11 @@ from __future__ import annotations
 import datetime
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Unpack
 
 import numpy as np
 
-from planner.analysis.market_fit import read_traces_of
 from planner.analysis.simulation.job_replay import ReplayedJob, replay_job, replay_without_spot, run_deadlines
 from planner.analysis.simulation.job_runs import JobRun, RunKind, build_job_runs
 from planner.analysis.simulation.market_paths import (
@@ -21,6 +19,7 @@ from planner.analysis.simulation.market_paths import (
     build_recorded_windows,
     choose_tick_hours,
 )
+from planner.analysis.simulation.settings import SimulationArguments, SimulationSettings
 from planner.analysis.simulation.statistics import (
     build_prediction,
     combine_jobs,
@@ -39,15 +38,10 @@ from planner.solving.prepare import PreparedScenario, prepare
 from planner.solving.solve import solve_prepared
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from planner.arrays import Floats
     from planner.library.schema import Library
     from planner.results.plan import Plan
-    from planner.spot.market.trace import Trace
 
-DEFAULT_RUNS = 10_000
-MAX_RUNS = 1_000_000
 SPEED_RANK_BOUNDS = (0.025, 0.975)
 """Ranks between which speeds are drawn: the data do not show how far the tails of the estimate reach."""
 SPOT_ONLY_PATHS = 3.0
@@ -55,36 +49,6 @@ SPOT_ONLY_PATHS = 3.0
 
 ProgressCallback = Callable[[int, int], None]
 """`progress(done, all)`: runs of all jobs."""
-
-
-class SimulationArguments(TypedDict, total=False):
-    """How a plan is replayed; see `simulate`."""
-
-    traces: Sequence[str | Path]
-    runs: int
-    seed: int
-    exact_speed: bool
-
-
-@dataclass(frozen=True)
-class SimulationSettings:
-    """The arguments of a simulation, its traces read."""
-
-    traces: tuple[Trace, ...] = ()
-    runs: int = DEFAULT_RUNS  # at most
-    seed: int = 0
-    exact_speed: bool = False
-
-    @classmethod
-    def of(cls, traces: Sequence[str | Path] = (), **settings: Any) -> SimulationSettings:
-        """Return checked settings; ScenarioError for runs or a seed that cannot be used."""
-        found = cls(**settings)
-        if not 1 <= found.runs <= MAX_RUNS:
-            what, fix = f"{found.runs:,} runs cannot be simulated", f"1 to {MAX_RUNS:,}"
-            raise ScenarioError([Fault("simulate", 0, "runs", what, fix)])
-        if found.seed < 0:
-            raise ScenarioError([Fault("simulate", 0, "seed", f"{found.seed} is no seed", "0 or more")])
-        return replace(found, traces=tuple(read_traces_of(traces))) if traces else found
 
 
 def simulate(

@@ -55,7 +55,7 @@ def build_timeline(job_run: JobRun, policy: Policy, one: RepresentativeRun, tick
             from_hours=i * tick_hours,
             to_hours=min(j * tick_hours, end),
             market_up=recorded[i][1],
-            running=RUNNING_WORDS[Action(recorded[i][2])],
+            running=RUNNING_WORDS[recorded[i][2]],
         )
         for i, j in zip(begins, ends, strict=True)
     ]

@@ -1,4 +1,4 @@
-"""Sweeps: the question solved at every value of one range, or at every pair of values of two."""
+"""Sweeps: a scenario solved at every value of one range, or at every pair of values of two."""
 
 from __future__ import annotations
 
@@ -32,27 +32,39 @@ def sweep(
     library: Library | None = None,
     tell: Callable[[int, int], None] | None = None,
 ) -> Sweep:
-    """The plan at every value of `vary`: one or two texts `PATH=A:B:STEP` or `PATH=[a, b, c]`.
+    """Return the plan at every value of a range, or at every pair of values of two.
 
-    `settings` are applied first, and hold in every cell. A cell is what `solve` gives for the scenario changed
-    that way. `tell` is called with the cells done and all cells. Raises ScenarioError for ranges, settings or
-    values that cannot be, before anything is solved.
+    Parameters
+    ----------
+    vary
+        One or two ranges: `PATH=A:B:STEP` or `PATH=[a, b, c]`.
+    settings
+        `PATH=VALUE` settings that are applied first and hold in every cell.
+    options, library
+        As for `solve`, which gives the plan of each cell.
+    tell
+        Called with the number of cells done and of all cells.
+
+    Raises
+    ------
+    ScenarioError
+        For invalid ranges, settings or values, before anything is solved.
     """
     ranges = parse_ranges(tuple(vary))
     if not ranges:
-        fault = Fault("--vary", 0, "", "there is nothing to vary", "such as jobs.NAME.deadline=6h:48h:6h")
+        fault = Fault("--vary", 0, "", "nothing to vary", "such as jobs.NAME.deadline=6h:48h:6h")
         raise ScenarioError([fault])
     base = change_scenario(scenario, settings) if settings else scenario
-    questions = [[_scenario_at(base, one, setting) for setting in one.settings] for one in ranges]
-    library = library or library_of([base, *(question for row in questions for question in row)])
+    scenarios = [[_scenario_at(base, one, setting) for setting in one.settings] for one in ranges]
+    library = library or library_of([base, *(changed for row in scenarios for changed in row)])
     cells: list[Cell] = []
     before: PreparedScenario | None = None
-    total = len(list(product(*questions)))
-    for places in product(*(range(len(row)) for row in questions)):
-        question = questions[0][places[0]]
+    total = len(list(product(*scenarios)))
+    for places in product(*(range(len(row)) for row in scenarios)):
+        changed = scenarios[0][places[0]]
         if len(ranges) == 2:
-            question = _scenario_at(question, ranges[1], ranges[1].settings[places[1]])
-        before = prepare(question, library, before)
+            changed = _scenario_at(changed, ranges[1], ranges[1].settings[places[1]])
+        before = prepare(changed, library, before)
         values = tuple(one.values[place] for one, place in zip(ranges, places, strict=True))
         cells.append(_cell(values, before, options or SolveOptions()))
         if tell:
@@ -62,14 +74,14 @@ def sweep(
     if any(cell.jobs for cell in cells):
         return answer
     ends = [_least_restrictive(axis) for axis in axes]
-    question = change_scenario(base, [one.settings[place] for one, place in zip(ranges, ends, strict=True)])
+    changed = change_scenario(base, [one.settings[place] for one, place in zip(ranges, ends, strict=True)])
     values = tuple(one.values[place] for one, place in zip(ranges, ends, strict=True))
-    unsolved = solve_prepared(prepare(question, library, before), options)
+    unsolved = solve_prepared(prepare(changed, library, before), options)
     return answer.model_copy(update={"loosest": values, "unsolved": unsolved})
 
 
 def _least_restrictive(axis: Axis) -> int:
-    """The place of the value that asks for least: the highest limit, the least work; of names the last."""
+    """Return the index of the least restrictive value: the highest limit, the least work; of names the last."""
     if axis.numbers is None:
         return len(axis.values) - 1
     ease = 1 if axis.looser_direction == "up" or axis.path.endswith(".efficiency") else -1
@@ -77,7 +89,7 @@ def _least_restrictive(axis: Axis) -> int:
 
 
 def _scenario_at(scenario: Scenario, one: SweepRange, setting: str) -> Scenario:
-    """The scenario at one value; faults name the range that the value is from."""
+    """Return the scenario at one value; faults name the range of the value."""
     try:
         return change_scenario(scenario, [setting])
     except ScenarioError as error:
@@ -86,14 +98,14 @@ def _scenario_at(scenario: Scenario, one: SweepRange, setting: str) -> Scenario:
 
 
 def _fix(fault: Fault, one: SweepRange) -> str:
-    """A unit that is missing is missing three times."""
+    """Return the fix of a fault: a unit that is missing is missing three times in a range."""
     if fault.what.endswith("has no unit") and one.numbers and not one.unit:
         return f"such as {one.path}={one.values[0]}h:{one.values[-1]}h:STEPh"
     return fault.fix
 
 
 def _cell(values: tuple[str, ...], prepared: PreparedScenario, options: SolveOptions) -> Cell:
-    """One cell; why there is no plan is not looked into: that takes longer than all else."""
+    """Return one cell; without a plan the reason is not diagnosed, which would take longer than all else."""
     if not all(len(one.table) for one in prepared.screened):
         return Cell(values=values, status="infeasible")
     if len(prepared.scenario.jobs) > 1 or prepared.scenario.limits.budget_usd is not None:
@@ -105,7 +117,7 @@ def _cell(values: tuple[str, ...], prepared: PreparedScenario, options: SolveOpt
 
 
 def build_cell(values: tuple[str, ...], plan: Plan) -> Cell:
-    """The figures of a plan that a sweep keeps."""
+    """Return the figures of a plan that a sweep keeps."""
     if plan.cost_usd is None or plan.hours is None:
         return Cell(values=values, status=plan.status)
     return Cell(

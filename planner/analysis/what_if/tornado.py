@@ -1,4 +1,4 @@
-"""The tornado: every limit, price and estimate moved down and up by the same share, ranked by effect."""
+"""One-at-a-time sensitivity: every limit, price and estimate changed by the same share, ranked by effect."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ DEFAULT_SHARE = 0.2
 
 @dataclass(frozen=True)
 class Parameter:
-    """One thing to move: its name, its value now, and for either end the value and the settings that make it."""
+    """A parameter to change: its name, its present value, and for either end the value and its settings."""
 
     what: str
     path: str
@@ -43,24 +43,26 @@ def tornado(
     by: float = DEFAULT_SHARE,
     settings: Sequence[str] = (),
 ) -> Tornado:
-    """Every limit that is set, every price of the plan and the estimate itself, each moved alone by the share `by`.
+    """Change every limit, every price of the plan and the estimate itself, each alone by the share `by`.
 
-    `settings` are applied first. Whole numbers are rounded outwards, so that they move. Without a plan to move
-    away from there are no bars. Raises ScenarioError for bad settings and a share outside 0..1.
+    `settings` are applied first. Whole numbers are rounded outwards, so that they change. Without a plan there are no
+    bars. Raises ScenarioError for invalid settings and a share outside 0..1.
     """
     if not 0 < by < 1:
-        raise ScenarioError([Fault("--by", 0, "", f"{by:g} is no share to move by", "such as 0.2 for 20 %")])
+        raise ScenarioError([Fault("--by", 0, "", f"{by:g} is not a share between 0 and 1", "such as 0.2 for 20 %")])
     scenario = change_scenario(scenario, settings) if settings else scenario
     base = prepare(scenario, library or library_of([scenario]))
     plan = solve_prepared(base, options)
-    bars = [_bar(lever, base, plan, options) for lever in list_parameters(scenario, plan, by)] if plan.jobs else []
+    bars = (
+        [_bar(parameter, base, plan, options) for parameter in list_parameters(scenario, plan, by)] if plan.jobs else []
+    )
     better: Better = "sooner" if scenario.objective_kind == "time" else "cheaper"
     bars.sort(key=lambda bar: _rank(bar, plan, better))
     return Tornado(scenario=scenario.name, settings=tuple(settings), by=by, base=plan, bars=tuple(bars), better=better)
 
 
 def _rank(bar: Bar, plan: Plan, better: Better) -> tuple[bool, float, float, float]:
-    """What can fail first, then the larger effect, then the wider span, as far as two decimals tell them apart."""
+    """Return the sort key of a bar: what can fail first, then larger effect, then wider span, to two decimals."""
     usd = [plan.cost_usd.expected if plan.cost_usd else 0.0, bar.down.cost_usd, bar.up.cost_usd]
     hours = [plan.hours.expected if plan.hours else 0.0, bar.down.hours, bar.up.hours]
     known = [value for value in (hours if better == "sooner" else usd) if value is not None]
@@ -69,24 +71,24 @@ def _rank(bar: Bar, plan: Plan, better: Better) -> tuple[bool, float, float, flo
 
 
 def list_parameters(scenario: Scenario, plan: Plan, by: float) -> tuple[Parameter, ...]:
-    """What can be moved: limits that the scenario sets, prices that the plan pays, and the estimate."""
+    """Return limits that the scenario sets, prices that the plan pays, and the estimate."""
     return tuple(
-        lever
-        for lever in (*_limits(scenario, by), *_prices(scenario, plan, by), *_estimates(scenario, by))
-        if lever.down != lever.up
+        parameter
+        for parameter in (*_limits(scenario, by), *_prices(scenario, plan, by), *_estimates(scenario, by))
+        if parameter.down != parameter.up
     )
 
 
-def _bar(lever: Parameter, base: PreparedScenario, plan: Plan, options: SolveOptions | None) -> Bar:
-    down, up = (_end(value, settings, base, options) for value, settings in (lever.down, lever.up))
-    now = plan.cost_usd.expected if plan.cost_usd else 0.0
-    moved = [abs(end.cost_usd - now) for end in (down, up) if end.cost_usd is not None]
+def _bar(parameter: Parameter, base: PreparedScenario, plan: Plan, options: SolveOptions | None) -> Bar:
+    down, up = (_end(value, settings, base, options) for value, settings in (parameter.down, parameter.up))
+    cost_usd = plan.cost_usd.expected if plan.cost_usd else 0.0
+    moved = [abs(end.cost_usd - cost_usd) for end in (down, up) if end.cost_usd is not None]
     took = plan.hours.expected if plan.hours else 0.0
     waited = [abs(end.hours - took) for end in (down, up) if end.hours is not None]
     return Bar(
-        what=lever.what,
-        path=lever.path,
-        base=lever.base,
+        what=parameter.what,
+        path=parameter.path,
+        base=parameter.base,
         down=down,
         up=up,
         effect_usd=max(moved, default=0.0),
@@ -123,12 +125,12 @@ def _limits(scenario: Scenario, by: float) -> list[Parameter]:
 
 
 def _job_suffix(scenario: Scenario, job: str) -> str:
-    """Whose limit it is, where there are several jobs."""
+    """Return the job of a limit in words, if there are several jobs."""
     return f" of {job}" if len(scenario.jobs) > 1 else ""
 
 
 def _shares(scenario: Scenario, by: float) -> list[Parameter]:
-    """Spot share bounds stay within 0..1 and in order."""
+    """Return bounds on the spot share, within 0..1 and in order, and the VRAM margin."""
     limits = scenario.limits
     share = limits.spot_share
     found = []
@@ -149,13 +151,11 @@ def _shares(scenario: Scenario, by: float) -> list[Parameter]:
 
 
 def _prices(scenario: Scenario, plan: Plan, by: float) -> list[Parameter]:
-    """Cards and providers of the plan, then everyone, in each market that has a price anywhere."""
-    matches: list[tuple[str, dict[str, str]]] = []
-    for job in plan.jobs:
-        matches.append((job.gpu, {"gpu": job.gpu}))
-    for job in plan.jobs:
-        matches.append((job.provider, {"provider": job.provider}))
-    matches = [*(pair for i, pair in enumerate(matches) if pair not in matches[:i]), ("all", {})]
+    """Return prices of the plan's GPUs and providers, then of all offers, in each market that has a price."""
+    names = dict.fromkeys(
+        [*(("gpu", job.gpu) for job in plan.jobs), *(("provider", job.provider) for job in plan.jobs)]
+    )
+    matches: list[tuple[str, dict[str, str]]] = [*((name, {key: name}) for key, name in names), ("all", {})]
     markets = [("on demand", "usd_per_hour"), ("spot", "spot_usd_per_hour")]
     found = []
     for name, match in matches:
@@ -181,7 +181,7 @@ def _price(scenario: Scenario, what: str, match: dict[str, str], key: str, by: f
 
 
 def _estimates(scenario: Scenario, by: float) -> list[Parameter]:
-    """Speed moves for all jobs at once, because its error is shared; work moves job by job."""
+    """Return the predicted speed of all jobs together, because its error is shared, and the work of each job."""
 
     def speed(factor: float) -> tuple[str, tuple[str, ...]]:
         settings = (f"jobs.{job.name}.efficiency={job.efficiency * factor!r}" for job in scenario.jobs)
@@ -189,11 +189,11 @@ def _estimates(scenario: Scenario, by: float) -> list[Parameter]:
 
     found = [Parameter("predicted speed", "jobs.*.efficiency", "x 1", speed(1 - by), speed(1 + by))]
     for job in scenario.jobs:
-        way = next(way for way in ("samples", "tokens", "steps", "images") if getattr(job.work, way) is not None)
-        amount = getattr(job.work, way)
+        unit = next(unit for unit in ("samples", "tokens", "steps", "images") if getattr(job.work, unit) is not None)
+        amount = getattr(job.work, unit)
         found.append(
             _integer_parameter(
-                f"work{_job_suffix(scenario, job.name)} ({way})", f"jobs.{job.name}.work.{way}", amount, by, 1
+                f"work{_job_suffix(scenario, job.name)} ({unit})", f"jobs.{job.name}.work.{unit}", amount, by, 1
             )
         )
     return found
@@ -211,7 +211,7 @@ def _hours_parameter(what: str, path: str, hours: float, by: float) -> Parameter
 
 
 def _integer_parameter(what: str, path: str, count: int, by: float, least: int) -> Parameter:
-    """Rounded outwards; a hair of floating point is not a reason to go one further."""
+    """Return a whole number rounded outwards; an error of floating point does not count as a fraction."""
     low = max(least, math.floor(round(count * (1 - by), 6)))
     return _plain_parameter(what, path, count, low, math.ceil(round(count * (1 + by), 6)))
 
@@ -227,8 +227,5 @@ def _plain_parameter(what: str, path: str, base: float, low: float, high: float)
 
 
 def _format_short(value: float) -> str:
-    """At most four digits, or all of a whole number."""
+    """Return at most four digits, or all of a whole number."""
     return f"{value:,.0f}" if value == int(value) else f"{value:,.4g}"
-
-
-__all__ = ["DEFAULT_SHARE", "Parameter", "list_parameters", "tornado"]

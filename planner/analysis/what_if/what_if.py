@@ -1,11 +1,12 @@
-"""What-if: the question asked again with some values changed, and what the change did."""
+"""Solve a scenario again with some values changed, and say what the change did."""
 
 from __future__ import annotations
 
 import math
 from typing import TYPE_CHECKING
 
-from planner.analysis.what_if.displaced_candidates import count_displaced
+import numpy as np
+
 from planner.loading.scenario_file import change_scenario, read_library
 from planner.results.differences import compare
 from planner.results.what_if import Better, BillDelta, Delta, Effect, JobDelta, WhatIf
@@ -15,21 +16,27 @@ from planner.solving.solve import solve_prepared
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from planner.configurations.recipe import Recipe
     from planner.library.schema import Library
     from planner.results.plan import Assignment, Plan
     from planner.scenario.scenario import Scenario, SolveOptions
 
 MIN_DIFFERENCE_USD = 0.005
 """Dollars under which two bills read the same."""
+RELATIVE_TOLERANCE = 1e-9
+"""Relative difference under which two figures are those of one candidate."""
+
+PreparedJob = tuple[PreparedScenario, int]
+"""A prepared scenario and the index of a job in it."""
 
 
 def what_if(
     scenario: Scenario, settings: Sequence[str], options: SolveOptions | None = None, library: Library | None = None
 ) -> WhatIf:
-    """The plan before and after `PATH=VALUE` settings, and what each of them did.
+    """Return the plans before and after `PATH=VALUE` settings, and what each setting did.
 
-    The changed scenario is validated like any other; `scenario` itself stays as it is. Either side may be
-    infeasible. Raises ScenarioError for settings that cannot be, and what `solve` raises.
+    The changed scenario is validated like any other; `scenario` itself does not change. Either side may be
+    infeasible. Raises ScenarioError for invalid settings, and what `solve` raises.
     """
     settings = tuple(settings)
     changed = change_scenario(scenario, settings)
@@ -57,12 +64,12 @@ def what_if(
 
 
 def library_of(scenarios: Sequence[Scenario]) -> Library:
-    """One library for several scenarios, so that they can share what was prepared."""
+    """Return one library for several scenarios, so that they can share prepared candidates."""
     return read_library(dict.fromkeys(job.architecture for one in scenarios for job in one.jobs))
 
 
 def difference(before: Plan, after: Plan) -> Delta:
-    """Expected dollars and hours of `after` less those of `before`; None where either has no plan."""
+    """Return expected dollars and hours of `after` less those of `before`; None if either has no plan."""
     if before.cost_usd is None or after.cost_usd is None or before.hours is None or after.hours is None:
         return Delta(cost_usd=None, hours=None)
     return Delta(
@@ -71,47 +78,79 @@ def difference(before: Plan, after: Plan) -> Delta:
 
 
 def _jobs(base: PreparedScenario, other: PreparedScenario, before: Plan, after: Plan) -> tuple[JobDelta, ...]:
-    """One entry for every job that both plans have."""
+    """Return one entry for every job that both plans have."""
     later = {job.name: (index, job) for index, job in enumerate(after.jobs)}
     return tuple(
-        _job(base, other, (index, old), later[old.name]) for index, old in enumerate(before.jobs) if old.name in later
+        _job((base, index), (other, later[job.name][0]), job, later[job.name][1])
+        for index, job in enumerate(before.jobs)
+        if job.name in later
     )
 
 
-def _job(
-    base: PreparedScenario, other: PreparedScenario, old: tuple[int, Assignment], new: tuple[int, Assignment]
-) -> JobDelta:
-    (was, before), (now, after) = old, new
-    by_time = other.scenario.objective_kind == "time"
-    lost = count_displaced(base, was, other, now, after, by_time)
-    gained = count_displaced(other, now, base, was, before, by_time)
+def _job(base: PreparedJob, other: PreparedJob, before: Assignment, after: Assignment) -> JobDelta:
+    by_time = other[0].scenario.objective_kind == "time"
+    ruled_out, more_expensive = _count_displaced(base, other, after, by_time)
+    opened, cheaper = _count_displaced(other, base, before, by_time)
     return JobDelta(
         name=before.name,
         changes=compare(before, after),
         bill=_bill(before, after),
         bill_unchanged=_bill_unchanged(before, after),
         delta=Delta(cost_usd=after.cost_usd - before.cost_usd, hours=after.hours.expected - before.hours.expected),
-        ruled_out=lost.impossible,
-        dearer=lost.worse,
-        opened=gained.impossible,
-        cheaper=gained.worse,
+        ruled_out=ruled_out,
+        dearer=more_expensive,
+        opened=opened,
+        cheaper=cheaper,
     )
 
 
+def _count_displaced(here: PreparedJob, there: PreparedJob, chosen: Assignment, by_time: bool) -> tuple[int, int]:
+    """Return how many better candidates of a job are impossible `there`, and how many are possible but worse.
+
+    Better than the plan `chosen` of the same job `there` is cheaper (expected dollars without penalties), or
+    `by_time` earlier at the requested confidence.
+    """
+    reached = chosen.hours.at_confidence if by_time else chosen.cost_usd
+    reached -= RELATIVE_TOLERANCE * max(1.0, abs(reached))
+    least_there = _least_figures(*there, by_time)
+    better = [kind for kind, figure in _least_figures(*here, by_time).items() if figure < reached]
+    figures = [least_there.get(kind, math.inf) for kind in better]
+    return sum(map(math.isinf, figures)), sum(reached <= figure < math.inf for figure in figures)
+
+
+def _least_figures(prepared: PreparedScenario, job: int, by_time: bool) -> dict[tuple[str, int, Recipe], float]:
+    """Return least dollars, or hours, by offer, number of machines and recipe; infinite over a budget of one job."""
+    table, recipes = prepared.screened[job].table, prepared.candidates[job].recipes
+    low, high = table.share_low, table.share_high
+    of_share = table.late_hours if by_time else table.cost_usd
+    figures = np.minimum(of_share(low), of_share(high))
+    budget_usd = prepared.scenario.limits.budget_usd
+    if budget_usd is not None and len(prepared.scenario.jobs) == 1:
+        is_affordable = np.minimum(table.late_cost_usd(low), table.late_cost_usd(high)) <= budget_usd
+        figures = np.where(is_affordable, figures, np.inf)
+    least: dict[tuple[str, int, Recipe], float] = {}
+    rows = zip(table.offer.tolist(), table.instances.tolist(), table.recipe.tolist(), figures.tolist(), strict=True)
+    for offer, machines, recipe, figure in rows:
+        kind = (table.offers[offer], machines, recipes[recipe])
+        if not math.isnan(figure):
+            least[kind] = min(figure, least.get(kind, math.inf))
+    return least
+
+
 def _bill(before: Assignment, after: Assignment) -> tuple[BillDelta, ...]:
-    """The lines that differ by a cent or more: what is rented first, then in the order of the bill before."""
+    """Return the lines that differ by a cent or more: GPUs first, then in the order of the bill before."""
     return tuple(one for one in _lines(before, after) if _changed_amount(one) >= MIN_DIFFERENCE_USD)
 
 
 def _bill_unchanged(before: Assignment, after: Assignment) -> BillDelta | None:
-    """The other lines as one, so that all of them add up to the cost."""
+    """Return the other lines as one, so that all of them add up to the cost."""
     rest = [one for one in _lines(before, after) if _changed_amount(one) < MIN_DIFFERENCE_USD]
     old, new = math.fsum(one.before_usd or 0.0 for one in rest), math.fsum(one.after_usd or 0.0 for one in rest)
     return BillDelta(item="unchanged", before_usd=old, after_usd=new) if max(old, new) >= MIN_DIFFERENCE_USD else None
 
 
 def _lines(before: Assignment, after: Assignment) -> list[BillDelta]:
-    """Every line of either bill; GPUs on demand and on spot stand together, whichever plan has them."""
+    """Return every line of either bill; GPUs on demand and on spot are next to one another."""
     old, new = _items(before), _items(after)
     items = sorted(dict.fromkeys((*old, *new)), key=lambda item: not item.startswith("gpu"))
     return [BillDelta(item=item, before_usd=old.get(item), after_usd=new.get(item)) for item in items]
@@ -136,7 +175,7 @@ def _effects(
     options: SolveOptions | None,
     better: Better,
 ) -> tuple[Effect, ...]:
-    """Each of several changes alone, and as the last one; a single one has the whole effect and needs no entry."""
+    """Return the effect of each of several changes, alone and as the last one; of a single change nothing."""
     groups = group_settings(settings)
     if len(groups) < 2:
         return ()
@@ -158,7 +197,7 @@ def _effects(
 
 
 def group_settings(settings: tuple[str, ...]) -> list[tuple[str, ...]]:
-    """Settings that can only be judged together: those of one rule under `adjust`; all others one by one."""
+    """Return settings that belong together: those of one rule under `adjust`; all others one by one."""
     groups: dict[str, list[str]] = {}
     for index, setting in enumerate(settings):
         steps = setting.partition("=")[0].strip().split(".")
@@ -170,7 +209,7 @@ def group_settings(settings: tuple[str, ...]) -> list[tuple[str, ...]]:
 def _effect(
     setting: str, base: PreparedScenario, alone: PreparedScenario, plans: tuple[Plan, Plan, Plan, Plan], better: Better
 ) -> Effect:
-    """`plans`: before, with this setting alone, with all but it, after."""
+    """Return the effect of a setting; `plans` are before, with it alone, with all but it, after."""
     before, plan, rest, after = plans
     first, last = difference(before, plan), difference(rest, after)
     names = [job.name for job in alone.scenario.jobs]
@@ -179,12 +218,10 @@ def _effect(
     for index, job in enumerate(base.scenario.jobs):
         if job.name not in names:
             continue
-        now = names.index(job.name)
-        if after.jobs:
-            reached = next((one for one in after.jobs if one.name == job.name), None)
-            lost += count_displaced(base, index, alone, now, reached, by_time).impossible if reached else 0
-        if before.jobs:
-            gained += count_displaced(alone, now, base, index, before.jobs[index], by_time).impossible
+        old, new = (base, index), (alone, names.index(job.name))
+        reached = next((one for one in after.jobs if one.name == job.name), None)
+        lost += _count_displaced(old, new, reached, by_time)[0] if reached else 0
+        gained += _count_displaced(new, old, before.jobs[index], by_time)[0] if before.jobs else 0
     return Effect(
         setting=setting,
         alone_status=plan.status,
@@ -212,12 +249,9 @@ def _rest(delta: Delta, effects: tuple[Effect, ...]) -> Delta:
 
 
 def _thresholds(plan: Plan, settings: Sequence[str]) -> tuple[str, ...]:
-    """For each limit that was set without effect, the value below which the plan could not stay; others say nothing."""
-    said = []
-    for setting in settings:
-        path = setting.partition("=")[0].strip()
-        said += _threshold(path, plan)
-    return tuple(dict.fromkeys(said))
+    """Return for each limit that was set without effect the value below which the plan would change."""
+    paths = (setting.partition("=")[0].strip() for setting in settings)
+    return tuple(dict.fromkeys(hint for path in paths for hint in _threshold(path, plan)))
 
 
 def _threshold(path: str, plan: Plan) -> list[str]:
@@ -230,9 +264,9 @@ def _threshold(path: str, plan: Plan) -> list[str]:
         return [_round_down("max_hours", longest.hours.at_confidence, longest)]
     if path == "limits.budget_usd" and plan.cost_at_confidence is not None:
         dollars = math.floor(plan.cost_at_confidence * 100) / 100
-        return [f"a budget under ${dollars:,.2f} would change it: that is the bill at the asked confidence"]
+        return [f"a budget under ${dollars:,.2f} would change it: that is the bill at the requested confidence"]
     if path == "limits.max_gpus":
-        return [f"max_gpus under {sum(job.gpus for job in plan.jobs)} would change it: the plan rents so many"]
+        return [f"max_gpus under {sum(job.gpus for job in plan.jobs)} would change it: the plan rents that many"]
     if path.startswith("limits.quota."):
         provider = path.removeprefix("limits.quota.")
         return [f"the plan rents {sum(j.gpus for j in plan.jobs if j.provider == provider)} GPUs at {provider}"]
@@ -242,11 +276,8 @@ def _threshold(path: str, plan: Plan) -> list[str]:
 
 
 def _round_down(limit: str, hours: float, job: Assignment) -> str:
-    """Rounded down, so that what is said is true."""
+    """Return the hours rounded down, so that the sentence holds."""
     lower = math.floor(hours * 10) / 10
-    held = f"{limit} under {lower:,.1f} h would change it: {job.name} needs so long at the asked confidence"
+    held = f"{limit} under {lower:,.1f} h would change it: {job.name} needs that long at the requested confidence"
     free = not any(one.startswith("deadline") for one in job.binding)
     return f"{held}; a later one saves nothing" if free else held
-
-
-__all__ = ["difference", "library_of", "what_if"]

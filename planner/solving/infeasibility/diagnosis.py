@@ -1,7 +1,8 @@
-"""Why there is no plan: the smallest sets of limits to move, each held to by solving, and the nearest rejected ways."""
+"""Why there is no plan: the smallest sets of limits to relax, and the nearest infeasible candidates."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import combinations
 from typing import TYPE_CHECKING
 
@@ -18,112 +19,108 @@ from planner.solving.infeasibility.relaxations import (
     verify_relaxation,
 )
 from planner.solving.infeasibility.relaxed_candidates import RelaxedCandidates, relax_candidates
-from planner.solving.prepare import PreparedScenario
 from planner.solving.resolve import ResolvedPlan, try_solve
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
-    from planner.candidates.job_candidates import JobCandidates
-    from planner.candidates.market import Market
-    from planner.library.schema import Library
-    from planner.scenario.scenario import Scenario
+    from planner.solving.prepare import PreparedScenario
 
 MAX_RELAXATIONS = 3
-"""Ways out that are told at most."""
-MOST_LIMITS = 4
-"""Limits that a way out may move; more only where otherwise there would be none."""
-MORE = 1
-"""Limits that a later way out may move beyond those of the first: another is no help."""
-SHARED = 0.5
-"""Part of the only single change that a way moving two limits may ask of the same limit."""
+"""Relaxations that are reported at most."""
+MAX_RELAXED_LIMITS = 4
+"""Limits that a relaxation may change; more only if there is no plan otherwise."""
+MAX_ADDITIONAL_LIMITS = 1
+"""Limits that a later relaxation may change beyond those of the first: with more it is no help."""
+SPLIT_SHARE = 0.5
+"""Part of the only single change that a relaxation of two limits may ask of the same limit."""
 
 
-def diagnose(scenario: Scenario, market: Market, candidates: Sequence[JobCandidates], library: Library) -> Infeasible:
-    """Up to three ways out, fewest limits first, and what came nearest to fitting."""
-    screened = tuple(screen(one, market, scenario.limits, library) for one in candidates)
-    prepared = PreparedScenario(scenario, library, market, tuple(candidates), screened)
-    wide = relax_candidates(scenario, market, candidates, library)
+def diagnose(prepared: PreparedScenario) -> Infeasible:
+    """Return up to three relaxations, fewest limits first, and the candidates that come nearest to the limits."""
+    limits, market, library = prepared.scenario.limits, prepared.market, prepared.library
+    screened = tuple(screen(one, market, limits, library) for one in prepared.candidates)
+    prepared = replace(prepared, screened=screened)
+    relaxed = relax_candidates(prepared)
     return Infeasible(
-        relax=tuple(entry for way in minimal_relaxations(prepared, wide) for entry in way),
-        nearest=find_near_misses(prepared, wide),
+        relax=tuple(entry for relaxation in minimal_relaxations(prepared, relaxed) for entry in relaxation),
+        nearest=find_near_misses(prepared, relaxed),
     )
 
 
-def minimal_relaxations(
-    prepared: PreparedScenario, wide: RelaxedCandidates, solve: TrySolve = try_solve, most: int = MAX_RELAXATIONS
-) -> list[tuple[Relaxation, ...]]:
-    """Sets of limits to move, fewest first; `solve` finds the plan of a changed question."""
-    held = verified_relaxations(prepared, wide, solve, most)
-    return [tuple(build_relaxations(trial, changes, way)) for way, (trial, changes) in enumerate(held, 1)]
+def minimal_relaxations(prepared: PreparedScenario, relaxed: RelaxedCandidates) -> list[tuple[Relaxation, ...]]:
+    """Return the smallest sets of limits to relax, fewest limits first; each set has a number of its own."""
+    verified = verified_relaxations(prepared, relaxed, try_solve)
+    return [tuple(build_relaxations(plan, changes, number)) for number, (plan, changes) in enumerate(verified, 1)]
 
 
 def verified_relaxations(
-    prepared: PreparedScenario, wide: RelaxedCandidates, solve: TrySolve, most: int = MAX_RELAXATIONS
+    prepared: PreparedScenario, relaxed: RelaxedCandidates, solve: TrySolve, most: int = MAX_RELAXATIONS
 ) -> list[tuple[ResolvedPlan, list[LimitChange]]]:
-    """The same before it is put into words: the plan and the changes of each way out."""
+    """Return plan and changes of each smallest relaxation that `solve` confirms, at most `most`."""
     found: list[tuple[ResolvedPlan, list[LimitChange]]] = []
-    for elastic, plan in _plans(wide):
-        held = verify_relaxation(prepared, build_changes(plan, elastic, prepared), solve)
-        if held is not None:
-            found.append(held)
+    for elastic, solution in _elastic_solutions(relaxed):
+        verified = verify_relaxation(prepared, build_changes(solution, elastic, prepared), solve)
+        if verified is not None:
+            found.append(verified)
         if len(found) == most:
             break
     return found or _reduce_concurrency(prepared, solve)
 
 
 def _reduce_concurrency(prepared: PreparedScenario, solve: TrySolve) -> list[tuple[ResolvedPlan, list[LimitChange]]]:
-    """Where no limit helps: fewer trials at a time, which take fewer machines; the most that have a plan."""
+    """Return the plan with the most trials at a time that need few enough machines; empty if there is none."""
     scenario = prepared.scenario
     for job in scenario.jobs:
         path = f"jobs.{job.name}.trials.at_once"
         for fewer in range(job.trials.at_once - 1, 0, -1):
             change = LimitChange(path, job.trials.at_once, fewer, f"{setting_path(path, scenario)}={fewer}")
-            held = verify_relaxation(prepared, [change], solve)
-            if held is not None:
-                return [held]
+            verified = verify_relaxation(prepared, [change], solve)
+            if verified is not None:
+                return [verified]
     return []
 
 
-def _plans(wide: RelaxedCandidates) -> Iterator[tuple[ElasticProgram, ElasticSolution]]:
-    """Plans of the elastic program by the sets of limits that they move, fewest and least first, none in another."""
-    elastic = ElasticProgram.of(wide)
+def _elastic_solutions(relaxed: RelaxedCandidates) -> Iterator[tuple[ElasticProgram, ElasticSolution]]:
+    """Yield plans of the elastic program by the sets of limits that they relax, fewest limits and least change first.
+
+    Sets are tried by size, so the first plan relaxes as few limits as possible. A limit that suffices alone is left
+    out of the larger sets, and a set that holds one with a plan is skipped: no set that is yielded holds another.
+    """
+    elastic = ElasticProgram.of(relaxed)
     if elastic.solve(elastic.relaxable_paths) is None:
-        elastic = ElasticProgram.of(wide, len(wide.filters))
+        elastic = ElasticProgram.of(relaxed, len(relaxed.filters))
     known: list[ElasticSolution] = []
-    for size in range(1, MOST_LIMITS + 1):
-        if known and size > len(known[0].paths) + MORE:
+    for size in range(1, MAX_RELAXED_LIMITS + 1):
+        if known and size > len(known[0].paths) + MAX_ADDITIONAL_LIMITS:
             break
-        taken = {next(iter(one.paths)) for one in known if len(one.paths) == 1}
-        left = [path for path in elastic.relaxable_paths if path not in taken]
+        sufficient = {next(iter(one.paths)) for one in known if len(one.paths) == 1}
+        left = [path for path in elastic.relaxable_paths if path not in sufficient]
         if elastic.solve(left) is None:
             break
-        plans = [
-            plan
-            for give in combinations(left, size)
-            if not any(one.paths <= set(give) for one in known)
-            and (plan := elastic.solve(give)) is not None
-            and plan.paths
+        solutions = [
+            solution
+            for paths in combinations(left, size)
+            if not any(one.paths <= set(paths) for one in known)
+            and (solution := elastic.solve(paths)) is not None
+            and solution.paths
         ]
-        for plan in sorted(plans, key=lambda plan: (plan.change, plan.cost)):
-            if not any(one.paths <= plan.paths for one in known):
-                known.append(plan)
-                yield elastic, plan
+        for solution in sorted(solutions, key=lambda solution: (solution.change, solution.cost)):
+            if not any(one.paths <= solution.paths for one in known):
+                known.append(solution)
+                yield elastic, solution
     if not known and (last := elastic.solve(elastic.relaxable_paths)) is not None and last.paths:
-        yield elastic, last  # many limits at once: still better than no way out
+        yield elastic, last  # many limits at once: still better than no relaxation
     if len(known) == 1 and len(known[0].paths) == 1:
-        yield from ((elastic, plan) for plan in _split_relaxation(elastic, known[0]))
+        yield from ((elastic, solution) for solution in _split_relaxation(elastic, known[0]))
 
 
 def _split_relaxation(elastic: ElasticProgram, only: ElasticSolution) -> list[ElasticSolution]:
-    """Where one limit must move whatever else does: the way that moves it at most half as far, and one more."""
+    """Return the relaxation that changes the only necessary limit at most half as far, and one more limit."""
     (path,) = only.paths
     if path not in only.excess:
         return []
-    half = {path: only.change * SHARED}
-    plans = [elastic.solve((path, other), half) for other in elastic.relaxable_paths if other != path]
-    found = [plan for plan in plans if plan is not None]
-    return [min(found, key=lambda plan: (plan.change, plan.cost))] if found else []
-
-
-__all__ = ["diagnose", "minimal_relaxations", "verified_relaxations"]
+    half = {path: only.change * SPLIT_SHARE}
+    solutions = [elastic.solve((path, other), half) for other in elastic.relaxable_paths if other != path]
+    found = [solution for solution in solutions if solution is not None]
+    return [min(found, key=lambda solution: (solution.change, solution.cost))] if found else []

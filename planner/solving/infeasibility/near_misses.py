@@ -1,4 +1,4 @@
-"""The rejected ways that came nearest, one of each kind, with what would make them fit."""
+"""The nearest infeasible candidates, one of each kind, with what would make them feasible."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from planner.candidates.screening import screen
+from planner.configurations.enumeration import MANY_ACCUMULATION_STEPS
 from planner.configurations.recipe import is_allowed
 from planner.decode.memory_breakdown import MemoryEvaluator
 from planner.decode.probability import deadline_probability
 from planner.results.plan import NearMiss
 from planner.scenario.limits import latest_finish_hours
-from planner.solving.infeasibility.elastic_program import STOCK, ElasticProgram, ElasticSolution, SoftConstraint
+from planner.solving.infeasibility.elastic_program import ElasticProgram, ElasticSolution
 from planner.solving.infeasibility.relaxations import build_changes, round_up
+from planner.solving.infeasibility.soft_constraints import STOCK_OF, SoftConstraint
 from planner.solving.resolve import describe_candidate, try_solve
 
 if TYPE_CHECKING:
@@ -26,24 +28,23 @@ if TYPE_CHECKING:
     from planner.solving.prepare import PreparedScenario
 
 STEP_TOKENS = 128
-"""Sequence lengths are proposed in multiples of it, as kernels like them."""
+"""Sequence lengths are proposed in multiples of it, because kernels are faster there."""
 MAX_SHORTFALL_SHARE = 0.5
-"""Shortfall over the card's memory beyond which a way is not near, unless nothing is nearer."""
+"""Shortfall over the GPU's memory beyond which a candidate is not near, unless nothing is nearer."""
 MAX_MEMORY_MISSES = 2
-"""Cards that are told as short of memory, per job."""
-MANY_ACCUMULATION_STEPS = 64.0
-"""Accumulation steps beyond any pipeline degree: the memory of a micro-batch that is repeated."""
+"""GPU models that are reported as short of memory, per job."""
 MAX_SERVICE_MISSES = 2
-"""Services that are told as not taking the network, per job."""
-HOURS_STEP = 0.1
-"""Hours that an offer would have to have left are told in multiples of it."""
+"""Services that are reported as not training the model, per job."""
+OFFER_HOURS_STEP = 0.1
+"""Hours that an offer would have to have left are reported in multiples of it."""
 
 
-def find_near_misses(prepared: PreparedScenario, wide: RelaxedCandidates) -> tuple[NearMiss, ...]:
-    """Per job: the least late, the least over the budget, the least over the GPUs, and the cards shortest of memory;
-    what offers have too little of, and services that take other networks.
+def find_near_misses(prepared: PreparedScenario, relaxed: RelaxedCandidates) -> tuple[NearMiss, ...]:
+    """Return what comes nearest to the limits, at most a few entries of each kind.
 
-    A job that has ways of its own is not held up by time or memory where others share its limits.
+    Once: the least over the budget, and what offers have too little of. Per job: the least late, the fewest GPUs,
+    the GPU models shortest of memory, and services that train other models. Of several jobs those with feasible
+    candidates are left out: only what jobs share can be the cause there.
     """
     several = len(prepared.candidates) > 1
     found: list[NearMiss] = []
@@ -52,10 +53,11 @@ def find_near_misses(prepared: PreparedScenario, wide: RelaxedCandidates) -> tup
             continue
         found += [*_least_late(prepared, index), *_fewest_gpus(prepared, index), *_memory_shortfalls(prepared, index)]
         found += _unsupported_services(prepared, index)
-    return (*_least_over_budget(prepared), *_stock_shortfalls(prepared, wide), *found)
+    return (*_least_over_budget(prepared), *_stock_shortfalls(prepared, relaxed), *found)
 
 
 def _least_late(prepared: PreparedScenario, index: int) -> Iterator[NearMiss]:
+    """Yield the candidate that ends least after the deadline, with the probability that it ends in time."""
     one, screened = prepared.candidates[index], prepared.screened[index]
     limits, job = prepared.scenario.limits, one.job
     rows = np.flatnonzero(screened.lateness > 0)
@@ -75,30 +77,32 @@ def _least_late(prepared: PreparedScenario, index: int) -> Iterator[NearMiss]:
         reason=f"misses the deadline at {job.confidence * 100:.3g} % confidence",
         shortfall=float(screened.lateness[row]),
         unit="h",
-        fix=f"on time in {int(chance * 100)} of 100 cases" if chance is not None else "",
+        fix=f"on time with {int(chance * 100)} % probability" if chance is not None else "",
     )
 
 
 def _least_over_budget(prepared: PreparedScenario) -> Iterator[NearMiss]:
-    """The plan of least dollars at the confidence that meets all other limits, where it exceeds the budget."""
+    """Yield the plan of least dollars at the requested confidence within all other limits, if over the budget."""
     scenario, limits = prepared.scenario, prepared.scenario.limits
     if limits.budget_usd is None:
         return
-    asked = scenario.model_copy(update={"limits": limits.model_copy(update={"budget_usd": None}), "objective": "cost"})
-    cheapest = try_solve(_price_at_confidence(replace(prepared, scenario=asked)))
+    unbounded = scenario.model_copy(
+        update={"limits": limits.model_copy(update={"budget_usd": None}), "objective": "cost"}
+    )
+    cheapest = try_solve(_price_at_confidence(replace(prepared, scenario=unbounded)))
     if cheapest is None or cheapest.late_usd <= limits.budget_usd:
         return
     yield NearMiss(
         job=scenario.jobs[0].name if len(scenario.jobs) == 1 else "",
         what=cheapest.description,
-        reason="exceeds the budget at the asked confidence",
+        reason="exceeds the budget at the requested confidence",
         shortfall=cheapest.late_usd - limits.budget_usd,
         unit="usd",
     )
 
 
 def _price_at_confidence(prepared: PreparedScenario) -> PreparedScenario:
-    """The same question with the dollars at the confidence as the price: what a budget is compared with."""
+    """Return the scenario with dollars at the requested confidence as prices: these are what a budget limits."""
     priced = tuple(
         replace(one, table=replace(one.table, run_usd=one.table.late_usd, penalty_usd=np.zeros(len(one.table))))
         for one in prepared.screened
@@ -107,7 +111,7 @@ def _price_at_confidence(prepared: PreparedScenario) -> PreparedScenario:
 
 
 def _fewest_gpus(prepared: PreparedScenario, index: int) -> Iterator[NearMiss]:
-    """The way of fewest GPUs that would do if nothing counted GPUs; only where counting leaves none."""
+    """Yield the candidate of fewest GPUs without limits on GPUs, if these limits leave no candidate."""
     limits, one = prepared.scenario.limits, prepared.candidates[index]
     if (limits.max_gpus is None and not limits.quota) or len(prepared.screened[index].table):
         return
@@ -129,9 +133,9 @@ def _fewest_gpus(prepared: PreparedScenario, index: int) -> Iterator[NearMiss]:
         )
 
 
-def _stock_shortfalls(prepared: PreparedScenario, wide: RelaxedCandidates) -> Iterator[NearMiss]:
-    """What offers have too little of, in machines or hours paid for, where a plan would be possible with more."""
-    elastic = ElasticProgram.of(wide)
+def _stock_shortfalls(prepared: PreparedScenario, relaxed: RelaxedCandidates) -> Iterator[NearMiss]:
+    """Yield the offers that have too few machines or paid hours, if a plan is possible with more."""
+    elastic = ElasticProgram.of(relaxed)
     found = elastic.solve(elastic.offer_paths) if elastic.offer_paths else None
     if found is None and elastic.offer_paths and elastic.solve(elastic.relaxable_paths) is None:
         found = elastic.solve((*elastic.relaxable_paths, *elastic.offer_paths))
@@ -150,28 +154,28 @@ def _stock_shortfall(
     soft: SoftConstraint,
     settings: list[str],
 ) -> NearMiss:
-    """One offer that has too few machines or hours left for a plan."""
-    wide, jobs, stock = elastic.relaxed, prepared.scenario.jobs, soft.path.startswith(STOCK)
+    """Return one offer that has too few machines or hours left for a plan."""
+    relaxed, jobs, is_stock = elastic.relaxed, prepared.scenario.jobs, soft.path.startswith(STOCK_OF)
     label, short = soft.path.partition(" of ")[2], found.excess[soft.path]
-    needed = (
-        f"{soft.current + short:.0f} in stock" if stock else f"{round_up(soft.current + short, HOURS_STEP):g} h left"
-    )
+    needed = soft.current + short
+    enough = f"{needed:.0f} in stock" if is_stock else f"{round_up(needed, OFFER_HOURS_STEP):g} h left"
     row, share = int(found.rows[0]), float(found.shares[0])
-    one = describe_candidate(wide.pieces[int(wide.piece[row])], int(wide.row[row]), share, wide.market)
+    candidates = relaxed.pieces[int(relaxed.piece[row])]
+    first = describe_candidate(candidates, int(relaxed.row[row]), share, relaxed.market)
     alone = len(jobs) == 1
-    what = "machines in stock" if stock else "hours paid for"
+    what = "machines in stock" if is_stock else "hours paid for"
     return NearMiss(
         job=jobs[0].name if alone else "",
-        what=one if alone else "all jobs together",
+        what=first if alone else "all jobs together",
         reason=f"{'needs' if alone else 'need'} more {what} than {label} has",
         shortfall=short,
-        unit="machines" if stock else "machine hours",
-        fix=" and ".join((f"{needed} would do", *settings)),
+        unit="machines" if is_stock else "machine hours",
+        fix=" and ".join((f"{enough} would do", *settings)),
     )
 
 
 def _unsupported_services(prepared: PreparedScenario, index: int) -> Iterator[NearMiss]:
-    """Services that do not take the network of a job that nobody can train."""
+    """Yield services that do not train the model of a job that has no candidate at all."""
     one = prepared.candidates[index]
     services = [offer for offer in prepared.market.offers if offer.managed is not None]
     if len(one.table):
@@ -190,43 +194,48 @@ def _unsupported_services(prepared: PreparedScenario, index: int) -> Iterator[Ne
 
 
 def _memory_shortfalls(prepared: PreparedScenario, index: int) -> Iterator[NearMiss]:
-    """The cards that lack least memory for a method that the job allows, with the sequence length that would fit."""
+    """Yield the GPU models that lack least memory for an allowed method, with the sequence length that would fit."""
     one, limits = prepared.candidates[index], prepared.scenario.limits
-    rented = _permitted_gpus(prepared)
+    permitted = _permitted_gpus(prepared)
     best: dict[str, MemoryShortfall] = {}
     for miss in sorted(one.physics.misses, key=lambda miss: miss.shortfall):
         few = limits.max_gpus is None or miss.machine.gpus <= limits.max_gpus
-        if few and miss.machine.gpu in rented and is_allowed(miss.recipe, one.job):
+        if few and miss.machine.gpu in permitted and is_allowed(miss.recipe, one.job):
             best.setdefault(miss.machine.gpu, miss)
     fitting = {one.physics.ways.machines[m].gpu for m in np.unique(one.physics.ways.machine)}
     near = [
-        (card, miss)
-        for card, miss in best.items()
-        if miss.shortfall <= MAX_SHORTFALL_SHARE * prepared.library.gpu(card).usable_gib
+        (gpu, miss)
+        for gpu, miss in best.items()
+        if miss.shortfall <= MAX_SHORTFALL_SHARE * prepared.library.gpu(gpu).usable_gib
     ]
-    for card, miss in (near or list(best.items())[:1])[:MAX_MEMORY_MISSES]:
-        asked = (one.job, one.physics.shape, miss.recipe, miss.machine, limits.vram_headroom, prepared.library)
-        probe = MemoryEvaluator.of(*asked, learned=one.physics.learned)
+    for gpu, miss in (near or list(best.items())[:1])[:MAX_MEMORY_MISSES]:
+        configuration = (one.job, one.physics.shape, miss.recipe, miss.machine, limits.vram_headroom, prepared.library)
+        evaluator = MemoryEvaluator.of(*configuration, learned=one.physics.learned)
         yield NearMiss(
             job=one.job.name,
-            what=f"{miss.machine.gpus:,} x {card}, {miss.recipe.method_label}",
-            reason=f"does not fit in {probe.usable_gib:.1f} GiB per GPU",
+            what=f"{miss.machine.gpus:,} x {gpu}, {miss.recipe.method_label}",
+            reason=f"does not fit in {evaluator.usable_gib:.1f} GiB per GPU",
             shortfall=miss.shortfall,
             unit="GiB",
-            fix=_suggest_fix(probe, one.job, one.physics.shape.sequence, card in fitting),
+            fix=_suggest_fix(evaluator, one.job, one.physics.shape.sequence, gpu in fitting),
         )
 
 
-def _suggest_fix(probe: MemoryEvaluator, job: Job, sequence: int, fits_otherwise: bool) -> str:
-    """The longest sequence that would fit; else that another method does."""
-    longest = probe.longest_sequence(1, MANY_ACCUMULATION_STEPS, sequence) // STEP_TOKENS * STEP_TOKENS
+def _suggest_fix(evaluator: MemoryEvaluator, job: Job, sequence: int, fits_otherwise: bool) -> str:
+    """Return the longest sequence that would fit; else that another method does."""
+    longest = longest_fitting_sequence(evaluator, sequence)
     if 0 < longest < sequence and job.work.images is None:
         return f"sequence_length {longest:,} would fit"
     return "other methods or counts of it fit" if fits_otherwise else "no sequence length would fit"
 
 
+def longest_fitting_sequence(evaluator: MemoryEvaluator, most: int = 2**24) -> int:
+    """Return the longest sequence in tokens that fits at a micro-batch of 1, a multiple of what kernels like."""
+    return evaluator.longest_sequence(1, MANY_ACCUMULATION_STEPS, most) // STEP_TOKENS * STEP_TOKENS
+
+
 def _permitted_gpus(prepared: PreparedScenario) -> set[str]:
-    """Cards of offers that the lists permit."""
+    """Return the GPU models of offers that the lists permit."""
     market, limits = prepared.market, prepared.scenario.limits
     pairs = zip(market.offers, market.cards, strict=True)
     return {card.name for offer, card in pairs if card and limits.permits(offer)}

@@ -1,4 +1,4 @@
-"""From what the elastic program needs to settings that a user can type, each held to by solving the new question."""
+"""Relaxations of limits as settings that a user can type, verified by solving the changed scenario."""
 
 from __future__ import annotations
 
@@ -12,21 +12,18 @@ from typing import TYPE_CHECKING
 
 from planner.errors import ScenarioError
 from planner.results.plan import Relaxation
-from planner.solving.infeasibility.elastic_program import (
-    ElasticProgram,
-    ElasticSolution,
-    SoftConstraint,
-    is_offer_limit,
-)
-from planner.solving.infeasibility.relaxed_candidates import HEADROOM, CandidateFilter, margin_of
+from planner.solving.infeasibility.candidate_filters import HEADROOM, CandidateFilter
+from planner.solving.infeasibility.relaxed_candidates import margin_of
+from planner.solving.infeasibility.soft_constraints import SoftConstraint, is_offer_limit
 from planner.solving.prepare import PreparedScenario
 from planner.solving.resolve import ResolvedPlan, try_solve, with_settings
 
 if TYPE_CHECKING:
     from planner.scenario.scenario import Scenario
+    from planner.solving.infeasibility.elastic_program import ElasticProgram, ElasticSolution
 
 HOURS_STEP, USD_STEP, SHARE_STEP, MARGIN_STEP = 0.01, 0.01, 0.01, 0.001
-"""Proposals are rounded away from the old limit to these, so that they can be typed and still suffice."""
+"""New limits are rounded away from the old ones to multiples of these: they can be typed and still suffice."""
 PLAIN_NAME = re.compile(r"[A-Za-z][\w-]*")
 
 TrySolve = Callable[[PreparedScenario], ResolvedPlan | None]
@@ -34,7 +31,7 @@ TrySolve = Callable[[PreparedScenario], ResolvedPlan | None]
 
 @dataclass(frozen=True)
 class LimitChange:
-    """One limit moved: its path as the scenario writes it, both values, and the setting that does it."""
+    """One changed limit: its path in the scenario, both values, and the setting that changes it."""
 
     limit: str
     old: float | str
@@ -43,16 +40,15 @@ class LimitChange:
 
 
 def build_changes(found: ElasticSolution, elastic: ElasticProgram, prepared: PreparedScenario) -> list[LimitChange]:
-    """The settings that a plan of the elastic program needs, all of them together; empty where they are not the user's.
+    """Return the changes that a plan of the elastic program needs; empty if only offers have too little left.
 
-    The VRAM margin is set to nothing here; `loosened` gives back what is not needed.
+    The VRAM margin becomes 0 here; `verify_relaxation` gives back what is not needed.
     """
     scenario = prepared.scenario
     filters = sorted(elastic.relaxed.filters[number] for number in found.filters)
     made = [_extend_list(path, list(group), scenario) for path, group in groupby(filters, key=lambda one: one.path)]
-    for one in elastic.soft:
-        if one.path in found.excess and not is_offer_limit(one.path):
-            made.append(_move_limit(one, found.excess[one.path], scenario))
+    exceeded = (one for one in elastic.soft if one.path in found.excess and not is_offer_limit(one.path))
+    made += [_move_limit(one, found.excess[one.path], scenario) for one in exceeded]
     margin = max(margin_of(job, scenario.limits, prepared.library) for job in scenario.jobs)
     return [replace(change, old=margin) if change.limit == HEADROOM else change for change in made]
 
@@ -60,12 +56,12 @@ def build_changes(found: ElasticSolution, elastic: ElasticProgram, prepared: Pre
 def verify_relaxation(
     prepared: PreparedScenario, changes: Sequence[LimitChange], solve: TrySolve = try_solve
 ) -> tuple[ResolvedPlan, list[LimitChange]] | None:
-    """The plan under the changes, and the changes with no more VRAM margin given away than it takes.
+    """Return the plan under the changes, and the changes with the largest VRAM margin that still has a plan.
 
-    None where the changed question has no plan after all, or is none.
+    None if the changed scenario has no plan after all, or is invalid.
     """
-    trial = _try_changes(prepared, changes, solve)
-    if trial is None:
+    plan = _try_changes(prepared, changes, solve)
+    if plan is None:
         return None
     kept = list(changes)
     place = next((i for i, one in enumerate(kept) if one.limit == HEADROOM), None)
@@ -76,41 +72,41 @@ def verify_relaxation(
             middle = (low + high) // 2
             kept[place] = replace(kept[place], new=middle * MARGIN_STEP, setting=f"{HEADROOM}={middle * MARGIN_STEP:g}")
             again = _try_changes(prepared, kept, solve)
-            low, high, trial = (middle, high, again) if again else (low, middle, trial)
+            low, high, plan = (middle, high, again) if again else (low, middle, plan)
         kept[place] = replace(kept[place], new=low * MARGIN_STEP, setting=f"{HEADROOM}={low * MARGIN_STEP:g}")
-    return trial, kept
+    return plan, kept
 
 
 def _try_changes(prepared: PreparedScenario, changes: Iterable[LimitChange], solve: TrySolve) -> ResolvedPlan | None:
     try:
         return solve(with_settings(prepared, [one.setting for one in changes]))
-    except ScenarioError:  # values that do not go together: then it is no way out
+    except ScenarioError:  # values that contradict one another: no relaxation
         return None
 
 
-def build_relaxations(trial: ResolvedPlan, changes: Sequence[LimitChange], way: int) -> list[Relaxation]:
-    """One way out as the plan tells it: an entry per limit, with the same number and the same plan behind it."""
-    then = f"{trial.description}, ${trial.cost_usd:,.2f}"
-    if trial.prepared.scenario.limits.budget_usd is not None:
-        # A budget is kept at the asked confidence, so that figure is said beside the expected one.
-        then += f" expected, ${trial.late_usd:,.2f} at the asked confidence"
+def build_relaxations(plan: ResolvedPlan, changes: Sequence[LimitChange], number: int) -> list[Relaxation]:
+    """Return one relaxation as results: an entry per limit, all with the same number and the same plan."""
+    then = f"{plan.description}, ${plan.cost_usd:,.2f}"
+    if plan.prepared.scenario.limits.budget_usd is not None:
+        # A budget holds at the requested confidence, so both figures are needed.
+        then += f" expected, ${plan.late_usd:,.2f} at the requested confidence"
     return [
         Relaxation(
             limit=one.limit,
             change_from=one.old,
             change_to=one.new,
             then=then,
-            way=way,
+            way=number,
             setting=one.setting,
-            cost_usd=trial.cost_usd,
-            hours=trial.hours,
+            cost_usd=plan.cost_usd,
+            hours=plan.hours,
         )
         for one in changes
     ]
 
 
 def _move_limit(one: SoftConstraint, excess: float, scenario: Scenario) -> LimitChange:
-    """A soft limit at the value that suffices."""
+    """Return the change of a soft constraint to the value that suffices."""
     value = one.current + one.sense * excess
     if one.path.endswith(".deadline"):
         new = round_up(value, HOURS_STEP)
@@ -123,7 +119,7 @@ def _move_limit(one: SoftConstraint, excess: float, scenario: Scenario) -> Limit
     elif one.path == "limits.spot_share.min":
         new = max(0.0, round(math.floor(value / SHARE_STEP - 1e-6) * SHARE_STEP, 2))
     elif one.path == "limits.spot_share.max":
-        # Where cost counts, a policy takes the share that it takes: less than all might be none.
+        # If cost is minimised, a switching policy takes a share of its own, which a cap may exclude altogether.
         new = 1.0 if scenario.objective_kind == "cost" else min(1.0, round_up(value, SHARE_STEP))
     else:
         new = float(round(value))
@@ -131,12 +127,12 @@ def _move_limit(one: SoftConstraint, excess: float, scenario: Scenario) -> Limit
 
 
 def round_up(value: float, step: float) -> float:
-    """Rounded up to a figure that a user can type and that still suffices."""
+    """Round up to a figure that a user can type and that still suffices."""
     return round(math.ceil(value / step + 1e-6) * step, 2)
 
 
 def _extend_list(path: str, filters: list[CandidateFilter], scenario: Scenario) -> LimitChange:
-    """A list that lets some more values in."""
+    """Return the change of a list that lets in the values of some filters."""
     if path == HEADROOM:
         return LimitChange(path, 0.0, 0.0, f"{HEADROOM}=0")
     values = [one.value for one in filters]
@@ -158,7 +154,7 @@ def _extend_list(path: str, filters: list[CandidateFilter], scenario: Scenario) 
 
 
 def _format_list(names: Sequence[str]) -> str:
-    """A list as YAML in one line; what could be read as something else stands in quotes."""
+    """Return a list as YAML in one line; names that YAML could read as something else are quoted."""
     safe = [name if name.isdecimal() or _is_plain(name) else json.dumps(name) for name in names]
     return f"[{','.join(safe)}]"
 
@@ -169,7 +165,7 @@ def _is_plain(name: str) -> bool:
 
 
 def setting_path(path: str, scenario: Scenario) -> str:
-    """A path as `--set` reads it: a job whose name could be misread is called by its index."""
+    """Return a path as `--set` reads it: a job whose name could be misread is given by its index."""
     for index, job in enumerate(scenario.jobs):
         if path.startswith(f"jobs.{job.name}."):
             name = job.name if PLAIN_NAME.fullmatch(job.name) else str(index)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import IntEnum
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
     from planner.arrays import Flags, Floats, Integers
@@ -13,12 +12,15 @@ ROUNDING_HOURS = 1e-9
 """Events closer than this are simultaneous; a guard may be broken by as much."""
 
 
-class Action(IntEnum):
-    """What a policy asks for, and equally what is running."""
+class Action:
+    """Codes of what a policy asks for, and equally of what is running.
 
-    WAIT = 0
-    SPOT = 1
-    ON_DEMAND = 2
+    Plain integers: arrays compare with members of an `IntEnum` five times more slowly.
+    """
+
+    WAIT: Final = 0
+    SPOT: Final = 1
+    ON_DEMAND: Final = 2
 
 
 @dataclass(frozen=True)

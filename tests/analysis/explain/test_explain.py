@@ -188,7 +188,7 @@ def test_an_alternative_within_the_spread_is_no_real_difference() -> None:
     told = explain(parse_scenario(json.dumps(data)), library=library())
     verdicts = {one.name: one.verdict for one in told.alternatives if one.by == "provider"}
     assert verdicts["a"] == "the plan" and verdicts["b"] == "no real difference"
-    assert verdicts["c"] == "100 % dearer"
+    assert verdicts["c"] == "100 % more expensive"
 
 
 def test_an_infeasible_scenario_says_what_solve_says() -> None:
@@ -276,13 +276,13 @@ def test_a_way_that_costs_the_same_and_takes_twice_as_long_says_so() -> None:
     plan = next(one for one in rows if one.chosen)
     assert other.hours is not None and plan.hours is not None
     later = other.hours - plan.hours
-    assert other.verdict == f"no real difference, {abs(later):.1f} h {'later' if later > 0 else 'sooner'}"
+    assert other.verdict == f"no real difference, {abs(later):.1f} h {'later' if later > 0 else 'earlier'}"
 
 
-def test_many_times_as_dear_is_told_as_a_factor() -> None:
-    """41,043 % says less than 411 x."""
-    assert describe_difference(411.4, 1.0, 0.1) == "411 x as dear"
-    assert describe_difference(9.9, 1.0, 0.1) == "890 % dearer"
+def test_a_multiple_of_the_cost_is_a_factor() -> None:
+    """411x says more than 41,043 %."""
+    assert describe_difference(411.4, 1.0, 0.1) == "411x the cost"
+    assert describe_difference(9.9, 1.0, 0.1) == "890 % more expensive"
 
 
 def test_a_plan_on_spot_alone_says_that_nothing_is_certain() -> None:

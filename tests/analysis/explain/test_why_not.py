@@ -89,7 +89,7 @@ def test_what_can_be_costs_what_solving_with_it_finds(case: tuple[str, list[str]
 def test_the_largest_factor_of_the_difference_comes_first() -> None:
     """Two A100s cost more an hour and take fewer hours; both are told with their factors."""
     first, second = answer("gpu=A100-PCIe-80GB").reasons[:2]
-    assert first.startswith("an hour costs $2.2") and " x)" in first
+    assert first.startswith("an hour costs $2.2") and "x)" in first
     assert second.startswith("it takes ") and "less)" in second
 
 
@@ -136,9 +136,9 @@ def test_what_does_not_fit_tells_its_memory_by_part_and_a_sequence_that_fits() -
 @pytest.mark.parametrize(
     ("wish", "said"),
     [
-        ("gpu=RTX3080", "nobody in the inventory rents gpu RTX3080"),
-        ("gpu=RTX4090,provider=b", "RTX4090 is rented by a"),
-        ("gpu=RTX4090,gpus=3", "counts to be had: 1"),
+        ("gpu=RTX3080", "no offer of the inventory has gpu RTX3080"),
+        ("gpu=RTX4090,provider=b", "RTX4090 is offered by a"),
+        ("gpu=RTX4090,gpus=3", "available counts: 1"),
         ("method=full,weight_bits=4", "quantised weights cannot be trained in full"),
         ("gpu=V100-16GB,precision=bf16_mixed", "the card has no bf16"),
         ("gpu=RTX3060,market=spot", "sold as spot"),
@@ -202,8 +202,8 @@ def test_of_several_jobs_one_must_be_named() -> None:
 def test_a_card_that_nobody_rents_has_its_nearest_ones() -> None:
     """The most alike of the rented cards are named, and what they would cost is what solving finds."""
     found = answer("gpu=RTX3080")
-    (near,) = [reason for reason in found.reasons if "nearest are " in reason]
-    assert near.removeprefix("of the cards that are rented, nearest are ").split(", ")[0] in ("RTX3060", "V100-16GB")
+    (near,) = [reason for reason in found.reasons if "on offer are " in reason]
+    assert near.removeprefix("the nearest GPUs on offer are ").split(", ")[0] in ("RTX3060", "V100-16GB")
     assert found.remedies
     for one in found.remedies:
         assert one.change.endswith(" instead") and one.change.split()[0].removeprefix("gpu=") in near
@@ -229,7 +229,7 @@ def test_what_does_not_fit_says_what_else_was_tried_and_works() -> None:
     found = answer("gpu=V100-16GB,method=full,precision=fp32", scenario)
     assert found.status == "impossible"
     assert "no other checkpointing or optimizer or sharding needs less" in found.reasons
-    assert any("of them would hold it, but so many are not rented together" in reason for reason in found.reasons)
+    assert any("of them would hold it, but no offer has that many together" in reason for reason in found.reasons)
     shorter = next(one for one in found.remedies if one.change.startswith("sequence_length"))
     assert shorter.also == ("jobs.0.techniques.method=[lora,full]",)
     opened = change_scenario(scenario, [shorter.setting, *shorter.also])

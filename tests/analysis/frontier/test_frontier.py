@@ -100,7 +100,7 @@ def test_points_pass_the_audit_as_plans(name: str) -> None:
     found, scenario = traced(name, DOLLARS), scenario_of(name, DOLLARS)
     for index in some(4, len(found.points)):
         assert audit(found.plan(index), scenario, library()) == []
-    with pytest.raises(NoPlanError, match="there is no number 999"):
+    with pytest.raises(NoPlanError, match="none has index 999"):
         found.plan(999)
 
 

@@ -34,8 +34,7 @@ def test_worked_example_by_hand() -> None:
     assert found.phases == pytest.approx([2_088_000, 1_932_000, 2_524_000, 3_000_000, 0])
     assert PHASES[int(found.phase)] == "optimizer step"
     assert found.allocated == pytest.approx(3_000_000)
-    assert found.together == pytest.approx(3_412_000)
-    # 0.5 * (together - allocated) + 0.05 * (8,000 + 280,000 + 124,000) + 1 B * 20 * 1000 logits.
+    # 0.5 * (3,412,000 of all phases - allocated) + 0.05 * (8,000 + 280,000 + 124,000) + 1 B * 20 * 1000 logits.
     assert found.reserved == pytest.approx(3_000_000 + 206_000 + 20_600 + 20_000)
     assert found.device_used == pytest.approx(3_246_600 + 0.5 * GIB)
     assert found.need == pytest.approx(1.05 * 3_000_000 + 0.2 * 246_600 + 0.5 * GIB)
@@ -66,7 +65,7 @@ def test_context_of_several_gpus() -> None:
     """Communicators count for several GPUs: 0.5 GiB in the rule, all of them in what the driver shows."""
     one = estimate_memory(**LARGE.arguments())
     two = estimate_memory(**{**LARGE.arguments(), "layout": layout(micro_batch=4, gpus=2, zero_stage=2)})
-    assert (one.context / GIB, two.context / GIB) == pytest.approx((0.5, 2.8))
+    assert [(found.device_used - found.reserved) / GIB for found in (one, two)] == pytest.approx([0.5, 2.8])
     cache = 0.2 * (two.reserved_uncapped - two.allocated)
     assert two.need - 1.05 * two.allocated - cache == pytest.approx(1.0 * GIB)
 

@@ -14,13 +14,9 @@ from hypothesis import strategies as st
 
 from planner.library.schema import Library
 from planner.loading.scenario_file import parse_scenario, read_library
+from planner.solving.infeasibility.candidate_filters import CandidateFilter
 from planner.solving.infeasibility.elastic_program import ElasticProgram
-from planner.solving.infeasibility.relaxed_candidates import (
-    CandidateFilter,
-    RelaxedCandidates,
-    relax_candidates,
-    undominated_candidates,
-)
+from planner.solving.infeasibility.relaxed_candidates import RelaxedCandidates, relax_candidates, undominated_candidates
 from planner.solving.prepare import prepare
 
 TINY = "tinyllama-1.1b"
@@ -51,7 +47,7 @@ def wide(jobs: int = 1, job: Data | None = None, **limits: Any) -> RelaxedCandid
     }
     scenario = parse_scenario(json.dumps(data))
     prepared = prepare(scenario, library())
-    return relax_candidates(scenario, prepared.market, prepared.candidates, library())
+    return relax_candidates(prepared)
 
 
 def test_what_no_filter_bars_breaks_none() -> None:
@@ -162,7 +158,7 @@ def test_dropping_what_can_only_do_worse_changes_no_optimum(hours: float, limits
 
 
 def _of_all(found: RelaxedCandidates) -> ElasticProgram:
-    """The program of every row: `promising` left out."""
+    """The program of every row: dominated ones too."""
     import planner.solving.infeasibility.elastic_program as module
 
     kept = module.undominated_candidates

@@ -97,7 +97,7 @@ def test_each_trace_is_reported_as_it_is() -> None:
 @pytest.mark.parametrize(
     ("counts", "instances", "message"),
     [
-        ([1] * 600, 1, "1 machine was there 10.0 of 10.0 h, with no up-times and no outages seen"),
+        ([1] * 600, 1, "1 machine was there 10.0 of 10.0 h, with no up-times and no outages observed"),
         ([1] * 600, 1, "some 17 days would show 20 of each"),
         ([0] * 600, 1, "no machine was ever there"),
         ([2] * 600, 4, "4 machines were never there, at most 2; ask for fewer instances"),

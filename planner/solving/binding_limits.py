@@ -1,0 +1,172 @@
+"""The limits without which a plan would be better, each lifted alone."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from planner.candidates.screening import screen
+from planner.configurations.recipe import is_allowed
+from planner.results.explanation import Binding
+from planner.scenario.limits import UNLIMITED_HOURS, Limits, latest_finish_hours, max_run_hours
+from planner.solving.infeasibility.relaxed_candidates import unrestricted_techniques
+from planner.solving.prepare import prepare
+from planner.solving.resolve import try_solve
+from planner.solving.scoring import CandidateObjective
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from planner.arrays import Floats
+    from planner.candidates.job_candidates import JobCandidates
+    from planner.scenario.scenario import Scenario
+    from planner.solving.prepare import PreparedScenario
+    from planner.solving.resolve import ResolvedPlan
+
+STOCK_LIMIT, HOURS_LIMIT = "stock", "hours paid for"
+"""What offers have left limits a plan no less than what its user sets."""
+UNLIMITED_OFFER_HOURS = 1e9
+"""Hours left of an offer that limit nothing."""
+
+
+@dataclass(frozen=True)
+class LiftedLimit:
+    """A limit of a scenario: its path, its value, and the scenario without it."""
+
+    path: str  # such as `jobs.chat.deadline`, `limits.budget_usd`, `stock`
+    current: float | str
+    scenario: Scenario
+
+
+def lift_limits(scenario: Scenario) -> Iterator[LiftedLimit]:
+    """Yield every limit of a scenario, with the scenario without this limit; all else is kept.
+
+    The longest run is a limit also if the scenario does not set it: its default applies then.
+    """
+    for index, job in enumerate(scenario.jobs):
+        if job.deadline_hours is not None:
+            without = _with_job(scenario, index, {"deadline_hours": None})
+            yield LiftedLimit(f"jobs.{job.name}.deadline", job.deadline_hours, without)
+        unrestricted = unrestricted_techniques(job.techniques)
+        if job.techniques != unrestricted:
+            without = _with_job(scenario, index, {"techniques": unrestricted})
+            yield LiftedLimit(f"jobs.{job.name}.techniques", "as given", without)
+    yield _lift(scenario, "max_hours", _longest_run(scenario), UNLIMITED_HOURS)
+    unlimited = Limits()
+    for name in Limits.model_fields:
+        given, free = getattr(scenario.limits, name), getattr(unlimited, name)
+        if given != free and name != "max_hours":
+            yield _lift(scenario, name, given if isinstance(given, (int, float)) else "as given", free)
+    for path, field, free in ((STOCK_LIMIT, "stock", None), (HOURS_LIMIT, "committed_hours", UNLIMITED_OFFER_HOURS)):
+        if any(getattr(offer, field) is not None for offer in scenario.offers):
+            offers = (
+                offer if getattr(offer, field) is None else offer.model_copy(update={field: free})
+                for offer in scenario.offers
+            )
+            yield LiftedLimit(path, "as offered", scenario.model_copy(update={"offers": tuple(offers)}))
+
+
+def _lift(scenario: Scenario, name: str, current: float | str, free: object) -> LiftedLimit:
+    limits = scenario.limits.model_copy(update={name: free})
+    return LiftedLimit(f"limits.{name}", current, scenario.model_copy(update={"limits": limits}))
+
+
+def _with_job(scenario: Scenario, index: int, update: dict[str, object]) -> Scenario:
+    jobs = list(scenario.jobs)
+    jobs[index] = jobs[index].model_copy(update=update)
+    return scenario.model_copy(update={"jobs": tuple(jobs)})
+
+
+def _longest_run(scenario: Scenario) -> float | str:
+    """Return the longest run in hours, or its default in words."""
+    if scenario.limits.max_hours is not None:
+        return scenario.limits.max_hours
+    hours = dict.fromkeys(max_run_hours(job, scenario.limits) for job in scenario.jobs)
+    return f"default {' and '.join(f'{longest:,.0f}' for longest in hours)} h"
+
+
+def find_binding_limits(plan: ResolvedPlan) -> tuple[Binding, ...]:
+    """Return the limits without which the plan of all jobs would be better, each verified by solving without it."""
+    found = []
+    objective = CandidateObjective.of(plan.prepared.scenario)
+    goal = plan.objective - objective.min_gain(plan.objective)
+    for lifted in lift_limits(plan.prepared.scenario):
+        free = try_solve(prepare(lifted.scenario, plan.prepared.library, plan.prepared))
+        if free is not None and free.objective <= goal:
+            binding = Binding(
+                limit=lifted.path,
+                current=lifted.current,
+                saving=plan.objective - free.objective,
+                saving_usd=plan.cost_usd - free.cost_usd,
+                saving_hours=plan.hours - free.hours,
+            )
+            found.append(binding)
+    return tuple(found)
+
+
+def describe_binding_limits(prepared: PreparedScenario, job: int) -> tuple[str, ...]:
+    """Return the limits without which one job would do better, such as `budget (without it $0.40 less)`.
+
+    The job's candidates are screened again without each limit: no program is solved, and limits that decide which
+    candidates exist at all (the VRAM margin) are left out.
+    """
+    candidates, scenario = prepared.candidates[job], prepared.scenario
+    objective = CandidateObjective.of(scenario)
+    current = float(np.min(objective.best(prepared.screened[job].table)[0], initial=np.inf))
+    if not math.isfinite(current):
+        return ()
+    # Limits only cut spot shares and billing steps only add dollars: a candidate that is no better without both
+    # (and without the budget) cannot become the best when a limit is lifted.
+    without_budget = replace(objective, budget_usd=math.inf)
+    lower_bound = np.fmin(without_budget.best(candidates.table)[0], _spot_lower_bound(candidates, objective))
+    promising = np.flatnonzero(lower_bound < current - objective.min_gain(current))
+    if not len(promising):
+        return ()
+    found = []
+    for lifted in lift_limits(scenario):
+        best = _best_without(prepared, job, candidates.rows(promising), lifted)
+        if current - best > objective.min_gain(current):
+            name = lifted.path.rpartition(".")[2].removesuffix("_usd")
+            is_default = name == "max_hours" and scenario.limits.max_hours is None
+            default = f"default {max_run_hours(candidates.job, scenario.limits):,.0f} h; " if is_default else ""
+            found.append(f"{name} ({default}without it {objective.describe_saving(current - best)})")
+    return tuple(found)
+
+
+def _best_without(prepared: PreparedScenario, job: int, candidates: JobCandidates, lifted: LiftedLimit) -> float:
+    """Return the best objective of candidates of a job without a limit; infinite if it does not concern the job."""
+    before, after = prepared.scenario, lifted.scenario
+    own, freed = before.jobs[job], after.jobs[job]
+    screens_method = own.techniques == freed.techniques
+    if lifted.path.startswith("jobs."):
+        is_idle = own == freed or (not screens_method and all(is_allowed(recipe, own) for recipe in candidates.recipes))
+    else:
+        is_idle = lifted.path == "limits.vram_headroom"
+    if lifted.path.endswith((".deadline", "limits.max_hours")):
+        is_idle |= latest_finish_hours(own, before.limits) == latest_finish_hours(freed, after.limits)
+    if is_idle:
+        return math.inf
+    market = prepared.market.without_stock() if lifted.path == STOCK_LIMIT else prepared.market
+    if lifted.path == HOURS_LIMIT:
+        candidates = candidates.without_hours_limit()
+    candidates = replace(candidates, job=own.model_copy(update={"deadline_hours": freed.deadline_hours}))
+    objective = CandidateObjective.of(after)
+    table = screen(candidates, market, after.limits, prepared.library, screens_method, objective.waiting_usd).table
+    return float(np.min(objective.best(table)[0], initial=np.inf))
+
+
+def _spot_lower_bound(candidates: JobCandidates, objective: CandidateObjective) -> Floats:
+    """Return an objective (n,) that no switching policy on spot beats: all work at the spot price, nothing lost.
+
+    It is nan where no policy is followed, because hours are minimised.
+    """
+    if objective.waiting_usd is None:
+        return np.full(len(candidates.table), np.nan)
+    table, hours = candidates.table, candidates.hours
+    price = candidates.columns.spot_usd[table.offer] * table.instances / hours.node_groups
+    return np.asarray(
+        table.fixed_usd + table.penalty_usd + price * hours.group_run + objective.usd_per_hour * hours.run
+    )
