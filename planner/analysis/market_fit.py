@@ -48,7 +48,9 @@ def market_fit(traces: str | Path | Sequence[str | Path], instances: int = 1, on
     if not paths:
         raise InputError([Fault(FIT_COMMAND, 0, "", "no trace to fit", "name a file or a folder")])
     if instances < 1:
-        raise InputError([Fault(FIT_COMMAND, 0, "--instances", f"{instances} machines are none", "give 1 or more")])
+        raise InputError(
+            [Fault(FIT_COMMAND, 0, "--instances", f"{instances} is not a number of machines", "give 1 or more")]
+        )
     read = _chosen(read_traces_of(paths), only)
     fitted = fit_market(read, instances)
     hours = sum(one.hours for one in fitted.traces)
@@ -84,7 +86,7 @@ def read_traces_of(paths: Sequence[str | Path]) -> list[Trace]:
     read: list[tuple[str, Trace]] = []
     faults: list[Fault] = []
     again = [path for path, count in Counter(Path(path).resolve() for path in paths).items() if count > 1]
-    faults += [Fault(str(path), 0, "", "is given twice", "its runs would count twice") for path in again]
+    faults += [Fault(str(path), 0, "", "is given twice", "give it once") for path in again]
     for path in paths:
         try:
             read += [(str(path), trace) for trace in read_traces(path)]
@@ -102,7 +104,9 @@ def _chosen(traces: list[Trace], only: Sequence[str]) -> list[Trace]:
     unknown = [name for name in only if name not in names]
     if unknown:
         there = ", ".join(names[:MAX_LISTED_NAMES]) + (", ..." if len(names) > MAX_LISTED_NAMES else "")
-        raise InputError([Fault(FIT_COMMAND, 0, "--only", f"no trace is called {name!r}", there) for name in unknown])
+        raise InputError(
+            [Fault(FIT_COMMAND, 0, "--only", f"unknown trace {name!r}", f"known: {there}") for name in unknown]
+        )
     return [trace for trace in traces if not only or trace.name in only]
 
 
@@ -154,24 +158,24 @@ def _notes(fitted: Fitted, traces: Sequence[Trace]) -> list[str]:
     if most > fitted.instances and losses:
         least = f"{fitted.instances} of them were" if several else "any one of them was"
         notes.append(
-            f"up to {most} machines were watched, and up means that {least} there, not the same ones; "
-            f"a single machine stayed {machine_hours / losses:.1f} h on average ({losses} losses): a run that "
-            "cannot move to another without a restart is interrupted more often than the block says"
+            f"up to {most} machines were recorded, and up means that {least} available, not always the same; "
+            f"a single machine was available for {machine_hours / losses:.1f} h on average ({losses} losses): "
+            "a run that cannot move to another without a restart is interrupted more often than this block predicts"
         )
     if several:
         notes.append(
-            f"the figures are of {fitted.instances} machines together, which the block says; "
-            "for another number the planner converts them by its law for node groups"
+            f"the statistics are for {fitted.instances} machines together, as `instances` states; "
+            "for other numbers of machines the planner converts them"
         )
     odds = [one.availability / max(1 - one.availability, 1e-9) for one in observed if one.availability > 0]
     if len(observed) > 1 and (len(odds) < len(observed) or max(odds) > AVAILABILITY_RATIO * min(odds)):
         low, high = (f"{100 * pick(one.availability for one in observed):.0f} %" for pick in (min, max))
-        notes.append(f"the traces differ, from {low} to {high} of the time: better fit each place by itself (--only)")
+        notes.append(f"the traces differ, available {low} to {high} of the time: fit each place separately (--only)")
     first = sum(trace.hours for trace in traces) - fitted.up.hours - fitted.down.hours
     if first > LONG_FIRST_SHARE * sum(one.hours for one in observed):
         notes.append(
-            f"{first:.1f} h before the first change are left out of the fit: when they began is not known, "
-            "or the machines were not asked for yet"
+            f"{first:.1f} h before the first change are excluded from the fit: it is unknown when that state began, "
+            "or whether the machines were requested yet"
         )
     return notes + _find_step_warnings(fitted)
 
@@ -181,9 +185,13 @@ def _find_step_warnings(fitted: Fitted) -> list[str]:
     notes = []
     shortest, longest = (pick(one.gap_seconds for one in fitted.traces) for pick in (min, max))
     if shortest < HASTY_GAP_SECONDS:
-        notes.append(f"a count every {shortest:g} s is unusual: if minutes were meant, all is 60 times as long")
+        notes.append(
+            f"a count every {shortest:g} s is unusual: if minutes were meant, all durations are 60 times as long"
+        )
     brief = min(fitted.up.mean_hours.value, fitted.down.mean_hours.value)
     if brief * 60 * MINUTE < COARSE_STEPS * longest:
-        notes.append(f"a count every {longest / MINUTE:.3g} minutes misses shorter changes: there were more of them")
-    notes.append("traces say nothing of warnings: add notice_seconds if the provider gives one")
+        notes.append(
+            f"a count every {longest / MINUTE:.3g} minutes misses shorter changes: the real market changes more often"
+        )
+    notes.append("traces contain no interruption notices: add notice_seconds if the provider gives notice")
     return notes

@@ -129,5 +129,5 @@ def resolve_assignment(
     try:
         architecture = library.architecture(job.architecture)
     except KeyError as error:
-        return None, [Violation(name, "architecture", "a card of the library", str(error.args[0]))]
+        return None, [Violation(name, "architecture", "an architecture of the library", str(error.args[0]))]
     return AuditContext(assignment, job, scenario, architecture, offer, offers, library), []

@@ -71,7 +71,7 @@ def _service(context: AuditContext, managed: Managed) -> Iterator[Broken]:
     if managed.method not in methods:
         yield "method at the service", " or ".join(methods), managed.method
     if managed.method == "lora" and 16 not in (asked.weight_bits or (16,)):
-        yield "weight_bits at the service", "among those asked for", 16
+        yield "weight_bits at the service", "among those the job allows", 16
 
 
 def _batch(context: AuditContext) -> Iterator[Broken]:

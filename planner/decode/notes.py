@@ -202,7 +202,7 @@ def _on_memory(
     notes = []
     framework = candidates.job.framework
     if vram.fit_probability < TIGHT_FIT_PROBABILITY:
-        notes.append("memory is tight: --set limits.vram_headroom=0.15 asks for more room")
+        notes.append("memory is tight: --set limits.vram_headroom=0.15 reserves more memory")
     if not framework_of(library, framework).profiled:
         headroom = limits.vram_headroom
         margin = library.calibrations["memory"].value("margin_unknown") if headroom is None else headroom
@@ -218,7 +218,7 @@ def _on_speed(candidates: JobCandidates, configuration: int, library: Library) -
         return []
     machine = ways.machines[int(ways.machine[configuration])]
     if machine.instances > 1 and machine.network_gbps is None:
-        notes.append(f"network between instances unknown: {DEFAULT_NETWORK_BYTES_PER_SECOND / GB:g} GB/s assumed")
+        notes.append(f"bandwidth between instances unknown: {DEFAULT_NETWORK_BYTES_PER_SECOND / GB:g} GB/s assumed")
     _, measured = efficiency_of(library.gpu(machine.gpu), library.calibrations["gpu_efficiency"])
     if not measured:
         notes.append(f"speed of {machine.gpu} is from a prior, not from measurements")
@@ -232,7 +232,7 @@ def _on_spot(share: float, offer: Offer, library: Library) -> list[str]:
     basis = spot_market(offer, library).basis
     notes = [f"spot market unknown, {basis}"] if basis else []
     if offer.usd_per_hour is None:
-        notes.append("spot only: no fallback on demand, so nothing is guaranteed")
+        notes.append("spot only: no fallback on demand, so no deadline is guaranteed")
     return notes
 
 

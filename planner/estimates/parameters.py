@@ -52,7 +52,7 @@ class Dimensions:
         if self.experts and not 0 < self.experts_per_token <= self.experts:
             raise ValueError(f"experts_per_token {self.experts_per_token} lies outside 1..{self.experts}")
         if self.dense_layers > self.layers:
-            raise ValueError(f"{self.dense_layers} dense layers in a network of {self.layers}")
+            raise ValueError(f"{self.dense_layers} dense layers in a model of {self.layers}")
 
 
 def count_parameters(dimensions: Dimensions) -> int:
@@ -133,7 +133,7 @@ def lora_parameters(network: Network, rank: int, targets: str | tuple[str, ...] 
     inner = FFN_LINEARS if network.gated else FFN_LINEARS[1:]
     feed_forward = [_shape(network, name) for name in inner if name in names]
     if not attention and not feed_forward:
-        raise ValueError(f"LoRA targets {targets!r} name no linear of this architecture")
+        raise ValueError(f"LoRA targets {targets!r} match no linear layer of this architecture")
     copies = max(network.experts, 1)
     met = network.experts_per_token if network.experts else 1
     weights = sum(map(sum, attention)) + copies * sum(map(sum, feed_forward))

@@ -28,7 +28,7 @@ def architecture_from_config(config: Config, name: str) -> dict[str, Any]:
     family = config.get("model_type")
     if not isinstance(family, str) or family not in _READERS:
         fix = f"expected one of {', '.join(sorted(_READERS))}"
-        raise _fault(name, "model_type", f"{family!r} is no family that can be read", fix)
+        raise _fault(name, "model_type", f"unsupported model type {family!r}", fix)
     try:
         card = _READERS[family](config)
     except KeyError as missing:
@@ -121,7 +121,7 @@ def _qwen3(config: Config) -> dict[str, Any]:
 
 def _qwen3_moe(config: Config) -> dict[str, Any]:
     if config.get("decoder_sparse_step", 1) != 1 or config.get("mlp_only_layers"):
-        raise _NotCovered("decoder_sparse_step", "layers without experts in between are not covered")
+        raise _NotCovered("decoder_sparse_step", "layers without experts in between are not supported")
     card = _qwen3(config)
     experts = {"experts": config["num_experts"], "experts_per_token": config["num_experts_per_tok"]}
     return {**card, "ffn": config["moe_intermediate_size"], **experts}
@@ -243,7 +243,7 @@ def _bloom(config: Config) -> dict[str, Any]:
 
 def _opt(config: Config) -> dict[str, Any]:
     if config.get("word_embed_proj_dim", config["hidden_size"]) != config["hidden_size"]:
-        raise _NotCovered("word_embed_proj_dim", "projected embeddings (OPT-350M) are not covered")
+        raise _NotCovered("word_embed_proj_dim", "projected embeddings (OPT-350M) are not supported")
     bias = bool(config.get("enable_bias", True))
     return _plain(
         config["num_hidden_layers"],

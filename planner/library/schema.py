@@ -164,11 +164,11 @@ class Architecture(Card):
         if self.experts and not 0 < self.experts_per_token <= self.experts:
             raise ValueError("experts_per_token must lie between 1 and experts")
         if self.dense_layers and not (self.experts and self.dense_ffn):
-            raise ValueError("dense_layers begin a network with experts: give experts and dense_ffn")
+            raise ValueError("dense_layers require experts and dense_ffn")
         if bool(self.sliding_window) != bool(self.sliding_layer_share):
             raise ValueError("sliding_window and sliding_layer_share belong together")
         if (self.kind == "diffusion") != (self.image is not None):
-            raise ValueError("a diffusion card, and only that, says what an image costs (key `image`)")
+            raise ValueError("`image` is required for kind diffusion and not allowed for others")
         return self
 
 
@@ -219,7 +219,7 @@ class GpuSpec(Card):
         if self.usable_gib > self.vram_gib:
             raise ValueError(f"usable_gib {self.usable_gib} exceeds vram_gib {self.vram_gib}")
         if self.bf16 and self.tensor16_tflops is None:
-            raise ValueError("a card with bf16 has a 16-bit tensor rate")
+            raise ValueError("a GPU with bf16 needs tensor16_tflops")
         return self
 
 

@@ -67,7 +67,7 @@ def compare(before: Assignment, after: Assignment) -> tuple[Difference, ...]:
 
 
 def describe_differences(found: tuple[Difference, ...], most: int = MAX_DIFFERENCES) -> str:
-    """Return the most important differences in a few words, such as `4-bit, other card`; empty without any."""
+    """Return the most important differences in a few words, such as `4-bit, other GPU`; empty without any."""
     differs = {one.what for one in found}
     if any(one.what == "card" and SERVICE in (one.before, one.after) for one in found):
         # A service states neither its GPUs nor its techniques.
@@ -77,7 +77,7 @@ def describe_differences(found: tuple[Difference, ...], most: int = MAX_DIFFEREN
 
 
 def describe_job_differences(before: Sequence[Assignment], after: Sequence[Assignment]) -> str:
-    """Return the differences in words; of several jobs the most important of each: `chat, code: other card`."""
+    """Return the differences in words; of several jobs the most important of each: `chat, code: other GPU`."""
     if len(after) == 1:
         return describe_differences(compare(before[0], after[0])) if before else ""
     jobs_by_words: dict[str, list[str]] = {}
@@ -116,7 +116,7 @@ def _format_difference(change: Difference) -> str:
     if change.what == "card" and SERVICE in (before, after):
         return "by a service" if after == SERVICE else "on machines"
     if change.what in ("card", "provider", "region", "instance", "batch", "attention", "machines"):
-        return f"other {change.what}"
+        return f"other {'GPU' if change.what == 'card' else change.what}"
     if change.what == "checkpointing":
         return "no checkpointing" if after == "none" else f"{after} checkpointing"
     if change.what == "sharding":

@@ -28,8 +28,8 @@ MAX_CONFIDENCE = 0.975
 
 def _confidence(value: object) -> object:
     if isinstance(value, (int, float)) and MAX_CONFIDENCE < value <= 100:
-        fix = f"at most {MAX_CONFIDENCE}: beyond it the measured errors of the estimates say nothing"
-        raise validation_error(f"{value} is more than can be promised", fix)
+        fix = f"at most {MAX_CONFIDENCE}: the errors of the estimates are measured on too few runs for more"
+        raise validation_error(f"{value} is more than can be guaranteed", fix)
     return value
 
 

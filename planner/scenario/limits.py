@@ -43,7 +43,7 @@ class AllowForbid(StrictModel):
         if both:
             raise validation_error(f"{', '.join(both)} both allowed and forbidden", "keep one", "forbid")
         if self.allow == ():
-            raise validation_error("allows nothing", "name what is allowed, or leave it out", "allow")
+            raise validation_error("the list is empty", "name what is allowed, or leave it out", "allow")
         return self
 
 

@@ -71,11 +71,11 @@ class Measured(StrictModel):
             raise validation_error("needs either tokens_per_second or hours", fix)
         if self.tokens_per_second is None and self.hours is None and self.peak_vram_gib is None:
             fix = "give tokens_per_second or hours (of the whole job), or peak_vram_gib"
-            raise validation_error("does not say what was observed", fix)
+            raise validation_error("no observation given", fix)
         if self.hours is not None and self.settings:
-            said = next(iter(self.settings))
-            fix = f"leave {said} out, or give tokens_per_second in place of hours"
-            raise validation_error(f"hours of the whole job stand for any way to run it, and {said} for one", fix, said)
+            given = next(iter(self.settings))
+            fix = f"leave {given} out, or give tokens_per_second in place of hours"
+            raise validation_error(f"hours of the whole job do not go with {given}, a setting of one run", fix, given)
         if self.peak_kind is not None and self.peak_vram_gib is None:
             raise validation_error("peak_kind without a peak", "add peak_vram_gib", "peak_kind")
         return self

@@ -168,30 +168,30 @@ class Offer(Terms):
             self._is_no_machine()
         elif self.gpu is not None and self.gpus == 0:
             raise validation_error(
-                f"how many {self.gpu} it has is not said", "give gpus, the GPUs of one instance", "gpus"
+                f"the number of {self.gpu} is missing", "give gpus, the GPUs of one instance", "gpus"
             )
         elif self.gpu is None and self.gpus > 0:
-            raise validation_error(f"which GPU it has {self.gpus} of is not said", "give gpu, such as H100-80GB", "gpu")
+            raise validation_error(f"the name of its {self.gpus} GPUs is missing", "give gpu, such as H100-80GB", "gpu")
         elif self.gpu is None and self.cpu_cores is None:
             fix = "give gpu and gpus, cpu_cores for a machine without GPU, or managed for a service"
-            raise validation_error("what is rented is not said", fix)
+            raise validation_error("the rented hardware is missing", fix)
         return self
 
     def _is_no_machine(self) -> None:
         for key in ("gpu", "gpus", "cpu_cores", "ram_gb", "usd_per_hour", "spot_usd_per_hour"):
             if getattr(self, key) not in (None, type(self).model_fields[key].default):
-                fix = "leave it out; prices stand in managed" if "usd" in key else "leave it out, or leave managed out"
+                fix = "leave it out; prices belong in managed" if "usd" in key else "leave it out, or leave managed out"
                 raise validation_error(f"a managed service has no {key}", fix, key)
 
     @model_validator(mode="after")
     def _is_paid_in_one_way(self) -> Self:
         ways = [key for key in ("commitment", "committed_hours", "own", "managed") if getattr(self, key) is not None]
         if len(ways) > 1:
-            fix = "keep one, and make another offer of what else there is"
-            raise validation_error(f"paid in {len(ways)} ways at once: {', '.join(ways)}", fix)
+            fix = "keep one, and add another offer for the rest"
+            raise validation_error(f"{', '.join(ways)} exclude each other", fix)
         if ways and self.spot_usd_per_hour is not None:
             fix = "leave it out: the spot price belongs to another offer"
-            raise validation_error(f"a spot price beside {ways[0]}", fix, "spot_usd_per_hour")
+            raise validation_error(f"a spot price together with {ways[0]}", fix, "spot_usd_per_hour")
         return self
 
     @model_validator(mode="after")

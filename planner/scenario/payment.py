@@ -31,7 +31,7 @@ WATTS_PER_KILOWATT = 1000.0
 def _sold_term(value: Any) -> Any:
     if isinstance(value, bool) or value not in MONTHS:
         listed = ", ".join(map(str, MONTHS))
-        raise validation_error(f"{format_value(value)} is no term of a commitment", f"one of {listed} months")
+        raise validation_error(f"{format_value(value)} is not a commitment term", f"one of {listed} months")
     return value
 
 

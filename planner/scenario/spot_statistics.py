@@ -73,17 +73,17 @@ class SpotStatistics(StrictModel):
         by_age = [data.get(key) is not None for key in ("up", "outage")]
         if any(by_age) and not all(by_age):
             here, missing = ("up", "outage") if by_age[0] else ("outage", "up")
-            raise validation_error(f"{here} is there by age, {missing} is not", f"give {missing} too, or neither")
+            raise validation_error(f"{here} is given by age, {missing} is not", f"give {missing} too, or neither")
         return _from_ages(data) if all(by_age) else _from_means(data)
 
     @model_validator(mode="after")
     def _agree(self) -> Self:
         if self.up is not None and self.outage is not None:
             for key, ages in (("mean_up_hours", self.up), ("mean_outage_hours", self.outage)):
-                mean, told = ages.mean_hours, getattr(self, key)
-                if abs(told - mean) > AGREEMENT * mean:
+                mean, given = ages.mean_hours, getattr(self, key)
+                if abs(given - mean) > AGREEMENT * mean:
                     name = key.split("_")[1]
-                    what = f"{name}.ends_per_hour means {mean:.3g} h on average, not {told:.3g}"
+                    what = f"{name}.ends_per_hour means {mean:.3g} h on average, not {given:.3g}"
                     raise validation_error(what, "correct one, or leave the mean out", key)
         implied = self.mean_up_hours / (self.mean_up_hours + self.mean_outage_hours)
         if abs(implied - self.availability) > AGREEMENT * self.availability:
@@ -118,7 +118,7 @@ def _from_means(data: dict[str, Any]) -> dict[str, Any]:
         outage = up * (1 - share) / share
     elif share is not None and 0 < share <= 1 and outage is not None:
         if share == 1 or outage == 0:
-            raise validation_error("says nothing about how long spot stays up", "give mean_up_hours")
+            raise validation_error("the mean up-time cannot be derived", "give mean_up_hours")
         up = outage * share / (1 - share)
     else:
         return {**dict.fromkeys(_MEANS, 1.0), **data}  # only the bad numbers are to be blamed

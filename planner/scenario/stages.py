@@ -33,7 +33,7 @@ class Trials(StrictModel):
     """How often the run is done, as in a search for good settings; `trials: 8` is short for `{count: 8}`."""
 
     count: PositiveInteger = Field(default=1, description="Runs that are started.")
-    at_once: PositiveInteger = Field(default=1, description="Runs side by side, each on machines of its own.")
+    at_once: PositiveInteger = Field(default=1, description="Concurrent runs, each on its own machines.")
     halving: Annotated[float, Field(gt=1)] | None = Field(
         default=None,
         description="Successive halving: after each rung the best 1/halving of the trials go on, until each has done "
@@ -43,10 +43,10 @@ class Trials(StrictModel):
     @model_validator(mode="after")
     def _agree(self) -> Self:
         if self.at_once > self.count:
-            what = f"{self.at_once} trials side by side, and only {self.count} in all"
+            what = f"{self.at_once} trials at once, but only {self.count} in total"
             raise validation_error(what, f"at_once is at most count, {self.count}", "at_once")
         if self.halving is not None and self.halving > self.count:
-            what = f"keeping one trial in {self.halving:g} needs as many, and there are {self.count}"
+            what = f"keeping one trial in {self.halving:g} needs as many, but there are {self.count}"
             raise validation_error(what, f"halving is at most count, {self.count}, or left out", "halving")
         return self
 
@@ -56,9 +56,9 @@ def _count_alone(value: Any) -> Any:
         return value
     if isinstance(value, bool) or not isinstance(value, int):
         fix = "give a whole number, or a mapping with count, at_once and halving"
-        raise validation_error(f"{format_value(value)} is no number of trials", fix)
+        raise validation_error(f"{format_value(value)} is not a number of trials", fix)
     if value < 1:
-        raise validation_error(f"{value} trials are no run at all", "give 1 or more")
+        raise validation_error(f"{value} is not a number of trials", "give 1 or more")
     return {"count": value}
 
 
@@ -80,7 +80,9 @@ class Ingest(StrictModel):
 class Transfer(StrictModel):
     """Where the data lie now; nothing of it applies to offers in the same region."""
 
-    region: Text | None = Field(default=None, description="Region of the data; left out, it is no offer's region.")
+    region: Text | None = Field(
+        default=None, description="Region of the data; left out, it differs from that of every offer."
+    )
     egress_usd_per_gb: Price = Field(default=0.0, description="Dollars per GB that leaves its place.")
     gb_per_second: Positive | None = Field(
         default=None, description="How fast it flows; left out, as fast as the machine pulls."
@@ -100,7 +102,7 @@ class Evaluation(StrictModel):
     @model_validator(mode="after")
     def _is_said_once(self) -> Self:
         if self.share is None and self.tokens is None:
-            raise validation_error("does not say how much is evaluated", "give share or tokens")
+            raise validation_error("the amount of evaluation is missing", "give share or tokens")
         if self.share is not None and self.tokens is not None:
             raise validation_error("share and tokens contradict each other", "keep one", "tokens")
         return self
@@ -121,7 +123,7 @@ class Checkpoints(StrictModel):
     @model_validator(mode="after")
     def _agree(self) -> Self:
         if self.keep > self.count:
-            what = f"keeps {self.keep} checkpoints, and only {self.count} are written"
+            what = f"keeps {self.keep} checkpoints, but only {self.count} are written"
             raise validation_error(what, f"keep is at most count, {self.count}", "keep")
         return self
 
@@ -130,7 +132,7 @@ class Export(StrictModel):
     """The result leaves the machine: adapters of lora, all weights of full training."""
 
     merged: bool = Field(
-        default=False, description="Adapters are merged into 16-bit weights first, so that the whole network leaves."
+        default=False, description="Merge adapters into 16-bit weights first and export the whole model."
     )
     gb_per_second: Positive | None = Field(
         default=None, description="How fast it leaves; left out, as fast as the machine pulls."

@@ -57,7 +57,7 @@ TargetSet = Literal["all-linear", "attention", "qv"]
 def _set_or_list(value: object) -> object:
     if isinstance(value, str) and value not in get_args(TargetSet):
         raise validation_error(
-            f"{value!r} is no set of modules", "all-linear, attention, qv, or a list of module names"
+            f"{value!r} is not a set of modules", "all-linear, attention, qv, or a list of module names"
         )
     return value
 
@@ -67,13 +67,13 @@ def _targets_form(value: object) -> str:
 
 
 LINEARS = ("q", "k", "v", "o", "gate", "up", "down")
-"""The linear layers of a block that adapters can sit on; `q_proj` and the like are accepted."""
+"""The linear layers of a block that adapters can extend; `q_proj` and the like are accepted."""
 
 
 def _linear(name: str) -> str:
     short = name.removesuffix("_proj")
     if short not in LINEARS:
-        raise validation_error(f"{name!r} is no linear layer that adapters can sit on", f"out of {', '.join(LINEARS)}")
+        raise validation_error(f"{name!r} is not a linear layer for adapters", f"one of {', '.join(LINEARS)}")
     return short
 
 

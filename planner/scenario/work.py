@@ -28,15 +28,17 @@ class Work(StrictModel):
     def _has_one_amount(self) -> Self:
         ways = [way for way in ("samples", "tokens", "steps", "images") if getattr(self, way) is not None]
         if not ways:
-            raise validation_error("does not say how much work", "give samples, tokens, steps or images")
+            raise validation_error("the amount of work is missing", "give samples, tokens, steps or images")
         if len(ways) > 1:
             raise validation_error(f"{' and '.join(ways)} contradict each other", "keep one", ways[1])
         way = ways[0]
         if self.epochs != 1 and way in ("tokens", "steps"):
             fix = f"{way} counts all epochs: multiply it and leave epochs out"
-            raise validation_error(f"epochs does not go with {way}", fix, "epochs")
+            raise validation_error(f"epochs cannot be combined with {way}", fix, "epochs")
         if self.tokens_per_sample is not None and way == "images":
             raise validation_error("images have no tokens_per_sample", "leave it out", "tokens_per_sample")
         if self.resolution is not None and way in ("samples", "tokens"):
-            raise validation_error(f"resolution does not go with {way}", "it belongs to images", "resolution")
+            raise validation_error(
+                f"resolution cannot be combined with {way}", "give it with images only", "resolution"
+            )
         return self

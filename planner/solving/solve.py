@@ -28,7 +28,7 @@ from planner.solving.scoring import CandidateObjective
 if TYPE_CHECKING:
     from planner.library.schema import Library
 
-PARALLEL_JOBS_NOTE = "jobs never take turns on a machine; methods and limits are per job"
+PARALLEL_JOBS_NOTE = "jobs run on separate machines; methods and limits apply per job"
 """A warning of every plan with several jobs."""
 
 

@@ -93,7 +93,7 @@ def test_a_fleet_of_others_is_not_taken_for_ones_own_machine(tmp_path: Path) -> 
     fleet = [2 * n + m for n, m in zip(counts(0), counts(1), strict=True)]
     found = market_fit(write(tmp_path / "fleet.json", fleet))
     stay = found.traces[0].machine_hours / found.traces[0].machine_losses
-    assert any(f"a single machine stayed {stay:.1f} h" in note for note in found.notes)
+    assert any(f"a single machine was available for {stay:.1f} h" in note for note in found.notes)
 
 
 def test_what_could_be_misread_is_said(tmp_path: Path) -> None:
@@ -102,11 +102,11 @@ def test_what_could_be_misread_is_said(tmp_path: Path) -> None:
     pair = [write(tmp_path / "good.json", counts()), write(tmp_path / "bad.json", rare)]
     assert any("the traces differ" in note for note in market_fit(pair).notes)
     late = market_fit(write(tmp_path / "late.json", [0] * 3600 + counts()))
-    assert any("300.0 h before the first change are left out" in note for note in late.notes)
+    assert any("300.0 h before the first change are excluded" in note for note in late.notes)
     coarse = market_fit(write(tmp_path / "coarse.json", counts(hours=2400)[::12], 3600))
     assert any("a count every 60 minutes misses shorter changes" in note for note in coarse.notes)
     hasty = market_fit(write(tmp_path / "hasty.json", [n for n in counts() for _ in range(3)], 5))
-    assert any("if minutes were meant, all is 60 times as long" in note for note in hasty.notes)
+    assert any("if minutes were meant, all durations are 60 times as long" in note for note in hasty.notes)
 
 
 def test_traces_of_one_name_are_told_apart_and_one_file_counts_once(tmp_path: Path) -> None:
@@ -124,8 +124,8 @@ def test_traces_of_one_name_are_told_apart_and_one_file_counts_once(tmp_path: Pa
     ("arguments", "message"),
     [
         ({"traces": []}, "no trace to fit"),
-        ({"instances": 0}, "--instances: 0 machines are none"),
-        ({"only": ["zine"]}, "no trace is called 'zine'; zone"),
+        ({"instances": 0}, "--instances: 0 is not a number of machines"),
+        ({"only": ["zine"]}, "unknown trace 'zine'; known: zone"),
     ],
 )
 def test_questions_without_sense_are_refused(

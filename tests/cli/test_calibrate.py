@@ -108,11 +108,11 @@ def test_batches_of_a_trainer_state_count_unless_they_are_said(run: Any, folder:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (("steps.csv", "--gpu", "RTX3060"), "does not say how many tokens a step has"),
+        (("steps.csv", "--gpu", "RTX3060"), "the tokens per step are missing"),
         (("steps.csv", "--gpu", "RTX3O60"), "unknown GPU 'RTX3O60'"),
-        (("steps.csv", "steps.csv", "--gpu", "RTX3060"), "says already how fast the run was"),
+        (("steps.csv", "steps.csv", "--gpu", "RTX3060"), "already contains the speed of the run"),
         (("nothing.csv", "--gpu", "RTX3060"), "cannot be read: no such file"),
-        (("two.yaml", "--gpu", "RTX3060"), "is no log that can be read"),
+        (("two.yaml", "--gpu", "RTX3060"), "unknown log format"),
         (("memory.csv", "--gpu", "RTX3060", "--method", "lorra"), "lora"),
         (("memory.csv", "--gpu", "RTX3060", "--scenario", "two.yaml", "--job", "three"), "has no job 'three'"),
         (("memory.csv", "--gpu", "RTX3060", "-o", "no/where.yaml"), "there is no folder"),

@@ -85,7 +85,7 @@ def test_points_on_spot_only_offers_are_marked_as_solve_calls_them(tmp_path: Pat
     assert marked == {"lambda": False, "vast": True}
     assert "except those marked ~" in ask(str(path)).output
     solved = CliRunner().invoke(main, ["solve", str(path)])
-    assert "nothing is guaranteed" in solved.output
+    assert "no deadline is guaranteed" in solved.output
 
 
 def test_by_shows_a_line_per_curve(scenario: str) -> None:

@@ -41,7 +41,7 @@ FAULTS = {
     "a negative fee where the data lie": (
         "stages: {transfer: {egress_usd_per_gb: -0.1}}", [GPU], ":8:", "must be at least 0",
     ),
-    "no trial at all": ("trials: 0", [GPU], ":8:", "0 trials are no run at all"),
+    "no trial at all": ("trials: 0", [GPU], ":8:", "0 is not a number of trials"),
     "no trial in the long form": ("trials: {count: 0}", [GPU], ":8:", "trials.count: 0 is out of range"),
     "a service without price": (
         "", [GPU, "{provider: q, managed: {architectures: llama-2-7b}}"], ":11:", "a managed service without a price",

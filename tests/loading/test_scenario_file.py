@@ -116,7 +116,7 @@ def test_every_fault_is_told_at_once_with_its_line(tmp_path: Path) -> None:
         ),
         ("36h", "36h\n    framework: hugging", "s.yaml:7: jobs.0.framework: 'hugging' is not one of hf"),
         ("36h", "36h\n    techniques: {sharding: fsdp}", "'fsdp' is not one of none, ddp"),
-        ("36h", "36h\n    confidence: 0.99", "s.yaml:7: jobs.0.confidence: 0.99 is more than can be promised"),
+        ("36h", "36h\n    confidence: 0.99", "s.yaml:7: jobs.0.confidence: 0.99 is more than can be guaranteed"),
     ],
 )
 def test_one_wrong_thing_is_one_fault(old: str, new: str, fault: str) -> None:

@@ -19,7 +19,7 @@ PLAN: dict[str, Any] = {
     "hours": 9.5,
     "binding": [{"limit": "limits.max_gpus", "current": 2, "saving_usd": 0.4, "saving_hours": 3.0}],
     "next_steps": [
-        {"worth": "hour", "limit": "jobs.small.deadline", "from": 36.0, "note": "nothing at any value"},
+        {"worth": "hour", "limit": "jobs.small.deadline", "from": 36.0, "note": "no effect at any value"},
         {
             "worth": "gpu", "limit": "limits.max_gpus", "from": 2.0, "to": 4.0, "plan": "4 x A5000 at runpod, QLoRA",
             "cost_usd": 2.68, "hours": 5.0, "delta_usd": -0.4, "delta_hours": -4.5, "setting": "limits.max_gpus=4",

@@ -18,8 +18,8 @@ from tests.helpers.plans import make_assignment, make_infeasible
 KNEE = "each hour up to here saves $8.39 on average, those after it at most $0.57 on average"
 WAYS: tuple[tuple[float, float, dict[str, Any], str], ...] = (
     (0.61, 212.4, {"gpu": "H100-80GB", "gpus": 8, "provider": "lambda", "techniques": {"weight_bits": 16}}, ""),
-    (11.0, 148.9, {"gpu": "A100-80GB", "gpus": 8, "provider": "runpod-community"}, "4-bit, other card"),
-    (14.2, 97.5, {"gpu": "H100-80GB", "gpus": 4, "provider": "nebius", "spot_share": 0.4}, "other card, spot begins"),
+    (11.0, 148.9, {"gpu": "A100-80GB", "gpus": 8, "provider": "runpod-community"}, "4-bit, other GPU"),
+    (14.2, 97.5, {"gpu": "H100-80GB", "gpus": 4, "provider": "nebius", "spot_share": 0.4}, "other GPU, spot begins"),
     (61.0, 70.81, {"gpu": "RTX4090", "gpus": 2, "provider": "vast"}, "2 GPUs instead of 4, other provider"),
 )
 
@@ -148,9 +148,9 @@ def test_the_knee_says_what_changes_and_how_the_cost_falls() -> None:
 def test_a_slope_that_begins_late_or_ends_in_a_drop_is_told_so() -> None:
     """Level first, then falling; and falling until another way takes over."""
     late = make_frontier(segments=(slope((8.0, 212.4), (11.0, 148.9)),))
-    assert row_of(late, "11.0").endswith("4-bit, other card, falls $21.17/h from 8.0 h on")
+    assert row_of(late, "11.0").endswith("4-bit, other GPU, falls $21.17/h from 8.0 h on")
     drop = make_frontier(segments=(slope((0.61, 212.4), (11.0, 160.0), to_included=False),))
-    assert row_of(drop, "11.0").endswith("falls $5.04/h, then 4-bit, other card")
+    assert row_of(drop, "11.0").endswith("falls $5.04/h, then 4-bit, other GPU")
 
 
 def test_spot_only_points_are_marked_and_their_hours_are_not_promised() -> None:

@@ -100,7 +100,7 @@ def fits(text: str) -> list[str]:
 def test_before_and_after_stand_side_by_side() -> None:
     """The verdict tells what it costs and what changed; then a row per thing, and why."""
     lines = fits(render_what_if(made()))
-    assert lines[0] == "quickstart: $1.15 more, 15.2 h earlier; 16-bit, other card"
+    assert lines[0] == "quickstart: $1.15 more, 15.2 h earlier; 16-bit, other GPU"
     text = "\n".join(lines)
     assert re.search(r"^ +before +after$", text, re.M)
     assert re.search(r"^plan +1 x RTX3090 at vast.* 1 x A100-PCIe-40GB", text, re.M)

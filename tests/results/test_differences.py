@@ -35,7 +35,7 @@ def test_the_same_way_has_no_changes() -> None:
         ({"techniques": {"weight_bits": 16}}, "16-bit"),
         ({"techniques": {"weight_bits": 8}}, "8-bit"),
         ({"techniques": {"method": "full", "weight_bits": 16}}, "full training"),
-        ({"gpu": "A6000"}, "other card"),
+        ({"gpu": "A6000"}, "other GPU"),
         ({"gpus": 4}, "4 GPUs instead of 1"),
         ({"provider": "runpod"}, "other provider"),
         ({"spot_share": 0.4}, "spot begins"),
@@ -57,8 +57,8 @@ def test_of_several_jobs_each_is_named_with_its_most_telling_difference() -> Non
     before = [make_assignment(name=name) for name in "abcd"]
     other = [{"gpu": "A6000", "gpus": 4}, {"gpu": "H200"}, {}, {"spot_share": 0.4}]
     after = [make_assignment(name=one.name, **way) for one, way in zip(before, other, strict=True)]
-    assert describe_job_differences(before, after) == "a, b: other card; d: spot begins"
-    assert describe_job_differences(before[:1], after[:1]) == "other card, 4 GPUs instead of 1"
+    assert describe_job_differences(before, after) == "a, b: other GPU; d: spot begins"
+    assert describe_job_differences(before[:1], after[:1]) == "other GPU, 4 GPUs instead of 1"
     assert describe_job_differences((), after[:1]) == describe_job_differences(before, before) == ""
 
 
@@ -90,4 +90,4 @@ def test_the_two_most_telling_come_first() -> None:
     order = [name for name, _ in FEATURES]
     assert [one.what for one in found] == sorted((one.what for one in found), key=order.index)
     assert found[0] == Difference(what="method", before="QLoRA", after="LoRA")
-    assert describe_differences(found) == "16-bit, other card"
+    assert describe_differences(found) == "16-bit, other GPU"

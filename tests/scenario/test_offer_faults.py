@@ -16,20 +16,20 @@ from tests.helpers.scenarios import GOOD, told
     [
         (
             {"provider": "p", "usd_per_hour": 1},
-            "offers.1: what is rented is not said; "
+            "offers.1: the rented hardware is missing; "
             "give gpu and gpus, cpu_cores for a machine without GPU, or managed for a service",
         ),
         (
             {"provider": "p", "gpu": "T4", "usd_per_hour": 1},
-            "offers.1.gpus: how many T4 it has is not said; give gpus, the GPUs of one instance",
+            "offers.1.gpus: the number of T4 is missing; give gpus, the GPUs of one instance",
         ),
         (
             {"provider": "p", "gpus": 2, "usd_per_hour": 1},
-            "offers.1.gpu: which GPU it has 2 of is not said; give gpu, such as H100-80GB",
+            "offers.1.gpu: the name of its 2 GPUs is missing; give gpu, such as H100-80GB",
         ),
         (
             {"provider": "p", "ram_gb": 8, "usd_per_hour": 1},
-            "offers.1: what is rented is not said; "
+            "offers.1: the rented hardware is missing; "
             "give gpu and gpus, cpu_cores for a machine without GPU, or managed for a service",
         ),
         (
@@ -49,11 +49,11 @@ from tests.helpers.scenarios import GOOD, told
         ({**PRICED, "disk_gb_per_second": 0}, "offers.1.disk_gb_per_second: 0 is out of range; must be more than 0"),
         (
             {**PRICED, "commitment": {"months": 2}},
-            "offers.1.commitment.months: 2 is no term of a commitment; one of 1, 3, 6, 12, 36 months",
+            "offers.1.commitment.months: 2 is not a commitment term; one of 1, 3, 6, 12, 36 months",
         ),
         (
             {**PRICED, "commitment": {"months": "12"}},
-            "offers.1.commitment.months: '12' is no term of a commitment; one of 1, 3, 6, 12, 36 months",
+            "offers.1.commitment.months: '12' is not a commitment term; one of 1, 3, 6, 12, 36 months",
         ),
         (
             {**PRICED, "commitment": {"months": 12, "upfront_usd": -5}},
@@ -71,23 +71,23 @@ from tests.helpers.scenarios import GOOD, told
         ),
         (
             {**YEAR, "spot_usd_per_hour": 0.1},
-            "offers.1.spot_usd_per_hour: a spot price beside commitment; "
+            "offers.1.spot_usd_per_hour: a spot price together with commitment; "
             "leave it out: the spot price belongs to another offer",
         ),
         (
             {**LEFT, "spot_usd_per_hour": 0.1},
-            "offers.1.spot_usd_per_hour: a spot price beside committed_hours; "
+            "offers.1.spot_usd_per_hour: a spot price together with committed_hours; "
             "leave it out: the spot price belongs to another offer",
         ),
         ({**LEFT, "committed_hours": 0}, "offers.1.committed_hours: 0 is out of range; must be more than 0"),
         (
             {**YEAR, "committed_hours": 3},
-            "offers.1: paid in 2 ways at once: commitment, committed_hours; "
-            "keep one, and make another offer of what else there is",
+            "offers.1: commitment, committed_hours exclude each other; "
+            "keep one, and add another offer for the rest",
         ),
         (
             {**OWN, **SERVICE, "gpu": None, "gpus": 0},
-            "offers.1: paid in 2 ways at once: own, managed; keep one, and make another offer of what else there is",
+            "offers.1: own, managed exclude each other; keep one, and add another offer for the rest",
         ),
         ({**T4, "own": {"usd_per_kwh": 0.3}}, "offers.1.own.power_watts: is missing; add it"),
         (
@@ -128,7 +128,7 @@ from tests.helpers.scenarios import GOOD, told
         ),
         (
             {**SERVICE, "usd_per_hour": 0},
-            "offers.1.usd_per_hour: a managed service has no usd_per_hour; leave it out; prices stand in managed",
+            "offers.1.usd_per_hour: a managed service has no usd_per_hour; leave it out; prices belong in managed",
         ),
         ({**PRICED, "currency": "EUR"}, "offers.1.currency: prices in EUR; convert the prices to USD"),
     ],

@@ -29,13 +29,13 @@ def scenario(**changes: Any) -> Scenario:
 @pytest.mark.parametrize(
     ("work", "what"),
     [
-        ({}, "does not say how much work"),
-        ({"epochs": 3}, "does not say how much work"),
+        ({}, "the amount of work is missing"),
+        ({"epochs": 3}, "the amount of work is missing"),
         ({"samples": 5, "tokens": 5}, "samples and tokens contradict"),
         ({"steps": 5, "images": 5}, "steps and images contradict"),
         ({"tokens": 5, "epochs": 3}, "counts all epochs"),
         ({"images": 5, "tokens_per_sample": 3}, "images have no tokens_per_sample"),
-        ({"samples": 5, "tokens_per_sample": 3, "resolution": 512}, "resolution does not go with samples"),
+        ({"samples": 5, "tokens_per_sample": 3, "resolution": 512}, "resolution cannot be combined with samples"),
     ],
 )
 def test_work_is_said_in_exactly_one_way(work: dict[str, Any], what: str) -> None:
@@ -51,7 +51,7 @@ def test_work_is_said_in_exactly_one_way(work: dict[str, Any], what: str) -> Non
         ({"work": {"samples": 5}}, "unknown length"),
         ({"packing": "padded"}, "unknown lengths"),
         ({"kind": "pretrain", "techniques": {"method": "lora"}}, "pretraining trains every weight"),
-        ({"confidence": 0.99}, "more than can be promised; at most 0.975"),
+        ({"confidence": 0.99}, "more than can be guaranteed; at most 0.975"),
         ({"lora": {"rank": 8}, "techniques": {"lora": {"rank": 9}}}, "given twice"),
         ({"techniques": {"method": "full", "weight_bits": 4}}, "method full cannot train 4-bit"),
         ({"techniques": {"weight_bits": [16], "quant": "nf4"}}, "quant is for 4-bit"),
@@ -249,7 +249,7 @@ def test_lora_targets_are_taken_in_the_spelling_of_either_world(written: str, me
 
 def test_a_target_that_is_no_linear_is_a_fault_and_not_a_crash() -> None:
     """An unknown module is told with the known ones."""
-    with pytest.raises(ScenarioError, match="no linear layer"):
+    with pytest.raises(ScenarioError, match="not a linear layer"):
         parse_scenario(TARGETS.format("[w_proj]"))
 
 

@@ -63,16 +63,16 @@ def test_every_stage_reads_back_as_written() -> None:
 def test_a_number_of_trials_is_enough() -> None:
     """`trials: 8` is eight runs one after the other, in full."""
     assert job(trials=8).trials == job(trials={"count": 8}).trials == Trials(count=8)
-    with pytest.raises(ScenarioError, match="keeping one trial in 3 needs as many, and there are 1"):
+    with pytest.raises(ScenarioError, match="keeping one trial in 3 needs as many, but there are 1"):
         parse_scenario(SCENARIO, set_=["jobs.a.trials.count=1", "jobs.a.trials.at_once=1"])
 
 
 FAULTS: list[tuple[dict[str, Any], str, str]] = [
-    ({"trials": 0}, "trials", "0 trials are no run at all"),
-    ({"trials": 2.5}, "trials", "2.5 is no number of trials"),
-    ({"trials": True}, "trials", "true is no number of trials"),
+    ({"trials": 0}, "trials", "0 is not a number of trials"),
+    ({"trials": 2.5}, "trials", "2.5 is not a number of trials"),
+    ({"trials": True}, "trials", "true is not a number of trials"),
     ({"trials": {"count": 0}}, "trials.count", "0 is out of range"),
-    ({"trials": {"count": 2, "at_once": 3}}, "trials.at_once", "3 trials side by side, and only 2 in all"),
+    ({"trials": {"count": 2, "at_once": 3}}, "trials.at_once", "3 trials at once, but only 2 in total"),
     ({"trials": {"count": 9, "halving": 1}}, "trials.halving", "1 is out of range"),
     ({"early_stopping": 0}, "early_stopping", "0 is out of range"),
     ({"early_stopping": 1.2}, "early_stopping", "1.2 is out of range"),
@@ -81,7 +81,7 @@ FAULTS: list[tuple[dict[str, Any], str, str]] = [
     ({"stages": {"ingest": {"raw_gb": 1, "on": "one_gpu"}}}, "stages.ingest.on", "'one_gpu' is not one of"),
     ({"stages": {"transfer": {"egress_usd_per_gb": -0.1}}}, "stages.transfer.egress_usd_per_gb", "out of range"),
     ({"stages": {"transfer": {"gb_per_second": 0}}}, "stages.transfer.gb_per_second", "0 is out of range"),
-    ({"stages": {"evaluation": {}}}, "stages.evaluation", "does not say how much is evaluated"),
+    ({"stages": {"evaluation": {}}}, "stages.evaluation", "the amount of evaluation is missing"),
     ({"stages": {"evaluation": {"share": 1, "tokens": 1}}}, "stages.evaluation.tokens", "contradict each other"),
     ({"stages": {"evaluation": {"share": 1, "on": []}}}, "stages.evaluation.on", "is empty"),
     ({"stages": {"checkpoints": {"count": 2, "keep": 3}}}, "stages.checkpoints.keep", "keeps 3 checkpoints"),

@@ -50,8 +50,8 @@ def calibrate(
     card = _card(gpu)
     asked = _job_of(scenario, job) if scenario is not None else None
     read = [read_log(path) for path in logs]
-    timed = _only([one for one in read if one.step_seconds or one.whole], "how fast the run was")
-    sized = _only([one for one in read if one.peak_gib is not None], "how much memory it used")
+    timed = _only([one for one in read if one.step_seconds or one.whole], "the speed of the run")
+    sized = _only([one for one in read if one.peak_gib is not None], "the memory use of the run")
     pace = compute_pace(timed) if timed is not None else None
     entry: dict[str, SettingValue] = {"gpu": card, "gpus": gpus}
     notes: list[str] = []
@@ -100,7 +100,7 @@ def _job_of(scenario: Scenario, name: str | None) -> Job:
 
 def _only(logs: Sequence[RunLog], what: str) -> RunLog | None:
     if len(logs) > 1:
-        raise fault(logs[1].file, 0, f"{logs[0].file} says already {what}", "give the logs of one run at a time")
+        raise fault(logs[1].file, 0, f"{logs[0].file} already contains {what}", "give the logs of one run at a time")
     return logs[0] if logs else None
 
 
@@ -115,7 +115,7 @@ def _from_log(log: RunLog | None, given: Mapping[str, Any], gpus: int, notes: li
     if log.global_batch is not None and log.global_batch % max(1, ranks * (log.micro_batch or 1)) == 0:
         found["global_batch"] = log.global_batch
     if found:
-        notes.append(f"{' and '.join(found)} are as the log says".replace("_", " "))
+        notes.append(f"{' and '.join(found)} are taken from the log".replace("_", " "))
     return found
 
 
@@ -133,9 +133,9 @@ def _tokens(log: RunLog, job: Job | None, settings: Mapping[str, Any], given: fl
         return tokens, f"{tokens:,.0f} {unit} per step: {batch:,} of the job's sequences"
     if log.tokens_per_step is not None:
         tokens = log.tokens_per_step
-        return tokens, f"{tokens:,.0f} tokens per step as the log counts them, padding perhaps among them"
+        return tokens, f"{tokens:,.0f} tokens per step as counted in the log, possibly with padding"
     fix = "give --tokens-per-step, or --scenario with --job"
-    raise fault(log.file, 0, "does not say how many tokens a step has", fix)
+    raise fault(log.file, 0, "the tokens per step are missing", fix)
 
 
 def _batch(settings: Mapping[str, Any], job: Job) -> int:
@@ -205,10 +205,10 @@ def _doubts(run: Measured, compared: Comparison | None, learned: Correction) -> 
     """Return notes on what may be wrong with a run."""
     if compared is None:
         why = next((why for one, why in learned.unused if one is run), "")
-        return [f"the run changes nothing: {why}"]
+        return [f"the run does not change the estimates: {why}"]
     speed, predicted = run.tokens_per_second, compared.predicted_tokens_per_second
     if speed is not None and is_implausible_speed(speed, predicted):
-        return [f"{speed / predicted:.2g} times the estimate: are unit, card and settings right?"]
+        return [f"{speed / predicted:.2g} times the estimate: check unit, GPU and settings"]
     return []
 
 

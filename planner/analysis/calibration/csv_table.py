@@ -40,7 +40,9 @@ class CsvTable:
             except ValueError:
                 value = math.nan
             if not math.isfinite(value):
-                raise fault(self.file, line, f"{text!r} is no number", "leave out rows that measure nothing", column)
+                raise fault(
+                    self.file, line, f"{text!r} is not a number", "leave out rows without a measurement", column
+                )
             found.append(value)
         return found
 
@@ -59,9 +61,9 @@ def read_table(text: str, file: str) -> CsvTable | None:
         rows.pop()  # a run that is still writing, or was killed
     for line, row in rows:
         if len(row) != len(header):
-            raise fault(file, line, f"{len(row)} cells under {len(header)} names")
+            raise fault(file, line, f"{len(row)} cells, but the header has {len(header)}")
     if not rows:
-        raise fault(file, 0, "has a header and no rows", "log some steps first")
+        raise fault(file, 0, "has a header but no rows", "log some steps first")
     return CsvTable(
         file,
         tuple(header),

@@ -19,7 +19,7 @@ def read_log(path: str) -> RunLog:
         with open(path, encoding="utf-8-sig") as stream:
             text = stream.read()
     except (OSError, ValueError) as error:
-        why = getattr(error, "strerror", None) or "is no text in UTF-8"
+        why = getattr(error, "strerror", None) or "not UTF-8 text"
         raise fault(path, 0, f"cannot be read: {why[:1].lower()}{why[1:]}", KNOWN_FORMATS) from None
     if not text.strip():
         raise fault(path, 0, "is empty", KNOWN_FORMATS)
@@ -30,14 +30,14 @@ def read_log(path: str) -> RunLog:
         return read_step_times(table)
     if table is not None and is_memory_use(table):
         return read_memory_use(table)
-    raise fault(path, 1, "is no log that can be read", KNOWN_FORMATS)
+    raise fault(path, 1, "unknown log format", KNOWN_FORMATS)
 
 
 def _read_json(text: str, path: str) -> RunLog:
     try:
         document = json.loads(text)
     except json.JSONDecodeError as error:
-        raise fault(path, error.lineno, f"is no whole JSON document: {error.msg}", KNOWN_FORMATS) from None
+        raise fault(path, error.lineno, f"not valid JSON: {error.msg}", KNOWN_FORMATS) from None
     if not is_trainer_state(document):
         raise fault(path, 1, "has no log_history", KNOWN_FORMATS)
     return read_trainer_state(document, path)

@@ -32,8 +32,8 @@ def read_memory_use(table: CsvTable) -> RunLog:
     sizes = [value * unit for value in table.numbers(column, suffix="MiB" if unit == MIB else "")]
     peak = max(sizes)
     if not MIN_PEAK_BYTES <= peak <= MAX_PEAK_BYTES:
-        fix = "say the unit in the column's name: max_memory_allocated counts bytes, max_memory_allocated_gib GiB"
-        what = f"a peak of {peak / GIB:.3g} GiB is not that of a training run on one card"
+        fix = "name the unit in the column: max_memory_allocated is in bytes, max_memory_allocated_gib in GiB"
+        what = f"a peak of {peak / GIB:.3g} GiB is implausible for a training run on one GPU"
         raise fault(table.file, table.lines[sizes.index(peak)], what, fix, column)
     name = NVIDIA_SMI if kind == "device" else TORCH
     return RunLog(table.file, name, peak_gib=peak / GIB, peak_kind=kind)

@@ -66,7 +66,7 @@ def _of_steps(log: RunLog) -> Pace:
     kept = log.step_seconds[warm:]
     if len(kept) < MIN_TIMED_STEPS:
         what = f"only {len(kept)} timed steps" + (f" after {warm} of warm-up" if warm else "")
-        raise fault(log.file, 0, what, f"at least {MIN_TIMED_STEPS} are needed: let the run go on for longer")
+        raise fault(log.file, 0, what, f"at least {MIN_TIMED_STEPS} are needed: let the run continue for longer")
     middle = median(kept)
     deviation = NORMAL_PER_MAD * median(abs(one - middle) for one in kept)
     return Pace(middle, deviation / middle if middle > 0 else math.inf, len(kept), warm)

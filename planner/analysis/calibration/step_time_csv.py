@@ -44,7 +44,7 @@ def read_step_times(table: CsvTable) -> RunLog:
         seconds = [value * UNIT_SECONDS[column] for value in table.numbers(column)]
         for line, value in zip(table.lines, seconds, strict=True):
             if value <= 0:
-                fix = "seconds of a step are above zero; name a column of clock times timestamp"
+                fix = "seconds of a step are positive; name a column of clock times timestamp"
                 raise fault(table.file, line, f"{value:g} seconds for a step", fix, column)
         _check_not_elapsed(table, column, seconds)
     else:
@@ -62,7 +62,7 @@ def _check_not_elapsed(table: CsvTable, column: str, seconds: Sequence[float]) -
     """Refuse times that only grow, as much as a sum of steps would: they are not times of single steps."""
     growing = all(after > before for before, after in itertools.pairwise(seconds))
     if growing and len(seconds) >= MIN_TIMED_STEPS and seconds[-1] > seconds[0] * len(seconds) / 2:
-        what = f"grows from row to row, from {seconds[0]:g} to {seconds[-1]:g} s, as time since the start does"
+        what = f"increases in every row, from {seconds[0]:g} to {seconds[-1]:g} s, like the time since the start"
         raise fault(table.file, table.lines[0], what, "name the column elapsed_seconds", column)
 
 
@@ -74,7 +74,7 @@ def _between(table: CsvTable, column: str, steps: Sequence[float]) -> list[float
         table.lines[1:], itertools.pairwise(stamps), itertools.pairwise(steps), strict=True
     ):
         if after <= before:
-            raise fault(table.file, line, "time does not go on", "give one run, in the order of its steps", column)
+            raise fault(table.file, line, "time does not increase", "give one run, in the order of its steps", column)
         found.append((after - before) / (last - first))
     return found
 
@@ -89,4 +89,4 @@ def _seconds(table: CsvTable, line: int, column: str, text: str) -> float:
         return datetime.datetime.fromisoformat(text.replace("/", "-")).timestamp()
     except ValueError:
         fix = "seconds, or a date and time such as 2026-11-21T10:00:00"
-        raise fault(table.file, line, f"{text!r} is no time", fix, column) from None
+        raise fault(table.file, line, f"{text!r} is not a time", fix, column) from None

@@ -40,8 +40,10 @@ def read_trainer_state(document: Mapping[str, Any], file: str) -> RunLog:
         # Not train_steps_per_second: it counts the steps that were asked for, also where the run ended early.
         whole = (round(_number(last, "step")), _number(last, "train_runtime"))
     if len(steps) < MIN_TIMED_STEPS and whole is None:
-        fix = "wait for the end of the run, or train with include_num_input_tokens_seen, which logs time as it goes"
-        raise fault(file, 0, "has no training time: neither train_runtime at its end nor along the way", fix)
+        fix = (
+            "wait for the end of the run, or train with include_num_input_tokens_seen, which logs times during training"
+        )
+        raise fault(file, 0, "has no training time: neither train_runtime at the end nor times of single steps", fix)
     peak = _peak_gib(training)
     return RunLog(
         file,

@@ -84,7 +84,7 @@ def estimate(
         longest = resolved.memory_evaluator.longest_sequence(resolved.micro_batch, resolved.accumulation, MAX_TOKENS)
         notes = result.notes
         if longest > network.max_sequence:
-            notes += (f"the longest sequence exceeds the network's context of {network.max_sequence:,} tokens",)
+            notes += (f"the longest sequence exceeds the model's context of {network.max_sequence:,} tokens",)
         result = result.model_copy(update={"longest_sequence": longest, "notes": notes})
     if not result.vram_gib.fits:
         found = find_fit_remedies(asked, resolved, network, card, library)
@@ -177,8 +177,8 @@ def _notes(resolved: ResolvedConfiguration, capacity: Capacity, library: Library
     if capacity.fits and capacity.fit_probability < TIGHT_FIT_PROBABILITY:
         cases = _percentage(capacity.fit_probability)
         safer = "a smaller micro-batch is safer, " if resolved.micro_batch > 1 else ""
-        room = f"{safer}--vram-headroom 0.15 asks for more room"
-        notes.append(f"memory is tight: fits by the margin, but with only {cases} % probability: {room}")
+        room = f"{safer}--vram-headroom 0.15 reserves more memory"
+        notes.append(f"memory is tight: it fits with {cases} % probability only; {room}")
     if not row.profiled:
         margin = as_scalar(resolved.memory_evaluator.inputs.stack.margin)
         notes.append(f"framework {framework} has no measured memory profile: margin {margin * 100:.3g} %")
@@ -186,15 +186,15 @@ def _notes(resolved: ResolvedConfiguration, capacity: Capacity, library: Library
         notes.append(f"speed of {machine.gpu} is from a prior, not from measurements")
     if machine.instances > 1 and machine.network_gbps is None:
         assumed = DEFAULT_NETWORK_BYTES_PER_SECOND / GB
-        notes.append(f"network between machines unknown: {assumed:g} GB/s assumed (--network-gbps)")
+        notes.append(f"bandwidth between machines unknown: {assumed:g} GB/s assumed; set --network-gbps")
     if resolved.recipe.tensor_parallel * resolved.recipe.pipeline_parallel > 1 and not row.parallel:
-        notes.append(f"framework {framework} splits no layers by itself: taken as if it could")
+        notes.append(f"framework {framework} has no tensor or pipeline parallelism: estimated as if it had")
     if resolved.architecture.experts:
-        notes.append("mixtures of experts are predicted least well: looped and grouped kernels differ fourfold")
+        notes.append("mixture-of-experts estimates are the least accurate: looped and grouped kernels differ fourfold")
     if shape.unit == "images":
-        notes.append("diffusion estimate is coarse: an image counts as equivalent tokens")
+        notes.append("the estimate for diffusion is rough: an image counts as equivalent tokens")
     elif shape.sequence > resolved.architecture.max_sequence:
-        notes.append(f"longer than the network's context of {resolved.architecture.max_sequence:,} tokens")
+        notes.append(f"sequences are longer than the model's context of {resolved.architecture.max_sequence:,} tokens")
     if shape.is_clipped:
-        notes.append(f"samples longer than {shape.sequence:,} tokens are cut to it")
+        notes.append(f"samples longer than {shape.sequence:,} tokens are cut to that length")
     return tuple(notes)

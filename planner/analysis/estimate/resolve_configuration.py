@@ -80,15 +80,15 @@ def resolve_configuration(
 def _machine(asked: Configuration, card: GpuSpec) -> Machine:
     instances = asked.instances or -(-asked.gpus // GPUS_PER_MACHINE)
     if asked.gpus % instances:
-        fix = f"gpus counts all of them; give a multiple of {instances}, or other instances"
+        fix = f"gpus is the total: give a multiple of {instances}, or change instances"
         raise _fault("gpus", f"{asked.gpus} GPUs do not spread evenly over {instances} machines", fix)
     each = asked.gpus // instances
     if asked.tensor_parallel > each:
         what = f"{asked.tensor_parallel} ranks do not fit into a machine of {each} GPUs"
-        raise _fault("tensor_parallel", what, f"at most {each}: neighbours share a machine")
+        raise _fault("tensor_parallel", what, f"at most {each}: tensor parallelism stays within a machine")
     group = asked.tensor_parallel * asked.pipeline_parallel
     if asked.gpus % group:
-        what = f"{asked.gpus} GPUs are no multiple of {group}, the GPUs that share one copy of the network"
+        what = f"{asked.gpus} GPUs are not a multiple of {group}, the GPUs that share one copy of the model"
         raise _fault("gpus", what, "give a multiple of tensor_parallel x pipeline_parallel")
     if asked.interconnect in ("nvlink", "nvswitch") and not card.nvlink_gb_s:
         raise _fault("interconnect", f"{card.name} has no NVLink", "give pcie, or leave it out")
@@ -109,7 +109,7 @@ def _check_batch(asked: Configuration, machine: Machine) -> None:
         factors = [f"{ranks} data-parallel GPUs"]
         factors += [f"micro-batch {asked.micro_batch}"] if asked.micro_batch else []
         factors += [f"{asked.accumulation_steps} accumulation steps"] if asked.accumulation_steps else []
-        what = f"{asked.global_batch} is no {'product' if all_given else 'multiple'} of {' x '.join(factors)}"
+        what = f"{asked.global_batch} is not {'the product' if all_given else 'a multiple'} of {' x '.join(factors)}"
         raise _fault("global_batch", what, f"such as {parts if all_given else parts * 2}, or leave one of them out")
 
 
@@ -162,7 +162,7 @@ def _describe_recipe(recipe: Recipe) -> str:
     weights = f"{recipe.weight_bits}-bit weights"
     attention, sharding = f"{recipe.attention} attention", f"sharding {recipe.sharding}"
     parts = (recipe.method, weights, recipe.precision, attention, sharding, recipe.optimizer)
-    return f"asked for or assumed: {', '.join(parts)}"
+    return f"requested or assumed: {', '.join(parts)}"
 
 
 def _shardings(asked: Configuration, machine: Machine, library: Library) -> list[str]:
@@ -191,7 +191,7 @@ def _job(asked: Configuration, architecture: Architecture) -> Job:
     if asked.sequence_length is not None and image:
         raise _fault("sequence_length", f"{architecture.name} is trained on images", "give resolution")
     if asked.lora_rank > architecture.hidden:
-        what = f"{asked.lora_rank:,} is more than the network is wide"
+        what = f"{asked.lora_rank:,} exceeds the hidden size of the model"
         raise _fault("lora_rank", what, f"at most {architecture.hidden:,}; 8 to 256 are usual")
     return Job(
         name="estimate",

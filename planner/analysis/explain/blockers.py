@@ -61,7 +61,7 @@ def find_blockers(prepared: PreparedScenario, query: WhyNotQuery) -> Blockers:
         available = ", ".join(f"{count:,}" for count in counts[:8])
         return (f"no offer has {query.gpus:,} of them together; available counts: {available}",), None
     if query.market == "spot" and not any(offer.has_spot for offer in offers):
-        return ("none of these offers is sold as spot for less than on demand",), None
+        return ("none of these offers has a spot price below its on-demand price",), None
     if query.market == "on_demand" and all(offer.usd_per_hour is None for offer in offers):
         return ("these offers are sold as spot only",), None
     refused = _refusal(prepared, query, machines)

@@ -108,7 +108,7 @@ def _no_effect(path: str, scenario: Scenario) -> LimitSensitivity:
     current = next((one.current for one in lift_limits(scenario) if one.path == path), None)
     if path.startswith("limits.quota."):
         current = scenario.limits.quota.get(path.removeprefix("limits.quota."))
-    return LimitSensitivity(worth=unit_of_limit(path), limit=path, change_from=current, note="nothing at any value")
+    return LimitSensitivity(worth=unit_of_limit(path), limit=path, change_from=current, note="no effect at any value")
 
 
 def unit_of_limit(path: str) -> Literal["hour", "dollar", "gpu", "gib", "choice"]:

@@ -79,7 +79,7 @@ def parse_query(text: str, scenario: Scenario, library: Library) -> WhyNotQuery:
             fault("", f"{part.strip()!r} is not KEY=VALUE", QUERY_EXAMPLE)
         elif key not in KEYS:
             close = suggest_names(key, KEYS)
-            fix = f"did you mean {close}?" if close else f"known are {', '.join(KEYS)}"
+            fix = f"did you mean {close}?" if close else f"known: {', '.join(KEYS)}"
             fault(key, "is not a key of --why-not", fix)
         elif key in given:
             fault(key, "is given twice", "keep one")
@@ -113,16 +113,16 @@ def _read(text: str, given: dict[str, str], scenario: Scenario, library: Library
             if value.isdecimal() and 0 < int(value) < 10**6:
                 values[key] = value
             else:
-                fault(key, f"{value!r} is not a count", "a whole number of GPUs in all")
+                fault(key, f"{value!r} is not a count", "give the total number of GPUs")
             continue
         exact = _known(value, known[key])
         if exact is None:
             close = suggest_names(value, known[key])
-            if key == "offer":  # a label has parts with a meaning: similar letters say nothing
+            if key == "offer":  # a label has parts with a meaning: similar letters do not help
                 close = " or ".join(suggest_offers(value, scenario.offers))
             few = list(dict.fromkeys(known[key]))
-            names = f"known are {', '.join(few[:8])}{', ...' if len(few) > 8 else ''}"
-            fault(key, f"there is no {value!r}", f"did you mean {close}?" if close else names)
+            names = f"known: {', '.join(few[:8])}{', ...' if len(few) > 8 else ''}"
+            fault(key, f"unknown {key} {value!r}", f"did you mean {close}?" if close else names)
         else:
             values[key] = exact
     techniques: dict[str, Any] = {key: values[key] for key in TECHNIQUE_FIELDS if key in values}
@@ -130,7 +130,7 @@ def _read(text: str, given: dict[str, str], scenario: Scenario, library: Library
     job = known["job"].index(values["job"]) if "job" in values else 0
     if len(scenario.jobs) > 1 and "job" not in given:
         fix = f"job={known['job'][0]}, or another of {', '.join(known['job'])}"
-        fault("job", "is not named, and there are several", fix)
+        fault("job", "is missing, but the scenario has several jobs", fix)
     where = {key: values[key] for key in OFFER_KEYS if key in values}
     if "gpu" in where:
         where["gpu"] = library.gpu(where["gpu"]).name

@@ -143,8 +143,8 @@ def _choice(screened: ScreenedCandidates, row: int, assignment: Assignment) -> S
 
 
 def _mismatch_error(prepared: PreparedScenario, assignment: Assignment) -> ScenarioError:
-    what = f"no candidate of this job is the plan's: {assignment.gpus} x {assignment.gpu}, {assignment.offer}"
-    fix = "the plan is of another scenario, or prices have changed: solve again"
+    what = f"no candidate of this job matches the plan: {assignment.gpus} x {assignment.gpu}, {assignment.offer}"
+    fix = "the plan belongs to another scenario, or prices have changed: solve again"
     return ScenarioError([Fault(prepared.scenario.name, 0, f"jobs.{assignment.name}", what, fix)])
 
 

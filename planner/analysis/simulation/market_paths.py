@@ -120,16 +120,16 @@ def build_recorded_windows(
     gap = gaps[0]
     if hours < MIN_COUNTS_PER_RUN * gap:
         what = f"a count every {gap:.3g} h is too coarse for {job}, which may take {hours:.1f} h"
-        raise InputError([Fault(traces[0].name, 0, "", what, "are its steps in seconds?")])
+        raise InputError([Fault(traces[0].name, 0, "", what, "check that its steps are in seconds")])
     ticks = math.ceil(hours / gap - 1e-9)
     long = [trace for trace in traces if trace.available.size >= ticks]
     if not long:
         best = max(traces, key=lambda trace: trace.hours)
         only = "this trace" if len(traces) == 1 else f"the longest of {len(traces)} traces"
-        what = f"{only} is {best.hours:.1f} h long, and {job} may take {hours:.1f} h"
-        raise InputError([Fault(best.name, 0, "", what, "record for longer, or ask for an earlier deadline")])
+        what = f"{only} is {best.hours:.1f} h long, but {job} may take {hours:.1f} h"
+        raise InputError([Fault(best.name, 0, "", what, "give longer traces, or set an earlier deadline")])
     never = f"{instances} machines" if instances > 1 else "a machine"
     if not any(trace.up(instances).any() for trace in long):
-        what = f"{never} were never there together" if instances > 1 else f"{never} was never there"
-        raise InputError([Fault(long[0].name, 0, "", f"{what}, and {job} needs it", "other traces")])
+        what = f"{never} were never available together" if instances > 1 else f"{never} was never available"
+        raise InputError([Fault(long[0].name, 0, "", f"{what}, but {job} needs it", "give other traces")])
     return RecordedWindows(long, instances, ticks), [trace for trace in traces if trace.available.size < ticks]

@@ -44,5 +44,5 @@ class SimulationSettings:
             what, fix = f"{found.runs:,} runs cannot be simulated", f"1 to {MAX_RUNS:,}"
             raise ScenarioError([Fault("simulate", 0, "runs", what, fix)])
         if found.seed < 0:
-            raise ScenarioError([Fault("simulate", 0, "seed", f"{found.seed} is no seed", "0 or more")])
+            raise ScenarioError([Fault("simulate", 0, "seed", f"{found.seed} is not a seed", "0 or more")])
         return replace(found, traces=tuple(read_traces_of(traces))) if traces else found

@@ -262,16 +262,16 @@ def _notes(job_runs: Sequence[JobRun], settings: SimulationSettings) -> list[str
     notes = []
     drawing = [one for one in job_runs if one.states is not None]
     if settings.traces and not drawing:
-        notes.append("no job of this plan runs on spot: the traces say nothing of it")
+        notes.append("no job of this plan runs on spot: the traces are not used")
     basis = {one.job.spot.basis for one in drawing if one.job.spot and one.job.spot.basis}
     if basis and not settings.traces:
-        notes.append("the market is a prior, not that of the offer: replay recorded ones with --trace")
+        notes.append("the market is a prior, not measured for the offer: replay recorded traces with --trace")
     if len(drawing) > 1 and not settings.traces:
-        notes.append("each job has a market of its own, drawn without regard to the others")
+        notes.append("each job has its own market, drawn independently of the others")
     if any(one.waiting_usd for one in drawing):
-        notes.append("over optimum: in what the plan minimises, dollars and what an hour of waiting is worth")
+        notes.append("over optimum: in the objective of the plan, dollars plus the value of waiting hours")
     if any(one.kind == RunKind.SPOT for one in job_runs):
-        notes.append("spot alone keeps no deadline: nothing is rented on demand where it does not come")
+        notes.append("spot only: no fallback on demand, so no deadline is guaranteed")
     if any(one.job.trials > 1 for one in drawing):
-        notes.append("trials side by side share one market, and are interrupted together")
+        notes.append("concurrent trials share one market and are interrupted together")
     return notes

@@ -271,7 +271,7 @@ def _threshold(path: str, plan: Plan) -> list[str]:
         provider = path.removeprefix("limits.quota.")
         return [f"the plan rents {sum(j.gpus for j in plan.jobs if j.provider == provider)} GPUs at {provider}"]
     if path.endswith(".forbid"):
-        return ["the plan uses nothing of what is forbidden"]
+        return ["the plan does not use what is forbidden"]
     return []
 
 
@@ -280,4 +280,4 @@ def _round_down(limit: str, hours: float, job: Assignment) -> str:
     lower = math.floor(hours * 10) / 10
     held = f"{limit} under {lower:,.1f} h would change it: {job.name} needs that long at the requested confidence"
     free = not any(one.startswith("deadline") for one in job.binding)
-    return f"{held}; a later one saves nothing" if free else held
+    return f"{held}; a higher value has no effect" if free else held

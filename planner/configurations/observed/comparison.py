@@ -83,7 +83,7 @@ def compare_run(job: Job, run: Measured, architecture: Architecture, library: Li
     if (found is None or not found.fits) and (opened := expand_parallel_degrees(own, recipes, library)):
         found = _faster_fit(found, _fastest_fit(own, run, shape, opened, machine, library))
     if found is None:
-        return "its global batch does not divide over the GPUs: say micro_batch and accumulation_steps"
+        return "its global batch does not divide over the GPUs: give micro_batch and accumulation_steps"
     peak = None
     if run.peak_vram_gib is not None:
         one = grid_inputs(own, shape, [found.recipe], [machine], library)
@@ -112,8 +112,8 @@ def impossibility_reason(job: Job, run: Measured, architecture: Architecture, li
     peak = peaks_of(card, precision, library)[1]
     if flops <= peak * run.gpus:
         return None
-    told = f"at least {flops / TERA:,.0f} TFLOP/s against {peak * run.gpus / TERA:,.0f} of the sheet"
-    return f"needs more FLOP per second than {run.gpus} x {card.name} can do ({told})"
+    rates = f"at least {flops / TERA:,.0f} TFLOP/s against a peak of {peak * run.gpus / TERA:,.0f}"
+    return f"needs more FLOP per second than {run.gpus} x {card.name} can do ({rates})"
 
 
 class _Configuration(NamedTuple):

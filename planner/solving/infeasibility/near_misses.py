@@ -186,7 +186,7 @@ def _unsupported_services(prepared: PreparedScenario, index: int) -> Iterator[Ne
         yield NearMiss(
             job=one.job.name,
             what=f"managed service at {offer.provider}",
-            reason="trains adapters, which are no pretraining" if name in taken else f"does not take {name}",
+            reason="trains adapters only, so it cannot pretrain" if name in taken else f"does not take {name}",
             shortfall=0.0,
             unit="",
             fix=f"offer machines with GPUs{'' if name in taken else f', or a service that takes {name}'}",

@@ -28,7 +28,7 @@ class DurationShape:
 
     def __post_init__(self) -> None:
         if not (self.young_hours > 0 and 0 <= self.young_share < 1):
-            raise ValueError(f"no shape of durations: {self}")
+            raise ValueError(f"unknown shape of durations: {self}")
 
     @classmethod
     def of(cls, values: Mapping[str, float]) -> DurationShape:

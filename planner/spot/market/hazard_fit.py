@@ -36,7 +36,7 @@ def fit_ages(hours: Floats, censored: Flags, most_bands: int = MAX_BANDS) -> Age
     """
     lengths, ended = np.asarray(hours, dtype=float), ~np.asarray(censored, dtype=bool)
     if not lengths.sum() > 0:
-        raise ValueError("no hour to learn from")
+        raise ValueError("no observed hours to fit")
     ends = int(ended.sum())
     edges = _candidate_edges(lengths[ended])
     # Ends by each edge, and hours spent up to it: the figures of a band are differences of these.

@@ -221,21 +221,21 @@ def _check(observed: Sequence[ObservedTrace], runs: MarketDurations, instances: 
     hours, most = sum(one.hours for one in observed), max((one.most for one in observed), default=0)
     machines = "1 machine was" if instances == 1 else f"{instances} machines were"
     if instances > most:
-        what = f"{machines} never there, at most {most}" if most else "no machine was ever there"
-        raise InputError([Fault(name, 0, "", what, "ask for fewer instances" if most else "give other traces")])
+        what = f"{machines} never available together, at most {most}" if most else "no machine was ever available"
+        raise InputError([Fault(name, 0, "", what, "fit fewer instances" if most else "give other traces")])
     ups, outages = int((~runs.up_censored).sum()), int((~runs.down_censored).sum())
     if min(ups, outages) >= MIN_ENDS_TO_FIT:
         return
     wanted = hours * SUFFICIENT_ENDS / max(min(ups, outages), PRIOR_ENDS)
     long = f"{wanted / DAY_HOURS:.0f} days" if wanted > 2 * DAY_HOURS else f"{wanted:.0f} h"
-    fix = f"some {long} would show {SUFFICIENT_ENDS} of each"
+    fix = f"about {long} would show {SUFFICIENT_ENDS} of each"
     losses = sum(one.machine_losses for one in observed)
     if most > instances == 1 and losses:
         stay = sum(one.machine_hours for one in observed) / losses
-        fix += f"; or give mean_up_hours: {stay:.3g}, which single machines stayed on average, and an availability"
+        fix += f"; or give mean_up_hours: {stay:.3g}, the mean of single machines, and an availability"
     elif most > instances:
-        fix += f"; or ask for more instances, of which up to {most} were there"
-    what = f"{machines} there {sum(one.availability * one.hours for one in observed):.1f} of {hours:.1f} h"
+        fix += f"; or fit more instances, of which up to {most} were available"
+    what = f"{machines} available {sum(one.availability * one.hours for one in observed):.1f} of {hours:.1f} h"
     counts = f"{_count(ups, 'up-time')} and {_count(outages, 'outage')}"
     what += f", with {counts} observed from beginning to end: too few for a fit"
     raise InputError([Fault(name, 0, "", what, fix)])

@@ -73,7 +73,7 @@ class SpotStates:
 
     def __post_init__(self) -> None:
         if not math.isfinite(self.down.mean()):
-            raise ValueError("an outage that may last for ever is no market: the last rate of `down` must be positive")
+            raise ValueError("an outage must end: the last rate of `down` must be positive")
 
     def availability(self) -> float:
         """Return the share of time that the market is up, 0 to 1."""

@@ -60,7 +60,7 @@ def _read_file(path: Path, name: str) -> list[Trace]:
         return [read_counts_json(text, file, name)]
     traces = read_table(text, file, name)
     if traces is None:
-        raise InputError([Fault(file, 1, "", "is no trace in a known format", FORMATS)])
+        raise InputError([Fault(file, 1, "", "unknown trace format", FORMATS)])
     return traces
 
 

@@ -39,9 +39,9 @@ def read_counts_json(text: str, file: str, name: str) -> Trace:
     try:
         document = json.loads(text)
     except json.JSONDecodeError as error:
-        raise InputError([Fault(file, error.lineno, "", f"is no whole JSON document: {error.msg}", shape)]) from None
+        raise InputError([Fault(file, error.lineno, "", f"not valid JSON: {error.msg}", shape)]) from None
     except (ValueError, RecursionError):  # a number of thousands of digits; brackets in brackets
-        raise InputError([Fault(file, 0, "", "is no JSON that can be read", shape)]) from None
+        raise InputError([Fault(file, 0, "", "JSON that cannot be parsed", shape)]) from None
     metadata = document.get("metadata") if isinstance(document, dict) else None
     data = document.get("data") if isinstance(document, dict) else None
     if not isinstance(metadata, dict) or not isinstance(data, list):
@@ -51,7 +51,7 @@ def read_counts_json(text: str, file: str, name: str) -> Trace:
     bad = [i for i, count in enumerate(data) if not _is_count(count)]
     if bad:
         many = f" (and {len(bad) - 1} more)" if len(bad) > 1 else ""
-        what = f"{_abbreviate(data[bad[0]])} is no number of machines{many}"
+        what = f"{_abbreviate(data[bad[0]])} is not a number of machines{many}"
         faults.append(Fault(file, 0, f"data.{bad[0]}", what, "whole numbers of 0 or more, one per step"))
     if not faults:
         faults = _length_faults(len(data), float(gap), file, 0, "data")
@@ -66,7 +66,7 @@ def read_table(text: str, file: str, name: str) -> list[Trace] | None:
     try:
         rows = [(reader.line_num, [cell.strip() for cell in row]) for row in reader if row]
     except csv.Error as error:
-        raise InputError([Fault(file, reader.line_num, "", f"is no CSV that can be read: {error}")]) from None
+        raise InputError([Fault(file, reader.line_num, "", f"cannot be read as CSV: {error}")]) from None
     header, body = rows[0][1], rows[1:]
     if set(_RLE) <= set(header):
         return _run_lengths(header, body, file)
@@ -80,7 +80,7 @@ def _run_lengths(header: Sequence[str], body: Sequence[tuple[int, list[str]]], f
     traces: list[Trace] = []
     faults: list[Fault] = []
     if not body:
-        faults.append(Fault(file, 1, "", "has a header and no trace", "give a row per trace"))
+        faults.append(Fault(file, 1, "", "has a header but no trace", "give a row per trace"))
     for line, row in body:
         cells = dict(zip(header, row, strict=False))
         name = cells.get("trace_id") or f"line {line}"
@@ -88,7 +88,7 @@ def _run_lengths(header: Sequence[str], body: Sequence[tuple[int, list[str]]], f
         counts, wrong = _decode_run_lengths(cells.get("availability_rle", ""))
         found = _gap_faults(gap if gap is not None else cells.get("step_s") or None, file, line, f"{name}: step_s")
         if cells.get("target_nodes") and (target is None or target < 1 or target % 1):
-            what = f"{_abbreviate(cells['target_nodes'])} is no number of machines"
+            what = f"{_abbreviate(cells['target_nodes'])} is not a number of machines"
             found.append(Fault(file, line, f"{name}: target_nodes", what, "leave it blank where it is not known"))
         if wrong:
             found.append(Fault(file, line, f"{name}: availability_rle", wrong, "write count x steps as in 64x12;63x3"))
@@ -111,13 +111,13 @@ def _decode_run_lengths(text: str) -> tuple[np.ndarray[Any, np.dtype[np.int64]],
     for piece in text.split(";"):
         match = _PIECE.fullmatch(piece)
         if match is None:
-            return nothing, f"{_abbreviate(piece)} cannot be read"
+            return nothing, f"{_abbreviate(piece)} is malformed"
         counts.append(int(match[1]))
         steps.append(int(match[2]))
         if not 0 <= counts[-1] <= MAX_MACHINES:
-            return nothing, f"{counts[-1]} is no number of machines"
+            return nothing, f"{counts[-1]} is not a number of machines"
         if steps[-1] < 1:
-            return nothing, f"{_abbreviate(piece)} lasts no step"
+            return nothing, f"{_abbreviate(piece)} lasts less than one step"
     if sum(steps) > MAX_TRACE_STEPS:
         return nothing, f"{sum(steps):,} steps are more than the {MAX_TRACE_STEPS:,} that can be read"
     return np.repeat(np.array(counts, dtype=np.int64), steps), ""
@@ -131,13 +131,13 @@ def _counts_over_time(header: Sequence[str], body: Sequence[tuple[int, list[str]
         cells = dict(zip(header, row, strict=False))
         time, count = (_number(cells.get(column, "")) for column in _TIMES)
         if time is None:
-            what = f"{_abbreviate(cells.get('time_seconds', ''))} is no time"
+            what = f"{_abbreviate(cells.get('time_seconds', ''))} is not a time"
             faults.append(Fault(file, line, "time_seconds", what, "give seconds"))
         elif time <= before:
             what = f"{time:.15g} s does not come after {before:.15g} s"
             faults.append(Fault(file, line, "time_seconds", what, "sort the rows, each time once"))
         if count is None or not _is_count(count):
-            what = f"{_abbreviate(cells.get('available', ''))} is no number of machines"
+            what = f"{_abbreviate(cells.get('available', ''))} is not a number of machines"
             faults.append(Fault(file, line, "available", what, "whole numbers of 0 or more"))
         before = time if time is not None else before
         times.append(before)
@@ -153,7 +153,7 @@ def _counts_over_time(header: Sequence[str], body: Sequence[tuple[int, list[str]
     steps = round((moments[-1] - moments[0]) / step) + 1 if not faults else 0
     if steps > MAX_TRACE_STEPS:
         what = f"{steps:,} steps of {step:.3g} s are more than the {MAX_TRACE_STEPS:,} that can be read"
-        faults = [Fault(file, 0, "time_seconds", what, "give a part of it, or fewer looks")]
+        faults = [Fault(file, 0, "time_seconds", what, "give a part of it, or fewer observations")]
     faults = faults or _length_faults(steps, step, file, 0, "")
     if faults:
         raise InputError(faults)
@@ -173,11 +173,11 @@ def _gap_faults(gap: Any, file: str, line: int, where: str) -> list[Fault]:
         return [Fault(file, line, where, "is missing", "give the seconds from one count to the next")]
     if isinstance(gap, bool) or not isinstance(gap, (int, float)) or not math.isfinite(gap) or gap <= 0:
         return [
-            Fault(file, line, where, f"{_abbreviate(gap)} is no time", "give the seconds from one count to the next")
+            Fault(file, line, where, f"{_abbreviate(gap)} is not a time", "give the seconds from one count to the next")
         ]
     if gap < MIN_GAP_SECONDS:
         meant = f"hours were meant, it is {gap * HOUR:.4g}" if gap * HOUR >= MINUTE / 2 else "another unit was meant"
-        return [Fault(file, line, where, f"{gap:.3g} s is too short to look at a market again", f"if {meant}")]
+        return [Fault(file, line, where, f"{gap:.3g} s is too short a time between two counts", f"if {meant}")]
     if gap > MAX_GAP_SECONDS:
         meant = f"milliseconds were meant, it is {gap / 1000:.6g}"
         what = f"{gap:.6g} s is {gap / MAX_GAP_SECONDS:.1f} days from one count to the next"
@@ -191,8 +191,8 @@ def _length_faults(steps: int, gap: float, file: str, line: int, where: str) -> 
         return [Fault(file, line, where, "the trace is empty", "give a count per step")]
     if steps < MIN_TRACE_STEPS or steps * gap / HOUR < MIN_TRACE_HOURS:
         counted = f"{steps} count{'s' if steps > 1 else ''} over {steps * gap / MINUTE:.3g} minutes"
-        least = f"{MIN_TRACE_STEPS} counts over {MIN_TRACE_HOURS:g} h are the least that can be replayed"
-        return [Fault(file, line, where, f"{counted} are too short to say anything", f"{least}; a fit wants days")]
+        least = f"{MIN_TRACE_STEPS} counts over {MIN_TRACE_HOURS:g} h are the minimum to replay"
+        return [Fault(file, line, where, f"{counted} are too few", f"{least}; a fit needs days")]
     return []
 
 

@@ -67,13 +67,13 @@ class CurveRequest:
 def check_run(run: SpotRun, longest_hours: float) -> None:
     """Raise ValueError where nothing can be guaranteed: no on-demand machines, no work, or too little time for it."""
     if not math.isfinite(run.on_demand_usd_per_hour):
-        raise ValueError("no deadline can be promised where machines are not sold on demand")
+        raise ValueError("no deadline can be guaranteed without on-demand machines")
     if not (run.work_hours > 0 and math.isfinite(run.work_hours)):
         raise ValueError(f"hours of work must be positive, not {run.work_hours:g}")
     if run.restart_hours < 0 or run.stall_hours < 0 or run.interval_hours < 0:
         raise ValueError("hours of restarts, stalls and intervals must not be negative")
     if run.interval_hours == 0 and run.stall_hours > 0:
-        raise ValueError("a run that writes checkpoints all the time, and stalls for each, never ends")
+        raise ValueError("checkpoints that stall need a positive interval between them")
     needed = run.work_hours + run.restart_hours
     if not longest_hours >= needed * (1 - 1e-12):
         raise ValueError(f"{longest_hours:g} h are less than the {needed:g} h that the work takes on demand")

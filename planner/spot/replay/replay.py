@@ -70,7 +70,7 @@ def replay(
     """
     runs, ticks = up.shape
     if run.stall_hours > 0 and not run.interval_hours > 0:
-        raise ValueError("with checkpoints that stall and no work between them nothing is ever done")
+        raise ValueError("checkpoints that stall need a positive interval between them")
     sold = math.isfinite(run.on_demand_usd_per_hour)
     if math.isfinite(deadline_hours) and ticks * tick_hours < deadline_hours - ROUNDING_HOURS:
         raise ValueError(f"paths of {ticks * tick_hours:g} h do not reach the deadline at {deadline_hours:g} h")
@@ -223,7 +223,7 @@ class _ReplayState:
         if math.isfinite(run.on_demand_usd_per_hour):
             usd += self.on_demand_hours * run.on_demand_usd_per_hour
         elif self.on_demand_hours.any():
-            raise ValueError("the policy rents on demand, which is not sold")
+            raise ValueError("the policy rents on-demand machines, which are not sold")
         done = self.work - self.left
         shares = np.divide(done - self.on_demand_work, done, out=np.zeros_like(done), where=done > 0)
         return Replays(

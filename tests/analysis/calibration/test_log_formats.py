@@ -120,22 +120,22 @@ def test_memory_logs_give_the_highest_figure_with_its_kind(tmp_path: Path, text:
     ("text", "message"),
     [
         ("", ": is empty; give a trainer_state.json"),
-        ("hello there\nall is well\n", ":1: is no log that can be read"),
-        ("loss,lr\n1,2\n", ":1: is no log that can be read"),
-        ("step,seconds\n", ": has a header and no rows"),
-        ("step,seconds\n1,2\n2,3,4\n", ":3: 3 cells under 2 names"),
-        ("step,seconds\n1,2\n2,fast\n", ":3: seconds: 'fast' is no number"),
+        ("hello there\nall is well\n", ":1: unknown log format"),
+        ("loss,lr\n1,2\n", ":1: unknown log format"),
+        ("step,seconds\n", ": has a header but no rows"),
+        ("step,seconds\n1,2\n2,3,4\n", ":3: 3 cells, but the header has 2"),
+        ("step,seconds\n1,2\n2,fast\n", ":3: seconds: 'fast' is not a number"),
         (steps(2, 2, 2), ": only 3 timed steps; at least 5 are needed"),
         ("step,seconds\n1,2\n2,2\n2,2\n", ":4: step: step 2 follows step 2; give one run"),
-        ("step,elapsed\n1,10\n2,20\n3,15\n", ":4: elapsed: time does not go on"),
-        ("step,timestamp\n1,noon\n2,20\n", ":2: timestamp: 'noon' is no time"),
+        ("step,elapsed\n1,10\n2,20\n3,15\n", ":4: elapsed: time does not increase"),
+        ("step,timestamp\n1,noon\n2,20\n", ":2: timestamp: 'noon' is not a time"),
         (steps(2, -1, 2, 2, 2, 2), ":3: seconds: -1 seconds for a step"),
-        (steps(*(1.1 * n for n in range(1, 12))), ":2: seconds: grows from row to row"),
+        (steps(*(1.1 * n for n in range(1, 12))), ":2: seconds: increases in every row"),
         (steps(*[86_400_000] * 6), ": 8.64e+07 seconds per optimizer step; give seconds"),
         ("max_memory_allocated\n7.5\n", ":2: max_memory_allocated: a peak of"),
         ("memory.used [MiB]\n9663676416\n", ":2: memory.used [mib]: a peak of"),
         ("{}", ":1: has no log_history"),
-        ('{"log_history": [', ":1: is no whole JSON document"),
+        ('{"log_history": [', ":1: not valid JSON"),
         (state(), ": log_history is empty"),
         (state(logged(10), logged(20)), ": has no training time"),
         (state(logged(20), logged(10), LAST), ": log_history[1]: steps go back from 20 to 10"),
@@ -150,7 +150,7 @@ def test_what_cannot_be_used_is_reported_with_its_place(tmp_path: Path, text: st
 def test_a_file_that_is_not_there_or_no_text_is_told(tmp_path: Path) -> None:
     """No traceback for a wrong path or a picture."""
     (tmp_path / "picture").write_bytes(b"\x89PNG\xff\xfe")
-    for name, message in (("absent", "no such file"), ("picture", "no text in UTF-8")):
+    for name, message in (("absent", "no such file"), ("picture", "not UTF-8 text")):
         with pytest.raises(InputError, match=message):
             read_log(str(tmp_path / name))
 

@@ -212,7 +212,7 @@ def test_a_fit_that_may_fail_is_said() -> None:
     best = told("mistral-7b", "RTX4090", largest_batch=True)
     assert best.vram_gib.fits and best.vram_gib.fit_probability < 0.9
     cases = math.floor(best.vram_gib.fit_probability * 100)
-    said = f"fits by the margin, but with only {cases} % probability: a smaller micro-batch is safer"
+    said = f"memory is tight: it fits with {cases} % probability only; a smaller micro-batch is safer"
     assert [said in note for note in best.notes].count(True) == 1
     small = told("mistral-7b", "RTX4090", largest_batch=True, micro_batch=1)
     assert small.vram_gib.fit_probability >= 0.9 and not any("tight" in note for note in small.notes)

@@ -64,7 +64,7 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"gpus": 2, "weight_bits": 8, "sharding": "zero3"}, "", "8-bit (LLM.int8) weights cannot be sharded"),
     ({"framework": "torchtitan"}, "", "trains no LoRA adapters"),
     ({"tensor_parallel": 2}, "tensor_parallel", "do not fit into a machine of 1"),
-    ({"gpus": 4, "pipeline_parallel": 3}, "gpus", "no multiple of 3"),
+    ({"gpus": 4, "pipeline_parallel": 3}, "gpus", "not a multiple of 3"),
     ({"global_batch": 30, "gpus": 4}, "global_batch", "no multiple"),
     ({"global_batch": 8, "micro_batch": 2, "accumulation_steps": 2}, "global_batch", "such as 4"),
     ({"packing": "padded"}, "packing", "tokens_per_sample"),

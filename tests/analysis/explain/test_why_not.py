@@ -141,7 +141,7 @@ def test_what_does_not_fit_tells_its_memory_by_part_and_a_sequence_that_fits() -
         ("gpu=RTX4090,gpus=3", "available counts: 1"),
         ("method=full,weight_bits=4", "quantised weights cannot be trained in full"),
         ("gpu=V100-16GB,precision=bf16_mixed", "the card has no bf16"),
-        ("gpu=RTX3060,market=spot", "sold as spot"),
+        ("gpu=RTX3060,market=spot", "spot price below"),
         ("gpu=RTX4090,sharding=zero3", "needs more than one GPU"),
     ],
 )
@@ -172,13 +172,13 @@ def test_remedies_hold() -> None:
     [
         ("gpi=RTX4090", "did you mean gpu"),
         ("gpu=RTX409", "did you mean RTX4090"),
-        ("provider=zebra", "known are a, b"),
+        ("provider=zebra", "known: a, b"),
         ("method=lorra", "did you mean lora"),
-        ("gpus=two", "a whole number"),
+        ("gpus=two", "total number"),
         ("gpu", "is not KEY=VALUE"),
         ("gpu=RTX4090,gpu=RTX3060", "is given twice"),
         ("method=qlora,weight_bits=8", "QLoRA has 4-bit weights"),
-        ("job=u", "there is no 'u'"),
+        ("job=u", "unknown job 'u'"),
     ],
 )
 def test_a_wish_that_makes_no_sense_is_told_with_what_would(wish: str, said: str) -> None:

@@ -177,7 +177,7 @@ def test_spot_alone_promises_nothing(tmp_path: Path) -> None:
     """No on-demand machines, no policies to compare with; what a short market leaves undone is reported."""
     found = simulated(SPOT_ALONE)
     assert found.jobs[0].kind == "spot only" and list(found.policies) == [PLANNED]
-    assert any("keeps no deadline" in note for note in found.notes)
+    assert any("no deadline is guaranteed" in note for note in found.notes)
     short = simulated(SPOT_ALONE, traces=[trace(tmp_path, [*[1] * 12, *[0] * 60])], exact_speed=True)
     assert short.jobs[0].unfinished == 1 and short.deadline_hit_rate == 0
 
@@ -217,16 +217,16 @@ def test_a_plan_is_read_again_and_a_strangers_is_refused() -> None:
 @pytest.mark.parametrize("wrong", [{"runs": 0}, {"runs": 10**7}, {"seed": -1}])
 def test_impossible_numbers_are_refused(wrong: dict[str, int]) -> None:
     """Runs and seeds in range."""
-    with pytest.raises(ScenarioError, match=r"cannot be simulated|is no seed"):
+    with pytest.raises(ScenarioError, match=r"cannot be simulated|is not a seed"):
         simulate(scenario(), planned(), **wrong)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
     ("counts", "minutes", "said"),
     [
-        ([1] * 30, 10, "this trace is 5.0 h long, and bot may take 20.0 h"),
+        ([1] * 30, 10, "this trace is 5.0 h long, but bot may take 20.0 h"),
         ([1] * 400, 600, "a count every 10 h is too coarse for bot"),
-        ([0] * 400, 10, "a machine was never there, and bot needs it"),
+        ([0] * 400, 10, "a machine was never available, but bot needs it"),
     ],
 )
 def test_traces_that_say_nothing_of_the_job_are_refused(
@@ -250,7 +250,7 @@ def test_machines_that_stand_in_for_one_another_are_reported(tmp_path: Path) -> 
     """A count of five says nothing of the one machine that a job has."""
     notes = simulated(traces=[trace(tmp_path, [5] * 300)]).notes
     assert any("up to 5 machines were recorded" in note for note in notes)
-    assert any("traces say nothing" in n for n in simulated(ON_DEMAND, traces=[trace(tmp_path, [5] * 300)]).notes)
+    assert any("traces are not used" in n for n in simulated(ON_DEMAND, traces=[trace(tmp_path, [5] * 300)]).notes)
 
 
 FLAGS = st.lists(st.integers(0, 3), min_size=13, max_size=40)

@@ -249,7 +249,7 @@ def test_a_run_beyond_the_sheet_of_its_card_is_refused(run: str, least: float, s
         solve(asked(run), OPTIONS, LIBRARY)
     (fault,) = refused.value.faults
     assert fault.where.startswith("jobs.seen.measured.0.") and fault.fix
-    told = [float(one.replace(",", "")) * 1e12 for one in re.findall(r"([\d,]+)(?= TFLOP| of the sheet)", fault.what)]
+    told = [float(one.replace(",", "")) * 1e12 for one in re.findall(r"([\d,]+)(?= TFLOP|\))", fault.what)]
     assert told == pytest.approx([least, sheet], rel=0.02)
 
 
@@ -340,7 +340,7 @@ def test_a_peak_without_its_kind_is_taken_as_allocated_and_says_so() -> None:
 @pytest.mark.parametrize(
     ("run", "told"),
     [
-        ({}, "does not say what was observed"),
+        ({}, "no observation given"),
         ({"hours": 3, "tokens_per_second": 9}, "needs either"),
         ({"hours": 3, "micro_batch": 2}, "stand for any way to run it, and micro_batch for one"),
         ({"tokens_per_second": 9, "peak_kind": "device"}, "peak_kind without a peak"),

@@ -130,7 +130,7 @@ def test_a_service_that_takes_other_networks_is_the_cause() -> None:
 def test_several_jobs_say_that_they_take_no_turns() -> None:
     """Two jobs on an offer of one machine: one rents elsewhere, and the plan says why nobody waits."""
     plan: Plan = solved(several({**RENTED, "stock": 1}, {**RENTED, "provider": "q", "usd_per_hour": 3.0}))
-    assert plan.warnings[0] == "jobs never take turns on a machine; methods and limits are per job"
+    assert plan.warnings[0] == "jobs run on separate machines; methods and limits apply per job"
     text = render(plan)
     assert "no limit of a single job binds" in text
     assert plan.warnings[0] in text

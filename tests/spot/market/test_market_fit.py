@@ -99,11 +99,11 @@ def test_each_trace_is_reported_as_it_is() -> None:
     [
         ([1] * 600, 1, "1 machine was there 10.0 of 10.0 h, with no up-times and no outages observed"),
         ([1] * 600, 1, "some 17 days would show 20 of each"),
-        ([0] * 600, 1, "no machine was ever there"),
-        ([2] * 600, 4, "4 machines were never there, at most 2; ask for fewer instances"),
+        ([0] * 600, 1, "no machine was ever available"),
+        ([2] * 600, 4, "4 machines were never available together, at most 2; fit fewer instances"),
         ([1, 0, 0] * 4, 1, "3 up-times and 3 outages observed from beginning to end: too few for a fit"),
-        ([4, 3, 3] * 4, 2, "or ask for more instances, of which up to 4 were there"),
-        ([4, 3, 3] * 300, 1, "or give mean_up_hours: 0.167, which single machines stayed on average"),
+        ([4, 3, 3] * 4, 2, "or fit more instances, of which up to 4 were available"),
+        ([4, 3, 3] * 300, 1, "or give mean_up_hours: 0.167, the mean of single machines"),
     ],
 )
 def test_too_little_is_refused_with_what_would_be_enough(counts: list[int], instances: int, message: str) -> None:

@@ -182,12 +182,12 @@ def test_spot_that_is_no_cheaper_is_not_rented() -> None:
 @pytest.mark.parametrize(
     ("change", "hours", "message"),
     [
-        ({"on_demand_usd_per_hour": math.inf}, 96.0, "no deadline can be promised"),
+        ({"on_demand_usd_per_hour": math.inf}, 96.0, "no deadline can be guaranteed"),
         ({}, 48.0, "less than the 48.1667 h that the work takes on demand"),
         ({}, math.nan, "less than"),
         ({"work_hours": 0.0}, 96.0, "work must be positive"),
         ({"restart_hours": -1.0}, 96.0, "must not be negative"),
-        ({"interval_hours": 0.0}, 96.0, "never ends"),
+        ({"interval_hours": 0.0}, 96.0, "positive interval"),
     ],
 )
 def test_what_cannot_be_promised_is_refused(change: dict[str, float], hours: float, message: str) -> None:
