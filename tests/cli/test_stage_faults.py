@@ -52,7 +52,7 @@ FAULTS = {
     "a term that nobody sells": ("", [with_key("commitment: {months: 2}")], ":10:", "one of 1, 3, 6, 12, 36 months"),
     "a commitment shorter than the job": (
         SEEN, [with_key("commitment: {months: 1}")], ":10: offers.0.commitment.months",
-        "it takes 1,077 h there at the least",
+        "it takes at least 1,077 h there",
     ),
     "data that no offer can prepare": (
         "stages: {ingest: {raw_gb: 5, on: cpu}}", [GPU], ":8: jobs.0.stages.ingest.on",

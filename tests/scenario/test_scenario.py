@@ -55,7 +55,7 @@ def test_work_is_said_in_exactly_one_way(work: dict[str, Any], what: str) -> Non
         ({"lora": {"rank": 8}, "techniques": {"lora": {"rank": 9}}}, "given twice"),
         ({"techniques": {"method": "full", "weight_bits": 4}}, "method full cannot train 4-bit"),
         ({"techniques": {"weight_bits": [16], "quant": "nf4"}}, "quant is for 4-bit"),
-        ({"techniques": {"lora": {"targets": "everything"}}}, "no set of modules"),
+        ({"techniques": {"lora": {"targets": "everything"}}}, "not a set of modules"),
         ({"measured": [{"gpu": "A100-80GB", "gpus": 1}]}, "tokens_per_second or hours"),
         (
             {"measured": [{"gpu": "A100-80GB", "gpus": 1, "hours": 3, "tokens_per_second": 900}]},

@@ -65,14 +65,14 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"framework": "torchtitan"}, "", "trains no LoRA adapters"),
     ({"tensor_parallel": 2}, "tensor_parallel", "do not fit into a machine of 1"),
     ({"gpus": 4, "pipeline_parallel": 3}, "gpus", "not a multiple of 3"),
-    ({"global_batch": 30, "gpus": 4}, "global_batch", "no multiple"),
+    ({"global_batch": 30, "gpus": 4}, "global_batch", "not a multiple"),
     ({"global_batch": 8, "micro_batch": 2, "accumulation_steps": 2}, "global_batch", "such as 4"),
     ({"packing": "padded"}, "packing", "tokens_per_sample"),
     ({"resolution": 512}, "resolution", "trained on text"),
     ({"interconnect": "nvlink", "gpus": 2}, "interconnect", "has no NVLink"),
     ({"optimiser": "adamw"}, "optimiser", "did you mean optimizer?"),
     ({"lora_rank": 5000}, "lora_rank", "at most 4,096"),
-    ({"lora_targets": "w_q"}, "lora_targets", "no set of modules"),
+    ({"lora_targets": "w_q"}, "lora_targets", "not a set of modules"),
 ]
 
 

@@ -54,7 +54,7 @@ def test_one_rate_is_ends_over_hours() -> None:
 def test_what_never_ended_is_not_held_to_last_for_ever() -> None:
     """No end at all counts as half a one; no hour at all cannot be fitted."""
     assert fit_ages(np.array([10.0]), np.array([True])).rates == (0.05,)
-    with pytest.raises(ValueError, match="no hour"):
+    with pytest.raises(ValueError, match="no observed hours"):
         fit_ages(np.zeros(0), np.zeros(0, dtype=bool))
 
 

@@ -97,8 +97,8 @@ def test_each_trace_is_reported_as_it_is() -> None:
 @pytest.mark.parametrize(
     ("counts", "instances", "message"),
     [
-        ([1] * 600, 1, "1 machine was there 10.0 of 10.0 h, with no up-times and no outages observed"),
-        ([1] * 600, 1, "some 17 days would show 20 of each"),
+        ([1] * 600, 1, "1 machine was available 10.0 of 10.0 h, with no up-times and no outages observed"),
+        ([1] * 600, 1, "about 17 days would show 20 of each"),
         ([0] * 600, 1, "no machine was ever available"),
         ([2] * 600, 4, "4 machines were never available together, at most 2; fit fewer instances"),
         ([1, 0, 0] * 4, 1, "3 up-times and 3 outages observed from beginning to end: too few for a fit"),
