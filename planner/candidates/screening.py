@@ -108,7 +108,7 @@ def screen(
     rejections = _apply_filters(candidates, market, limits, method_filter)
     low = np.maximum(table.share_low, limits.spot_share.min)
     high = np.minimum(table.share_high, limits.spot_share.max)
-    rejections.reject(low > high, "its spot market cannot provide the requested share")
+    rejections.reject(low > high, "its spot market cannot give the share asked for")
     cut = max_spot_share(table, latest)
     follows = np.zeros(len(table), dtype=bool)
     if waiting_usd is not None:

@@ -169,7 +169,7 @@ def test_a_bad_table_ends_with_2_and_one_message(tmp_path: Path, capsys: pytest.
     """Also as JSON, in the shape of every other command."""
     assert accuracy.main([str(tmp_path / "none.csv"), "--json"]) == 2
     out = capsys.readouterr()
-    assert json.loads(out.out)["errors"][0]["what"].startswith("is not count x steps")
+    assert json.loads(out.out)["errors"][0]["what"].startswith("cannot be read")
     assert "none.csv" in out.err
 
 

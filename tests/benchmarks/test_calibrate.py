@@ -347,7 +347,7 @@ def test_a_table_that_is_none_is_refused(tmp_path: Path, capsys: pytest.CaptureF
     """Exit code 2 and one clear line, nothing written."""
     missing = tmp_path / "no.csv"
     assert calibrate.main([str(missing), "--out", str(tmp_path)]) == 2
-    assert "is not count x steps" in capsys.readouterr().err
+    assert "cannot be read" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
 
 

@@ -73,7 +73,7 @@ def test_counts_are_positive_whole_numbers(cell: str, value: int | None) -> None
 
 def test_a_file_that_is_no_table_is_told_apart(tmp_path: Path) -> None:
     """Missing file, missing columns and an empty table each give one clear fault."""
-    with pytest.raises(InputError, match="is not count x steps"):
+    with pytest.raises(InputError, match="cannot be read"):
         read_measurements(tmp_path / "nowhere.csv")
     other = tmp_path / "other.csv"
     other.write_text("a,b\n1,2\n", encoding="utf-8")

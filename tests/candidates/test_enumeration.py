@@ -190,7 +190,7 @@ def test_what_does_not_fit_says_by_how_much() -> None:
         ({"max_gpus": 2}, {}, "it needs more GPUs than a limit, quota or stock allows"),
         ({"quota": {"b": 3}}, {}, "it needs more GPUs than a limit, quota or stock allows"),
         ({"providers": {"forbid": ["a"]}}, {}, "its provider, GPU, region or tier is not allowed"),
-        ({"spot_share": {"min": 0.5}}, {"trials": {"count": 2}}, "its spot market cannot provide the requested share"),
+        ({"spot_share": {"min": 0.5}}, {"trials": {"count": 2}}, "its spot market cannot give the share asked for"),
         ({}, {"deadline": "1h"}, "it ends after the deadline"),
         ({}, {"techniques": {"method": "full"}}, "its method is not allowed"),
     ],

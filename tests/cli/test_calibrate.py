@@ -111,7 +111,7 @@ def test_batches_of_a_trainer_state_count_unless_they_are_said(run: Any, folder:
         (("steps.csv", "--gpu", "RTX3060"), "the tokens per step are missing"),
         (("steps.csv", "--gpu", "RTX3O60"), "unknown GPU 'RTX3O60'"),
         (("steps.csv", "steps.csv", "--gpu", "RTX3060"), "already contains the speed of the run"),
-        (("nothing.csv", "--gpu", "RTX3060"), "is not count x steps: no such file"),
+        (("nothing.csv", "--gpu", "RTX3060"), "cannot be read: no such file"),
         (("two.yaml", "--gpu", "RTX3060"), "unknown log format"),
         (("memory.csv", "--gpu", "RTX3060", "--method", "lorra"), "lora"),
         (("memory.csv", "--gpu", "RTX3060", "--scenario", "two.yaml", "--job", "three"), "has no job 'three'"),

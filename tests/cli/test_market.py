@@ -58,10 +58,10 @@ def test_one_trace_of_several_can_be_asked_for(trace: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (("nowhere.json",), "nowhere.json: is not count x steps: no such file or directory"),
+        (("nowhere.json",), "nowhere.json: cannot be read: no such file or directory"),
         (("--instances", "0"), "0 is not in the range"),
         (("--instances", "5"), "5 machines were never available together, at most 1"),
-        (("--only", "zine"), "no trace is called 'zine'"),
+        (("--only", "zine"), "unknown trace 'zine'"),
     ],
 )
 def test_what_cannot_be_answered_is_said_and_ends_with_code_2(

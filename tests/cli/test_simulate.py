@@ -126,7 +126,7 @@ def test_an_infeasible_scenario_is_explained_with_code_3(question: Path) -> None
     [
         (("--runs", "0"), "0 is not in the range"),
         (("--seed", "-1"), "-1 is not in the range"),
-        (("--trace", "nowhere"), "nowhere: is not count x steps"),
+        (("--trace", "nowhere"), "nowhere: cannot be read"),
         (("--plan", "nowhere.json"), "nowhere.json"),
         (("--policy", "nowhere/policy.json"), "there is no folder"),
     ],

@@ -90,7 +90,7 @@ def test_every_fault_is_told_at_once_with_its_line(tmp_path: Path) -> None:
         ("36h", "36 parsecs", "s.yaml:6: jobs.0.deadline: '36 parsecs' is not a duration"),
         ("mistral-7b", "mistrall-7b", "s.yaml:4: jobs.0.architecture: unknown architecture 'mistrall-7b'"),
         ("mistral-7b", "{a: 1}", "s.yaml:4: jobs.0.architecture: a mapping is not text"),
-        ("mistral-7b", "no-such/config.json", "is not count x steps: no such file"),
+        ("mistral-7b", "no-such/config.json", "cannot be read: no such file"),
         ("RTX3090", "RTX3900", "s.yaml:8: offers.0.gpu: unknown GPU 'RTX3900'; did you mean RTX3090"),
         ("deadline", "deadlin", "s.yaml:6: jobs.0.deadlin: unknown key; did you mean deadline?"),
         ("usd_per_hour: 24", "notes: free", "s.yaml:9: offers.1: an offer without a price"),

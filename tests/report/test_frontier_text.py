@@ -30,12 +30,12 @@ tokens: 0.61 h for $212.40 down to 61.0 h for $70.81
 
 hours  likely    cost  plan                                    change
  0.61*   0.55 $212.40  8 x H100-80GB, lambda, LoRA
- 11.0     9.9 $148.90  8 x A100-80GB, runpod-community, QLoRA  4-bit, other card
- 14.2    12.8  $97.50  4 x H100-80GB, nebius, QLoRA, spot 40 % knee: other card,
+ 11.0     9.9 $148.90  8 x A100-80GB, runpod-community, QLoRA  4-bit, other GPU
+ 14.2    12.8  $97.50  4 x H100-80GB, nebius, QLoRA, spot 40 % knee: other GPU,
                                                                4 GPUs instead of
                                                                8
- 61.0    54.9  $70.81  2 x RTX4090, vast, QLoRA                other card, 2
-                                                               GPUs instead of 4
+ 61.0    54.9  $70.81  2 x RTX4090, vast, QLoRA                other GPU, 2 GPUs
+                                                               instead of 4
   * more than half of the hours are machine start
 
   hours hold with 90 % confidence; likely hours and cost are best estimates

@@ -212,13 +212,13 @@ def test_a_fit_that_may_fail_is_said() -> None:
     best = told("mistral-7b", "RTX4090", largest_batch=True)
     assert best.vram_gib.fits and best.vram_gib.fit_probability < 0.9
     cases = math.floor(best.vram_gib.fit_probability * 100)
-    said = f"memory is tight: it fits with {cases} % probability only only; a smaller micro-batch is safer"
+    said = f"memory is tight: it fits with {cases} % probability only; a smaller micro-batch is safer"
     assert [said in note for note in best.notes].count(True) == 1
     small = told("mistral-7b", "RTX4090", largest_batch=True, micro_batch=1)
     assert small.vram_gib.fit_probability >= 0.9 and not any("tight" in note for note in small.notes)
     most = best.largest_micro_batch
-    assert any(note.startswith(f"micro-batch {most} fits with only {cases} % probability only") for note in small.notes)
-    assert not any("% probability only" in note for note in told("mistral-7b", "RTX4090", micro_batch=1).notes)
+    assert any(note.startswith(f"micro-batch {most} fits with only {cases} % probability") for note in small.notes)
+    assert not any("% probability" in note for note in told("mistral-7b", "RTX4090", micro_batch=1).notes)
 
 
 def test_images_are_counted_as_images() -> None:

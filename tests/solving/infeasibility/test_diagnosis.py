@@ -195,7 +195,7 @@ def test_a_late_way_tells_its_chance() -> None:
     plan = plan_of("jobs.0.deadline=30m")
     assert plan.infeasible is not None
     miss = next(one for one in plan.infeasible.nearest if one.unit == "h")
-    assert miss.shortfall > 0 and "% probability only" in miss.fix
+    assert miss.shortfall > 0 and "% probability" in miss.fix
 
 
 def test_many_limits_at_once_still_leave_a_way_out() -> None:

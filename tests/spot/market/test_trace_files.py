@@ -163,7 +163,7 @@ def test_all_faults_of_all_files_are_reported_at_once(tmp_path: Path) -> None:
 
 def test_missing_broken_and_empty_places_are_told(tmp_path: Path) -> None:
     """A wrong path, a damaged archive, text of another code, and a folder without traces."""
-    assert "is not count x steps" in faults(tmp_path / "nothing.json")[0]
+    assert "cannot be read" in faults(tmp_path / "nothing.json")[0]
     assert "no trace in this folder" in faults(tmp_path)[0]
     broken = tmp_path / "t.csv.gz"
     broken.write_bytes(gzip.compress(as_json(COUNTS).encode())[:-12])
