@@ -15,7 +15,8 @@ from planner.candidates.offer_terms import spot_markets
 from planner.candidates.pricing import price_machines
 from planner.candidates.run_hours import compute_run_hours
 from planner.candidates.stage_placement import Placement, enumerate_placements
-from planner.configurations.enumeration import Configurations, JobConfigurations, enumerate_configurations
+from planner.configurations.configuration_table import Configurations
+from planner.configurations.enumeration import JobConfigurations, enumerate_configurations
 from planner.scenario.stages import Stages, Trials
 from planner.spot.policy.curve_cache import CurveCache
 

@@ -34,6 +34,7 @@ class Machine:
 
     @property
     def gpus(self) -> int:
+        """GPUs in total."""
         return self.gpus_per_instance * self.instances
 
 
@@ -66,7 +67,7 @@ class GridInputs:
 
 
 def shape_of(job: Job, architecture: Architecture) -> JobShape:
-    """The job's work in tokens, optimizer steps and sequence lengths."""
+    """Return the job's work in tokens, optimizer steps and sequence lengths."""
     network = network_of(architecture)
     if architecture.image is not None:
         return _shape_of_images(job, architecture, network)
@@ -100,7 +101,7 @@ def _shape_of_images(job: Job, architecture: Architecture, network: Network) -> 
 def grid_inputs(
     job: Job, shape: JobShape, recipes: Sequence[Recipe], machines: Sequence[Machine], library: Library
 ) -> GridInputs:
-    """The estimates' inputs for recipes (R, 1) on machines (H,) of one class of card and one precision peak each."""
+    """Return the inputs of the estimates for recipes (R, 1) on machines (H,) of one class of GPU."""
     setups = [recipe_coefficients(recipe, job, shape.network, library) for recipe in recipes]
 
     def column(values: Sequence[float]) -> Any:
@@ -158,7 +159,7 @@ def _hardware(recipes: Sequence[Recipe], machines: Sequence[Machine], library: L
 
 
 def stack_dataclasses(items: Sequence[T], as_column: bool) -> T:
-    """One dataclass of arrays, shape (n, 1) as a column of recipes or (n,) as a row of hardware.
+    """Return one dataclass of arrays, shape (n, 1) as a column of recipes or (n,) as a row of hardware.
 
     A field that is the same in all items stays a scalar: the estimates run faster on it.
     """
@@ -175,5 +176,5 @@ def stack_dataclasses(items: Sequence[T], as_column: bool) -> T:
 
 
 def coefficients(library: Library, name: str, kind: type) -> dict[str, float]:
-    """Keyword arguments of a coefficient dataclass, from the calibration of that name."""
+    """Return the keyword arguments of a coefficient dataclass, from the calibration of that name."""
     return {key: library.calibrations[name].value(key) for key in kind.__dataclass_fields__}  # type: ignore[attr-defined]

@@ -6,26 +6,21 @@ Shapes: recipes and machines form a grid (R, H).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from planner.arrays import Flags, Floats, Integers
-from planner.configurations.grid import GridInputs, JobShape
+from planner.configurations.grid import GridInputs
 from planner.configurations.recipe import HYBRID_ABOVE_GPUS, Recipe
 from planner.estimates.memory.fit import MemoryLines
-from planner.estimates.time.step import step_seconds
-from planner.estimates.work import processed_length
-from planner.scenario.scenario import Job
 
 if TYPE_CHECKING:
     from planner.estimates.inputs import Layout
-    from planner.estimates.time.coefficients import TimeCoefficients
 
 
 def possible_cells(recipes: Sequence[Recipe], layout: Layout, per_rank: Floats, width: int) -> Flags:
-    """Cells whose batch divides exactly and whose parallel degrees fit the machine."""
+    """Return the cells whose batch divides exactly and whose parallel degrees fit the machine."""
     shape = (len(recipes), width)
     gpus = np.asarray(layout.gpus)
     ranks = np.broadcast_to(np.asarray(layout.data_parallel, dtype=float), shape)
@@ -38,9 +33,9 @@ def possible_cells(recipes: Sequence[Recipe], layout: Layout, per_rank: Floats, 
 
 
 def choose_batches(
-    job: Job, inputs: GridInputs, lines: Sequence[MemoryLines], per_rank: Floats, possible: Flags
+    inputs: GridInputs, lines: Sequence[MemoryLines], per_rank: Floats, possible: Flags
 ) -> tuple[Floats, Floats]:
-    """Micro-batch and accumulation steps, (R, H); 0 where nothing fits.
+    """Return micro-batch and accumulation steps, (R, H); 0 where nothing fits.
 
     The whole batch of a rank in one go if that fits; else the largest proper divisor of it that fits while
     gradients are kept between micro-steps.
@@ -61,9 +56,9 @@ def choose_batches(
 
 
 def choose_smallest_batches(
-    job: Job, inputs: GridInputs, lines: Sequence[MemoryLines], per_rank: Floats, possible: Flags
+    inputs: GridInputs, lines: Sequence[MemoryLines], per_rank: Floats, possible: Flags
 ) -> tuple[Floats, Floats]:
-    """As `batches`, but one recipe per machine, fitting or not: the least over its memory, at a micro-batch of one."""
+    """Choose one recipe per machine, fitting or not: the least over its memory, at a micro-batch of one."""
     usable = inputs.hardware.usable_bytes
     over = np.where(possible, np.broadcast_to(lines[1].need(1.0, usable), possible.shape) - usable, np.inf)
     nearest = np.arange(len(possible))[:, None] == np.argmin(over, axis=0)
@@ -71,29 +66,28 @@ def choose_smallest_batches(
     return micro, micro * np.broadcast_to(per_rank, possible.shape)
 
 
-BatchChooser = Callable[[Job, GridInputs, Sequence[MemoryLines], Floats, Flags], tuple[Floats, Floats]]
+BatchChooser = Callable[[GridInputs, Sequence[MemoryLines], Floats, Flags], tuple[Floats, Floats]]
 """How micro-batches and accumulation steps (R, H) are found; 0 where a recipe is not to be used on a machine."""
 
 
 def proper_divisors(number: int) -> Integers:
-    """Divisors of a positive integer below itself, ascending."""
+    """Return the divisors of a positive integer below itself, ascending."""
     return np.asarray([d for d in range(1, number // 2 + 1) if number % d == 0], dtype=np.int64)
 
 
+SecondsAt = Callable[[Floats | float, Floats], tuple[Floats, Floats]]
+"""Seconds per step and tokens per sequence (R, H) at a micro-batch and accumulation steps."""
+
+
 def choose_fastest_batches(
-    job: Job,
-    shape: JobShape,
     inputs: GridInputs,
-    time: TimeCoefficients,
+    seconds_at: SecondsAt,
     lines: Sequence[MemoryLines],
     micro: Floats,
     accumulation: Floats,
     per_rank: Floats,
 ) -> tuple[Floats, Floats]:
-    """Of all divisors up to the largest that fits, the fastest: (R, H).
-
-    A larger padded batch pads more, and a pipeline of few large micro-batches idles at both ends.
-    """
+    """Return the fastest of all divisors up to the largest that fits, and its accumulation steps: (R, H)."""
     local = np.broadcast_to(per_rank, micro.shape)
     usable = inputs.hardware.usable_bytes
     best, best_seconds, best_steps = micro, np.full(micro.shape, np.inf), accumulation
@@ -103,15 +97,7 @@ def choose_fastest_batches(
         usable_here = (candidate <= micro) & (local % candidate == 0) & fits
         if not usable_here.any():
             continue
-        layout = replace(
-            inputs.layout,
-            micro_batch=float(candidate),
-            accumulation=np.where(usable_here, local / candidate, 1.0),
-            sequence=processed_length(job.packing, shape.sequence, shape.mean_length, job.length_cv, float(candidate)),
-        )
-        seconds = step_seconds(
-            inputs.network, layout, inputs.states, inputs.activations, inputs.kernels, inputs.hardware, time
-        )
+        seconds, _ = seconds_at(float(candidate), np.where(usable_here, local / candidate, 1.0))
         better = usable_here & (seconds < best_seconds)
         best = np.where(better, float(candidate), best)
         best_steps = np.where(better, local / candidate, best_steps)

@@ -109,8 +109,10 @@ def enumerate_recipes(job: Job, card: GpuClass, multi_gpu: bool, library: Librar
             asked.tensor_parallel or (1,),
             asked.pipeline_parallel or (1,),
         ):
-            for quant in quantisations(bits, asked.quant, library):
-                found.append(Recipe(method, bits, quant, precision, ckpt, sharding, attention, optimizer, tp, pp))
+            found += [
+                Recipe(method, bits, quant, precision, ckpt, sharding, attention, optimizer, tp, pp)
+                for quant in quantisations(bits, asked.quant, library)
+            ]
     return found
 
 

@@ -1,4 +1,4 @@
-"""How sure the speed of a way is: which classes of the uncertainty apply to a framework, a network and a machine."""
+"""Spread of the speed of a configuration: the classes of uncertainty of a framework, a model and a machine."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def configuration_sigmas(
     tokens_per_micro_batch: Floats | float,
     library: Library,
 ) -> Sigmas:
-    """Spread of ln(time) of ways on `machines[machine]`, of the shape of `machine`."""
+    """Return the spread of ln(time) of configurations on `machines[machine]`, of the shape of `machine`."""
     values = {key: entry.value for key, entry in library.calibrations["uncertainty"].coefficients.items()}
     row = framework_of(library, framework)
     profile = class_sigmas(values, "unknown" if row.unknown else row.kernels)

@@ -47,9 +47,7 @@ class MemoryEvaluator:
 
         `headroom` (a share) replaces the margin of the fit rule, `learned` are corrections from observed peaks.
         """
-        inputs = learned.correct_memory(
-            grid_inputs(job, shape, [recipe], [machine], library), [recipe], [machine], library
-        )
+        inputs = learned.correct_memory(grid_inputs(job, shape, [recipe], [machine], library), [recipe], [machine])
         if headroom is not None:
             inputs = replace(inputs, stack=replace(inputs.stack, margin=headroom))
         return cls(

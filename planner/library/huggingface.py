@@ -18,7 +18,7 @@ _DIMENSIONS = frozenset(field.name for field in fields(Dimensions))
 
 
 def architecture_from_config(config: Config, name: str) -> dict[str, Any]:
-    """The keys of an `Architecture` card for `config`, counts included; the caller validates them.
+    """Return the keys of an `Architecture` card for `config`, counts included; the caller validates them.
 
     Multimodal files nest the decoder under `text_config`; that part is read.
     Raises LibraryError when the family is unknown or a key is missing or no positive whole number.
@@ -150,7 +150,7 @@ def _phi3(config: Config) -> dict[str, Any]:
 
 
 def _plain(layers: int, hidden: int, heads: int, ffn: int, **extra: Any) -> dict[str, Any]:
-    """What the older families share: every head its own keys, LayerNorm and linears with biases."""
+    """Return what the older families share: every head its own keys, LayerNorm and linears with biases."""
     return {
         "layers": layers,
         "hidden": hidden,

@@ -1,10 +1,9 @@
-"""The cards in `models/`: where they lie, what they are called, and reading them into a `Library`."""
+"""The files of `models/`: their names, and reading them into a `Library`."""
 
 from __future__ import annotations
 
 import json
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from pydantic import ValidationError
@@ -18,6 +17,7 @@ from planner.library.schema import Architecture, Calibration, Card, GpuSpec, Lib
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from pathlib import Path
 
 _Card = TypeVar("_Card", bound=Card)
 
@@ -45,11 +45,11 @@ class CardNames:
         return found | {name.casefold(): name for name in self.names}
 
     def canonical(self, wanted: str) -> str | None:
-        """The card's name behind a name or alias in any case; None where there is no such card."""
+        """Return the name behind a name or alias in any case; None where there is none."""
         return wanted if wanted in self._own else self.by_alias.get(wanted.casefold())
 
     def suggestion(self, wanted: str) -> str:
-        """What may have been meant."""
+        """Return what may have been meant."""
         # Aliases are for recognising, names for suggesting: a near alias leads to its name.
         close = suggest_names(wanted, self.by_alias)
         names = dict.fromkeys(self.by_alias[alias] for alias in close.split(" or ")) if close else {}
@@ -57,12 +57,12 @@ class CardNames:
 
 
 def architecture_names() -> tuple[str, ...]:
-    """Names of the architecture cards, sorted."""
+    """Return the names of the architectures, sorted."""
     return CardNames("architectures").names
 
 
 def read_library(architectures: Iterable[str] | None = None) -> Library:
-    """Everything under `models/`; if `architectures` is given, only those (name, alias or config.json path).
+    """Read everything under `models/`; if `architectures` is given, only those (name, alias or config.json path).
 
     Raises `LibraryError` with every fault of every card that is read.
     """
@@ -101,7 +101,7 @@ def _one_architecture(name: str, names: CardNames, faults: list[Fault]) -> dict[
 
 
 def read_config(path: str) -> Architecture:
-    """The architecture that a Hugging Face config.json describes, named by its path; or `InputError`."""
+    """Return the architecture that a Hugging Face config.json describes, named by its path; or raise `InputError`."""
     from planner.library.huggingface import architecture_from_config
 
     try:
@@ -137,7 +137,7 @@ def _documents(folder: Path, faults: list[Fault]) -> list[tuple[Path, Document]]
 
 
 def _validated(path: Path, document: Document, kind: type[_Card], faults: list[Fault]) -> dict[str, _Card]:
-    """The card under its name, which is its file's; nothing where it is faulty."""
+    """Return a document as validated data under its name, which is that of its file; nothing where it is faulty."""
     source = Source(str(path), document)
     try:
         card = kind.model_validate(document.data)

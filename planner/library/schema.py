@@ -1,6 +1,6 @@
-"""The shape of what we know: cards of architectures, of GPUs, and calibrated coefficients.
+"""Types of the data in `models/`: architectures, GPUs and calibrated coefficients.
 
-The content lies in `models/` as YAML; nothing here reads a file or computes a FLOP.
+Nothing here reads a file of its own or computes a FLOP.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Calibration(Card):
     coefficients: dict[str, Coefficient]
 
     def value(self, key: str) -> float:
-        """The number behind `key`; KeyError names the set."""
+        """Return the number behind `key`; KeyError names the set."""
         if key not in self.coefficients:
             raise KeyError(f"calibration {self.name!r} has no coefficient {key!r}")
         return self.coefficients[key].value
@@ -79,11 +79,11 @@ class ImageWork(Card):
     source: str = Field(min_length=1)
 
     def tokens(self, resolution: int) -> float:
-        """Equivalent tokens of time for an image of `resolution` x `resolution` pixels."""
+        """Return the equivalent tokens of time for an image of `resolution` x `resolution` pixels."""
         return self.tokens_per_image * (resolution / self.resolution) ** 2
 
     def memory_tokens(self, resolution: int) -> float:
-        """Equivalent tokens of activation memory for an image of `resolution` x `resolution` pixels."""
+        """Return the equivalent tokens of activation memory for an image of `resolution` x `resolution` pixels."""
         return self.memory_tokens_per_image * (resolution / self.resolution) ** 2
 
 
@@ -232,11 +232,11 @@ class Library(Card):
     techniques: TechniqueTable = Field(default_factory=read_techniques)
 
     def architecture(self, name_or_alias: str) -> Architecture:
-        """The architecture of that name or alias, in any case; KeyError names what is known."""
+        """Return the architecture of that name or alias, in any case; KeyError names what is known."""
         return _find(self.architectures, name_or_alias, "architecture")
 
     def gpu(self, name_or_alias: str) -> GpuSpec:
-        """The GPU of that name or alias, in any case; KeyError names what is known."""
+        """Return the GPU of that name or alias, in any case; KeyError names what is known."""
         return _find(self.gpus, name_or_alias, "GPU")
 
 

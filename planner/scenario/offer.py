@@ -156,7 +156,7 @@ class Offer(Terms):
     @model_validator(mode="before")
     @classmethod
     def _own_price_is_not_written(cls, data: Any) -> Any:
-        """What is written is looked at here: an offer that is handed on has its derived price already."""
+        """Check what is written: an offer that is handed on has its derived price already."""
         if isinstance(data, dict) and data.get("own") is not None and data.get("usd_per_hour") is not None:
             fix = "leave it out: the hour's price follows from power and purchase"
             raise validation_error("an own machine with a price", fix, "usd_per_hour")
@@ -226,7 +226,7 @@ class Offer(Terms):
 
 
 def offer_data(offer: Offer) -> dict[str, Any]:
-    """The offer as plain data in the form of its file: defaults, and the derived price of an own machine, left out."""
+    """Return the offer as plain data in the form of its file, without defaults and derived prices."""
     data = offer.model_dump(mode="json", by_alias=True, exclude_defaults=True)
     if offer.own is not None:
         data.pop("usd_per_hour", None)

@@ -93,7 +93,7 @@ class SpotStatistics(StrictModel):
 
 
 def _from_ages(data: dict[str, Any]) -> dict[str, Any]:
-    """The means that nobody gave, from durations by age; where those are faulty, any: they alone are to be blamed."""
+    """Fill the means that are not given from durations by age; from any where those are faulty, which is reported."""
     try:
         up, outage = (EndsByAge.model_validate(data[key]).mean_hours for key in ("up", "outage"))
     except ValueError:
@@ -103,7 +103,7 @@ def _from_ages(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def _from_means(data: dict[str, Any]) -> dict[str, Any]:
-    """The third mean from two."""
+    """Return the third mean from two."""
     given = {key: data[key] for key in _MEANS if data.get(key) is not None}
     if len(given) < 2:
         what = f"fewer than two of {', '.join(_MEANS)}"

@@ -183,7 +183,7 @@ def _notes(resolved: ResolvedConfiguration, capacity: Capacity, library: Library
         margin = as_scalar(resolved.memory_evaluator.inputs.stack.margin)
         notes.append(f"framework {framework} has no measured memory profile: margin {margin * 100:.3g} %")
     if not efficiency_of(library.gpu(machine.gpu), library.calibrations["gpu_efficiency"])[1]:
-        notes.append(f"speed of {machine.gpu} rests on a prior, not on measurements")
+        notes.append(f"speed of {machine.gpu} is from a prior, not from measurements")
     if machine.instances > 1 and machine.network_gbps is None:
         assumed = DEFAULT_NETWORK_BYTES_PER_SECOND / GB
         notes.append(f"network between machines unknown: {assumed:g} GB/s assumed (--network-gbps)")

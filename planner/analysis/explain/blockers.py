@@ -9,12 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from planner.analysis.estimate.fit_remedies import memory_saving_changes
 from planner.analysis.explain.why_not_query import WhyNotQuery
-from planner.configurations.enumeration import (
-    MANY_ACCUMULATION_STEPS,
-    JobConfigurations,
-    MemoryShortfall,
-    enumerate_configurations,
-)
+from planner.configurations.configuration_table import MemoryShortfall
+from planner.configurations.enumeration import MANY_ACCUMULATION_STEPS, JobConfigurations, enumerate_configurations
 from planner.configurations.recipe import GpuClass, Recipe, enumerate_recipes, find_incompatibility
 from planner.decode.memory_breakdown import MemoryEvaluator
 from planner.errors import ScenarioError

@@ -24,6 +24,7 @@ from planner.formulation.dominance import find_undominated
 from planner.solvers.base import Termination
 from planner.solvers.registry import DEFAULT_GAP, run
 from planner.solving.lexicographic import solve_lexicographic
+from planner.solving.optimise import NEGLIGIBLE_SHARE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,9 +38,6 @@ TIE_USD = 0.005
 
 ROUNDING_USD = 1e-3
 """Dollars that moving shares to their floor or cap may add."""
-
-NEGLIGIBLE_SHARE = 0.01
-"""Share of the work below which a second market is not used."""
 
 JUST_BEFORE = 1e-6
 """Relative distance of a deadline just before a point, far below any billing step."""

@@ -1,7 +1,7 @@
-"""An observed run beside what was predicted for the same configuration.
+"""Observed runs compared with the estimate of the same configuration.
 
-A run that does not say how it was set up is compared with the fastest way that the job's techniques allow on that
-hardware. Where a run was observed it did fit, so neither the fit rule's margin nor the market's offers matter here.
+A run that does not say how it was set up is compared with the fastest configuration that the job's techniques allow
+on that hardware. An observed run did fit, so neither the margin of the fit rule nor the offers matter here.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from planner.scenario.scenario import Job, Measured
 
 GPUS_PER_MACHINE = 8
-"""GPUs of one machine at most, where a run does not say in how many it stood."""
+"""GPUs of one machine at most, where a run does not give its machines."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ ASSUMABLE = ("method", "weight_bits", "activation_checkpointing", "micro_batch")
 
 
 def compare_run(job: Job, run: Measured, architecture: Architecture, library: Library) -> ComparedRun | str:
-    """A run beside the estimate of the same configuration; else why there is none."""
+    """Return a run with the estimate of the same configuration; else why there is none."""
     card = library.gpu(run.gpu)
     machine = machine_of(run, card)
     own = job_of_run(job, run)
@@ -92,7 +92,7 @@ def compare_run(job: Job, run: Measured, architecture: Architecture, library: Li
 
 
 def impossibility_reason(job: Job, run: Measured, architecture: Architecture, library: Library) -> str | None:
-    """Why no card can have done what the run says, however it was set up; None where it can.
+    """Return why no GPU can have done what the run says, however it was set up; None where it can.
 
     Each real token costs at least the products of the layer stack, 2 FLOP per weight that it meets: forward and the
     gradient of the inputs, and in full training that of the weights. Head, attention, padding and recomputation come
@@ -128,7 +128,7 @@ def _faster_fit(one: _Configuration | None, other: _Configuration | None) -> _Co
 
 
 def machine_of(run: Measured, card: GpuSpec) -> Machine:
-    """The hardware of a run; what it does not say is as few machines of up to 8 cards as it takes."""
+    """Return the hardware of a run; where it does not say, as few machines of up to 8 GPUs as it takes."""
     least = -(-run.gpus // GPUS_PER_MACHINE)
     instances = run.instances or next(n for n in range(least, run.gpus + 1) if run.gpus % n == 0)
     each = run.gpus // instances
@@ -139,7 +139,7 @@ def machine_of(run: Measured, card: GpuSpec) -> Machine:
 
 
 def job_of_run(job: Job, run: Measured) -> Job:
-    """The job as the run was set up: what the run says in place of what the job allows."""
+    """Return the job as the run was set up: the settings of the run replace those that the job allows."""
     said = {name: (value,) for name, value in run.settings.items() if name in type(job.techniques).model_fields}
     if run.quant is not None and run.weight_bits is None:
         said["weight_bits"] = (4,)
@@ -154,7 +154,7 @@ def job_of_run(job: Job, run: Measured) -> Job:
 
 
 def _batches(job: Job, run: Measured, recipes: Sequence[Recipe], inputs: GridInputs) -> tuple[Floats, Floats, Flags]:
-    """Micro-batches, accumulation steps and which of them are possible: (R, D), D batches in question."""
+    """Return micro-batches, accumulation steps and which of them are possible: (R, D), D batches in question."""
     ranks = np.broadcast_to(np.asarray(inputs.layout.data_parallel, dtype=float), (len(recipes), 1))
     local = job.global_batch / ranks
     if run.micro_batch is not None and run.accumulation_steps is not None and run.global_batch is None:
@@ -173,7 +173,7 @@ def _batches(job: Job, run: Measured, recipes: Sequence[Recipe], inputs: GridInp
 
 
 def real_units(job: Job, shape: JobShape) -> float:
-    """Real tokens of one sequence, padding and unfilled positions left out; 1 of an image."""
+    """Return the real tokens of one sequence, padding and unfilled positions left out; 1 of an image."""
     if shape.unit == "images":
         return 1.0
     return PACKED_FILL * shape.sequence if job.packing == "packed" else shape.mean_length
@@ -182,7 +182,7 @@ def real_units(job: Job, shape: JobShape) -> float:
 def _fastest_fit(
     job: Job, run: Measured, shape: JobShape, recipes: Sequence[Recipe], machine: Machine, library: Library
 ) -> _Configuration | None:
-    """The fastest way that fits; where none does although it ran, the one that needs least. None: none divides."""
+    """Return the fastest configuration that fits, else the one that needs least memory; None if no batch divides."""
     inputs = grid_inputs(job, shape, recipes, [machine], library)
     micro, accumulation, possible = _batches(job, run, recipes, inputs)
     if not possible.any():

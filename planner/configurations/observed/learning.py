@@ -1,4 +1,4 @@
-"""What the observed runs of a job teach its estimates: a factor on speed, memory by setting, and how sure both are."""
+"""Corrections of a job's estimates by its observed runs: a factor on speed, memory by setting, and their spread."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Correction:
-    """What the observed runs of a job teach its estimates; without runs nothing changes."""
+    """Corrections of the estimates of a job by its observed runs; without runs nothing changes."""
 
     runs: tuple[ComparedRun, ...] = ()
     unused: tuple[tuple[Measured, str], ...] = ()  # with the reason
@@ -50,13 +50,13 @@ class Correction:
         return [math.log(measured / predicted) for measured, predicted in speeds if measured is not None]
 
     def speed_factor(self, library: Library) -> float:
-        """Factor on the predicted speed of every way."""
+        """Return the factor on the predicted speed of every configuration."""
         return math.exp(log_speed_correction(self.log_ratios, library.calibrations["pilot"].value("speed_half")))
 
     def spread(
         self, before: Sigmas, gpu: Sequence[str], method: Sequence[str], several: Flags, library: Library
     ) -> Sigmas:
-        """Spread of ln(time) of ways (n,), given their card, method and whether they span machines."""
+        """Return the spread of ln(time) of configurations (n,): by GPU, method and whether they span machines."""
         runs = self.timed
         if not runs:
             return before
@@ -78,10 +78,8 @@ class Correction:
             self.log_ratios,
         )
 
-    def correct_memory(
-        self, inputs: GridInputs, recipes: Sequence[Recipe], machines: Sequence[Machine], library: Library
-    ) -> GridInputs:
-        """The inputs of a grid (R, 1) x (H,), with what observed peaks say of its cells."""
+    def correct_memory(self, inputs: GridInputs, recipes: Sequence[Recipe], machines: Sequence[Machine]) -> GridInputs:
+        """Return the inputs of a grid (R, 1) x (H,), corrected by observed peaks in the cells that have one."""
         cells = {
             (row, column): self.probed[setting]
             for row, recipe in enumerate(recipes if self.probed else ())
@@ -106,7 +104,7 @@ class Correction:
         )
 
     def floors(self, recipes: Sequence[Recipe], machines: Sequence[Machine], micro: Floats, longest: float) -> Floats:
-        """Bytes that a run at most as large was seen to take, (R, H); 0 where none was."""
+        """Return the bytes that a run at most as large took, (R, H); 0 where there was none."""
         taken = np.zeros(micro.shape)
         for row, recipe in enumerate(recipes if self.probed else ()):
             for column, machine in enumerate(machines):
@@ -116,7 +114,7 @@ class Correction:
         return taken
 
     def has_run(self, recipe: Recipe, machine: Machine, micro_batch: int, accumulation: int, sequence: int) -> bool:
-        """Whether a peak was observed on this card of a run of the same setting that was at least as large."""
+        """Whether a peak was observed on this GPU of a run of the same setting that was at least as large."""
         return any(
             seen.peak is not None
             and seen.machine.gpu == machine.gpu
@@ -128,7 +126,7 @@ class Correction:
         )
 
     def fit_sigma(self, before: float, recipe: Recipe, gpus: int, library: Library) -> float:
-        """Spread of ln(measured / predicted) of the memory of a recipe on so many cards."""
+        """Return the spread of ln(measured / predicted) of the memory of a recipe on so many GPUs."""
         probed = self.probed.get(memory_setting(recipe, gpus))
         if probed is None:
             return before
@@ -140,7 +138,7 @@ NO_CORRECTION = Correction()
 
 
 def learn_correction(job: Job, architecture: Architecture, library: Library) -> Correction:
-    """What the runs of the job say that are not whole jobs; those stand for their hardware by themselves."""
+    """Return the correction by the runs of the job that are not whole jobs; whole jobs replace the estimate."""
     runs, unused = [], []
     for run in job.measured:
         if run.hours is not None:
@@ -156,7 +154,7 @@ def learn_correction(job: Job, architecture: Architecture, library: Library) -> 
 
 
 def _memory_corrections(job: Job, runs: Sequence[ComparedRun], library: Library) -> dict[Setting, MemoryCorrection]:
-    """What the peaks among the runs say, by setting."""
+    """Return the corrections by the peaks among the runs, by setting."""
     peaks: dict[Setting, list[ObservedPeak]] = {}
     for seen in runs:
         if seen.peak is not None:
@@ -166,6 +164,6 @@ def _memory_corrections(job: Job, runs: Sequence[ComparedRun], library: Library)
 
 
 def memory_sigma(framework: str, library: Library) -> float:
-    """Spread of ln(measured / predicted) of allocated bytes, nothing observed."""
+    """Return the spread of ln(measured / predicted) of allocated bytes without observations."""
     values = {key: entry.value for key, entry in library.calibrations["memory"].coefficients.items()}
     return memory_tail(values, framework, framework_of(library, framework).profiled)

@@ -32,7 +32,7 @@ Setting = tuple[Recipe, int]
 
 
 def memory_setting(recipe: Recipe, gpus: int) -> Setting:
-    """Of a way, all that its memory depends on beside batch and lengths, which the estimate follows well."""
+    """Return what the memory of a configuration depends on besides batch and lengths."""
     return recipe, gpus
 
 
@@ -47,7 +47,7 @@ class ObservedPeak:
     kind: str
 
     def predicted_gib(self, library: Library, scale: float = 1.0) -> float:
-        """The estimate of the same kind, what grows with the batch scaled."""
+        """Return the estimate of the same kind, with what grows with the batch scaled."""
         inputs = self.inputs
         told = estimate_memory(
             inputs.network,
@@ -69,7 +69,7 @@ class ObservedPeak:
         return float(np.minimum(self.observed_gib + beside, usable).reshape(-1)[0])
 
     def scale(self, library: Library) -> float:
-        """The factor that explains the peak, between its bounds; by halving, as no peak falls while it grows."""
+        """Return the factor that explains the peak, between its bounds; by bisection, as the peak grows with it."""
         pilot = library.calibrations["pilot"]
         low, high = pilot.value("memory_scale_low"), pilot.value("memory_scale_high")
         for _ in range(BISECTION_STEPS):
@@ -80,7 +80,7 @@ class ObservedPeak:
 
 @dataclass(frozen=True)
 class MemoryCorrection:
-    """What the peaks of one setting say of its other batches and lengths."""
+    """Correction of the memory of one setting at other batches and lengths."""
 
     scale: float
     phi: float
@@ -90,18 +90,18 @@ class MemoryCorrection:
     runs: int
 
     def floor_gib(self, micro_batch: float, longest: float) -> float:
-        """What a run at most as large was seen to take, in terms of the fit rule; 0 where none was."""
+        """Return the memory that a run at most as large took, in terms of the fit rule; 0 where there was none."""
         return max(
             (gib for batch, tokens, gib in self.floors if batch <= micro_batch and tokens <= longest), default=0.0
         )
 
     def margin_on(self, gpu: str) -> float:
-        """Margin of the fit rule on a card."""
+        """Return the margin of the fit rule on a GPU."""
         return self.margins.get(gpu, self.margin)
 
 
 def learn_memory_correction(peaks: Sequence[ObservedPeak], sigma: float, library: Library) -> MemoryCorrection:
-    """What the peaks of one setting say together; `sigma` is the spread of the memory estimate without them."""
+    """Return the correction by the peaks of one setting; `sigma` is the spread of the memory estimate without them."""
     pilot, memory = library.calibrations["pilot"], library.calibrations["memory"]
     half = memory_half_weight_runs(sigma, pilot.value("sigma_probed"))
     scale = math.exp(log_memory_scale([math.log(peak.scale(library)) for peak in peaks], half))
@@ -120,7 +120,7 @@ def learn_memory_correction(peaks: Sequence[ObservedPeak], sigma: float, library
 
 
 def _margin_that_fits(peak: ObservedPeak, probed: MemoryCorrection, library: Library) -> float:
-    """The margin at which the batch that ran passes the fit rule on its card."""
+    """Return the margin at which the batch that ran passes the fit rule on its GPU."""
     inputs = peak.inputs
     stack = replace(inputs.stack, margin=probed.margin, phi=probed.phi)
     activations = replace(inputs.activations, scale=probed.scale)

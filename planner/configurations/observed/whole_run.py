@@ -1,7 +1,7 @@
-"""Observed runs of the whole job: on the hardware where they were seen they stand in place of the estimate.
+"""Observed runs of the whole job, which replace the estimate on their hardware.
 
-An observation names a card and how many of it, not the techniques: on that hardware every way that the job allows
-has the observed hours, start included, and counts as fitting.
+An observation names a GPU and their number, not the techniques: on that hardware every configuration that the job
+allows has the observed hours, start included, and counts as fitting.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from planner.configurations.recipe import is_allowed
 from planner.units import HOUR
 
 if TYPE_CHECKING:
-    from planner.configurations.enumeration import Configurations
+    from planner.configurations.configuration_table import Configurations
     from planner.configurations.grid import JobShape, Machine
     from planner.scenario.scenario import Job, Measured
 
 
 def find_observed_run(job: Job, machine: Machine) -> Measured | None:
-    """The run of the whole job that was seen on so many cards of this kind, whatever stands between them."""
+    """Return the run of the whole job on as many GPUs of this kind, whatever links them."""
     for run in job.measured:
         if run.hours is not None and (run.gpu, run.gpus) == (machine.gpu, machine.gpus):
             return run
@@ -29,10 +29,10 @@ def find_observed_run(job: Job, machine: Machine) -> Measured | None:
 
 
 def apply_observed_hours(ways: Configurations, job: Job, shape: JobShape) -> Configurations:
-    """The ways with observed hours, and seconds per step that follow from them, where there was a run.
+    """Return the configurations with observed hours, and the seconds per step that follow, where there was a run.
 
-    Of the ways there, those that the job does not allow are left out: nothing was seen of them.
-    Memory is the observed peak; without one the estimate, at most what the card has, because it did run.
+    Configurations there that the job does not allow are left out: nothing was observed of them.
+    Memory is the observed peak; without one the estimate, at most what the GPU has, because it did run.
     """
     runs = [find_observed_run(job, machine) for machine in ways.machines]
     if not any(runs):

@@ -22,7 +22,7 @@ from planner.solving.resolve import describe_candidate, try_solve
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from planner.configurations.enumeration import MemoryShortfall
+    from planner.configurations.configuration_table import MemoryShortfall
     from planner.scenario.scenario import Job
     from planner.solving.infeasibility.relaxed_candidates import RelaxedCandidates
     from planner.solving.prepare import PreparedScenario

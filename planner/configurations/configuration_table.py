@@ -1,0 +1,82 @@
+"""Configurations of one job as columns: a recipe on a machine with its batch, speed and memory, not yet priced."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from planner.arrays import Flags, Floats, Integers
+    from planner.configurations.grid import Machine
+    from planner.configurations.recipe import Recipe
+
+
+@dataclass(frozen=True)
+class Configurations:
+    """Columns of shape (n,): configurations that fit."""
+
+    recipes: tuple[Recipe, ...]
+    machines: tuple[Machine, ...]
+    recipe: Integers
+    machine: Integers
+    micro_batch: Integers
+    accumulation: Integers
+    step_seconds: Floats
+    sequence: Floats  # tokens per sequence as processed
+    fit_gib: Floats
+    usable_gib: Floats
+    observed_hours: Floats  # of the whole job; nan where all is estimated
+
+    def __len__(self) -> int:
+        return len(self.recipe)
+
+    def rows(self, which: Integers | Flags) -> Configurations:
+        """Return the configurations that a mask or an index array selects."""
+        return replace(self, **{name: getattr(self, name)[which] for name in COLUMNS})
+
+
+COLUMNS = (
+    "recipe",
+    "machine",
+    "micro_batch",
+    "accumulation",
+    "step_seconds",
+    "sequence",
+    "fit_gib",
+    "usable_gib",
+    "observed_hours",
+)
+"""The fields of `Configurations` with an element per configuration."""
+
+
+@dataclass(frozen=True)
+class MemoryShortfall:
+    """A recipe on a machine that was rejected: why, and by how much."""
+
+    recipe: Recipe
+    machine: Machine
+    reason: str
+    shortfall: float
+    unit: str
+
+
+def concatenate_configurations(pieces: Sequence[Configurations]) -> Configurations:
+    """Return one set of columns; the recipes and machines of the pieces are listed one after the other."""
+    empty = np.zeros(0)
+    if not pieces:
+        return Configurations((), (), *(empty.astype(np.int64),) * 4, *(empty,) * 5)
+    recipes = [recipe for piece in pieces for recipe in piece.recipes]
+    machines = [machine for piece in pieces for machine in piece.machines]
+    recipe_base = np.cumsum([0, *(len(piece.recipes) for piece in pieces)])
+    machine_base = np.cumsum([0, *(len(piece.machines) for piece in pieces)])
+    return Configurations(
+        tuple(recipes),
+        tuple(machines),
+        np.concatenate([piece.recipe + base for piece, base in zip(pieces, recipe_base, strict=False)]),
+        np.concatenate([piece.machine + base for piece, base in zip(pieces, machine_base, strict=False)]),
+        *(np.concatenate([getattr(piece, name) for piece in pieces]) for name in COLUMNS[2:]),
+    )
