@@ -27,7 +27,7 @@ def known_equations() -> dict[str, str]:
         module = importlib.import_module(f"planner.formulation.{file}")
         for name, function in vars(module).items():
             if getattr(function, "__module__", "") == module.__name__ and not name.startswith("_"):
-                found[name] = " ".join((inspect.getdoc(function) or "").splitlines()[2].split())
+                found[name] = " ".join(inspect.getdoc(function).splitlines()[2].split())
     return found
 
 
