@@ -59,12 +59,8 @@ class CandidateTable:
     def rows(self, which: NDArray[Any]) -> CandidateTable:
         """Return the table of the rows that a mask or an index array selects, in that order."""
         index = np.flatnonzero(which) if which.dtype == bool else which
-        columns: dict[str, Any] = {
-            f.name: getattr(self, f.name).take(index, axis=0)  # twice as fast as indexing
-            for f in fields(self)
-            if isinstance(getattr(self, f.name), np.ndarray)
-        }
-        return replace(self, **columns)
+        chosen: dict[str, Any] = {name: getattr(self, name).take(index, axis=0) for name in _COLUMNS}
+        return replace(self, **chosen)  # `take` is twice as fast as indexing
 
     @property
     def run_gpus(self) -> Integers:
@@ -88,15 +84,13 @@ class CandidateTable:
         return self.fixed_usd + _mix_markets(self.late_usd, spot_share)
 
 
+_COLUMNS = tuple(one.name for one in fields(CandidateTable) if one.name not in ("jobs", "offers", "providers"))
+
+
 def concatenate(tables: Sequence[CandidateTable]) -> CandidateTable:
     """Return one table of several that have the same `jobs`, `offers` and `providers`."""
-    first = tables[0]
-    columns: dict[str, Any] = {
-        f.name: np.concatenate([getattr(table, f.name) for table in tables])
-        for f in fields(first)
-        if isinstance(getattr(first, f.name), np.ndarray)
-    }
-    return replace(first, **columns)
+    joined: dict[str, Any] = {name: np.concatenate([getattr(one, name) for one in tables]) for name in _COLUMNS}
+    return replace(tables[0], **joined)
 
 
 def _mix_markets(per_market: Floats, spot_share: Floats | float) -> Floats:

@@ -1,4 +1,4 @@
-"""Lines of the bill of one job in plain floats: machines by use and market, ways to pay, services, what moves."""
+"""Lines of the bill of one job in plain floats: machines by use and market, payments, services, transfers."""
 
 from __future__ import annotations
 

@@ -97,8 +97,8 @@ class AuditContext:
     def download_rate_of(self, offer: Offer, of_own_data: bool = False) -> float:
         """Return bytes per second from outside to a machine; own data leave no faster than their place lets them."""
         source, key = self.job.stages.transfer, "pull_bytes_per_second"
-        told = offer.download_gb_per_second
-        pull = self.values("stages")[f"community_{key}" if offer.community else key] if told is None else told * GB
+        stated = offer.download_gb_per_second
+        pull = self.values("stages")[f"community_{key}" if offer.community else key] if stated is None else stated * GB
         is_limited = of_own_data and source is not None and source.region != offer.region
         return min(pull, (source.gb_per_second or math.inf) * GB) if is_limited and source else pull
 

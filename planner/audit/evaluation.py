@@ -117,11 +117,11 @@ def _named(context: AuditContext, as_of: datetime.date) -> dict[str, Any]:
 
 def _region(context: AuditContext) -> str:
     """Return the offer's region, or in how many the same is offered: equal in all but date, source and notes."""
-    mine, beside = context.offer, {"region", "date", "source", "notes"}
-    what = mine.model_dump(exclude=beside)
+    mine, apart_from = context.offer, {"region", "date", "source", "notes"}
+    what = mine.model_dump(exclude=apart_from)
     kind = (mine.provider, mine.instance, mine.gpu)
     near = [offer for offer in context.offers.values() if (offer.provider, offer.instance, offer.gpu) == kind]
-    regions = {offer.region for offer in near if offer.model_dump(exclude=beside) == what}
+    regions = {offer.region for offer in near if offer.model_dump(exclude=apart_from) == what}
     lists, sources = context.limits.regions, (one.stages.transfer for one in context.scenario.jobs)
     matters = any(source and source.region for source in sources) or lists.allow is not None or lists.forbid
     return mine.region if matters or len(regions) == 1 else f"any of {len(regions)}"

@@ -92,13 +92,13 @@ def recompute_hours(context: AuditContext, stages: JobStages, physics: Recompute
 
 def group_market(context: AuditContext) -> SpotAvailability:
     """Return how the machines of one run come and go together: as the offer states it, else as the prior has it."""
-    values, told = context.values("stages"), context.offer.spot
+    values, statistics = context.values("stages"), context.offer.spot
     group = NodeGroupCoefficients.of(values)
     up, share = values["spot_mean_up_hours"], values["spot_availability"]
-    if told is not None:
+    if statistics is not None:
         # The statistics are of so many machines; wanted are those of one.
-        up = told.mean_up_hours * told.instances**group.gang_rate_exponent
-        share = min(1.0, told.availability * told.instances**-group.gang_availability_exponent)
+        up = statistics.mean_up_hours * statistics.instances**group.gang_rate_exponent
+        share = min(1.0, statistics.availability * statistics.instances**-group.gang_availability_exponent)
     return node_group_market(up, share, context.machine.instances, group)
 
 
@@ -204,9 +204,14 @@ def recompute_policy_run(
 
 def _states(context: AuditContext) -> SpotStates:
     """Return the market of all machines together: as the offer tells it by age, else its means in the usual shape."""
-    told = context.offer.spot
-    if told is not None and told.instances == context.machine.instances and told.up and told.outage:
-        up, down = (Ages(one.ages_hours, one.ends_per_hour) for one in (told.up, told.outage))
+    statistics = context.offer.spot
+    if (
+        statistics is not None
+        and statistics.instances == context.machine.instances
+        and statistics.up
+        and statistics.outage
+    ):
+        up, down = (Ages(one.ages_hours, one.ends_per_hour) for one in (statistics.up, statistics.outage))
         return SpotStates(up, down)
     group = group_market(context)
     return states_from_means(float(group.mean_up), float(group.mean_outage), DurationShape.of(context.values("spot")))

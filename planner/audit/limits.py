@@ -63,7 +63,7 @@ def choices_of_job(context: AuditContext) -> Iterator[Broken]:
 
 
 def _service(context: AuditContext, managed: Managed) -> Iterator[Broken]:
-    """Yield where the service does not take the network, or trains it in a way that the job does not allow."""
+    """Yield where the service does not take the model, or trains it as the job does not allow."""
     asked, job = context.job.techniques, context.job
     if context.architecture.name not in managed.architectures:
         yield "architecture at the service", "one of " + ", ".join(managed.architectures), context.architecture.name

@@ -214,23 +214,23 @@ def _vram(context: AuditContext, setup: TrainingSetup, learned: Correction, prob
     if context.limits.vram_headroom is not None:
         margins["margin"] = context.limits.vram_headroom
     stack = replace(parts.stack, **margins)
-    told = replace(setup, parts=replace(parts, stack=stack)).memory()
+    estimate = replace(setup, parts=replace(parts, stack=stack)).memory()
     # What the fit rule sets aside, not the larger context that a monitor shows.
     context_gib = float(stack.context_gib) + (float(stack.fit_nccl_gib) if context.machine.gpus > 1 else 0.0)
-    need = max(float(told.need) / GIB, probed.floor_gib(micro, longest) if probed else 0.0)
+    need = max(float(estimate.need) / GIB, probed.floor_gib(micro, longest) if probed else 0.0)
     if run:  # it did fit: what was seen, else at most the card
         need = run.peak_vram_gib or min(need, usable_gib)
     before = memory_tail(context.values("memory"), context.job.framework, context.framework.profiled)
     sigma = learned.fit_sigma(before, context.recipe, context.machine.gpus, library)
     is_proven = learned.has_run(context.recipe, context.machine, micro, int(layout.accumulation), setup.work.sequence)
-    chance = float(fit_probability(told.allocated, (usable_gib - context_gib) * GIB, sigma))
+    chance = float(fit_probability(estimate.allocated, (usable_gib - context_gib) * GIB, sigma))
     return Vram(
         peak=need,
-        allocated=float(told.allocated) / GIB,
+        allocated=float(estimate.allocated) / GIB,
         usable=usable_gib,
         fit_probability=1.0 if run or is_proven else chance,
-        phase=PHASES[int(told.phase)],
-        parts={one.name: float(getattr(told.breakdown, one.name)) / GIB for one in fields(told.breakdown)},
+        phase=PHASES[int(estimate.phase)],
+        parts={one.name: float(getattr(estimate.breakdown, one.name)) / GIB for one in fields(estimate.breakdown)},
     )
 
 

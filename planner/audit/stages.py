@@ -201,7 +201,7 @@ def _checkpoint_bytes(context: AuditContext, physics: RecomputedPhysics) -> floa
 
 
 def result_gb(context: AuditContext, method: str) -> float:
-    """Return the size of the adapters that the job asks for, or of all weights as the network is released."""
+    """Return the size of the adapters that the job asks for, or of all weights as the model is released."""
     export, lora = context.job.stages.export, context.job.lora
     if method == "full" or (export and export.merged):
         return context.architecture.download_gb

@@ -87,14 +87,8 @@ class ManagedServiceCandidates:
         once = self._column("upload_hours") + self._column("export_hours")
         uses = np.asarray([RECIPES[one.method].uses(False) for one in self.runs], dtype=bool)
         at_once = np.full(count, job.trials.at_once, dtype=np.int64)
-        provider = [market.providers.index(market.offers[place].provider) for place in self.offer]
         return CandidateTable(
-            jobs=tuple(jobs),
-            offers=market.labels,
-            providers=market.providers,
-            job=np.full(count, list(jobs).index(job.name), dtype=np.int64),
-            offer=self.offer,
-            provider=np.asarray(provider, dtype=np.int64),
+            **market.identity_columns(jobs, job.name, self.offer),
             recipe=np.asarray([first_recipe + recipes.index(RECIPES[one.method]) for one in self.runs], dtype=np.int64),
             instances=at_once,
             gpus=no_gpus,

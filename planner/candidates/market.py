@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from planner.candidates.offer_terms import machines_of
 from planner.scenario.limits import AllowForbid
 from planner.scenario.offer import offer_labels
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from planner.arrays import Integers
     from planner.configurations.grid import Machine
     from planner.library.schema import GpuSpec, Library
     from planner.scenario.job import Job
@@ -43,6 +48,16 @@ class Market:
     def providers(self) -> tuple[str, ...]:
         """Return the providers, each once."""
         return tuple(dict.fromkeys(offer.provider for offer in self.offers))
+
+    def identity_columns(self, jobs: Sequence[str], job: str, offer: Integers) -> dict[str, Any]:
+        """Return the columns of a candidate table that name job, offer and provider, for rows of one job."""
+        providers = {name: index for index, name in enumerate(self.providers)}
+        return {
+            **{"jobs": tuple(jobs), "offers": self.labels, "providers": tuple(providers)},
+            "job": np.full(len(offer), list(jobs).index(job), dtype=np.int64),
+            "offer": offer,
+            "provider": np.asarray([providers[one.provider] for one in self.offers], dtype=np.int64)[offer],
+        }
 
     def without_stock(self) -> Market:
         """Return the same offers with unlimited stock."""

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 def price_machines(machines: MachineCandidates, hours: RowHours, market: Market, jobs: Sequence[str]) -> CandidateTable:
     """Return the table of the candidates, given their hours and the names of all jobs; spot shares are not cut."""
-    job, ways, columns = machines.job, machines.physics.ways, machines.columns
+    ways, columns = machines.physics.ways, machines.columns
     groups, instances, late = hours.node_groups, machines.instances, hours.late
     has_on_demand, no_spot = ~np.isnan(columns.on_demand_usd[machines.offer]), np.isnan(hours.spot_wall)
     run_h = np.stack(
@@ -40,15 +40,9 @@ def price_machines(machines: MachineCandidates, hours: RowHours, market: Market,
     )
     late_h = np.stack([run_h[:, ON_DEMAND] * hours.late_factor, hours.late_spot_wall + hours.switch * late], axis=1)
     run_usd, late_usd = _market_usd(machines, hours, run_h, late_h)
-    provider = {name: index for index, name in enumerate(market.providers)}
     uses, penalty_usd = _technique_uses(machines)
     return CandidateTable(
-        jobs=tuple(jobs),
-        offers=market.labels,
-        providers=market.providers,
-        job=np.full(len(machines.offer), list(jobs).index(job.name), dtype=np.int64),
-        offer=machines.offer,
-        provider=np.asarray([provider[one.provider] for one in market.offers], dtype=np.int64)[machines.offer],
+        **market.identity_columns(jobs, machines.job.name, machines.offer),
         recipe=machines.recipe,
         instances=instances * groups,
         gpus=machines.gpus * groups,

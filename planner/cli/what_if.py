@@ -81,7 +81,7 @@ def _compute(
         from planner.analysis.what_if.sweep import sweep
         from planner.report.what_if.sweep import render_sweep
 
-        return sweep(scenario, vary, settings, options, tell=count_cells), render_sweep
+        return sweep(scenario, vary, settings, options, on_cell=count_cells), render_sweep
     from planner.analysis.what_if.what_if import what_if as compare
     from planner.report.what_if.comparison import render_what_if
 

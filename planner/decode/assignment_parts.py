@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import math
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from planner.decode.bill import FIXED_ITEMS, ChosenCandidate
@@ -169,18 +170,9 @@ def techniques_of(recipe: Recipe, job: Job, micro_batch: int, accumulation: int)
     """Return a recipe and its batch as a plan states them."""
     adapts = recipe.method == "lora"
     return Techniques(
-        method=recipe.method,
-        weight_bits=recipe.weight_bits,
-        quant=recipe.quant,
-        precision=recipe.precision,
-        activation_checkpointing=recipe.activation_checkpointing,
+        **asdict(recipe),
         micro_batch=micro_batch,
         accumulation_steps=accumulation,
-        sharding=recipe.sharding,
-        attention=recipe.attention,
-        optimizer=recipe.optimizer,
-        tensor_parallel=recipe.tensor_parallel,
-        pipeline_parallel=recipe.pipeline_parallel,
         lora_rank=job.lora.rank if adapts else None,
         lora_targets=job.lora.targets if adapts else None,
     )

@@ -28,7 +28,7 @@ class VariableLayout:
     table: CandidateTable
     shared: SharedLimits
     split: Integers = field(init=False)  # candidates with a share variable
-    base_share: Floats = field(init=False)  # (n,) spot share that the coefficient of choose stands for
+    base_share: Floats = field(init=False)  # (n,) spot share that is part of the coefficient of choose
 
     def __post_init__(self) -> None:
         is_split = self.table.share_low < self.table.share_high

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from planner.report import format as words
 
 if TYPE_CHECKING:
-    from planner.results.plan import Assignment, BillItem
+    from planner.results.plan import Assignment
+    from planner.results.plan_parts import BillItem
 
 NOT_INCLUDED = "not included"
 """Part of the basis of a bill item whose price is unknown."""

@@ -6,7 +6,7 @@ import math
 import textwrap
 from typing import TYPE_CHECKING
 
-from planner.results.plan import describe_machines
+from planner.results.plan_parts import describe_machines
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

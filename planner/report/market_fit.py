@@ -9,7 +9,7 @@ from planner.report.format import ROOM
 
 if TYPE_CHECKING:
     from planner.results.market_fit import EndsByAge, FittedDuration, MarketFit, TraceReport
-    from planner.results.plan import Spread
+    from planner.results.plan_parts import Spread
 
 NAME_COLUMNS = 32
 """Columns of a trace's name."""
@@ -85,11 +85,11 @@ def _ages(fit: MarketFit) -> str:
 
 def _traces(traces: tuple[TraceReport, ...]) -> list[str]:
     lines = [f"{'':<{NAME_COLUMNS}}{'hours':>8}{'avail.':>7}{'up':>8}{'outage':>8}{'lost':>6}"]
-    for one in traces[:MOST_TRACES]:
-        up, outage = ("-" if mean is None else span(mean) for mean in (one.mean_up_hours, one.mean_outage_hours))
-        name = words.sanitise(one.name)  # the end distinguishes the traces of one collection
+    for trace in traces[:MOST_TRACES]:
+        up, outage = ("-" if mean is None else span(mean) for mean in (trace.mean_up_hours, trace.mean_outage_hours))
+        name = words.sanitise(trace.name)  # the end distinguishes the traces of trace collection
         name = name if len(name) <= NAME_COLUMNS else f"...{name[3 - NAME_COLUMNS :]}"
-        share = f"{one.availability * 100:.0f} %"
-        lines.append(f"{name:<{NAME_COLUMNS}}{one.hours:>8,.1f}{share:>7}{up:>8}{outage:>8}{one.interruptions:>6,}")
+        share = f"{trace.availability * 100:.0f} %"
+        lines.append(f"{name:<{NAME_COLUMNS}}{trace.hours:>8,.1f}{share:>7}{up:>8}{outage:>8}{trace.interruptions:>6,}")
     left = len(traces) - MOST_TRACES
     return lines + ([f"and {left} more (--json lists them)"] if left > 0 else [])

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from planner.library.techniques import read_techniques
 from planner.report import format as words
 from planner.report.format import ROOM
 from planner.results.estimate import Estimate
-from planner.results.plan import Assignment, Option, Plan
+from planner.results.plan import Assignment, Plan
+
+if TYPE_CHECKING:
+    from planner.results.plan_parts import Option
 
 Run = Assignment | Estimate
 """A type with techniques, a batch, machines and a speed."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from planner.results.html import html_table
-from planner.results.plan import Part, Techniques
+from planner.results.plan_parts import Part, Techniques
 
 SettingValue = str | int | float
 

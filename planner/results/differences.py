@@ -1,4 +1,4 @@
-"""What differs between two ways to run one job, in the order that a person cares about."""
+"""Differences between two configurations of one job, most important first."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from planner.results.plan import Assignment, Part, Techniques
 
 MAX_DIFFERENCES = 2
-"""Differences that `change_words` names: a reader takes in two at a glance."""
+"""Differences that `describe_differences` names."""
 
 SERVICE = "managed"
-"""The card of a service, which tells none."""
+"""The GPU name of a service, which states none."""
 
 SHOWN_SHARE = 0.005
 """Spot shares closer than this read as the same percentage."""
@@ -34,7 +34,7 @@ FEATURES: tuple[tuple[str, Callable[[Assignment], str]], ...] = (
     ("quantisation", lambda job: job.techniques.quant),
     ("machines", lambda job: f"{job.instances:,} of {job.gpus_per_instance:,} GPUs ({job.interconnect})"),
 )
-"""What may differ, most telling first, and how each side of it reads."""
+"""What may differ, most important first, and how each side of it reads."""
 
 _HARDWARE_FEATURES = ("card", "GPUs", "provider")
 IMPLIED_BY = {
@@ -46,7 +46,7 @@ IMPLIED_BY = {
     "attention": ("method", "card"),
     "quantisation": ("method",),
 }
-"""Differences that need no word where one that brings them about is named."""
+"""Differences that follow from others: they are left out if one of these is named."""
 
 
 class Difference(Part):
@@ -58,45 +58,44 @@ class Difference(Part):
 
 
 def compare(before: Assignment, after: Assignment) -> tuple[Difference, ...]:
-    """Every difference in what is rented and switched on, most telling first; empty for the same way."""
+    """Return every difference in machines and techniques, most important first; empty for equal configurations."""
     return tuple(
         Difference(what=name, before=old, after=new)
-        for name, said in FEATURES
-        if (old := said(before)) != (new := said(after))
+        for name, describe in FEATURES
+        if (old := describe(before)) != (new := describe(after))
     )
 
 
 def describe_differences(found: tuple[Difference, ...], most: int = MAX_DIFFERENCES) -> str:
-    """The most telling differences in a few words, such as `4-bit, other card`; empty where there is none."""
+    """Return the most important differences in a few words, such as `4-bit, other card`; empty without any."""
     differs = {one.what for one in found}
     if any(one.what == "card" and SERVICE in (one.before, one.after) for one in found):
-        # A service tells neither GPUs nor how it trains: that it is one says it all.
+        # A service states neither its GPUs nor its techniques.
         found = tuple(one for one in found if one.what in ("card", "method", "provider"))
-    # What only follows from a difference that is named already tells nothing new.
-    telling = [one for one in found if not differs & set(IMPLIED_BY.get(one.what, ()))]
-    return ", ".join(_format_difference(one) for one in telling[:most])
+    important = [one for one in found if not differs & set(IMPLIED_BY.get(one.what, ()))]
+    return ", ".join(_format_difference(one) for one in important[:most])
 
 
 def describe_job_differences(before: Sequence[Assignment], after: Sequence[Assignment]) -> str:
-    """What differs, in words; of several jobs each one's most telling difference: `chat, code: other card`."""
+    """Return the differences in words; of several jobs the most important of each: `chat, code: other card`."""
     if len(after) == 1:
         return describe_differences(compare(before[0], after[0])) if before else ""
-    told: dict[str, list[str]] = {}
+    jobs_by_words: dict[str, list[str]] = {}
     for old, job in zip(before, after, strict=False):
         if words := describe_differences(compare(old, job), 1):
-            told.setdefault(words, []).append(job.name)
-    return "; ".join(f"{', '.join(names)}: {words}" for words, names in told.items())
+            jobs_by_words.setdefault(words, []).append(job.name)
+    return "; ".join(f"{', '.join(names)}: {words}" for words, names in jobs_by_words.items())
 
 
 def method_name(how: Techniques) -> str:
-    """`full`, `LoRA` (on 16-bit weights), `LoRA 8-bit` or `QLoRA` (4-bit): the names of the ladder."""
+    """Return `full`, `LoRA` (on 16-bit weights), `LoRA 8-bit` or `QLoRA` (4-bit)."""
     if how.method != "lora":
         return how.method
     return {16: "LoRA", 4: "QLoRA"}.get(how.weight_bits, f"LoRA {how.weight_bits}-bit")
 
 
 def spot_percent(share: float) -> str:
-    """A share of the work as whole percent; a positive one never reads as nothing, a part never as all."""
+    """Return a share of the work as whole percent; a positive one is never 0 %, a part never 100 %."""
     if share <= 0 or share >= 1:
         return f"{share:.0%}".replace("%", " %")
     if share < SHOWN_SHARE:
@@ -126,7 +125,7 @@ def _format_difference(change: Difference) -> str:
 
 
 def _method_words(before: str, after: str) -> str:
-    """Among LoRA's variants only the bits change; else the method that comes."""
+    """Return the bits if both methods are variants of LoRA, else the new method."""
     bits = {"QLoRA": "4-bit", "LoRA": "16-bit", "LoRA 8-bit": "8-bit"}
     if after == "full":
         return "full training"

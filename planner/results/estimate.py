@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Literal
 
 from planner.results.html import html_table
-from planner.results.plan import Part, Techniques, Vram
+from planner.results.plan_parts import Part, Techniques, Vram
 
 
 class Capacity(Vram):

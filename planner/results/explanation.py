@@ -1,7 +1,7 @@
-"""What `explain` answers: what binds, what moving a limit is worth, what else there was, why not X, why infeasible.
+"""Results of `explain`: binding limits, relaxations that pay, alternatives, why not X, why infeasible.
 
 Dollars are expected US dollars and hours expected wall hours of the job that takes longest, unless a name says
-otherwise; None stands where there is no plan.
+otherwise; None means that there is no plan.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from planner.results.plan import NearMiss, Part, Relaxation, Status, Vram
 
 
 class Binding(Part):
-    """A limit without which the plan would do better, each lifted alone with all else kept."""
+    """A limit without which the plan would be better; each is lifted alone, all others kept."""
 
     limit: str
     current: float | str
     saving: float = 0.0
-    """Of the objective: dollars with penalties and the value of time (`compared_by`), or late hours."""
+    """Of the objective: dollars with penalties and the value of time (`compared_by`), or hours at the confidence."""
     saving_usd: float
     saving_hours: float
 
@@ -49,7 +49,7 @@ class LimitSensitivity(Part):
 
 
 class Alternative(Part):
-    """The best way of one provider, GPU or method within all other limits; of several jobs the others stay."""
+    """The best candidate of one provider, GPU or method within all other limits; other jobs stay as planned."""
 
     by: Literal["provider", "gpu", "method"]
     job: str
@@ -58,7 +58,7 @@ class Alternative(Part):
     gpu: str = ""
     gpus: int = 0
     runs_at_once: int = 1
-    """Gangs side by side: `gpus` are those of one."""
+    """Runs on node groups in parallel: `gpus` are those of one."""
     provider: str = ""
     method: str = ""
     cost_usd: float | None = None
@@ -71,19 +71,19 @@ class Alternative(Part):
 
 
 class Remedy(Part):
-    """A change of the question itself under which X can be, with the plan that it then gives."""
+    """A change of the scenario that makes X feasible, with the plan that it gives."""
 
     change: str
     setting: str = ""
     also: tuple[str, ...] = ()
-    """Settings that go with it: what the job's techniques must let in for X."""
+    """Settings that go with it: what the job's techniques must admit for X."""
     plan: str = ""
     cost_usd: float | None = None
     hours: float | None = None
 
 
 class WhyNot(Part):
-    """The answer to "why not X": what X would cost, or why it cannot be and the smallest change that makes it.
+    """The answer to "why not X": what X would cost, or what excludes it and the smallest change that admits it.
 
     `cost_usd` and `hours` are those of the best plan with X: within the limits where the status is `possible`,
     under `relax` where it is `beyond` a limit; None where it is `impossible` at any limits.
@@ -103,7 +103,7 @@ class WhyNot(Part):
 
 
 class Explanation(Part):
-    """What `planner explain` says of a scenario."""
+    """The answer of `planner explain`."""
 
     schema_version: int = 1
     scenario: str
@@ -115,7 +115,7 @@ class Explanation(Part):
     cost_usd: float | None = None
     hours: float | None = None
     notes: tuple[str, ...] = ()
-    """What the figures of the plan leave open."""
+    """Remarks on the figures of the plan."""
     binding: tuple[Binding, ...] = ()
     next_steps: tuple[LimitSensitivity, ...] = ()
     alternatives: tuple[Alternative, ...] = ()
@@ -125,7 +125,7 @@ class Explanation(Part):
     seconds: float = 0.0
 
     def _repr_html_(self) -> str:
-        """A table for notebooks: next steps of a plan, or ways out where there is none."""
+        """Return a table for notebooks: relaxations that pay, or those that give a plan if there is none."""
         if self.status == "infeasible":
             rows = [(f"{one.way}", one.limit, f"{one.change_to}", one.then, one.setting) for one in self.relax]
             caption = f"{self.scenario}: infeasible; limits to move, those with one number together"

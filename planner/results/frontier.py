@@ -14,17 +14,8 @@ from typing import Literal
 from planner.errors import NoPlanError
 from planner.results.differences import method_name, spot_percent
 from planner.results.html import html_table
-from planner.results.plan import (
-    Assignment,
-    CandidateCounts,
-    Hours,
-    Infeasible,
-    Part,
-    Plan,
-    Spread,
-    Status,
-    describe_machines,
-)
+from planner.results.plan import Assignment, CandidateCounts, Infeasible, Plan, Status
+from planner.results.plan_parts import Hours, Part, Spread, describe_machines
 
 _NO_GUARANTEE = " (spot only: no guarantee)"
 

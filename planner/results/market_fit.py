@@ -6,7 +6,7 @@ Intervals are 80 %; hours are wall hours during which `instances` machines are a
 from __future__ import annotations
 
 from planner.results.html import html_table
-from planner.results.plan import Part, Spread
+from planner.results.plan_parts import Part, Spread
 
 
 class EndsByAge(Part):

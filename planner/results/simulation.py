@@ -8,7 +8,8 @@ from __future__ import annotations
 from pydantic import Field
 
 from planner.results.html import html_table
-from planner.results.plan import Infeasible, Part, Plan, Status
+from planner.results.plan import Infeasible, Plan, Status
+from planner.results.plan_parts import Part
 
 PLANNED = "planned"
 ON_DEMAND_ONLY = "on demand only"

@@ -1,7 +1,7 @@
-"""Answers to what-if: two plans side by side, a sweep along one or two values, and the tornado of all limits.
+"""Results of what-if: two plans compared, a sweep along one or two values, and the tornado of all limits.
 
 Dollars are expected US dollars and hours expected wall hours, as in a plan, unless a name says otherwise;
-None stands where there is no plan.
+None means that there is no plan.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ Better = Literal["cheaper", "sooner"]
 
 
 class Delta(Part):
-    """After minus before; None where either has no plan."""
+    """After minus before; None if either has no plan."""
 
     cost_usd: float | None
     hours: float | None
 
 
 class BillDelta(Part):
-    """One line of the bill that changed; None where the line is missing on that side."""
+    """One line of the bill that changed; None if the line is missing on that side."""
 
     item: str
     before_usd: float | None
@@ -34,17 +34,17 @@ class BillDelta(Part):
 class JobDelta(Part):
     """What a change did to one job.
 
-    `ruled_out` are ways that were possible before, would do better than the way chosen after, and are not
-    possible any more; `dearer` those that still are, but have become worse than it.
-    `opened` and `cheaper` are the reverse: ways that do better than the one chosen before, and were impossible
-    or worse then. Better means cheaper, or with `objective: time` sooner done.
+    `ruled_out` are candidates that were feasible before, would be better than the plan after, and are infeasible
+    now; `dearer` those that are still feasible, but worse than it now. `opened` and `cheaper` are the reverse:
+    candidates that are better than the plan before, and were infeasible or worse then. Better means cheaper, or with
+    `objective: time` earlier.
     """
 
     name: str
     changes: tuple[Difference, ...] = ()
     bill: tuple[BillDelta, ...] = ()
     bill_unchanged: BillDelta | None = None
-    """All lines that did not change, in one; None where there are none that cost anything."""
+    """All lines that did not change, in one; None if none of them costs anything."""
     delta: Delta
     ruled_out: int = 0
     dearer: int = 0
@@ -55,9 +55,9 @@ class JobDelta(Part):
 class Effect(Part):
     """What one of several settings does; those of one rule under `adjust` are taken together.
 
-    `alone` is the difference that it makes by itself, `last` the one that it makes where all others are in
-    force already, and `share` the mean of the two: for two settings the shares add up to the whole difference.
-    None where a plan is missing on either side; `alone_status` is the status with this setting alone.
+    `alone` is the difference that it makes by itself, `last` the one that it makes after all others, and `share` the
+    mean of the two: for two settings the shares add up to the whole difference. None if a plan is missing on either
+    side; `alone_status` is the status with this setting alone.
     """
 
     setting: str
@@ -75,16 +75,16 @@ class WhatIf(Part):
     scenario: str
     settings: tuple[str, ...]
     better: Better
-    """What the objective asks for, and what ways that were ruled out or opened are counted by."""
+    """What the objective asks for; candidates are counted as better by it."""
     before: Plan
     after: Plan
     delta: Delta
     jobs: tuple[JobDelta, ...] = ()
     effects: tuple[Effect, ...] = ()
     together: Delta = Delta(cost_usd=None, hours=None)
-    """What is left of the difference when the shares of all effects are taken away."""
+    """The difference less the shares of all effects."""
     it_would_take: tuple[str, ...] = ()
-    """Where nothing changed: the values at which something would."""
+    """If nothing changed: the values at which something would."""
 
     @property
     def unchanged(self) -> bool:
@@ -96,7 +96,7 @@ class WhatIf(Part):
         return abs(self.delta.cost_usd or 0.0) < 0.005 and abs(self.delta.hours or 0.0) < 0.01
 
     def _repr_html_(self) -> str:
-        """How a notebook shows it: before and after, a line per job and figure."""
+        """Return a table for notebooks: before and after, a line per job and figure."""
         rows = [
             ("cost", _usd(self.before), _usd(self.after)),
             ("hours", _hours_text(self.before), _hours_text(self.after)),
@@ -129,7 +129,7 @@ class Axis(Part):
 
     @property
     def looser_direction(self) -> Literal["up", "down", ""]:
-        """Which way a limit leaves more room; empty for what is no limit, or has no numbers."""
+        """The direction in which a limit is relaxed; empty for what is not a limit, or has no numbers."""
         limit = self.path.startswith("limits.") or self.path.endswith(".deadline")
         if self.numbers is None or not limit:
             return ""
@@ -144,7 +144,7 @@ class CellJob(Part):
     gpu: str
     gpus: int
     runs_at_once: int = 1
-    """Gangs side by side: `gpus` are those of one."""
+    """Runs on node groups in parallel: `gpus` are those of one."""
     method: str
     spot_share: float
     cost_usd: float
@@ -153,7 +153,7 @@ class CellJob(Part):
 
     @property
     def machines(self) -> str:
-        """What it runs on, in words."""
+        """The machines in words."""
         return describe_machines(self.gpus, self.gpu, self.runs_at_once)
 
 
@@ -176,9 +176,9 @@ class Sweep(Part):
     axes: tuple[Axis, ...]
     cells: tuple[Cell, ...]
     loosest: tuple[str, ...] | None = None
-    """Where no cell has a plan: the values of the cell that asks for least."""
+    """If no cell has a plan: the values of the least restrictive cell."""
     unsolved: Plan | None = None
-    """What `solve` says of that cell: why there is no plan, and what would have to give."""
+    """The answer of `solve` for that cell: why there is no plan, and which relaxations give one."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -186,14 +186,14 @@ class Sweep(Part):
         return tuple(len(axis.values) for axis in self.axes)
 
     def cell(self, *values: str) -> Cell:
-        """The cell at the values as typed; NoPlanError where the sweep did not go there."""
+        """Return the cell at the values as typed; raise NoPlanError if the sweep has none there."""
         for one in self.cells:
             if one.values == values:
                 return one
         raise NoPlanError(f"the sweep has no cell at {', '.join(values)}")
 
     def _repr_html_(self) -> str:
-        """How a notebook shows it: a row per cell."""
+        """Return a table for notebooks: a row per cell."""
         header = (*(axis.path for axis in self.axes), "cost", "hours", "what is rented")
         rows = [
             (
@@ -208,7 +208,7 @@ class Sweep(Part):
 
 
 class Endpoint(Part):
-    """One end of a bar: the value tried, and what came of it."""
+    """One end of a bar: the value, and the plan that it gives."""
 
     value: str
     settings: tuple[str, ...]
@@ -218,7 +218,7 @@ class Endpoint(Part):
 
 
 class Bar(Part):
-    """What one limit, price or estimate does to cost and hours, moved down and up; effects are the larger changes."""
+    """The effect of one limit, price or estimate on cost and hours, changed down and up; the larger effect counts."""
 
     what: str
     path: str
@@ -235,11 +235,11 @@ class Bar(Part):
 
 
 PRICES = " prices"
-"""How the names of bars that move a price end."""
+"""End of the names of bars that change a price."""
 
 
 def _merge_names(names: list[str]) -> str:
-    """`A5000, vast on demand prices` of `A5000 on demand prices` and `vast on demand prices`."""
+    """Return `A5000, vast on demand prices` of `A5000 on demand prices` and `vast on demand prices`."""
     market = " on demand prices" if names[0].endswith(" on demand prices") else " spot prices"
     return names[0] if len(names) == 1 else ", ".join(name.removesuffix(market) for name in names) + market
 
@@ -249,10 +249,10 @@ def _round(value: float | None) -> float | None:
 
 
 class Tornado(Part):
-    """Every limit, price and estimate moved by the share `by`, what matters most first.
+    """Every limit, price and estimate changed by the share `by`, largest effect first.
 
-    What matters is what the objective asks for: `better` is cheaper (dollars) or sooner (hours).
-    A bar with an end that leaves no plan comes before all others; `base` is the plan that is moved away from.
+    The effect is that on the objective: `better` is cheaper (dollars) or sooner (hours). A bar with an end that
+    leaves no plan comes before all others; `base` is the plan without changes.
     """
 
     scenario: str
@@ -273,11 +273,11 @@ class Tornado(Part):
         return tuple((_merge_names([bar.what for bar in bars]), bars[0]) for bars in alike.values())
 
     def effect(self, bar: Bar) -> float:
-        """The larger change of what the objective asks for, in dollars or hours."""
+        """Return the larger change of the objective, in dollars or hours."""
         return bar.effect_hours if self.better == "sooner" else bar.effect_usd
 
     def _repr_html_(self) -> str:
-        """How a notebook shows it: a row per bar, what matters most first."""
+        """Return a table for notebooks: a row per bar, largest effect first."""
         sides = [f"{what} at {sign}{self.by:.0%}" for what in ("cost", "hours") for sign in "-+"]
         header = ("what", "now", *sides, "effect")
         rows = [

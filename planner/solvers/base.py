@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class Termination(Enum):
     """Why a solver stopped, in terms of what the caller may rely on."""
 
-    OPTIMAL = "optimal"  # a solution, proven best within the gap asked for
+    OPTIMAL = "optimal"  # a solution, proven best within the requested gap
     FEASIBLE = "feasible"  # a solution, no proof: stopped at a limit
     INFEASIBLE = "infeasible"  # proven: no solution exists
     UNBOUNDED = "unbounded"  # proven: no best solution exists
@@ -37,7 +37,7 @@ class Limit(Enum):
 
 @dataclass(frozen=True, eq=False)
 class SolveResult:
-    """What a solver found; `bound` is a proven lower bound on the objective, or None where it gave none."""
+    """What a solver found; `bound` is a proven lower bound on the objective, or None if the solver gives none."""
 
     termination: Termination
     solver: str
@@ -49,24 +49,24 @@ class SolveResult:
 
     @property
     def has_solution(self) -> bool:
-        """Whether `values` may be asked for."""
+        """Whether `values` may be read."""
         return self.solution is not None
 
     @property
     def is_proven(self) -> bool:
-        """Whether the solution is proven best within the gap asked for."""
+        """Whether the solution is proven best within the requested gap."""
         return self.termination is Termination.OPTIMAL
 
     @property
     def values(self) -> Floats:
-        """Value of every variable; raises NoPlanError where the solver has no solution."""
+        """Value of every variable; raises NoPlanError if the solver has no solution."""
         if self.solution is None:
             raise NoPlanError(f"no plan: {self.solver} stopped with '{self.termination.value}'")
         return self.solution
 
     @property
     def gap(self) -> float | None:
-        """(objective - bound) / |objective|, at least 0; None where either is unknown."""
+        """(objective - bound) / |objective|, at least 0; None if either is unknown."""
         if self.objective is None or self.bound is None:
             return None
         distance = max(0.0, self.objective - self.bound)

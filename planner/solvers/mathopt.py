@@ -54,7 +54,7 @@ class MathOptSolver:
 
     def __init__(self, name: str):
         if name not in SOLVER_TYPES:
-            raise SolverError(f"unknown solver '{name}'; MathOpt is asked for {', '.join(SOLVER_TYPES)}")
+            raise SolverError(f"unknown solver '{name}'; MathOpt has {', '.join(SOLVER_TYPES)}")
         self.name = name
 
     def solve(self, program: Program, *, time_limit_seconds: float | None, relative_gap: float) -> SolveResult:

@@ -18,6 +18,7 @@ from planner.results.plan import Option
 from planner.solving.lexicographic import COST, LAST
 from planner.solving.resolve import describe_candidate, describe_method, recipe_of
 from planner.solving.scoring import CandidateObjective
+from planner.solving.significance import NO_DIFFERENCE, describe_difference, difference_sigma
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,16 +26,12 @@ if TYPE_CHECKING:
     from planner.arrays import Flags, Floats
     from planner.candidates.job_candidates import JobCandidates
     from planner.candidates.market import Market
-    from planner.library.schema import Library
     from planner.solving.prepare import PreparedScenario
     from planner.solving.resolve import ResolvedPlan
 
 METHOD_LABELS = ("QLoRA", "LoRA", "full")
 PAYMENT_LABELS: dict[str, str] = {"own": "own machine", "managed": "by the service", "committed": "committed"}
 """How the tiers are paid that are not rented by the hour."""
-RATIO_THRESHOLD = 10.0
-"""Ratio from which on a difference is a factor: 411x says more than 41,043 %."""
-NO_DIFFERENCE = "no real difference"
 MIN_RELATIVE_DIFFERENCE = 0.25
 """Share by which the hours of an alternative of the same cost (or its cost at the same hours) must differ."""
 
@@ -282,28 +279,3 @@ def _describe_alternative(
 
 def _differ(one: float, other: float) -> bool:
     return abs(one - other) >= MIN_RELATIVE_DIFFERENCE * max(one, other)
-
-
-def difference_sigma(library: Library, same_gpu: bool) -> float:
-    """Return the spread of the difference of two estimates' log errors, on one GPU model or on two."""
-    return library.calibrations["uncertainty"].value(f"difference.{'same' if same_gpu else 'other'}_card")
-
-
-def describe_difference(
-    value: float,
-    reference: float,
-    sigma: float,
-    words: tuple[str, str, str] = ("cheaper", "more expensive", "the cost"),
-) -> str:
-    """Return how two figures differ: `63 % more expensive`, `12x the cost`, or no real difference within `sigma`.
-
-    `words` are those for less, for more and for a multiple. Figures that are not positive have no ratio: empty.
-    """
-    if value <= 0 or reference <= 0:
-        return ""
-    log_ratio, (less, more, multiple) = math.log(value / reference), words
-    if abs(log_ratio) < sigma:
-        return NO_DIFFERENCE
-    if value >= RATIO_THRESHOLD * reference:
-        return f"{value / reference:,.0f}x {multiple}"
-    return f"{abs(math.expm1(log_ratio)):,.0%} {more if log_ratio > 0 else less}".replace("%", " %")

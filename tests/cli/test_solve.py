@@ -35,7 +35,7 @@ def test_quickstart_fits_on_the_screen_verdict_first(plan_file: Path) -> None:
     lines = run("solve", "quickstart", *AS_OF).stdout.splitlines()
     job = document["jobs"][0]
     assert lines[0].startswith(f"quickstart: {job['gpus']} x {job['gpu']} at {job['provider']}")
-    assert lines[0].endswith(f"${document['cost_usd']['expected']:,.2f}, proven")
+    assert lines[0].endswith(f"${document['cost_usd']['expected']:,.2f}, optimal")
     assert len(lines) <= LINES + MORE_LINES and max(map(len, lines)) <= WIDTH
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from planner.report.estimate import BAR_WIDTH, render_estimate
 from planner.results.estimate import Capacity, Estimate, Remedy, StepSeconds
-from planner.results.plan import Techniques
+from planner.results.plan_parts import Techniques
 
 
 def estimated(peak: float = 12.0, **changes: Any) -> Estimate:

@@ -6,7 +6,7 @@ import pytest
 
 from planner.report.market_fit import render_market, span
 from planner.results.market_fit import EndsByAge, FittedDuration, HoldoutComparison, MarketFit, SpotBlock, TraceReport
-from planner.results.plan import Spread
+from planner.results.plan_parts import Spread
 
 
 def fit(**changes: object) -> MarketFit:

@@ -30,7 +30,7 @@ def sweep(
     settings: Sequence[str] = (),
     options: SolveOptions | None = None,
     library: Library | None = None,
-    tell: Callable[[int, int], None] | None = None,
+    on_cell: Callable[[int, int], None] | None = None,
 ) -> Sweep:
     """Return the plan at every value of a range, or at every pair of values of two.
 
@@ -42,7 +42,7 @@ def sweep(
         `PATH=VALUE` settings that are applied first and hold in every cell.
     options, library
         As for `solve`, which gives the plan of each cell.
-    tell
+    on_cell
         Called with the number of cells done and of all cells.
 
     Raises
@@ -67,8 +67,8 @@ def sweep(
         before = prepare(changed, library, before)
         values = tuple(one.values[place] for one, place in zip(ranges, places, strict=True))
         cells.append(_cell(values, before, options or SolveOptions()))
-        if tell:
-            tell(len(cells), total)
+        if on_cell:
+            on_cell(len(cells), total)
     axes = tuple(Axis(path=one.path, values=one.values, numbers=one.numbers, unit=one.unit) for one in ranges)
     answer = Sweep(scenario=scenario.name, settings=tuple(settings), axes=axes, cells=tuple(cells))
     if any(cell.jobs for cell in cells):

@@ -105,20 +105,18 @@ def _end(value: str, settings: tuple[str, ...], base: PreparedScenario, options:
 def _limits(scenario: Scenario, by: float) -> list[Parameter]:
     limits = scenario.limits
     found = [
-        _hours_parameter(
-            f"deadline{_job_suffix(scenario, job.name)}", f"jobs.{job.name}.deadline", job.deadline_hours, by
+        _scaled_parameter(
+            f"deadline{_job_suffix(scenario, job.name)}", f"jobs.{job.name}.deadline", job.deadline_hours, by, "h"
         )
         for job in scenario.jobs
         if job.deadline_hours is not None
     ]
     if limits.budget_usd is not None:
-        low, high = limits.budget_usd * (1 - by), limits.budget_usd * (1 + by)
-        found.append(_plain_parameter("budget", "limits.budget_usd", limits.budget_usd, low, high))
+        found.append(_scaled_parameter("budget", "limits.budget_usd", limits.budget_usd, by))
     if limits.max_gpus is not None:
         found.append(_integer_parameter("max_gpus", "limits.max_gpus", limits.max_gpus, by, 1))
     if limits.max_hours is not None:
-        low, high = limits.max_hours * (1 - by), limits.max_hours * (1 + by)
-        found.append(_plain_parameter("max_hours", "limits.max_hours", limits.max_hours, low, high))
+        found.append(_scaled_parameter("max_hours", "limits.max_hours", limits.max_hours, by))
     for provider, gpus in limits.quota.items():
         found.append(_integer_parameter(f"quota at {provider}", f"limits.quota.{provider}", gpus, by, 0))
     return found + _shares(scenario, by)
@@ -136,17 +134,15 @@ def _shares(scenario: Scenario, by: float) -> list[Parameter]:
     found = []
     if share.min > 0:
         high = min(share.min * (1 + by), share.max)
-        found.append(
-            _plain_parameter("least spot share", "limits.spot_share.min", share.min, share.min * (1 - by), high)
-        )
+        found.append(_parameter("least spot share", "limits.spot_share.min", share.min, share.min * (1 - by), high))
     if share.max < 1:
         low = max(share.max * (1 - by), share.min)
         found.append(
-            _plain_parameter("most spot share", "limits.spot_share.max", share.max, low, min(1.0, share.max * (1 + by)))
+            _parameter("most spot share", "limits.spot_share.max", share.max, low, min(1.0, share.max * (1 + by)))
         )
     if limits.vram_headroom is not None:
         low, high = limits.vram_headroom * (1 - by), min(limits.vram_headroom * (1 + by), 0.99)
-        found.append(_plain_parameter("vram_headroom", "limits.vram_headroom", limits.vram_headroom, low, high))
+        found.append(_parameter("vram_headroom", "limits.vram_headroom", limits.vram_headroom, low, high))
     return found
 
 
@@ -199,31 +195,24 @@ def _estimates(scenario: Scenario, by: float) -> list[Parameter]:
     return found
 
 
-def _hours_parameter(what: str, path: str, hours: float, by: float) -> Parameter:
-    low, high = hours * (1 - by), hours * (1 + by)
-    return Parameter(
-        what,
-        path,
-        f"{_format_short(hours)} h",
-        (f"{_format_short(low)} h", (f"{path}={low!r}h",)),
-        (f"{_format_short(high)} h", (f"{path}={high!r}h",)),
-    )
+def _scaled_parameter(what: str, path: str, base: float, by: float, unit: str = "") -> Parameter:
+    return _parameter(what, path, base, base * (1 - by), base * (1 + by), unit)
 
 
 def _integer_parameter(what: str, path: str, count: int, by: float, least: int) -> Parameter:
     """Return a whole number rounded outwards; an error of floating point does not count as a fraction."""
     low = max(least, math.floor(round(count * (1 - by), 6)))
-    return _plain_parameter(what, path, count, low, math.ceil(round(count * (1 + by), 6)))
+    return _parameter(what, path, count, low, math.ceil(round(count * (1 + by), 6)))
 
 
-def _plain_parameter(what: str, path: str, base: float, low: float, high: float) -> Parameter:
-    return Parameter(
-        what,
-        path,
-        _format_short(base),
-        (_format_short(low), (f"{path}={low!r}",)),
-        (_format_short(high), (f"{path}={high!r}",)),
-    )
+def _parameter(what: str, path: str, base: float, low: float, high: float, unit: str = "") -> Parameter:
+    """Return a parameter with its ends as shown and as settings, each with the unit."""
+
+    def show(value: float) -> str:
+        return f"{_format_short(value)} {unit}".rstrip()
+
+    ends = [(show(value), (f"{path}={value!r}{unit}",)) for value in (low, high)]
+    return Parameter(what, path, show(base), *ends)
 
 
 def _format_short(value: float) -> str:

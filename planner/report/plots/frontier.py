@@ -120,28 +120,28 @@ def _line(
         usd += [y0 + (y1 - y0) * k / parts for k in range(parts + 1)]
     axes.plot(hours, usd, label=name or None, **{"linewidth": 1.6, **style})
     for spot_only, fill in ((False, style["color"]), (True, "white")):
-        some = [one for one in points if one.spot_only is spot_only and dot]
-        at = [one.hours for one in some], [one.cost_usd for one in some]
+        some = [point for point in points if point.spot_only is spot_only and dot]
+        at = [point.hours for point in some], [point.cost_usd for point in some]
         axes.plot(*at, "o", color=style["color"], markerfacecolor=fill, markersize=dot)
 
 
 def _runs(segments: Sequence[Segment], points: Sequence[Point]) -> Iterator[tuple[float, float, float, float]]:
     """Yield segments, and the points that lie on none of them, from left to right."""
-    runs = [(one.hours_from, one.cost_from_usd, one.hours_to, one.cost_to_usd) for one in segments]
+    runs = [(segment.hours_from, segment.cost_from_usd, segment.hours_to, segment.cost_to_usd) for segment in segments]
     ends = {hours for run in runs for hours in (run[0], run[2])}
-    runs += [(one.hours, one.cost_usd, one.hours, one.cost_usd) for one in points if one.hours not in ends]
+    runs += [(point.hours, point.cost_usd, point.hours, point.cost_usd) for point in points if point.hours not in ends]
     yield from sorted(runs, key=lambda run: (run[2], run[0]))
 
 
 def _axes(axes: Any, points: Sequence[Point], found: Frontier) -> None:
     """Set scales and labels: logarithmic for a wide range, with round figures on the ticks."""
     confidence = f" at {words.probability_text(found.confidence)} confidence" if found.confidence is not None else ""
-    hollow = "; hollow: spot only, no guarantee" if any(one.spot_only for one in points) else ""
+    hollow = "; hollow: spot only, no guarantee" if any(point.spot_only for point in points) else ""
     axes.set_xlabel(f"hours until done{confidence}{hollow}")
     axes.set_ylabel("expected dollars")
     for values, axis, scale, limit in (
-        ([one.hours for one in points], axes.xaxis, axes.set_xscale, axes.set_xlim),
-        ([one.cost_usd for one in points], axes.yaxis, axes.set_yscale, axes.set_ylim),
+        ([point.hours for point in points], axes.xaxis, axes.set_xscale, axes.set_xlim),
+        ([point.cost_usd for point in points], axes.yaxis, axes.set_yscale, axes.set_ylim),
     ):
         low, high = min(values), max(values)
         if low > 0 and high > WIDE_RANGE * low:
@@ -173,7 +173,7 @@ def _labels(figure: Any, axes: Any, found: Frontier) -> None:
     """Label the knee with its reason, then the most important breakpoints; skip labels without a free place."""
     figure.draw_without_rendering()  # positions are known only after the layout
     line = [spot for drawn in axes.lines if (spots := _between(drawn.get_xydata())) for spot in _pixels(axes, spots)]
-    dots = _pixels(axes, [(one.hours, one.cost_usd) for one in found.points])
+    dots = _pixels(axes, [(point.hours, point.cost_usd) for point in found.points])
     taken: list[Box] = [(x - DOT, y - DOT, x + DOT, y + DOT) for x, y in dots]
     order = sorted(
         select_points(found.points, LABELS), key=lambda i: (i != found.knee, i not in (0, len(found.points) - 1), i)
@@ -249,8 +249,8 @@ def _inside(box: Box, frame: Box) -> bool:
     return box[0] >= frame[0] and box[1] >= frame[1] and box[2] <= frame[2] and box[3] <= frame[3]
 
 
-def _meet(one: Box, other: Box) -> bool:
-    return one[0] <= other[2] and other[0] <= one[2] and one[1] <= other[3] and other[1] <= one[3]
+def _meet(box: Box, other: Box) -> bool:
+    return box[0] <= other[2] and other[0] <= box[2] and box[1] <= other[3] and other[1] <= box[3]
 
 
 def _between(data: Any) -> list[PixelPoint]:

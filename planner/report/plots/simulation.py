@@ -80,10 +80,18 @@ def _replay(axes: Any, job: JobReplays, timeline: Timeline, several: bool) -> No
         fontsize=8,
         color=TEXT_COLOR,
     )
-    up = [(one.from_hours, one.to_hours - one.from_hours) for one in timeline.stretches if one.market_up]
+    up = [
+        (segment.from_hours, segment.to_hours - segment.from_hours)
+        for segment in timeline.stretches
+        if segment.market_up
+    ]
     axes.broken_barh(up, (MARKET_AT - BAND / 2, BAND), facecolor=AVAILABLE_COLOR, linewidth=0)
     for running, color in RUN_COLORS.items():
-        bars = [(one.from_hours, one.to_hours - one.from_hours) for one in timeline.stretches if one.running == running]
+        bars = [
+            (segment.from_hours, segment.to_hours - segment.from_hours)
+            for segment in timeline.stretches
+            if segment.running == running
+        ]
         axes.broken_barh(bars, (MACHINES_AT - BAND / 2, BAND), facecolor=color, linewidth=0, label=running)
     done = timeline.stretches[-1].to_hours
     axes.plot([done], [1.0], "o", color=TEXT_COLOR, markersize=5)
@@ -124,13 +132,15 @@ def _spread(axes: Any, histogram: Histogram | None, label: str, lines: Sequence[
 
 def _policies(axes: Any, found: Simulation) -> None:
     """Draw a bar per policy with its cost, the planned one in colour."""
-    known = [(name, one, one.cost_usd) for name, one in found.policies.items() if one.cost_usd is not None]
+    known = [
+        (name, figures, figures.cost_usd) for name, figures in found.policies.items() if figures.cost_usd is not None
+    ]
     names = [POLICY_NAMES.get(name, name) for name, _, _ in known]
     means = [cost.mean for _, _, cost in known]
     colors = [COLORS[0] if name == PLANNED else TEXT_COLOR if name == OPTIMUM else MUTED_COLOR for name, _, _ in known]
     axes.barh(range(len(known)), means, color=colors, alpha=0.75, height=0.62)
-    for row, (_, one, cost) in enumerate(known):
-        met = f", {one.deadline_hit_rate * 100:.1f} % in time" if one.deadline_hit_rate is not None else ""
+    for row, (_, figures, cost) in enumerate(known):
+        met = f", {figures.deadline_hit_rate * 100:.1f} % in time" if figures.deadline_hit_rate is not None else ""
         axes.annotate(
             f"{words.usd(cost.mean)}{met}", (cost.mean, row), xytext=(5, 0), textcoords="offset points",
             va="center", fontsize=8, color=TEXT_COLOR,

@@ -20,7 +20,8 @@ from planner.report.what_if.reasons import describe_reasons
 from planner.results.differences import describe_differences
 
 if TYPE_CHECKING:
-    from planner.results.plan import Assignment, Hours, Plan
+    from planner.results.plan import Assignment, Plan
+    from planner.results.plan_parts import Hours
     from planner.results.what_if import BillDelta, JobDelta, WhatIf
 
 ROW_LABEL, BEFORE, AFTER = 14, 31, 35

@@ -18,7 +18,7 @@ from planner.report.plan import render
 from planner.results.explanation import Explanation, LimitSensitivity
 from planner.results.plan import Plan
 from planner.scenario.scenario import Scenario, SolveOptions
-from planner.solving.alternatives import describe_difference
+from planner.solving.significance import describe_difference
 from planner.solving.solve import solve
 
 OPTIONS = SolveOptions(as_of=datetime.date(2026, 11, 21))

@@ -104,5 +104,5 @@ def test_tornado_of_an_infeasible_scenario_has_no_bars_and_a_wrong_share_is_refu
     answer = tornado(change_scenario(small(), ["jobs.bot.deadline=1m"]), OPTIONS, library())
     assert answer.bars == () and answer.base.infeasible is not None
     for by in (0.0, 1.0, -0.2):
-        with pytest.raises(ScenarioError, match="no share to move by"):
+        with pytest.raises(ScenarioError, match="is not a share"):
             tornado(small(), OPTIONS, library(), by)

@@ -132,7 +132,7 @@ def test_several_jobs_say_that_they_take_no_turns() -> None:
     plan: Plan = solved(several({**RENTED, "stock": 1}, {**RENTED, "provider": "q", "usd_per_hour": 3.0}))
     assert plan.warnings[0] == "jobs never take turns on a machine; methods and limits are per job"
     text = render(plan)
-    assert "none binds a job alone" in text
+    assert "no limit of a single job binds" in text
     assert plan.warnings[0] in text
 
 
