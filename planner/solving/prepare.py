@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
     from planner.candidates.job_candidates import JobCandidates
     from planner.library.schema import Library
-    from planner.scenario.scenario import Job, Limits, Scenario
+    from planner.scenario.job import Job
+    from planner.scenario.limits import Limits
+    from planner.scenario.scenario import Scenario
 
 
 @dataclass(frozen=True)
