@@ -15,7 +15,6 @@ from planner.candidates.offer_terms import spot_markets
 from planner.candidates.pricing import price_machines
 from planner.candidates.run_hours import compute_run_hours
 from planner.candidates.stage_placement import Placement, enumerate_placements
-from planner.configurations.configuration_table import Configurations
 from planner.configurations.enumeration import JobConfigurations, enumerate_configurations
 from planner.scenario.stages import Stages, Trials
 from planner.spot.policy.curve_cache import CurveCache
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from planner.arrays import Integers
     from planner.candidates.market import Market
     from planner.candidates.run_hours import RunHours
+    from planner.configurations.configuration_table import Configurations
     from planner.configurations.grid import Machine
     from planner.library.schema import Architecture, Library
     from planner.scenario.job import Job

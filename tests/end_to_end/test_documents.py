@@ -102,7 +102,7 @@ def test_picture_shows_what_is_printed(picture: str) -> None:
     assert title in (ROOT / picture).read_text(encoding="utf-8")
 
 
-def test_equations_are_the_first_lines_of_the_docstrings() -> None:
+def test_equations_are_those_of_the_docstrings() -> None:
     """Every family and objective has its row, and every row its function, with the same equation."""
     assert shown_equations(read_document(TABLE)) == known_equations()
 

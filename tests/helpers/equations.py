@@ -17,18 +17,18 @@ DEADLINE = "planner/candidates/deadline.py"
 
 
 def known_equations() -> dict[str, str]:
-    """Return the equation of the deadline, by file, and of every constraint family and objective, by function."""
-    found = {DEADLINE: _equation(deadline.__doc__ or "").removesuffix(".")}
+    """Return the equation of the deadline, by file, and of every constraint family and objective, by function.
+
+    The equation is the second paragraph of the docstring of a function; that of the deadline is the first line of its
+    module.
+    """
+    found = {DEADLINE: (deadline.__doc__ or "").splitlines()[0].removesuffix(".")}
     for file in ("constraints", "objective"):
         module = importlib.import_module(f"planner.formulation.{file}")
         for name, function in vars(module).items():
             if getattr(function, "__module__", "") == module.__name__ and not name.startswith("_"):
-                found[name] = " ".join((inspect.getdoc(function) or "").splitlines()[2].split())
+                found[name] = " ".join(inspect.getdoc(function).splitlines()[2].split())
     return found
-
-
-def _equation(docstring: str) -> str:
-    return " ".join(docstring.splitlines()[0].split())
 
 
 def shown_equations(text: str) -> dict[str, str]:

@@ -178,7 +178,7 @@ def _notes(resolved: ResolvedConfiguration, capacity: Capacity, library: Library
         cases = _percentage(capacity.fit_probability)
         safer = "a smaller micro-batch is safer, " if resolved.micro_batch > 1 else ""
         room = f"{safer}--vram-headroom 0.15 asks for more room"
-        notes.append(f"memory is tight: fits by the margin, but in {cases} of 100 cases only: {room}")
+        notes.append(f"memory is tight: fits by the margin, but with only {cases} % probability: {room}")
     if not row.profiled:
         margin = as_scalar(resolved.memory_evaluator.inputs.stack.margin)
         notes.append(f"framework {framework} has no measured memory profile: margin {margin * 100:.3g} %")

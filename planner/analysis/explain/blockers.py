@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from planner.analysis.estimate.fit_remedies import memory_saving_changes
 from planner.analysis.explain.why_not_query import WhyNotQuery
-from planner.configurations.configuration_table import MemoryShortfall
 from planner.configurations.enumeration import MANY_ACCUMULATION_STEPS, JobConfigurations, enumerate_configurations
 from planner.configurations.recipe import GpuClass, Recipe, enumerate_recipes, find_incompatibility
 from planner.decode.memory_breakdown import MemoryEvaluator
@@ -23,6 +22,7 @@ from planner.solving.prepare import PreparedScenario
 from planner.solving.resolve import ResolvedPlan, describe_method, with_settings
 
 if TYPE_CHECKING:
+    from planner.configurations.configuration_table import MemoryShortfall
     from planner.configurations.grid import Machine
     from planner.scenario.scenario import Job, Offer
 
