@@ -184,7 +184,7 @@ def _candidates(
 
 
 def build_shared_limits(scenario: Scenario, market: Market) -> SharedLimits:
-    """Return what several jobs share: a limit on one job alone is a filter on its candidates."""
+    """Return the limits that become rows: those that jobs share, and the budget, which is a row for one job too."""
     limits = scenario.limits
     shared = SharedLimits(
         budget_usd=limits.budget_usd,
