@@ -49,7 +49,7 @@ AREA.add(
     "max(longest, job.deadline_hours)",
 )
 
-AREA.of("planner/candidates/screening.py", ROWS, BILLING, FEES)
+AREA.of("planner/candidates/screening.py", ONE_JOB, ROWS, BILLING, FEES)
 AREA.add("rounding for one instance", "(made.instances // made.node_groups)\n", "1\n")
 AREA.add(
     "late hours are rounded as on time",
@@ -87,7 +87,7 @@ AREA.add(
     ONE_JOB,
 )
 
-AREA.of("planner/candidates/job_candidates.py", PAYMENTS, DEADLINES)
+AREA.of("planner/candidates/job_candidates.py", ONE_JOB, PAYMENTS, PLACEMENT)
 AREA.add(
     "a commitment may end before a late run",
     "self.hours.run * self.hours.stretch) * self.hours.late",
