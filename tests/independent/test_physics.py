@@ -9,7 +9,8 @@ import pytest
 
 import planner
 from planner.loading.scenario_file import read_scenario
-from planner.scenario.scenario import SolveOptions, offer_labels
+from planner.scenario.offer import offer_labels
+from planner.scenario.scenario import SolveOptions
 from planner.solving.solve import solve
 from tests.independent.physics import Setup, answer
 
