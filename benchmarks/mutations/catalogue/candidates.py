@@ -2,6 +2,7 @@
 
 from benchmarks.mutations.catalogue.tests import (
     BILLING,
+    DEADLINES,
     FEES,
     LIMITS,
     MARKET,
@@ -117,7 +118,7 @@ AREA.add("offers with other stock are merged", "        offer.stock,\n", "")
 AREA.add("offers of all regions are merged", 'where = offer.region if regional else ""', 'where = ""', FEES)
 AREA.add("separate machines ignore the lists", "        and limits.permits(offer)\n", "", PLACEMENT)
 
-AREA.of("planner/candidates/stage_hours.py", ROWS, LIMITS, BILLING)
+AREA.of("planner/candidates/stage_hours.py", ROWS, DEADLINES, LIMITS, BILLING)
 AREA.add("preparing data is not rented", "self.start + self.ingest + self.export", "self.start + self.export", STAGES)
 AREA.add("evaluation takes no time", "self.training + self.evaluation + ", "self.training + ", STAGES)
 AREA.add("hours on spot before the run are not billed", "share * (self.once + paid)", "share * paid")

@@ -16,7 +16,6 @@ from benchmarks.mutations.catalogue.tests import (
 from benchmarks.mutations.mutation import Area
 
 AREA = Area()
-SOLVE = "tests/solving/test_solve.py"
 
 AREA.of("planner/candidates/deadline.py", DEADLINES, LIMITS)
 AREA.add(
@@ -74,7 +73,7 @@ AREA.add(
     "0 * candidates.hours_rented() > columns.term_hours",
     PAYMENTS,
 )
-AREA.add("stock counts GPUs", "(table.instances > stock", "(table.gpus > stock", SOLVE, ONE_JOB)
+AREA.add("stock counts GPUs", "(table.instances > stock", "(table.gpus > stock", ONE_JOB)
 AREA.add("quota counts instances", "(table.gpus > quota", "(table.instances > quota", ONE_JOB)
 AREA.add("max_gpus counts instances", "table.gpus > limits.max_gpus", "table.instances > limits.max_gpus", ONE_JOB)
 AREA.add(
