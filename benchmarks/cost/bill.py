@@ -19,7 +19,8 @@ from planner.errors import InputError
 from planner.estimates.trials import trial_work
 from planner.loading.scenario_file import read_scenario
 from planner.results.plan import Assignment
-from planner.scenario.scenario import Job, SolveOptions
+from planner.scenario.job import Job
+from planner.scenario.scenario import SolveOptions
 from planner.solving.solve import solve
 from planner.units import HOUR
 

@@ -32,7 +32,7 @@ PYTEST = (
 """Arguments of one quiet process that stops at the first failure, whatever the repository sets by default."""
 TIMEOUT_SECONDS = 600
 """Of one process of tests; the unchanged code is given five times as long for all tests."""
-PASSED, FAILED = 0, 1
+PASSED, FAILED, TIMED_OUT = 0, 1, 124
 """Exit codes of pytest; all others mean that no test ran to its end."""
 
 
@@ -157,7 +157,7 @@ def _run_tests(copy: Path, tests: Sequence[str], timeout_seconds: float = TIMEOU
             check=False,
         )
     except subprocess.TimeoutExpired:
-        return FAILED, f"no end within {timeout_seconds:g} s"
+        return TIMED_OUT, f"no end within {timeout_seconds:g} s"
     lines = (done.stdout + done.stderr).strip().splitlines() or [""]
     failed = [line for line in lines if line.startswith(("FAILED", "ERROR"))]
     return done.returncode, (failed or lines)[-1][:300]

@@ -13,7 +13,7 @@ from planner.configurations.grid import Machine
 from planner.configurations.recipe import Recipe, framework_of
 from planner.estimates.time.stages import StageCoefficients
 from planner.estimates.trials import trial_work
-from planner.scenario.scenario import Job, Limits, Measured, Offer, Scenario, offer_labels
+from planner.scenario.offer import Offer, offer_labels
 from planner.units import GB
 
 if TYPE_CHECKING:
@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from planner.library.schema import Architecture, GpuSpec, Library
     from planner.library.technique_rows import FrameworkProfile
     from planner.results.plan import Assignment
+    from planner.scenario.job import Job
+    from planner.scenario.limits import Limits
+    from planner.scenario.observed_run import Measured
+    from planner.scenario.scenario import Scenario
 
 
 @dataclass(frozen=True)

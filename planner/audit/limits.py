@@ -19,7 +19,7 @@ from planner.configurations.recipe import (
 )
 from planner.estimates.time.data_stages import evaluation_bytes
 from planner.results.plan import Hours, Spread
-from planner.scenario.scenario import offer_labels
+from planner.scenario.offer import offer_labels
 from planner.units import GB, GIB
 
 if TYPE_CHECKING:
@@ -28,8 +28,9 @@ if TYPE_CHECKING:
     from planner.audit.context import AuditContext
     from planner.audit.evaluation import Evaluation
     from planner.results.plan import Plan
+    from planner.scenario.offer import Offer
     from planner.scenario.payment import Managed
-    from planner.scenario.scenario import Offer, Scenario
+    from planner.scenario.scenario import Scenario
 
 _MAX_HOURS = {"finetune": 720.0, "pretrain": 2160.0}  # longest run where the limits do not say
 Broken = tuple[str, Figure, Figure]  # what is violated, what is wanted, and what is found

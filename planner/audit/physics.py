@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from planner.estimates.inputs import Hardware, Network
     from planner.estimates.memory.peak import MemoryEstimate
     from planner.library.schema import Architecture, Library
-    from planner.scenario.scenario import Job
+    from planner.scenario.job import Job
 
 
 @dataclass(frozen=True)

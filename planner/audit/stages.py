@@ -19,7 +19,7 @@ from planner.units import GB, HOUR, TERA
 if TYPE_CHECKING:
     from planner.audit.context import AuditContext
     from planner.audit.physics import RecomputedPhysics, Workload
-    from planner.scenario.scenario import Offer
+    from planner.scenario.offer import Offer
 
 STAGES = ("ingest", "evaluation")  # that may have a machine of their own
 _MIN_RAM_GB = 32.0  # memory of a training machine whose offer does not say

@@ -8,8 +8,9 @@ Hours and dollars of one candidate (n instances per node group, k node groups, p
     usd[spot]  n * p_spot * (k * once + machine hours paid) + n * p_od * k * switch
     fixed      transfer in and out, what is kept after the run, commitments
 
-Storage is charged for all hours. Late figures are the same at the confidence of the job: hours times exp(tau), spot
-waits at their own quantile, and a run that is expected to stop early is taken in full.
+Both columns of dollars also hold storage, for all hours, and stages on separate machines.
+Late figures are the same at the confidence of the job: hours times `RowHours.late`, spot waits at their own quantile,
+and a run that is expected to stop early is taken in full.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
     from planner.arrays import Flags, Floats
     from planner.library.schema import Architecture, Library
-    from planner.scenario.scenario import Job
+    from planner.scenario.job import Job
 
 MANY_ACCUMULATION_STEPS = 64
 """Accumulation steps beyond any pipeline degree."""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from planner.configurations.recipe import Recipe
     from planner.library.schema import Architecture, Library
-    from planner.scenario.scenario import Job
+    from planner.scenario.job import Job
 
 T = TypeVar("T", States, Activations, Stack, Kernels, Hardware)
 

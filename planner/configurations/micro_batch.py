@@ -37,6 +37,8 @@ def choose_batches(
 ) -> tuple[Floats, Floats]:
     """Return micro-batch and accumulation steps, (R, H); 0 where nothing fits.
 
+    `lines`: memory against the micro-batch without accumulation and with it.
+
     The whole batch of a rank in one go if that fits; else the largest proper divisor of it that fits while
     gradients are kept between micro-steps.
     """
@@ -94,11 +96,11 @@ def choose_fastest_batches(
     for candidate in sorted({int(d) for b in np.unique(local[micro > 0]) for d in (*proper_divisors(int(b)), int(b))}):
         # The whole batch at once may fit where a part of it does not: only accumulating keeps gradients.
         fits = (candidate == micro) | (lines[1].need(float(candidate), usable) <= usable)
-        usable_here = (candidate <= micro) & (local % candidate == 0) & fits
-        if not usable_here.any():
+        is_candidate = (candidate <= micro) & (local % candidate == 0) & fits
+        if not is_candidate.any():
             continue
-        seconds, _ = seconds_at(float(candidate), np.where(usable_here, local / candidate, 1.0))
-        better = usable_here & (seconds < best_seconds)
+        seconds, _ = seconds_at(float(candidate), np.where(is_candidate, local / candidate, 1.0))
+        better = is_candidate & (seconds < best_seconds)
         best = np.where(better, float(candidate), best)
         best_steps = np.where(better, local / candidate, best_steps)
         best_seconds = np.where(better, seconds, best_seconds)

@@ -1,8 +1,9 @@
 """Constraint families: one function each, which returns its rows as data and states their equation.
 
 Indices: job j, offer o, provider p, candidate c, market m; `share` is the spot share. Only what jobs share is a row:
-limits on one job alone have filtered its candidates before. Two families have no row of their own: `split` is
-substituted (see `VariableLayout`), and `deadline` is the cut in `share_high` of the table.
+limits on one job alone have filtered its candidates before. The budget is a row even for one job. Two families have
+no row of their own: `split` is substituted (see `VariableLayout`), and `deadline` is the cut in `share_high` of the
+table.
 """
 
 from __future__ import annotations

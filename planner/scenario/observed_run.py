@@ -26,20 +26,20 @@ all that the driver shows (nvidia-smi)."""
 
 
 class Measured(StrictModel):
-    """One observed run of this very job on `gpus` cards in all.
+    """One observed run of this job on `gpus` GPUs in total.
 
-    `hours` are those of the whole job from start to end: nothing is added to them, and they stand for every way to
-    run it on that hardware, so they go with no techniques.
-    `tokens_per_second` (images, of a diffusion network) counts real tokens over all cards; it and `peak_vram_gib`
-    draw the job's estimates towards them.
-    What else is said tells how the run was set up; what is left out is taken from the job.
+    `hours` are those of the whole job from start to end: nothing is added to them, and they hold for every
+    configuration on that hardware, so they are given without techniques.
+    `tokens_per_second` (images, for a diffusion model) counts real tokens over all GPUs; it and `peak_vram_gib`
+    correct the estimates of the job.
+    The other keys describe how the run was set up; a key that is left out is taken from the job.
     """
 
     gpu: Text
     gpus: PositiveInteger
     tokens_per_second: Positive | None = None
     hours: Positive | None = None
-    peak_vram_gib: Positive | None = None  # of the fullest card
+    peak_vram_gib: Positive | None = None  # of the GPU that holds most
     peak_kind: PeakKind | None = None  # None: allocated, which asks for the most room
     instances: PositiveInteger | None = None
     interconnect: Literal["nvlink", "nvswitch", "pcie"] | None = None
@@ -61,7 +61,7 @@ class Measured(StrictModel):
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What is said of how the run was set up, hardware left out."""
+        """How the run was set up, as far as it is given, without the hardware."""
         return {name: value for name in RUN_SETTINGS if (value := getattr(self, name)) is not None}
 
     @model_validator(mode="after")

@@ -21,42 +21,9 @@ from planner.documents.quantities import (
     validation_error,
 )
 from planner.scenario.job import Job
-from planner.scenario.limits import AllowForbid, Limits, SpotShare
-from planner.scenario.observed_run import Measured
-from planner.scenario.offer import Billing, Fees, Offer, Terms, offer_data, offer_labels
-from planner.scenario.payment import Commitment, Managed, Own
-from planner.scenario.price_adjustment import Adjust, Match, apply_adjustments
-from planner.scenario.spot_statistics import SpotStatistics
-from planner.scenario.techniques import LoraSettings, Techniques
-from planner.scenario.work import Work
-
-__all__ = [
-    "Adjust",
-    "AllowForbid",
-    "Billing",
-    "Commitment",
-    "Fees",
-    "Job",
-    "Limits",
-    "LoraSettings",
-    "Managed",
-    "Match",
-    "Measured",
-    "Offer",
-    "Own",
-    "Scenario",
-    "ScenarioFile",
-    "SolveOptions",
-    "SpotShare",
-    "SpotStatistics",
-    "Techniques",
-    "Terms",
-    "ValueOfTime",
-    "Work",
-    "offer_labels",
-    "scenario_data",
-    "scenario_schema",
-]
+from planner.scenario.limits import Limits
+from planner.scenario.offer import Offer, offer_data
+from planner.scenario.price_adjustment import Adjust, apply_adjustments
 
 
 class ValueOfTime(StrictModel):

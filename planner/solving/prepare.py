@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
     from planner.candidates.job_candidates import JobCandidates
     from planner.library.schema import Library
-    from planner.scenario.scenario import Job, Limits, Scenario
+    from planner.scenario.job import Job
+    from planner.scenario.limits import Limits
+    from planner.scenario.scenario import Scenario
 
 
 @dataclass(frozen=True)
@@ -182,7 +184,7 @@ def _candidates(
 
 
 def build_shared_limits(scenario: Scenario, market: Market) -> SharedLimits:
-    """Return what several jobs share: a limit on one job alone is a filter on its candidates."""
+    """Return the limits that become rows: those that jobs share, and the budget, which is a row for one job too."""
     limits = scenario.limits
     shared = SharedLimits(
         budget_usd=limits.budget_usd,

@@ -11,8 +11,22 @@ from benchmarks.mutations.catalogue import MUTATIONS
 from benchmarks.mutations.mutation import AnchorError, Mutation
 from benchmarks.mutations.runner import ROOT, Outcome, Verdict, run_mutations
 
-EVERY = 4
+EVERY = 5
 """Of the mutations that run here; `python -m benchmarks.mutations` runs all of them."""
+ONCE_SURVIVED = {
+    "a commitment is paid once for all nodes",
+    "data leave their region for nothing",
+    "rented hours are those of a run on time",
+    "disks of a late run are charged on time",
+    "sending data to a service takes no time",
+    "a late run at a service stops early",
+    "rounding for one instance",
+    "a deadline ignores the late start",
+    "the longest run is ignored beside a deadline",
+    "the head of LoRA has a weight gradient",
+    "one random stream for every job",
+}
+"""Bugs that no test noticed before each got one."""
 
 
 def test_a_text_that_is_not_there_once_is_an_error(tmp_path: Path) -> None:
@@ -39,8 +53,12 @@ def test_every_mutation_applies_and_has_tests() -> None:
 
 @pytest.mark.long
 def test_the_tests_notice_single_bugs() -> None:
-    """None of a sample of the mutations survives."""
+    """The bugs that a first trial left alive are all noticed, and of a sample of the others at least 95 %."""
+    known = [one for one in MUTATIONS if one.name in ONCE_SURVIVED]
+    assert len(known) == len(ONCE_SURVIVED)
     outcomes: list[Outcome] = []
-    run_mutations(MUTATIONS[::EVERY], 2, outcomes.append, check_first=False)
-    assert not [one for one in outcomes if one.verdict not in (Verdict.KILLED, Verdict.EQUIVALENT)]
-    assert len(outcomes) >= 50
+    run_mutations([*known, *MUTATIONS[::EVERY]], 2, outcomes.append, check_first=False)
+    assert not [one for one in outcomes if one.verdict is Verdict.ERROR]
+    alive = [one for one in outcomes if one.verdict is Verdict.SURVIVED]
+    assert not [one for one in alive if one.mutation in known]
+    assert len(alive) <= 0.05 * len(outcomes), alive

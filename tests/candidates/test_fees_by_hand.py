@@ -104,6 +104,16 @@ def test_disks_of_a_late_run_are_charged_late() -> None:
     assert plan(offer, limits={"budget_usd": 37.1}, measured=seen).status == "optimal"
 
 
+def test_each_of_two_nodes_has_a_disk_and_gets_the_data() -> None:
+    """20 h of two disks of 14.4 GB and 5 GB of data at $7.30 a GB-month; 7.2 GB enter each node at $0.10."""
+    fees = {"storage_usd_per_gb_month": 7.3, "ingress_usd_per_gb": 0.1}
+    found = only_job(rented("p", 1.0, max_nodes=2, fees=fees), **TWO_NODES, data_gb=5)
+    stored = 2 * (2 * WEIGHTS_GB + 10 + 5) * 20 / 730
+    assert line(found, "storage") == pytest.approx((stored, stored * 7.3))
+    assert line(found, "transfer in") == pytest.approx((2 * (WEIGHTS_GB + 5), 0.2 * (WEIGHTS_GB + 5)))
+    assert found.cost_usd == pytest.approx(40 + stored * 7.3 + 0.2 * (WEIGHTS_GB + 5))
+
+
 SERVICE: dict[str, Any] = {"architectures": ["tinyllama-1.1b"], "method": "lora", "tokens_per_second": 1000}
 
 

@@ -11,7 +11,8 @@ from planner.configurations.coefficients import RecipeCoefficients, network_of, 
 from planner.configurations.recipe import Recipe
 from planner.library.reading import read_library
 from planner.library.schema import Library
-from planner.scenario.scenario import Job, Work
+from planner.scenario.job import Job
+from planner.scenario.work import Work
 
 PLAIN = Recipe("full", 16, "none", "bf16", "full", "none", "flash", "adamw")
 

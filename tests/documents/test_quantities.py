@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from planner.documents.quantities import format_hours, parse_count, parse_hours
-from planner.scenario.scenario import Job, Work
+from planner.scenario.job import Job
+from planner.scenario.work import Work
 
 JOB = {"name": "a", "architecture": "mistral-7b", "work": {"tokens": "1M"}}
 

@@ -121,7 +121,7 @@ def test_yafsdp_gains_what_was_published_in_the_median() -> None:
 
 
 def test_a_tpu_is_not_estimated() -> None:
-    """Article 4. No data and no published run: a request is refused instead of guessed."""
+    """Article 4. No such GPU and no published run, so there is no data: a request is refused instead of guessed."""
     with pytest.raises(LibraryError, match="unknown GPU"):
         told("llama-3.2-1b", "TPU-v4", method="full", micro_batch=1)
     assert not any("tpu" in row.text("gpu") for row in rows().values())

@@ -9,9 +9,10 @@ import pytest
 
 import planner
 from planner.loading.scenario_file import read_scenario
-from planner.scenario.scenario import SolveOptions, offer_labels
+from planner.scenario.offer import offer_labels
+from planner.scenario.scenario import SolveOptions
 from planner.solving.solve import solve
-from tests.independent.physics import Setup, answer
+from tests.independent.physics import Setup, answer, read
 
 WITHIN = 1e-5
 """Relative difference that the two may have: padded lengths are summed on another grid, all else agrees to 1e-9."""
@@ -107,6 +108,7 @@ def test_estimate_agrees_with_the_second_physics(architecture: str, gpu: str, se
         settings.get("tokens_per_sample", 0.0), headroom=settings.get("vram_headroom"),
     )  # fmt: skip
     mine = answer(setup)
+    assert found.vram_gib.usable == pytest.approx(read(f"gpus/{found.gpu}.yaml")["usable_gib"])
     assert found.vram_gib.peak == pytest.approx(mine.need_gib, rel=WITHIN)
     assert found.vram_gib.allocated == pytest.approx(mine.allocated_gib, rel=WITHIN)
     assert found.step_seconds.total == pytest.approx(mine.step_seconds, rel=WITHIN)

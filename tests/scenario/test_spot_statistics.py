@@ -14,7 +14,9 @@ from planner.errors import InputError
 from planner.estimates.preemption import NodeGroupCoefficients, node_group_market
 from planner.hazards import mean_hours
 from planner.loading.scenario_file import parse_scenario, read_library
-from planner.scenario.scenario import Offer, SpotStatistics, scenario_schema
+from planner.scenario.offer import Offer
+from planner.scenario.scenario import scenario_schema
+from planner.scenario.spot_statistics import SpotStatistics
 from planner.solving.solve import solve
 
 BY_AGE: dict[str, Any] = {

@@ -2,6 +2,7 @@
 
 from benchmarks.mutations.catalogue.tests import (
     BILLING,
+    DEADLINES,
     FEES,
     LIMITS,
     MARKET,
@@ -54,7 +55,7 @@ AREA.add("a late run on demand may stop early", "run_h[:, ON_DEMAND] * hours.lat
 AREA.add("moving to on demand takes no time", "hours.spot_wall + hours.switch)", "hours.spot_wall)")
 AREA.add("penalties count for every technique", "(uses @ penalties)[", "((uses | True) @ penalties)[", ONE_JOB)
 
-AREA.of("planner/candidates/machine_candidates.py", STAGES, ROWS, LIMITS)
+AREA.of("planner/candidates/machine_candidates.py", ROWS, FEES, STAGES, LIMITS)
 AREA.add("boot takes no time", "boot_seconds(pull, run_hours.stages)\n            + ", "")
 AREA.add("weights are there already", "+ download_seconds(run_hours.weights_gb * GB, pull)", "")
 AREA.add("data wait for no storage", "np.where(columns.at_data[self.offer], pull, np", "np.where(True, pull, np")
@@ -117,7 +118,7 @@ AREA.add("offers with other stock are merged", "        offer.stock,\n", "")
 AREA.add("offers of all regions are merged", 'where = offer.region if regional else ""', 'where = ""', FEES)
 AREA.add("separate machines ignore the lists", "        and limits.permits(offer)\n", "", PLACEMENT)
 
-AREA.of("planner/candidates/stage_hours.py", ROWS, LIMITS, BILLING)
+AREA.of("planner/candidates/stage_hours.py", ROWS, DEADLINES, LIMITS, BILLING)
 AREA.add("preparing data is not rented", "self.start + self.ingest + self.export", "self.start + self.export", STAGES)
 AREA.add("evaluation takes no time", "self.training + self.evaluation + ", "self.training + ", STAGES)
 AREA.add("hours on spot before the run are not billed", "share * (self.once + paid)", "share * paid")

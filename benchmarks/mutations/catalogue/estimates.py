@@ -9,7 +9,7 @@ AREA.of("planner/configurations/coefficients.py", PHYSICS)
 AREA.add("prepared bases have the loss of plain ones", '"hf-prepared" if prepared and', '"hf" if prepared and')
 AREA.add("rotation is always fused", "rope_factor=2.0 if network.rope", "rope_factor=1.0 if network.rope")
 AREA.add(
-    "communicators are forgotten with Megatron",
+    "communicators are added to the context of Megatron",
     "fit_nccl_gib=0.0 if megatron",
     "fit_nccl_gib=1.0 if megatron",
     equivalent="the estimate itself adds no communicators to a Megatron context",

@@ -52,7 +52,7 @@ AREA.add(
 
 AREA.of("planner/formulation/objective.py", OPTIMUM)
 AREA.add("penalties are not minimised", "columns.cost_usd() + penalty + ", "columns.cost_usd() + ")
-AREA.add("waiting is worth nothing", " + columns.question.value_of_time_usd_per_hour * columns.hours()", "")
+AREA.add("waiting is worth nothing", " + columns.shared.value_of_time_usd_per_hour * columns.hours()", "")
 
 AREA.of("planner/candidate_table.py", OPTIMUM, LIMITS)
 AREA.add(
@@ -113,18 +113,10 @@ AREA.add(
 )
 
 AREA.of("planner/solving/prepare.py", SHARED)
-AREA.add(
-    "jobs do not share the stock",
-    "            if offer.stock is not None\n        }\n        if several",
-    "            if offer.stock is not None\n        }\n        if not several",
-)
-AREA.add(
-    "jobs do not share hours paid for",
-    "            if offer.committed_hours is not None\n        }\n        if several",
-    "            if offer.committed_hours is not None\n        }\n        if not several",
-)
-AREA.add("jobs do not share the GPUs", "limits.max_gpus if several else None", "None")
-AREA.add("jobs do not share a quota", "quota=limits.quota if several else {}", "quota={}")
+AREA.add("jobs do not share the stock", "offers if offer.stock is not None}", "offers if False}")
+AREA.add("jobs do not share hours paid for", "offers if offer.committed_hours is not None}", "offers if False}")
+AREA.add("jobs do not share the GPUs", "max_gpus=limits.max_gpus,", "max_gpus=None,")
+AREA.add("jobs do not share a quota", "quota=limits.quota,", "quota={},")
 AREA.add(
     "an hour is worth nothing to the program",
     "value_of_time_usd_per_hour=scenario.value_of_time_usd_per_hour,",

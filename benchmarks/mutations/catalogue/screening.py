@@ -16,7 +16,6 @@ from benchmarks.mutations.catalogue.tests import (
 from benchmarks.mutations.mutation import Area
 
 AREA = Area()
-SOLVE = "tests/solving/test_solve.py"
 
 AREA.of("planner/candidates/deadline.py", DEADLINES, LIMITS)
 AREA.add(
@@ -49,7 +48,7 @@ AREA.add(
     "max(longest, job.deadline_hours)",
 )
 
-AREA.of("planner/candidates/screening.py", ROWS, BILLING, FEES)
+AREA.of("planner/candidates/screening.py", ONE_JOB, ROWS, BILLING, FEES)
 AREA.add("rounding for one instance", "(made.instances // made.node_groups)\n", "1\n")
 AREA.add(
     "late hours are rounded as on time",
@@ -74,7 +73,7 @@ AREA.add(
     "0 * candidates.hours_rented() > columns.term_hours",
     PAYMENTS,
 )
-AREA.add("stock counts GPUs", "(table.instances > stock", "(table.gpus > stock", SOLVE, ONE_JOB)
+AREA.add("stock counts GPUs", "(table.instances > stock", "(table.gpus > stock", ONE_JOB)
 AREA.add("quota counts instances", "(table.gpus > quota", "(table.instances > quota", ONE_JOB)
 AREA.add("max_gpus counts instances", "table.gpus > limits.max_gpus", "table.instances > limits.max_gpus", ONE_JOB)
 AREA.add(
@@ -87,7 +86,7 @@ AREA.add(
     ONE_JOB,
 )
 
-AREA.of("planner/candidates/job_candidates.py", PAYMENTS, DEADLINES)
+AREA.of("planner/candidates/job_candidates.py", ONE_JOB, PAYMENTS, PLACEMENT)
 AREA.add(
     "a commitment may end before a late run",
     "self.hours.run * self.hours.stretch) * self.hours.late",

@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 
     from planner.library.schema import Library
     from planner.results.plan import Plan
-    from planner.scenario.scenario import Job, Measured, Scenario, SolveOptions
+    from planner.scenario.job import Job
+    from planner.scenario.observed_run import Measured
+    from planner.scenario.scenario import Scenario, SolveOptions
 
 CALIBRATE_COMMAND = "planner calibrate"
 

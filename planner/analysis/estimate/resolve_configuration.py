@@ -25,8 +25,9 @@ from planner.estimates.time.coefficients import TimeCoefficients
 from planner.estimates.time.step import StepTime, step_time
 from planner.estimates.work import processed_length
 from planner.scenario.configuration import WHERE, Configuration
-from planner.scenario.scenario import Job, Work
+from planner.scenario.job import Job
 from planner.scenario.techniques import LoraSettings
+from planner.scenario.work import Work
 
 if TYPE_CHECKING:
     from planner.library.schema import Architecture, GpuSpec, Library

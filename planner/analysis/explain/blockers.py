@@ -24,7 +24,8 @@ from planner.solving.resolve import ResolvedPlan, describe_method, with_settings
 if TYPE_CHECKING:
     from planner.configurations.configuration_table import MemoryShortfall
     from planner.configurations.grid import Machine
-    from planner.scenario.scenario import Job, Offer
+    from planner.scenario.job import Job
+    from planner.scenario.offer import Offer
 
 MAX_WHY_NOT_REMEDIES = 3
 UNTRIED_SETTINGS = {"framework": "framework", "precision": "techniques.precision"}

@@ -14,7 +14,7 @@ from planner.candidates.enumeration import enumerate_candidates
 from planner.candidates.screening import ScreenedCandidates, screen
 from planner.decode.assignment_parts import describe_break_even
 from planner.results.explanation import WhyNot
-from planner.scenario.scenario import AllowForbid, Scenario
+from planner.scenario.limits import AllowForbid
 from planner.solving.infeasibility.candidate_filters import HEADROOM
 from planner.solving.infeasibility.diagnosis import verified_relaxations
 from planner.solving.infeasibility.relaxations import LimitChange, build_relaxations
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from planner.arrays import Flags
     from planner.candidate_table import CandidateTable
     from planner.candidates.job_candidates import JobCandidates
+    from planner.scenario.scenario import Scenario
 
 MIN_FACTOR = 1.03
 """Factor from which on a difference is a reason."""

@@ -37,7 +37,8 @@ if TYPE_CHECKING:
 
     from planner.arrays import Flags, Floats
     from planner.library.schema import Architecture, GpuSpec, Library
-    from planner.scenario.scenario import Job, Measured
+    from planner.scenario.job import Job
+    from planner.scenario.observed_run import Measured
 
 GPUS_PER_MACHINE = 8
 """GPUs of one machine at most, where a run does not give its machines."""

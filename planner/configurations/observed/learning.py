@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from planner.arrays import Flags, Floats
     from planner.configurations.grid import GridInputs, Machine
     from planner.library.schema import Architecture, Library
-    from planner.scenario.scenario import Job, Measured
+    from planner.scenario.job import Job
+    from planner.scenario.observed_run import Measured
 
 
 @dataclass(frozen=True)

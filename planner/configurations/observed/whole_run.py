@@ -17,7 +17,8 @@ from planner.units import HOUR
 if TYPE_CHECKING:
     from planner.configurations.configuration_table import Configurations
     from planner.configurations.grid import JobShape, Machine
-    from planner.scenario.scenario import Job, Measured
+    from planner.scenario.job import Job
+    from planner.scenario.observed_run import Measured
 
 
 def find_observed_run(job: Job, machine: Machine) -> Measured | None:

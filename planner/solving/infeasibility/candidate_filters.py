@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from planner.candidates.job_candidates import JobCandidates
     from planner.candidates.market import Market
     from planner.configurations.recipe import Recipe
-    from planner.scenario.scenario import Job, Scenario
+    from planner.scenario.job import Job
+    from planner.scenario.scenario import Scenario
 
 LISTS = {"providers": "provider", "gpus": "gpu", "regions": "region", "tiers": "tier"}
 """Limit -> the field of an offer that it reads."""

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from planner.configurations.configuration_table import MemoryShortfall
-    from planner.scenario.scenario import Job
+    from planner.scenario.job import Job
     from planner.solving.infeasibility.relaxed_candidates import RelaxedCandidates
     from planner.solving.prepare import PreparedScenario
 

@@ -18,7 +18,7 @@ from planner.candidates.screening import screen
 from planner.configurations.recipe import framework_of
 from planner.formulation.dominance import find_undominated
 from planner.scenario.limits import UNLIMITED_HOURS, Limits
-from planner.scenario.scenario import Job, Scenario, Techniques
+from planner.scenario.techniques import Techniques
 from planner.solving.infeasibility.candidate_filters import CandidateFilter, FilterCatalog
 
 if TYPE_CHECKING:
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from planner.candidates.market import Market
     from planner.formulation.shared_limits import SharedLimits
     from planner.library.schema import Library
+    from planner.scenario.job import Job
+    from planner.scenario.scenario import Scenario
     from planner.solving.prepare import PreparedScenario
 
 

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 def required_slack(restart: Numbers, lost: Numbers, stalls: Numbers, tick: Numbers) -> tuple[Any, Any, Any]:
     """Return the slack in hours that waiting, spot that runs and a start on spot each require for one tick.
 
-    Each is what may be gone by the end of the tick, and the restart that on demand needs then: waiting costs the tick;
-    an hour on spot costs no slack but its `stalls`, because its progress shrinks the work left; an interruption costs
-    the work `lost`; a start costs its own restart.
+    Each covers the slack that the tick can consume and the restart on demand after it. Waiting consumes the tick.
+    An hour on spot consumes only its `stalls`, because its progress reduces the work left. An interruption consumes
+    the work `lost`. A start consumes its own restart.
     """
     spot = restart + lost + stalls
     return restart + tick, spot, restart + spot

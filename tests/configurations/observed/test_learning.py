@@ -21,7 +21,9 @@ from planner.configurations.observed.comparison import ComparedRun, compare_run
 from planner.errors import ScenarioError
 from planner.loading.scenario_file import change_scenario, parse_scenario, read_library
 from planner.results.plan import Assignment, Plan
-from planner.scenario.scenario import Job, Measured, Scenario, SolveOptions
+from planner.scenario.job import Job
+from planner.scenario.observed_run import Measured
+from planner.scenario.scenario import Scenario, SolveOptions
 from planner.solving.prepare import prepare
 from planner.solving.solve import solve, solve_prepared
 
