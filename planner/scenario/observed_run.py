@@ -75,7 +75,7 @@ class Measured(StrictModel):
         if self.hours is not None and self.settings:
             given = next(iter(self.settings))
             fix = f"leave {given} out, or give tokens_per_second in place of hours"
-            raise validation_error(f"hours of the whole job do not go with {given}, a setting of one run", fix, given)
+            raise validation_error(f"hours of the whole job cannot be combined with {given}", fix, given)
         if self.peak_kind is not None and self.peak_vram_gib is None:
             raise validation_error("peak_kind without a peak", "add peak_vram_gib", "peak_kind")
         return self

@@ -82,8 +82,7 @@ from tests.helpers.scenarios import GOOD, told
         ({**LEFT, "committed_hours": 0}, "offers.1.committed_hours: 0 is out of range; must be more than 0"),
         (
             {**YEAR, "committed_hours": 3},
-            "offers.1: commitment, committed_hours exclude each other; "
-            "keep one, and add another offer for the rest",
+            "offers.1: commitment, committed_hours exclude each other; keep one, and add another offer for the rest",
         ),
         (
             {**OWN, **SERVICE, "gpu": None, "gpus": 0},

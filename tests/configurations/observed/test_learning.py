@@ -344,7 +344,7 @@ def test_a_peak_without_its_kind_is_taken_as_allocated_and_says_so() -> None:
     [
         ({}, "no observation given"),
         ({"hours": 3, "tokens_per_second": 9}, "needs either"),
-        ({"hours": 3, "micro_batch": 2}, "stand for any way to run it, and micro_batch for one"),
+        ({"hours": 3, "micro_batch": 2}, "cannot be combined with micro_batch"),
         ({"tokens_per_second": 9, "peak_kind": "device"}, "peak_kind without a peak"),
         ({"tokens_per_second": 9, "instances": 3}, "do not spread evenly over 3 machines"),
         ({"tokens_per_second": 9, "method": "full", "weight_bits": 4}, "cannot train quantised weights"),
