@@ -104,7 +104,7 @@ def test_tornado_as_bars_and_as_json(small: str) -> None:
         (("--vary", "jobs.bot.deadline=1:5:1"), "1 has no unit; such as jobs.bot.deadline=1h:5h:STEPh"),
         (("--vary", "a=1:2:1", "--vary", "b=1:2:1", "--vary", "c=1:2:1"), "3 ranges are too many"),
         (("--vary", "jobs.bot.deadline=1h:5h:1h", "--tornado"), "exclude each other"),
-        (("--tornado", "--by", "2"), "no share to move by"),
+        (("--tornado", "--by", "2"), "is not a share between 0 and 1"),
         (("--set", "limits.max_gpus=4", "--plot", "picture.gif"), "not a supported picture"),
         (("--set", "limits.max_gpus=4", "--plot", "/no/such/folder/a.png"), "there is no folder"),
         (("--set", "inventory=[other.yaml]"), "the inventory cannot be changed here"),
