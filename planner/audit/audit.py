@@ -40,9 +40,10 @@ def audit(
     `asked_gap` is the relative gap at which the solver was allowed to stop.
     """
     tolerance = tolerance or Tolerance()
-    found = [Violation("", *broken) for broken in _verdict(plan, max(asked_gap, tolerance.gap))]
+    found = compare("", "scenario", scenario.name, plan.scenario, tolerance)
+    found += [Violation("", *broken) for broken in _verdict(plan, max(asked_gap, tolerance.gap))]
     if plan.status in _NO_PLAN or not plan.jobs:
-        return found + compare("", "scenario", scenario.name, plan.scenario, tolerance)
+        return found
     used_hours = []
     for assignment in plan.jobs:
         violations, used = _audit_job(assignment, plan, scenario, library, tolerance)

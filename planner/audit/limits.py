@@ -217,7 +217,6 @@ def totals(plan: Plan, scenario: Scenario) -> dict[str, object]:
     confidence = min(job.confidence for job in scenario.jobs)
     expected = math.fsum(job.cost_usd for job in jobs)
     return {
-        "scenario": scenario.name,
         "cost_usd": Spread(**cost),
         "cost_at_confidence": late,
         "hours": Hours(**hours),

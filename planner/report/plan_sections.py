@@ -191,7 +191,7 @@ def deadline(limit_hours: float, probability: float, fallback: bool = True, guar
         A spot policy keeps the deadline on every path of the market, so that the probability is a lower bound.
     """
     chance = words.probability_text(probability, at_least=guarded and fallback)
-    without = "" if fallback else " (spot only, no fallback)"
+    without = "" if fallback else " (no fallback)"
     return f"meets the {words.plain_number(limit_hours)} h deadline with {chance} probability{without}"
 
 

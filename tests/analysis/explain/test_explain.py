@@ -297,4 +297,4 @@ def test_a_plan_on_spot_alone_says_that_nothing_is_certain() -> None:
     plan = solve(alone, OPTIONS, library())
     assert not plan.jobs[0].has_fallback and solved(scenario).jobs[0].has_fallback
     text = " ".join(render(plan).split())
-    assert "meets the 40 h deadline with " in text and "probability (spot only, no fallback)" in text
+    assert "meets the 40 h deadline with " in text and "probability (no fallback)" in text
