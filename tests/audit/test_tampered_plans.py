@@ -13,7 +13,6 @@ from planner.audit.audit import audit
 from planner.errors import ScenarioError
 from planner.results.plan import Plan
 from planner.scenario.scenario import Scenario
-from tests.helpers.laws import examples
 from tests.helpers.stage_scenarios import AS_OF, JOB, LORA, RENTED, library, question, read, solved
 from tests.helpers.tampered_plans import Path, audited_leaves, tampered
 
@@ -170,7 +169,7 @@ WORKFLOWS = sometimes(
 )
 
 
-@settings(derandomize=True, max_examples=examples(120), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(derandomize=True, max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(MACHINES | SERVICES, min_size=1, max_size=3), WORKFLOWS)
 def test_the_lines_of_every_bill_sum_to_its_cost(offers: list[dict[str, Any]], workflow: dict[str, Any]) -> None:
     """Whatever stages, trials and ways to pay: the audit stands, and the items sum to the total to the cent."""

@@ -24,13 +24,12 @@ from planner.spot.market.sampling import sample_states
 from planner.spot.policy.policy_table import from_table, to_table
 from planner.spot.policy.switching_policy import best_policy
 from planner.spot.replay.replay import replay
-from tests.helpers.laws import examples
 from tests.helpers.stage_scenarios import AS_OF, JOB, RENTED, library, line, question, read, solved
 from tests.helpers.tampered_plans import tampered
 
 GRID = 0.01
 """Relative: two markets are computed on two grids, which may differ by so much (see tests of curves)."""
-FEW = settings(derandomize=True, max_examples=examples(6), deadline=None)
+FEW = settings(derandomize=True, max_examples=6, deadline=None)
 
 AVAILABILITIES = st.sampled_from([0.4, 0.6, 0.8, 0.95])
 UP_HOURS = st.sampled_from([0.7, 2.0, 6.0])

@@ -16,7 +16,6 @@ from planner.solvers.base import Termination
 from planner.solvers.registry import run
 from planner.solving.lexicographic import solve_lexicographic
 from tests.helpers.candidate_tables import brute_force, small_cases
-from tests.helpers.laws import examples
 
 TOLERANCE = 2e-5
 """$ or h: what solvers may leave rows by (1e-6), times the dearest coefficient of these tables."""
@@ -33,21 +32,21 @@ def check(table: CandidateTable, question: SharedLimits, solver: str) -> None:
     assert result.objective == pytest.approx(expected, abs=TOLERANCE)
 
 
-@settings(derandomize=True, max_examples=examples(60), deadline=None)
+@settings(derandomize=True, max_examples=60, deadline=None)
 @given(small_cases(objective=None))
 def test_highs_finds_what_trying_everything_finds(case: tuple[CandidateTable, SharedLimits]) -> None:
     """Budget, stock, quota, GPUs and shares in any mix."""
     check(*case, "highs")
 
 
-@settings(derandomize=True, max_examples=examples(30), deadline=None)
+@settings(derandomize=True, max_examples=30, deadline=None)
 @given(small_cases(objective=None))
 def test_cbc_finds_what_trying_everything_finds(case: tuple[CandidateTable, SharedLimits]) -> None:
     """The same through another solver and another package."""
     check(*case, "cbc")
 
 
-@settings(derandomize=True, max_examples=examples(60), deadline=None)
+@settings(derandomize=True, max_examples=60, deadline=None)
 @given(small_cases(objective=None))
 def test_passes_keep_every_limit_and_the_optimum(case: tuple[CandidateTable, SharedLimits]) -> None:
     """The plan after all passes, recomputed from the table alone, fits and is as good as the optimum."""
@@ -77,7 +76,7 @@ def test_passes_keep_every_limit_and_the_optimum(case: tuple[CandidateTable, Sha
         assert cost <= expected + 0.005 + 1e-4
 
 
-@settings(derandomize=True, max_examples=examples(80), deadline=None)
+@settings(derandomize=True, max_examples=80, deadline=None)
 @given(small_cases(objective=None, step=0.5))
 def test_dominance_never_changes_the_optimum(case: tuple[CandidateTable, SharedLimits]) -> None:
     """Trying everything finds the same least objective with and without dominated candidates."""

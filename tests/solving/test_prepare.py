@@ -22,7 +22,6 @@ from planner.solvers.registry import run
 from planner.solving.lexicographic import potentially_optimal_rows, solve_lexicographic
 from planner.solving.prepare import PreparedScenario, build_shared_limits, prepare
 from planner.solving.solve import solve, solve_prepared
-from tests.helpers.laws import examples
 
 OPTIONS = SolveOptions(as_of=datetime.date(2026, 11, 21))
 
@@ -68,7 +67,7 @@ def test_each_change_is_answered_as_from_scratch(setting: str) -> None:
     assert _told(solve_prepared(prepare(changed, library, before), OPTIONS)) == _told(solve(changed, OPTIONS, library))
 
 
-@settings(derandomize=True, max_examples=examples(12), deadline=None)
+@settings(derandomize=True, max_examples=12, deadline=None)
 @given(st.lists(st.lists(st.sampled_from(SETTINGS), max_size=3), min_size=2, max_size=3))
 def test_a_chain_of_changes_is_answered_as_from_scratch(chain: list[list[str]]) -> None:
     """Reuse of reuse is as good: the last of several questions is answered as if it stood alone."""

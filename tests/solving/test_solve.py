@@ -20,14 +20,13 @@ from planner.results.plan import Plan
 from planner.scenario.scenario import Scenario, SolveOptions
 from planner.solving.prepare import prepare
 from planner.solving.solve import solve
-from tests.helpers.laws import examples
 
 AS_OF = datetime.date(2026, 11, 9)
 TINY = "tinyllama-1.1b"
 SLACK = 1e-6
 """Relative room for the solver's tolerance."""
 
-few = settings(max_examples=examples(12), derandomize=True, deadline=None, database=None)
+few = settings(max_examples=12, derandomize=True, deadline=None, database=None)
 Data = dict[str, Any]
 
 SINGLE_JOB_AT_COST = (

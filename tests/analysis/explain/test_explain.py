@@ -20,11 +20,10 @@ from planner.results.plan import Plan
 from planner.scenario.scenario import Scenario, SolveOptions
 from planner.solving.significance import describe_difference
 from planner.solving.solve import solve
-from tests.helpers.laws import examples
 
 OPTIONS = SolveOptions(as_of=datetime.date(2026, 11, 21))
 TINY = "tinyllama-1.1b"
-few = settings(max_examples=examples(10), derandomize=True, deadline=None, database=None)
+few = settings(max_examples=10, derandomize=True, deadline=None, database=None)
 Data = dict[str, Any]
 
 MARKET = [

@@ -18,11 +18,10 @@ from planner.loading.scenario_file import change_scenario, parse_scenario, read_
 from planner.results.explanation import WhyNot
 from planner.scenario.scenario import Scenario, SolveOptions
 from planner.solving.solve import solve
-from tests.helpers.laws import examples
 
 OPTIONS = SolveOptions(as_of=datetime.date(2026, 11, 21))
 BASE = "llama-3.2-1b"
-few = settings(max_examples=examples(12), derandomize=True, deadline=None, database=None)
+few = settings(max_examples=12, derandomize=True, deadline=None, database=None)
 
 MARKET = [
     {"provider": "a", "region": "east", "gpu": "RTX4090", "gpus": 1, "usd_per_hour": 0.4, "spot_usd_per_hour": 0.2},

@@ -20,7 +20,6 @@ from planner.results.plan import Assignment, Plan
 from planner.scenario.scenario import Scenario, SolveOptions
 from planner.solving.prepare import prepare
 from planner.solving.solve import solve
-from tests.helpers.laws import examples
 
 OPTIONS = SolveOptions(as_of=datetime.date(2026, 11, 21))
 SCENARIO = """
@@ -110,7 +109,7 @@ def test_nothing_is_added_to_observed_hours_and_all_figures_follow_from_them() -
     assert job.tokens_per_second_low < job.tokens_per_second < job.tokens_per_second_high
 
 
-@settings(derandomize=True, max_examples=examples(12), deadline=None)
+@settings(derandomize=True, max_examples=12, deadline=None)
 @given(hours=st.floats(6, 700), price=st.floats(0.01, 100))
 def test_an_observed_run_costs_its_hours_at_the_price_of_the_offer(hours: float, price: float) -> None:
     """Dollars are hours times price for any of both, in the table that the program is built from."""

@@ -17,11 +17,10 @@ from planner.loading.scenario_file import change_scenario, parse_scenario, read_
 from planner.results.plan import Plan, Relaxation
 from planner.scenario.scenario import Scenario, SolveOptions
 from planner.solving.solve import solve
-from tests.helpers.laws import examples
 
 OPTIONS = SolveOptions(as_of=datetime.date(2026, 11, 21))
 TINY = "tinyllama-1.1b"
-few = settings(max_examples=examples(10), derandomize=True, deadline=None, database=None)
+few = settings(max_examples=10, derandomize=True, deadline=None, database=None)
 
 SCENARIO = """
 name: t

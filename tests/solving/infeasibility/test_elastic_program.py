@@ -18,10 +18,9 @@ from planner.solving.infeasibility.candidate_filters import CandidateFilter
 from planner.solving.infeasibility.elastic_program import ElasticProgram
 from planner.solving.infeasibility.relaxed_candidates import RelaxedCandidates, relax_candidates, undominated_candidates
 from planner.solving.prepare import prepare
-from tests.helpers.laws import examples
 
 TINY = "tinyllama-1.1b"
-few = settings(max_examples=examples(10), derandomize=True, deadline=None, database=None)
+few = settings(max_examples=10, derandomize=True, deadline=None, database=None)
 Data = dict[str, Any]
 
 MARKET = [

@@ -27,7 +27,6 @@ from planner.spot.policy.policy_table import ACTION_NAMES, RUNNING_NAMES, advice
 from planner.spot.policy.run import Action, SpotRun
 from planner.spot.policy.switching_policy import SwitchingPolicy, best_policy
 from planner.spot.replay.replay import Replays, replay
-from tests.helpers.laws import examples
 from tests.helpers.spot_cases import cost_curve
 
 SHAPE = DurationShape(0.83, 0.46, 0.75)
@@ -59,7 +58,7 @@ def runs(draw: st.DrawFn) -> tuple[SpotRun, float, float]:
 
 
 @given(runs(), st.integers(0, 10_000), st.sampled_from([0.02, 0.2, 0.5]))
-@settings(derandomize=True, max_examples=examples(80), deadline=None)
+@settings(derandomize=True, max_examples=80, deadline=None)
 def test_no_path_of_a_market_breaks_the_deadline(case: tuple[SpotRun, float, float], seed: int, turning: float) -> None:
     """Whatever the market does, and however wrong its statistics were: on-demand machines bring the run home."""
     run, hours, tick = case
@@ -87,7 +86,7 @@ def reckless(run: SpotRun, hours: float, tick: float) -> SwitchingPolicy:
 
 
 @given(runs())
-@settings(derandomize=True, max_examples=examples(60), deadline=None)
+@settings(derandomize=True, max_examples=60, deadline=None)
 def test_the_guard_alone_keeps_the_deadline(case: tuple[SpotRun, float, float]) -> None:
     """Down for any time, up for any time, then gone for ever, or back and forth: a reckless table is held in check."""
     run, hours, tick = case

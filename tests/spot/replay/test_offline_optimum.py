@@ -16,7 +16,6 @@ from planner.spot.policy.run import Action, SpotRun
 from planner.spot.replay.lagrangian_bound import lower_bound_usd
 from planner.spot.replay.offline_optimum import optimum_usd
 from planner.spot.replay.replay import replay
-from tests.helpers.laws import examples
 from tests.helpers.spot_cases import TICK, Coin, Script, paths, runs
 
 RUN = SpotRun(2.0, 0.25, 0.0, 0.1, 1.0, 3.0, last_checkpoint=True)
@@ -74,7 +73,7 @@ def test_without_on_demand_only_the_market_counts() -> None:
     assert lower_bound_usd(run, both, TICK, np.full(2, 2.0)).tolist() == [pytest.approx(2 * 3.0 / 2.75), math.inf]
 
 
-@settings(derandomize=True, max_examples=examples(120), deadline=None)
+@settings(derandomize=True, max_examples=120, deadline=None)
 @given(runs(), paths(), st.sampled_from([7.5, 10.0, 14.25]), st.sampled_from([1.0, 0.9]))
 def test_no_policy_beats_it(run: SpotRun, up: Flags, deadline: float, slowness: float) -> None:
     """Of all runs that met the deadline, under any policy, none cost less on the same path."""
@@ -92,7 +91,7 @@ def test_no_policy_beats_it(run: SpotRun, up: Flags, deadline: float, slowness: 
         assert (result.usd[result.met] >= least[result.met] - 1e-6).all(), policy.name
 
 
-@settings(derandomize=True, max_examples=examples(40), deadline=None)
+@settings(derandomize=True, max_examples=40, deadline=None)
 @given(paths(), st.sampled_from([4.0, 7.0]), st.sampled_from([0.0, 0.25, 0.5]), st.sampled_from([0.0, 0.1]))
 def test_the_bound_lies_just_below_the_exact_optimum(up: Flags, work: float, restart: float, standing: float) -> None:
     """Never above, and below by no more than three starts are worth: the mixtures that it counts differ by that."""
@@ -104,7 +103,7 @@ def test_the_bound_lies_just_below_the_exact_optimum(up: Flags, work: float, res
     assert (bound >= exact - 3 * (restart + TICK) * 3.0).all()
 
 
-@settings(derandomize=True, max_examples=examples(25), deadline=None)
+@settings(derandomize=True, max_examples=25, deadline=None)
 @given(st.integers(0, 2**12 - 1), st.sampled_from([0.0, 0.25, 0.5]))
 def test_trying_every_way_finds_nothing_cheaper_and_nothing_dearer(bits: int, restart: float) -> None:
     """On paths of twelve ticks: all ways to rent for 1.5 h of work, tick by tick, and the cheapest of them."""

@@ -14,7 +14,6 @@ from planner.arrays import Flags
 from planner.spot.policy.baseline_policies import Greedy, SpotOnly
 from planner.spot.policy.run import Action, SpotRun
 from planner.spot.replay.replay import Replays, replay
-from tests.helpers.laws import examples
 from tests.helpers.spot_cases import TICK, Coin, Script, by_hand, paths, runs
 
 RUN = SpotRun(
@@ -123,7 +122,7 @@ def test_bad_paths_and_policies_are_refused() -> None:
         replay(SpotOnly(), RUN, np.zeros((0, 24), bool), TICK, 6.0)
 
 
-@settings(derandomize=True, max_examples=examples(150), deadline=None)
+@settings(derandomize=True, max_examples=150, deadline=None)
 @given(runs(), paths(), st.sampled_from([6.0, 9.3, 14.0]))
 def test_event_by_event_gives_the_same(run: SpotRun, up: Flags, deadline: float) -> None:
     """A replay of one run with a while loop agrees in every figure, whatever the policy does."""
@@ -135,7 +134,7 @@ def test_event_by_event_gives_the_same(run: SpotRun, up: Flags, deadline: float)
                 assert getattr(fast, name)[number] == pytest.approx(value, abs=1e-6), name
 
 
-@settings(derandomize=True, max_examples=examples(60), deadline=None)
+@settings(derandomize=True, max_examples=60, deadline=None)
 @given(runs(), paths(), st.sampled_from([0.7, 1.0, 1.3]))
 def test_nothing_is_lost_in_the_books(run: SpotRun, up: Flags, slowness: float) -> None:
     """Paid hours are progress and waste, all hours are paid or waited, dollars lie between all spot and all dear."""
@@ -152,7 +151,7 @@ def test_nothing_is_lost_in_the_books(run: SpotRun, up: Flags, slowness: float) 
     assert ((result.spot_share >= 0) & (result.spot_share <= 1)).all()
 
 
-@settings(derandomize=True, max_examples=examples(40), deadline=None)
+@settings(derandomize=True, max_examples=40, deadline=None)
 @given(runs())
 def test_a_market_that_is_always_up_is_arithmetic(run: SpotRun) -> None:
     """Restart, work and a stall after each full interval but the last, at the spot price."""
