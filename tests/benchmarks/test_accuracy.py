@@ -154,6 +154,7 @@ def test_the_text_is_80_columns_wide_and_says_the_verdict_first(capsys: pytest.C
     )
 
 
+@pytest.mark.slow
 def test_json_and_pictures_are_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """One document on standard output; the pictures' names go elsewhere."""
     small = tmp_path / "small.csv"
@@ -173,6 +174,7 @@ def test_a_bad_table_ends_with_2_and_one_message(tmp_path: Path, capsys: pytest.
     assert "none.csv" in out.err
 
 
+@pytest.mark.slow
 def test_brief_is_the_beginning_and_the_baselines(capsys: pytest.CaptureFixture[str]) -> None:
     """The headlines read the same in both; groups and skipped rows are left to the whole report."""
     assert accuracy.main([str(TABLE)]) == 0

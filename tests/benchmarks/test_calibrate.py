@@ -59,6 +59,7 @@ def columns(values: dict[str, float], sets: int = 1) -> dict[str, Any]:
 # Stacked rows
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("figure", "of"), [("memory", "peak"), ("throughput", "speed")])
 def test_stacked_rows_say_what_single_ones_say(figure: str, of: str) -> None:
     """With the shipped numbers the arrays give the very predictions of the accuracy benchmark."""
@@ -122,6 +123,7 @@ def free_pair(prior: float = 1.0) -> tuple[Free, ...]:
     return Free("t:a", 0.5, 0.01, 100.0, prior), Free("t:b", 0.5, 0.01, 10.0, prior)
 
 
+@pytest.mark.slow
 def test_a_fit_finds_the_numbers_that_made_the_rows() -> None:
     """Known coefficients come back within 2 % from noisy rows, oddities and habits of sources among them."""
     predict, measured, sources = synthetic()
@@ -204,6 +206,7 @@ def test_inner_parts_keep_apart_what_the_split_keeps_apart(split: str) -> None:
     assert sum(len(some) for some in owners) == len(set().union(*owners))
 
 
+@pytest.mark.slow
 def test_the_side_that_judges_does_not_reach_the_fit() -> None:
     """Other measured figures on the judging side change no coefficient."""
     train = np.array([side(row, "source") == 0 for row in table().rows])

@@ -43,6 +43,7 @@ def test_ages_at_the_start_of_windows_reach_back_before_them() -> None:
     assert ages_before(up, [0, 1, 2, 4, 5], 0.5).tolist() == [0.0, 0.5, 0.0, 1.0, 0.0]
 
 
+@pytest.mark.slow
 def test_costs_are_compared_window_by_window() -> None:
     """Two zones at all deadlines: nobody beats the optimum, on demand is what it costs, and nobody is late."""
     rows = judge([zone("one V100", number) for number in (0, 1)], job(48.0))
@@ -89,6 +90,7 @@ def test_recorded_markets_are_judged_and_what_cannot_be_is_told(tmp_path: Path) 
     assert "shorter than a deadline" in found.left_out[0]
 
 
+@pytest.mark.long
 def test_curves_are_checked_against_replays_of_every_form() -> None:
     """One market drawn from age bands and one of each other form: all within their limits, all deadlines met."""
     rows = unit_rows(check_markets(1, outside=1))

@@ -68,6 +68,7 @@ def policy_of(told: Assignment) -> SpotPlan:
     return told.spot
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("deadline", [36, 60])
 def test_machines_that_are_always_there_cost_the_spot_price(deadline: float) -> None:
     """Availability 1 and no interruptions: on-demand arithmetic at the spot price, and nobody waits."""
@@ -79,6 +80,7 @@ def test_machines_that_are_always_there_cost_the_spot_price(deadline: float) -> 
     assert policy_of(sure).interruptions == pytest.approx(0, abs=1e-6)
 
 
+@pytest.mark.long
 @FEW
 @given(AVAILABILITIES, UP_HOURS, DEADLINES, st.sampled_from([0.3, 0.8, 1.5]), st.sampled_from([0.1, 0.4]))
 def test_a_higher_spot_price_never_makes_it_cheaper(
@@ -90,6 +92,7 @@ def test_a_higher_spot_price_never_makes_it_cheaper(
     assert low.cost_usd <= high.cost_usd * (1 + 1e-6)
 
 
+@pytest.mark.long
 @FEW
 @given(AVAILABILITIES, UP_HOURS, DEADLINES, st.sampled_from([(0.8, 1.0), (1.0, 0.5), (0.7, 0.5)]))
 def test_a_worse_market_never_makes_it_cheaper(
@@ -101,6 +104,7 @@ def test_a_worse_market_never_makes_it_cheaper(
     assert good.cost_usd <= bad.cost_usd * (1 + GRID)
 
 
+@pytest.mark.long
 @FEW
 @given(AVAILABILITIES, UP_HOURS, st.lists(st.floats(17.5, 150), min_size=2, max_size=2), st.sampled_from([0.0, 1.0]))
 def test_a_later_deadline_is_never_dearer_and_every_guarantee_holds(
@@ -118,6 +122,7 @@ def test_a_later_deadline_is_never_dearer_and_every_guarantee_holds(
             assert job.hours.expected <= job.spot.guaranteed_hours
 
 
+@pytest.mark.slow
 @FEW
 @given(AVAILABILITIES, UP_HOURS, DEADLINES)
 def test_spot_is_never_dearer_than_to_do_without(share: float, up: float, deadline: float) -> None:
@@ -130,6 +135,7 @@ def test_spot_is_never_dearer_than_to_do_without(share: float, up: float, deadli
         assert free.spot.saving_usd == pytest.approx(without.cost_usd - free.cost_usd, abs=0.006)
 
 
+@pytest.mark.long
 @FEW
 @given(AVAILABILITIES, UP_HOURS, st.sampled_from([(0.0, 0.3), (0.0, 0.6), (0.3, 0.5), (0.6, 1.0)]))
 def test_limits_on_the_share_hold(share: float, up: float, bounds: tuple[float, float]) -> None:
@@ -144,6 +150,7 @@ def test_limits_on_the_share_hold(share: float, up: float, bounds: tuple[float, 
     assert job.cost_usd >= planned(spot(0.8, share, up)).cost_usd - 1e-6
 
 
+@pytest.mark.slow
 def test_who_values_time_waits_less() -> None:
     """Dollars for an hour buy hours: the dearer the hour, the sooner the end, and the higher the bill."""
     plans = [planned(deadline=60, worth=worth) for worth in (0.0, 0.3, 2.0, 20.0)]
@@ -256,6 +263,7 @@ def test_a_policy_that_a_plan_must_not_follow_is_found() -> None:
     assert "a policy on spot" in [one.what for one in audit(plan, by_time, library())]
 
 
+@pytest.mark.long
 def test_the_frontier_is_what_solve_finds_at_its_breakpoints_and_just_below() -> None:
     """Two ways to one figure: every point of the curves in an envelope, or the best point for one deadline."""
     offers = (spot(), spot(2.5, 0.9, 5.0, provider="q", gpus=4, usd_per_hour=8.4))
@@ -280,6 +288,7 @@ def shipped_choice(name: str) -> SpotChoice:
     return prepared.screened[0].spot[int(solved_rows.owner[solved_rows.rows[0]])]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "tick"), [("spot-heavy", 1 / 6), ("llama-2-70b-lora", 1 / 60)])
 def test_the_exported_policy_replayed_gives_the_figures_of_the_plan(name: str, tick: float) -> None:
     """3,000 random markets, no backward pass: dollars within 3 % (and four standard errors), and no deadline missed.

@@ -11,6 +11,7 @@ import pytest
 RUN = "from planner.cli import main; main()"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "question",
     [("frontier", "three-jobs-one-budget"), ("what-if", "three-jobs-one-budget", "--vary", "limits.max_gpus=2:8:3")],
@@ -28,6 +29,7 @@ def test_standard_output_of_several_jobs_is_one_document(question: tuple[str, ..
     assert done.stderr == ""
 
 
+@pytest.mark.slow
 def test_what_native_code_writes_while_solving_is_kept_from_the_document() -> None:
     """The line that HiGHS has been seen to write, put into every solve: the document is the same."""
     noisy = (

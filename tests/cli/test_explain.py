@@ -15,6 +15,7 @@ def run(*arguments: str) -> Result:
     return CliRunner().invoke(main, ["explain", *arguments])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("scenario", ["quickstart", "three-jobs-one-budget", "infeasible"])
 def test_text_has_the_verdict_first_and_80_columns(scenario: str) -> None:
     """A plan, several jobs, and no plan at all: all end with 0."""
@@ -25,6 +26,7 @@ def test_text_has_the_verdict_first_and_80_columns(scenario: str) -> None:
     assert max(map(len, lines)) <= WIDTH
 
 
+@pytest.mark.long
 def test_json_has_the_fields_that_others_rely_on() -> None:
     """One document with every field of the contract, feasible or not."""
     for scenario, status in (("quickstart", "optimal"), ("infeasible", "infeasible")):
@@ -36,6 +38,7 @@ def test_json_has_the_fields_that_others_rely_on() -> None:
     assert document["relax"] and document["nearest"] and not document["next_steps"]
 
 
+@pytest.mark.long
 def test_settings_change_the_question() -> None:
     """A deadline that nobody meets makes the scenario infeasible, and the way out is a setting to paste."""
     result = run("quickstart", "--set", "jobs.quickstart.deadline=5m")
@@ -43,6 +46,7 @@ def test_settings_change_the_question() -> None:
     assert "--set jobs.quickstart.deadline=" in result.stdout
 
 
+@pytest.mark.slow
 def test_why_not_answers_one_question() -> None:
     """The answer alone, in text and in JSON."""
     told = run("quickstart-any", "--why-not", "gpu=RTX4090,method=full")

@@ -41,6 +41,7 @@ def ask(*arguments: str) -> Result:
     return CliRunner().invoke(main, ["frontier", *arguments, "--as-of", "2026-11-21"])
 
 
+@pytest.mark.slow
 def test_text_begins_with_the_range_and_ends_with_the_proof(scenario: str) -> None:
     """A verdict, a row per breakpoint, and what is certain."""
     result = ask(scenario)
@@ -52,6 +53,7 @@ def test_text_begins_with_the_range_and_ends_with_the_proof(scenario: str) -> No
     assert max(map(len, lines)) <= 80
 
 
+@pytest.mark.slow
 def test_json_is_one_document_as_agreed(scenario: str) -> None:
     """Points sorted by hours with full plans, segments, exactness."""
     result = ask(scenario, "--json")
@@ -88,6 +90,7 @@ def test_points_on_spot_only_offers_are_marked_as_solve_calls_them(tmp_path: Pat
     assert "no deadline is guaranteed" in solved.output
 
 
+@pytest.mark.slow
 def test_by_shows_a_line_per_curve(scenario: str) -> None:
     """Methods by name."""
     result = ask(scenario, "--by", "method")
@@ -97,6 +100,7 @@ def test_by_shows_a_line_per_curve(scenario: str) -> None:
     assert ask(scenario, "--by", "weather").exit_code == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by", [None, "provider"])
 @pytest.mark.parametrize("ending", ["png", "svg", "html"])
 def test_a_picture_is_written_by_the_ending_of_its_name(scenario: str, tmp_path: Path, ending: str, by: str) -> None:
@@ -114,6 +118,7 @@ def test_a_picture_is_written_by_the_ending_of_its_name(scenario: str, tmp_path:
         assert "small: " in text
 
 
+@pytest.mark.long
 def test_the_same_picture_twice_is_the_same_file(scenario: str, tmp_path: Path) -> None:
     """No date, no chance."""
     for name in ("a.svg", "b.svg"):
@@ -134,6 +139,7 @@ def test_a_path_that_cannot_be_written_is_refused_before_the_work(scenario: str,
     assert sorted(os.listdir(tmp_path)) == ["s.yaml"]
 
 
+@pytest.mark.slow
 def test_a_write_that_fails_leaves_the_old_file(scenario: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A full disk is bad luck, not a traceback."""
     path = tmp_path / "f.svg"
@@ -149,6 +155,7 @@ def test_a_write_that_fails_leaves_the_old_file(scenario: str, tmp_path: Path, m
     assert path.read_text(encoding="utf-8") == "old"
 
 
+@pytest.mark.slow
 def test_infeasible_is_explained_with_exit_code_3(scenario: str, tmp_path: Path) -> None:
     """The reasons of solve, no picture, and in JSON the same."""
     path = tmp_path / "f.png"
@@ -168,6 +175,7 @@ def test_bad_input_is_told_with_exit_code_2(scenario: str) -> None:
     assert "budget_usd" in result.stderr
 
 
+@pytest.mark.slow
 def test_curves_lie_on_the_thick_line_of_the_frontier_and_only_its_knee_is_marked(
     scenario: str, tmp_path: Path
 ) -> None:
@@ -179,6 +187,7 @@ def test_curves_lie_on_the_thick_line_of_the_frontier_and_only_its_knee_is_marke
     assert picture.count('id="knee"') == 1
 
 
+@pytest.mark.slow
 def test_the_picture_of_jobs_in_each_others_way_has_their_lower_bound(tmp_path: Path) -> None:
     """A thin line of what they would cost without each other; an exact frontier needs none."""
     path = tmp_path / "s.yaml"

@@ -65,6 +65,7 @@ def test_how_long_it_took_is_told_on_request(question: Path) -> None:
     assert "runs per second and core" in told.stderr and "per second" not in told.stdout
 
 
+@pytest.mark.slow
 def test_a_plan_of_solve_is_replayed_and_a_strangers_refused(question: Path, tmp_path: Path) -> None:
     """The same plan gives the same answer; another scenario's is bad input."""
     plan = tmp_path / "plan.json"
@@ -88,6 +89,7 @@ def test_policies_are_written_as_tables_that_can_be_asked(question: Path, tmp_pa
     assert refused.exit_code == 2 and "follows a policy on spot" in refused.stderr and file.read_text() == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", ["svg", "png", "html"])
 def test_plots_are_drawn_whole(question: Path, tmp_path: Path, suffix: str) -> None:
     """Of a plan on spot and of one on demand; the same figures give the same SVG."""

@@ -51,6 +51,7 @@ def test_check_accepts_the_plan_that_solve_wrote_and_no_other(plan_file: Path, t
     assert all({"job", "what", "expected", "found"} == set(one) for one in json.loads(result.stdout)["violations"])
 
 
+@pytest.mark.long
 def test_an_infeasible_scenario_exits_3_in_words_and_in_json() -> None:
     """The shipped question that nobody can satisfy is explained, not reported as an error."""
     words = run("solve", "infeasible", *AS_OF)

@@ -61,6 +61,7 @@ def test_exit_code_is_that_of_the_question_asked(small: str) -> None:
     assert "feasible after the change" in back.stdout
 
 
+@pytest.mark.slow
 def test_sweep_as_table_and_as_json(small: str) -> None:
     """One range is a curve, two are a grid; no plan anywhere is infeasible."""
     curve = run(small, "--vary", "jobs.bot.deadline=1h:9h:4h")
@@ -84,6 +85,7 @@ def test_ranges_of_the_scenario_are_gone_through_where_nothing_is_asked(small: s
     assert "nothing changes" in run(str(path), "--set", "jobs.bot.deadline=40h").stdout
 
 
+@pytest.mark.long
 def test_tornado_as_bars_and_as_json(small: str) -> None:
     """The largest effect is in the first line."""
     shown = run(small, "--tornado")
@@ -121,6 +123,7 @@ def test_bad_input_is_told_in_one_line_and_as_json(small: str, arguments: tuple[
     assert says in f"{error['what']}; {error['fix']}"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "question",
     [
@@ -138,6 +141,7 @@ def test_every_answer_has_a_picture(small: str, tmp_path: Path, question: tuple[
     assert "<svg" in path.read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_the_same_question_gives_the_same_picture(small: str, tmp_path: Path) -> None:
     """Byte by byte: a picture under version control changes only with its figures."""
     pictures = []
@@ -147,6 +151,7 @@ def test_the_same_question_gives_the_same_picture(small: str, tmp_path: Path) ->
     assert pictures[0].startswith(b"\x89PNG") and pictures[0] == pictures[1]
 
 
+@pytest.mark.long
 def test_a_page_holds_the_picture_and_the_text(small: str, tmp_path: Path) -> None:
     """Nothing comes from elsewhere."""
     path = tmp_path / "page.html"

@@ -36,6 +36,7 @@ def test_an_unknown_path_is_told_with_the_nearest_valid_ones(setting: str, fix: 
     assert fix in fault.fix
 
 
+@pytest.mark.long
 def test_every_path_that_is_told_can_be_set() -> None:
     """Each known path is taken by the validation: whatever is wrong with a value, its key is not unknown."""
     scenario = parse_scenario(GOOD)

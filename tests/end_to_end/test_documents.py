@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,8 +18,18 @@ from tests.helpers.frozen_data import FROZEN_MARKET, ROOT
 from tests.helpers.record import PICTURES, recorded
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("block", all_blocks("console"), ids=lambda block: block.name)
+def _by_document(kind: str) -> list[Any]:
+    """Return the blocks as parameters; those of the README run by default, those of the other documents are long."""
+    readme = "README.md"
+    return [
+        pytest.param(
+            block, id=block.name, marks=pytest.mark.slow if block.name.startswith(readme) else pytest.mark.long
+        )
+        for block in all_blocks(kind)
+    ]
+
+
+@pytest.mark.parametrize("block", _by_document("console"))
 def test_commands_print_what_is_shown(block: Block, tmp_path: Path) -> None:
     """Every command in a document succeeds; where output is shown, it is this output.
 
@@ -32,8 +43,7 @@ def test_commands_print_what_is_shown(block: Block, tmp_path: Path) -> None:
                 assert output.strip() == shown.strip(), command
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("block", all_blocks("python"), ids=lambda block: block.name)
+@pytest.mark.parametrize("block", _by_document("python"))
 def test_python_runs_and_prints_nothing(block: Block, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The lines for Python users run as they are."""
     names: dict[str, object] = {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -80,6 +81,7 @@ def test_garbage_raises_nothing_but_scenario_errors(text: str) -> None:
         assert error.faults
 
 
+@pytest.mark.long
 @settings(max_examples=200, derandomize=True, deadline=None)
 @given(st.data())
 def test_a_good_scenario_with_one_value_replaced_is_read_or_refused(data: st.DataObject) -> None:

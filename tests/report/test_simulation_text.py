@@ -15,6 +15,7 @@ def found(text: str = SPOT, **changes: object) -> Simulation:
     return simulate(scenario(text), planned(text), runs=200, options=OPTIONS).model_copy(update=changes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", [SPOT, SEVERAL, ON_DEMAND])
 def test_every_line_fits_and_has_no_blanks_at_its_end(text: str) -> None:
     """Plain ASCII, 80 columns, and the sections that there is something to say in."""

@@ -59,6 +59,7 @@ def _told(plan: Plan) -> dict[str, object]:
     return plan.model_dump(exclude={"seconds"})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_each_change_is_answered_as_from_scratch(setting: str) -> None:
     """Whatever one setting changes, what is reused changes no figure of the plan."""
@@ -67,6 +68,7 @@ def test_each_change_is_answered_as_from_scratch(setting: str) -> None:
     assert _told(solve_prepared(prepare(changed, library, before), OPTIONS)) == _told(solve(changed, OPTIONS, library))
 
 
+@pytest.mark.long
 @settings(derandomize=True, max_examples=12, deadline=None)
 @given(st.lists(st.lists(st.sampled_from(SETTINGS), max_size=3), min_size=2, max_size=3))
 def test_a_chain_of_changes_is_answered_as_from_scratch(chain: list[list[str]]) -> None:

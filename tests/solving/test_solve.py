@@ -99,6 +99,7 @@ def changed(data: Data, *path: Any, value: Any) -> Data:
     return result
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", SINGLE_JOB_AT_COST)
 def test_one_job_costs_the_cheapest_end_of_any_candidate(name: str) -> None:
     """Without a budget a cost is linear in the spot share, so numpy finds the optimum at an end of a segment."""
@@ -115,6 +116,7 @@ def test_one_job_costs_the_cheapest_end_of_any_candidate(name: str) -> None:
     assert plan.objective == pytest.approx(float(np.min(ends)), rel=SLACK)
 
 
+@pytest.mark.long
 @few
 @given(questions(), st.floats(1.0, 30.0))
 def test_a_later_deadline_never_costs_more(data: Data, later: float) -> None:
@@ -123,6 +125,7 @@ def test_a_later_deadline_never_costs_more(data: Data, later: float) -> None:
     assert at_most(cost(changed(data, "jobs", 0, "deadline", value=f"{hours + later}h")), cost(data))
 
 
+@pytest.mark.long
 @few
 @given(questions(), offers())
 def test_one_more_offer_never_costs_more(data: Data, offer: Data) -> None:
@@ -130,6 +133,7 @@ def test_one_more_offer_never_costs_more(data: Data, offer: Data) -> None:
     assert at_most(cost(changed(data, "offers", value=[*data["offers"], offer])), cost(data))
 
 
+@pytest.mark.long
 @few
 @given(questions(), st.floats(0.5, 2.0), st.floats(1.0, 3.0))
 def test_a_bigger_budget_never_costs_more(data: Data, factor: float, more: float) -> None:
@@ -141,6 +145,7 @@ def test_a_bigger_budget_never_costs_more(data: Data, factor: float, more: float
     assert at_most(free, wide)
 
 
+@pytest.mark.long
 @few
 @given(questions(), st.integers(0, 5), st.floats(0.1, 0.99))
 def test_a_lower_price_never_costs_more(data: Data, which: int, factor: float) -> None:
@@ -150,6 +155,7 @@ def test_a_lower_price_never_costs_more(data: Data, which: int, factor: float) -
     assert at_most(cost(changed(data, "offers", which, value=cheaper)), cost(data))
 
 
+@pytest.mark.long
 @few
 @given(questions(hourly=False), st.floats(1.01, 4.0))
 def test_more_tokens_never_cost_less(data: Data, factor: float) -> None:
@@ -158,6 +164,7 @@ def test_more_tokens_never_cost_less(data: Data, factor: float) -> None:
     assert at_most(cost(data), cost(changed(data, "jobs", 0, "work", "tokens", value=round(tokens * factor))))
 
 
+@pytest.mark.long
 @few
 @given(questions(), st.sampled_from("abc"))
 def test_forbidding_a_provider_never_makes_it_cheaper(data: Data, provider: str) -> None:
@@ -166,6 +173,7 @@ def test_forbidding_a_provider_never_makes_it_cheaper(data: Data, provider: str)
     assert at_most(cost(data), cost(forbidden))
 
 
+@pytest.mark.long
 @few
 @given(
     questions(),
@@ -185,6 +193,7 @@ def test_insisting_on_a_technique_never_makes_it_cheaper(data: Data, techniques:
     assert at_most(cost(data), cost(changed(data, "jobs", 0, "techniques", value=techniques)))
 
 
+@pytest.mark.long
 @few
 @given(questions(), st.integers(0, 100))
 def test_names_and_order_change_no_cost(data: Data, seed: int) -> None:
@@ -196,6 +205,7 @@ def test_names_and_order_change_no_cost(data: Data, seed: int) -> None:
     assert all(job.name == "zebra" for job in plan.jobs)
 
 
+@pytest.mark.slow
 @few
 @given(questions(), st.integers(0, 5))
 def test_spot_at_the_price_on_demand_earns_no_discount(data: Data, which: int) -> None:
@@ -224,6 +234,7 @@ def three_jobs(**limits: Any) -> Data:
     }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_limits_over_all_jobs_bind() -> None:
     """Stock, quota and the cap over all jobs are kept, and they cost money: three jobs alone are cheaper."""
     data = three_jobs()
@@ -236,6 +247,7 @@ def test_limits_over_all_jobs_bind() -> None:
     assert sum(job.instances for job in plan.jobs if job.gpu == "RTX4090") <= 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("solver", ["cbc", "scip", "cp-sat"])
 @pytest.mark.parametrize("objective", ["cost", "time"])
 def test_the_solvers_agree(solver: str, objective: str) -> None:
@@ -251,6 +263,7 @@ def test_the_solvers_agree(solver: str, objective: str) -> None:
     assert theirs.status in (("optimal", "feasible") if solver == "cp-sat" else ("optimal",))
 
 
+@pytest.mark.slow
 def test_a_budget_slows_the_fastest_plan() -> None:
     """Free of a budget the fastest plan is dearer than one and a tenth of the cheapest, so that budget costs hours."""
     cheapest = solved(three_jobs()).cost_at_confidence
@@ -264,6 +277,7 @@ def test_a_budget_slows_the_fastest_plan() -> None:
     assert bound.cost_at_confidence <= cheapest * 1.1 * (1 + SLACK)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("solver", ["highs", "cbc", "scip", "cp-sat"])
 def test_the_solvers_agree_that_nothing_is_affordable(solver: str) -> None:
     """A hundredth of the cheapest plan buys nothing, whoever is asked, and the answer says why."""
@@ -273,6 +287,7 @@ def test_the_solvers_agree_that_nothing_is_affordable(solver: str) -> None:
     assert plan.objective is None and plan.infeasible is not None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gap", [0.0, 0.3])
 def test_a_gap_is_reported_as_reached_and_holds(gap: float) -> None:
     """The bound is below the true optimum, and the plan within the gap that was asked for."""
@@ -285,6 +300,7 @@ def test_a_gap_is_reported_as_reached_and_holds(gap: float) -> None:
     assert plan.status == "optimal"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("solver", ["highs", "cbc", "scip", "cp-sat"])
 def test_a_tiny_time_limit_never_claims_what_it_did_not_prove(solver: str) -> None:
     """Stopped at once a solver has a proven optimum, some plan, or none, and names which; never "infeasible"."""

@@ -65,6 +65,7 @@ def step(told: Explanation, limit: str) -> LimitSensitivity:
     return next(one for one in told.next_steps if one.limit == limit)
 
 
+@pytest.mark.long
 @few
 @given(st.floats(0.4, 4.0).map(lambda hours: round(hours, 2)))
 def test_the_next_hour_is_the_first_that_makes_it_cheaper(hours: float) -> None:
@@ -87,6 +88,7 @@ def test_the_next_hour_is_the_first_that_makes_it_cheaper(hours: float) -> None:
     assert cost(solved(scenario, f"jobs.job0.deadline={later.change_to - 0.02:.4f}h")) > cost(now) - gain - 0.001
 
 
+@pytest.mark.long
 @few
 @given(st.floats(0.6, 6.0).map(lambda hours: round(hours, 2)), st.sampled_from(["cost", "time"]))
 def test_the_explained_plan_is_the_solved_one(hours: float, objective: str) -> None:
@@ -103,6 +105,7 @@ def test_the_explained_plan_is_the_solved_one(hours: float, objective: str) -> N
     assert all((one.cost_usd, one.hours) == figures for one in rows)
 
 
+@pytest.mark.slow
 def test_lifting_a_binding_limit_saves_what_is_told() -> None:
     """Each binding limit, lifted alone, is worth the difference of two solves; what does not bind is not listed."""
     scenario = scenario_of(job={"deadline": "2h"}, providers={"forbid": ["b", "c"]}, max_gpus=8)
@@ -130,6 +133,7 @@ def test_the_best_value_of_a_list_is_named() -> None:
     assert ours == pytest.approx(min(others), abs=0.006)
 
 
+@pytest.mark.slow
 def test_the_next_gpu_of_several_jobs_is_the_fewest_that_helps() -> None:
     """Two jobs under a cap: at the told cap they are faster or cheaper, one GPU fewer does not help."""
     scenario = scenario_of(2, {"deadline": "90m"}, max_gpus=4)
@@ -154,6 +158,7 @@ def test_machines_that_are_not_in_stock_are_told_of() -> None:
     assert stock.delta_usd is not None and stock.delta_usd < 0
 
 
+@pytest.mark.long
 @few
 @given(st.sampled_from(["1h", "2h", "20h"]), st.sampled_from(["cost", "time"]))
 def test_each_alternative_is_what_solving_for_it_finds(deadline: str, objective: str) -> None:
@@ -191,6 +196,7 @@ def test_an_alternative_within_the_spread_is_no_real_difference() -> None:
     assert verdicts["c"] == "100 % more expensive"
 
 
+@pytest.mark.long
 def test_an_infeasible_scenario_says_what_solve_says() -> None:
     """One diagnosis, whichever command asks."""
     scenario = read_scenario("infeasible")
@@ -216,6 +222,7 @@ def test_a_cheaper_method_that_is_penalised_says_so() -> None:
     assert told.cost_usd is not None and lora.cost_usd is not None and lora.cost_usd < told.cost_usd
 
 
+@pytest.mark.long
 def test_the_longest_run_binds_like_any_other_limit() -> None:
     """Where it bars a cheaper plan, given or by default, `solve` and `explain` name it, and what more hours save."""
     slow = {"work": {"tokens": 3e10}}
@@ -236,6 +243,7 @@ def test_the_longest_run_binds_like_any_other_limit() -> None:
 VALUED = {"value_of_time_usd_per_hour": 2.0}
 
 
+@pytest.mark.slow
 def test_every_comparison_measures_the_objective() -> None:
     """With a value of time and penalties: what binds saves of that sum, in `solve` and `explain` alike."""
     job = {"techniques": {"penalty_usd": {"lora": 0.5}}}
@@ -253,6 +261,7 @@ def test_every_comparison_measures_the_objective() -> None:
     assert first.note in (f"{(factor - 1) * 100:.0f} % worse", "no real difference")
 
 
+@pytest.mark.slow
 def test_a_share_that_may_grow_is_worth_what_all_of_it_is_worth() -> None:
     """A cap on spot is worth what lies at the end of the range, not the first hundredth."""
     job, only = {"work": {"tokens": 3e9}}, {"allow": ["H100-80GB"]}

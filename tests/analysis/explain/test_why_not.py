@@ -77,6 +77,7 @@ def test_the_plan_itself_is_recognised() -> None:
     ("market=spot", ["limits.spot_share.min=0.5"]),
     ("gpu=RTX4090,region=east", ["limits.gpus.allow=[RTX4090]", "limits.regions.allow=[east]"]),
 ]))  # fmt: skip
+@pytest.mark.long
 def test_what_can_be_costs_what_solving_with_it_finds(case: tuple[str, list[str]]) -> None:
     """The price of X is that of the scenario in which only X is allowed."""
     wish, settings_ = case

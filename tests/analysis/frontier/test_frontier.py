@@ -55,6 +55,7 @@ def some(count: int, of: int) -> list[int]:
     return sorted({round(i * (of - 1) / max(1, count - 1)) for i in range(count)})
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ONE_JOB)
 def test_solve_with_a_breakpoint_as_deadline_costs_what_the_frontier_says(name: str) -> None:
     """Two methods, one figure: the program with its passes, and the envelope."""
@@ -68,6 +69,7 @@ def test_solve_with_a_breakpoint_as_deadline_costs_what_the_frontier_says(name: 
         assert plan.cost_usd.expected == pytest.approx(point.cost_usd, abs=0.006)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ONE_JOB)
 def test_just_before_a_breakpoint_nothing_is_as_cheap(name: str) -> None:
     """A hair less time costs more: the breakpoint is where the frontier says."""
@@ -79,6 +81,7 @@ def test_just_before_a_breakpoint_nothing_is_as_cheap(name: str) -> None:
         assert plan.cost_usd.expected <= found.points[index - 1].cost_usd + 0.006
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", [*ONE_JOB, "three-jobs-one-budget"])
 def test_points_are_sorted_and_none_is_dominated(name: str) -> None:
     """More hours always buy less dollars, the bound is never above the cost, and every piece joins what it says."""
@@ -94,6 +97,7 @@ def test_points_are_sorted_and_none_is_dominated(name: str) -> None:
         assert segment.cost_from_usd >= segment.cost_to_usd
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ONE_JOB)
 def test_points_pass_the_audit_as_plans(name: str) -> None:
     """What the frontier shows could be rented as it stands."""
@@ -104,6 +108,7 @@ def test_points_pass_the_audit_as_plans(name: str) -> None:
         found.plan(999)
 
 
+@pytest.mark.slow
 def test_the_last_point_is_what_solve_finds() -> None:
     """With all the time that the deadline gives, the cheapest plan of all."""
     for name in ONE_JOB:
@@ -112,6 +117,7 @@ def test_the_last_point_is_what_solve_finds() -> None:
         assert traced(name).points[-1].cost_usd == pytest.approx(plan.cost_usd.expected, abs=0.006)
 
 
+@pytest.mark.long
 def test_jobs_that_share_nothing_cost_the_sum_of_their_frontiers() -> None:
     """Without budget, stock and a limit on GPUs each breakpoint is the sum of what each job costs alone."""
     scenario = scenario_of("three-jobs-one-budget", "limits.budget_usd=null", "limits.max_gpus=null", DOLLARS)
@@ -129,6 +135,7 @@ def test_jobs_that_share_nothing_cost_the_sum_of_their_frontiers() -> None:
     assert together.points[-1].cost_usd == pytest.approx(sum(points[-1].cost_usd for points in alone))
 
 
+@pytest.mark.long
 def test_jobs_that_share_a_budget_are_never_below_their_sum_and_as_solve_finds() -> None:
     """Where the budget and the GPUs bind, each point is what solve finds at its hours."""
     found, scenario = traced("three-jobs-one-budget"), scenario_of("three-jobs-one-budget")
@@ -146,6 +153,7 @@ def test_jobs_that_share_a_budget_are_never_below_their_sum_and_as_solve_finds()
         assert plan.cost_usd.expected == pytest.approx(found.points[index].cost_usd, abs=0.012)
 
 
+@pytest.mark.long
 def test_between_two_points_nothing_is_below_the_bound_that_is_shown() -> None:
     """Solving just before each point costs no less than the floor; where the floor is the cost, the step is proven."""
     found, scenario = traced("three-jobs-one-budget", MIXED), scenario_of("three-jobs-one-budget", MIXED)
@@ -182,6 +190,7 @@ def test_the_lower_bound_of_jobs_in_each_others_way_is_the_sum_of_their_frontier
             assert point.separate_usd <= least(point.hours) + 1e-6
 
 
+@pytest.mark.long
 def test_fewer_points_are_solved_where_fewer_are_asked_for() -> None:
     """The number bounds the work, and the note says so."""
     found = frontier(scenario_of("three-jobs-one-budget"), OPTIONS, library(), points=3)
@@ -189,6 +198,7 @@ def test_fewer_points_are_solved_where_fewer_are_asked_for() -> None:
     assert 2 <= len(found.points) < len(traced("three-jobs-one-budget").points)
 
 
+@pytest.mark.long
 def test_one_curve_per_method_shows_what_is_not_allowed_too() -> None:
     """quickstart asks for QLoRA: its curve is the frontier, the others are marked."""
     found = traced("quickstart", by="method")
@@ -199,6 +209,7 @@ def test_one_curve_per_method_shows_what_is_not_allowed_too() -> None:
     assert all(job.techniques.method == "full" for one in curves["full"].points for job in one.jobs)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("by", ["gpu", "provider"])
 def test_curves_lie_on_or_above_the_frontier_and_touch_it(by: str) -> None:
     """The frontier is the least of its curves: every point of it lies on one."""
@@ -214,6 +225,7 @@ def test_curves_lie_on_or_above_the_frontier_and_touch_it(by: str) -> None:
         assert min(at) == pytest.approx(point.cost_usd, abs=1e-9)
 
 
+@pytest.mark.slow
 def test_a_deadline_that_hides_something_cheaper_says_what_and_how_to_see_it() -> None:
     """The setting that is named shows just that."""
     found = traced("seven-b-billion-tokens")
@@ -225,6 +237,7 @@ def test_a_deadline_that_hides_something_cheaper_says_what_and_how_to_see_it() -
     assert not any(one.limit.endswith("deadline") for one in wider.beyond)
 
 
+@pytest.mark.long
 def test_a_longest_run_that_hides_something_cheaper_is_named_where_it_cuts_first() -> None:
     """Under `max_hours` the deadline is not what limits the frontier."""
     found = traced("seven-b-billion-tokens", "limits.max_hours=20")
@@ -234,6 +247,7 @@ def test_a_longest_run_that_hides_something_cheaper_is_named_where_it_cuts_first
     assert traced("seven-b-billion-tokens", "limits.max_hours=20", beyond.setting).points[-1].hours > 20
 
 
+@pytest.mark.long
 def test_an_infeasible_scenario_is_explained_as_by_solve() -> None:
     """No points, the same reasons."""
     found = traced("infeasible")
@@ -243,6 +257,7 @@ def test_an_infeasible_scenario_is_explained_as_by_solve() -> None:
     assert found.plan().infeasible == plan.infeasible
 
 
+@pytest.mark.long
 def test_jobs_that_cannot_share_are_infeasible_together() -> None:
     """Each would fit alone, three at a time on two GPUs would not."""
     found = frontier(scenario_of("three-jobs-one-budget", "limits.max_gpus=2"), OPTIONS, library())
@@ -251,6 +266,7 @@ def test_jobs_that_cannot_share_are_infeasible_together() -> None:
     assert found.infeasible.relax
 
 
+@pytest.mark.long
 def test_what_the_objective_adds_to_dollars_is_left_out_and_said() -> None:
     """Penalties and the value of time are no dollars paid."""
     found = traced("value-of-time")
@@ -280,6 +296,7 @@ def test_a_notebook_shows_a_line_per_breakpoint() -> None:
     assert "<script" not in shown
 
 
+@pytest.mark.long
 def test_between_the_points_of_a_joint_curve_nothing_is_further_below_than_is_said() -> None:
     """A curve of jobs that compete for shared limits shows what its few solved deadlines may hide, and has no knee."""
     found = traced("three-jobs-one-budget", MIXED, by="provider")

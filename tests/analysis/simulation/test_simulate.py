@@ -71,6 +71,7 @@ def test_replays_come_true_to_the_plan() -> None:
     assert (found.deadline_hit_rate or 0) > found.predicted.deadline_probability - 0.03
 
 
+@pytest.mark.slow
 def test_trials_and_stages_come_true_too() -> None:
     """Runs side by side, data preparation and export: the sum within 5 %, the jobs add up."""
     found = simulated(SEVERAL, runs=2000)
@@ -100,6 +101,7 @@ def test_on_demand_is_as_sure_as_the_plan_says() -> None:
     assert exact.runs_per_second is None and list(exact.policies) == [PLANNED]
 
 
+@pytest.mark.slow
 def test_a_seed_gives_the_same_figures_again() -> None:
     """And another seed others."""
     first, again, other = (simulated(seed=seed, runs=300) for seed in (5, 5, 6))
@@ -203,6 +205,7 @@ def test_an_infeasible_scenario_is_explained() -> None:
     assert found.status == "infeasible" and not found.jobs and found.infeasible is not None
 
 
+@pytest.mark.slow
 def test_a_plan_is_read_again_and_a_strangers_is_refused() -> None:
     """The audit decides whether a plan belongs to a scenario."""
     solved = simulate(scenario(), runs=200, options=OPTIONS)

@@ -16,6 +16,7 @@ from planner.results.what_if import Axis
 from tests.helpers.scenarios_what_if import LAWS, OPTIONS, SMALL, TWO, library, small, solved
 
 
+@pytest.mark.long
 @LAWS
 @given(
     path=st.sampled_from(["jobs.bot.deadline=2h:40h:19h", "limits.budget_usd=1:21:10", "jobs.bot.efficiency=[0.5, 2]"]),
@@ -36,6 +37,7 @@ def test_a_cell_is_what_solving_the_changed_scenario_gives(path: str, other: str
         assert [(one.gpu, one.gpus) for one in cell.jobs] == [(one.gpu, one.gpus) for one in plan.jobs]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("vary", ["jobs.bot.deadline=30m:1200m:90m", "limits.budget_usd=0.5:20:0.75"])
 @pytest.mark.parametrize("text", [SMALL, TWO])
 def test_cost_never_rises_along_a_limit_that_loosens(vary: str, text: str) -> None:

@@ -18,6 +18,7 @@ def moved(text: str = SMALL, by: float = 0.2) -> Tornado:
     return tornado(small(text), OPTIONS, library(), by)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("text", [SMALL, TWO])
 def test_bars_are_bracketed_by_what_two_solves_give(text: str) -> None:
     """Each end is the plan of the scenario with the settings of that end, and the effect the larger change."""
@@ -36,6 +37,7 @@ def test_bars_are_bracketed_by_what_two_solves_give(text: str) -> None:
         assert bar.effect_hours == max(waits, default=0.0)
 
 
+@pytest.mark.slow
 def test_tornado_moves_every_limit_that_is_set_and_every_price_that_matters() -> None:
     """Limits that the scenario leaves out have no bar; whole numbers are rounded outwards."""
     bars = {bar.what: bar for bar in moved().bars}
@@ -47,6 +49,7 @@ def test_tornado_moves_every_limit_that_is_set_and_every_price_that_matters() ->
     assert bars["work (tokens)"].effect_usd > 0
 
 
+@pytest.mark.long
 def test_tornado_is_ranked_and_says_what_makes_the_scenario_infeasible() -> None:
     """What can leave no plan comes first, then what changes the cost most."""
     answer = moved()

@@ -57,6 +57,7 @@ CHANGES = st.sampled_from(
 )
 
 
+@pytest.mark.long
 @LAWS
 @given(changes=st.lists(CHANGES, min_size=1, max_size=3, unique_by=lambda one: one.partition("=")[0]))
 def test_both_sides_are_what_solving_from_scratch_gives(changes: list[str]) -> None:
@@ -70,6 +71,7 @@ def test_both_sides_are_what_solving_from_scratch_gives(changes: list[str]) -> N
         assert answer.together.cost_usd == pytest.approx(0, abs=1e-9)
 
 
+@pytest.mark.long
 @LAWS
 @given(changes=st.lists(CHANGES, min_size=2, max_size=3, unique_by=lambda one: one.partition("=")[0]))
 def test_effects_are_those_of_solving_with_each_setting_alone_and_with_all_but_it(changes: list[str]) -> None:
@@ -100,6 +102,7 @@ def test_a_tighter_deadline_counts_the_cheaper_ways_that_it_rules_out() -> None:
     assert loose.jobs[0].ruled_out == 0
 
 
+@pytest.mark.long
 @LAWS
 @given(change=CHANGES)
 def test_counts_are_those_of_going_through_all_ways(change: str) -> None:
@@ -165,6 +168,7 @@ def test_infeasible_on_either_side_is_an_answer() -> None:
     assert not back.unchanged
 
 
+@pytest.mark.slow
 def test_where_nothing_changes_the_value_that_would_change_it_does() -> None:
     """Under the deadline and the budget that are told the plan cannot stay; well above them it does."""
     hours = asked("jobs.bot.deadline=30h")
@@ -178,6 +182,7 @@ def test_where_nothing_changes_the_value_that_would_change_it_does() -> None:
     assert asked(f"limits.budget_usd={dollars + 0.011}").unchanged
 
 
+@pytest.mark.slow
 def test_only_the_job_that_a_setting_is_about_changes() -> None:
     """Of several jobs the others are told as unchanged; a job that is new is in no difference."""
     answer = asked("jobs.other.efficiency=0.5", text=TWO)

@@ -109,6 +109,7 @@ def test_nothing_is_added_to_observed_hours_and_all_figures_follow_from_them() -
     assert job.tokens_per_second_low < job.tokens_per_second < job.tokens_per_second_high
 
 
+@pytest.mark.long
 @settings(derandomize=True, max_examples=12, deadline=None)
 @given(hours=st.floats(6, 700), price=st.floats(0.01, 100))
 def test_an_observed_run_costs_its_hours_at_the_price_of_the_offer(hours: float, price: float) -> None:
@@ -186,6 +187,7 @@ def test_an_observed_run_is_surer_than_an_estimate() -> None:
     assert math.log(seen.hours.high / seen.hours.expected) == pytest.approx(1.28 * seen.sigma)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("seen", "note"),
     [

@@ -107,6 +107,7 @@ def hopeless(draw: st.DrawFn) -> Scenario:
     return parse_scenario(json.dumps({"name": "law", "offers": market, "jobs": jobs, "limits": limits}))
 
 
+@pytest.mark.long
 @few
 @given(hopeless())
 def test_every_way_out_makes_a_plan_and_its_figures_hold(scenario: Scenario) -> None:
@@ -122,6 +123,7 @@ def test_every_way_out_makes_a_plan_and_its_figures_hold(scenario: Scenario) -> 
         assert way[0].cost_usd == pytest.approx(after.cost_usd.expected, abs=0.02)
 
 
+@pytest.mark.long
 @few
 @given(hopeless())
 def test_a_little_less_than_a_single_change_is_not_enough(scenario: Scenario) -> None:
@@ -141,6 +143,7 @@ def test_a_little_less_than_a_single_change_is_not_enough(scenario: Scenario) ->
         assert solve(change_scenario(scenario, [f"{path}={value}"]), OPTIONS, library()).status == "infeasible"
 
 
+@pytest.mark.long
 @few
 @given(hopeless())
 def test_no_way_out_holds_another_unless_it_shares_its_burden(scenario: Scenario) -> None:

@@ -6,6 +6,7 @@ import math
 from dataclasses import replace
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -24,6 +25,7 @@ def asked(policy: Policy, done: float, elapsed: float, up: bool, running: int, d
     return int(policy.decide(*one)[0])
 
 
+@pytest.mark.slow
 @settings(derandomize=True, max_examples=150, deadline=None)
 @given(runs(), paths(), st.sampled_from([7.5, 9.3, 14.0]))
 def test_no_rule_with_a_safety_net_is_ever_late(run: SpotRun, up: Flags, deadline: float) -> None:

@@ -136,6 +136,7 @@ def test_the_table_read_back_is_the_same_policy(policy: SwitchingPolicy) -> None
     assert len(text) < 100_000
 
 
+@pytest.mark.long
 def test_advice_is_the_decision_of_the_policy(policy: SwitchingPolicy) -> None:
     """The advice of a written table is the policy's own decision, in every state."""
     table = json.loads(json.dumps(to_table(policy)))
