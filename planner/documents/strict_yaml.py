@@ -107,8 +107,8 @@ class _Dumper(yaml.SafeDumper):
         return True
 
     def represent_str(self, data: str) -> yaml.ScalarNode:
-        """Escape line breaks other than a newline: written plainly, they are read back as a newline."""
-        style = '"' if any(mark in data for mark in "\r\x85\u2028\u2029") else None
+        """Quote what a plain scalar does not keep: line breaks other than a newline, and the merge key."""
+        style = '"' if data == "<<" or any(mark in data for mark in "\r\x85\u2028\u2029") else None
         return self.represent_scalar("tag:yaml.org,2002:str", data, style=style)
 
 
@@ -175,7 +175,10 @@ class _Builder:
     def scalar(self, event: Any, line: int) -> Any:
         if event.tag is not None:
             self.fault(line, f"the tag {event.tag} is not supported", "remove the tag")
-        if event.style not in (None, "") or (self.stack and self._awaits_key()):
+        is_plain, is_key = event.style in (None, ""), bool(self.stack) and self._awaits_key()
+        if is_plain and is_key and event.value == "<<":
+            self.fault(line, "merge keys (<<) are not part of YAML 1.2", "write the keys out")
+        if is_key or not is_plain:
             return event.value
         if len(event.value) > MAX_DIGITS and INT.match(event.value):
             self.fault(line, f"a number of {len(event.value)} digits", f"write at most {MAX_DIGITS}")
@@ -236,8 +239,6 @@ class _Builder:
         return str(value)
 
     def _check_key(self, around: _Open, key: str, line: int) -> None:
-        if key == "<<":
-            self.fault(line, "merge keys (<<) are not part of YAML 1.2", "write the keys out")
         if key in around.value:
             first = around.marks.children[key].line
             self.fault(line, f"duplicate key, first on line {first}", "keep one of them")

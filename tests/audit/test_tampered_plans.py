@@ -169,7 +169,7 @@ WORKFLOWS = sometimes(
 )
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @settings(derandomize=True, max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(MACHINES | SERVICES, min_size=1, max_size=3), WORKFLOWS)
 def test_the_lines_of_every_bill_sum_to_its_cost(offers: list[dict[str, Any]], workflow: dict[str, Any]) -> None:

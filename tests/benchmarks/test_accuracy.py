@@ -154,7 +154,7 @@ def test_the_text_is_80_columns_wide_and_says_the_verdict_first(capsys: pytest.C
     )
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_json_and_pictures_are_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """One document on standard output; the pictures' names go elsewhere."""
     small = tmp_path / "small.csv"

@@ -123,7 +123,7 @@ def free_pair(prior: float = 1.0) -> tuple[Free, ...]:
     return Free("t:a", 0.5, 0.01, 100.0, prior), Free("t:b", 0.5, 0.01, 10.0, prior)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_fit_finds_the_numbers_that_made_the_rows() -> None:
     """Known coefficients come back within 2 % from noisy rows, oddities and habits of sources among them."""
     predict, measured, sources = synthetic()
@@ -206,7 +206,7 @@ def test_inner_parts_keep_apart_what_the_split_keeps_apart(split: str) -> None:
     assert sum(len(some) for some in owners) == len(set().union(*owners))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_side_that_judges_does_not_reach_the_fit() -> None:
     """Other measured figures on the judging side change no coefficient."""
     train = np.array([side(row, "source") == 0 for row in table().rows])
@@ -328,7 +328,7 @@ def test_shipped_files_are_those_that_a_calibration_can_write(tmp_path: Path) ->
     assert "extra_sharded: 0.123" in read_text(tmp_path / "models" / "techniques" / "bytes.yaml")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_command_repeats_itself_to_the_byte(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """What one run writes a second fit of the same small table writes again; the report names every target."""
     small = tmp_path / "small.csv"

@@ -70,7 +70,7 @@ def test_text_and_json_tell_the_same(capsys: pytest.CaptureFixture[str]) -> None
     assert "the other trials, 8 of 9" in {line["item"] for line in told["lines"]}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "why"),
     [

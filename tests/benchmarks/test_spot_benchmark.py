@@ -43,7 +43,7 @@ def test_ages_at_the_start_of_windows_reach_back_before_them() -> None:
     assert ages_before(up, [0, 1, 2, 4, 5], 0.5).tolist() == [0.0, 0.5, 0.0, 1.0, 0.0]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_costs_are_compared_window_by_window() -> None:
     """Two zones at all deadlines: nobody beats the optimum, on demand is what it costs, and nobody is late."""
     rows = judge([zone("one V100", number) for number in (0, 1)], job(48.0))

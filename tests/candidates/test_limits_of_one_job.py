@@ -48,7 +48,7 @@ def test_a_term_must_hold_the_late_run() -> None:
     assert (even.jobs[0].provider, even.jobs[0].cost_usd) == ("month", pytest.approx(365.0))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_bounds_on_the_spot_share_hold() -> None:
     """Spot at a quarter of the price is used as far as it may be, and spot hardly cheaper as far as it must."""
     job = {"work": {"tokens": 2e9}, "deadline": "400h"}

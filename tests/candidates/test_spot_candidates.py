@@ -122,7 +122,7 @@ def test_a_later_deadline_is_never_dearer_and_every_guarantee_holds(
             assert job.hours.expected <= job.spot.guaranteed_hours
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @FEW
 @given(AVAILABILITIES, UP_HOURS, DEADLINES)
 def test_spot_is_never_dearer_than_to_do_without(share: float, up: float, deadline: float) -> None:

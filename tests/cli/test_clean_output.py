@@ -29,7 +29,7 @@ def test_standard_output_of_several_jobs_is_one_document(question: tuple[str, ..
     assert done.stderr == ""
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_what_native_code_writes_while_solving_is_kept_from_the_document() -> None:
     """The line that HiGHS has been seen to write, put into every solve: the document is the same."""
     noisy = (

@@ -90,7 +90,7 @@ def test_points_on_spot_only_offers_are_marked_as_solve_calls_them(tmp_path: Pat
     assert "no deadline is guaranteed" in solved.output
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_by_shows_a_line_per_curve(scenario: str) -> None:
     """Methods by name."""
     result = ask(scenario, "--by", "method")
@@ -100,7 +100,7 @@ def test_by_shows_a_line_per_curve(scenario: str) -> None:
     assert ask(scenario, "--by", "weather").exit_code == 2
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("by", [None, "provider"])
 @pytest.mark.parametrize("ending", ["png", "svg", "html"])
 def test_a_picture_is_written_by_the_ending_of_its_name(scenario: str, tmp_path: Path, ending: str, by: str) -> None:
@@ -139,7 +139,7 @@ def test_a_path_that_cannot_be_written_is_refused_before_the_work(scenario: str,
     assert sorted(os.listdir(tmp_path)) == ["s.yaml"]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_write_that_fails_leaves_the_old_file(scenario: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A full disk is bad luck, not a traceback."""
     path = tmp_path / "f.svg"
@@ -175,7 +175,7 @@ def test_bad_input_is_told_with_exit_code_2(scenario: str) -> None:
     assert "budget_usd" in result.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_curves_lie_on_the_thick_line_of_the_frontier_and_only_its_knee_is_marked(
     scenario: str, tmp_path: Path
 ) -> None:
@@ -187,7 +187,7 @@ def test_curves_lie_on_the_thick_line_of_the_frontier_and_only_its_knee_is_marke
     assert picture.count('id="knee"') == 1
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_picture_of_jobs_in_each_others_way_has_their_lower_bound(tmp_path: Path) -> None:
     """A thin line of what they would cost without each other; an exact frontier needs none."""
     path = tmp_path / "s.yaml"

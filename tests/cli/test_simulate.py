@@ -89,7 +89,7 @@ def test_policies_are_written_as_tables_that_can_be_asked(question: Path, tmp_pa
     assert refused.exit_code == 2 and "follows a policy on spot" in refused.stderr and file.read_text() == before
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("suffix", ["svg", "png", "html"])
 def test_plots_are_drawn_whole(question: Path, tmp_path: Path, suffix: str) -> None:
     """Of a plan on spot and of one on demand; the same figures give the same SVG."""

@@ -141,7 +141,7 @@ def test_every_answer_has_a_picture(small: str, tmp_path: Path, question: tuple[
     assert "<svg" in path.read_text(encoding="utf-8")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_same_question_gives_the_same_picture(small: str, tmp_path: Path) -> None:
     """Byte by byte: a picture under version control changes only with its figures."""
     pictures = []

@@ -28,7 +28,7 @@ def test_every_scenario_has_a_recorded_expectation() -> None:
     assert len(NAMES) >= 16
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("name", NAMES)
 def test_scenario_gives_the_recorded_plan(name: str) -> None:
     """Cost, hours and machines are those of the record: a change of physics shows here, a new price does not."""
@@ -49,7 +49,7 @@ def test_scenario_passes_the_audit_and_says_what_it_shows(name: str) -> None:
     assert scenario.description and "\n" not in scenario.description
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("name", NAMES)
 def test_solver_of_another_family_finds_the_same_optimum(name: str) -> None:
     """CBC (branch and cut of its own) agrees with HiGHS on status and objective, and the plan is the same."""

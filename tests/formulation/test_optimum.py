@@ -76,7 +76,7 @@ def test_passes_keep_every_limit_and_the_optimum(case: tuple[CandidateTable, Sha
         assert cost <= expected + 0.005 + 1e-4
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @settings(derandomize=True, max_examples=80, deadline=None)
 @given(small_cases(objective=None, step=0.5))
 def test_dominance_never_changes_the_optimum(case: tuple[CandidateTable, SharedLimits]) -> None:

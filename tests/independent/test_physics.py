@@ -115,7 +115,7 @@ def test_estimate_agrees_with_the_second_physics(architecture: str, gpu: str, se
     assert found.tokens_per_second == pytest.approx(mine.units_per_second, rel=WITHIN)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_plan_of_a_shipped_scenario_agrees_with_the_second_physics(name: str) -> None:
     """What the search chose, and what it says of it, from the scenario's words to GiB and tokens per second."""

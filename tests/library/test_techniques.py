@@ -105,7 +105,7 @@ def test_a_precision_of_the_table_is_planned_at_its_own_peak(with_fp8: Path) -> 
     assert "fp8" in told["schema"]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_precision_of_the_table_has_an_option_words_and_a_speed(with_fp8: Path) -> None:
     """`estimate` lists it, prints its words and computes at its peak; a GPU without that peak is refused."""
     assert "|fp8|" in python(with_fp8, "-m", "planner", "estimate", "--help").stdout

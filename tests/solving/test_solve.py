@@ -205,7 +205,7 @@ def test_names_and_order_change_no_cost(data: Data, seed: int) -> None:
     assert all(job.name == "zebra" for job in plan.jobs)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @few
 @given(questions(), st.integers(0, 5))
 def test_spot_at_the_price_on_demand_earns_no_discount(data: Data, which: int) -> None:
@@ -234,7 +234,7 @@ def three_jobs(**limits: Any) -> Data:
     }  # fmt: skip
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_limits_over_all_jobs_bind() -> None:
     """Stock, quota and the cap over all jobs are kept, and they cost money: three jobs alone are cheaper."""
     data = three_jobs()
@@ -263,7 +263,7 @@ def test_the_solvers_agree(solver: str, objective: str) -> None:
     assert theirs.status in (("optimal", "feasible") if solver == "cp-sat" else ("optimal",))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_budget_slows_the_fastest_plan() -> None:
     """Free of a budget the fastest plan is dearer than one and a tenth of the cheapest, so that budget costs hours."""
     cheapest = solved(three_jobs()).cost_at_confidence
@@ -277,7 +277,7 @@ def test_a_budget_slows_the_fastest_plan() -> None:
     assert bound.cost_at_confidence <= cheapest * 1.1 * (1 + SLACK)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("solver", ["highs", "cbc", "scip", "cp-sat"])
 def test_the_solvers_agree_that_nothing_is_affordable(solver: str) -> None:
     """A hundredth of the cheapest plan buys nothing, whoever is asked, and the answer says why."""
@@ -287,7 +287,7 @@ def test_the_solvers_agree_that_nothing_is_affordable(solver: str) -> None:
     assert plan.objective is None and plan.infeasible is not None
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("gap", [0.0, 0.3])
 def test_a_gap_is_reported_as_reached_and_holds(gap: float) -> None:
     """The bound is below the true optimum, and the plan within the gap that was asked for."""
@@ -300,7 +300,7 @@ def test_a_gap_is_reported_as_reached_and_holds(gap: float) -> None:
     assert plan.status == "optimal"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("solver", ["highs", "cbc", "scip", "cp-sat"])
 def test_a_tiny_time_limit_never_claims_what_it_did_not_prove(solver: str) -> None:
     """Stopped at once a solver has a proven optimum, some plan, or none, and names which; never "infeasible"."""

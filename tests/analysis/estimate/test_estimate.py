@@ -115,7 +115,7 @@ def test_the_largest_micro_batch_fits_and_one_more_does_not(settings_: dict[str,
     assert not told(**settings_, micro_batch=most + 1).vram_gib.fits
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @QUIET
 @given(asked(), st.integers(1, 4))
 def test_the_longest_sequence_fits_and_one_more_token_does_not(settings_: dict[str, Any], micro_batch: int) -> None:
@@ -153,7 +153,7 @@ def test_full_training_of_a_large_network_is_told_how_many_cards_it_takes() -> N
     assert not told("llama-3-8b", "RTX4090", method="full", micro_batch=1, gpus=count // 2).vram_gib.fits
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["quickstart", "padded-chat", "stable-diffusion-lora", "value-of-time"])
 def test_estimate_agrees_with_the_plan(name: str) -> None:
     """For the configuration that `solve` picked: the same memory, step, speed and spread.

@@ -105,7 +105,7 @@ def test_the_explained_plan_is_the_solved_one(hours: float, objective: str) -> N
     assert all((one.cost_usd, one.hours) == figures for one in rows)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_lifting_a_binding_limit_saves_what_is_told() -> None:
     """Each binding limit, lifted alone, is worth the difference of two solves; what does not bind is not listed."""
     scenario = scenario_of(job={"deadline": "2h"}, providers={"forbid": ["b", "c"]}, max_gpus=8)
@@ -133,7 +133,7 @@ def test_the_best_value_of_a_list_is_named() -> None:
     assert ours == pytest.approx(min(others), abs=0.006)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_next_gpu_of_several_jobs_is_the_fewest_that_helps() -> None:
     """Two jobs under a cap: at the told cap they are faster or cheaper, one GPU fewer does not help."""
     scenario = scenario_of(2, {"deadline": "90m"}, max_gpus=4)
@@ -261,7 +261,7 @@ def test_every_comparison_measures_the_objective() -> None:
     assert first.note in (f"{(factor - 1) * 100:.0f} % worse", "no real difference")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_share_that_may_grow_is_worth_what_all_of_it_is_worth() -> None:
     """A cap on spot is worth what lies at the end of the range, not the first hundredth."""
     job, only = {"work": {"tokens": 3e9}}, {"allow": ["H100-80GB"]}

@@ -97,7 +97,7 @@ def test_points_are_sorted_and_none_is_dominated(name: str) -> None:
         assert segment.cost_from_usd >= segment.cost_to_usd
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("name", ONE_JOB)
 def test_points_pass_the_audit_as_plans(name: str) -> None:
     """What the frontier shows could be rented as it stands."""
@@ -108,7 +108,7 @@ def test_points_pass_the_audit_as_plans(name: str) -> None:
         found.plan(999)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_last_point_is_what_solve_finds() -> None:
     """With all the time that the deadline gives, the cheapest plan of all."""
     for name in ONE_JOB:
@@ -225,7 +225,7 @@ def test_curves_lie_on_or_above_the_frontier_and_touch_it(by: str) -> None:
         assert min(at) == pytest.approx(point.cost_usd, abs=1e-9)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_deadline_that_hides_something_cheaper_says_what_and_how_to_see_it() -> None:
     """The setting that is named shows just that."""
     found = traced("seven-b-billion-tokens")

@@ -56,7 +56,7 @@ def test_solved_at_a_deadline_is_the_least_of_all_combinations(
         )
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @LAW
 @given(small_cases())
 def test_the_fastest_common_end_is_the_least_of_all_combinations(case: tuple[CandidateTable, SharedLimits]) -> None:

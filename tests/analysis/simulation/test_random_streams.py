@@ -12,7 +12,7 @@ TWINS = SPOT.replace(JOB, JOB + JOB.replace("bot", "twin")).replace(", budget_us
 """One job twice."""
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_jobs_that_are_alike_meet_different_markets() -> None:
     """Means of two samples of one distribution differ, but by little; in one market both would be the same."""
     found = simulate(scenario(TWINS), planned(TWINS), runs=2000, options=OPTIONS, exact_speed=True)

@@ -71,7 +71,7 @@ def test_replays_come_true_to_the_plan() -> None:
     assert (found.deadline_hit_rate or 0) > found.predicted.deadline_probability - 0.03
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_trials_and_stages_come_true_too() -> None:
     """Runs side by side, data preparation and export: the sum within 5 %, the jobs add up."""
     found = simulated(SEVERAL, runs=2000)
@@ -101,7 +101,7 @@ def test_on_demand_is_as_sure_as_the_plan_says() -> None:
     assert exact.runs_per_second is None and list(exact.policies) == [PLANNED]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_seed_gives_the_same_figures_again() -> None:
     """And another seed others."""
     first, again, other = (simulated(seed=seed, runs=300) for seed in (5, 5, 6))

@@ -37,7 +37,7 @@ def test_a_cell_is_what_solving_the_changed_scenario_gives(path: str, other: str
         assert [(one.gpu, one.gpus) for one in cell.jobs] == [(one.gpu, one.gpus) for one in plan.jobs]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("vary", ["jobs.bot.deadline=30m:1200m:90m", "limits.budget_usd=0.5:20:0.75"])
 @pytest.mark.parametrize("text", [SMALL, TWO])
 def test_cost_never_rises_along_a_limit_that_loosens(vary: str, text: str) -> None:

@@ -37,7 +37,7 @@ def test_bars_are_bracketed_by_what_two_solves_give(text: str) -> None:
         assert bar.effect_hours == max(waits, default=0.0)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_tornado_moves_every_limit_that_is_set_and_every_price_that_matters() -> None:
     """Limits that the scenario leaves out have no bar; whole numbers are rounded outwards."""
     bars = {bar.what: bar for bar in moved().bars}

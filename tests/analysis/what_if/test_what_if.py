@@ -168,7 +168,7 @@ def test_infeasible_on_either_side_is_an_answer() -> None:
     assert not back.unchanged
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_where_nothing_changes_the_value_that_would_change_it_does() -> None:
     """Under the deadline and the budget that are told the plan cannot stay; well above them it does."""
     hours = asked("jobs.bot.deadline=30h")

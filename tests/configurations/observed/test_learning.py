@@ -426,7 +426,7 @@ RUNS = (
 )
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @settings(derandomize=True, max_examples=10, deadline=None)
 @given(st.lists(st.sampled_from(RUNS), min_size=2, max_size=4))
 def test_a_chain_of_changes_around_observations_is_answered_as_from_scratch(chain: list[str]) -> None:

@@ -75,7 +75,7 @@ def test_every_broken_filter_is_named_by_value() -> None:
     assert offers == {"H100-80GB"} and recipes == {"lora"}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @few
 @given(st.floats(0.05, 3.0).map(lambda hours: round(hours, 2)), st.booleans())
 def test_the_least_deadline_is_that_of_the_fastest_candidate(hours: float, spot: bool) -> None:
@@ -94,7 +94,7 @@ def test_the_least_deadline_is_that_of_the_fastest_candidate(hours: float, spot:
     assert plan.excess.get("jobs.job0.deadline", 0.0) == pytest.approx(max(0.0, least - hours), abs=1e-6)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @few
 @given(st.integers(1, 3), st.integers(1, 3), st.floats(0.2, 4.0))
 def test_the_least_change_of_gpus_is_that_of_brute_force(jobs: int, cap: int, hours: float) -> None:
@@ -145,7 +145,7 @@ def test_one_filter_lets_one_value_in() -> None:
     assert barred is not None and barred.cost > found.cost
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @few
 @given(st.floats(0.05, 3.0), st.sampled_from([{}, {"gpus": {"allow": ["RTX3090"]}}, {"providers": {"forbid": ["b"]}}]))
 def test_dropping_what_can_only_do_worse_changes_no_optimum(hours: float, limits: Data) -> None:

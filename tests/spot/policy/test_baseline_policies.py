@@ -25,7 +25,7 @@ def asked(policy: Policy, done: float, elapsed: float, up: bool, running: int, d
     return int(policy.decide(*one)[0])
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @settings(derandomize=True, max_examples=150, deadline=None)
 @given(runs(), paths(), st.sampled_from([7.5, 9.3, 14.0]))
 def test_no_rule_with_a_safety_net_is_ever_late(run: SpotRun, up: Flags, deadline: float) -> None:

@@ -140,7 +140,7 @@ def test_another_unit_of_time_changes_nothing_else(
         assert other.finish_hours == pytest.approx(here.finish_hours * scale, rel=1e-6)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @given(RUNS, MARKETS, st.floats(1.1, 2.5), st.floats(1.0, 3.0), st.booleans())
 @settings(derandomize=True, max_examples=30, deadline=None)
 def test_a_worse_market_never_costs_less(

@@ -73,7 +73,7 @@ def test_without_on_demand_only_the_market_counts() -> None:
     assert lower_bound_usd(run, both, TICK, np.full(2, 2.0)).tolist() == [pytest.approx(2 * 3.0 / 2.75), math.inf]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @settings(derandomize=True, max_examples=120, deadline=None)
 @given(runs(), paths(), st.sampled_from([7.5, 10.0, 14.25]), st.sampled_from([1.0, 0.9]))
 def test_no_policy_beats_it(run: SpotRun, up: Flags, deadline: float, slowness: float) -> None:
