@@ -34,7 +34,7 @@ def inner_side(row: Row) -> int:
 
 
 def configuration_cells(row: Row) -> tuple[str, ...]:
-    """Return what was run, whoever ran it: equal for equal configurations."""
+    """Return what was run, without its source: equal for equal configurations."""
     return tuple(_cell(row, name) for name in CONFIGURATION_COLUMNS)
 
 

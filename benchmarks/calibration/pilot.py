@@ -5,7 +5,7 @@
 Each row is predicted after k other rows of its source, drawn at random from a fixed seed, have corrected the
 estimate as `planner/configurations/observed/learning.py` does; never does a row correct itself.
 Two columns: with the framework of the row, whose coefficients were fitted on such rows, and with the
-framework forgotten, which is how a stack that nobody has measured is met. Memory likewise, from rows of the same
+framework forgotten, as for a stack without measurements. Memory likewise, from rows of the same
 setting.
 """
 

@@ -1,4 +1,4 @@
-"""What "hours x price" leaves out: the bill of a whole job beside the one that most calculators give.
+"""What "hours x price" leaves out: the bill of a whole job compared with that of most calculators.
 
     python -m benchmarks.bill [SCENARIO ...] [--as-of DATE] [--json]
 
@@ -41,7 +41,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The whole bill of one job, its first line the naive bill; `unpriced` are items whose price nobody states."""
+    """The whole bill of one job, its first line the naive bill; `unpriced` are items without a stated price."""
 
     scenario: str
     job: str

@@ -70,7 +70,7 @@ def run_mutations(
             _check_unchanged(copies, mutations)
 
         def judge(mutation: Mutation) -> Outcome:
-            """Judge one mutation in a copy that nobody else uses."""
+            """Judge one mutation in a copy of its own."""
             copy = copies.get()
             try:
                 outcome = _judge(mutation, copy)

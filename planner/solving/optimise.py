@@ -58,8 +58,8 @@ def optimise(prepared: PreparedScenario, options: SolveOptions) -> OptimisedChoi
 def _round_shares(scenario: Scenario, chosen: CandidateTable, found: Floats) -> tuple[float, ...]:
     """Return the spot share of each job, moved to its floor or cap if that is negligibly far.
 
-    A pass may spend a cent on a negligible share of the other market to save seconds, and nobody rents a machine
-    for that. If cost is the objective the move must not cost more, if hours are it must not end later; the budget
+    A pass may spend a cent on a negligible share of the other market to save seconds, which does not justify
+    a machine. If cost is the objective the move must not cost more, if hours are it must not end later; the budget
     holds in any case.
     """
     shares = [float(share) for share in found]
