@@ -87,7 +87,7 @@ def gang_windows(fleet: Trace, size: int, number: int, forward: bool) -> Windows
     if last < first:
         raise ValueError(f"half of {steps * tick:.0f} h is shorter than a deadline of {length * tick:.1f} h")
     known = paths[:, :half] if forward else paths[:, half:]
-    states = states_of([_runs(path, tick) for path in known])
+    states = states_of([_runs(path, tick) for path in known], tick)
     starts = list(range(first, last + 1, max(round(1 / tick), 1)))
     windows = np.array([path[start : start + length] for path in paths for start in starts])
     ages = np.concatenate([ages_before(path, starts, tick) for path in paths])

@@ -62,10 +62,12 @@ def job(work_hours: float, restart_hours: float = 1 / 6) -> SpotRun:
     )
 
 
-def states_of(runs: list[MarketDurations]) -> SpotStates:
-    """Fit the market to up-times and outages; ValueError where there is not an hour of both."""
+def states_of(runs: list[MarketDurations], step_hours: float) -> SpotStates:
+    """Fit the market to up-times and outages of traces with one step; ValueError without an hour of both."""
     up, up_censored, down, down_censored = (np.concatenate(each) for each in zip(*runs, strict=True))
-    return SpotStates(fit_ages(up, up_censored), fit_ages(down, down_censored))
+    return SpotStates(
+        fit_ages(up, up_censored, step_hours=step_hours), fit_ages(down, down_censored, step_hours=step_hours)
+    )
 
 
 def deadline_of(run: SpotRun, slack: float, tick_hours: float) -> float:

@@ -17,7 +17,7 @@ from planner.spot.market.sampling import Paths, sample_paths, sample_states
 from planner.spot.market.states import Ages, SpotStates
 from planner.spot.market.trace import Trace
 from planner.spot.policy.checkpointing import checkpoint_interval
-from planner.spot.policy.curve_cache import CurveCache
+from planner.spot.policy.policy_cache import PolicyCache
 from planner.spot.policy.run import SpotRun
 from planner.spot.policy.switching_policy import best_policy
 from planner.spot.replay.replay import Replays, replay
@@ -63,7 +63,7 @@ def check_markets(markets: int, outside: int = OUTSIDE) -> list[Check]:
             sample = _sampler(form, rng)
             watched = sample(1, round(WATCHED_DAYS * DAY_HOURS / TICK_HOURS), rng).up[0]
             runs = Trace(form, TICK_HOURS * HOUR, watched.astype(np.int64)).runs(1, with_first=False)
-            checks.append(_check(form, states_of([runs]), rng, sample))
+            checks.append(_check(form, states_of([runs], TICK_HOURS), rng, sample))
     return checks
 
 
@@ -71,7 +71,7 @@ def _check(form: str, states: SpotStates, rng: Generator, sample: Sample) -> Che
     """Compare prediction and replay of one run drawn at random on one market."""
     run, deadline = _run(rng, states)
     # The point that a plan would take of the curves that plans are priced with.
-    point = min(CurveCache().latest_points([(run, states, deadline)])[0], key=lambda one: one.usd)
+    (point,) = PolicyCache().best_points([(run, states, deadline)])
     policy = best_policy(run, states, point.hours, tick_hours=TICK_HOURS)
     paths = sample(RUNS, math.ceil(deadline / TICK_HOURS), rng)
     found: Replays = replay(policy, run, paths.up, TICK_HOURS, deadline, age_hours=paths.age_hours)

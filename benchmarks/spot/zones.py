@@ -69,7 +69,7 @@ def cut(trace: Trace, work_hours: float, instances: int, most_windows: int, forw
     if last < first:
         raise ValueError(f"half of {trace.hours:.0f} h is shorter than a deadline of {length * tick:.1f} h")
     known = trace.part(0, half) if forward else trace.part(half, steps)
-    states = states_of([known.runs(instances, with_first=False)])
+    states = states_of([known.runs(instances, with_first=False)], known.gap_hours)
     count = min(most_windows, (last - first) // max(length // 2, 1) + 1)
     starts = [round(start) for start in np.linspace(first, last, count)] if count > 1 else [first]
     up = trace.up(instances)

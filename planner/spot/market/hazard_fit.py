@@ -16,6 +16,8 @@ import numpy as np
 from planner.spot.market.states import Ages
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from planner.arrays import Flags, Floats, Integers
 
 MIN_ENDS = 5
@@ -23,29 +25,39 @@ MIN_ENDS = 5
 MAX_BANDS = 4
 MAX_BAND_EDGES = 16
 """Ages that are tried as the edge between two bands."""
+MIN_STEPS_PER_BAND = 4
+"""Steps of a trace that a band spans at least: the age at which a run ends is known to one step only."""
 PRIOR_ENDS = 0.5
 """Replaces zero ends, so that a band without an observed end does not last for ever (Jeffreys' prior)."""
 
 
-def fit_ages(hours: Floats, censored: Flags, most_bands: int = MAX_BANDS) -> Ages:
+def fit_ages(hours: Floats, censored: Flags, most_bands: int = MAX_BANDS, step_hours: float = 0.0) -> Ages:
     """Fit bands of ages and their rates by maximum likelihood; arrays of shape (runs,), `hours` of each run.
 
     A censored run lasted at least as long. One band below `2 * MIN_ENDS` ends, else two (young and old); further ones,
     up to `most_bands`, only where the Bayesian information criterion justifies their edges and rates.
-    Edges lie between observed lengths, with at least `MIN_ENDS` ends in every band. ValueError without any hours.
+    Edges lie between observed lengths, with at least `MIN_ENDS` ends in every band, which is several times as wide as
+    `step_hours`, the step of the trace. ValueError without any hours.
     """
     lengths, ended = np.asarray(hours, dtype=float), ~np.asarray(censored, dtype=bool)
     if not lengths.sum() > 0:
         raise ValueError("no observed hours to fit")
     ends = int(ended.sum())
     edges = _candidate_edges(lengths[ended])
+    least_hours = MIN_STEPS_PER_BAND * step_hours
+    edges = edges[edges >= least_hours]
     # Ends by each edge, and hours spent up to it: the figures of a band are differences of these.
     limits = np.concatenate(([0.0], edges, [math.inf]))
     ended_by = (lengths[ended, None] <= limits).sum(axis=0)
     spent_by = np.minimum(lengths[:, None], limits).sum(axis=0)
     best, best_gain = np.array([0, limits.size - 1]), -math.inf
     for bands in range(2, most_bands + 1):
-        found = _maximise_likelihood(bands, ended_by, spent_by)
+        inner = [
+            one
+            for one in combinations(range(1, limits.size - 1), bands - 1)
+            if (np.diff(limits[list(one)]) >= least_hours).all()
+        ]
+        found = _maximise_likelihood(inner, ended_by, spent_by)
         if found is None:
             break
         chosen, gain = found
@@ -72,13 +84,16 @@ def log_likelihood(ages: Ages, hours: Floats, censored: Flags) -> float:
     return float((ended * np.log(rates) - rates * spent).sum())
 
 
-def _maximise_likelihood(bands: int, ended_by: Integers, spent_by: Floats) -> tuple[Integers, float] | None:
-    """Return limits of the likeliest bands and their log likelihood (up to a constant); None for too few ends."""
-    last = ended_by.size - 1
-    inner = list(combinations(range(1, last), bands - 1))
+def _maximise_likelihood(
+    inner: Sequence[tuple[int, ...]], ended_by: Integers, spent_by: Floats
+) -> tuple[Integers, float] | None:
+    """Return limits of the likeliest bands and their log likelihood (up to a constant); None for too few ends.
+
+    `inner`: the limits between bands, as places in `ended_by` and `spent_by`.
+    """
     if not inner:
         return None
-    limits = np.array([(0, *one, last) for one in inner])
+    limits = np.array([(0, *one, ended_by.size - 1) for one in inner])
     ended, spent = np.diff(ended_by[limits]), np.diff(spent_by[limits])
     limits, ended, spent = (one[ended.min(axis=1) >= MIN_ENDS] for one in (limits, ended, spent))
     if not limits.size:

@@ -60,7 +60,7 @@ class ObservedTrace:
     name: str
     hours: float
     gap_seconds: float
-    most: int  # machines at one time
+    most_machines: int  # at one time
     availability: float
     interruptions: int
     mean_up_hours: float | None
@@ -103,8 +103,9 @@ def fit_market(traces: Sequence[Trace], instances: int = 1) -> MarketFit:
     observed = tuple(_summarise_trace(trace, instances) for trace in traces)
     runs = pool_runs(traces, instances)
     _check(observed, runs, instances)
-    up = _fit_durations(runs.up_hours, runs.up_censored)
-    down = _fit_durations(runs.down_hours, runs.down_censored)
+    step = max(trace.gap_hours for trace in traces)
+    up = _fit_durations(runs.up_hours, runs.up_censored, step)
+    down = _fit_durations(runs.down_hours, runs.down_censored, step)
     return MarketFit(
         instances=instances,
         availability=_availability(up.mean_hours, down.mean_hours),
@@ -140,18 +141,19 @@ def _summarise_trace(trace: Trace, instances: int) -> ObservedTrace:
         name=trace.name,
         hours=trace.hours,
         gap_seconds=trace.gap_seconds,
-        most=int(trace.available.max(initial=0)),
+        most_machines=int(trace.available.max(initial=0)),
         availability=up_hours / trace.hours,
         interruptions=losses,
         mean_up_hours=up_hours / losses if losses else None,
         mean_outage_hours=(trace.hours - up_hours) / returns if returns else None,
-        machine_hours=trace.machine_hours,
-        machine_losses=trace.losses,
+        machine_hours=float(trace.available.sum()) * trace.gap_hours,
+        # One that is replaced within a step is not observed.
+        machine_losses=int(-np.minimum(np.diff(trace.available), 0).sum()),
     )
 
 
-def _fit_durations(hours: Floats, censored: Flags) -> DurationFit:
-    ages = fit_ages(hours, censored)
+def _fit_durations(hours: Floats, censored: Flags, step_hours: float) -> DurationFit:
+    ages = fit_ages(hours, censored, step_hours=step_hours)
     ended, spent = count_ends(ages, hours, censored)
     ends, exposed = ended.sum(axis=0), spent.sum(axis=0)
     margin = (1 - CONFIDENCE) / 2
@@ -204,11 +206,12 @@ def _held_out_test(traces: Sequence[Trace], instances: int) -> HeldOutTest | Non
         pool_runs([trace.part(m, trace.available.size) for trace, m in zip(traces, middles, strict=True)], instances),
     )
     gain, ends, banded = 0.0, 0, False
+    step = max(trace.gap_hours for trace in traces)
     for known, held_out in (halves, halves[::-1]):
         for fitted, scored in ((known[:2], held_out[:2]), (known[2:], held_out[2:])):
             if not fitted[0].sum() > 0 or not scored[0].sum() > 0:
                 return None
-            bands = fit_ages(*fitted)
+            bands = fit_ages(*fitted, step_hours=step)
             banded |= len(bands.rates) > 1
             gain += log_likelihood(bands, *scored) - log_likelihood(fit_ages(*fitted, most_bands=1), *scored)
             ends += int((~scored[1]).sum())
@@ -218,7 +221,7 @@ def _held_out_test(traces: Sequence[Trace], instances: int) -> HeldOutTest | Non
 def _check(observed: Sequence[ObservedTrace], runs: MarketDurations, instances: int) -> None:
     """Raise `InputError` where there is too little data, with how much would be enough."""
     name = observed[0].name if len(observed) == 1 else f"{len(observed)} traces"
-    hours, most = sum(one.hours for one in observed), max((one.most for one in observed), default=0)
+    hours, most = sum(one.hours for one in observed), max((one.most_machines for one in observed), default=0)
     machines = "1 machine was" if instances == 1 else f"{instances} machines were"
     if instances > most:
         what = f"{machines} never available together, at most {most}" if most else "no machine was ever available"

@@ -27,12 +27,11 @@ class MarketDurations(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Trace:
-    """Counts of available machines, one per step; `target` is how many were requested, None if unknown."""
+    """Counts of available machines, one per step."""
 
     name: str
     gap_seconds: float
     available: Integers  # (steps,)
-    target: int | None = None
 
     @property
     def gap_hours(self) -> float:
@@ -43,16 +42,6 @@ class Trace:
     def hours(self) -> float:
         """Return how long the market was observed."""
         return self.available.size * self.gap_hours
-
-    @property
-    def machine_hours(self) -> float:
-        """Return the hours of all machines together."""
-        return float(self.available.sum()) * self.gap_hours
-
-    @property
-    def losses(self) -> int:
-        """Return the machines lost, at least: one that is replaced within a step is not observed."""
-        return int(-np.minimum(np.diff(self.available), 0).sum())
 
     def up(self, k: int) -> Flags:
         """Return whether at least `k` machines were available; shape (steps,)."""
@@ -77,4 +66,4 @@ class Trace:
 
     def part(self, begin: int, end: int) -> Trace:
         """Return the steps from `begin` up to `end`, as a trace of the same name."""
-        return Trace(self.name, self.gap_seconds, self.available[begin:end], self.target)
+        return Trace(self.name, self.gap_seconds, self.available[begin:end])

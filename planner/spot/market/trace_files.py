@@ -10,22 +10,26 @@ from __future__ import annotations
 
 import gzip
 import io
+import os
+import re
 import zlib
 from collections import Counter
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from planner.documents.files import MAX_BYTES, read_text
-from planner.errors import Fault, InputError
-from planner.spot.market.trace import MarketDurations, Trace
+from planner.errors import Fault, InputError, collect_faults, raise_faults
 from planner.spot.market.trace_formats import read_counts_json, read_table
 
-__all__ = ["MarketDurations", "Trace", "read_traces"]
+if TYPE_CHECKING:
+    from planner.spot.market.trace import Trace
 
 FORMATS = (
     'give JSON {"metadata": {"gap_seconds": 600}, "data": [1, 0, ...]}, a CSV with trace_id, step_s and '
     "availability_rle, or a CSV with time_seconds and available"
 )
 ENDINGS = (".json", ".csv", ".json.gz", ".csv.gz")
+_ENDING = re.compile(r"\.(json|csv)(\.gz)?\Z")  # left out of a name: `us-east-1a/one` for `us-east-1a/one.json.gz`
 GZIP_MAGIC = b"\x1f\x8b"
 
 
@@ -35,27 +39,24 @@ def read_traces(path: str | Path) -> list[Trace]:
     Raises `InputError` with every fault of every file.
     """
     place = Path(path)
-    if not place.is_dir():
-        return _check_distinct(_read_file(place, _stem(place.name)), str(path))
+    if not os.path.isdir(path):
+        return _check_distinct(_read_file(place, _ENDING.sub("", place.name)), str(path))
     files = sorted(file for file in place.rglob("*") if file.name.endswith(ENDINGS) and file.is_file())
     if not files:
         raise InputError([Fault(str(path), 0, "", "no trace in this folder", f"files end in {', '.join(ENDINGS)}")])
     traces: list[Trace] = []
     faults: list[Fault] = []
     for file in files:
-        try:
-            traces += _read_file(file, _stem(file.relative_to(place).as_posix()))
-        except InputError as error:
-            faults += error.faults
-    if faults:
-        raise InputError(faults)
+        with collect_faults(faults):
+            traces += _read_file(file, _ENDING.sub("", file.relative_to(place).as_posix()))
+    raise_faults(faults)
     return _check_distinct(traces, str(path))
 
 
 def _read_file(path: Path, name: str) -> list[Trace]:
     file, text = str(path), _text(path)
     if not text.strip():
-        raise InputError([Fault(file, 0, "", "is empty", FORMATS)])
+        raise InputError([Fault(file, 1, "", "is empty", FORMATS)])
     if text.lstrip()[0] in "{[":
         return [read_counts_json(text, file, name)]
     traces = read_table(text, file, name)
@@ -80,27 +81,17 @@ def _text(path: Path) -> str:
             raise ValueError(f"unpacks to more than {MAX_BYTES / 1e6:.0f} MB")
         return io.TextIOWrapper(io.BytesIO(raw), "utf-8-sig").read()
     except UnicodeDecodeError:
-        raise InputError([Fault(str(path), 0, "", "not UTF-8 text once it is unpacked", FORMATS)]) from None
+        raise InputError([Fault(str(path), 1, "", "not UTF-8 text once it is unpacked", FORMATS)]) from None
     except ValueError as error:
         raise InputError([Fault(str(path), 0, "", str(error), "give the traces in several files")]) from None
     except (OSError, EOFError, zlib.error):
-        raise InputError(
-            [Fault(str(path), 0, "", "is a gzip file that cannot be unpacked", "compress it again")]
-        ) from None
-
-
-def _stem(name: str) -> str:
-    """Return the name of a trace: `us-east-1a/one` for `us-east-1a/one.json.gz`."""
-    for ending in sorted(ENDINGS, key=len, reverse=True):
-        if name.endswith(ending):
-            return name.removesuffix(ending)
-    return name
+        what = "is a gzip file that cannot be unpacked"
+        raise InputError([Fault(str(path), 0, "", what, "compress it again")]) from None
 
 
 def _check_distinct(traces: list[Trace], file: str) -> list[Trace]:
     """Return the traces; `InputError` for two of one name, which could be one trace counted twice."""
     twice = [name for name, count in Counter(trace.name for trace in traces).items() if count > 1]
-    if twice:
-        fix = "rename one, or leave it out"
-        raise InputError([Fault(file, 0, name, "two traces have this name", fix) for name in twice])
+    fix = "rename one, or leave it out"
+    raise_faults([Fault(file, 0, name, "two traces have this name", fix) for name in twice])
     return traces

@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from planner.errors import Fault, InputError
+from planner.documents.json_file import parse_json
+from planner.errors import Fault, InputError, raise_faults
 from planner.spot.market.trace import Trace
 from planner.units import DAY_HOURS, HOUR, MINUTE
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from planner.arrays import Floats
 
 MIN_TRACE_HOURS, MIN_TRACE_STEPS = 1.0, 10
@@ -28,6 +27,8 @@ MAX_TRACE_STEPS = 10_000_000
 """Steps of one trace that are held in memory (80 MB); three centuries of quarter-hours."""
 MAX_MACHINES = 10**9
 
+Rows = list[tuple[int, dict[str, str]]]
+"""Lines of a table, and their cells by column."""
 _PIECE = re.compile(r"\s*(-?\d{1,12})\s*[x*]\s*(\d{1,12})\s*")
 _RLE = ("trace_id", "step_s", "availability_rle")
 _TIMES = ("time_seconds", "available")
@@ -36,27 +37,22 @@ _TIMES = ("time_seconds", "available")
 def read_counts_json(text: str, file: str, name: str) -> Trace:
     """Read `{"metadata": {"gap_seconds": n}, "data": [count, ...]}`; `InputError` with every fault."""
     shape = 'write {"metadata": {"gap_seconds": 600}, "data": [1, 0, ...]}'
-    try:
-        document = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise InputError([Fault(file, error.lineno, "", f"not valid JSON: {error.msg}", shape)]) from None
-    except (ValueError, RecursionError):  # a number of thousands of digits; brackets in brackets
-        raise InputError([Fault(file, 0, "", "JSON that cannot be parsed", shape)]) from None
-    metadata = document.get("metadata") if isinstance(document, dict) else None
-    data = document.get("data") if isinstance(document, dict) else None
+    document = parse_json(text, file, shape)
+    top = document.data if isinstance(document.data, dict) else {}
+    metadata, data = top.get("metadata"), top.get("data")
     if not isinstance(metadata, dict) or not isinstance(data, list):
-        raise InputError([Fault(file, 0, "", "has no metadata and data of a trace", shape)])
+        raise InputError([document.fault((), "has no metadata and data of a trace", shape)])
     gap: Any = metadata.get("gap_seconds")
-    faults = _gap_faults(gap, file, 0, "metadata.gap_seconds")
+    gap_line = document.line(("metadata", "gap_seconds"))
+    faults = _gap_faults(gap, file, gap_line, "metadata.gap_seconds")
     bad = [i for i, count in enumerate(data) if not _is_count(count)]
     if bad:
         many = f" (and {len(bad) - 1} more)" if len(bad) > 1 else ""
         what = f"{_abbreviate(data[bad[0]])} is not a number of machines{many}"
-        faults.append(Fault(file, 0, f"data.{bad[0]}", what, "whole numbers of 0 or more, one per step"))
+        faults.append(document.fault(("data", bad[0]), what, "whole numbers of 0 or more, one per step"))
     if not faults:
-        faults = _length_faults(len(data), float(gap), file, 0, "data")
-    if faults:
-        raise InputError(faults)
+        faults = _length_faults(len(data), float(gap), file, document.line(("data",)), "data")
+    raise_faults(faults)
     return Trace(name, float(gap), np.array(data, dtype=np.int64))
 
 
@@ -66,39 +62,40 @@ def read_table(text: str, file: str, name: str) -> list[Trace] | None:
     try:
         rows = [(reader.line_num, [cell.strip() for cell in row]) for row in reader if row]
     except csv.Error as error:
-        raise InputError([Fault(file, reader.line_num, "", f"cannot be read as CSV: {error}")]) from None
-    header, body = rows[0][1], rows[1:]
+        fix = "separate cells by commas, and close every quote"
+        raise InputError([Fault(file, reader.line_num, "", f"cannot be read as CSV: {error}", fix)]) from None
+    header = rows[0][1]
+    body = [(line, dict(zip(header, row, strict=False))) for line, row in rows[1:]]
     if set(_RLE) <= set(header):
-        return _run_lengths(header, body, file)
+        return _run_lengths(body, file)
     if set(_TIMES) <= set(header):
-        return [_counts_over_time(header, body, file, name)]
+        return [_counts_over_time(body, file, name)]
     return None
 
 
-def _run_lengths(header: Sequence[str], body: Sequence[tuple[int, list[str]]], file: str) -> list[Trace]:
+def _run_lengths(body: Rows, file: str) -> list[Trace]:
     """Return one trace per row, whose counts are `count x steps` joined by semicolons."""
     traces: list[Trace] = []
     faults: list[Fault] = []
+    names: set[str] = set()
     if not body:
         faults.append(Fault(file, 1, "", "has a header but no trace", "give a row per trace"))
-    for line, row in body:
-        cells = dict(zip(header, row, strict=False))
+    for line, cells in body:
         name = cells.get("trace_id") or f"line {line}"
-        gap, target = _number(cells.get("step_s", "")), _number(cells.get("target_nodes", ""))
+        gap = _number(cells.get("step_s", ""))
         counts, wrong = _decode_run_lengths(cells.get("availability_rle", ""))
         found = _gap_faults(gap if gap is not None else cells.get("step_s") or None, file, line, f"{name}: step_s")
-        if cells.get("target_nodes") and (target is None or target < 1 or target % 1):
-            what = f"{_abbreviate(cells['target_nodes'])} is not a number of machines"
-            found.append(Fault(file, line, f"{name}: target_nodes", what, "leave it blank where it is not known"))
         if wrong:
             found.append(Fault(file, line, f"{name}: availability_rle", wrong, "write count x steps as in 64x12;63x3"))
         elif not found and gap is not None:
             found = _length_faults(counts.size, gap, file, line, name)
+        if name in names:
+            found.append(Fault(file, line, name, "two traces have this name", "rename one, or leave it out"))
+        names.add(name)
         faults += found
         if not found and gap is not None:
-            traces.append(Trace(name, gap, counts, int(target) if target else None))
-    if faults:
-        raise InputError(faults)
+            traces.append(Trace(name, gap, counts))
+    raise_faults(faults)
     return traces
 
 
@@ -123,12 +120,11 @@ def _decode_run_lengths(text: str) -> tuple[np.ndarray[Any, np.dtype[np.int64]],
     return np.repeat(np.array(counts, dtype=np.int64), steps), ""
 
 
-def _counts_over_time(header: Sequence[str], body: Sequence[tuple[int, list[str]]], file: str, name: str) -> Trace:
+def _counts_over_time(body: Rows, file: str, name: str) -> Trace:
     """Return the trace of one row per observation, on even steps of the shortest time between two rows."""
     times, counts, faults = [], [], []
     before = -math.inf
-    for line, row in body:
-        cells = dict(zip(header, row, strict=False))
+    for line, cells in body:
         time, count = (_number(cells.get(column, "")) for column in _TIMES)
         if time is None:
             what = f"{_abbreviate(cells.get('time_seconds', ''))} is not a time"
@@ -142,21 +138,19 @@ def _counts_over_time(header: Sequence[str], body: Sequence[tuple[int, list[str]
         before = time if time is not None else before
         times.append(before)
         counts.append(count if count is not None else 0.0)
-    if faults:
-        raise InputError(faults)
+    raise_faults(faults)
     if len(times) < MIN_TRACE_STEPS:
-        raise InputError(_length_faults(len(times), MIN_TRACE_HOURS, file, 0, ""))
+        raise InputError(_length_faults(len(times), MIN_TRACE_HOURS, file, 1, ""))
     moments = np.array(times)
     gaps = np.diff(moments)
-    faults = _gap_faults(float(np.median(gaps)), file, 0, "time_seconds")
+    faults = _gap_faults(float(np.median(gaps)), file, 1, "time_seconds")
     step = max(float(gaps.min()), MIN_GAP_SECONDS)
     steps = round((moments[-1] - moments[0]) / step) + 1 if not faults else 0
     if steps > MAX_TRACE_STEPS:
         what = f"{steps:,} steps of {step:.3g} s are more than the {MAX_TRACE_STEPS:,} that can be read"
-        faults = [Fault(file, 0, "time_seconds", what, "give a part of it, or fewer observations")]
-    faults = faults or _length_faults(steps, step, file, 0, "")
-    if faults:
-        raise InputError(faults)
+        faults = [Fault(file, 1, "time_seconds", what, "give a part of it, or fewer observations")]
+    faults = faults or _length_faults(steps, step, file, 1, "")
+    raise_faults(faults)
     return Trace(name, step, _forward_fill(moments, np.array(counts), step, steps).astype(np.int64))
 
 
@@ -169,12 +163,11 @@ def _forward_fill(moments: Floats, counts: Floats, step: float, steps: int) -> F
 
 def _gap_faults(gap: Any, file: str, line: int, where: str) -> list[Fault]:
     """Return the faults of a time between two counts: no number, or not a plausible number of seconds."""
+    fix = "give the seconds from one count to the next"
     if gap is None:
-        return [Fault(file, line, where, "is missing", "give the seconds from one count to the next")]
+        return [Fault(file, line, where, "is missing", fix)]
     if isinstance(gap, bool) or not isinstance(gap, (int, float)) or not math.isfinite(gap) or gap <= 0:
-        return [
-            Fault(file, line, where, f"{_abbreviate(gap)} is not a time", "give the seconds from one count to the next")
-        ]
+        return [Fault(file, line, where, f"{_abbreviate(gap)} is not a time", fix)]
     if gap < MIN_GAP_SECONDS:
         meant = f"hours were meant, it is {gap * HOUR:.4g}" if gap * HOUR >= MINUTE / 2 else "another unit was meant"
         return [Fault(file, line, where, f"{gap:.3g} s is too short a time between two counts", f"if {meant}")]
@@ -197,9 +190,8 @@ def _length_faults(steps: int, gap: float, file: str, line: int, where: str) -> 
 
 
 def _is_count(value: Any) -> bool:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return False
-    return 0 <= value <= MAX_MACHINES and value == int(value)
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return is_number and 0 <= value <= MAX_MACHINES and value == int(value)
 
 
 def _number(text: str) -> float | None:

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 TIE_FACTOR = 1 - 1e-12
 """A smaller relative saving is a tie, which on demand wins, so that ties end alike on every machine."""
+WAIT_FACTOR = 1 - 1e-7
+"""A smaller relative saving is no reason to wait while spot machines are there: the grid errs by more."""
 
 
 @dataclass
@@ -123,7 +125,7 @@ class BackwardInduction:
         demand = started[:, :m] + chain.beyond[..., USD]
         idle = np.where(wait < demand * TIE_FACTOR, Action.WAIT, Action.ON_DEMAND)
         spot = started[:, m:] + chain.start_barred
-        better = (spot < demand[:, :ups] * TIE_FACTOR) & (spot * TIE_FACTOR <= wait[:, :ups])
+        better = (spot < demand[:, :ups] * TIE_FACTOR) & (spot * WAIT_FACTOR <= wait[:, :ups])
         idle[:, :ups][better] = Action.SPOT
 
         counts = np.empty_like(after)

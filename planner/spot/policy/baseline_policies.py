@@ -15,11 +15,8 @@ if TYPE_CHECKING:
     from planner.arrays import Flags, Floats, Integers
 
 
-@dataclass(frozen=True)
 class SpotOnly:
     """Spot whenever it is up, and nothing else; it guarantees no deadline."""
-
-    name: str = "spot only"
 
     def decide(
         self, work_left: Floats, hours_left: Floats, up: Flags, age_hours: Floats, running: Integers
@@ -35,7 +32,6 @@ class Greedy:
 
     run: SpotRun
     tick_hours: float
-    name: str = "greedy"
 
     def decide(
         self, work_left: Floats, hours_left: Floats, up: Flags, age_hours: Floats, running: Integers
@@ -58,7 +54,6 @@ class UniformProgress:
     run: SpotRun
     tick_hours: float
     deadline_hours: float
-    name: str = "uniform progress"
 
     def decide(
         self, work_left: Floats, hours_left: Floats, up: Flags, age_hours: Floats, running: Integers

@@ -16,17 +16,22 @@ WARNED_INTERVAL_HOURS = 1.0
 
 
 def checkpoint_interval(
-    stall_hours: float, states: SpotStates, share_of_young: float, last_checkpoint: bool = False
+    stall_hours: float,
+    states: SpotStates,
+    share_of_young: float,
+    write_hours: float = 0.0,
+    last_checkpoint: bool = False,
 ) -> float:
     """Return the hours of work between two checkpoints that stall the run for `stall_hours` each.
 
     A share of Young's interval: `share_of_young` is `interval_share_of_young` of models/calibration/stages.yaml (0.7,
-    because many up-times are short). inf where machines are never taken; 0 where a checkpoint costs nothing. With
-    `last_checkpoint` an interruption loses nothing, and the interval is at least an hour.
+    because many up-times are short). At least the hours of a full write: one must end before the next begins.
+    inf where machines are never taken; 0 where a checkpoint costs nothing. With `last_checkpoint` an interruption loses
+    nothing, and the interval is at least an hour.
     """
     up = states.up.mean()
     interval = math.inf if math.isinf(up) else share_of_young * float(young_interval(stall_hours, up))
-    return max(interval, WARNED_INTERVAL_HOURS) if last_checkpoint else interval
+    return max(interval, write_hours, WARNED_INTERVAL_HOURS if last_checkpoint else 0.0)
 
 
 def last_checkpoint_fits(notice_seconds: float, write_seconds: float) -> bool:
@@ -42,21 +47,28 @@ def progress_on_spot(run: SpotRun) -> float:
 
 
 def max_lost_hours(run: SpotRun) -> float:
-    """Return the most hours of work that an interruption can lose: all since the last checkpoint.
+    """Return the most hours of work that an interruption can lose: all since the last checkpoint that is safe.
 
     Never more than the whole work, which is lost where no checkpoint is written at all.
     """
-    return 0.0 if run.last_checkpoint else min(run.interval_hours, run.work_hours)
+    return 0.0 if run.last_checkpoint else min(run.interval_hours + run.write_hours, run.work_hours)
 
 
 def mean_lost_hours(run: SpotRun, rate: float) -> float:
     """Return the mean hours of work that an interruption loses where machines are taken at `rate` per hour.
 
-    c (1/x - 1/(e^x - 1)) with c the interval and x = rate c: half an interval while that is short, the mean
-    up-time where no checkpoint is written.
+    With c the interval, w the write and x = rate c: all work is lost before the first write can have ended, later what
+    lies between c (1/x - 1/(e^x - 1)) and the write in flight,
+
+        (1 - e^(-rate w)) / rate + e^(-rate w) c (1/x - 1/(e^x - 1)).
+
+    Half an interval and the write while both are short, the mean up-time where no checkpoint is written.
+    c = 0.5 h, w = 0.2 h, rate 0.1: 0.198 + 0.980 * 0.248 = 0.441 h.
     """
-    cycle = max_lost_hours(run)
+    most = max_lost_hours(run)
+    write = min(run.write_hours, most)
+    cycle = most - write
     x = rate * cycle
-    if x < 1e-4:
-        return cycle / 2
-    return cycle * (1 / x - 1 / math.expm1(min(x, 500.0)))
+    lost = cycle / 2 if x < 1e-4 else cycle * (1 / x - 1 / math.expm1(min(x, 500.0)))
+    in_flight = write if rate * write < 1e-9 else -math.expm1(-rate * write) / rate
+    return in_flight + math.exp(-rate * write) * lost

@@ -21,8 +21,8 @@ from planner.spot.policy.markov_chain import (
     USD,
     USD_VARIANCE,
     VARIANCES,
-    MarkovChain,
 )
+from planner.spot.policy.start_table import StartTable, start_tables
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -67,10 +67,9 @@ class Curve:
     wasted_hours: Floats
     waiting_hours: Floats
 
-    def points(self, after_hours: float, guaranteed_hours: float) -> list[CurvePoint]:
-        """Return the points that fit into the time and take more than `after_hours`, by rising hours."""
-        fits = (self.hours > after_hours) & (self.hours <= guaranteed_hours * (1 + 1e-12))
-        columns = [getattr(self, field.name)[fits].tolist() for field in fields(CurvePoint)]
+    def points(self) -> list[CurvePoint]:
+        """Return the points by rising hours."""
+        columns = [getattr(self, field.name).tolist() for field in fields(CurvePoint)]
         return [CurvePoint(*values) for values in zip(*columns, strict=True)]
 
     def at(self, guaranteed_hours: float) -> CurvePoint:
@@ -84,44 +83,36 @@ class Curve:
         return CurvePoint(**{field.name: float(getattr(self, field.name)[index]) for field in fields(CurvePoint)})
 
 
-def compute_curves(requests: Sequence[CurveRequest], ticks: int, points: int, every: int) -> list[Curve]:
-    """Return the cost of the best switching policy for every guaranteed time of each run, by one backward pass.
-
-    The runs start with nothing running, at a random moment of their markets. `ticks` of time and `points` of slack are
-    the grid that all of them share; every `every`-th tick, counted from the last, is a point of the curve.
-    """
-    parts = [request.part for request in requests]
-    chain = build_chain_for(parts, ticks, points)
-    backward = BackwardInduction(chain)
-    hours = [[request.run.work_hours + request.run.restart_hours] for request in requests]
-    counts = [[demand_counts(request.run)] for request in requests]
-    work = np.array([part.run.work_hours for part in parts])
-    restart = np.array([part.run.restart_hours for part in parts])
-    for number in range(1, ticks + 1):
-        moment = backward.step()
-        slack = number * chain.tick - work
-        if (ticks - number) % every or not (slack > restart).any():
-            continue
-        at_start = start_counts(chain, moment.counts, np.maximum(slack, 0.0))
-        for i, request in enumerate(requests):
-            if slack[i] > restart[i]:
-                hours[i].append((slack[i] + work[i]) * request.parts)
-                counts[i].append(at_start[i] * request.parts)
-    return [build_curve(request.run, np.array(hours[i]), np.array(counts[i])) for i, request in enumerate(requests)]
+def count_tables(requests: Sequence[CurveRequest], ticks: int, points: int) -> list[StartTable]:
+    """Return all counts (ticks, slack, COUNTS) of the best policy of each run, by one backward pass for all of them."""
+    backward = BackwardInduction(build_chain_for([request.part for request in requests], ticks, points))
+    chain = backward.chain
+    counts = np.empty((len(requests), ticks, points, COUNTS))
+    for number in range(ticks):
+        idle = backward.step().counts[:, : chain.states].copy()
+        idle[..., VARIANCES] += np.square(idle[..., MEANS])
+        mixed = np.einsum("bm,bmsk->bsk", chain.first, idle)
+        mixed[..., VARIANCES] -= np.square(mixed[..., MEANS])
+        counts[:, number] = mixed
+    return start_tables(requests, chain, counts)
 
 
-def start_counts(chain: MarkovChain, counts: Floats, slack: Floats) -> Floats:
-    """Return counts from the start, nothing running, at a random moment of the market; shape (b, COUNTS)."""
-    idle = counts[:, : chain.states].copy()
-    idle[..., VARIANCES] += np.square(idle[..., MEANS])
-    mixed = np.einsum("bm,bmsk->bsk", chain.first, idle)
-    mixed[..., VARIANCES] -= np.square(mixed[..., MEANS])
-    result = np.empty((len(slack), COUNTS))
-    for row, (axis, at) in enumerate(zip(chain.slack, slack, strict=True)):
-        low = int(np.clip(np.searchsorted(axis, at, side="right") - 1, 0, len(axis) - 2))
-        part = min(1.0, (at - axis[low]) / (axis[low + 1] - axis[low]))
-        result[row] = mixed[row, low] + part * (mixed[row, low + 1] - mixed[row, low])
-    return result
+def best_point(table: StartTable, hours: float) -> CurvePoint:
+    """Return the best policy that guarantees `hours`, on demand alone where nothing is cheaper."""
+    return curve_at(table, np.array([hours])).at(hours)
+
+
+def curve_points(table: StartTable, hours: Floats) -> list[CurvePoint]:
+    """Return on demand and the best policies for some guaranteed times (k,), where more time never costs more."""
+    return curve_at(table, hours).points()
+
+
+def curve_at(table: StartTable, hours: Floats) -> Curve:
+    """Return on demand, and the best policy for each of some guaranteed times."""
+    run = table.request.run
+    enough = hours[hours > run.work_hours + run.restart_hours * (1 + 1e-9)]
+    counts = np.concatenate([demand_counts(run)[None], table.at(enough)])
+    return build_curve(run, np.append(run.work_hours + run.restart_hours, enough), counts)
 
 
 def demand_counts(run: SpotRun) -> Floats:

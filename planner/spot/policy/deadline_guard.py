@@ -6,7 +6,7 @@ Slack is time left minus work left, where work left counts unsaved work as done.
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -51,10 +51,6 @@ class DeadlineGuard:
         required = np.where(action == Action.SPOT, spot, self.wait)
         barred = (action != Action.ON_DEMAND) & (slack < required - ROUNDING_HOURS)
         return np.where(barred, Action.ON_DEMAND, action)
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the hours by name."""
-        return asdict(self)
 
 
 def _max_stall_hours(run: SpotRun, tick_hours: float) -> float:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from planner.spot.market.states import SpotStates
     from planner.spot.policy.run import SpotRun
 
-MAX_TICKS = 800
+MAX_TICKS = 1600
 """Bound on the ticks of one pass; longer runs are computed as several shorter ones."""
 MAX_RATE_PER_HOUR = 12.0
 """States that last less than five minutes on average are resolved only as far as ticks allow."""
@@ -82,9 +82,13 @@ def check_run(run: SpotRun, longest_hours: float) -> None:
 def build_chain_for(requests: Sequence[CurveRequest], ticks: int, points: int) -> MarkovChain:
     """Return the chain of several runs, each with its guaranteed time divided into `ticks`."""
     hours = np.array([request.guaranteed_hours for request in requests])
-    slack = np.array([slack_points(request.run.restart_hours, request.slack_hours, points) for request in requests])
+    # The points of an axis must differ, even where the time allows on demand only.
+    most = [max(one.slack_hours, one.run.restart_hours + 1e-6 * one.guaranteed_hours) for one in requests]
+    slack = np.array(
+        [slack_points(one.run.restart_hours, end, points) for one, end in zip(requests, most, strict=True)]
+    )
     return build_markov_chain(
-        [request.run for request in requests], [request.states for request in requests], hours / ticks, slack
+        [request.run for request in requests], [request.states for request in requests], hours / ticks, np.array(slack)
     )
 
 

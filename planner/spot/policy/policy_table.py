@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,7 @@ def to_table(policy: SwitchingPolicy) -> dict[str, Any]:
         "name": policy.name,
         "work_hours": policy.work_hours,
         "guaranteed_hours": policy.guaranteed_hours,
-        "slack_needed_hours": policy.guard.as_dict(),
+        "slack_needed_hours": asdict(policy.guard),
         "up_bands_begin_hours": list(policy.up_begins),
         "down_bands_begin_hours": list(policy.down_begins),
         "hours_left": list(policy.hours_left),
@@ -85,13 +86,10 @@ def advice(
 
 
 def _encode_row(row: Row) -> list[str | float]:
-    written: list[str | float] = [ACTION_NAMES[row[0][1]]]
-    for slack, action in row[1:]:
-        written += [slack, ACTION_NAMES[action]]
-    return written
+    """Return the actions and the slacks between them; the first action holds at any slack."""
+    return [entry for slack, action in row for entry in (slack, ACTION_NAMES[action])][1:]
 
 
 def _decode_row(written: list[Any]) -> Row:
-    first, *rest = written
-    steps = zip(rest[::2], rest[1::2], strict=True)
-    return ((-math.inf, _ACTIONS[first]), *((float(slack), _ACTIONS[action]) for slack, action in steps))
+    slacks, actions = [-math.inf, *written[1::2]], written[::2]
+    return tuple((float(slack), _ACTIONS[action]) for slack, action in zip(slacks, actions, strict=True))

@@ -29,8 +29,9 @@ class SpotRun:
 
     Every start of machines (the first, after an interruption, after a change of market) takes `restart_hours`
     without progress, and these are paid.
-    On spot a checkpoint is written after each `interval_hours` of work and stalls it for `stall_hours`. An interruption
-    loses the work since then, unless the notice is long enough for a last checkpoint.
+    On spot a checkpoint is taken after each `interval_hours` of work and stalls it for `stall_hours`. It is written
+    while the work goes on, and safe `write_hours` later. An interruption loses the work since the last safe checkpoint,
+    unless the notice is long enough for a last one.
     Leaving spot voluntarily writes a checkpoint and loses nothing.
     """
 
@@ -42,15 +43,17 @@ class SpotRun:
     on_demand_usd_per_hour: float  # inf: not sold, and no deadline can be guaranteed
     standing_usd_per_hour: float = 0.0  # in every hour until the end: storage, and the value of an hour of waiting
     last_checkpoint: bool = False
+    write_hours: float = 0.0  # at most the interval and its stall: one write at a time
+
+    @property
+    def on_demand_usd(self) -> float:
+        """Return the dollars of the run on demand from its start to its end."""
+        rate = self.on_demand_usd_per_hour + self.standing_usd_per_hour
+        return (self.work_hours + self.restart_hours) * rate
 
 
 class Policy(Protocol):
     """What to do next, for many runs at once; arrays of shape (runs,)."""
-
-    @property
-    def name(self) -> str:
-        """Return a short name for tables."""
-        ...
 
     def decide(
         self, work_left: Floats, hours_left: Floats, up: Flags, age_hours: Floats, running: Integers

@@ -123,7 +123,8 @@ def best_policy(
 
 
 def _band(begins: Iterable[float], age_hours: Floats) -> Integers:
-    return np.searchsorted(np.asarray(list(begins)[1:]), age_hours, side="right")
+    """Return the band of each age (n,): six times five minutes are half an hour, whatever their sum in floats."""
+    return np.searchsorted(np.asarray(list(begins)[1:]), age_hours + ROUNDING_HOURS, side="right")
 
 
 def _rows(moment: TimeSlice, slack: Floats, ups: int) -> list[Row]:

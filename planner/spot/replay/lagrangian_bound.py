@@ -42,8 +42,8 @@ def lower_bound_usd(run: SpotRun, up: Flags, tick_hours: float, work_hours: Floa
     where it no longer lies below their line.
     """
     path = np.ascontiguousarray(up.T)
-    spot, demand = _spot(run, tick_hours), _on_demand(run, tick_hours)
-    kinds = (spot, demand) if math.isfinite(demand.usd) else (spot,)
+    markets = (True, False) if math.isfinite(run.on_demand_usd_per_hour) else (True,)
+    kinds = tuple(_machine_rates(run, tick_hours, spot) for spot in markets)
     standing = run.standing_usd_per_hour * tick_hours
     highest_usd = max(kind.usd for kind in kinds) + standing
     most, most_usd = _best_response(
@@ -81,20 +81,15 @@ class _MachineRates:
     spot: bool
 
 
-def _spot(run: SpotRun, tick: float) -> _MachineRates:
-    """Return the rates of a tick on spot, checkpoints spread evenly."""
+def _machine_rates(run: SpotRun, tick: float, spot: bool) -> _MachineRates:
+    """Return the rates of a tick on spot, checkpoints spread evenly, or on demand."""
     share, start = 1.0, run.restart_hours
-    if 0 < run.stall_hours <= start:
+    if spot and 0 < run.stall_hours <= start:
         share = progress_on_spot(run)
         start -= run.stall_hours
     ticks = max(math.ceil(start / tick - 1e-9), 1)
-    return _MachineRates(run.spot_usd_per_hour * tick, share * tick, ticks, share * (ticks * tick - start), True)
-
-
-def _on_demand(run: SpotRun, tick: float) -> _MachineRates:
-    """Return the rates of a tick on demand."""
-    ticks = max(math.ceil(run.restart_hours / tick - 1e-9), 1)
-    return _MachineRates(run.on_demand_usd_per_hour * tick, tick, ticks, ticks * tick - run.restart_hours, False)
+    usd_per_hour = run.spot_usd_per_hour if spot else run.on_demand_usd_per_hour
+    return _MachineRates(usd_per_hour * tick, share * tick, ticks, share * (ticks * tick - start), spot)
 
 
 def _best_response(

@@ -190,9 +190,10 @@ class _ReplayState:
         """Add the progress of hours in which machines on spot and on demand worked."""
         self.cycle += spot
         rounds = np.floor(self.cycle * (1 / self.round) + ROUNDING_HOURS)
-        unsaved = np.minimum(self.cycle - rounds * self.round, self.interval)
-        self.unsaved = unsaved
-        self.left = np.where(on_spot, self.base - rounds * self.interval - unsaved, self.left - demand)
+        done = rounds * self.interval + np.minimum(self.cycle - rounds * self.round, self.interval)
+        written = np.floor((self.cycle - self.run.write_hours) * (1 / self.round) + ROUNDING_HOURS)
+        self.unsaved = done - np.maximum(written, 0.0) * self.interval
+        self.left = np.where(on_spot, self.base - done, self.left - demand)
 
     def _hours_to_the_end(self, runs: Integers) -> Floats:
         """Return the hours until some runs are done without interruption; no checkpoint is written at the end."""

@@ -45,6 +45,14 @@ def test_runs_that_were_cut_do_not_make_durations_look_shorter() -> None:
     assert fit_ages(seen, cut).mean() == pytest.approx(HEAVY.mean(), rel=0.08)
 
 
+def test_a_band_is_several_steps_of_the_trace_wide() -> None:
+    """Half of the runs end within the first step of five minutes: no band is as narrow as that."""
+    step = 1 / 12
+    hours = np.ceil(np.concatenate([np.full(400, 0.5 * step), drawn(HEAVY, 400, 5)]) / step) * step
+    assert min(np.diff(fit_ages(hours, whole(hours)).begins)) < 4 * step
+    assert min(np.diff(fit_ages(hours, whole(hours), step_hours=step).begins)) >= 4 * step - 1e-9
+
+
 def test_one_rate_is_ends_over_hours() -> None:
     """With few ends there is one band, and its rate is the textbook estimate."""
     hours, cut = np.array([1.0, 2.0, 3.0, 6.0]), np.array([False, False, True, False])

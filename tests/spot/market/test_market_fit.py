@@ -34,6 +34,7 @@ def test_the_means_that_were_put_in_come_out() -> None:
     assert fit.up.cv == pytest.approx(1, abs=0.1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("heavy", [False, True])
 def test_intervals_hold_the_truth_as_often_as_they_say(heavy: bool) -> None:
     """Of 30 traces of three weeks, meant are 24 in which the 80 % interval has the true mean."""
@@ -88,8 +89,8 @@ def test_ages_that_matter_foretell_the_other_half_and_others_do_not() -> None:
 def test_each_trace_is_reported_as_it_is() -> None:
     """Its own share of time, means and losses, whatever the fit makes of them."""
     counts = np.repeat(np.tile([3, 1], 8), 60)
-    seen = fit_market([Trace("t", 60, counts, 3)], instances=2).traces[0]
-    assert (seen.hours, seen.availability, seen.interruptions, seen.most) == (16, 0.5, 8, 3)
+    seen = fit_market([Trace("t", 60, counts)], instances=2).traces[0]
+    assert (seen.hours, seen.availability, seen.interruptions, seen.most_machines) == (16, 0.5, 8, 3)
     assert (seen.mean_up_hours, seen.mean_outage_hours) == (1.0, pytest.approx(8 / 7))
     assert (seen.machine_losses, seen.machine_hours) == (16, 32)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import replace
 from functools import cache
@@ -13,9 +14,11 @@ from hypothesis import strategies as st
 
 from planner.spot.market.states import Ages, SpotStates
 from planner.spot.policy.backward_induction import BackwardInduction
-from planner.spot.policy.cost_curve import CurvePoint
-from planner.spot.policy.curve_cache import CurveCache
+from planner.spot.policy.cost_curve import CurvePoint, count_tables
+from planner.spot.policy.discretisation import CurveRequest
+from planner.spot.policy.least_cost import usd_tables
 from planner.spot.policy.markov_chain import USD, build_markov_chain
+from planner.spot.policy.policy_cache import PolicyCache
 from planner.spot.policy.run import SpotRun
 from tests.helpers.spot_cases import cost_curve
 
@@ -41,11 +44,6 @@ RUNS = st.builds(
     standing_usd_per_hour=st.floats(0.0, 0.5),
     last_checkpoint=st.booleans(),
 )
-
-
-def on_demand_usd(run: SpotRun) -> float:
-    """What the run costs on demand from the first hour to the last."""
-    return (run.work_hours + run.restart_hours) * (run.on_demand_usd_per_hour + run.standing_usd_per_hour)
 
 
 def test_one_tick_of_work_by_hand() -> None:
@@ -99,7 +97,7 @@ def test_a_plain_recursion_agrees() -> None:
 def test_more_time_never_costs_more_and_on_demand_bounds_it(run: SpotRun, market: SpotStates, factor: float) -> None:
     """The curve begins with on-demand arithmetic, exact, and never rises; hours and dollars belong together."""
     curve = cost_curve(run, market, factor * run.work_hours + run.restart_hours, ticks=80, points=24)
-    assert curve.usd[0] == on_demand_usd(run)
+    assert curve.usd[0] == run.on_demand_usd
     assert curve.hours[0] == run.work_hours + run.restart_hours
     assert (np.diff(curve.usd) <= 0).all() and (np.diff(curve.hours) > 0).all()
     assert (curve.finish_hours <= curve.hours * (1 + 2e-3)).all()  # heavy stalls are interpolated on a coarse grid
@@ -176,7 +174,7 @@ def test_spot_that_is_no_cheaper_is_not_rented() -> None:
     """At the on-demand price or above it, interruptions buy nothing."""
     for price in (3.0, 5.0):
         point = cost_curve(replace(RUN, spot_usd_per_hour=price), MARKET, 96.0, ticks=64, points=24).at(96.0)
-        assert point.usd == on_demand_usd(RUN)
+        assert point.usd == RUN.on_demand_usd
         assert point.spot_hours == 0.0
 
 
@@ -197,24 +195,49 @@ def test_what_cannot_be_promised_is_refused(change: dict[str, float], hours: flo
     with pytest.raises(ValueError, match=message):
         cost_curve(run, MARKET, hours)
     with pytest.raises(ValueError, match=message):
-        CurveCache().of([(RUN, MARKET, 96.0), (run, MARKET, hours)])
+        PolicyCache().best_points([(RUN, MARKET, 96.0), (run, MARKET, hours)])
 
 
 def planned(run: SpotRun, hours: float, *beside: tuple[SpotRun, SpotStates, float]) -> CurvePoint:
-    """What a plan takes of the curves, whatever is computed beside it."""
-    return min(CurveCache().latest_points([(run, MARKET, hours), *beside])[0], key=lambda point: point.usd)
+    """What a plan takes, whatever is computed at the same time."""
+    return PolicyCache().best_points([(run, MARKET, hours), *beside])[0]
 
 
-@pytest.mark.parametrize("factor", [1.08, 1.25, 2.0])
-def test_the_usual_grids_are_fine_enough(factor: float) -> None:
-    """Half a percent of a grid many times finer for one curve, two percent for a batch; a batch is its curves."""
+@pytest.mark.slow
+@pytest.mark.parametrize("factor", [1.02, 1.08, 1.25, 2.0])
+def test_the_usual_grid_is_fine_enough(factor: float) -> None:
+    """Half a percent of a grid many times finer, at a tight deadline too; a batch changes nothing."""
     hours = factor * 48.0
     fine = cost_curve(RUN, MARKET, hours, ticks=1200, points=240).at(hours)
-    assert cost_curve(RUN, MARKET, hours).at(hours).usd == pytest.approx(fine.usd, rel=0.006)
-    coarse = planned(RUN, hours, (replace(RUN, work_hours=2.0), ALWAYS_UP, 9.0))
-    assert coarse.usd == pytest.approx(fine.usd, rel=0.02)
-    assert coarse.spot_share == pytest.approx(fine.spot_share, abs=0.02)
-    assert coarse.usd == pytest.approx(planned(RUN, hours).usd, rel=1e-9)
+    point = planned(RUN, hours, (replace(RUN, work_hours=2.0), ALWAYS_UP, 9.0))
+    assert point.usd == pytest.approx(fine.usd, rel=0.005)
+    assert point.spot_share == pytest.approx(fine.spot_share, abs=0.01)
+    assert point.usd == pytest.approx(planned(RUN, hours).usd, rel=1e-9)
+
+
+@given(st.lists(st.tuples(RUNS, MARKETS, st.floats(1.02, 3.0)), min_size=1, max_size=3))
+@settings(derandomize=True, max_examples=30, deadline=None)
+def test_dollars_alone_are_those_of_all_counts(cases: list[tuple[SpotRun, SpotStates, float]]) -> None:
+    """The short pass of a search and the long pass of a plan find the same dollars at every time."""
+    asked = [
+        CurveRequest(run, market, factor * run.work_hours + 1.01 * run.restart_hours) for run, market, factor in cases
+    ]
+    for short, long in zip(usd_tables(asked, 60, 32), count_tables(asked, 60, 32), strict=True):
+        assert short.at(short.hours()) == pytest.approx(long.at(long.hours())[:, USD], rel=1e-5)
+        assert short.values[-1] == pytest.approx(long.values[-1, :, USD], rel=1e-5)
+
+
+@pytest.mark.slow
+@given(RUNS, MARKETS, st.floats(1.05, 4.0))
+@settings(derandomize=True, max_examples=25, deadline=None)
+def test_a_frontier_and_a_plan_tell_one_cost(run: SpotRun, market: SpotStates, factor: float) -> None:
+    """The points of all times are the policies for exactly those; between two of them the cost lies between theirs."""
+    cache, hours = PolicyCache(), factor * run.work_hours + 2 * run.restart_hours
+    points = cache.points(run, market, hours)
+    for before, after in itertools.pairwise(points):
+        middle, exact = cache.best_points([(run, market, (before.hours + after.hours) / 2), (run, market, after.hours)])
+        assert exact.usd == pytest.approx(after.usd, rel=1e-9)
+        assert after.usd * (1 - 0.004) <= middle.usd <= before.usd * (1 + 0.004)
 
 
 @pytest.mark.parametrize("work", [0.02, 0.5, 300.0, 2000.0])
@@ -224,11 +247,11 @@ def test_minutes_and_months_of_work_have_curves(work: float) -> None:
     longest = 1.5 * work + 0.6
     curve = cost_curve(run, MARKET, longest, ticks=100, points=32)
     assert curve.hours.size <= 900
-    assert work * 1.0 < curve.usd[-1] < on_demand_usd(run)
+    assert work * 1.0 < curve.usd[-1] < run.on_demand_usd
     assert curve.hours[-1] == pytest.approx(longest)
 
 
 def test_a_restart_that_outlasts_most_up_times_is_left_to_on_demand() -> None:
     """A restart of 12 h where machines stay 2 h: spot never gets anywhere, and nothing breaks."""
     point = cost_curve(replace(RUN, restart_hours=12.0), MARKET, 110.0, ticks=120, points=32).at(110.0)
-    assert point.usd == pytest.approx(on_demand_usd(replace(RUN, restart_hours=12.0)), rel=0.02)
+    assert point.usd == pytest.approx(replace(RUN, restart_hours=12.0).on_demand_usd, rel=0.02)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import math
+import operator
 from dataclasses import replace
 
 import numpy as np
@@ -57,6 +59,7 @@ def runs(draw: st.DrawFn) -> tuple[SpotRun, float, float]:
     return run, work * draw(st.floats(1.0, 2.5)) + run.restart_hours, draw(st.sampled_from([0.05, 0.25, 0.7]))
 
 
+@pytest.mark.slow
 @given(runs(), st.integers(0, 10_000), st.sampled_from([0.02, 0.2, 0.5]))
 @settings(derandomize=True, max_examples=80, deadline=None)
 def test_no_path_of_a_market_breaks_the_deadline(case: tuple[SpotRun, float, float], seed: int, turning: float) -> None:
@@ -85,6 +88,7 @@ def reckless(run: SpotRun, hours: float, tick: float) -> SwitchingPolicy:
     return SwitchingPolicy(DeadlineGuard.of(run, tick), hours, run.work_hours, (0.0,), (0.0,), (hours,), rows)
 
 
+@pytest.mark.slow
 @given(runs())
 @settings(derandomize=True, max_examples=60, deadline=None)
 def test_the_guard_alone_keeps_the_deadline(case: tuple[SpotRun, float, float]) -> None:
@@ -114,6 +118,7 @@ def test_replays_cost_what_the_curve_says(factor: float) -> None:
     assert found.met.all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("factor", [1.1, 1.5, 2.0])
 def test_rules_of_thumb_cost_more(factor: float) -> None:
     """On the market that it was made for, the policy is cheaper on average than greedy and uniform progress."""
@@ -209,6 +214,13 @@ def test_checkpoints_follow_young() -> None:
     assert checkpoint_interval(0.01, forever, 0.7) == math.inf
 
 
+@given(st.floats(0.0, 2.0), st.floats(0.0, 3.0), st.floats(0.1, 50.0), st.booleans())
+def test_a_write_ends_before_the_next_begins(stall: float, write: float, up: float, warned: bool) -> None:
+    """However short the stall: the interval is at least the full write."""
+    market = states_from_means(up, 1.0, DurationShape(1.0, 1.0, 0.0))
+    assert checkpoint_interval(stall, market, 0.7, write, warned) >= write
+
+
 @pytest.mark.parametrize(("notice", "write", "fits"), [(120.0, 60.0, True), (30.0, 30.0, True), (5.0, 60.0, False),
                                                        (0.0, 0.0, False)])  # fmt: skip
 def test_a_last_checkpoint_needs_its_notice(notice: float, write: float, fits: bool) -> None:
@@ -225,6 +237,27 @@ def test_what_an_interruption_costs() -> None:
     assert progress_on_spot(unsaved) == 1.0
     assert mean_lost_hours(replace(RUN, last_checkpoint=True), 0.1) == 0.0
     assert progress_on_spot(RUN) == pytest.approx(0.14 / 0.15)
+
+
+def test_an_interruption_loses_the_write_in_flight() -> None:
+    """0.5 h of work between checkpoints, 0.2 h of writing, a rate of 0.1: by hand, and against a million draws."""
+    run = replace(RUN, interval_hours=0.5, write_hours=0.2)
+    assert max_lost_hours(run) == pytest.approx(0.7)
+    assert mean_lost_hours(run, 0.1) == pytest.approx(0.441, abs=5e-4)
+    up = np.random.default_rng(1).exponential(1 / 2.0, 1_000_000)
+    safe = np.floor(np.maximum(up - 0.2, 0.0) / 0.5) * 0.5
+    assert mean_lost_hours(run, 2.0) == pytest.approx(float(np.mean(up - safe)), rel=0.005)
+
+
+def test_an_age_of_whole_ticks_reaches_its_band() -> None:
+    """Six ticks of five minutes add up to 0.49999999999999994 h: half an hour, where the next band begins."""
+    policy = best_policy(RUN, SpotStates(Ages((0.0, 0.5), (3.0, 0.01)), Ages((0.0,), (0.5,))), 60.0)
+    age, half = functools.reduce(operator.add, [1 / 12] * 6), 0.5  # `sum` rounds once from Python 3.12 on
+    assert age < half
+    for slack in np.linspace(0.2, 12.0, 60):
+        state = [np.array([each]) for each in (40.0, 40.0 + slack, True)]
+        of_age = [int(policy.decide(*state, np.array([each]), np.array([Action.WAIT]))[0]) for each in (age, half)]
+        assert of_age[0] == of_age[1]
 
 
 def test_what_runs_is_written_in_words() -> None:

@@ -89,7 +89,7 @@ def test_no_policy_beats_it(run: SpotRun, up: Flags, deadline: float, slowness: 
         Script([Action.WAIT, Action.SPOT, Action.SPOT, Action.ON_DEMAND]),
     ):
         result = replay(policy, run, up, TICK, deadline, slowness)
-        assert (result.usd[result.met] >= least[result.met] - 1e-6).all(), policy.name
+        assert (result.usd[result.met] >= least[result.met] - 1e-6).all()
 
 
 @settings(derandomize=True, max_examples=40, deadline=None)

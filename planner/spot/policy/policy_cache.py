@@ -1,0 +1,164 @@
+"""Best policies that were computed once, on one grid, so that every request for a run and a time gets the same.
+
+A pass answers all times up to its horizon, and horizons depend on the run alone: a plan that is solved for one deadline
+and a frontier over all of them tell one cost.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from planner.spot.market.states import SpotStates
+from planner.spot.policy.cost_curve import CurvePoint, best_point, count_tables, curve_points
+from planner.spot.policy.discretisation import SLACK_POINTS, CurveRequest, check_run
+from planner.spot.policy.least_cost import usd_tables
+from planner.spot.policy.markov_chain import USD
+from planner.spot.policy.run import SpotRun
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from planner.arrays import Floats
+    from planner.spot.policy.start_table import StartTable
+
+GRID_TICKS = 256
+"""Ticks of a horizon: within half a percent of a grid many times finer (see tests)."""
+RUNS_PER_PASS = 8
+"""Runs that are computed together: their arrays stay in the processor's cache."""
+FIRST_SLACK = 1 / 16
+"""Slack of the shortest horizon over the work; each further one has twice as much."""
+MAX_DOUBLINGS = 7
+"""Slack beyond 8 times the work saves almost nothing more: the longest horizon serves all times beyond it."""
+NOTICEABLE_SAVING = 3e-3
+"""Of a point of a curve against the one before, half as much at least: the grid errs by as much."""
+
+MAX_PARTS_OF_TICK = 16
+"""Points between two ticks, at most."""
+
+Key = tuple[SpotRun, SpotStates, float]
+"""A run, its market, and the hours within which it must end."""
+
+
+def horizon_of(run: SpotRun, guaranteed_hours: float) -> float:
+    """Return the horizon of a guaranteed time: work + restart + work/16 x 2^i, the first that reaches it."""
+    needed = run.work_hours + run.restart_hours
+    slack = FIRST_SLACK * run.work_hours
+    for _ in range(MAX_DOUBLINGS):
+        if needed + slack >= guaranteed_hours:
+            break
+        slack *= 2
+    return needed + slack
+
+
+def longest_useful_hours(run: SpotRun) -> float:
+    """Return the longest horizon: more time saves almost nothing."""
+    return horizon_of(run, math.inf)
+
+
+def horizons_up_to(run: SpotRun, longest_hours: float) -> list[float]:
+    """Return all horizons up to the one of `longest_hours`."""
+    last = horizon_of(run, longest_hours)
+    horizons = [horizon_of(run, run.work_hours + run.restart_hours)]
+    while horizons[-1] < last * (1 - 1e-12):
+        horizons.append(horizon_of(run, horizons[-1] * (1 + 1e-9) + 1e-9))
+    return horizons
+
+
+class PolicyCache:
+    """Passes that were computed once: another deadline within the same horizon, or another budget, needs no new one."""
+
+    def __init__(self) -> None:
+        self._usd: dict[Key, StartTable] = {}
+        self._counts: dict[Key, StartTable] = {}
+
+    def least_usd(self, keys: Sequence[Key]) -> Floats:
+        """Return the dollars of the best policy of each (run, market, hours); inf where there is no slack for one."""
+        tables = _look_up(self._usd, [_horizon_key(*key) for key in keys], usd_tables)
+        usd = [float(table.at(np.array([hours]))[0]) for table, (_, _, hours) in zip(tables, keys, strict=True)]
+        enough = [hours - run.work_hours > run.restart_hours * (1 + 1e-9) for run, _, hours in keys]
+        return np.where(enough, usd, np.inf)
+
+    def best_points(self, keys: Sequence[Key]) -> list[CurvePoint]:
+        """Return the best policy of each (run, market, hours), on demand alone where nothing is cheaper.
+
+        ValueError as `check_run` raises it.
+        """
+        for run, _, hours in keys:
+            check_run(run, hours)
+        tables = _look_up(self._counts, [_horizon_key(*key) for key in keys], count_tables)
+        return [best_point(table, hours) for table, (_, _, hours) in zip(tables, keys, strict=True)]
+
+    def usd_curves(self, keys: Sequence[Key]) -> list[tuple[Floats, Floats]]:
+        """Return hours and the dollars of the best policy within them, up to the hours of each (run, market, hours)."""
+        horizons = [[(run, states, one) for one in horizons_up_to(run, hours)] for run, states, hours in keys]
+        _look_up(self._usd, [one for several in horizons for one in several], usd_tables)
+        found = []
+        for (_, _, longest), several in zip(keys, horizons, strict=True):
+            hours = [_own_hours(self._usd[key], longest) for key in several]
+            usd = [self._usd[key].at(one) for key, one in zip(several, hours, strict=True)]
+            found.append((np.concatenate(hours), np.concatenate(usd)))
+        return found
+
+    def points(self, run: SpotRun, states: SpotStates, longest_hours: float) -> list[CurvePoint]:
+        """Return points within `longest_hours` by rising hours, each noticeably cheaper than the one before.
+
+        Each horizon contributes the part that it is responsible for. ValueError where even on demand takes longer.
+        """
+        keys = [(run, states, horizon) for horizon in horizons_up_to(run, longest_hours)]
+        points: list[CurvePoint] = []
+        for table in _look_up(self._counts, keys, count_tables):
+            for point in curve_points(table, _closer(table, _own_hours(table, longest_hours))):
+                if not points or point.usd < points[-1].usd * (1 - NOTICEABLE_SAVING / 2):
+                    points.append(point)
+        return points
+
+
+def _closer(table: StartTable, hours: Floats) -> Floats:
+    """Return guaranteed times between which the cost falls by little, those of `hours` (k,) among them."""
+    run = table.request.run
+    hours = np.append(max(run.work_hours + run.restart_hours, hours[0] - table.tick), hours) if len(hours) else hours
+    usd = table.at(hours)[:, USD]
+    steps = np.clip(np.ceil((usd[:-1] / usd[1:] - 1) / NOTICEABLE_SAVING), 1, MAX_PARTS_OF_TICK).astype(np.int64)
+    return np.concatenate([hours[:0], *map(np.linspace, hours[:-1], hours[1:], steps + 1)])
+
+
+def _horizon_key(run: SpotRun, states: SpotStates, hours: float) -> Key:
+    return run, states, horizon_of(run, hours)
+
+
+def _own_hours(table: StartTable, longest_hours: float) -> Floats:
+    """Return the ticks (k,) that are answered by this horizon, not by a shorter one, up to `longest_hours`."""
+    run, horizon = table.request.run, table.request.guaranteed_hours
+    begin = max((one for one in horizons_up_to(run, horizon) if one < horizon * (1 - 1e-9)), default=0.0)
+    hours = table.hours()
+    return hours[(hours > begin) & (hours <= longest_hours * (1 + 1e-12))]
+
+
+def _look_up(
+    known: dict[Key, StartTable],
+    keys: Sequence[Key],
+    compute: Callable[[list[CurveRequest], int, int], list[StartTable]],
+) -> list[StartTable]:
+    """Return the tables of (run, market, horizon); unknown ones are computed together, in blocks of as many ticks."""
+    by_ticks: dict[int, list[Key]] = {}
+    for key in dict.fromkeys(key for key in keys if key not in known):
+        by_ticks.setdefault(tick_count_of(CurveRequest(*key)), []).append(key)
+    for ticks, missing in by_ticks.items():
+        for first in range(0, len(missing), RUNS_PER_PASS):
+            block = missing[first : first + RUNS_PER_PASS]
+            known.update(zip(block, compute([CurveRequest(*key) for key in block], ticks, SLACK_POINTS), strict=True))
+    return [known[key] for key in keys]
+
+
+def tick_count_of(request: CurveRequest) -> int:
+    """Return the ticks of a pass: `GRID_TICKS` times the first power of sqrt(2) that resolves its market's states.
+
+    They depend on the request alone: runs that are computed together must not move each other's figures.
+    """
+    ticks = float(GRID_TICKS)
+    while ticks < request.part.resolving_ticks * (1 - 1e-9):
+        ticks *= math.sqrt(2)
+    return round(ticks)
