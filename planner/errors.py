@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
+
+
+def printable(text: str) -> str:
+    r"""Return text of unknown origin as it may be shown: what a terminal would obey as an escape, such as `\u001b`.
+
+    The escapes are those of JSON, so that a JSON document stays one with the same content.
+    """
+    if text.isprintable():
+        return text
+    return "".join(sign if sign.isprintable() else json.dumps(sign)[1:-1] for sign in text)
 
 
 @dataclass(frozen=True, order=True)
@@ -20,12 +32,24 @@ class Fault:
     line: int
     where: str
     what: str
-    fix: str = ""
+    fix: str
 
     def __str__(self) -> str:
         place = f"{self.file}:{self.line}" if self.line else self.file
         parts = [place, self.where, self.what] if self.where else [place, self.what]
-        return ": ".join(parts) + (f"; {self.fix}" if self.fix else "")
+        return printable(": ".join(parts) + (f"; {self.fix}" if self.fix else ""))
+
+
+MAX_WHERE, MAX_TEXT = 200, 1000
+"""Most characters of a place, and of what and fix: a fault may quote what a user wrote."""
+
+
+def _shortened(fault: Fault) -> Fault:
+    where, what, fix = (
+        text if len(text) <= most else f"{text[: most - 3]}..."
+        for text, most in ((fault.where, MAX_WHERE), (fault.what, MAX_TEXT), (fault.fix, MAX_TEXT))
+    )
+    return replace(fault, where=where, what=what, fix=fix)
 
 
 class PlannerError(Exception):
@@ -36,7 +60,7 @@ class InputError(PlannerError):
     """Input that cannot be used; has every fault found, not only the first."""
 
     def __init__(self, faults: Sequence[Fault]):
-        self.faults = tuple(sorted(faults))
+        self.faults = tuple(sorted(_shortened(fault) for fault in faults))
         super().__init__("\n".join(str(fault) for fault in self.faults))
 
 
@@ -54,3 +78,18 @@ class SolverError(PlannerError):
 
 class NoPlanError(PlannerError):
     """A plan was requested but none exists."""
+
+
+@contextmanager
+def collect_faults(faults: list[Fault]) -> Iterator[None]:
+    """Add the faults of an `InputError` that is raised inside to those found before, and go on."""
+    try:
+        yield
+    except InputError as error:
+        faults.extend(error.faults)
+
+
+def raise_faults(faults: Sequence[Fault], kind: type[InputError] = InputError) -> None:
+    """Raise an error with every fault; nothing happens where there is none."""
+    if faults:
+        raise kind(faults)

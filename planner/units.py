@@ -19,3 +19,8 @@ HOUR = 3600.0
 DAY_HOURS = 24.0
 MONTH_HOURS = 730.0
 """Hours in a billing month of clouds (365 * 24 / 12)."""
+
+
+def round_digits(value: float, digits: int = 4) -> float:
+    """Round to `digits` digits, so that a figure that is pasted is the one that is used."""
+    return float(f"{value:.{digits}g}")

@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+import glob
 import os
+import stat
 import sys
 import tempfile
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from planner.errors import Fault, InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 MAX_BYTES = 10 * 2**20
 """Largest file that is read: 10 MiB, thousands of times a large scenario."""
 
+_KINDS = {
+    stat.S_IFDIR: "a folder",
+    stat.S_IFIFO: "a named pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
 
 PACKAGE_FOLDER = Path(__file__).parent.parent
 """The folder `planner/`; tests exchange it, so that commands run on other data."""
@@ -54,26 +67,99 @@ def read_text(path: str | Path) -> str:
         raise InputError([Fault(file, line, "", what, "save the file as UTF-8")]) from None
 
 
-def write_text_atomically(path: str | Path, text: str) -> None:
-    """Replace the content of a file atomically: if writing fails, the old file is unchanged.
+def check_writable(path: str | Path) -> None:
+    """Raise `InputError` if a file cannot be written, before anything is computed for it."""
+    with _writing(path):
+        _target(path)
 
-    Raises OSError if the folder is missing or not writable.
-    """
-    write_bytes_atomically(path, text.encode("utf-8"))
+
+def write_text_atomically(path: str | Path, text: str) -> None:
+    """Replace the content of a file atomically; raises like `write_bytes_atomically`."""
+    write_bytes_atomically(path, text.encode("utf-8", "backslashreplace"))
 
 
 def write_bytes_atomically(path: str | Path, content: bytes) -> None:
-    """Replace the content of a binary file atomically."""
-    path = Path(path)
-    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
+    """Replace the content of a file: a reader, even after a kill, finds the old content or the new one.
+
+    A symbolic link stays one: the file that it names is written. Mode and owner are kept where the system permits it.
+    Only a file with further hard links is written in place, because replacing it would separate them.
+
+    Raises `InputError` if the file cannot be written; its old content is unchanged.
+    """
+    with _writing(path):
+        target = _target(path)
+        old = target.stat() if target.exists() else None
+        handle, part = _open_part(target)
+        try:
+            with os.fdopen(handle, "wb") as stream:  # closing ends the lock
+                stream.write(content)
+                stream.flush()
+                os.fsync(handle)  # a disk that is full may say so only now
+                for owner in ((old.st_uid, -1), (-1, old.st_gid)) if old else ():
+                    with suppress(OSError):
+                        os.fchown(handle, *owner)
+                with suppress(OSError):
+                    os.fchmod(handle, old.st_mode & 0o777 if old else 0o666 & ~_umask())
+                if old is None or old.st_nlink == 1:
+                    os.replace(part, target)
+                    return
+            os.unlink(part)  # its space is free again, so that the content fits
+            with open(target, "r+b") as stream:
+                stream.write(content)
+                stream.truncate()
+        except BaseException:
+            with suppress(FileNotFoundError):
+                os.unlink(part)
+            raise
+
+
+@contextmanager
+def _writing(path: str | Path) -> Iterator[None]:
+    """Turn what prevents writing a file into `InputError`."""
     try:
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(content)
-        os.chmod(temporary, path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~_umask())
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
+        yield
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
+        why = getattr(error, "strerror", None) or str(error)
+        fix = "give the path of a file in a folder that exists and is writable"
+        raise _refused(str(path) or "the output", f"cannot be written: {why[:1].lower()}{why[1:]}", fix) from None
+
+
+def _target(path: str | Path) -> Path:
+    """Return the file that writing replaces, symbolic links followed; OSError if it is none or must not be written."""
+    if not os.path.basename(path):
+        raise OSError("is a folder" if str(path) else "the path is empty")
+    target = Path(os.path.realpath(path))
+    try:
+        mode = os.stat(path).st_mode
+    except FileNotFoundError:
+        mode = stat.S_IFREG
+    if not stat.S_ISREG(mode):
+        raise OSError(f"is {_KINDS.get(stat.S_IFMT(mode), 'not a file')}")
+    if not target.parent.is_dir():
+        raise OSError(f"there is no folder {target.parent}")
+    if not os.access(target.parent, os.W_OK | os.X_OK):
+        raise OSError(f"folder {target.parent} is not writable")
+    if target.exists() and not os.access(target, os.W_OK):
+        raise OSError("is read-only")
+    return target
+
+
+def _open_part(target: Path) -> tuple[int, str]:
+    """Return a new file beside the target, locked, and its name; remove those that killed processes left."""
+    import fcntl  # not on Windows, where all but writing files works
+
+    start = f".{target.name[:50]}."
+    for left in target.parent.glob(f"{glob.escape(start)}????????.part"):
+        with suppress(OSError), open(os.open(left, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as stream:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)  # fails while its process lives
+            os.unlink(left)
+    while True:
+        handle, part = tempfile.mkstemp(prefix=start, suffix=".part", dir=target.parent)
+        with suppress(OSError):  # some network file systems have no locks
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        if os.path.exists(part):
+            return handle, part
+        os.close(handle)  # another process removed it before it was locked
 
 
 def _umask() -> int:

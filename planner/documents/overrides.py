@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from planner.documents.strict_yaml import KeyPath, parse_value
@@ -19,22 +18,14 @@ MAX_ITEM_NAMES = 3
 """Items that are listed if none is similar to the given name."""
 
 
-@dataclass(frozen=True)
-class OverrideResult:
-    """The data with every setting applied, the place of each setting, and the faults of the others."""
-
-    data: dict[str, Any]
-    origins: dict[KeyPath, str]  # place -> the setting as written
-    faults: tuple[Fault, ...]
+class Refused(Exception):
+    """A path or a value that cannot be used; its arguments are what and fix of the fault."""
 
 
-class _Unknown(Exception):
-    """A path that does not exist; its arguments are what and fix of the fault."""
-
-
-def override(data: dict[str, Any], settings: Sequence[str]) -> OverrideResult:
+def override(data: dict[str, Any], settings: Sequence[str]) -> tuple[dict[str, Any], dict[KeyPath, str], list[Fault]]:
     """Apply `PATH=VALUE` settings in order to a copy of the data.
 
+    Return the copy, the setting that wrote each place, and the faults of the settings that were not applied.
     A mapping is entered by key, a list by the name or index of an item; an index one past the end appends.
     Missing mappings and lists are created; the validation that follows reports unknown keys.
     """
@@ -50,11 +41,11 @@ def override(data: dict[str, Any], settings: Sequence[str]) -> OverrideResult:
         try:
             data, landed = _put(data, parts, parse_value(text, shown), ())
             origins[landed] = setting
-        except _Unknown as error:
+        except Refused as error:
             faults.append(Fault(shown, 0, place, *error.args))
         except InputError as error:
             faults.extend(Fault(shown, 0, place, fault.what, fault.fix) for fault in error.faults)
-    return OverrideResult(data, origins, tuple(faults))
+    return data, origins, faults
 
 
 def setting_name(setting: str) -> str:
@@ -115,7 +106,7 @@ def _item(items: list[Any], parts: list[str], path: KeyPath) -> tuple[int, list[
         close = alike.split(" or ") if alike else list(names)[:MAX_ITEM_NAMES]
         whole = [".".join((here, item, *_parts_after(parts, item))) for item in close]
         fix = f"did you mean {' or '.join(whole)}?" if whole else f"{here} has no named items"
-        raise _Unknown(f"{here} has no item called {name}", fix)
+        raise Refused(f"{here} has no item called {name}", fix)
     if len(name) > 9 or int(name) > len(items):
-        raise _Unknown(f"{here} has {len(items)} items", f"use at most {here}.{len(items)}, which appends an item")
+        raise Refused(f"{here} has {len(items)} items", f"use at most {here}.{len(items)}, which appends an item")
     return int(name), rest

@@ -11,7 +11,15 @@ import re
 from decimal import Decimal
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, GetJsonSchemaHandler, PlainSerializer
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    GetJsonSchemaHandler,
+    PlainSerializer,
+)
 from pydantic_core import CoreSchema, PydanticCustomError
 
 
@@ -21,10 +29,10 @@ class StrictModel(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
 
-def validation_error(what: str, fix: str = "", where: str = "") -> PydanticCustomError:
+def validation_error(what: str, fix: str, where: str = "") -> PydanticCustomError:
     """Return the error of a validator: what is wrong, how to fix it, and the key."""
     context = {"what": what, "fix": fix, "where": where}
-    return PydanticCustomError("planner", "{what}; {fix}" if fix else "{what}", context)
+    return PydanticCustomError("planner", "{what}; {fix}", context)
 
 
 _NUMBER = r"(\d+(?:\.\d*)?(?:e[-+]?\d+)?|\.\d+(?:e[-+]?\d+)?)"
@@ -40,23 +48,29 @@ _COUNT = re.compile(
 _TIMES = {"k": 3, "thousand": 3, "m": 6, "million": 6, "b": 9, "g": 9, "billion": 9, "t": 12, "trillion": 12}
 _DURATION_FIX = "write 90m, 36h, 2d or 1d12h"
 _COUNT_FIX = "write 50000, 90e6, 500M or 1.2B"
-_MOST = 10**18
+_MOST = 10**15
+MAX_HOURS = 1e6
+"""Longest time: more than a century."""
 
 
 def parse_hours(value: Any) -> float:
     """Return the hours of `90m`, `36h`, `2d` or `1d12h` (w, d, h, m, s); a number without a unit is an error."""
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
-        raise validation_error(f"{format_value(value)} has no unit", _DURATION_FIX)
     if not isinstance(value, str):
-        raise validation_error(f"{format_value(value)} is not a duration", _DURATION_FIX)
+        number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        raise validation_error(
+            f"{format_value(value)} {'has no unit' if number else 'is not a duration'}", _DURATION_FIX
+        )
     hours, position = 0.0, 0
     while part := _DURATION_PART.match(value, position):
         hours += float(part[1]) * _HOURS_OF[part[2][0].lower()]
         position = part.end()
     if position == 0 or value[position:].strip():
         raise validation_error(f"{format_value(value)} is not a duration", _DURATION_FIX)
-    if not 0 < hours < math.inf:
-        raise validation_error(f"{format_value(value)} is zero" if hours == 0 else "is infinite", _DURATION_FIX)
+    if not 0 < hours <= MAX_HOURS:
+        fix = f"must be at most {MAX_HOURS:,.0f} hours"
+        raise validation_error(
+            f"{format_value(value)} is {'out of range' if hours else 'zero'}", fix if hours else _DURATION_FIX
+        )
     return hours
 
 
@@ -67,19 +81,14 @@ def format_hours(hours: float) -> str:
 
 def parse_count(value: Any) -> int:
     """Return the whole number (at least 1) of `50000`, `90e6`, `500M` or `1.2B` (k, M, B, T)."""
-    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
-        raise validation_error(f"{format_value(value)} is not a count", _COUNT_FIX)
-    if isinstance(value, str):
-        match = _COUNT.match(value)
-        if not match:
-            raise validation_error(f"{format_value(value)} is not a count", _COUNT_FIX)
+    if isinstance(value, str) and (match := _COUNT.match(value)):
         number = Decimal(match[1].replace("_", "")).scaleb(_TIMES.get((match[2] or "").lower(), 0))
-    elif not math.isfinite(value):
-        raise validation_error(f"{format_value(value)} is not a count", _COUNT_FIX)
-    else:
+    elif isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value):
         number = Decimal(value)
+    else:
+        raise validation_error(f"{format_value(value)} is not a count", _COUNT_FIX)
     if not 1 <= number <= _MOST:
-        raise validation_error(f"{format_value(value)} is out of range", f"must be 1 to {_MOST:.0e}")
+        raise validation_error(f"{format_value(value)} is out of range", f"must be 1 to {_MOST:,}")
     if number != number.to_integral_value():
         raise validation_error(f"{format_value(value)} is not a whole number", _COUNT_FIX)
     return int(number)
@@ -110,10 +119,6 @@ def _as_tuple(value: Any) -> Any:
     if isinstance(value, list):
         return tuple(value)
     return (value,) if isinstance(value, (str, int, float)) else value
-
-
-def _rows(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
 
 
 def format_value(value: Any) -> str:
@@ -153,12 +158,24 @@ OneOrMany = Annotated[tuple[_T, ...], Field(min_length=1), BeforeValidator(_as_t
 """One value or a list of them; always a tuple afterwards."""
 ZeroOrMany = Annotated[tuple[_T, ...], BeforeValidator(_as_tuple), _OneOrMany()]
 """Like `OneOrMany`, and may be empty."""
-Rows = Annotated[tuple[_T, ...], BeforeValidator(_rows)]
+Rows = Annotated[tuple[_T, ...], Field(strict=False)]
 """A list, a tuple afterwards."""
 
 Text = Annotated[str, Field(min_length=1)]
-Positive = Annotated[float, Field(gt=0)]
-NotNegative = Annotated[float, Field(ge=0)]
+MAX_NUMBER = 1e15
+"""Largest figure that has no tighter bound: far above anything real, and sums and products of it stay finite."""
+MIN_NUMBER = 1e-12
+"""Smallest figure by which something is divided."""
+
+
+def _large_enough(value: float) -> float:
+    if value < MIN_NUMBER:
+        raise validation_error(f"{value:g} is out of range", f"must be at least {MIN_NUMBER:g}")
+    return value
+
+
+Positive = Annotated[float, Field(gt=0, le=MAX_NUMBER), AfterValidator(_large_enough)]
+NotNegative = Annotated[float, Field(ge=0, le=MAX_NUMBER)]
 MAX_USD = 1e9
 """Largest price: more is a typing error, and too large for the arithmetic of a solver."""
 Price = Annotated[float, Field(ge=0, le=MAX_USD)]
@@ -167,4 +184,9 @@ MAX_GB = 1e12
 """A zettabyte: more than any training set."""
 Gigabytes = Annotated[float, Field(ge=0, le=MAX_GB)]
 Share = Annotated[float, Field(ge=0, le=1)]
-PositiveInteger = Annotated[int, Field(ge=1)]
+MAX_INTEGER = 10**6
+"""Largest whole number of machines, GPUs, runs or sequences: work and memory grow with some of them."""
+PositiveInteger = Annotated[int, Field(ge=1, le=MAX_INTEGER)]
+WholeNumber = Annotated[int, Field(ge=0, le=MAX_INTEGER)]
+SequenceLength = Annotated[int, Field(ge=1, le=10**8)]
+"""Tokens of one sequence."""

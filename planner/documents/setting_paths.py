@@ -5,14 +5,13 @@ from __future__ import annotations
 import difflib
 from typing import TYPE_CHECKING, Any
 
-from planner.documents.validation import Complaint, list_alternatives
+from planner.documents.validation import UNKNOWN_KEY, Complaint, list_alternatives
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from planner.documents.strict_yaml import KeyPath
 
-UNKNOWN_KEY = "unknown key"
 MAX_PATHS = 3
 """Most paths in a suggestion."""
 
@@ -43,36 +42,22 @@ def suggest_for_unknown_keys(
             known = known or list(known_paths(schema, data))
             typed = setting.partition("=")[0].strip()
             close = suggest_paths(typed, known)
-            fix = f"did you mean {' or '.join(close)}?" if close else f"{fix}; examples of paths: {_examples(known)}"
+            examples = ", ".join(name for name in known if name.endswith(OFTEN_SET))
+            fix = f"did you mean {' or '.join(close)}?" if close else f"{fix}; examples of paths: {examples}"
         complaints.append((path, what, fix))
     return complaints
-
-
-def known_paths(schema: dict[str, Any], data: Any) -> Iterator[str]:
-    """Yield every path that a setting may name; items of lists by their name in `data`, or as 0."""
-    yield from _paths_below(schema, schema, data, ())
 
 
 def suggest_paths(path: str, known: list[str]) -> list[str]:
     """Return up to three known paths similar to the path or to its end, most similar first."""
     others = [name for name in known if not f"{path}.".startswith(f"{name}.")]  # a correct prefix is no suggestion
-    scored = sorted(
-        ((_similarity(path.casefold(), name.casefold()), name) for name in others), key=lambda pair: -pair[0]
-    )
-    if not scored or scored[0][0] < MIN_SIMILARITY:
+    scores = {name: _similarity(path.casefold(), name.casefold()) for name in others}
+    ranked = sorted(others, key=lambda name: -scores[name])
+    if not ranked:
         return []
-    best, first = scored[0]
-    near = [
-        name
-        for score, name in scored
-        if score >= max(MIN_SIMILARITY, best - SIMILARITY_MARGIN) and not first.startswith(f"{name}.")
-    ]
+    least = max(MIN_SIMILARITY, scores[ranked[0]] - SIMILARITY_MARGIN)
+    near = [name for name in ranked if scores[name] >= least and not ranked[0].startswith(f"{name}.")]
     return near[:MAX_PATHS]
-
-
-def _examples(known: list[str]) -> str:
-    """Return paths that are often set, as examples."""
-    return ", ".join(name for name in known if name.endswith(OFTEN_SET))
 
 
 def _similarity(path: str, other: str) -> float:
@@ -83,17 +68,18 @@ def _similarity(path: str, other: str) -> float:
     return max(whole, mixed, LAST_KEY_WEIGHT * last if last > MIN_KEY_SIMILARITY else 0.0, (whole + last) / 2)
 
 
-def _paths_below(schema: dict[str, Any], node: Any, data: Any, path: tuple[str, ...]) -> Iterator[str]:
-    for form in list_alternatives(node, schema):
+def known_paths(schema: dict[str, Any], data: Any, node: Any = None, path: tuple[str, ...] = ()) -> Iterator[str]:
+    """Yield every path below a node (None: the top) that a setting may name; items by their name in `data`, or as 0."""
+    for form in list_alternatives(node or schema, schema):
         for key, inside in form.get("properties", {}).items():
             here = (*path, key)
             yield ".".join(here)
             if key not in SKIPPED:
-                yield from _paths_below(schema, inside, data.get(key) if isinstance(data, dict) else None, here)
+                yield from known_paths(schema, data.get(key) if isinstance(data, dict) else None, inside, here)
         items = form.get("items")
         if items is not None and any("properties" in form for form in list_alternatives(items, schema)):
             for name, item in _items(data):
-                yield from _paths_below(schema, items, item, (*path, name))
+                yield from known_paths(schema, item, items, (*path, name))
 
 
 def _items(data: Any) -> list[tuple[str, Any]]:

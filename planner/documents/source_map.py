@@ -4,16 +4,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
 
 from planner.documents.overrides import setting_name
-from planner.errors import Fault
+from planner.documents.strict_yaml import short_key
+from planner.documents.validation import UNKNOWN_KEY, Complaint, validation_complaints
+from planner.errors import Fault, ScenarioError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from planner.documents.json_file import JsonDocument
     from planner.documents.strict_yaml import Document, KeyPath
-    from planner.documents.validation import Complaint
+
+_Model = TypeVar("_Model", bound=BaseModel)
 
 
 @dataclass(frozen=True)
@@ -21,7 +27,7 @@ class Source:
     """A document, and the places in its data that a setting replaced."""
 
     file: str
-    document: Document | None = None
+    document: Document | JsonDocument | None = None
     origins: Mapping[KeyPath, str] = field(default_factory=dict)
 
     def folder(self, path: KeyPath, own: Path) -> Path:
@@ -29,15 +35,15 @@ class Source:
         is_set = any(path[:length] in self.origins for length in range(1, len(path) + 1))
         return Path() if is_set else own
 
-    def fault(self, path: KeyPath, what: str, fix: str = "") -> Fault:
+    def fault(self, path: KeyPath, what: str, fix: str) -> Fault:
         """Return the fault at a place, with the setting that wrote the value, or else its line."""
-        where = ".".join(map(str, path))
+        shown_path = (*path[:-1], short_key(str(path[-1]))) if what == UNKNOWN_KEY else path
+        where = ".".join(map(str, shown_path))
         for length in range(len(path), 0, -1):
             if path[:length] in self.origins:
                 setting = self.origins[path[:length]]
-                return Fault(
-                    setting_name(setting), 0, ".".join((_typed_path(setting), *map(str, path[length:]))), what, fix
-                )
+                shown = ".".join((_typed_path(setting), *map(str, path[length:])))
+                return Fault(setting_name(setting), 0, shown, what, fix)
         # A setting may also have created the faulty mapping: `limit.x=1` creates an unknown `limit`.
         inside = [(place, setting) for place, setting in self.origins.items() if place[: len(path)] == path]
         if inside and (self.document is None or self.document.line(path) == self.document.line(path[:-1])):
@@ -51,6 +57,13 @@ class Source:
     def faults(self, found: Iterable[Complaint]) -> list[Fault]:
         """Return the faults of many complaints."""
         return [self.fault(*complaint) for complaint in found]
+
+    def validate(self, kind: type[_Model], data: dict[str, Any]) -> _Model:
+        """Return the data as a model; `ScenarioError` with every fault."""
+        try:
+            return kind.model_validate(data)
+        except ValidationError as error:
+            raise ScenarioError(self.faults(validation_complaints(error, kind, data))) from None
 
 
 def _typed_path(setting: str) -> str:

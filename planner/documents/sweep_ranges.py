@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+from planner.documents.overrides import Refused
 from planner.documents.strict_yaml import parse_value
-from planner.errors import Fault, InputError, ScenarioError
+from planner.errors import Fault, InputError, ScenarioError, collect_faults, raise_faults
 
 if TYPE_CHECKING:
     from planner.documents.source_map import Source
@@ -41,17 +43,13 @@ class SweepRange:
 
 def parse_range(text: str) -> SweepRange:
     """Return the range of a text; the last value is included if the step hits it. Raises ScenarioError."""
-    path, equals, written = text.partition("=")
-    path, written = path.strip(), written.strip()
-    if not equals or not path or not all(path.split(".")):
-        raise _range_fault(text, "is not PATH=A:B:STEP", _EXAMPLE)
-    if written.startswith("["):
-        return _parse_list(text, path, written)
-    parts = written.split(":")
-    if len(parts) != 3:
-        raise _range_fault(text, f"{written or 'nothing'} is not A:B:STEP", _EXAMPLE)
-    first, last, step = parts
-    return _parse_steps(text, path, *(_number(text, part) for part in (first, last, step)))
+    path, equals, written = (part.strip() for part in text.partition("="))
+    try:
+        if not equals or not all(path.split(".")):
+            raise Refused("is not PATH=A:B:STEP", _EXAMPLE)
+        return _parse_list(path, written) if written.startswith("[") else _parse_steps(path, written)
+    except Refused as error:
+        raise ScenarioError([Fault(range_name(text), 0, path if equals else "", *error.args)]) from None
 
 
 def parse_ranges(texts: tuple[str, ...]) -> tuple[SweepRange, ...]:
@@ -59,14 +57,11 @@ def parse_ranges(texts: tuple[str, ...]) -> tuple[SweepRange, ...]:
     faults: list[Fault] = []
     found: list[SweepRange] = []
     for text in texts:
-        try:
+        with collect_faults(faults):
             found.append(parse_range(text))
-        except InputError as error:
-            faults.extend(error.faults)
     if not faults:
         faults = _check_combination(texts, found)
-    if faults:
-        raise ScenarioError(faults)
+    raise_faults(faults, ScenarioError)
     return tuple(found)
 
 
@@ -95,71 +90,62 @@ def _check_combination(texts: tuple[str, ...], found: list[SweepRange]) -> list[
         return [Fault(range_name(texts[MAX_RANGES]), 0, "", what, "give one (a curve) or two (a heat map)")]
     if len(found) == 2 and found[0].path == found[1].path:
         return [Fault(range_name(texts[1]), 0, found[1].path, "is varied twice", "give two different paths")]
-    cells = 1
-    for varied in found:
-        cells *= len(varied.values)
+    cells = math.prod(len(varied.values) for varied in found)
     if cells > MAX_CELLS:
         return [Fault(range_name(texts[-1]), 0, "", f"{cells:,} plans to solve", _TOO_MANY)]
     return []
 
 
-def _range_fault(text: str, what: str, fix: str) -> ScenarioError:
-    path, equals, _ = text.partition("=")
-    return ScenarioError([Fault(range_name(text), 0, path.strip() if equals else "", what, fix)])
-
-
-def _number(text: str, part: str) -> tuple[Decimal, str]:
+def _number(part: str) -> tuple[Decimal, str]:
     match = _NUMBER.match(part)
     if not match:
-        raise _range_fault(text, f"{part.strip() or 'nothing'} is not a number with a unit", _EXAMPLE)
+        raise Refused(f"{part.strip() or 'nothing'} is not a number with a unit", _EXAMPLE)
     return Decimal(match[1].replace("_", "")), match[2]
 
 
-def _parse_steps(
-    text: str, path: str, first: tuple[Decimal, str], last: tuple[Decimal, str], step: tuple[Decimal, str]
-) -> SweepRange:
-    (start, unit), (end, unit_end), (width, unit_step) = first, last, step
-    if not unit == unit_end == unit_step:
-        shown = ", ".join(name or "none" for name in (unit, unit_end, unit_step))
-        known = unit or unit_end or unit_step
-        if {unit, unit_end, unit_step} - {"", known}:
-            raise _range_fault(text, f"the three units differ ({shown})", "use one unit, such as 6h:48h:6h")
-        fix = f"write {_format_number(start)}{known}:{_format_number(end)}{known}:{_format_number(width)}{known}"
-        raise _range_fault(text, f"the three units differ ({shown})", fix)
+def _parse_steps(path: str, written: str) -> SweepRange:
+    parts = written.split(":")
+    if len(parts) != 3:
+        raise Refused(f"{written or 'nothing'} is not A:B:STEP", _EXAMPLE)
+    (start, unit), (end, unit_end), (width, unit_step) = map(_number, parts)
+    units = (unit, unit_end, unit_step)
+    if len(set(units)) > 1:
+        fix = "use one unit, such as 6h:48h:6h"
+        if len({*units} - {""}) == 1:
+            fix = f"write {':'.join(_format_number(number, max(units)) for number in (start, end, width))}"
+        raise Refused(f"the three units differ ({', '.join(name or 'none' for name in units)})", fix)
     if width == 0:
-        raise _range_fault(text, "the step is 0", "give a step from A towards B")
+        raise Refused("the step is 0", "give a step from A towards B")
     if start != end and (width > 0) != (end > start):
-        fix = f"{_format_number(start)}{unit}:{_format_number(end)}{unit}:{_format_number(-width)}{unit}"
-        raise _range_fault(
-            text, f"a step of {_format_number(width)}{unit} leads away from {_format_number(end)}{unit}", f"write {fix}"
-        )
+        fix = f"write {':'.join(_format_number(number, unit) for number in (start, end, -width))}"
+        what = f"a step of {_format_number(width, unit)} leads away from {_format_number(end, unit)}"
+        raise Refused(what, fix)
     steps = (end - start) / width
     if steps >= MAX_CELLS:
         count = f"{int(steps) + 1:,}" if steps < 10**12 else "far too many"
-        raise _range_fault(text, f"{count} plans to solve", _TOO_MANY)
+        raise Refused(f"{count} plans to solve", _TOO_MANY)
     numbers = [start + width * index for index in range(int(steps) + 1)]
-    return SweepRange(
-        path, tuple(f"{_format_number(number)}{unit}" for number in numbers), tuple(map(float, numbers)), unit
-    )
+    values = tuple(_format_number(number, unit) for number in numbers)
+    return SweepRange(path, values, tuple(map(float, numbers)), unit)
 
 
-def _format_number(number: Decimal) -> str:
-    """Return the number without an exponent and without trailing zeros."""
+def _format_number(number: Decimal, unit: str) -> str:
+    """Return the number without an exponent and without trailing zeros, and its unit."""
     text = f"{number:f}"
-    return (text.rstrip("0").rstrip(".") if "." in text else text) or "0"
+    return f"{(text.rstrip('0').rstrip('.') if '.' in text else text) or '0'}{unit}"
 
 
-def _parse_list(text: str, path: str, written: str) -> SweepRange:
+def _parse_list(path: str, written: str) -> SweepRange:
     try:
-        values = parse_value(written, range_name(text))
+        values = parse_value(written, "")
     except InputError as error:
-        raise _range_fault(text, error.faults[0].what, _EXAMPLE) from None
+        raise Refused(error.faults[0].what, _EXAMPLE) from None
     if not isinstance(values, list) or not values:
-        raise _range_fault(text, "the list is empty", _EXAMPLE)
+        raise Refused("the list is empty", _EXAMPLE)
     written_out = tuple(_format_value(value) for value in values)
     twice = [value for value in dict.fromkeys(written_out) if written_out.count(value) > 1]
     if twice:
-        raise _range_fault(text, f"{', '.join(twice)} more than once", "give each value once")
+        raise Refused(f"{', '.join(twice)} more than once", "give each value once")
     numeric = all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in values)
     return SweepRange(path, written_out, tuple(float(value) for value in values) if numeric else None)
 

@@ -17,10 +17,17 @@ if TYPE_CHECKING:
 Complaint = tuple[KeyPath, str, str]
 """A place in the data, what is wrong there, and how to fix it."""
 
+UNKNOWN_KEY = "unknown key"
+MAX_COMPLAINTS = 100
+"""Most errors of one validation that are reported: nobody reads more at a time."""
+
 _KINDS = {
     "float_type": "a number",
     "int_type": "a whole number",
     "int_from_float": "a whole number",
+    "float_parsing": "a number",
+    "int_parsing": "a whole number",
+    "bool_parsing": "true or false",
     "string_type": "text",
     "bool_type": "true or false",
     "tuple_type": "a list",
@@ -43,13 +50,16 @@ def validation_complaints(error: ValidationError, kind: type[BaseModel], data: A
     found: list[Complaint] = []
     schema: dict[str, Any] = {}
     for detail in error.errors(include_url=False):
+        if len(found) == MAX_COMPLAINTS:
+            left = error.error_count() - MAX_COMPLAINTS
+            return [*found, ((), f"{left:,} more faults", "correct those above first")]
         if detail["type"] == "too_short" and detail["input"]:
             continue  # the faults of its items are reported one by one
         path = _place(detail["loc"], data)
         context = detail.get("ctx", {})
         if detail["type"] == "extra_forbidden":
             schema = schema or kind.model_json_schema(by_alias=True)
-            what, fix = "unknown key", _known_keys(str(path[-1]), keys_at(schema, path[:-1]))
+            what, fix = UNKNOWN_KEY, _known_keys(str(path[-1]), keys_at(schema, path[:-1]))
         elif detail["type"] == "planner":
             what, fix = context["what"], context["fix"]
             path += tuple(context["where"].split(".")) if context["where"] else ()
@@ -121,26 +131,26 @@ def _reword(kind: str, value: Any, context: dict[str, Any], message: str) -> tup
         return f"{format_value(value)} is not {_KINDS[kind]}", _how_to_write(kind, value)
     if kind in _BOUNDS:
         key, bound = _BOUNDS[kind]
-        return f"{format_value(value)} is out of range", f"must be {bound} {context[key]:g}"
+        limit = context[key]
+        shown = f"{limit:,}" if isinstance(limit, int) else f"{limit:g}"
+        return f"{format_value(value)} is out of range", f"must be {bound} {shown}"
     if kind == "finite_number":
         return f"{format_value(value)} is not a finite number", "give a finite number"
     if kind in ("too_short", "string_too_short"):
         return "is empty", "give at least one" if kind == "too_short" else "give a name"
-    return message, ""
+    return message.removeprefix("Value error, "), "correct the value"
 
 
 def _not_one_of(value: Any, expected: str) -> tuple[str, str]:
     choices = [text or number for text, number in re.findall(r"'([^']*)'|(\d+)", expected)]
+    close = suggest_names(value, choices) if isinstance(value, str) else ""
     what = f"{format_value(value)} is not one of {', '.join(choices)}"
-    if not isinstance(value, str):
-        return what, ""
-    close = suggest_names(value, choices)
-    return what, f"did you mean {close}?" if close else ""
+    return what, f"did you mean {close}?" if close else "give one of them"
 
 
 def _how_to_write(kind: str, value: Any) -> str:
-    if kind == "string_type":
-        return "put it in quotes if it is a name" if not isinstance(value, (dict, list)) else ""
+    if kind == "string_type" and not isinstance(value, (dict, list)):
+        return "put it in quotes if it is a name"
     if kind in ("float_type", "int_type") and isinstance(value, str):
         return "write it without quotes and unit: the name of the key has the unit"
-    return ""
+    return f"give {_KINDS[kind]}"

@@ -1,39 +1,10 @@
-"""Arguments of a function or command to a validated configuration and to library entries."""
+"""Names that a function or command received, resolved in the library."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-from pydantic import ValidationError
-
-from planner.documents.source_map import Source
-from planner.documents.validation import validation_complaints
-from planner.errors import Fault, LibraryError, ScenarioError
+from planner.errors import Fault, LibraryError
 from planner.library.reading import CardNames, read_library
 from planner.library.schema import Architecture, GpuSpec, Library
-from planner.scenario.configuration import WHERE, Configuration
-from planner.scenario.observed_run import Measured
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-
-def read_configuration(architecture: str, gpu: str, settings: dict[str, Any]) -> Configuration:
-    """Return the configuration; `ScenarioError` with every fault of its settings."""
-    data = {"architecture": architecture, "gpu": gpu, **settings}
-    try:
-        return Configuration.model_validate(data)
-    except ValidationError as error:
-        raise ScenarioError(Source(WHERE).faults(validation_complaints(error, Configuration, data))) from None
-
-
-def read_run(entry: Mapping[str, Any], where: str) -> Measured:
-    """Return an observed run; `ScenarioError` with every fault of its settings, located at `where`."""
-    data = dict(entry)
-    try:
-        return Measured.model_validate(data)
-    except ValidationError as error:
-        raise ScenarioError(Source(where).faults(validation_complaints(error, Measured, data))) from None
 
 
 def resolve_cards(
@@ -48,7 +19,7 @@ def resolve_cards(
         try:
             network = library.architecture(str(architecture))
         except KeyError as error:
-            faults.append(Fault(str(architecture), 0, "", str(error.args[0])))
+            faults.append(Fault(str(architecture), 0, "", str(error.args[0]), "add it to the library that is given"))
     try:
         card = library.gpu(gpu)
     except KeyError:

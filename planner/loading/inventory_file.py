@@ -9,6 +9,8 @@ from pydantic import Field, ValidationError
 from planner.documents.quantities import Currency, Date, StrictModel
 from planner.documents.source_map import Source
 from planner.documents.validation import validation_complaints
+from planner.library.reading import CardNames
+from planner.loading.name_resolution import resolve_offer_names
 from planner.scenario.offer import Offer, Terms
 
 if TYPE_CHECKING:
@@ -30,9 +32,13 @@ class InventoryFile(StrictModel):
 
 
 def read_offers(document: Document, faults: list[Fault]) -> tuple[Offer, ...]:
-    """Return the offers of an inventory file with their terms; faults are added to `faults`."""
+    """Return the offers of an inventory file with their terms, aliases resolved; faults are added to `faults`."""
     source = Source(document.file, document)
     data = document.data
+    if "offers" not in data:  # perhaps a file of passwords: nothing of it is shown
+        faults.append(source.fault((), "is not an inventory: it has no offers", "give a file with currency and offers"))
+        return ()
+    data = {**data, "offers": resolve_offer_names(data["offers"], CardNames("gpus"), source, faults)}
     bad: set[str | int] = set()
     try:
         InventoryFile.model_validate(data)

@@ -6,6 +6,7 @@ An alias is replaced by the name in the library.
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 from planner.documents.overrides import replace_value
@@ -26,11 +27,11 @@ def resolve_architectures(data: Any, folder: Path, source: Source, faults: list[
     names = CardNames("architectures")
     for path, wanted in list(texts_at(data, ("jobs", "*", "architecture"))):
         if is_config_path(wanted):
-            found, kind = str((source.folder(path, folder) / wanted).resolve()), "decoder"
+            found, kind = os.path.abspath(source.folder(path, folder) / wanted), "decoder"
             try:
                 read_config(found)
             except InputError as error:
-                faults.extend(source.fault(path, fault.what, fault.fix) for fault in error.faults)
+                faults.extend(one if one.line else source.fault(path, one.what, one.fix) for one in error.faults)
                 continue
         else:
             card = names.canonical(wanted)
@@ -102,12 +103,10 @@ def resolve_offer_names(offers: Any, names: CardNames, source: Source, faults: l
     """
     data: Any = {"offers": offers}
     for path, wanted in list(texts_at(data, ("offers", "*", "gpu"))):
-        if wanted not in names.names:
-            data = _resolved_gpu(data, path, wanted, names, source, faults)
-    taken = list(texts_at(data, ("offers", "*", "managed", "architectures", "*")))
-    architectures = CardNames("architectures") if taken else None
-    for path, wanted in taken:
-        card = architectures.canonical(wanted) if architectures else None
+        data = _resolved_gpu(data, path, wanted, names, source, faults)
+    architectures = CardNames("architectures")
+    for path, wanted in list(texts_at(data, ("offers", "*", "managed", "architectures", "*"))):
+        card = architectures.canonical(wanted)
         data = replace_value(data, path, card) if card not in (None, wanted) else data
     return data["offers"]
 

@@ -1,8 +1,7 @@
-"""Scenario files to validated scenarios, with every fault at once; plan files as JSON."""
+"""Scenario files to validated scenarios, with every fault at once."""
 
 from __future__ import annotations
 
-import json
 import os
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from planner.documents.files import data_folder, file_name, read_text, write_text_atomically
+from planner.documents.files import data_folder
 from planner.documents.overrides import override
 from planner.documents.setting_paths import suggest_for_unknown_keys
 from planner.documents.source_map import Source
-from planner.documents.strict_yaml import Document, KeyPath, parse_document, read_document, write_yaml
+from planner.documents.strict_yaml import Document, KeyPath, parse_document, read_document
 from planner.documents.sweep_ranges import check_ranges
 from planner.documents.validation import suggest_names, validation_complaints
-from planner.errors import Fault, InputError, ScenarioError
-from planner.library.reading import CardNames, architecture_names, read_library
+from planner.errors import Fault, InputError, ScenarioError, collect_faults
+from planner.library.reading import CardNames
 from planner.loading.inventory_file import read_offers, validate_offers
 from planner.loading.name_resolution import (
     check_providers,
@@ -29,25 +28,13 @@ from planner.loading.name_resolution import (
     texts_at,
 )
 from planner.scenario.offer import Offer, offer_labels
-from planner.scenario.scenario import NO_TRAINING_OFFER, Scenario, ScenarioFile, scenario_data
+from planner.scenario.scenario import MAX_OFFERS, NO_TRAINING_OFFER, Scenario, ScenarioFile, scenario_data
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = [
-    "LoadedScenario",
-    "architecture_names",
-    "change_scenario",
-    "data_folder",
-    "load_scenario",
-    "parse_scenario",
-    "read_library",
-    "read_plan",
-    "read_scenario",
-    "scenario_text",
-    "shipped_scenarios",
-    "write_text_atomically",
-]
+MAX_MACHINE_SIZES = 50_000
+"""Most machines to compare, each number of nodes counted: a hundred times the shipped market, in 8 s and 0.5 GB."""
 
 
 @dataclass(frozen=True)
@@ -111,32 +98,28 @@ def parse_scenario(text: str, folder: str | Path = ".", file: str = "scenario", 
     return _load_document(document, Path(folder), set_).scenario
 
 
-def scenario_text(scenario: Scenario) -> str:
-    """Return YAML that is read back as the same scenario, given the same inventory files."""
-    return write_yaml(scenario_data(scenario))
-
-
 def change_scenario(scenario: Scenario, set_: Sequence[str]) -> Scenario:
     """Return the scenario with settings applied and validated again, without reading its inventory files again.
 
     Raises `ScenarioError`, also for other inventory files, because their folder is unknown here.
     """
-    changed = override(scenario_data(scenario), set_)
-    source = Source(scenario.name, None, changed.origins)
-    faults = list(changed.faults)
-    touched = next((path for path in changed.origins if path[0] == "inventory"), None)
+    data, origins, faults = override(scenario_data(scenario), set_)
+    source = Source(scenario.name, None, origins)
+    touched = next((path for path in origins if path[0] == "inventory"), None)
     if touched:
         faults.append(source.fault(touched, "the inventory cannot be changed here", "set it when the scenario is read"))
     from_files = scenario.offers[: len(scenario.offers) - len(scenario.offers_inline)]
-    return _validate(changed.data, Path(), source, from_files, faults)
+    return _validate(data, Path(), source, from_files, faults)
 
 
 def _load_document(document: Document, folder: Path, set_: Sequence[str]) -> LoadedScenario:
-    changed = override(document.data, set_)
-    source = Source(document.file, document, changed.origins)
-    faults = list(changed.faults)
-    found = _inventories(changed.data.get("inventory"), folder, source, faults)
-    scenario = _validate(changed.data, folder, source, tuple(offer for _, offers in found for offer in offers), faults)
+    data, origins, faults = override(document.data, set_)
+    source = Source(document.file, document, origins)
+    if not {"jobs", "inventory", "offers"} & data.keys():  # perhaps a file of passwords: nothing of it is shown
+        fix = "give a file with the keys name and jobs; planner schema lists all keys"
+        raise ScenarioError([*faults, source.fault((), "is not a scenario: it has no jobs", fix)])
+    found = _inventories(data.get("inventory"), folder, source, faults)
+    scenario = _validate(data, folder, source, tuple(offer for _, offers in found for offer in offers), faults)
     # Without faults all offers of a file are read, in its order.
     places = [(there, len(offers)) for there, offers in found] + [(source, len(scenario.offers_inline))]
     offered = tuple((there, ("offers", index)) for there, count in places for index in range(count))
@@ -164,6 +147,9 @@ def _validate(
         faults.append(source.fault(("offers",), "no offers given", "add inventory: [FILE] or offers: [...]"))
     elif offers and all(offer.is_cpu for offer in offers):
         faults.append(source.fault(("offers",) if written else ("inventory",), *NO_TRAINING_OFFER))
+    for what in _oversizes(offers):
+        fix = "lower max_nodes, or leave out offers that no job may use"
+        faults.append(source.fault(("offers",) if written else ("inventory",), what, fix))
     check_ranges(data.get("vary"), source, faults)
     validated: ScenarioFile | None = None
     try:
@@ -175,6 +161,16 @@ def _validate(
     if faults or validated is None:
         raise ScenarioError(list(dict.fromkeys(faults)))
     return Scenario.model_validate({**dict(validated), "offers": offers, "offers_inline": inline})
+
+
+def _oversizes(offers: Sequence[Offer]) -> list[str]:
+    """Return what of the offers is more than can be planned with."""
+    kinds = {(one.max_nodes, one.gpu, one.gpus, one.interconnect, one.network_gbps) for one in offers if one.rents_gpus}
+    counts = (
+        (len(offers), MAX_OFFERS, "offers"),
+        (sum(kind[0] for kind in kinds), MAX_MACHINE_SIZES, "sizes of machines, from 1 to max_nodes each"),
+    )
+    return [f"{count:,} {what}: more than {most:,}" for count, most, what in counts if count > most]
 
 
 def _drop_partial_offers(written: list[Any], has_files: bool, source: Source, faults: list[Fault]) -> list[Any]:
@@ -198,26 +194,18 @@ def _inventories(
     """Return the offers of each inventory file; validation reports what is not a list of names."""
     found = []
     items = named if isinstance(named, list) else [named]
-    gpus = CardNames("gpus")
     for index, name in enumerate(items):
         if not isinstance(name, str) or not name:
             continue
         place = ("inventory", index) if isinstance(named, list) else ("inventory",)
         path = source.folder(place, folder) / name
-        if not path.is_file():
-            faults.append(
-                source.fault(place, f"no such file: {path}", "give a path relative to the folder of the scenario")
-            )
+        if not os.path.isfile(path):  # not Path.is_file, which raises for too long a name
+            fix = "give a path relative to the folder of the scenario"
+            faults.append(source.fault(place, f"no such file: {path}", fix))
             continue
-        try:
+        with collect_faults(faults):
             document = read_document(path)
-        except InputError as error:
-            faults.extend(error.faults)
-            continue
-        rows = resolve_offer_names(document.data.get("offers"), gpus, Source(document.file, document), faults)
-        if rows is not document.data.get("offers"):
-            document = Document(document.file, {**document.data, "offers": rows}, document.marks)
-        found.append((Source(document.file, document), read_offers(document, faults)))
+            found.append((Source(document.file, document), read_offers(document, faults)))
     return found
 
 
@@ -240,29 +228,3 @@ def _find_file(path_or_name: str | Path) -> str | Path:
     listed = [stem for stem, path in shipped.items() if path.parent.name != "whole-job"]
     fix = f"did you mean {close}?" if close else f"give a file, or one of {', '.join(listed)}"
     raise InputError([Fault(name, 0, "", "no such file and no shipped scenario of that name", fix)])
-
-
-def read_plan(path: str | Path) -> dict[str, Any]:
-    """Return the JSON document that `solve --json` or `-o` wrote; `ScenarioError` if it is not one."""
-    file = file_name(path)
-    try:
-        plan = json.loads(read_text(path), parse_constant=_refuse_constant)
-    except InputError as error:
-        raise ScenarioError(error.faults) from None
-    except json.JSONDecodeError as error:
-        raise ScenarioError(
-            [Fault(file, error.lineno, "", f"not JSON: {error.msg}", "give a file written by planner solve")]
-        ) from None
-    except (ValueError, RecursionError) as error:
-        raise ScenarioError(
-            [Fault(file, 0, "", f"not a plan: {error}", "give a file written by planner solve")]
-        ) from None
-    missing = [key for key in ("scenario", "status", "jobs") if not isinstance(plan, dict) or key not in plan]
-    if missing:
-        fix = "give a file written by planner solve"
-        raise ScenarioError([Fault(file, 0, "", f"not a plan: no {', '.join(missing)}", fix)])
-    return dict(plan)
-
-
-def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is not a number")

@@ -19,24 +19,20 @@ PART_SCORE, MIN_SCORE = 1.0, 0.75
 """Score of an equal part of a name, and the similarity from which a part counts."""
 
 
-def suggest_gpus(gpu: str, offers: Sequence[Offer], library: Library, most: int = MAX_SUGGESTIONS) -> list[str]:
+def suggest_gpus(gpu: str, offers: Sequence[Offer], library: Library) -> list[str]:
     """Return GPUs with offers that are most similar to one without: by memory, speed and bandwidth, in factors."""
     card = library.gpu(gpu)
     rented = {library.gpu(offer.card).name: library.gpu(offer.card) for offer in offers if offer.rents_gpus}
     rented.pop(card.name, None)
-    return sorted(rented, key=lambda name: (_distance(card, rented[name]), name))[:most]
+    return sorted(rented, key=lambda name: (_distance(card, rented[name]), name))[:MAX_SUGGESTIONS]
 
 
 def _distance(one: GpuSpec, other: GpuSpec) -> float:
-    pairs = (
-        (one.usable_gib, other.usable_gib),
-        (one.matmul16_tflops, other.matmul16_tflops),
-        (one.memory_bandwidth_gb_s, other.memory_bandwidth_gb_s),
-    )
-    return sum(abs(math.log(a / b)) for a, b in pairs)
+    names = ("usable_gib", "matmul16_tflops", "memory_bandwidth_gb_s")
+    return sum(abs(math.log(getattr(one, name) / getattr(other, name))) for name in names)
 
 
-def suggest_offers(label: str, offers: Sequence[Offer], most: int = MAX_SUGGESTIONS) -> list[str]:
+def suggest_offers(label: str, offers: Sequence[Offer]) -> list[str]:
     """Return offers whose provider, region, instance or GPU is in an unknown label; empty if there are none."""
     wanted = [part for part in label.casefold().split("/") if part]
     scored = []
@@ -45,17 +41,13 @@ def suggest_offers(label: str, offers: Sequence[Offer], most: int = MAX_SUGGESTI
         parts.discard("")
         scored.append((-sum(max(_similarity(want, part) for part in parts) for want in wanted), known))
     best = min(scored, default=(0.0, ""))[0]
-    return (
-        [known for score, known in sorted(scored)[:most] if score <= best + PART_SCORE / 2]
-        if best <= -PART_SCORE
-        else []
-    )
+    if best > -PART_SCORE:
+        return []
+    return [known for score, known in sorted(scored)[:MAX_SUGGESTIONS] if score <= best + PART_SCORE / 2]
 
 
 def _similarity(want: str, part: str) -> float:
     if want == part:
         return PART_SCORE
-    ratio = difflib.SequenceMatcher(None, want, part).ratio()
-    if want in part:
-        ratio = max(ratio, MIN_SCORE)
+    ratio = max(difflib.SequenceMatcher(None, want, part).ratio(), MIN_SCORE if want in part else 0.0)
     return ratio if ratio >= MIN_SCORE else 0.0

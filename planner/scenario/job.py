@@ -13,6 +13,7 @@ from planner.documents.quantities import (
     Positive,
     PositiveInteger,
     Rows,
+    SequenceLength,
     StrictModel,
     Text,
     validation_error,
@@ -41,7 +42,7 @@ class Job(StrictModel):
     """Name of a card, or the path of a Hugging Face config.json."""
     work: Work
     data_gb: Gigabytes = 0.0
-    sequence_length: PositiveInteger | None = None  # tokens; None: 2048, or the context where that is shorter
+    sequence_length: SequenceLength | None = None  # tokens; None: 2048, or the context where that is shorter
     global_batch: PositiveInteger = 64  # sequences or images per optimizer step
     packing: Literal["packed", "padded", "fixed"] = "packed"
     length_cv: NotNegative = 0.8

@@ -12,6 +12,7 @@ from planner.documents.quantities import (
     Share,
     StrictModel,
     Text,
+    WholeNumber,
     ZeroOrMany,
     format_value,
     validation_error,
@@ -78,7 +79,7 @@ class Limits(StrictModel):
     budget_usd: Annotated[float, Field(gt=0, le=1e15)] | None = None
     max_gpus: PositiveInteger | None = None  # at one time, over all jobs
     max_hours: Positive | None = None
-    quota: dict[str, Annotated[int, Field(ge=0)]] = Field(default_factory=dict)  # provider -> GPUs
+    quota: dict[str, WholeNumber] = Field(default_factory=dict)  # provider -> GPUs
     providers: AllowForbid = AllowForbid()
     gpus: AllowForbid = AllowForbid()
     regions: AllowForbid = AllowForbid()

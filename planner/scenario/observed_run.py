@@ -6,26 +6,15 @@ from typing import Any, Literal, Self
 
 from pydantic import model_validator
 
-from planner.documents.quantities import Positive, PositiveInteger, StrictModel, Text, validation_error
-from planner.library.techniques import TECHNIQUE_FIELDS
-from planner.scenario.techniques import (
-    Attention,
-    Checkpointing,
-    Method,
-    Optimizer,
-    Precision,
-    Quantisation,
-    Sharding,
-    WeightBits,
-    check_quantisation,
-)
+from planner.documents.quantities import Positive, PositiveInteger, Text, validation_error
+from planner.scenario.techniques import RunSettings
 
 PeakKind = Literal["allocated", "reserved", "device"]
 """What a peak counts: live tensors (torch max_memory_allocated), what the allocator took (max_memory_reserved), or
 all that the driver shows (nvidia-smi)."""
 
 
-class Measured(StrictModel):
+class Measured(RunSettings):
     """One observed run of this job on `gpus` GPUs in total.
 
     `hours` are those of the whole job from start to end: nothing is added to them, and they hold for every
@@ -44,25 +33,11 @@ class Measured(StrictModel):
     instances: PositiveInteger | None = None
     interconnect: Literal["nvlink", "nvswitch", "pcie"] | None = None
     network_gbps: Positive | None = None
-    method: Method | None = None
-    weight_bits: WeightBits | None = None
-    quant: Quantisation | None = None
-    precision: Precision | None = None
-    activation_checkpointing: Checkpointing | None = None
-    sharding: Sharding | None = None
-    attention: Attention | None = None
-    optimizer: Optimizer | None = None
-    tensor_parallel: PositiveInteger | None = None
-    pipeline_parallel: PositiveInteger | None = None
-    micro_batch: PositiveInteger | None = None
-    accumulation_steps: PositiveInteger | None = None
-    global_batch: PositiveInteger | None = None
-    sequence_length: PositiveInteger | None = None  # tokens
 
     @property
     def settings(self) -> dict[str, Any]:
         """How the run was set up, as far as it is given, without the hardware."""
-        return {name: value for name in RUN_SETTINGS if (value := getattr(self, name)) is not None}
+        return {name: value for name in RunSettings.model_fields if (value := getattr(self, name)) is not None}
 
     @model_validator(mode="after")
     def _has_observation(self) -> Self:
@@ -85,22 +60,10 @@ class Measured(StrictModel):
         if self.instances is not None and self.gpus % self.instances:
             fix = f"gpus counts all of them: a multiple of {self.instances}"
             raise validation_error(f"{self.gpus} GPUs do not spread evenly over {self.instances} machines", fix, "gpus")
-        check_quantisation(self.method, self.weight_bits, self.quant)
+        self.check_quantisation()
         batch = (self.micro_batch, self.accumulation_steps, self.global_batch)
         ranks = self.gpus / ((self.tensor_parallel or 1) * (self.pipeline_parallel or 1))
         if None not in batch and batch[0] * batch[1] * ranks != batch[2]:  # type: ignore[operator]
             what = f"{batch[2]} is not micro_batch {batch[0]} x accumulation_steps {batch[1]} x {ranks:g} ranks"
             raise validation_error(what, "leave one of the three out", "global_batch")
         return self
-
-
-RUN_SETTINGS = (
-    *TECHNIQUE_FIELDS,
-    "tensor_parallel",
-    "pipeline_parallel",
-    "micro_batch",
-    "accumulation_steps",
-    "global_batch",
-    "sequence_length",
-)
-"""The fields of `Measured` that say how a run was set up, hardware left out."""

@@ -13,10 +13,10 @@ from planner.documents.quantities import (
     Date,
     NotNegative,
     Positive,
-    PositiveInteger,
     Price,
     StrictModel,
     Text,
+    WholeNumber,
     validation_error,
 )
 from planner.scenario.payment import Commitment, Managed, Own, Tier
@@ -39,6 +39,11 @@ class Fees(StrictModel):
     network_storage_usd_per_gb_month: Price | None = None  # volume or object store that outlives the machine
 
 
+MAX_INSTANCES = 1000
+"""Most machines of one run: each number of them is a configuration of its own."""
+Nodes = Annotated[int, Field(ge=1, le=MAX_INSTANCES)]
+
+
 def _one_node(value: Any) -> Any:
     return 1 if value is None else value
 
@@ -54,7 +59,7 @@ class Terms(StrictModel):
     network_gbps: Positive | None = None  # per instance
     disk_gb_per_second: Positive | None = None  # per instance; None: as the class of machine has it
     download_gb_per_second: Positive | None = None  # per instance, from the outside; None likewise
-    max_nodes: Annotated[PositiveInteger, BeforeValidator(_one_node, json_schema_input_type=PositiveInteger | None)] = 1
+    max_nodes: Annotated[Nodes, BeforeValidator(_one_node, json_schema_input_type=Nodes | None)] = 1
     community: bool = False
     notes: str = ""
     currency: Currency = "USD"
@@ -69,12 +74,12 @@ class Offer(Terms):
     region: Text = "any"
     instance: str = ""
     gpu: Text | None = None  # None: a machine without GPU, or a managed service
-    gpus: Annotated[int, Field(ge=0)] = 0  # per instance
+    gpus: WholeNumber = 0  # per instance
     cpu_cores: Positive | None = None  # per instance
     ram_gb: Positive | None = None  # per instance
     usd_per_hour: Price | None = None
     spot_usd_per_hour: Price | None = None
-    stock: Annotated[int, Field(ge=0)] | None = None  # instances; None: unknown
+    stock: WholeNumber | None = None  # instances; None: unknown
     commitment: Commitment | None = None
     committed_hours: Positive | None = None  # instance-hours already paid for and left
     own: Own | None = None

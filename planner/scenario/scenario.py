@@ -81,6 +81,8 @@ class ScenarioFile(_ScenarioBase):
     offers: Rows[Offer] = ()
 
 
+MAX_OFFERS = 200_000
+"""Most offers of a scenario: hundreds of times the shipped market; more would take minutes and gigabytes."""
 NO_TRAINING_OFFER = (
     "no offer has a GPU",
     "machines without a GPU run stages only: add an offer with gpu and gpus, or a managed service",

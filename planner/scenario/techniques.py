@@ -11,6 +11,7 @@ from planner.documents.quantities import (
     OneOrMany,
     PositiveInteger,
     Price,
+    SequenceLength,
     StrictModel,
     Text,
     format_value,
@@ -123,10 +124,28 @@ class Techniques(StrictModel):
         return self
 
 
-def check_quantisation(method: str | None, weight_bits: int | None, quant: str | None) -> None:
-    """Raise where one configuration (None is not said) asks for a quantisation that its bits or method exclude."""
-    if quant is not None and weight_bits in (16, 8):
-        raise validation_error("quant is for 4-bit weights", "give weight_bits 4, or drop it", "quant")
-    if method == "full" and (quant is not None or weight_bits in (8, 4)):
-        fix = "quantised weights are for lora: give method lora, or weight_bits 16"
-        raise validation_error("method full cannot train quantised weights", fix, "method")
+class RunSettings(StrictModel):
+    """How one run is set up; None is not said."""
+
+    method: Method | None = None
+    weight_bits: WeightBits | None = None
+    quant: Quantisation | None = None
+    precision: Precision | None = None
+    activation_checkpointing: Checkpointing | None = None
+    sharding: Sharding | None = None
+    attention: Attention | None = None
+    optimizer: Optimizer | None = None
+    tensor_parallel: PositiveInteger | None = None
+    pipeline_parallel: PositiveInteger | None = None
+    micro_batch: PositiveInteger | None = None
+    accumulation_steps: PositiveInteger | None = None
+    global_batch: PositiveInteger | None = None
+    sequence_length: SequenceLength | None = None  # tokens
+
+    def check_quantisation(self) -> None:
+        """Raise where a quantisation is asked for that the bits or the method exclude."""
+        if self.quant is not None and self.weight_bits in (16, 8):
+            raise validation_error("quant is for 4-bit weights", "give weight_bits 4, or drop it", "quant")
+        if self.method == "full" and (self.quant is not None or self.weight_bits in (8, 4)):
+            fix = "quantised weights are for lora: give method lora, or weight_bits 16"
+            raise validation_error("method full cannot train quantised weights", fix, "method")

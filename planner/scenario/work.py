@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Self
+from typing import Annotated, Self
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from planner.documents.quantities import Count, Positive, PositiveInteger, StrictModel, validation_error
+
+MAX_EPOCHS = 1e6
 
 
 class Work(StrictModel):
@@ -18,7 +20,7 @@ class Work(StrictModel):
 
     samples: Count | None = None
     tokens_per_sample: Positive | None = None  # mean
-    epochs: Positive = 1.0
+    epochs: Annotated[Positive, Field(le=MAX_EPOCHS)] = 1.0
     tokens: Count | None = None
     steps: Count | None = None
     images: Count | None = None

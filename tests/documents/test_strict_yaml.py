@@ -9,8 +9,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from planner.documents.strict_yaml import MAX_DEPTH, parse_document, parse_value, read_document, write_yaml
+from planner.documents.strict_yaml import MAX_DEPTH, parse_document, parse_value, read_document
 from planner.errors import Fault, InputError
+from tests.helpers.scenarios import json_text
 
 
 def refused(text: str) -> tuple[Fault, ...]:
@@ -198,7 +199,7 @@ plain = st.recursive(
     st.none()
     | st.booleans()
     | st.integers(-(10**20), 10**20)
-    | st.floats(allow_nan=False)
+    | st.floats(allow_nan=False, allow_infinity=False)
     | st.text(st.characters(exclude_categories=("Cs",)), max_size=20)
     | st.sampled_from(["1e6", "12:30", "no", "null", "~", "", " x", "- a", "a: b", "0x1", "'", '"', "é\n\n b"]),
     lambda inside: st.lists(inside, max_size=4) | st.dictionaries(st.text(max_size=8), inside, max_size=4),
@@ -209,9 +210,9 @@ plain = st.recursive(
 @settings(max_examples=200, derandomize=True, deadline=None)
 @given(plain)
 @example({"<<": "<<"})
-def test_what_is_written_reads_back_the_same(data: object) -> None:
-    """Writing and reading again changes no value and no type, whatever the text looks like."""
-    again = parse_value(write_yaml({"key": data}), "a.yaml")["key"]
+def test_json_reads_back_the_same(data: object) -> None:
+    """JSON is YAML: reading it changes no value and no type, whatever the text looks like."""
+    again = parse_value(json_text({"key": data}), "a.yaml")["key"]
     assert repr(again) == repr(data)
 
 

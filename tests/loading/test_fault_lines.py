@@ -85,7 +85,8 @@ def test_other_errors_pass_as_they_are(tmp_path: Path) -> None:
     """A fault of another file, or with a line of its own, is left alone; so is one of no known place."""
     asked = load_scenario(written(tmp_path))
     assert asked.scenario == read_scenario(tmp_path / "s.yaml")
-    faults = [Fault("other", 0, "jobs.one.job.deadline", "a"), Fault("s", 3, "jobs", "b"), Fault("s", 0, "name", "c")]
+    places = (("other", 0, "jobs.one.job.deadline"), ("s", 3, "jobs"), ("s", 0, "name"))
+    faults = [Fault(*place, "a", "b") for place in places]
     with pytest.raises(ScenarioError) as caught, asked.locate_faults():
         raise ScenarioError(faults)
     assert caught.value.faults == tuple(sorted(faults))

@@ -48,7 +48,7 @@ offers:
         ("currency: USD\noffers: []", "m.yaml:2: offers: is empty"),
         ("currency: USD\noffers: [5]", "m.yaml:2: offers.0: 5 is not a mapping"),
         ("currency: USD\noffers: 5", "m.yaml:2: offers: 5 is not a list"),
-        ("currency: USD", "offers: is missing"),
+        ("currency: USD", "m.yaml:1: is not an inventory: it has no offers"),
         ("", "the file is empty"),
         (
             f"currency: USD\nterms: {{p: {{billing: {{step: 1}}}}}}\noffers: [{OFFER}, {OFFER}]",

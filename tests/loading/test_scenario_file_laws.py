@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.documents.strict_yaml import write_yaml
 from planner.errors import ScenarioError
-from planner.loading.scenario_file import parse_scenario, scenario_text
-from tests.helpers.scenarios import GOOD
+from planner.loading.scenario_file import parse_scenario
+from planner.scenario.scenario import scenario_data
+from tests.helpers.scenarios import GOOD, json_text
 
 scenarios = st.fixed_dictionaries(
     {
@@ -60,14 +60,16 @@ scenarios = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=60, derandomize=True, deadline=None)
 @given(scenarios)
 def test_a_written_scenario_reads_back_the_same(data: dict[str, Any]) -> None:
     """Text and object say the same thing: nothing is lost or changed by a file in between."""
-    scenario = parse_scenario(write_yaml(data))
-    assert parse_scenario(scenario_text(scenario)) == scenario
+    scenario = parse_scenario(json_text(data))
+    assert parse_scenario(json_text(scenario_data(scenario))) == scenario
 
 
+@pytest.mark.slow
 @settings(max_examples=200, derandomize=True, deadline=None)
 @given(
     st.text(max_size=60)

@@ -107,6 +107,7 @@ def test_runpod_pods_cost_the_card_times_their_number() -> None:
         assert price == pytest.approx(gpus * pods[provider, gpu, 1], abs=1e-3), (provider, gpu, gpus)
 
 
+@pytest.mark.slow
 def test_known_terms_are_there() -> None:
     """Billing steps are stated where they are known, and every provider with terms says from where."""
     terms = read(MARKET)["terms"]

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.documents.strict_yaml import write_yaml
-from planner.loading.scenario_file import change_scenario, parse_scenario, read_library, scenario_text
+from planner.library.reading import read_library
+from planner.loading.scenario_file import change_scenario, parse_scenario
 from planner.loading.suggestions import suggest_gpus, suggest_offers
 from planner.scenario.offer import Offer, offer_data, offer_labels
 from planner.scenario.payment import MONTHS, TIERS, Commitment, Own
 from planner.scenario.scenario import scenario_data, scenario_schema
 from tests.helpers.payment_scenarios import CPU, KINDS, LEFT, OWN, PRICED, SERVICE, T4, YEAR, asked, question
-from tests.helpers.scenarios import GOOD
+from tests.helpers.scenarios import GOOD, json_text
 
 
 def offer(data: dict[str, Any], **more: Any) -> Offer:
@@ -131,12 +131,13 @@ def test_a_service_takes_architectures_by_any_of_their_names() -> None:
     assert alone.offers[0].managed is not None and alone.offers[0].managed.architectures == ("mistral-7b",)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, derandomize=True, deadline=None)
 @given(st.lists(st.sampled_from(sorted(KINDS)), min_size=1, max_size=6), st.sampled_from(["", "x"]))
 def test_every_way_to_pay_survives_being_written_down(names: list[str], instance: str) -> None:
     """Text, plain data and object say the same; what is derived is not written, and labels stay apart."""
     scenario = asked(PRICED, *({**KINDS[name], "instance": instance} for name in names))
-    assert parse_scenario(scenario_text(scenario)) == scenario
+    assert parse_scenario(json_text(scenario_data(scenario))) == scenario
     assert change_scenario(scenario, ()) == scenario
     assert all("usd_per_hour" not in row for row in scenario_data(scenario)["offers"] if "own" in row)
     labels = offer_labels(scenario.offers)
@@ -151,7 +152,7 @@ def test_a_setting_changes_what_an_own_machine_costs() -> None:
 
 def test_a_price_factor_keeps_the_ways_to_pay_consistent() -> None:
     """It scales all of a commitment; of an own machine it scales the hour, not what a kWh or the machine costs."""
-    scenario = parse_scenario(write_yaml({**question(YEAR, OWN, SERVICE), "adjust": [{"usd_per_hour_factor": 2.0}]}))
+    scenario = parse_scenario(json_text({**question(YEAR, OWN, SERVICE), "adjust": [{"usd_per_hour_factor": 2.0}]}))
     year, own, service = scenario.adjusted_offers()
     assert year.committed_usd == pytest.approx(2 * offer(YEAR).committed_usd)
     assert own.usd_per_hour == pytest.approx(0.5)

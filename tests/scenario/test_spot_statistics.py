@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.candidates.offer_terms import group_states, spot_market
+from planner.candidates.offer_terms import group_states, spot_markets
 from planner.errors import InputError
 from planner.estimates.preemption import NodeGroupCoefficients, node_group_market
 from planner.hazards import mean_hours
-from planner.loading.scenario_file import parse_scenario, read_library
+from planner.library.reading import read_library
+from planner.loading.scenario_file import parse_scenario
 from planner.scenario.offer import Offer
 from planner.scenario.scenario import scenario_schema
 from planner.scenario.spot_statistics import SpotStatistics
@@ -110,12 +111,12 @@ def test_statistics_of_several_machines_are_brought_to_one() -> None:
     """The law for gangs, applied to what one machine is said to do, gives back what was told of four."""
     library = read_library([])
     stages = library.calibrations["stages"]
-    gang = NodeGroupCoefficients.of({key: stages.value(key) for key in stages.coefficients})
-    one = spot_market(offer({"availability": 0.6, "mean_up_hours": 2, "instances": 4}), library)
+    gang = NodeGroupCoefficients.of(stages.values)
+    one = spot_markets([offer({"availability": 0.6, "mean_up_hours": 2, "instances": 4})], library)[0]
     assert one.mean_up_hours > 2 and one.availability > 0.6
     four = node_group_market(one.mean_up_hours, one.availability, 4, gang)
     assert (float(four.mean_up), float(four.availability)) == (pytest.approx(2), pytest.approx(0.6))
-    always = spot_market(offer({"availability": 0.99, "mean_up_hours": 2, "instances": 8}), library)
+    always = spot_markets([offer({"availability": 0.99, "mean_up_hours": 2, "instances": 8})], library)[0]
     assert always.availability == 1 and always.mean_outage_hours == 0
 
 
@@ -143,10 +144,11 @@ def test_a_duration_that_may_never_end_has_no_mean() -> None:
     assert mean_hours([0.0, 1.0], [1e6, 0.0]) == pytest.approx(1e-6)
 
 
+@pytest.mark.slow
 def test_a_plan_and_its_audit_agree_on_statistics_of_several_machines() -> None:
     """Told of four machines or of one, the same market makes the same plan, and it passes its audit."""
     told = {"availability": 0.6, "mean_up_hours": 2, "instances": 4}
-    one = spot_market(offer(told), read_library([]))
+    one = spot_markets([offer(told)], read_library([]))[0]
     same = {"availability": one.availability, "mean_up_hours": one.mean_up_hours}
     plans = [solve(parse_scenario(SCENARIO.format(spot=json.dumps(spot)))) for spot in (told, same)]
     assert plans[0].jobs[0].spot_share > 0

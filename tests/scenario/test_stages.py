@@ -9,10 +9,11 @@ from pydantic import ValidationError
 
 from planner.documents.validation import validation_complaints
 from planner.errors import ScenarioError
-from planner.loading.scenario_file import parse_scenario, scenario_text
+from planner.loading.scenario_file import parse_scenario
 from planner.scenario.job import Job
-from planner.scenario.scenario import scenario_schema
+from planner.scenario.scenario import scenario_data, scenario_schema
 from planner.scenario.stages import Stages, Trials
+from tests.helpers.scenarios import json_text
 
 JOB = {"name": "a", "architecture": "mistral-7b", "work": {"tokens": 1_000_000}}
 IMAGES = {"name": "a", "architecture": "stable-diffusion-1.5", "work": {"images": 1000}}
@@ -51,7 +52,7 @@ def test_a_job_says_nothing_of_stages() -> None:
 def test_every_stage_reads_back_as_written() -> None:
     """The text of a scenario with all stages parses to the same scenario again, units turned into numbers."""
     read = parse_scenario(SCENARIO)
-    assert parse_scenario(scenario_text(read)) == read
+    assert parse_scenario(json_text(scenario_data(read))) == read
     stages = read.jobs[0].stages
     assert stages.retention_hours == 720
     assert stages.ingest is not None
@@ -124,4 +125,4 @@ def test_the_schema_explains_every_key() -> None:
     for name in ("Trials", "Ingest", "Transfer", "Evaluation", "Checkpoints", "Export"):
         assert schemas[name]["description"]
         assert all(key["description"] for key in schemas[name]["properties"].values()), name
-    assert {"type": "integer", "minimum": 1} in schemas["Job"]["properties"]["trials"]["anyOf"]
+    assert {"type": "integer", "minimum": 1, "maximum": 1_000_000} in schemas["Job"]["properties"]["trials"]["anyOf"]
