@@ -19,11 +19,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.candidate_table import ON_DEMAND, SPOT
+from planner.candidate_table import ON_DEMAND, SPOT, CandidateTable
 
 if TYPE_CHECKING:
     from planner.arrays import Floats
-    from planner.candidate_table import CandidateTable
     from planner.candidates.stage_hours import RowHours
 
 

@@ -13,18 +13,17 @@ from planner.candidates.managed_service import find_services
 from planner.candidates.offer_columns import OfferColumns
 from planner.candidates.offer_terms import spot_markets
 from planner.candidates.pricing import price_machines
-from planner.candidates.run_hours import compute_run_hours
+from planner.candidates.run_hours import RunHours, compute_run_hours
 from planner.candidates.stage_placement import Placement, enumerate_placements
 from planner.configurations.enumeration import JobConfigurations, enumerate_configurations
 from planner.scenario.stages import Stages, Trials
-from planner.spot.policy.curve_cache import CurveCache
+from planner.spot.policy.policy_cache import PolicyCache
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from planner.arrays import Integers
     from planner.candidates.market import Market
-    from planner.candidates.run_hours import RunHours
     from planner.configurations.configuration_table import Configurations
     from planner.configurations.grid import Machine
     from planner.library.schema import Architecture, Library
@@ -106,7 +105,7 @@ def enumerate_candidates(
         columns,
         headroom,
         services,
-        before.curves if before is not None else CurveCache(),
+        before.policies if before is not None else PolicyCache(),
     )
 
 

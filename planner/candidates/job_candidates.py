@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.spot.policy.curve_cache import CurveCache
+from planner.spot.policy.policy_cache import PolicyCache
 
 if TYPE_CHECKING:
     from planner.arrays import Flags, Floats, Integers
@@ -42,7 +42,7 @@ class JobCandidates:
     columns: OfferColumns
     headroom: float | None
     services: ManagedServiceCandidates
-    curves: CurveCache = field(default_factory=CurveCache, compare=False)  # of spot markets, computed when needed
+    policies: PolicyCache = field(default_factory=PolicyCache, compare=False)  # of spot markets, computed when needed
 
     @property
     def recipes(self) -> tuple[Recipe, ...]:
@@ -88,6 +88,28 @@ class JobCandidates:
         here = np.asarray([one.ingest is None for one in self.placements], dtype=bool)[self.placement]
         small = self.columns.ram_gb[self.table.offer] < wanted.ram_gb  # nan, which is unknown, is not
         return np.asarray(here & small & ~self.observed & ~self.is_managed_service, dtype=bool)
+
+    def beaten(self) -> Flags:
+        """Return the rows (n,) whose configuration is in nothing better than the fastest of its machine and method.
+
+        Compared is all that hours and dollars depend on: on no offer and at no spot share is such a row the best.
+        """
+        ways, run = self.physics.ways, self.run_hours
+        names, label = np.unique([recipe.method_label for recipe in ways.recipes], return_inverse=True)
+        penalty, rents = np.zeros(len(ways)), ~self.is_managed_service
+        penalty[self.configuration[rents]] = self.table.penalty_usd[rents]
+        elsewhere = run.training_hours + run.checkpoint_hours  # the run where another machine evaluates
+        hours = elsewhere, elsewhere + run.evaluation_hours, run.reload_hours
+        restarts = run.load_seconds, run.confidence_factor, run.stall_seconds, run.saved_bytes, ~run.observed
+        of_recipe = np.asarray([run.export_gb, run.kept_gb, run.adapts])[:, ways.recipe]
+        burden = np.stack([*hours, *restarts, *of_recipe, penalty])
+        group = ways.machine * len(names) + label[ways.recipe]
+        order = np.lexsort((*burden[::-1], group))
+        _, first, group = np.unique(group[order], return_index=True, return_inverse=True)
+        burden = burden[:, order] - burden[:, order[first[group]]]
+        beaten = np.zeros(len(ways) + 1, dtype=bool)  # the last element is that of managed services
+        beaten[order] = np.all(burden >= 0, axis=0) & np.any(burden > 0, axis=0)
+        return beaten[self.configuration]
 
     def without_hours_limit(self) -> JobCandidates:
         """Return the same candidates where every offer has as many prepaid hours left as needed."""

@@ -9,9 +9,9 @@ import numpy as np
 
 from planner.candidates.offer_terms import disk_gb
 from planner.candidates.stage_hours import RowHours, node_group_ratios
-from planner.candidates.stage_placement import ingested_tokens, prepared_gb
-from planner.estimates.time.data_stages import ingest_seconds, machine_cores, merge_seconds, upload_seconds
-from planner.estimates.time.stages import boot_seconds, download_seconds
+from planner.candidates.stage_placement import Placement, ingested_tokens, prepared_gb
+from planner.estimates.time.data_stages import ingest_seconds, machine_cores, merge_seconds
+from planner.estimates.time.stages import boot_seconds, transfer_seconds
 from planner.estimates.trials import trial_work
 from planner.units import GB, HOUR
 
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from planner.arrays import Flags, Floats, Integers
     from planner.candidates.offer_columns import OfferColumns
     from planner.candidates.run_hours import RunHours
-    from planner.candidates.stage_placement import Placement
     from planner.configurations.enumeration import JobConfigurations
     from planner.scenario.job import Job
 
@@ -107,8 +106,8 @@ class MachineCandidates:
             restart=restart,
             ingest=self._ingest_hours(data),
             export=self._export_hours(),
-            separate=self.of_placement([one.hours for one in self.placements]),
-            late_separate=self.of_placement([one.late_hours for one in self.placements]),
+            separate=self.of_placement([one.total("hours") for one in self.placements]),
+            late_separate=self.of_placement([one.total("late_hours") for one in self.placements]),
             training=training,
             evaluation=evaluation,
             checkpoints=checkpoints,
@@ -149,9 +148,9 @@ class MachineCandidates:
             own_pull = np.where(columns.at_data[self.offer], pull, np.minimum(pull, source.gb_per_second * GB))
         seconds = (
             boot_seconds(pull, run_hours.stages)
-            + download_seconds(run_hours.weights_gb * GB, pull)
-            + download_seconds(data.own * GB, own_pull)
-            + download_seconds(data.arriving * GB, pull)
+            + transfer_seconds(run_hours.weights_gb * GB, pull)
+            + transfer_seconds(data.own * GB, own_pull)
+            + transfer_seconds(data.arriving * GB, pull)
             + run_hours.load_seconds[self.configuration]
         )
         return np.asarray(seconds / HOUR, dtype=float)
@@ -200,7 +199,7 @@ class MachineCandidates:
         line = columns.pull_bytes_per_second[self.offer]
         if wanted.gb_per_second is not None:
             line = np.minimum(line, wanted.gb_per_second * GB)
-        seconds = upload_seconds(np.asarray(run_hours.export_gb)[self.recipe] * GB, line)
+        seconds = transfer_seconds(np.asarray(run_hours.export_gb)[self.recipe] * GB, line)
         if wanted.merged:
             disk = columns.disk_bytes_per_second[self.offer]
             seconds = seconds + np.asarray(run_hours.adapts)[self.recipe] * merge_seconds(

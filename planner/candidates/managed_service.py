@@ -14,7 +14,8 @@ from planner.candidates.stage_hours import RowHours, node_group_ratios
 from planner.configurations.coefficients import recipe_coefficients
 from planner.configurations.recipe import Recipe
 from planner.estimates.billing import service_tokens_per_second, service_usd
-from planner.estimates.time.data_stages import retained_gb_months, upload_seconds
+from planner.estimates.time.data_stages import retained_gb_months
+from planner.estimates.time.stages import transfer_seconds
 from planner.estimates.trials import trial_work
 from planner.estimates.uncertainty import confidence_factor
 from planner.units import GB, HOUR
@@ -196,7 +197,7 @@ def _transfer(
     usd = data * (egress + (fees.ingress_usd_per_gb or 0.0)) + result * (fees.egress_usd_per_gb or 0.0)
     return {
         "upload_hours": data_transfer_seconds(data, job, offer, pull) / HOUR,
-        "export_hours": float(upload_seconds(result * GB, line)) / HOUR if stages.export is not None else 0.0,
+        "export_hours": float(transfer_seconds(result * GB, line)) / HOUR if stages.export is not None else 0.0,
         "data_gb": data,
         "own_gb": data if egress else 0.0,
         "result_gb": result,

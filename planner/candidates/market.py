@@ -1,29 +1,45 @@
-"""The offers of a scenario as candidates use them: at adjusted prices, equal ones merged, GPUs resolved."""
+"""The offers of a scenario as candidates use them: at adjusted prices, equal ones merged, GPUs resolved.
+
+Offer a dominates b if they have the same provider, machine and terms (all facts but region, instance and prices), no
+stock or paid hours that jobs share, and a costs no more on demand and no more on spot. Every candidate on b has then
+the same hours on a, at no more dollars in each market, whatever mix or policy it follows. An unknown spot price, or one
+that is not below the price on demand, counts as infinite; offers that are sold on spot only are compared with one
+another, because they pay no switch to on demand.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from planner.candidates.offer_terms import machines_of
-from planner.scenario.limits import AllowForbid
-from planner.scenario.offer import offer_labels
+from planner.scenario.limits import AllowForbid, SpotShare
+from planner.scenario.offer import Offer, offer_labels
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from planner.arrays import Integers
+    from planner.arrays import Flags, Integers
     from planner.configurations.grid import Machine
     from planner.library.schema import GpuSpec, Library
     from planner.scenario.job import Job
-    from planner.scenario.offer import Offer
     from planner.scenario.scenario import Scenario
 
 MANAGED = "managed"
 """In place of a GPU's name, for a service that does not state its GPUs."""
+OUTLIER_SHARE = 0.5
+"""A spot discount under this share of the median discount of the same instance is an outlier."""
+MIN_PEERS = 3
+"""Offers of an instance from which on it has a usual discount."""
+PRICE_FIELDS = ("usd_per_hour", "spot_usd_per_hour")
+TERM_FIELDS = tuple(
+    Offer.model_fields.keys() - {*PRICE_FIELDS, "region", "instance", "notes", "currency", "date", "source"}
+)
+"""What a plan may depend on besides region, instance and prices."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +49,7 @@ class Market:
     offers: tuple[Offer, ...]
     labels: tuple[str, ...]
     merged: tuple[int, ...]  # in how many regions each is offered
+    is_outlier: Flags  # (offers,), a spot price far below that of the same instance elsewhere
     cards: tuple[GpuSpec | None, ...]  # None: a managed service
     machines: tuple[tuple[Machine, ...], ...]  # per offer
     distinct_machines: tuple[Machine, ...]
@@ -75,26 +92,26 @@ class Market:
 
 
 def build_market(scenario: Scenario, library: Library) -> Market:
-    """Return the offers with GPUs at adjusted prices; those that differ only in region become one ("any of 17")."""
-    # A limit on regions makes the region matter, and so does the region of the user's data.
-    has_data_region = any(job.stages.transfer and job.stages.transfer.region for job in scenario.jobs)
-    regional = scenario.limits.regions != AllowForbid() or has_data_region
-    groups: list[tuple[str, list[Offer]]] = []
-    near: dict[tuple[object, ...], list[list[Offer]]] = {}
+    """Return the offers with GPUs at adjusted prices that a plan may need.
+
+    Those that differ only in region become one ("any of 17"), under the first label in the order of names. Of those
+    that differ only in region, instance and prices, the ones that another replaces at no higher price are left out.
+    """
+    places = places_that_matter(scenario)
+    compared = ["instance", *(set(places) - {"instance"}), *PRICE_FIELDS, *TERM_FIELDS]
+    facts = itemgetter(*compared)
+    groups: dict[tuple[object, ...], list[tuple[str, Offer]]] = {}
     for label, offer in zip(offer_labels(scenario.offers), scenario.adjusted_offers(), strict=True):
-        if offer.is_cpu:
-            continue
-        where = offer.region if regional else ""
-        key = (where, offer.provider, offer.instance, offer.card, offer.usd_per_hour, offer.spot_usd_per_hour)
-        alike = near.setdefault(key, [])
-        for group in alike:
-            if _facts(group[0]) == _facts(offer):
-                group.append(offer)
-                break
-        else:
-            alike.append([offer])
-            groups.append((label, alike[-1]))
-    offers = tuple(group[0] for _, group in groups)
+        if not offer.is_cpu:
+            groups.setdefault(facts(offer.__dict__), []).append((label, offer))
+    firsts = [min(group, key=itemgetter(0)) for group in groups.values()]
+    merged = [len({offer.region for _, offer in group}) for group in groups.values()]
+    labels, found = [label for label, _ in firsts], [offer for _, offer in firsts]
+    is_outlier = flag_spot_outliers(found)
+    keep = np.arange(len(found))
+    if has_comparable_prices(scenario):
+        keep = np.asarray(find_undominated_offers(found, labels, is_outlier, places), dtype=np.int64)
+    offers = tuple(found[index] for index in keep)
     cards = tuple(library.gpu(offer.card) if offer.rents_gpus else None for offer in offers)
     # Thousands of offers rent a few hundred kinds of machine: equal ones are made once.
     made: dict[tuple[object, ...], tuple[Machine, ...]] = {}
@@ -107,13 +124,79 @@ def build_market(scenario: Scenario, library: Library) -> Market:
         machines.append(made[kind] if kind in made else made.setdefault(kind, machines_of(offer, card)))
     return Market(
         offers,
-        tuple(label for label, _ in groups),
-        tuple(len({offer.region for offer in group}) for _, group in groups),
+        tuple(labels[index] for index in keep),
+        tuple(merged[index] for index in keep),
+        is_outlier[keep],
         cards,
         tuple(machines),
         tuple(dict.fromkeys(machine for several in made.values() for machine in several)),
         *_separate_offers(scenario),
     )
+
+
+def places_that_matter(scenario: Scenario) -> tuple[str, ...]:
+    """Return the fields that say where an offer is, as far as limits or the user's data depend on them.
+
+    `explain` names every region in the limits to keep all offers separate, so instances are kept separate there too.
+    """
+    if scenario.limits.regions != AllowForbid():
+        return "region", "instance"
+    has_data_region = any(job.stages.transfer and job.stages.transfer.region for job in scenario.jobs)
+    return ("region",) if has_data_region else ()
+
+
+def has_comparable_prices(scenario: Scenario) -> bool:
+    """Return whether a lower price is never worse.
+
+    The best policy at lower prices may do another share of its work on spot, and may pay more dollars to save hours
+    that have a value. So a limit on the share, or on dollars where hours have a value, may need a higher price.
+    """
+    limits = scenario.limits
+    return limits.spot_share == SpotShare() and (limits.budget_usd is None or not scenario.value_of_time_usd_per_hour)
+
+
+def find_undominated_offers(
+    offers: Sequence[Offer], labels: Sequence[str], is_outlier: Flags, places: Sequence[str]
+) -> list[int]:
+    """Return the places of the offers that no other dominates; of equal ones the first name stays.
+
+    An outlying spot price dominates only outliers: a plan says what it costs without them.
+    """
+    keep: list[int] = []
+    terms = itemgetter(*places, *TERM_FIELDS)
+    classes: dict[tuple[object, ...], list[tuple[float, float, str, int]]] = {}
+    for index, (offer, label) in enumerate(zip(offers, labels, strict=True)):
+        if offer.gpu is None or offer.stock is not None or offer.commitment or offer.committed_hours is not None:
+            keep.append(index)
+            continue
+        on_demand = np.inf if offer.usd_per_hour is None else offer.usd_per_hour
+        spot = offer.spot_usd_per_hour if offer.has_spot else None
+        key = (offer.usd_per_hour is None, bool(is_outlier[index]), terms(offer.__dict__))
+        classes.setdefault(key, []).append((on_demand, np.inf if spot is None else spot, label, index))
+    for members in classes.values():
+        least = None
+        for _, spot_usd, _, index in sorted(members):
+            if least is None or spot_usd < least:
+                least = spot_usd
+                keep.append(index)
+    return sorted(keep)
+
+
+def flag_spot_outliers(offers: Sequence[Offer]) -> Flags:
+    """Return the offers (offers,) whose ratio of spot to on-demand price is far below that of their instance.
+
+    Such a price is probably an error of the price list, and a search for the least cost over thousands of prices
+    finds these errors first.
+    """
+    ratios: dict[tuple[str, str, str], list[float]] = {}
+    ratio = np.full(len(offers), np.nan)
+    kinds = [(offer.provider, offer.instance, offer.card) for offer in offers]
+    for index, (kind, offer) in enumerate(zip(kinds, offers, strict=True)):
+        if offer.has_spot and offer.usd_per_hour and offer.spot_usd_per_hour is not None:
+            ratio[index] = offer.spot_usd_per_hour / offer.usd_per_hour
+            ratios.setdefault(kind, []).append(float(ratio[index]))
+    usual = {kind: float(np.median(peers)) for kind, peers in ratios.items() if len(peers) >= MIN_PEERS}
+    return np.asarray(ratio < OUTLIER_SHARE * np.asarray([usual.get(kind, np.nan) for kind in kinds], dtype=float))
 
 
 def needs_separate_machines(job: Job) -> bool:
@@ -138,27 +221,3 @@ def _separate_offers(scenario: Scenario) -> tuple[tuple[Offer, ...], tuple[str, 
         and limits.permits(offer)
     ]
     return tuple(offer for offer, _ in found), tuple(label for _, label in found)
-
-
-def _facts(offer: Offer) -> tuple[object, ...]:
-    """Return what two offers may differ in apart from region, GPU and price."""
-    return (
-        offer.stock,
-        offer.gpus,
-        offer.max_nodes,
-        offer.interconnect,
-        offer.network_gbps,
-        offer.disk_gb_per_second,
-        offer.download_gb_per_second,
-        offer.cpu_cores,
-        offer.ram_gb,
-        offer.spot,
-        offer.spot_notice_seconds,
-        offer.billing,
-        offer.fees,
-        offer.community,
-        offer.commitment,
-        offer.committed_hours,
-        offer.own,
-        offer.managed,
-    )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from planner.configurations.grid import Machine
 from planner.estimates.preemption import NodeGroupCoefficients, node_group_market
-from planner.estimates.time.stages import download_seconds
+from planner.estimates.time.stages import transfer_seconds
 from planner.spot.market.states import Ages, SpotStates
 from planner.units import GB
 
@@ -53,11 +53,6 @@ def machines_of(offer: Offer, gpu: GpuSpec) -> tuple[Machine, ...]:
     )
 
 
-def spot_market(offer: Offer, library: Library) -> SpotMarket:
-    """Return the spot statistics of an offer, or the prior with its basis."""
-    return spot_markets([offer], library)[0]
-
-
 def spot_markets(offers: Sequence[Offer], library: Library) -> tuple[SpotMarket, ...]:
     """Return the spot statistics of many offers: those without share one prior."""
     stages = library.calibrations["stages"]
@@ -80,7 +75,7 @@ def _single_machine_statistics(statistics: SpotStatistics, library: Library) -> 
     if statistics.instances == 1:
         return SpotMarket(statistics.availability, statistics.mean_up_hours, statistics.mean_outage_hours, "")
     stages = library.calibrations["stages"]
-    coefficients = NodeGroupCoefficients.of({key: stages.value(key) for key in stages.coefficients})
+    coefficients = NodeGroupCoefficients.of(stages.values)
     one = node_group_market(statistics.mean_up_hours, statistics.availability, 1 / statistics.instances, coefficients)
     up, share = float(one.mean_up), min(1.0, float(one.availability))
     return SpotMarket(share, up, up * (1 - share) / share, "")
@@ -111,7 +106,7 @@ def data_transfer_seconds(gb: float, job: Job, offer: Offer, pull: float) -> flo
     source = job.stages.transfer
     if source is not None and source.gb_per_second is not None and source.region != offer.region:
         pull = min(pull, source.gb_per_second * GB)
-    return float(download_seconds(gb * GB, pull))
+    return float(transfer_seconds(gb * GB, pull))
 
 
 def data_egress_usd_per_gb(job: Job, offer: Offer) -> float:

@@ -5,9 +5,10 @@ One array element per configuration, or per candidate.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -70,6 +71,7 @@ class RunHours:
     confidence_factor: Floats
     stall_seconds: Floats  # per checkpoint
     saved_bytes: Floats  # of a checkpoint that training can resume from
+    disk_bytes_per_second: float  # of one instance
     export_gb: tuple[float, ...]
     kept_gb: tuple[float, ...]  # checkpoints that stay, per node group
     adapts: tuple[bool, ...]  # trains adapters
@@ -94,8 +96,13 @@ class RunHours:
         one instance. All arguments broadcast.
         """
         market = node_group_market(mean_up_hours, availability, nodes, self.node_group)
-        stall = self.stall_seconds[configuration] / HOUR
-        return interrupted_run(run_hours, restart, stall, market, self.node_group, self.outage_cv)
+        stall, write = self.stall_seconds[configuration] / HOUR, self.write_seconds(configuration, nodes) / HOUR
+        return interrupted_run(run_hours, restart, stall, market, self.node_group, self.outage_cv, write)
+
+    def write_seconds(self, configuration: Integers | int, nodes: Numbers) -> Any:
+        """Return the seconds to write a checkpoint from `nodes` to storage that outlives them. Arguments broadcast."""
+        saved = self.saved_bytes[configuration]
+        return checkpoint_seconds(saved, nodes, self.disk_bytes_per_second, math.inf, self.stages)
 
 
 @dataclass(frozen=True)
@@ -205,7 +212,7 @@ class _RunTimes:
 
 def compute_run_hours(job: Job, architecture: Architecture, physics: JobConfigurations, library: Library) -> RunHours:
     """Return the hours of every configuration of a job, for all its trials."""
-    values = calibration_values(library, "stages")
+    values = library.calibrations["stages"].values
     stages = StageCoefficients.of(values)
     times = _RunTimes(job, architecture, physics, library, stages)
     recipes, observed = physics.ways.recipes, times.observed
@@ -228,6 +235,7 @@ def compute_run_hours(job: Job, architecture: Architecture, physics: JobConfigur
         confidence_factor=np.asarray(confidence_factor(tail, job.confidence), dtype=float),
         stall_seconds=times.stall_seconds(saved),
         saved_bytes=saved,
+        disk_bytes_per_second=job.storage_gb_per_second * GB,
         export_gb=tuple(export_gb(r, c, architecture, job) for r, c in zip(recipes, times.coefficients, strict=True)),
         kept_gb=tuple(stage_bytes * (job.stages.checkpoints.keep if job.stages.checkpoints else 0.0) / GB),
         adapts=tuple(one.method == "lora" for one in recipes),
@@ -281,11 +289,6 @@ def sigmas(job: Job, architecture: Architecture, physics: JobConfigurations, lib
     found = physics.learned.spread(
         found, [cards[i] for i in ways.machine], [methods[i] for i in ways.recipe], several, library
     )
-    again = class_sigmas(calibration_values(library, "uncertainty"), "observed")
+    again = class_sigmas(library.calibrations["uncertainty"].values, "observed")
     observed = ~np.isnan(ways.observed_hours)
     return np.where(observed, again.display, found.display), np.where(observed, again.tail, found.tail)
-
-
-def calibration_values(library: Library, name: str) -> dict[str, float]:
-    """Return the plain values of a calibration by key."""
-    return {key: entry.value for key, entry in library.calibrations[name].coefficients.items()}

@@ -10,7 +10,7 @@ import numpy as np
 
 from planner.candidate_table import ON_DEMAND, CandidateTable, concatenate
 from planner.candidates.deadline import least_late_hours, max_spot_share
-from planner.candidates.spot_candidates import SearchTarget, SpotCandidates, policy_rows
+from planner.candidates.spot_candidates import SearchTarget, SpotCandidates, SpotChoice, policy_rows
 from planner.candidates.spot_search import DEFAULT_SCOPE, SearchScope, spot_points
 from planner.configurations.recipe import is_allowed
 from planner.estimates.billing import round_up_hours
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from planner.candidates.job_candidates import JobCandidates
     from planner.candidates.market import Market
     from planner.candidates.offer_columns import OfferColumns
-    from planner.candidates.spot_candidates import SpotChoice
     from planner.candidates.stage_hours import RowHours
     from planner.library.schema import Library
 
@@ -181,22 +180,14 @@ def _apply_billing_steps(
     everything = np.arange(len(table))
     if not len(table):
         return table, everything, np.zeros(0, dtype=bool)
-    step, least = columns.step_hours[table.offer], columns.minimum_hours[table.offer]
     coarse = _has_coarse_billing(table, hours, columns)
     if not coarse.any():
         return table, everything, coarse
     smooth, points = np.flatnonzero(~coarse), np.flatnonzero(coarse)
-    between = [
-        (row, share)
-        for row in points
-        for share in whole_step_shares(table, hours, int(row), float(step[row]), float(least[row]))
-    ]
+    inside, between = whole_step_shares(table, hours, points, columns)
     two = points[table.share_high[points] > table.share_low[points]]
-    inside = np.asarray([row for row, _ in between], dtype=np.int64)
     origin = np.concatenate([smooth, points, inside, two])
-    share = np.concatenate(
-        [table.share_low[points], np.asarray([share for _, share in between], dtype=float), table.share_high[two]]
-    )
+    share = np.concatenate([table.share_low[points], between, table.share_high[two]])
     which = np.concatenate([points, inside, two])
     made, at = table.rows(which), hours.rows(which)
     none = np.ones(len(made))
@@ -218,24 +209,29 @@ def _has_coarse_billing(table: CandidateTable, hours: RowHours, columns: OfferCo
     return np.asarray((step > smallest) | (least > hours.once + hours.run), dtype=bool)
 
 
-def whole_step_shares(table: CandidateTable, hours: RowHours, row: int, step: float, least: float) -> Floats:
-    """Return the spot shares of a row, inside its bounds, at which all billed hours on demand are used.
+def whole_step_shares(
+    table: CandidateTable, hours: RowHours, rows: Integers, columns: OfferColumns
+) -> tuple[Integers, Floats]:
+    """Return rows and spot shares, inside the bounds of the row, at which all billed hours on demand are used.
 
     (1 - x) * (once + run) + x * switch hours of a node group on demand are billed in whole steps of `step` h, at least
     `least` h: a share just above such an x pays the same on demand and no less on spot, and ends later.
     A run has few coarse steps.
     """
-    low, high = float(table.share_low[row]), float(table.share_high[row])
-    if high <= low or np.isnan(table.run_h[row, ON_DEMAND]):
-        return np.zeros(0)
-    one = hours.rows(np.asarray([row]))
-    everything, none, most, fewest = (float(one.billed(share)[0][0][0]) for share in (0.0, 1.0, low, high))
-    if everything <= none:
-        return np.zeros(0)
-    fewest = max(fewest, least)
-    whole = np.append(np.arange(np.ceil(fewest / step), np.floor(most / step) + 1) * step, least)
-    shares = (everything - whole) / (everything - none)
-    return np.asarray(shares[(shares > low) & (shares < high)])
+    rows = rows[(table.share_high[rows] > table.share_low[rows]) & ~np.isnan(table.run_h[rows, ON_DEMAND])]
+    low, high, of_row = table.share_low[rows], table.share_high[rows], hours.rows(rows)
+    step, least = columns.step_hours[table.offer[rows]], columns.minimum_hours[table.offer[rows]]
+    everything, none, most, fewest = (of_row.billed(share)[0][0] for share in (0.0, 1.0, low, high))
+    first = np.ceil(np.maximum(fewest, least) / step)
+    count = np.maximum(np.floor(most / step) - first + 1, 0).astype(np.int64)
+    # The whole steps of each row, then its minimum.
+    at = np.repeat(np.arange(len(rows)), count + 1)
+    number = np.arange(len(at)) - np.repeat(np.cumsum(count + 1) - (count + 1), count + 1)
+    whole = np.where(number < count[at], (first[at] + number) * step[at], least[at])
+    saved = everything - none
+    shares = (everything[at] - whole) / np.where(saved > 0, saved, np.nan)[at]
+    inside = (shares > low[at]) & (shares < high[at])
+    return rows[at[inside]], shares[inside]
 
 
 def _rounding_usd(

@@ -9,7 +9,6 @@ the work that fits into the time that the market is available, and every hour of
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -19,13 +18,12 @@ import numpy as np
 from planner.candidate_table import ON_DEMAND, SPOT, CandidateTable
 from planner.candidates.deadline import policy_guarantee_hours, policy_late_hours
 from planner.candidates.offer_terms import group_states
-from planner.candidates.run_hours import calibration_values
 from planner.estimates.preemption import node_group_market
-from planner.estimates.time.stages import checkpoint_seconds
 from planner.spot.market.duration_shapes import DurationShape, states_from_means
 from planner.spot.policy.checkpointing import checkpoint_interval, last_checkpoint_fits
+from planner.spot.policy.policy_cache import longest_useful_hours
 from planner.spot.policy.run import SpotRun
-from planner.units import GB, HOUR
+from planner.units import HOUR
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,6 +36,7 @@ if TYPE_CHECKING:
     from planner.spot.market.states import SpotStates
     from planner.spot.policy.cost_curve import CurvePoint
 
+ALL = slice(None)
 FINE_BILLING_HOURS = 0.1
 """Longest billing step for a policy: each start would pay for whole steps."""
 
@@ -96,34 +95,36 @@ class SpotCandidates:
         self.work = np.where(candidates.observed[rows], h.run - h.restart, h.run)
         self.outside_run = h.after_start + h.separate
         self.guarantee = policy_guarantee_hours(h, target.latest_hours)
-        separate_usd = np.asarray([one.usd for one in candidates.placements])[self.placement]
+        separate_usd = np.asarray([one.total("usd") for one in candidates.placements])[self.placement]
         self.outside_usd = table.fixed_usd + (self.on_demand + self.storage) * h.after_start + separate_usd
         self.worth = table.penalty_usd + target.usd_per_hour * self.outside_run
         self.states: dict[tuple[int, int], SpotStates] = {}
 
-    def bound(self, guarantee: Floats | None = None) -> Floats:
-        """Return a lower bound (n,) on the value of every policy; inf where on demand takes longer than `guarantee`.
+    def bound(self, guarantee: Floats | None = None, which: Integers | slice = ALL) -> Floats:
+        """Return a lower bound on the value of every policy; inf where on demand takes longer than `guarantee`.
 
         Spot does at most the work that fits into the hours that the market is available. All work is paid, and one
-        start.
+        start. Shape (n,) for the rows of `which` and their own guarantees; one row broadcasts over many guarantees.
         """
-        columns, table = self.candidates.columns, self.table
-        guarantee = self.guarantee if guarantee is None else guarantee
-        up, share = columns.mean_up_hours[table.offer], columns.availability[table.offer]
+        guarantee = self.guarantee[which] if guarantee is None else guarantee
+        work, restart = self.work[which], self.hours.restart[which]
+        on_spot = np.minimum(work, self._group_availability[which] * guarantee)
+        hours = self.spot[which] * (on_spot + restart) + self.on_demand[which] * (work - on_spot)
+        least = (self.outside_usd + self.worth)[which] + hours + self.standing[which] * (work + restart)
+        return np.where(guarantee > work + restart, least, np.inf)
+
+    @cached_property
+    def _group_availability(self) -> Floats:
+        """Return the share of time (n,) at which all machines of a row are there together."""
+        columns, offer = self.candidates.columns, self.table.offer
+        up, share = columns.mean_up_hours[offer], columns.availability[offer]
         group = node_group_market(up, share, self.nodes, self.candidates.run_hours.node_group)
-        on_spot = np.minimum(self.work, group.availability * guarantee)
-        hours = self.spot * (on_spot + self.hours.restart) + self.on_demand * (self.work - on_spot)
-        least = self.outside_usd + self.worth + hours + self.standing * (self.work + self.hours.restart)
-        return np.where(guarantee > self.work + self.hours.restart, least, np.inf)
+        return np.asarray(group.availability, dtype=float)
 
-    def value(self, row: int, point: CurvePoint) -> float:
-        """Return what the search minimises: dollars, penalties and the value of the hours."""
-        return float(self.outside_usd[row] + self.worth[row] + point.usd)
-
-    def late_value(self, row: int, point: CurvePoint) -> float:
-        """Return an upper bound on the cost of the choice at the confidence, with penalties."""
-        usd = float(self.outside_usd[row]) + point.usd
-        return usd * float(self.hours.late_factor[row]) + float(self.worth[row])
+    def late_value(self, row: int, value: float) -> float:
+        """Return an upper bound on the cost at the confidence, with penalties, of a policy of that value."""
+        worth = float(self.worth[row])
+        return (value - worth) * float(self.hours.late_factor[row]) + worth
 
     @cached_property
     def sizes(self) -> Floats:
@@ -171,51 +172,71 @@ class SpotCandidates:
         states = self.states[key]
         stall = float(self.stalls[row])
         share = self.candidates.run_hours.node_group.interval_share_of_young
-        warned = last_checkpoint_fits(
-            offer.notice_seconds, write_seconds(self.candidates, int(self.configuration[row]), nodes)
-        )
+        write = float(self.candidates.run_hours.write_seconds(int(self.configuration[row]), nodes))
+        warned = last_checkpoint_fits(offer.notice_seconds, write)
         return (
             SpotRun(
                 work_hours=float(self.work[row]),
                 restart_hours=float(self.hours.restart[row]),
                 stall_hours=stall,
-                interval_hours=checkpoint_interval(stall, states, share, warned),
+                interval_hours=checkpoint_interval(stall, states, share, write / HOUR, warned),
                 spot_usd_per_hour=float(self.spot[row]),
                 on_demand_usd_per_hour=float(self.on_demand[row]),
                 standing_usd_per_hour=float(self.standing[row]),
                 last_checkpoint=warned,
+                write_hours=write / HOUR,
             ),
             states,
         )
 
-    def find_choices(self, which: Sequence[int]) -> list[tuple[int, SpotChoice]]:
-        """Return the rows whose market has a point within the bounds on the share, with the cheapest point."""
-        made = [(row, *self.run_of(row)) for row in which]
-        wanted = [(run, states, float(self.guarantee[row])) for row, run, states in made]
-        curves = self.candidates.curves
-        # A low bound on the spot share is met only by points with little time to spare.
-        points = curves.latest_points(wanted) if self.target.high >= 1 else [curves.points(*one) for one in wanted]
+    def least_values(self, which: Sequence[int]) -> Floats:
+        """Return what the search minimises, for the best policy of each row: dollars, penalties, value of hours.
+
+        inf where no policy that uses spot is cheaper than on demand. Where a least spot share is asked for, it is a
+        bound on the value of `choices`.
+        """
+        keys = [self._key(row) for row in which]
+        on_demand = np.array([run.on_demand_usd for run, *_ in keys])
+        usd = self.candidates.policies.least_usd(keys)
+        worth: Floats = (self.outside_usd + self.worth)[list(which)]
+        return worth + np.where(usd < on_demand, usd, np.inf)
+
+    def choices(self, which: Sequence[int]) -> list[tuple[int, SpotChoice]]:
+        """Return the rows that have a policy within the bounds on the share, with the cheapest."""
+        keys = [self._key(row) for row in which]
         found = []
-        for (row, run, states), several in zip(made, points, strict=True):
-            best = min(filter(self._allowed, several), key=lambda point: (point.usd, point.hours), default=None)
-            if best is not None:
-                found.append((row, SpotChoice(run, states, best)))
+        for row, key, best in zip(which, keys, self.candidates.policies.best_points(keys), strict=True):
+            point = best if self._allowed(best) or self.target.low <= 0 else self._with_enough_spot(*key)
+            if point is not None and self._allowed(point):
+                found.append((row, SpotChoice(key[0], key[1], point)))
         return found
 
-    def whole_curves(self, which: Sequence[int]) -> list[tuple[int, list[SpotChoice]]]:
-        """Return the rows with every point of their curves that is cheaper than all faster points."""
-        found = []
-        for row in which:
-            run, states = self.run_of(row)
-            points: list[SpotChoice] = []
-            least = math.inf
-            for point in self.candidates.curves.points(run, states, float(self.guarantee[row])):
-                if self._allowed(point) and point.usd < least:
-                    least = point.usd
-                    points.append(SpotChoice(run, states, point))
-            if points:
-                found.append((row, points))
-        return found
+    def _with_enough_spot(self, run: SpotRun, states: SpotStates, guarantee: float) -> CurvePoint | None:
+        """Return the cheapest policy with the least spot share: one with less time to spare may have it."""
+        points = filter(self._allowed, self.candidates.policies.points(run, states, guarantee))
+        best = min(points, key=lambda point: (point.usd, point.hours), default=None)
+        return best and self.candidates.policies.best_points([(run, states, best.hours)])[0]
+
+    def value(self, row: int, choice: SpotChoice) -> float:
+        """Return what the search minimises, for one policy of a row."""
+        return float(self.outside_usd[row] + self.worth[row] + choice.point.usd)
+
+    def value_curves(self, which: Sequence[int]) -> list[tuple[Floats, Floats]]:
+        """Return the guaranteed hours, and the least value of a policy within them, of each row."""
+        curves = self.candidates.policies.usd_curves([self._key(row) for row in which])
+        outside = (self.outside_usd + self.worth)[list(which)].tolist()
+        return [(hours, usd + more) for (hours, usd), more in zip(curves, outside, strict=True)]
+
+    def whole_curve(self, row: int) -> list[SpotChoice]:
+        """Return every noticeably cheaper point of the curve of a row, by rising hours."""
+        run, states, guarantee = self._key(row)
+        points = self.candidates.policies.points(run, states, guarantee)
+        return [SpotChoice(run, states, point) for point in points if self._allowed(point)]
+
+    def _key(self, row: int) -> tuple[SpotRun, SpotStates, float]:
+        """Return the run of a row, its market, and the hours that its policy may take."""
+        run, states = self.run_of(row)
+        return run, states, min(float(self.guarantee[row]), longest_useful_hours(run))
 
     def _allowed(self, point: CurvePoint) -> bool:
         """Return whether the point uses spot, within the bounds on its share."""
@@ -231,7 +252,7 @@ class SpotCandidates:
         h, storage, rows = self.hours.rows(which), self.storage[which], self.table.rows(which)
         compute = usd - self.standing[which] * finish
         placements = self.candidates.placements
-        late_separate = np.asarray([one.late_usd for one in placements])[self.placement[which]]
+        late_separate = np.asarray([one.total("late_usd") for one in placements])[self.placement[which]]
         late_usd = (self.on_demand[which] * h.after_start + compute * h.stretch) * h.late
         late_usd += storage * (h.after_start + finish * h.stretch) * h.late + late_separate * h.late
 
@@ -256,12 +277,5 @@ def market_states(candidates: JobCandidates, place: int, offer: Offer, nodes: in
         return given
     one = candidates.spot[place]
     group = node_group_market(one.mean_up_hours, one.availability, nodes, candidates.run_hours.node_group)
-    shape = DurationShape.of(calibration_values(library, "spot"))
+    shape = DurationShape.of(library.calibrations["spot"].values)
     return states_from_means(float(group.mean_up), float(group.mean_outage), shape)
-
-
-def write_seconds(candidates: JobCandidates, configuration: int, nodes: int) -> float:
-    """Return the seconds to write a checkpoint to storage that outlives the machines."""
-    run_hours, storage = candidates.run_hours, candidates.job.storage_gb_per_second * GB
-    stored = float(run_hours.saved_bytes[configuration])
-    return float(checkpoint_seconds(stored, nodes, storage, math.inf, run_hours.stages))

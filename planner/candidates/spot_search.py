@@ -1,4 +1,4 @@
-"""Search for the candidates whose market curves are worth computing: a bound leaves few, what is found still fewer."""
+"""Search for the candidates whose policies a plan may use: a bound leaves few, their dollars still fewer."""
 
 from __future__ import annotations
 
@@ -10,24 +10,27 @@ import numpy as np
 
 from planner.candidate_table import ON_DEMAND
 from planner.candidates.deadline import policy_guarantee_hours, policy_late_hours
+from planner.spot.policy.policy_cache import NOTICEABLE_SAVING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Sequence
 
     from planner.arrays import Flags, Floats, Integers
     from planner.candidate_table import CandidateTable
     from planner.candidates.spot_candidates import SpotCandidates, SpotChoice
 
-BATCH_SIZE = 8
-"""Candidates whose curves are computed at a time."""
+BATCH_SIZE = 12
+"""Candidates whose policies are priced at a time."""
 MAX_RUNNERS_UP = 2
 """Other GPUs or providers that a plan names as alternatives: their spot plans must be known too."""
 MAX_TRIED_PER_METHOD = 2
-"""Candidates of a GPU at a provider whose curves are computed to name an alternative: those of least bound."""
+"""Candidates of a GPU at a provider whose policies are priced to name an alternative: those of least bound."""
 MIN_HOURS = 1e-3
 """Shortest work that a policy is computed for."""
-DEADLINE_COUNT = 40
-"""Deadlines at which a frontier checks whether a curve may matter."""
+MAX_TESTS = 48
+"""Times at which bounds are compared with the least cost known, at most."""
+KEPT_USD = 0.01
+"""Policies this close to the best are kept: hours decide between plans of one cost."""
 
 
 @dataclass(frozen=True)
@@ -51,19 +54,21 @@ def spot_points(
     `able` (n,) are the rows that may follow a policy. Computed are those that may be the best of their method, or
     among the best of another card or provider: no plan names the others, unless the scope asks for every place.
     """
-    search = _Frontier(work, able, scope) if scope.whole_curves else _Best(work, able, scope.every_place)
-    which: list[int] = []
-    choices: list[SpotChoice] = []
-    for row, found in search.found():
-        which += [row] * len(found)
-        choices += found
-    origin = np.asarray(which, dtype=np.int64)
-    table = work.as_rows(origin, choices) if which else work.table.rows(origin)
+    if scope.whole_curves:
+        found = _Frontier(work, able, scope).found()
+    else:
+        search = _Best(work, able, scope.every_place)
+        found = search.found()
+        if search.misses_share(found):
+            found = _Best(work, able, scope.every_place, checks_share=True).found()
+    choices = [choice for _, choice in found]
+    origin = np.asarray([row for row, _ in found], dtype=np.int64)
+    table = work.as_rows(origin, choices) if found else work.table.rows(origin)
     return table, origin, dict(enumerate(choices))
 
 
 class _Search:
-    """Rows in the order of their bounds; each is computed unless it cannot matter or one of its kind dominates it."""
+    """Rows in the order of their bounds; each is priced unless it cannot matter or one of its kind dominates it."""
 
     def __init__(self, work: SpotCandidates, able: Flags) -> None:
         self.work = work
@@ -78,8 +83,8 @@ class _Search:
         barred = np.isnan(table.run_h[:, ON_DEMAND]) | (table.share_low > 0)
         self.on_demand: Floats = np.where(barred, np.inf, on_demand)
 
-    def found(self) -> Iterator[tuple[int, list[SpotChoice]]]:
-        """Yield rows with their choices."""
+    def found(self) -> list[tuple[int, SpotChoice]]:
+        """Return rows with their choices."""
         done: dict[tuple[object, ...], list[Floats]] = {}
         waiting: list[int] = []
         for row in self.able[np.argsort(self.bounds[self.able], kind="stable")].tolist():
@@ -91,16 +96,21 @@ class _Search:
             done.setdefault(key, []).append(size)
             waiting.append(row)
             if len(waiting) == BATCH_SIZE:
-                yield from self.compute(waiting)
+                self.price(waiting)
                 waiting.clear()
-        yield from self.compute(waiting)
+        self.price(waiting)
+        return self.chosen()
 
     def may_matter(self, row: int) -> bool:
         """Return whether the row may still matter."""
         raise NotImplementedError
 
-    def compute(self, which: list[int]) -> Iterator[tuple[int, list[SpotChoice]]]:
-        """Yield the choices of rows, and remember them for the rows that follow."""
+    def price(self, which: Sequence[int]) -> None:
+        """Compute the dollars of rows, and remember them for the rows that follow."""
+        raise NotImplementedError
+
+    def chosen(self) -> list[tuple[int, SpotChoice]]:
+        """Return the priced rows that matter, with the policies chosen."""
         raise NotImplementedError
 
 
@@ -115,11 +125,13 @@ class _Best(_Search):
     """For one deadline: the best of each method, and of the GPUs and providers that come next.
 
     Where limits are shared, also rows that no cheaper row with as few GPUs on an unlimited offer replaces.
+    `checks_share`: values are those of policies with the least spot share that was asked for, which the best policies
+    mostly have anyway.
     """
 
-    def __init__(self, work: SpotCandidates, able: Flags, every_place: bool) -> None:
+    def __init__(self, work: SpotCandidates, able: Flags, every_place: bool, checks_share: bool = False) -> None:
         super().__init__(work, able)
-        self.every_place = every_place
+        self.every_place, self.checks_share = every_place, checks_share
         self.place, count = _places(work)
         self.of_method = np.full(len(self.names), np.inf)
         self.of_place = np.full(count, np.inf)
@@ -127,6 +139,8 @@ class _Best(_Search):
         np.minimum.at(self.of_place, self.place, self.on_demand)
         self.runner_up = self._runner_up()
         self.tried = np.zeros((count, len(self.names)), dtype=np.int64)
+        self.of_both = np.full(self.tried.shape, np.inf)
+        self.values: dict[int, float] = {}
         self.free = work.unlimited[work.table.offer]
         self.gpus, number = np.unique(work.table.gpus, return_inverse=True)
         self.with_gpus = np.full(len(self.gpus), np.inf)
@@ -141,7 +155,10 @@ class _Best(_Search):
 
     def may_matter(self, row: int) -> bool:
         """Return whether a plan may use or name the row."""
-        bound = self.bounds[row]
+        return self._matters(row, self.bounds[row])
+
+    def _matters(self, row: int, bound: float) -> bool:
+        """Return whether a plan may use or name a row of at least this value."""
         place, method = self.place[row], self.method[row]
         enough = self.tried[place, method] >= (1 if self.every_place else MAX_TRIED_PER_METHOD)
         alternative = bound < min(self.runner_up, self.of_place[place]) and not enough
@@ -151,23 +168,86 @@ class _Best(_Search):
         fewer = np.searchsorted(self.gpus, self.work.table.gpus[row], side="right")
         return bool(bound < self.with_gpus[:fewer].min())
 
-    def compute(self, which: list[int]) -> Iterator[tuple[int, list[SpotChoice]]]:
-        """Yield the cheapest point of each row."""
-        for row, choice in self.work.find_choices(which):
-            value = self.work.value(row, choice.point)
+    def price(self, which: Sequence[int]) -> None:
+        """Compute the least value of each row."""
+        values = self.work.least_values(which)
+        for at in np.argsort(values, kind="stable").tolist():
+            row, value = which[at], float(values[at])
+            if self.checks_share and not self._matters(row, value):
+                continue
+            if self.checks_share:
+                value = min((self.work.value(*found) for found in self.work.choices([row])), default=np.inf)
             method, place = self.method[row], self.place[row]
             self.tried[place, method] += 1
             self.of_method[method] = min(self.of_method[method], value)
             self.of_place[place] = min(self.of_place[place], value)
+            self.of_both[place, method] = min(self.of_both[place, method], value)
             if self.free[row]:
-                at = int(np.searchsorted(self.gpus, self.work.table.gpus[row]))
-                self.with_gpus[at] = min(self.with_gpus[at], self.work.late_value(row, choice.point))
-            yield row, [choice]
+                gpus = int(np.searchsorted(self.gpus, self.work.table.gpus[row]))
+                self.with_gpus[gpus] = min(self.with_gpus[gpus], self.work.late_value(row, value))
+            self.values[row] = value
         self.runner_up = self._runner_up()
+
+    def misses_share(self, found: Sequence[tuple[int, SpotChoice]]) -> bool:
+        """Return whether some row that matters has the least spot share with a costlier policy only, or not at all."""
+        value = {row: self.work.value(row, choice) for row, choice in found}
+        costs_more = any(value.get(row, np.inf) > self.values[row] + KEPT_USD for row in self.kept_rows())
+        return self.work.target.low > 0 and costs_more
+
+    def kept_rows(self) -> list[int]:
+        """Return the best rows of each method, and at each place; where limits are shared, all that were priced."""
+
+        def kept(row: int, value: float) -> bool:
+            place, method = self.place[row], self.method[row]
+            is_best = value <= self.of_method[method] + KEPT_USD
+            # Of a place that is named, any method may be asked for: some may be excluded.
+            is_named = value <= self.of_both[place, method] + KEPT_USD and self.of_place[place] <= self.runner_up
+            return np.isfinite(value) and (self.work.target.shared or is_best or is_named)
+
+        return [row for row, value in self.values.items() if kept(row, value)]
+
+    def chosen(self) -> list[tuple[int, SpotChoice]]:
+        """Return the policies of the rows that are kept."""
+        return self.work.choices(self.kept_rows())
+
+
+class _LeastCost:
+    """The least cost known by each time: falls in steps."""
+
+    def __init__(self, hours: Floats, usd: Floats) -> None:
+        self.hours, self.usd = hours, usd
+        self.add(np.zeros(0), np.zeros(0))
+
+    def add(self, hours: Floats, usd: Floats) -> None:
+        """Lower the cost to `usd` (k,) from `hours` (k,) on."""
+        every, cost = np.concatenate([self.hours, hours]), np.concatenate([self.usd, usd])
+        order = np.lexsort((cost, every))
+        least = np.minimum.accumulate(cost[order])
+        falls = np.isfinite(least) & (np.diff(least, prepend=np.inf) < 0)
+        self.hours, self.usd = every[order][falls], least[falls]
+
+    def by(self, hours: Floats) -> Floats:
+        """Return the least cost by `hours` (k,); inf before the first."""
+        place = np.searchsorted(self.hours, hours, side="right")
+        return np.concatenate([[np.inf], self.usd])[place]
+
+    def ends(self, latest_hours: float, most: int) -> tuple[Floats, Floats]:
+        """Return the ends of the steps in hours and their costs, the time before the first step included.
+
+        Neighbours are joined where there are more than `most`: to the end of the last, at the cost of the first.
+        """
+        ends, usd = np.append(self.hours, latest_hours), np.concatenate([[np.inf], self.usd])
+        last = len(usd) - 1
+        first = np.unique(np.append(0, np.linspace(min(1, last), last, most).astype(np.int64)))
+        return ends[np.append(first[1:] - 1, last)], usd[first]
 
 
 class _Frontier(_Search):
-    """For every deadline: what may be the cheapest (of its method, or place) at some of many deadlines."""
+    """For every deadline: what may be the cheapest (of its method, or place) at some time.
+
+    A bound falls with the time and the least cost known falls in steps, so a row that may matter anywhere on a step may
+    matter at its end: no time between two tests is missed.
+    """
 
     def __init__(self, work: SpotCandidates, able: Flags, scope: SearchScope) -> None:
         super().__init__(work, able)
@@ -176,33 +256,44 @@ class _Frontier(_Search):
         elif not scope.by_method:
             self.method = np.zeros(len(work.table), dtype=np.int64)
         late = work.table.late_hours(0.0)
-        ends = late[np.isfinite(late)]
-        first = float(ends.min()) if len(ends) else 0.0
-        self.times = np.linspace(min(first, work.target.latest_hours), work.target.latest_hours, DEADLINE_COUNT)
-        self.least = {int(code): self._on_demand(self.method == code, late) for code in np.unique(self.method)}
-        self.bound_by: Floats = np.stack(
-            [work.bound(policy_guarantee_hours(work.hours, float(at))) for at in self.times]
-        )
-
-    def _on_demand(self, which: Flags, late: Floats) -> Floats:
-        """Return the least cost (times,) on demand by each time."""
-        order = np.argsort(late[which], kind="stable")
-        hours, usd = late[which][order], np.minimum.accumulate(self.on_demand[which][order])
-        place = np.searchsorted(hours, self.times, side="right") - 1
-        return np.where(place >= 0, usd[np.maximum(place, 0)], np.inf) if len(usd) else np.full(DEADLINE_COUNT, np.inf)
+        self.least: dict[int, _LeastCost] = {}
+        for code in np.unique(self.method).tolist():
+            which = (self.method == code) & np.isfinite(late) & np.isfinite(self.on_demand)
+            self.least[code] = _LeastCost(late[which], self.on_demand[which])
+        self.curves: dict[int, tuple[Floats, Floats]] = {}
+        self.priced = np.zeros(len(work.table), dtype=bool)
+        self.mattering: Flags | None = None  # what was known when it was computed
 
     def may_matter(self, row: int) -> bool:
         """Return whether the row may be the cheapest at some time."""
-        return bool(np.any(self.bound_by[:, row] < self.least[int(self.method[row])]))
+        if self.mattering is None:
+            self.mattering = self._compare_bounds()
+        return bool(self.mattering[row])
 
-    def compute(self, which: list[int]) -> Iterator[tuple[int, list[SpotChoice]]]:
-        """Yield all points of each row."""
-        for row, found in self.work.whole_curves(which):
-            guarantees = np.asarray([one.point.hours for one in found])
-            late = policy_late_hours(self.work.hours.rows(np.asarray([row])), guarantees)
-            usd = np.asarray([self.work.value(row, one.point) for one in found])
-            place = np.searchsorted(late, self.times, side="right") - 1
-            here = np.where(place >= 0, usd[np.maximum(place, 0)], np.inf)
-            method = int(self.method[row])
-            self.least[method] = np.minimum(self.least[method], here)
-            yield row, found
+    def _compare_bounds(self) -> Flags:
+        """Return the rows (n,) whose bound at the end of some step lies below the least cost known."""
+        found = np.zeros(len(self.work.table), dtype=bool)
+        for code, least in self.least.items():
+            which = self.able[(self.method[self.able] == code) & ~self.priced[self.able]]
+            hours = self.work.hours.rows(which)
+            for end, usd in zip(*least.ends(self.work.target.latest_hours, MAX_TESTS), strict=True):
+                found[which] |= self.work.bound(policy_guarantee_hours(hours, float(end)), which) < usd
+        return found
+
+    def price(self, which: Sequence[int]) -> None:
+        """Compute the curve of each row in dollars."""
+        for row, (hours, values) in zip(which, self.work.value_curves(which), strict=True):
+            late = policy_late_hours(self.work.hours.rows(np.asarray([row])), hours)
+            self.curves[row] = late, values
+            self.least[int(self.method[row])].add(late, values)
+            self.priced[row] = True
+        self.mattering = None
+
+    def chosen(self) -> list[tuple[int, SpotChoice]]:
+        """Return all points of the rows whose curves are the cheapest at some time."""
+        return [
+            (row, choice)
+            for row, (late, values) in self.curves.items()
+            if np.any(values <= self.least[int(self.method[row])].by(late) * (1 + NOTICEABLE_SAVING))
+            for choice in self.work.whole_curve(row)
+        ]

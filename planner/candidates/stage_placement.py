@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from planner.candidates.offer_terms import data_egress_usd_per_gb, data_transfer_seconds, disk_rate, download_rate
-from planner.candidates.run_hours import calibration_values, evaluated_tokens
+from planner.candidates.run_hours import evaluated_tokens
 from planner.configurations.hardware import PCIE_BYTES_PER_SECOND, efficiency_of
 from planner.errors import Fault, ScenarioError
 from planner.estimates.billing import round_up_hours
@@ -21,7 +21,7 @@ from planner.estimates.time.data_stages import (
     forward_tokens_per_second_gpu,
     ingest_seconds,
 )
-from planner.estimates.time.stages import StageCoefficients, boot_seconds, download_seconds, load_seconds
+from planner.estimates.time.stages import StageCoefficients, boot_seconds, load_seconds, transfer_seconds
 from planner.estimates.trials import trial_work
 from planner.units import GB, GIB, HOUR, TERA
 
@@ -66,25 +66,13 @@ class Placement:
         """Return the stages on separate machines."""
         return tuple(one for one in (self.ingest, self.evaluation) if one is not None)
 
-    @property
-    def hours(self) -> float:
-        """Return the hours before and after the training machines are rented."""
-        return sum(one.hours for one in self.separate_stages)
+    def hours_of(self, stage: str) -> float:
+        """Return the hours of a stage on a separate machine; 0 where it has none."""
+        return sum(one.hours for one in self.separate_stages if one.stage == stage)
 
-    @property
-    def late_hours(self) -> float:
-        """Return the same hours where the run does not stop early."""
-        return sum(one.late_hours for one in self.separate_stages)
-
-    @property
-    def usd(self) -> float:
-        """Return the dollars of the separate machines."""
-        return sum(one.usd for one in self.separate_stages)
-
-    @property
-    def late_usd(self) -> float:
-        """Return the same dollars where the run does not stop early."""
-        return sum(one.late_usd for one in self.separate_stages)
+    def total(self, figure: Literal["hours", "late_hours", "usd", "late_usd"]) -> float:
+        """Return a figure of the separate machines, summed."""
+        return float(sum(getattr(one, figure) for one in self.separate_stages))
 
 
 def enumerate_placements(
@@ -131,7 +119,7 @@ def _ingest_options(job: Job, shape: JobShape, market: Market, library: Library)
     wanted = job.stages.ingest
     if wanted is None or "cpu" not in wanted.on:
         return
-    stages = StageCoefficients.of(calibration_values(library, "stages"))
+    stages = StageCoefficients.of(library.calibrations["stages"].values)
     tokens = ingested_tokens(job, shape)
     for label, offer in zip(market.separate_labels, market.separate_offers, strict=True):
         if not offer.is_cpu or (offer.ram_gb is not None and offer.ram_gb < wanted.ram_gb):
@@ -158,7 +146,7 @@ def _evaluation_options(
     wanted = job.stages.evaluation
     if wanted is None or shape.unit == "images":
         return
-    stages = StageCoefficients.of(calibration_values(library, "stages"))
+    stages = StageCoefficients.of(library.calibrations["stages"].values)
     trials = trial_work(job.trials.count, job.trials.at_once, job.trials.halving)
     tokens = evaluated_tokens(job, shape) * trials.work
     weights = architecture.download_gb
@@ -171,7 +159,7 @@ def _evaluation_options(
         load = load_seconds(
             weights * GB, 1, disk_rate(offer, library) * job.load_efficiency / stages.disk_efficiency, slot, stages
         )
-        ready = float(boot_seconds(pull, stages) + download_seconds(weights * GB, pull) + load)
+        ready = float(boot_seconds(pull, stages) + transfer_seconds(weights * GB, pull) + load)
         hours, late = ((ready + share * tokens / rate) / HOUR for share in (job.early_stopping, 1.0))
         yield _separate_stage("evaluation", label, offer, hours, late, weights * (offer.fees.ingress_usd_per_gb or 0.0))
 
@@ -180,7 +168,7 @@ def _forward_rate(job: Job, network: Network, offer: Offer, library: Library) ->
     """Return the tokens per second that an offer evaluates; None where it cannot."""
     wanted = job.stages.evaluation
     assert wanted is not None
-    stages = StageCoefficients.of(calibration_values(library, "stages"))
+    stages = StageCoefficients.of(library.calibrations["stages"].values)
     if offer.is_cpu:
         ram = (offer.ram_gb or 0.0) * GB
         if "cpu" not in wanted.on or not evaluation_fits(network.parameters, ram, stages):

@@ -35,26 +35,22 @@ if TYPE_CHECKING:
 
 _ATTENTION = {"flash": ATTENTION_FLASH, "mem_efficient": ATTENTION_MEM_EFFICIENT, "eager": ATTENTION_EAGER}
 
+_SAME_NAMES = (
+    *("layers", "hidden", "heads", "kv_heads", "head_dim", "ffn", "vocab", "gated", "rope", "parallel_residual"),
+    *("experts", "sliding_window"),
+)
+"""Fields that `Network` and an architecture card share."""
+
 
 def network_of(architecture: Architecture) -> Network:
     """Return the shape of an architecture card, without its names and sources."""
+    same = {name: getattr(architecture, name) for name in _SAME_NAMES}
     return Network(
+        **same,
         parameters=float(architecture.parameters),
         active_parameters=float(architecture.active_parameters),
-        layers=architecture.layers,
-        hidden=architecture.hidden,
-        heads=architecture.heads,
-        kv_heads=architecture.kv_heads,
-        head_dim=architecture.head_dim,
-        ffn=architecture.ffn,
-        vocab=architecture.vocab,
         tied=architecture.tied_embeddings,
-        gated=architecture.gated,
-        rope=architecture.rope,
-        parallel_residual=architecture.parallel_residual,
-        experts=architecture.experts,
         experts_per_token=architecture.experts_per_token + architecture.shared_experts if architecture.experts else 0,
-        sliding_window=architecture.sliding_window,
         sliding_layers=architecture.sliding_layer_share,
         frozen_parameters=float(architecture.image.frozen_parameters) if architecture.image else 0.0,
     )
@@ -202,29 +198,26 @@ def _stack(framework: FrameworkProfile, memory: Calibration, network: Network) -
     )
 
 
+_KERNEL_KEYS = (
+    *("element_traffic", "launch_seconds", "logit_traffic_bytes", "matmul_factor", "eager_traffic", "overlap"),
+    *("fsdp_launch_seconds", "moe_factor", "naive_experts", "attention_factor"),
+)
+"""Fields of `Kernels` that every profile of models/calibration/kernels.yaml has."""
+
+
 def _kernels(recipe: Recipe, framework: FrameworkProfile, kernels: Calibration, network: Network) -> Kernels:
     profile = framework.kernels
-
-    def of(key: str) -> float:
-        return kernels.value(f"{profile}.{key}")
-
+    values = {key: kernels.value(f"{profile}.{key}") for key in _KERNEL_KEYS}
+    if not network.experts:
+        values["moe_factor"] = 1.0
     # Decoder classes with plain feed-forwards have one kernel per norm and none for rotation, where the profile has a
     # figure of their own; the U-Net of an image network is none of them.
-    traffic = f"{profile}.plain_element_traffic"
-    if network.gated or network.frozen_parameters or traffic not in kernels.coefficients:
-        traffic = f"{profile}.element_traffic"
+    plain = f"{profile}.plain_element_traffic"
+    if plain in kernels.coefficients and not network.gated and not network.frozen_parameters:
+        values["element_traffic"] = kernels.value(plain)
     return Kernels(
-        element_traffic=kernels.value(traffic),
-        launch_seconds=of("launch_seconds"),
-        logit_traffic_bytes=of("logit_traffic_bytes"),
-        matmul_factor=of("matmul_factor"),
-        eager_traffic=of("eager_traffic"),
-        overlap=of("overlap"),
-        fsdp_launch_seconds=of("fsdp_launch_seconds"),
+        **values,
         quantised_bytes=kernels.value(f"quantised_bytes.{recipe.quant}") if recipe.weight_bits < 16 else 0.0,
-        moe_factor=of("moe_factor") if network.experts else 1.0,
-        naive_experts=int(of("naive_experts")),
         fused=int(profile == "fused"),
-        attention_factor=of("attention_factor"),
         overlaps_reduction=int(not framework.reduces_at_end),
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -39,29 +39,17 @@ class Configurations:
         return replace(self, **{name: getattr(self, name)[which] for name in COLUMNS})
 
 
-COLUMNS = (
-    "recipe",
-    "machine",
-    "micro_batch",
-    "accumulation",
-    "step_seconds",
-    "sequence",
-    "fit_gib",
-    "usable_gib",
-    "observed_hours",
-)
+COLUMNS = tuple(field.name for field in fields(Configurations))[2:]
 """The fields of `Configurations` with an element per configuration."""
 
 
 @dataclass(frozen=True)
 class MemoryShortfall:
-    """A recipe on a machine that was rejected: why, and by how much."""
+    """A recipe on a machine whose memory is too small, and by how much."""
 
     recipe: Recipe
     machine: Machine
-    reason: str
-    shortfall: float
-    unit: str
+    shortfall_gib: float
 
 
 def concatenate_configurations(pieces: Sequence[Configurations]) -> Configurations:

@@ -10,13 +10,13 @@ Where the whole job was observed on a machine, its configurations have the obser
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from planner.configurations.configuration_table import Configurations, MemoryShortfall, concatenate_configurations
-from planner.configurations.grid import GridInputs, JobShape, Machine, coefficients, grid_inputs, shape_of
+from planner.configurations.grid import JobShape, Machine, grid_inputs, shape_of
 from planner.configurations.micro_batch import (
     BatchChooser,
     choose_batches,
@@ -45,6 +45,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from planner.arrays import Flags, Floats
+    from planner.configurations.coefficients import RecipeCoefficients
+    from planner.estimates.inputs import TimedSetup
     from planner.library.schema import Architecture, Library
     from planner.scenario.job import Job
 
@@ -130,7 +132,7 @@ def _compatible_recipes(job: Job, group: Sequence[Machine], library: Library, re
 
 @dataclass(frozen=True)
 class _Grid:
-    """What the grids of one job share; `rejected` counts the cells that are left out."""
+    """What the grids of one job share; `rejected` counts the cells that are left out, `known` is that of a grid."""
 
     job: Job
     shape: JobShape
@@ -138,6 +140,7 @@ class _Grid:
     headroom: float | None
     learned: Correction
     rejected: Counter[str]
+    known: dict[Recipe, RecipeCoefficients] = field(default_factory=dict)
 
     def evaluate(
         self, recipes: Sequence[Recipe], machines: Sequence[Machine], choose: BatchChooser = choose_batches
@@ -146,10 +149,11 @@ class _Grid:
         if not recipes or not machines:
             return concatenate_configurations([]), []
         job, shape, learned, library = self.job, self.shape, self.learned, self.library
-        inputs = learned.correct_memory(grid_inputs(job, shape, recipes, machines, library), recipes, machines)
+        plain = grid_inputs(job, shape, recipes, machines, library, self.known)
+        inputs = learned.correct_memory(plain, recipes, machines)
         if self.headroom is not None:
             inputs = replace(inputs, stack=replace(inputs.stack, margin=self.headroom))
-        memory = MemoryCoefficients(**coefficients(library, "memory", MemoryCoefficients))
+        memory = MemoryCoefficients.of(library.calibrations["memory"].values)
         per_rank = job.global_batch / np.asarray(inputs.layout.data_parallel, dtype=float)
         possible = possible_cells(recipes, inputs.layout, per_rank, len(machines))
         # While accumulating, a first pipeline stage holds as many micro-batches as there are stages: 64 covers all.
@@ -185,17 +189,16 @@ class _Grid:
         return found, misses
 
     def _speeds(
-        self, inputs: GridInputs, lines: Sequence[MemoryLines], micro: Floats, accumulation: Floats, per_rank: Floats
+        self, inputs: TimedSetup, lines: Sequence[MemoryLines], micro: Floats, accumulation: Floats, per_rank: Floats
     ) -> tuple[Floats, Floats, Floats, Floats]:
         """Return micro-batches, accumulation steps, seconds per step and tokens per sequence, all (R, H)."""
         job, shape = self.job, self.shape
-        time = TimeCoefficients(**coefficients(self.library, "time", TimeCoefficients))
+        time = TimeCoefficients.of(self.library.calibrations["time"].values)
 
         def seconds_at(batch: Floats | float, steps: Floats) -> tuple[Floats, Floats]:
             sequence = processed_length(job.packing, shape.sequence, shape.mean_length, job.length_cv, batch)
             layout = replace(inputs.layout, micro_batch=batch, accumulation=steps, sequence=sequence)
-            states, activations = inputs.states, inputs.activations
-            seconds = step_seconds(inputs.network, layout, states, activations, inputs.kernels, inputs.hardware, time)
+            seconds = step_seconds(replace(inputs, layout=layout), time)
             shaped = (np.broadcast_to(np.asarray(one, dtype=float), micro.shape) for one in (seconds, sequence))
             return next(shaped), next(shaped)
 
@@ -215,9 +218,8 @@ class _Grid:
         return unlimited.evaluate([one for one in recipes if is_allowed(one, job)], left, choose_smallest_batches)[0]
 
 
-def _lines(inputs: GridInputs, accumulation: Any, memory: MemoryCoefficients) -> MemoryLines:
-    layout = replace(inputs.layout, accumulation=accumulation)
-    return memory_lines(inputs.network, layout, inputs.states, inputs.activations, inputs.stack, memory)
+def _lines(inputs: TimedSetup, accumulation: Any, memory: MemoryCoefficients) -> MemoryLines:
+    return memory_lines(replace(inputs, layout=replace(inputs.layout, accumulation=accumulation)), memory)
 
 
 def _memory_shortfalls(
@@ -231,7 +233,7 @@ def _memory_shortfalls(
         rows = np.flatnonzero(labels == label)
         nearest = rows[np.argmin(short[rows], axis=0)]
         found += [
-            MemoryShortfall(recipes[int(nearest[h])], machines[h], DOES_NOT_FIT, float(short[nearest[h], h]), "GiB")
+            MemoryShortfall(recipes[int(nearest[h])], machines[h], float(short[nearest[h], h]))
             for h in map(int, np.flatnonzero(missing[rows].any(axis=0) & ~fits[rows].any(axis=0)))
         ]
     return found

@@ -9,12 +9,13 @@ import numpy as np
 
 from planner.configurations.coefficients import network_of, recipe_coefficients
 from planner.configurations.hardware import hardware_numbers
-from planner.estimates.inputs import Activations, Hardware, Kernels, Layout, Network, Stack, States
+from planner.estimates.inputs import Activations, Hardware, Kernels, Layout, Network, Stack, States, TimedSetup
 from planner.estimates.work import PACKED_FILL, step_count
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from planner.configurations.coefficients import RecipeCoefficients
     from planner.configurations.recipe import Recipe
     from planner.library.schema import Architecture, Library
     from planner.scenario.job import Job
@@ -53,19 +54,6 @@ class JobShape:
     is_clipped: bool = False
 
 
-@dataclass(frozen=True)
-class GridInputs:
-    """Dataclasses of the estimates over one grid (R, 1) x (H,)."""
-
-    network: Network
-    states: States
-    activations: Activations
-    stack: Stack
-    kernels: Kernels
-    hardware: Hardware
-    layout: Layout  # micro-batch 1
-
-
 def shape_of(job: Job, architecture: Architecture) -> JobShape:
     """Return the job's work in tokens, optimizer steps and sequence lengths."""
     network = network_of(architecture)
@@ -99,10 +87,20 @@ def _shape_of_images(job: Job, architecture: Architecture, network: Network) -> 
 
 
 def grid_inputs(
-    job: Job, shape: JobShape, recipes: Sequence[Recipe], machines: Sequence[Machine], library: Library
-) -> GridInputs:
-    """Return the inputs of the estimates for recipes (R, 1) on machines (H,) of one class of GPU."""
-    setups = [recipe_coefficients(recipe, job, shape.network, library) for recipe in recipes]
+    job: Job,
+    shape: JobShape,
+    recipes: Sequence[Recipe],
+    machines: Sequence[Machine],
+    library: Library,
+    known: dict[Recipe, RecipeCoefficients] | None = None,
+) -> TimedSetup:
+    """Return the inputs of the estimates for recipes (R, 1) on machines (H,) of one class of GPU.
+
+    `known` keeps the coefficients of recipes from one class to the next: most of them are tried on many.
+    """
+    known = {} if known is None else known
+    known |= {one: recipe_coefficients(one, job, shape.network, library) for one in recipes if one not in known}
+    setups = [known[recipe] for recipe in recipes]
 
     def column(values: Sequence[float]) -> Any:
         array = np.asarray(values, dtype=float)
@@ -124,14 +122,14 @@ def grid_inputs(
         hybrid=column([float(r.is_hybrid) for r in recipes]),
         variable_length=int(job.packing == "padded"),
     )
-    return GridInputs(
+    return TimedSetup(
         shape.network,
+        layout,
         stack_dataclasses([s.states for s in setups], True),
         stack_dataclasses([s.activations for s in setups], True),
         stack_dataclasses([s.stack for s in setups], True),
         stack_dataclasses([s.kernels for s in setups], True),
         _hardware(recipes, machines, library),
-        layout,
     )
 
 
@@ -173,8 +171,3 @@ def stack_dataclasses(items: Sequence[T], as_column: bool) -> T:
             array = np.asarray(values, dtype=float)
             fields[name] = array[:, None] if as_column else array
     return type(first)(**fields)
-
-
-def coefficients(library: Library, name: str, kind: type) -> dict[str, float]:
-    """Return the keyword arguments of a coefficient dataclass, from the calibration of that name."""
-    return {key: library.calibrations[name].value(key) for key in kind.__dataclass_fields__}  # type: ignore[attr-defined]

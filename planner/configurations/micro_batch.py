@@ -6,17 +6,13 @@ Shapes: recipes and machines form a grid (R, H).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from planner.arrays import Flags, Floats, Integers
-from planner.configurations.grid import GridInputs
 from planner.configurations.recipe import HYBRID_ABOVE_GPUS, Recipe
+from planner.estimates.inputs import Layout, TimedSetup
 from planner.estimates.memory.fit import MemoryLines
-
-if TYPE_CHECKING:
-    from planner.estimates.inputs import Layout
 
 
 def possible_cells(recipes: Sequence[Recipe], layout: Layout, per_rank: Floats, width: int) -> Flags:
@@ -33,7 +29,7 @@ def possible_cells(recipes: Sequence[Recipe], layout: Layout, per_rank: Floats, 
 
 
 def choose_batches(
-    inputs: GridInputs, lines: Sequence[MemoryLines], per_rank: Floats, possible: Flags
+    inputs: TimedSetup, lines: Sequence[MemoryLines], per_rank: Floats, possible: Flags
 ) -> tuple[Floats, Floats]:
     """Return micro-batch and accumulation steps, (R, H); 0 where nothing fits.
 
@@ -58,7 +54,7 @@ def choose_batches(
 
 
 def choose_smallest_batches(
-    inputs: GridInputs, lines: Sequence[MemoryLines], per_rank: Floats, possible: Flags
+    inputs: TimedSetup, lines: Sequence[MemoryLines], per_rank: Floats, possible: Flags
 ) -> tuple[Floats, Floats]:
     """Choose one recipe per machine, fitting or not: the least over its memory, at a micro-batch of one."""
     usable = inputs.hardware.usable_bytes
@@ -68,7 +64,7 @@ def choose_smallest_batches(
     return micro, micro * np.broadcast_to(per_rank, possible.shape)
 
 
-BatchChooser = Callable[[GridInputs, Sequence[MemoryLines], Floats, Flags], tuple[Floats, Floats]]
+BatchChooser = Callable[[TimedSetup, Sequence[MemoryLines], Floats, Flags], tuple[Floats, Floats]]
 """How micro-batches and accumulation steps (R, H) are found; 0 where a recipe is not to be used on a machine."""
 
 
@@ -82,7 +78,7 @@ SecondsAt = Callable[[Floats | float, Floats], tuple[Floats, Floats]]
 
 
 def choose_fastest_batches(
-    inputs: GridInputs,
+    inputs: TimedSetup,
     seconds_at: SecondsAt,
     lines: Sequence[MemoryLines],
     micro: Floats,

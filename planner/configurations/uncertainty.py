@@ -8,7 +8,7 @@ import numpy as np
 
 from planner.configurations.hardware import efficiency_of
 from planner.configurations.recipe import framework_of
-from planner.estimates.uncertainty import Sigmas, UncertaintyClasses, class_sigmas, time_sigmas
+from planner.estimates.uncertainty import Sigmas, class_sigmas, time_sigmas
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,7 +27,7 @@ def configuration_sigmas(
     library: Library,
 ) -> Sigmas:
     """Return the spread of ln(time) of configurations on `machines[machine]`, of the shape of `machine`."""
-    values = {key: entry.value for key, entry in library.calibrations["uncertainty"].coefficients.items()}
+    values = library.calibrations["uncertainty"].values
     row = framework_of(library, framework)
     profile = class_sigmas(values, "unknown" if row.unknown else row.kernels)
     cards = [library.gpu(one.gpu) for one in machines]
@@ -38,7 +38,7 @@ def configuration_sigmas(
         return np.asarray(of_machines, dtype=float)[machine]
 
     return time_sigmas(
-        UncertaintyClasses.of(values),
+        values,
         profile,
         Sigmas(column([one.display for one in classes]), column([one.tail for one in classes])),
         column([one.gpus for one in machines]),

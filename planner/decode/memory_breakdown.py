@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.configurations.grid import GridInputs, JobShape, Machine, coefficients, grid_inputs
+from planner.configurations.grid import JobShape, Machine, grid_inputs
 from planner.configurations.observed.learning import NO_CORRECTION, Correction, memory_sigma
 from planner.estimates.memory.fit import MemoryLines, fit_probability, memory_lines
 from planner.estimates.memory.peak import PHASES, MemoryEstimate, estimate_memory
 from planner.estimates.memory.states import MemoryCoefficients
-from planner.results.plan import Vram
+from planner.results.plan_parts import Vram
 from planner.units import GIB
 
 if TYPE_CHECKING:
     from planner.configurations.recipe import Recipe
-    from planner.estimates.inputs import Layout
+    from planner.estimates.inputs import Layout, TimedSetup
     from planner.library.schema import Library
     from planner.scenario.job import Job
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 class MemoryEvaluator:
     """Memory of one recipe on one machine at any batch and sequence length."""
 
-    inputs: GridInputs
+    inputs: TimedSetup
     coefficients: MemoryCoefficients
     usable_gib: float
     several_gpus: bool
@@ -52,7 +52,7 @@ class MemoryEvaluator:
             inputs = replace(inputs, stack=replace(inputs.stack, margin=headroom))
         return cls(
             inputs,
-            MemoryCoefficients(**coefficients(library, "memory", MemoryCoefficients)),
+            MemoryCoefficients.of(library.calibrations["memory"].values),
             as_scalar(inputs.hardware.usable_bytes) / GIB,
             machine.gpus > 1,
             learned.fit_sigma(memory_sigma(job.framework, library), recipe, machine.gpus, library),
@@ -61,16 +61,7 @@ class MemoryEvaluator:
     def at(self, micro_batch: float, accumulation: float, sequence: float | None = None) -> MemoryEstimate:
         """Return the bytes of a batch; `sequence` (tokens) replaces the longest sequence of the job."""
         layout = replace(self._layout(accumulation, sequence), micro_batch=float(micro_batch))
-        inputs = self.inputs
-        return estimate_memory(
-            inputs.network,
-            layout,
-            inputs.states,
-            inputs.activations,
-            inputs.stack,
-            self.coefficients,
-            self.usable_gib * GIB,
-        )
+        return estimate_memory(replace(self.inputs, layout=layout), self.coefficients, self.usable_gib * GIB)
 
     def need_gib(self, micro_batch: float, accumulation: float, sequence: float | None = None) -> float:
         """Return the left side of the fit rule in GiB."""
@@ -99,18 +90,14 @@ class MemoryEvaluator:
 
     def vram(self, estimate: MemoryEstimate) -> Vram:
         """Return an estimate as a plan states it."""
+        allocated, free_bytes = as_scalar(estimate.allocated), (self.usable_gib - self.context_gib) * GIB
         return Vram(
             peak=as_scalar(estimate.need) / GIB,
-            allocated=as_scalar(estimate.allocated) / GIB,
+            allocated=allocated / GIB,
             usable=self.usable_gib,
-            fit_probability=as_scalar(
-                fit_probability(as_scalar(estimate.allocated), (self.usable_gib - self.context_gib) * GIB, self.sigma)
-            ),
+            fit_probability=as_scalar(fit_probability(allocated, free_bytes, self.sigma)),
             phase=PHASES[int(as_scalar(estimate.phase))],
-            parts={
-                part.name: as_scalar(getattr(estimate.breakdown, part.name)) / GIB
-                for part in fields(estimate.breakdown)
-            },
+            parts={name: as_scalar(part) / GIB for name, part in estimate.breakdown.items()},
         )
 
     @property
@@ -121,8 +108,7 @@ class MemoryEvaluator:
 
     def _lines(self, accumulation: float, sequence: float | None) -> MemoryLines:
         """Return the memory as linear functions of the micro-batch."""
-        inputs, layout = self.inputs, self._layout(accumulation, sequence)
-        return memory_lines(inputs.network, layout, inputs.states, inputs.activations, inputs.stack, self.coefficients)
+        return memory_lines(replace(self.inputs, layout=self._layout(accumulation, sequence)), self.coefficients)
 
     def _layout(self, accumulation: float, sequence: float | None) -> Layout:
         """Return the layout with other accumulation steps and, if given, another sequence length."""

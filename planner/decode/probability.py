@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
+
+from planner.scenario.job import MAX_CONFIDENCE
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from planner.results.plan import Assignment
+    from planner.scenario.scenario import Scenario
 
 
-def budget_probability(budget: float | None, cost: float, late: float, confidence: float) -> float | None:
-    """Return the probability that the cost stays within the budget, if all jobs are late together; None without one.
-
-    `late` is the cost at `confidence`.
-    """
-    return deadline_probability(budget, cost, late, confidence) if cost > 0 else None if budget is None else 1.0
+def budget_probability(scenario: Scenario, jobs: Sequence[Assignment]) -> float | None:
+    """Return the probability that the cost stays within the budget, if all jobs are late together; None without one."""
+    budget, cost_usd = scenario.limits.budget_usd, math.fsum(job.cost_usd for job in jobs)
+    if budget is not None and cost_usd <= 0:
+        return 1.0
+    late_usd = math.fsum(job.cost_at_confidence for job in jobs)
+    return deadline_probability(budget, cost_usd, late_usd, min(job.confidence for job in scenario.jobs))
 
 
 def deadline_probability(deadline: float | None, hours: float, late: float, confidence: float) -> float | None:
     """Return the probability of ending in time; None without a deadline.
 
-    `late` are the hours at `confidence`, which gives the spread. At most 0.975: the data say nothing beyond.
+    `late` are the hours at `confidence`, which gives the spread. At most `MAX_CONFIDENCE`: the data say nothing beyond.
     """
     if deadline is None:
         return None
@@ -25,4 +35,4 @@ def deadline_probability(deadline: float | None, hours: float, late: float, conf
     # Student t with 2 degrees of freedom: t(p) = (2p - 1) / sqrt(2 p (1 - p)), and back.
     scale = math.log(late / hours) / ((2 * confidence - 1) / math.sqrt(2 * confidence * (1 - confidence)))
     t = math.log(deadline / hours) / scale
-    return min(0.975, 0.5 * (1 + t / math.sqrt(2 + t * t)))
+    return min(MAX_CONFIDENCE, 0.5 * (1 + t / math.sqrt(2 + t * t)))

@@ -7,20 +7,13 @@ from typing import TYPE_CHECKING
 from planner.formulation.constraints import FAMILIES
 from planner.formulation.objective import cost_objective, time_objective
 from planner.formulation.program import Program
-from planner.formulation.variables import VariableLayout
 
 if TYPE_CHECKING:
-    from planner.candidate_table import CandidateTable
-    from planner.formulation.shared_limits import SharedLimits
+    from planner.formulation.variables import VariableLayout
 
 
-def build_program(table: CandidateTable, shared: SharedLimits) -> Program:
+def build_program(columns: VariableLayout) -> Program:
     """Return the program of the first pass: every family of rows, and the objective of the scenario."""
-    return build_from_layout(VariableLayout(table, shared))
-
-
-def build_from_layout(columns: VariableLayout) -> Program:
-    """Return the same program from a layout of its variables."""
     lower, upper, integer = columns.bounds()
     objective = time_objective if columns.shared.objective == "time" else cost_objective
     return Program(

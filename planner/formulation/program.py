@@ -16,17 +16,6 @@ Labeller = Callable[[int], str]
 INFINITY = float("inf")
 
 
-@dataclass(frozen=True)
-class Variable:
-    """One column, for reading: `lower <= value <= upper`, with its coefficient in the objective."""
-
-    name: str
-    lower: float
-    upper: float
-    integer: bool
-    cost: float
-
-
 @dataclass(frozen=True, eq=False)
 class Row:
     """`lower <= sum(coefficient * variable) <= upper`; `columns` index the variables of the program."""
@@ -97,15 +86,6 @@ class Program:
         """Number of variables."""
         return len(self.cost)
 
-    @property
-    def variables(self) -> Iterator[Variable]:
-        """The columns one by one, with their names."""
-        columns = zip(self.lower, self.upper, self.integer, self.cost, strict=True)
-        return (
-            Variable(self.variable_name(i), float(low), float(high), bool(integer), float(cost))
-            for i, (low, high, integer, cost) in enumerate(columns)
-        )
-
     def objective(self, values: Floats) -> float:
         """Return the objective at a point."""
         return self.offset + float(self.cost @ values)
@@ -148,48 +128,5 @@ def single_row(family: str, cost: Floats, lower: float = -INFINITY, upper: float
         cost[columns],
         np.array([lower]),
         np.array([upper]),
-        _no_label,
+        lambda _: "",
     )
-
-
-def _no_label(_: int) -> str:
-    return ""
-
-
-def program_text(program: Program) -> str:
-    """Return the program as text like an LP file, one row or bound a line, for reading and for golden tests."""
-    names = [program.variable_name(i) for i in range(program.size)]
-    everything = np.arange(program.size)
-    lines = ["minimise", f"  {_sum(names, everything, program.cost, program.offset)}", "subject to"]
-    for rows in program.rows:
-        for row in rows:
-            body = _sum(names, row.columns, row.coefficients)
-            lines.append(f"  {row.name}: {_between(row.lower, body, row.upper)}")
-    lines.append("bounds")
-    lines += [
-        f"  {_between(variable.lower, variable.name, variable.upper)}"
-        for variable in program.variables
-        if not variable.integer or (variable.lower, variable.upper) != (0.0, 1.0)
-    ]
-    lines.append("integer")
-    lines += [f"  {name}" for name, integer in zip(names, program.integer, strict=True) if integer]
-    return "\n".join(lines) + "\n"
-
-
-def _sum(names: list[str], columns: Integers, coefficients: Floats, offset: float = 0.0) -> str:
-    terms = [
-        f"{'-' if value < 0 else '+'} {abs(value):.9g} {names[column]}"
-        for column, value in zip(columns, coefficients, strict=True)
-        if value
-    ]
-    if offset:
-        terms.append(f"{'-' if offset < 0 else '+'} {abs(offset):.9g}")
-    return " ".join(terms).removeprefix("+ ") or "0"
-
-
-def _between(lower: float, body: str, upper: float) -> str:
-    if lower == upper:
-        return f"{body} = {lower:.9g}"
-    left = f"{lower:.9g} <= " if lower > -INFINITY else ""
-    right = f" <= {upper:.9g}" if upper < INFINITY else ""
-    return f"{left}{body}{right}" if left or right else f"{body} free"

@@ -84,6 +84,13 @@ class VariableLayout:
         """Return expected dollars: fixed_usd*choose + sum_m run_usd*share."""
         return self.vector(self.table.cost_usd(self.base_share), self.slope(self.table.run_usd))
 
+    def at_bounds(self, values: Floats) -> tuple[Floats, Floats]:
+        """Return what each candidate (n,) adds to a sum over the variables at its share floor and at its cap."""
+        low, high = values[self.choose].copy(), values[self.choose].copy()
+        low[self.split] += values[self.share] * self.table.share_low[self.split]
+        high[self.split] += values[self.share] * self.table.share_high[self.split]
+        return low, high
+
     def chosen(self, values: Floats) -> Integers:
         """Return the chosen candidates, one per job, in the order of the jobs."""
         rows = np.flatnonzero(values[: len(self.table)] > 0.5)

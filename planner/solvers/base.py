@@ -58,6 +58,11 @@ class SolveResult:
         return self.termination is Termination.OPTIMAL
 
     @property
+    def is_infeasible(self) -> bool:
+        """Whether no solution exists; an unbounded program is none of ours."""
+        return self.termination in (Termination.INFEASIBLE, Termination.INFEASIBLE_OR_UNBOUNDED)
+
+    @property
     def values(self) -> Floats:
         """Value of every variable; raises NoPlanError if the solver has no solution."""
         if self.solution is None:

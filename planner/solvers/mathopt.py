@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from planner.formulation.program import Program
 
-SOLVER_TYPES = {"highs": "HIGHS", "scip": "GSCIP", "cp-sat": "CP_SAT"}
+SOLVER_TYPES = {"highs": "SOLVER_TYPE_HIGHS", "scip": "SOLVER_TYPE_GSCIP", "cp-sat": "SOLVER_TYPE_CP_SAT"}
 
 HIGHS_PRESOLVE_SIZE = 1_000
 """Variables above which HiGHS runs without its presolve.
@@ -38,14 +38,7 @@ variables no bound is reported.
 CP_SAT_TOLERANCE = 1e-7
 """Relative accuracy to which CP-SAT scales coefficients to integers; its own default of 1e-6 moves cents."""
 
-_TERMINATIONS = {
-    "OPTIMAL": Termination.OPTIMAL,
-    "FEASIBLE": Termination.FEASIBLE,
-    "INFEASIBLE": Termination.INFEASIBLE,
-    "UNBOUNDED": Termination.UNBOUNDED,
-    "INFEASIBLE_OR_UNBOUNDED": Termination.INFEASIBLE_OR_UNBOUNDED,
-    "NO_SOLUTION_FOUND": Termination.NO_SOLUTION,
-}
+_TERMINATIONS = {**Termination.__members__, "NO_SOLUTION_FOUND": Termination.NO_SOLUTION}
 _LIMITS = {"TIME": Limit.TIME, "NODE": Limit.NODES}
 
 
@@ -60,26 +53,36 @@ class MathOptSolver:
     def solve(self, program: Program, *, time_limit_seconds: float | None, relative_gap: float) -> SolveResult:
         """Solve a program; raise SolverError whatever breaks underneath (MathOpt 9.15 has a broken error path)."""
         try:
-            from ortools.math_opt.python import mathopt
+            # The core takes protocol buffers; to import the modelling classes around it takes twice as long.
+            from ortools.math_opt import callback_pb2, model_parameters_pb2, parameters_pb2
+            from ortools.math_opt.core.python import solver
         except ImportError as error:
             raise SolverError(f"{self.name} needs the package ortools: {error}") from error
         started = perf_counter()
         try:
-            foreign = mathopt.Model.from_model_proto(_proto(program))
-            parameters = self._parameters(mathopt, program, time_limit_seconds, relative_gap)
-            kind = getattr(mathopt.SolverType, SOLVER_TYPES[self.name])
+            parameters = self._parameters(parameters_pb2, program, time_limit_seconds, relative_gap)
             with suppress_stdout():
-                answer = mathopt.solve(foreign, kind, params=parameters, remove_names=True)
-            return self._result(program, foreign, answer, perf_counter() - started)
+                answer = solver.solve(
+                    _proto(program),
+                    parameters_pb2.SolverTypeProto.Value(SOLVER_TYPES[self.name]),
+                    parameters_pb2.SolverInitializerProto(),
+                    parameters,
+                    model_parameters_pb2.ModelSolveParametersProto(),
+                    None,
+                    callback_pb2.CallbackRegistrationProto(),
+                    None,
+                    None,
+                )
+            return self._result(program, answer, perf_counter() - started)
         except Exception as error:
             raise SolverError(f"{self.name} broke down: {type(error).__name__}: {error}") from error
 
-    def _parameters(self, mathopt: Any, program: Program, time_limit_seconds: float | None, relative_gap: float) -> Any:
-        parameters = mathopt.SolveParameters(relative_gap_tolerance=relative_gap)
+    def _parameters(self, records: Any, program: Program, time_limit_seconds: float | None, relative_gap: float) -> Any:
+        parameters = records.SolveParametersProto(relative_gap_tolerance=relative_gap)
         if time_limit_seconds is not None:
-            parameters.time_limit = timedelta(seconds=time_limit_seconds)
+            parameters.time_limit.FromTimedelta(timedelta(seconds=time_limit_seconds))
         if self.name == "highs" and program.size > HIGHS_PRESOLVE_SIZE:
-            parameters.presolve = mathopt.Emphasis.OFF
+            parameters.presolve = records.EMPHASIS_OFF
         if self.name == "cp-sat":
             settings = parameters.cp_sat
             settings.mip_wanted_precision = CP_SAT_TOLERANCE
@@ -89,19 +92,24 @@ class MathOptSolver:
             settings.absolute_gap_limit = 0.0
         return parameters
 
-    def _result(self, program: Program, foreign: Any, answer: Any, seconds: float) -> SolveResult:
-        reason = answer.termination.reason.name
+    def _result(self, program: Program, answer: Any, seconds: float) -> SolveResult:
+        from ortools.math_opt import result_pb2
+
+        ended = answer.termination
+        reason = result_pb2.TerminationReasonProto.Name(ended.reason).removeprefix("TERMINATION_REASON_")
         termination = _TERMINATIONS.get(reason, Termination.ERROR)
         limit = None
-        if answer.termination.limit is not None:
-            limit = _LIMITS.get(answer.termination.limit.name, Limit.OTHER)
-        bound = answer.termination.objective_bounds.dual_bound
+        if ended.limit:
+            limit = _LIMITS.get(result_pb2.LimitProto.Name(ended.limit).removeprefix("LIMIT_"), Limit.OTHER)
+        bound = ended.objective_bounds.dual_bound
         if self.name == "cp-sat" and not program.integer.all():
             bound = float("nan")  # it holds only on CP-SAT's grid of shares: no bound of this program
         if termination not in (Termination.OPTIMAL, Termination.FEASIBLE):
             known = bound if termination is Termination.NO_SOLUTION and np.isfinite(bound) else None
             return SolveResult(termination, self.name, seconds, limit, bound=known)
-        values = np.array(answer.variable_values(list(foreign.variables())), dtype=float)
+        found = answer.solutions[0].primal_solution.variable_values  # the best one comes first
+        values = np.zeros(program.size)
+        values[list(found.ids)] = list(found.values)
         return build_result(program, values, termination, self.name, seconds, limit=limit, bound=bound)
 
 

@@ -53,6 +53,7 @@ def test_the_earlier_of_deadline_and_longest_run_counts(deadline: float, max_hou
     assert status({"max_hours": 11}, **SEEN, deadline="11h") == "optimal"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stopping", [1.0, 0.5])
 def test_a_guarantee_leaves_room_for_what_is_done_elsewhere(stopping: float) -> None:
     """Data prepared on a CPU and the guarantee of the policy, both late at 90 % and in full, end at the deadline."""

@@ -12,15 +12,16 @@ import pytest
 
 from planner.candidate_table import ON_DEMAND, SPOT
 from planner.candidates.job_candidates import JobCandidates
-from planner.configurations.grid import coefficients, grid_inputs
+from planner.configurations.grid import grid_inputs
 from planner.configurations.recipe import GpuClass, enumerate_recipes
 from planner.estimates.memory.fit import memory_lines
 from planner.estimates.memory.states import MemoryCoefficients
 from planner.estimates.time.coefficients import TimeCoefficients
 from planner.estimates.time.step import step_seconds
 from planner.estimates.work import processed_length
+from planner.library.reading import read_library
 from planner.library.schema import Library
-from planner.loading.scenario_file import parse_scenario, read_library
+from planner.loading.scenario_file import parse_scenario
 from planner.solving.prepare import PreparedScenario, prepare
 from planner.units import GIB
 
@@ -87,11 +88,9 @@ class Cell:
         )
 
     def need_gib(self, micro_batch: int) -> float:
-        of = MemoryCoefficients(**coefficients(library(), "memory", MemoryCoefficients))
+        of = MemoryCoefficients.of(library().calibrations["memory"].values)
         # The longest sequence sets the peak, so the padded length of a step is not read here.
-        layout = self.layout(micro_batch)
-        i = self.inputs
-        lines = memory_lines(i.network, layout, i.states, i.activations, i.stack, of)
+        lines = memory_lines(replace(self.inputs, layout=self.layout(micro_batch)), of)
         return float(np.ravel(lines.need(float(micro_batch), self.usable_gib * GIB))[0]) / GIB
 
     @property
@@ -99,13 +98,12 @@ class Cell:
         return float(np.ravel(self.inputs.hardware.usable_bytes)[0]) / GIB
 
     def seconds(self, micro_batch: int) -> float:
-        of = TimeCoefficients(**coefficients(library(), "time", TimeCoefficients))
-        i = self.inputs
-        layout = self.layout(micro_batch)
-        found = step_seconds(i.network, layout, i.states, i.activations, i.kernels, i.hardware, of)
+        of = TimeCoefficients.of(library().calibrations["time"].values)
+        found = step_seconds(replace(self.inputs, layout=self.layout(micro_batch)), of)
         return float(np.ravel(found)[0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("job", [{}, LARGE, PADDED, {"global_batch": 35}], ids=["small", "large", "padded", "odd"])
 def test_the_batch_is_exact(job: Data) -> None:
     """Micro-batch times accumulation times ranks is the global batch, for every way, whatever the number of GPUs."""
@@ -117,6 +115,7 @@ def test_the_batch_is_exact(job: Data) -> None:
         assert product == candidates.job.global_batch
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("job", [{}, LARGE], ids=["small", "large"])
 def test_the_micro_batch_fits_and_no_larger_one_does(job: Data) -> None:
     """Every way needs at most what is usable, and every larger divisor of a rank's batch needs more."""
@@ -140,6 +139,7 @@ PIPELINED: Data = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("job", [PADDED, PIPELINED], ids=["padded", "pipelined"])
 def test_batches_are_as_large_as_is_fastest(job: Data) -> None:
     """A larger padded micro-batch pads more, and a pipeline of few idles: the fastest that fits, not the largest."""
@@ -177,13 +177,14 @@ def test_what_does_not_fit_says_by_how_much() -> None:
     (candidates,) = found.candidates
     misses = candidates.physics.misses
     assert candidates.physics.rejected["it does not fit in memory"] >= len(misses) > 0
-    assert all(miss.shortfall > 0 and miss.unit == "GiB" and miss.machine.gpu == "T4" for miss in misses)
-    full = [miss.shortfall for miss in misses if miss.recipe.method == "full"]
+    assert all(miss.shortfall_gib > 0 and miss.machine.gpu == "T4" for miss in misses)
+    full = [miss.shortfall_gib for miss in misses if miss.recipe.method == "full"]
     # 7.24e9 weights of 2 bytes and gradients of 2 bytes are 27 GiB, on a card of 16: at least 11 are missing.
     assert full and min(full) > 11
     assert not len(found.screened[0].table)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("limits", "job", "reason"),
     [
@@ -282,19 +283,22 @@ def test_a_long_run_is_rounded_where_it_has_one_market() -> None:
     assert len(both.table) and not both.rounded.any()
 
 
+@pytest.mark.slow
 def test_offers_that_differ_in_region_alone_are_one() -> None:
-    """They make one set of candidates that stands for all; a price apart or a limit on regions keeps them apart."""
+    """They make one set of candidates that stands for all; of two prices the lower stays; a limit parts regions."""
     here, there = ({**MARKET[0], "region": region} for region in ("here", "there"))
     found = prepared(offers=[here, there])
     assert found.market.merged == (2,) and len(found.market.labels) == 1
     assert len(found.candidates[0].table) == len(prepared(offers=[here]).candidates[0].table)
-    assert prepared(offers=[here, {**there, "usd_per_hour": 0.31}]).market.merged == (1, 1)
+    cheaper = prepared(offers=[here, {**there, "usd_per_hour": MARKET[0]["usd_per_hour"] - 0.01}]).market
+    assert cheaper.merged == (1,) and cheaper.offers[0].region == "there"
     limited = prepared(offers=[here, there], regions={"allow": ["there"]})
     assert limited.market.merged == (1, 1)
     table = limited.screened[0].table
     assert len(table) and {table.offers[i] for i in table.offer} == {limited.market.labels[1]}
 
 
+@pytest.mark.slow
 def test_a_price_changes_no_physics() -> None:
     """Twice the price is twice the dollars of the same ways at the same hours and the same memory."""
     twice = [{k: v * 2 if k.endswith("usd_per_hour") else v for k, v in offer.items()} for offer in MARKET]
@@ -315,3 +319,20 @@ def test_the_techniques_in_use_are_those_of_the_recipe() -> None:
         recipe, uses = ways.recipes[int(table.recipe[index])], table.uses[index]
         assert bool(uses[0]) is (recipe.method == "lora") and bool(uses[1]) is (recipe.weight_bits == 4)
         assert bool(uses[4]) is bool(ways.accumulation[candidates.configuration[index]] > 1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("job", [PADDED, {"techniques": {"penalty_usd": {"eight_bit_optimizer": 3.0}}}])
+def test_beaten_rows_are_never_the_best_of_their_method(job: Data) -> None:
+    """On no offer, in dollars, in hours and late, in either market; and they are most rows."""
+    candidates = prepared(job).candidates[0]
+    table, kept = candidates.table, ~candidates.beaten()
+    label = np.asarray([recipe.method_label for recipe in candidates.recipes])[table.recipe]
+    assert 0 < kept.sum() < len(table) / 2
+    for share in (0.0, 1.0):
+        usd, late_usd = (one + table.penalty_usd for one in (table.cost_usd(share), table.late_cost_usd(share)))
+        for figure in (usd, late_usd, table.hours(share), table.late_hours(share)):
+            for offer, method in {*zip(table.offer.tolist(), label.tolist(), strict=True)}:
+                here = (table.offer == offer) & (label == method) & ~np.isnan(figure)
+                if here.any():
+                    assert figure[here & kept].min() <= figure[here].min()

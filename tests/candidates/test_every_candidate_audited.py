@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 import random
 
-import numpy as np
 import pytest
 
 from planner.audit.audit import audit
@@ -13,8 +12,9 @@ from planner.candidates.enumeration import enumerate_candidates
 from planner.candidates.market import build_market
 from planner.candidates.screening import screen
 from planner.decode.assignment import build_assignment
-from planner.decode.bill import ChosenCandidate
-from planner.loading.scenario_file import parse_scenario, read_library
+from planner.decode.chosen import ChosenCandidate
+from planner.library.reading import read_library
+from planner.loading.scenario_file import parse_scenario
 from planner.results.plan import Assignment, CandidateCounts, Plan
 from planner.scenario.scenario import Scenario
 
@@ -90,10 +90,8 @@ def sampled(scenario: Scenario) -> list[Assignment]:
     for row in drawn:
         low, high = float(open_ones.table.share_low[row]), float(open_ones.table.share_high[row])
         for share in dict.fromkeys((low, (low + high) / 2, high)):
-            rounded = bool(open_ones.rounded[row])
-            uncut = int(open_ones.rows[row])
-            chosen = ChosenCandidate(uncut, share, rounded, open_ones.table.rows(np.asarray([row])))
-            found.append(build_assignment(every, chosen, market, scenario.limits, library, AS_OF))
+            chosen = ChosenCandidate.of(every, open_ones, market, row, share)
+            found.append(build_assignment(chosen, scenario.limits, library, AS_OF))
     return found
 
 
@@ -116,6 +114,7 @@ def plan_of(scenario: Scenario, job: Assignment) -> Plan:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("setting", ASK.values(), ids=ASK)
 def test_candidates_are_what_the_audit_makes_of_them(setting: list[str]) -> None:
     """Memory, hours and dollars of sampled candidates, recomputed one at a time, are the same.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from planner.candidates.market import build_market
-from planner.loading.scenario_file import read_library
+from planner.library.reading import read_library
 from tests.helpers.payment_scenarios import CPU, LEFT, OWN, PRICED, YEAR, asked
 
 LIBRARY = read_library(["mistral-7b"])
@@ -13,7 +13,7 @@ LIBRARY = read_library(["mistral-7b"])
 
 def test_labels_are_those_of_the_scenario() -> None:
     """A machine without GPU is not trained on, and the numbers of those after it stay as they are listed."""
-    market = build_market(asked(PRICED, {**CPU, "instance": "1x-t4"}, {**PRICED, "usd_per_hour": 2}), LIBRARY)
+    market = build_market(asked(PRICED, {**CPU, "instance": "1x-t4"}, {**PRICED, "stock": 2}), LIBRARY)
     assert market.labels == ("p/any/1x-t4", "p/any/1x-t4#3")
     assert [card.name for card in market.cards] == ["T4", "T4"]
 

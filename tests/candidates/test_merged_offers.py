@@ -24,9 +24,6 @@ DIFFERENCES: dict[str, dict[str, Any]] = {
     "billing": {"billing": {"step_seconds": 60}},
     "fees": {"fees": {"egress_usd_per_gb": 0.1}},
     "community": {"community": True},
-    "price": {"usd_per_hour": 2.5},
-    "spot price": {"spot_usd_per_hour": 0.6},
-    "instance": {"instance": "a100"},
     "provider": {"provider": "q"},
 }
 

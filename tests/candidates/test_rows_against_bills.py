@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from planner.candidates.screening import screen
-from planner.decode.bill import ChosenCandidate, build_bill
+from planner.decode.bill import build_bill
+from planner.decode.chosen import ChosenCandidate
 from planner.solving.prepare import prepare
 from tests.helpers.stage_scenarios import CPU, LORA, RENTED, asked, library
 
@@ -54,6 +55,7 @@ JOBS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("waiting_usd", [None, 0.0], ids=["mix of two markets", "policies"])
 @pytest.mark.parametrize("name", JOBS)
 def test_dollars_of_rows_are_those_of_their_bills(name: str, waiting_usd: float | None) -> None:
@@ -69,10 +71,8 @@ def test_dollars_of_rows_are_those_of_their_bills(name: str, waiting_usd: float 
         figures = table.rows(np.asarray([row]))
         low, high = float(table.share_low[row]), float(table.share_high[row])
         for share in dict.fromkeys((low, (low + high) / 2, high)):
-            chosen = ChosenCandidate(
-                int(screened.rows[row]), share, bool(screened.rounded[row]), figures, screened.spot.get(row)
-            )
-            bill, late = (build_bill(candidates, chosen, prepared.market, late=late) for late in (False, True))
+            chosen = ChosenCandidate.of(candidates, screened, prepared.market, row, share)
+            bill, late = (build_bill(chosen, late=late) for late in (False, True))
             where = f"{table.offers[table.offer[row]]} x{table.instances[row]} at {share:g}"
             assert figures.cost_usd(share)[0] == pytest.approx(sum(line.usd for line in bill)), where
             assert figures.late_cost_usd(share)[0] == pytest.approx(sum(line.usd for line in late)), f"{where}, late"

@@ -16,7 +16,8 @@ from planner.analysis.frontier.frontier import frontier
 from planner.audit.audit import audit
 from planner.candidates.spot_candidates import SpotChoice
 from planner.loading.scenario_file import read_scenario
-from planner.results.plan import Assignment, Plan, SpotPlan
+from planner.results.plan import Assignment, Plan
+from planner.results.plan_parts import SpotPlan
 from planner.scenario.scenario import Scenario, SolveOptions
 from planner.solving.optimise import optimise
 from planner.solving.prepare import prepare
@@ -162,12 +163,14 @@ def test_who_values_time_waits_less() -> None:
     assert policy_of(plans[-1]).waiting_hours == pytest.approx(0, abs=1e-9)  # on demand whenever spot is down
 
 
+@pytest.mark.slow
 def test_storage_that_is_paid_for_while_waiting_shortens_it() -> None:
     """Disks cost as long as the run lasts, whoever holds the machines."""
     dear = planned(spot(fees={"storage_usd_per_gb_month": 15}), deadline=60)
     assert policy_of(dear).waiting_hours < policy_of(planned(deadline=60)).waiting_hours
 
 
+@pytest.mark.slow
 def test_a_notice_that_is_long_enough_helps() -> None:
     """A last checkpoint of 15 GB takes half a minute: two minutes of notice save work, five seconds save none."""
     none, short, long = (planned(spot(notice=notice)) for notice in (None, 5.0, 120.0))
@@ -198,6 +201,7 @@ def staged() -> Assignment:
     return planned(spot(fees=fees), stages=STAGES)
 
 
+@pytest.mark.slow
 def test_the_bill_of_a_policy_by_hand() -> None:
     """Work at its share, every start and loss on lines of their own, data and export on demand."""
     told = staged()
@@ -227,6 +231,7 @@ def tampered_with() -> tuple[Plan, Scenario]:
     return solved(asked), asked
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("field", [*SpotPlan.model_fields, ""])
 def test_every_changed_figure_of_a_policy_is_found(field: str) -> None:
     """No field of the policy can be changed unseen, nor can the policy itself be left out."""
@@ -277,8 +282,7 @@ def test_the_frontier_is_what_solve_finds_at_its_breakpoints_and_just_below() ->
         assert here.cost_usd == pytest.approx(point.cost_usd, abs=0.006)
         if index:
             before = planned(*offers, deadline=point.hours * (1 - 1e-6))
-            assert point.cost_usd - 0.006 <= before.cost_usd
-            assert before.cost_usd == pytest.approx(found.points[index - 1].cost_usd, abs=0.006)
+            assert point.cost_usd - 0.006 <= before.cost_usd <= found.points[index - 1].cost_usd + 0.006
 
 
 def shipped_choice(name: str) -> SpotChoice:

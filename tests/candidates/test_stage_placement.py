@@ -29,6 +29,14 @@ def test_memory_elsewhere_will_do() -> None:
     assert (told.provider, [one.provider for one in told.beside]) == ("p", ["c"])
 
 
+def test_a_provider_that_is_forbidden_prepares_no_data() -> None:
+    """The cheaper of two CPU offers prepares; where its provider is forbidden, the other one does."""
+    offers = (SMALL, {**CPU, "ram_gb": 64}, {**CPU, "provider": "d", "ram_gb": 64, "usd_per_hour": 9.0})
+    assert [one.provider for one in planned(*offers, stages=WANTED).beside] == ["c"]
+    told = planned(*offers, stages=WANTED, limits={"providers": {"forbid": ["c"]}})
+    assert [one.provider for one in told.beside] == ["d"]
+
+
 def test_unknown_memory_is_enough() -> None:
     """What an offer does not say rules nothing out."""
     assert planned(RENTED, stages=HERE).provider == "p"

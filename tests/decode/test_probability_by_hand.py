@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -35,5 +37,16 @@ def test_without_a_spread_a_deadline_is_kept_or_not() -> None:
     """Where late hours are no later there is nothing to be unsure of."""
     assert deadline_probability(10.0, 10.0, 10.0, 0.9) == 1.0
     assert deadline_probability(9.9, 10.0, 10.0, 0.9) == 0.0
-    assert budget_probability(5.0, 0.0, 0.0, 0.9) == 1.0
-    assert budget_probability(12.0, 10.0, 12.0, 0.9) == pytest.approx(0.9)
+
+
+@pytest.mark.parametrize(
+    ("budget", "usd", "late_usd", "chance"), [(5.0, 0.0, 0.0, 1.0), (12.0, 10.0, 12.0, 0.9), (None, 10.0, 12.0, None)]
+)
+def test_a_budget_is_kept_as_a_deadline_is(
+    budget: float | None, usd: float, late_usd: float, chance: float | None
+) -> None:
+    """Of two jobs the more cautious one counts, and what costs nothing keeps every budget."""
+    jobs: Any = [SimpleNamespace(cost_usd=part * usd, cost_at_confidence=part * late_usd) for part in (0.25, 0.75)]
+    confidences = [SimpleNamespace(confidence=one) for one in (0.9, 0.95)]
+    scenario: Any = SimpleNamespace(limits=SimpleNamespace(budget_usd=budget), jobs=confidences)
+    assert budget_probability(scenario, jobs) == (None if chance is None else pytest.approx(chance))

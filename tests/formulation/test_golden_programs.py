@@ -9,9 +9,10 @@ import numpy as np
 
 from planner.formulation import constraints
 from planner.formulation.build import build_program
-from planner.formulation.program import program_text
 from planner.formulation.shared_limits import SharedLimits
+from planner.formulation.variables import VariableLayout
 from tests.helpers.candidate_tables import NAN, make_table
+from tests.helpers.program_text import program_text
 
 TABLE = make_table(
     [
@@ -53,26 +54,28 @@ def text_of(objective: str, rows: str, rest: str = REST) -> str:
 
 def test_a_bare_question_has_assignment_and_share_rows_only() -> None:
     """One way per job; only the candidate with both markets and room between floor and cap has a share."""
-    assert program_text(build_program(TABLE, SharedLimits())) == text_of(COST, "")
+    assert program_text(build_program(VariableLayout(TABLE, SharedLimits()))) == text_of(COST, "")
 
 
 def test_the_budget_row_counts_late_dollars_without_penalties() -> None:
     """13 is fixed 1 and run 12; the share saves 11 - 6 late dollars."""
     row = "  budget: 13 choose[x,a,2,0] + 11 choose[x,b,1,1] + 9 choose[y,b,3,2] - 5 share[x,b,1,1] <= 25.5\n"
-    assert program_text(build_program(TABLE, SharedLimits(budget_usd=25.5))) == text_of(COST, row)
+    assert program_text(build_program(VariableLayout(TABLE, SharedLimits(budget_usd=25.5)))) == text_of(COST, row)
 
 
 def test_stock_counts_instances_on_known_offers_only() -> None:
     """A name that the table does not have makes no row."""
     row = "  stock[b]: 1 choose[x,b,1,1] + 3 choose[y,b,3,2] <= 3\n"
-    assert program_text(build_program(TABLE, SharedLimits(stock={"b": 3, "z": 1}))) == text_of(COST, row)
+    assert program_text(build_program(VariableLayout(TABLE, SharedLimits(stock={"b": 3, "z": 1})))) == text_of(
+        COST, row
+    )
 
 
 def test_hours_paid_for_count_machine_hours_on_their_offer_only() -> None:
     """2.5 and 7 machine hours at the confidence, of 8 that are left."""
     table = replace(TABLE, rented_h=np.array([1.0, 2.5, 7.0]))
     row = "  committed[b]: 2.5 choose[x,b,1,1] + 7 choose[y,b,3,2] <= 8\n"
-    assert program_text(build_program(table, SharedLimits(committed={"b": 8.0}))) == text_of(COST, row)
+    assert program_text(build_program(VariableLayout(table, SharedLimits(committed={"b": 8.0})))) == text_of(COST, row)
 
 
 def test_gpus_and_quota_count_gpus() -> None:
@@ -81,7 +84,9 @@ def test_gpus_and_quota_count_gpus() -> None:
         "  gpus: 8 choose[x,a,2,0] + 4 choose[x,b,1,1] + 12 choose[y,b,3,2] <= 20\n"
         "  quota[q]: 4 choose[x,b,1,1] + 12 choose[y,b,3,2] <= 16\n"
     )
-    assert program_text(build_program(TABLE, SharedLimits(max_gpus=20, quota={"q": 16}))) == text_of(COST, row)
+    assert program_text(build_program(VariableLayout(TABLE, SharedLimits(max_gpus=20, quota={"q": 16})))) == text_of(
+        COST, row
+    )
 
 
 def test_the_time_objective_minimises_the_last_finish() -> None:
@@ -91,12 +96,14 @@ def test_the_time_objective_minimises_the_last_finish() -> None:
         "  finish[y]: 0 <= - 7 choose[y,b,3,2] + 1 last\n"
     )
     rest = REST.replace("<= 0.75\n", "<= 0.75\n  0 <= last <= 9.75\n")
-    assert program_text(build_program(TABLE, SharedLimits(objective="time"))) == text_of("1 last", row, rest)
+    assert program_text(build_program(VariableLayout(TABLE, SharedLimits(objective="time")))) == text_of(
+        "1 last", row, rest
+    )
 
 
 def test_the_value_of_time_prices_expected_hours() -> None:
     """2 $ per hour: 16 + 2 * 4.5, 10 + 2 * 5, 9 + 2 * 7, -6 + 2 * 3."""
-    text = program_text(build_program(TABLE, SharedLimits(value_of_time_usd_per_hour=2.0)))
+    text = program_text(build_program(VariableLayout(TABLE, SharedLimits(value_of_time_usd_per_hour=2.0))))
     assert text.splitlines()[1] == "  25 choose[x,a,2,0] + 20 choose[x,b,1,1] + 23 choose[y,b,3,2]"
 
 

@@ -12,6 +12,7 @@ from planner.candidate_table import CandidateTable
 from planner.formulation.build import build_program
 from planner.formulation.dominance import find_undominated
 from planner.formulation.shared_limits import SharedLimits
+from planner.formulation.variables import VariableLayout
 from planner.solvers.base import Termination
 from planner.solvers.registry import run
 from planner.solving.lexicographic import solve_lexicographic
@@ -24,7 +25,7 @@ TOLERANCE = 2e-5
 def check(table: CandidateTable, question: SharedLimits, solver: str) -> None:
     """The program's optimum is the best of all combinations, and infeasible only where there is none."""
     expected = brute_force(table, question)
-    result = run(build_program(table, question), solver)
+    result = run(build_program(VariableLayout(table, question)), solver)
     if expected is None:
         assert result.termination is Termination.INFEASIBLE
         return
@@ -32,6 +33,7 @@ def check(table: CandidateTable, question: SharedLimits, solver: str) -> None:
     assert result.objective == pytest.approx(expected, abs=TOLERANCE)
 
 
+@pytest.mark.slow
 @settings(derandomize=True, max_examples=60, deadline=None)
 @given(small_cases(objective=None))
 def test_highs_finds_what_trying_everything_finds(case: tuple[CandidateTable, SharedLimits]) -> None:
@@ -39,6 +41,7 @@ def test_highs_finds_what_trying_everything_finds(case: tuple[CandidateTable, Sh
     check(*case, "highs")
 
 
+@pytest.mark.slow
 @settings(derandomize=True, max_examples=30, deadline=None)
 @given(small_cases(objective=None))
 def test_cbc_finds_what_trying_everything_finds(case: tuple[CandidateTable, SharedLimits]) -> None:
@@ -46,6 +49,7 @@ def test_cbc_finds_what_trying_everything_finds(case: tuple[CandidateTable, Shar
     check(*case, "cbc")
 
 
+@pytest.mark.slow
 @settings(derandomize=True, max_examples=60, deadline=None)
 @given(small_cases(objective=None))
 def test_passes_keep_every_limit_and_the_optimum(case: tuple[CandidateTable, SharedLimits]) -> None:

@@ -143,6 +143,7 @@ def market_split(rows_count: int = 4, size: int = 30) -> Program:
     return program(cost, rows(*entries), [True] * len(cost), upper=upper)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("solver", ADAPTERS)
 def test_a_time_limit_is_never_reported_as_an_optimum(solver: str) -> None:
     """Stopped early, a solver says so, its gap is not closed, and what it has keeps every row."""

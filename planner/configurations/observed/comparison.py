@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from planner.configurations.grid import GridInputs, JobShape, Machine, coefficients, grid_inputs, shape_of
+from planner.configurations.grid import JobShape, Machine, grid_inputs, shape_of
 from planner.configurations.hardware import fastest_precision, peaks_of
 from planner.configurations.micro_batch import possible_cells, proper_divisors
 from planner.configurations.observed.memory_peaks import ObservedPeak
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from planner.arrays import Flags, Floats
+    from planner.estimates.inputs import TimedSetup
     from planner.library.schema import Architecture, GpuSpec, Library
     from planner.scenario.job import Job
     from planner.scenario.observed_run import Measured
@@ -154,7 +155,7 @@ def job_of_run(job: Job, run: Measured) -> Job:
     )
 
 
-def _batches(job: Job, run: Measured, recipes: Sequence[Recipe], inputs: GridInputs) -> tuple[Floats, Floats, Flags]:
+def _batches(job: Job, run: Measured, recipes: Sequence[Recipe], inputs: TimedSetup) -> tuple[Floats, Floats, Flags]:
     """Return micro-batches, accumulation steps and which of them are possible: (R, D), D batches in question."""
     ranks = np.broadcast_to(np.asarray(inputs.layout.data_parallel, dtype=float), (len(recipes), 1))
     local = job.global_batch / ranks
@@ -190,13 +191,13 @@ def _fastest_fit(
         return None
     length = processed_length(job.packing, shape.sequence, shape.mean_length, job.length_cv, micro)
     layout = replace(inputs.layout, micro_batch=micro, accumulation=accumulation, sequence=length)
-    setup = (inputs.network, layout, inputs.states, inputs.activations)
-    time = TimeCoefficients(**coefficients(library, "time", TimeCoefficients))
-    memory = MemoryCoefficients(**coefficients(library, "memory", MemoryCoefficients))
+    setup = replace(inputs, layout=layout)
+    time = TimeCoefficients.of(library.calibrations["time"].values)
+    memory = MemoryCoefficients.of(library.calibrations["memory"].values)
     batch = micro * accumulation * np.asarray(layout.data_parallel, dtype=float)
-    rate = batch * real_units(job, shape) / step_seconds(*setup, inputs.kernels, inputs.hardware, time)
+    rate = batch * real_units(job, shape) / step_seconds(setup, time)
     usable: Any = inputs.hardware.usable_bytes
-    need = np.broadcast_to(memory_lines(*setup, inputs.stack, memory).need(micro, usable), rate.shape)
+    need = np.broadcast_to(memory_lines(setup, memory).need(micro, usable), rate.shape)
     fits = possible & (need <= usable)
     score = np.where(fits, rate, -np.inf) if fits.any() else np.where(possible, -need, -np.inf)
     row, column = np.unravel_index(int(np.argmax(score)), rate.shape)

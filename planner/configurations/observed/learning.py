@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from planner.arrays import Flags, Floats
-    from planner.configurations.grid import GridInputs, Machine
+    from planner.configurations.grid import Machine
+    from planner.estimates.inputs import TimedSetup
     from planner.library.schema import Architecture, Library
     from planner.scenario.job import Job
     from planner.scenario.observed_run import Measured
@@ -79,7 +80,7 @@ class Correction:
             self.log_ratios,
         )
 
-    def correct_memory(self, inputs: GridInputs, recipes: Sequence[Recipe], machines: Sequence[Machine]) -> GridInputs:
+    def correct_memory(self, inputs: TimedSetup, recipes: Sequence[Recipe], machines: Sequence[Machine]) -> TimedSetup:
         """Return the inputs of a grid (R, 1) x (H,), corrected by observed peaks in the cells that have one."""
         cells = {
             (row, column): self.probed[setting]
@@ -166,5 +167,5 @@ def _memory_corrections(job: Job, runs: Sequence[ComparedRun], library: Library)
 
 def memory_sigma(framework: str, library: Library) -> float:
     """Return the spread of ln(measured / predicted) of allocated bytes without observations."""
-    values = {key: entry.value for key, entry in library.calibrations["memory"].coefficients.items()}
+    values = library.calibrations["memory"].values
     return memory_tail(values, framework, framework_of(library, framework).profiled)

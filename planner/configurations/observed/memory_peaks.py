@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.configurations.grid import GridInputs, coefficients
 from planner.configurations.recipe import Recipe
 from planner.estimates.memory.fit import memory_lines
 from planner.estimates.memory.peak import estimate_memory
@@ -19,6 +18,7 @@ from planner.units import GIB
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from planner.estimates.inputs import TimedSetup
     from planner.library.schema import Library
 
 BISECTION_STEPS = 60
@@ -41,22 +41,19 @@ class ObservedPeak:
     """An observed peak with the run that it was observed in."""
 
     gpu: str
-    inputs: GridInputs  # of one recipe on one machine
+    inputs: TimedSetup  # of one recipe on one machine
     batch: tuple[int, int]  # micro-batch and accumulation steps
     observed_gib: float
     kind: str
 
     def predicted_gib(self, library: Library, scale: float = 1.0) -> float:
         """Return the estimate of the same kind, with what grows with the batch scaled."""
-        inputs = self.inputs
-        told = estimate_memory(
-            inputs.network,
-            replace(inputs.layout, micro_batch=float(self.batch[0]), accumulation=float(self.batch[1])),
-            inputs.states,
-            replace(inputs.activations, scale=scale),
-            inputs.stack,
-            MemoryCoefficients(**coefficients(library, "memory", MemoryCoefficients)),
+        setup = replace(
+            self.inputs,
+            layout=replace(self.inputs.layout, micro_batch=float(self.batch[0]), accumulation=float(self.batch[1])),
+            activations=replace(self.inputs.activations, scale=scale),
         )
+        told = estimate_memory(setup, MemoryCoefficients.of(library.calibrations["memory"].values))
         return float(getattr(told, KINDS[self.kind]).reshape(-1)[0]) / GIB
 
     @property
@@ -122,11 +119,13 @@ def learn_memory_correction(peaks: Sequence[ObservedPeak], sigma: float, library
 def _margin_that_fits(peak: ObservedPeak, probed: MemoryCorrection, library: Library) -> float:
     """Return the margin at which the batch that ran passes the fit rule on its GPU."""
     inputs = peak.inputs
-    stack = replace(inputs.stack, margin=probed.margin, phi=probed.phi)
-    activations = replace(inputs.activations, scale=probed.scale)
-    layout = replace(inputs.layout, accumulation=float(peak.batch[1]))
-    coefficients_ = MemoryCoefficients(**coefficients(library, "memory", MemoryCoefficients))
-    lines = memory_lines(inputs.network, layout, inputs.states, activations, stack, coefficients_)
+    setup = replace(
+        inputs,
+        layout=replace(inputs.layout, accumulation=float(peak.batch[1])),
+        activations=replace(inputs.activations, scale=probed.scale),
+        stack=replace(inputs.stack, margin=probed.margin, phi=probed.phi),
+    )
+    lines = memory_lines(setup, MemoryCoefficients.of(library.calibrations["memory"].values))
     usable = inputs.hardware.usable_bytes
     over = float((lines.need(float(peak.batch[0]), usable) - usable).reshape(-1)[0])
     allocated = float(lines.allocated(float(peak.batch[0])).reshape(-1)[0])

@@ -19,7 +19,8 @@ from planner.audit.audit import audit
 from planner.candidates.job_candidates import JobCandidates
 from planner.configurations.observed.comparison import ComparedRun, compare_run
 from planner.errors import ScenarioError
-from planner.loading.scenario_file import change_scenario, parse_scenario, read_library
+from planner.library.reading import read_library
+from planner.loading.scenario_file import change_scenario, parse_scenario
 from planner.results.plan import Assignment, Plan
 from planner.scenario.job import Job
 from planner.scenario.observed_run import Measured
@@ -445,3 +446,11 @@ def test_a_job_without_runs_learns_nothing() -> None:
     assert Job.model_fields["measured"].default == ()
     _, job = solved()
     assert (job.speed_factor, job.memory_factor, job.observed_runs) == (1.0, 1.0, ())
+
+
+def test_a_peak_far_below_any_estimate_leaves_a_plan_that_passes_its_audit() -> None:
+    """What the GPU cannot hold is predicted without the cap of its memory, in the plan and in its audit."""
+    run = f"{ON_3060}, peak_vram_gib: 3, peak_kind: device, method: full"
+    _, job = solved(run)
+    (seen,) = job.observed_runs
+    assert seen.predicted_peak_vram_gib is not None and seen.predicted_peak_vram_gib > 12

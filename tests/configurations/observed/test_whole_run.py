@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from planner.audit.audit import audit
 from planner.candidate_table import ON_DEMAND, SPOT
 from planner.candidates.job_candidates import JobCandidates
-from planner.loading.scenario_file import parse_scenario, read_library, read_scenario
+from planner.library.reading import read_library
+from planner.loading.scenario_file import parse_scenario, read_scenario
 from planner.results.plan import Assignment, Plan
 from planner.scenario.scenario import Scenario, SolveOptions
 from planner.solving.prepare import prepare
@@ -140,6 +141,7 @@ def test_the_way_that_comes_nearest_to_fitting_stands_for_an_observed_run_that_s
     assert (len(seen), int(seen.micro_batch[0]), int(seen.accumulation[0])) == (1, 1, 32)
 
 
+@pytest.mark.slow
 def test_an_observed_peak_is_the_one_that_the_plan_shows() -> None:
     """11.3 GiB were seen, so 11.3 GiB are told, also to the objective that compares free memory."""
     seen = "jobs.seen.measured=[{gpu: RTX3060, gpus: 1, hours: 12.5, peak_vram_gib: 11.3}]"
@@ -176,6 +178,13 @@ def test_spot_adds_interruptions_to_observed_hours() -> None:
     table, row = candidates.table, int(np.flatnonzero(candidates.run_hours.observed[candidates.configuration])[0])
     assert table.run_h[row, SPOT] == pytest.approx(job.hours.expected)
     assert 12.5 * 0.04 < job.cost_usd < 2 * 12.5 * 0.04
+
+
+def test_a_policy_on_spot_counts_the_start_of_an_observed_run_once() -> None:
+    """Machines that are never taken: a policy pays for the 12.5 hours that were seen, the start among them."""
+    _, job = solved(SEEN, "offers.1.spot={availability: 1, mean_up_hours: 1e9}", "limits.gpus={allow: [RTX3060]}")
+    assert job.spot is not None and job.spot_share == pytest.approx(1)
+    assert job.cost_usd == pytest.approx(12.5 * 0.04, rel=1e-4)
 
 
 def test_an_observed_run_is_surer_than_an_estimate() -> None:
@@ -222,6 +231,7 @@ TAMPERED: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", TAMPERED)
 def test_the_audit_finds_a_tampered_observed_plan(what: str) -> None:
     """What follows from the observation is recomputed from scenario and cards alone."""
@@ -234,6 +244,7 @@ def test_the_audit_finds_a_tampered_observed_plan(what: str) -> None:
     assert what in found
 
 
+@pytest.mark.slow
 def test_an_observed_plan_does_not_pass_for_one_of_a_scenario_without_the_observation() -> None:
     """Hours that nobody saw are an estimate, and this is another one."""
     plan, _ = solved(SEEN)
