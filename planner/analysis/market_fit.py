@@ -8,14 +8,14 @@ from math import exp
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from planner.errors import Fault, InputError
+from planner.errors import Fault, InputError, collect_faults, raise_faults
 from planner.hazards import mean_hours
 from planner.results.market_fit import EndsByAge, FittedDuration, HoldoutComparison, MarketFit, SpotBlock, TraceReport
-from planner.results.plan import Spread
-from planner.spot.market.market_fit import DurationFit, IntervalEstimate, ObservedTrace, fit_market
+from planner.results.plan_parts import Spread
+from planner.spot.market.market_fit import DurationFit, IntervalEstimate, fit_market
 from planner.spot.market.market_fit import MarketFit as Fitted
 from planner.spot.market.trace_files import read_traces
-from planner.units import MINUTE
+from planner.units import MINUTE, round_digits
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,12 +48,11 @@ def market_fit(traces: str | Path | Sequence[str | Path], instances: int = 1, on
     if not paths:
         raise InputError([Fault(FIT_COMMAND, 0, "", "no trace to fit", "name a file or a folder")])
     if instances < 1:
-        raise InputError(
-            [Fault(FIT_COMMAND, 0, "--instances", f"{instances} is not a number of machines", "give 1 or more")]
-        )
+        what = f"{instances} is not a number of machines"
+        raise InputError([Fault(FIT_COMMAND, 0, "--instances", what, "give 1 or more")])
     read = _chosen(read_traces_of(paths), only)
     fitted = fit_market(read, instances)
-    hours = sum(one.hours for one in fitted.traces)
+    hours, test = sum(one.hours for one in fitted.traces), fitted.held_out
     up, outage = _build_hazard(fitted.up.ages), _build_hazard(fitted.down.ages)
     mean_up, mean_outage = (mean_hours(one.ages_hours, one.ends_per_hour) for one in (up, outage))
     return MarketFit(
@@ -65,15 +64,15 @@ def market_fit(traces: str | Path | Sequence[str | Path], instances: int = 1, on
         up=_durations(fitted.up),
         outage=_durations(fitted.down),
         spot=SpotBlock(
-            availability=_round_digits(mean_up / (mean_up + mean_outage)),
-            mean_up_hours=_round_digits(mean_up),
-            mean_outage_hours=_round_digits(mean_outage),
+            availability=round_digits(mean_up / (mean_up + mean_outage)),
+            mean_up_hours=round_digits(mean_up),
+            mean_outage_hours=round_digits(mean_outage),
             up=up,
             outage=outage,
             instances=instances,
         ),
-        held_out=_held_out(fitted),
-        traces=tuple(_summarise_trace(one) for one in fitted.traces),
+        held_out=HoldoutComparison(likelier_by=exp(test.gain_per_end), ends=test.ends) if test else None,
+        traces=tuple(TraceReport(**asdict(one)) for one in fitted.traces),
         notes=tuple(_notes(fitted, read)),
     )
 
@@ -85,15 +84,13 @@ def read_traces_of(paths: Sequence[str | Path]) -> list[Trace]:
     """
     read: list[tuple[str, Trace]] = []
     faults: list[Fault] = []
-    again = [path for path, count in Counter(Path(path).resolve() for path in paths).items() if count > 1]
-    faults += [Fault(str(path), 0, "", "is given twice", "give it once") for path in again]
     for path in paths:
-        try:
+        with collect_faults(faults):
             read += [(str(path), trace) for trace in read_traces(path)]
-        except InputError as error:
-            faults += error.faults
-    if faults:
-        raise InputError(faults)
+    if not faults:  # a path that cannot be is reported by the reader
+        again = [path for path, count in Counter(Path(path).resolve() for path in paths).items() if count > 1]
+        faults = [Fault(str(path), 0, "", "is given twice", "give it once") for path in again]
+    raise_faults(faults)
     names = Counter(trace.name for _, trace in read)
     return [trace if names[trace.name] == 1 else replace(trace, name=f"{path}: {trace.name}") for path, trace in read]
 
@@ -101,20 +98,17 @@ def read_traces_of(paths: Sequence[str | Path]) -> list[Trace]:
 def _chosen(traces: list[Trace], only: Sequence[str]) -> list[Trace]:
     """Return the traces of these names, all where none is named."""
     names = [trace.name for trace in traces]
+    there = ", ".join(names[:MAX_LISTED_NAMES]) + (", ..." if len(names) > MAX_LISTED_NAMES else "")
     unknown = [name for name in only if name not in names]
-    if unknown:
-        there = ", ".join(names[:MAX_LISTED_NAMES]) + (", ..." if len(names) > MAX_LISTED_NAMES else "")
-        raise InputError(
-            [Fault(FIT_COMMAND, 0, "--only", f"unknown trace {name!r}", f"known: {there}") for name in unknown]
-        )
+    raise_faults([Fault(FIT_COMMAND, 0, "--only", f"unknown trace {name!r}", f"known: {there}") for name in unknown])
     return [trace for trace in traces if not only or trace.name in only]
 
 
 def _build_hazard(ages: Ages) -> EndsByAge:
     """Return the hazard as it is pasted; ages keep enough digits to differ."""
     return EndsByAge(
-        ages_hours=tuple(_round_digits(age, 6) for age in ages.begins),
-        ends_per_hour=tuple(_round_digits(rate) for rate in ages.rates),
+        ages_hours=tuple(round_digits(age, 6) for age in ages.begins),
+        ends_per_hour=tuple(round_digits(rate) for rate in ages.rates),
     )
 
 
@@ -134,27 +128,12 @@ def _spread(known: IntervalEstimate) -> Spread:
     return Spread(expected=known.value, low=known.low, high=known.high)
 
 
-def _held_out(fitted: Fitted) -> HoldoutComparison | None:
-    test = fitted.held_out
-    return None if test is None else HoldoutComparison(likelier_by=exp(test.gain_per_end), ends=test.ends)
-
-
-def _summarise_trace(one: ObservedTrace) -> TraceReport:
-    fields = asdict(one)
-    return TraceReport(most_machines=fields.pop("most"), **fields)
-
-
-def _round_digits(value: float, digits: int = 4) -> float:
-    """Round to `digits` digits; no figure of a market is known to more than four."""
-    return float(f"{value:.{digits}g}")
-
-
 def _notes(fitted: Fitted, traces: Sequence[Trace]) -> list[str]:
     """Return notes on what could be misread."""
     notes = []
     observed, several = fitted.traces, fitted.instances > 1
     losses, machine_hours = sum(one.machine_losses for one in observed), sum(one.machine_hours for one in observed)
-    most = max(one.most for one in observed)
+    most = max(one.most_machines for one in observed)
     if most > fitted.instances and losses:
         least = f"{fitted.instances} of them were" if several else "any one of them was"
         notes.append(

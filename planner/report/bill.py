@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING
 
 from planner.report import format as words
@@ -41,7 +42,7 @@ def bill_line(item: BillItem) -> str:
     how = ""
     single = item.quantity == 1 and item.unit != "h"  # its rate is the amount
     if item.quantity is not None and item.rate_usd is not None and not single:
-        how = f"{quantity(item.quantity, item.unit)} x {words.rate(item.rate_usd)}"
+        how = product(item.quantity, item.unit, item.rate_usd, item.usd)
     elif item.quantity is not None:
         how = quantity(item.quantity, item.unit)
     what, at, place = ITEM_NAMES.get(item.item, item.item).partition(" at ")  # a stage on a separate machine
@@ -51,11 +52,22 @@ def bill_line(item: BillItem) -> str:
     return _amount(what.replace("gpu ", "GPU "), f"{how}{at}{place}", item.usd)
 
 
-def quantity(amount: float, unit: str) -> str:
-    """Return an amount with its unit; hours of any kind have one decimal."""
+def product(amount: float, unit: str, rate_usd: float, usd: float) -> str:
+    """Return `quantity x rate` with the fewest digits whose product is the dollars as they are shown."""
+    for in_rate, in_amount in sorted(itertools.product(range(4), range(6)), key=lambda more: (sum(more), more)):
+        factors = quantity(amount, unit, in_amount), words.rate(rate_usd, in_rate)
+        of_unit = 60.0 if factors[0].endswith(" min") else 1.0
+        shown = [float(one.split()[0].strip("$").replace(",", "")) for one in factors]
+        if words.usd(shown[0] * shown[1] / of_unit) == words.usd(usd):
+            return " x ".join(factors)
+    return quantity(amount, unit)
+
+
+def quantity(amount: float, unit: str, more: int = 0) -> str:
+    """Return an amount with its unit, `more` digits than usual; hours of any kind have one decimal."""
     if unit == "h":
-        return words.hours(amount)
-    figure = f"{amount:,.1f}" if "hour" in unit else words.significant(amount)
+        return words.hours(amount, more)
+    figure = f"{amount:,.{1 + more}f}" if "hour" in unit else words.significant(amount, 3 + more)
     unit = unit.removesuffix("s") if amount == 1 and " " not in unit else unit
     unit = unit.replace("machine for", "machines for") if amount != 1 else unit
     return f"{figure} {unit}".rstrip()

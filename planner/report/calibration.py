@@ -45,22 +45,19 @@ def _speed(result: CalibrationResult) -> list[str]:
     observed = result.measured.get("tokens_per_second")
     if not isinstance(observed, float):
         return []
-    predicted = result.compared.predicted_tokens_per_second if result.compared else None
-    return [
-        f"{words.significant(observed)} {result.unit}/s observed"
-        + (f", {words.significant(predicted)} predicted" if predicted is not None else "")
-    ]
+    predicted = (
+        f", {words.significant(result.compared.predicted_tokens_per_second)} predicted" if result.compared else ""
+    )
+    return [f"{words.significant(observed)} {result.unit}/s observed{predicted}"]
 
 
 def _memory(result: CalibrationResult) -> list[str]:
     peak = result.measured.get("peak_vram_gib")
     if not isinstance(peak, float):
         return []
+    text = f"{words.gib(peak)} GiB {result.measured.get('peak_kind')} observed"
     predicted = result.compared.predicted_peak_vram_gib if result.compared else None
-    return [
-        f"{words.gib(peak)} GiB {result.measured.get('peak_kind')} observed"
-        + (f", {words.gib(predicted)} predicted" if predicted is not None else "")
-    ]
+    return [text + (f", {words.gib(predicted)} predicted" if predicted is not None else "")]
 
 
 def _plan(when: str, plan: PlanSummary) -> list[str]:

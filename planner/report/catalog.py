@@ -2,67 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from planner.report import format as words
 
 if TYPE_CHECKING:
-    from planner.library.schema import Architecture, GpuSpec
+    from collections.abc import Callable, Iterable, Sequence
+
     from planner.scenario.offer import Offer
 
 
-def architectures_table(cards: Iterable[Architecture]) -> str:
-    """Return one line per architecture: size in billions of weights, shape, context in tokens."""
-    rows = [
-        (
-            card.name,
-            _billions(card.parameters),
-            _billions(card.active_parameters),
-            str(card.layers),
-            f"{card.hidden:,}",
-            f"{card.vocab:,}" if card.vocab else "-",
-            f"{card.max_sequence:,}",
-        )
-        for card in cards
-    ]
-    head = ("name", "weights", "active", "layers", "width", "vocabulary", "context")
-    return table(head, rows, "<>>>>>>")
+Column = tuple[str, str, "Callable[[Any], str]"]
+"""Head, side (`<` or `>`), and what a row shows."""
 
+ARCHITECTURE_COLUMNS: tuple[Column, ...] = (
+    ("name", "<", lambda card: card.name),
+    ("weights", ">", lambda card: _billions(card.parameters)),
+    ("active", ">", lambda card: _billions(card.active_parameters)),
+    ("layers", ">", lambda card: str(card.layers)),
+    ("width", ">", lambda card: f"{card.hidden:,}"),
+    ("vocabulary", ">", lambda card: f"{card.vocab:,}" if card.vocab else "-"),
+    ("context", ">", lambda card: f"{card.max_sequence:,}"),
+)
+"""Of an `Architecture`: size in billions of weights, shape, context in tokens."""
 
-def gpus_table(cards: Iterable[GpuSpec]) -> str:
-    """Return one line per GPU: usable GiB, GB/s, dense 16-bit TFLOPS."""
-    rows = [
-        (
-            card.name,
-            f"{card.vram_gib:g}",
-            f"{card.usable_gib:.1f}",
-            f"{card.memory_bandwidth_gb_s:,.0f}",
-            f"{card.matmul16_tflops:,.0f}",
-            "yes" if card.bf16 else "no",
-            card.form,
-            card.generation,
-        )
-        for card in cards
-    ]
-    head = ("name", "GiB", "usable", "GB/s", "16-bit TFLOPS", "bf16", "form", "generation")
-    return table(head, rows, "<>>>><<<")
+GPU_COLUMNS: tuple[Column, ...] = (
+    ("name", "<", lambda card: card.name),
+    ("GiB", ">", lambda card: f"{card.vram_gib:g}"),
+    ("usable", ">", lambda card: f"{card.usable_gib:.1f}"),
+    ("GB/s", ">", lambda card: f"{card.memory_bandwidth_gb_s:,.0f}"),
+    ("16-bit TFLOPS", ">", lambda card: f"{card.matmul16_tflops:,.0f}"),
+    ("bf16", "<", lambda card: "yes" if card.bf16 else "no"),
+    ("form", "<", lambda card: card.form),
+    ("generation", "<", lambda card: card.generation),
+)
+"""Of a `GpuSpec`: usable GiB, GB/s, dense 16-bit TFLOPS."""
 
-
-def offers_table(labels: Sequence[str], offers: Sequence[Offer]) -> str:
-    """Return one line per offer, prices in dollars per GPU and hour; another unit follows its price."""
-    rows = [
-        (
-            label,
-            _machine(offer),
-            _price(offer),
-            _per_gpu(offer.spot_usd_per_hour, offer.gpus or 1),
-            _tier(offer),
-            str(offer.date or "-"),
-        )
-        for label, offer in zip(labels, offers, strict=True)
-    ]
-    return table(("offer", "GPUs", "$/GPU-h", "spot", "tier", "date"), rows, "<<>><<")
+OFFER_COLUMNS: tuple[Column, ...] = (
+    ("offer", "<", lambda row: row[0]),
+    ("GPUs", "<", lambda row: _machine(row[1])),
+    ("$/GPU-h", ">", lambda row: _price(row[1])),
+    ("spot", ">", lambda row: _per_gpu(row[1].spot_usd_per_hour, row[1].gpus or 1)),
+    ("tier", "<", lambda row: _tier(row[1])),
+    ("date", "<", lambda row: str(row[1].date or "-")),
+)
+"""Of a label and an `Offer`: prices in dollars per GPU and hour; another unit follows its price."""
 
 
 def card_text(facts: Mapping[str, Any]) -> str:
@@ -71,15 +56,19 @@ def card_text(facts: Mapping[str, Any]) -> str:
     lines = []
     for key, value in facts.items():
         texts = words.wrap_lines(_text(value), max(20, words.WIDTH - width - 2), 100)
-        lines += [f"  {key if i == 0 else '':<{width}}{line}".rstrip() for i, line in enumerate(texts)]
+        lines += words.hang(f"  {key:<{width}}", texts)
     return "\n".join(lines)
 
 
-def table(head: Sequence[str], rows: Sequence[Sequence[str]], align: str) -> str:
-    """Return columns as wide as their widest cell, two blanks between; `align` has `<` or `>` per column."""
-    cleaned = [[words.sanitise(cell) for cell in row] for row in (head, *rows)]
-    widths = [max(len(row[i]) for row in cleaned) for i in range(len(head))]
-    cells = [zip(row, align, widths, strict=True) for row in cleaned]
+def table(columns: Sequence[Column], items: Iterable[Any]) -> str:
+    """Return a line per item; columns are as wide as their widest cell, with two blanks between."""
+    rows = [
+        [head for head, _, _ in columns],
+        *([words.sanitise(show(item)) for _, _, show in columns] for item in items),
+    ]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    sides = [side for _, side, _ in columns]
+    cells = [zip(row, sides, widths, strict=True) for row in rows]
     return "\n".join("  ".join(f"{c:{side}{width}}" for c, side, width in row).rstrip() for row in cells)
 
 

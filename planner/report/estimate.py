@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 from planner.report import format as words
 from planner.report import plan_sections as parts
 from planner.report.format import ROOM
-from planner.report.plan import colorize
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping
 
     from planner.results.estimate import Estimate
 
@@ -22,7 +21,7 @@ BAR_WIDTH = ROOM - PART_COLUMNS - FIGURE_COLUMNS - 2
 MIN_SHARE = 0.005
 """Parts below this share of the whole are only in --json."""
 
-MEMORY_WORDS = {
+PART_NAMES = {
     "step_temporary": "optimizer temporary",
     "cast_weights": "16-bit weight copies",
     "gathered_weights": "gathered weights",
@@ -31,9 +30,6 @@ MEMORY_WORDS = {
     "working_set": "one layer recomputed",
     "margin": "margin of the estimate",
     "context": "CUDA context, NCCL",
-}
-
-STEP_WORDS = {
     "matmul": "matrix products",
     "head": "head and loss",
     "elementwise": "elementwise traffic",
@@ -47,8 +43,8 @@ STEP_WORDS = {
 }
 
 
-def render_estimate(estimate: Estimate, color: bool = False) -> str:
-    """Return the text without a final newline; `color` marks the summary and the labels."""
+def render_estimate(estimate: Estimate) -> str:
+    """Return the text without a final newline."""
     lines = [
         _summary(estimate),
         "",
@@ -61,7 +57,7 @@ def render_estimate(estimate: Estimate, color: bool = False) -> str:
         *words.section("Assumed", words.wrap_lines(", ".join(estimate.assumed), ROOM, 3) if estimate.assumed else []),
         *words.section("Notes", words.wrap_all(estimate.notes, ROOM, 2)),
     ]
-    return "\n".join(colorize(lines) if color else lines)
+    return "\n".join(lines)
 
 
 def _summary(estimate: Estimate) -> str:
@@ -70,10 +66,8 @@ def _summary(estimate: Estimate) -> str:
     what = f"{words.sanitise(estimate.architecture)} on {words.gpus(estimate.gpus, estimate.gpu)}"
     if vram.fits:
         room = f"fits, {words.gib(vram.peak)} of {words.gib(vram.usable)} GiB"
-        wordings = [
-            f"{room}, {parts.rate(estimate)}",
-            f"{room}, {words.significant(estimate.tokens_per_second)} {estimate.unit}/s",
-        ]
+        rate = f"{words.significant(estimate.tokens_per_second)} {estimate.unit}/s"
+        wordings = [f"{room}, {parts.rate(estimate)}", f"{room}, {rate}"]
     else:
         wordings = [f"does not fit: {words.gib(estimate.short_gib)} GiB short of {words.gib(vram.usable)} GiB"]
     form = next((form for form in wordings if len(what) + len(form) + 2 <= words.WIDTH), wordings[-1])
@@ -99,12 +93,9 @@ def _memory(estimate: Estimate) -> list[str]:
     """Return a bar for each part of the peak, on the scale of the usable memory or of the peak if that is larger."""
     vram = estimate.vram_gib
     scale = max(vram.usable, vram.peak)
-    sizes = [(MEMORY_WORDS.get(name, name), size) for name, size in (*vram.parts.items(), *vram.set_aside.items())]
-    lines = [
-        f"{words.gib(vram.peak)} of {words.gib(vram.usable)} GiB per GPU, "
-        f"fits with {words.probability_text(vram.fit_probability)} probability",
-        *_bars(sizes, scale, words.gib),
-    ]
+    chance = words.probability_text(vram.fit_probability)
+    lines = [f"{words.gib(vram.peak)} of {words.gib(vram.usable)} GiB per GPU, fits with {chance} probability"]
+    lines += _bars({**vram.parts, **vram.set_aside}, scale, words.gib)
     free = vram.usable - vram.peak
     if free >= 0.05:
         lines.append(_bar("free", free, scale, words.gib, "."))
@@ -121,11 +112,10 @@ def _step(estimate: Estimate) -> list[str]:
     elif estimate.unit == "tokens":
         counted = words.significant(estimate.processed_tokens_per_second)
         each += f", {counted} tokens/s with {'padding' if estimate.packing == 'padded' else 'unfilled positions'}"
-    seconds = [(STEP_WORDS.get(name, name), value) for name, value in step.parts.items()]
     lines = [words.shorten(each, ROOM)]
     if estimate.gpus > 1:  # traffic and computation overlap, so that a part may take longer than its bar
         lines += words.wrap_lines("time that each part adds, without what overlaps with another part", ROOM, 2)
-    return [*lines, *_bars(seconds, step.total, words.significant)]
+    return [*lines, *_bars(step.parts, step.total, words.significant)]
 
 
 def _limits(estimate: Estimate) -> list[str]:
@@ -154,9 +144,9 @@ def _basis(estimate: Estimate) -> list[str]:
     return [f"framework {estimate.profile}: {memory}", f"speed: standard deviation of ln(speed) {estimate.sigma:.2f}"]
 
 
-def _bars(sizes: Sequence[tuple[str, float]], scale: float, figure: Callable[[float], str]) -> list[str]:
+def _bars(sizes: Mapping[str, float], scale: float, figure: Callable[[float], str]) -> list[str]:
     """Return the parts above `MIN_SHARE`, largest first."""
-    worth = [(name, size) for name, size in sizes if size >= MIN_SHARE * scale]
+    worth = [(PART_NAMES.get(name, name), size) for name, size in sizes.items() if size >= MIN_SHARE * scale]
     return [_bar(name, size, scale, figure, "#") for name, size in sorted(worth, key=lambda part: -part[1])]
 
 

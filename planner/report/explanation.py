@@ -43,7 +43,8 @@ def plan(explanation: Explanation) -> list[str]:
         lines.append(words.shorten(f"  compared by {explanation.compared_by}", words.WIDTH))
     lines += [f"  {line}" for line in words.wrap_all(explanation.notes, words.WIDTH - 2, 2)]
     lines.append("")
-    lines += words.section("Binds", _binding_lines(explanation))
+    binds = [words.shorten(_binding_line(limit, explanation), ROOM) for limit in explanation.binding]
+    lines += words.section("Binds", binds or ["none: relaxing a single limit does not change the plan"])
     lines += words.section("Next", _next(explanation)) if explanation.next_steps else []
     jobs = dict.fromkeys(option.job for option in explanation.alternatives)
     for job in jobs:
@@ -68,12 +69,6 @@ def _summary(explanation: Explanation) -> str:
     if len(what) > room:
         what = what.partition(" at ")[0]  # omit the place rather than cut it
     return f"{name}: {words.shorten(what, room)}, {figures}"
-
-
-def _binding_lines(explanation: Explanation) -> list[str]:
-    if not explanation.binding:
-        return ["none: relaxing a single limit does not change the plan"]
-    return [words.shorten(_binding_line(limit, explanation), ROOM) for limit in explanation.binding]
 
 
 def _binding_line(limit: Binding, explanation: Explanation) -> str:
@@ -115,10 +110,8 @@ def job_scope(explanation: Explanation) -> str:
 
 def _next(explanation: Explanation) -> list[str]:
     """Return one entry per limit whose relaxation pays; the others in one line."""
-    lines: list[str] = []
-    for step in explanation.next_steps:
-        if step.change_to is not None:
-            lines += step_lines(step, explanation)
+    paying = [step for step in explanation.next_steps if step.change_to is not None]
+    lines = [line for step in paying for line in step_lines(step, explanation)]
     idle = [limit_name(step.limit, job_scope(explanation)) for step in explanation.next_steps if step.change_to is None]
     if idle:
         lines += words.wrap_lines(f"no gain from relaxing: {', '.join(idle)}", ROOM, 3)
@@ -127,25 +120,13 @@ def _next(explanation: Explanation) -> list[str]:
 
 def step_lines(step: LimitSensitivity, explanation: Explanation) -> list[str]:
     """Return the relaxation of a limit, and the plan and the price that it gives."""
-    return [*words.wrap_lines(_looser(step, explanation), ROOM, 2), *_indented(f"{step.plan}, {_figures(step)}")]
-
-
-def _looser(step: LimitSensitivity, explanation: Explanation) -> str:
     gains = ", ".join(format_gain(explanation, step.gain, step.delta_usd or 0.0, step.delta_hours or 0.0))
-    name = limit_name(step.limit, job_scope(explanation))
-    if isinstance(step.change_to, str):
-        return f"{name}: {step.change_to}: {gains}"
     old, new = limit_value(step.limit, step.change_from), limit_value(step.limit, step.change_to)
-    return f"{name} {old} -> {new}: {gains}"
-
-
-def _indented(text: str) -> list[str]:
-    return [f"  {line}" for line in words.wrap_lines(text, ROOM - 2, 3)]
-
-
-def _figures(step: LimitSensitivity) -> str:
+    change = f": {new}" if isinstance(step.change_to, str) else f" {old} -> {new}"
+    looser = f"{limit_name(step.limit, job_scope(explanation))}{change}: {gains}"
     hours = f"{words.hours(step.hours)}, " if step.hours is not None else ""
-    return f"{hours}{words.usd(step.cost_usd or 0.0)}"
+    plan = f"{step.plan}, {hours}{words.usd(step.cost_usd or 0.0)}"
+    return words.wrap_lines(looser, ROOM, 2) + words.hang("  ", words.wrap_lines(plan, ROOM - 2, 3))
 
 
 def _alternatives(options: Sequence[Alternative], job: str, most: int) -> list[str]:
@@ -178,8 +159,7 @@ def _row(option: Alternative) -> list[str]:
     difference = option.verdict if option.allowed else "excluded"
     difference = difference.replace("no real ", "no ").replace(" more expensive", " more")
     row = f"    {name:<18}{words.shorten(words.sanitise(how), MACHINES):<{MACHINES + 1}}{hours:>6}{cost:>10}  "
-    first, *rest = words.wrap_lines(difference, DIFFERENCE, 2)
-    lines = [f"{row}{first}".rstrip(), *(f"{'':<{len(row)}}{line}" for line in rest)]
+    lines = words.hang(row, words.wrap_lines(difference, DIFFERENCE, 2))
     return [words.shorten(line, words.WIDTH) for line in lines]
 
 
@@ -193,11 +173,9 @@ def _count(option: Alternative) -> str:
 def why_not(explanation: Explanation, found: WhyNot) -> list[str]:
     """Return whether the alternative is feasible, why, and what makes it feasible."""
     query = words.sanitise(found.asked)
-    against = (
-        f" against {words.usd(explanation.cost_usd)}, {words.hours(explanation.hours)}"
-        if explanation.cost_usd and explanation.hours
-        else ""
-    )
+    against = ""
+    if explanation.cost_usd and explanation.hours:
+        against = f" against {words.usd(explanation.cost_usd)}, {words.hours(explanation.hours)}"
     figures = f"{words.usd(found.cost_usd or 0.0)}, {words.hours(found.hours or 0.0)}"
     if found.status == "chosen":
         return words.wrap_lines(f"{query}: this is the plan: {found.plan}, {figures}", words.WIDTH, 2)
@@ -211,15 +189,15 @@ def why_not(explanation: Explanation, found: WhyNot) -> list[str]:
         lines.append("Smallest change, verified by solving:")
         lines += format_relaxation(1, found.relax, explanation.scenario)
         price = words.wrap_lines(f"which is {figures}{against}{_times(found, explanation)}", words.WIDTH - 5, 2)
-        return [*lines, *(f"     {line}" for line in price)]
+        return lines + words.hang(" " * 5, price)
     lines = words.wrap_lines(f"{query}: infeasible: {'; '.join(found.reasons)}", words.WIDTH, 5)
     lines += _memory(found)
     if found.remedies:
         lines.append("Feasible with one of these changes, each verified by solving:")
         for number, fix in enumerate(found.remedies, 1):
             figures = f", {words.usd(fix.cost_usd)}, {words.hours(fix.hours)}" if fix.cost_usd and fix.hours else ""
-            first, *rest = words.wrap_lines(f"{fix.change}: {fix.plan}{figures}", words.WIDTH - 5, 2)
-            lines += [f"  {number}. {first}", *(f"     {line}" for line in rest)]
+            change = words.wrap_lines(f"{fix.change}: {fix.plan}{figures}", words.WIDTH - 5, 2)
+            lines += words.hang(f"  {number}. ", change)
             lines += settings([pair for pair in (fix.setting, *fix.also) if pair])
     return lines
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import math
 import textwrap
+from itertools import zip_longest
 from typing import TYPE_CHECKING
 
+from planner.errors import printable
 from planner.results.plan_parts import describe_machines
+from planner.scenario.job import MAX_CONFIDENCE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -33,24 +36,25 @@ def usd(amount: float) -> str:
     return f"-${text}" if amount < 0 and text != "0.00" else f"${text}"
 
 
-def rate(price: float) -> str:
-    """Return a unit price: two decimals from a dollar on, three digits below, such as `$0.127` or `$0.08`."""
+def rate(price: float, more: int = 0) -> str:
+    """Return a unit price: two decimals from a dollar on, three digits below, such as `$0.127`, and `more` digits."""
     if price >= 1 or price == 0:
-        return usd(price)
-    text = significant(price)
+        return f"${price:,.{2 + more}f}" if more else usd(price)
+    text = significant(price, 3 + more)
     decimals = len(text.partition(".")[2])
     return f"${text}" + "0" * max(0, 2 - decimals)
 
 
-def hours(value: float) -> str:
-    """Return hours with one decimal, none from 1,000 on; minutes below 0.1 h."""
+def hours(value: float, more: int = 0) -> str:
+    """Return hours with one decimal, none from 1,000 on; minutes below 0.1 h; all with `more` decimals."""
     if 0 < value < 0.1:
-        return f"{max(1, round(value * 60))} min"
-    return f"{_hours(value)} h"
+        minutes = value * 60 if more else max(1, round(value * 60))
+        return f"{minutes:,.{more}f} min"
+    return f"{_hours(value, more)} h"
 
 
-def _hours(value: float) -> str:
-    return f"{value:,.{0 if value >= 1000 else 1}f}"
+def _hours(value: float, more: int = 0) -> str:
+    return f"{value:,.{more + (0 if value >= 1000 else 1)}f}"
 
 
 def between(low: float, high: float) -> str:
@@ -109,6 +113,11 @@ def probability_text(probability: float, at_least: bool = False) -> str:
     return f"{least}{math.floor(probability * 100 + 1e-9)} %"
 
 
+def chance_text(probability: float, at_least: bool = False) -> str:
+    """Return the probability of keeping a deadline or budget: the data say nothing beyond `MAX_CONFIDENCE`."""
+    return probability_text(probability, at_least or probability == MAX_CONFIDENCE)
+
+
 def bar(share: float) -> str:
     """Return a bar of `BAR` characters, filled by the share."""
     filled = min(BAR, max(0, round(share * BAR)))
@@ -122,12 +131,17 @@ def gpus(count: int, gpu: str, runs_at_once: int = 1) -> str:
 
 def sanitise(text: str) -> str:
     """Return text of unknown origin on one line, without control characters."""
-    return " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    return printable(" ".join(text.split()))
 
 
 def shorten(text: str, width: int) -> str:
-    """Return the text cut to a width, three dots at its end if it was cut."""
-    return text if len(text) <= width else f"{text[: max(0, width - 3)].rstrip()}..."
+    """Return the text cut to a width, three dots after its last whole word if it was cut."""
+    if len(text) <= width:
+        return text
+    cut = text[: max(0, width - 3)]
+    whole = cut if text[len(cut)] == " " else cut.rpartition(" ")[0]
+    # Only a word that takes half of the width is cut itself: a name or a setting.
+    return f"{(whole if 2 * len(whole) >= width else cut).rstrip(' ,;:(')}..."
 
 
 def first_fitting(name: str, *texts: str, width: int = WIDTH) -> str:
@@ -177,5 +191,14 @@ def join_parts(parts: Iterable[str], gap: str, width: int, most: int) -> list[st
 
 def section(label: str, lines: Sequence[str]) -> list[str]:
     """Return the lines with the label in the margin of the first."""
-    margin = f"  {label:<{LABEL - 2}}"
-    return [f"{margin if i == 0 else ' ' * LABEL}{line}".rstrip() for i, line in enumerate(lines)]
+    return hang(f"  {label:<{LABEL - 2}}", lines)
+
+
+def hang(start: str, lines: Sequence[str]) -> list[str]:
+    """Return the lines with `start` before the first, and as many blanks before the others."""
+    return [f"{' ' * len(start) if i else start}{line}".rstrip() for i, line in enumerate(lines)]
+
+
+def columns(left: Sequence[str], right: Sequence[str], width: int) -> list[str]:
+    """Return two cells of several lines side by side, the left one `width` columns wide."""
+    return [f"{old:<{width}}{new}" for old, new in zip_longest(left, right, fillvalue="")]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import zip_longest
-
 from planner.report import format as words
 from planner.report.infeasible import render_infeasible
 from planner.results.differences import describe_job_differences
@@ -74,19 +72,11 @@ def format_hours(hours: float) -> str:
 
 
 def describe_hardware(point: Point, room: int = words.WIDTH) -> list[str]:
-    """Return what is rented: the configuration of one job, or the GPUs of several in the order of the jobs.
-
-    If there is not enough room, the provider is cut first: a reader looks for machines and method.
-    """
+    """Return what is rented: the configuration of one job, or the GPUs of several in the order of the jobs."""
     if len(point.jobs) > 1:
         *cards, last = (words.gpus(job.gpus, words.sanitise(job.gpu), job.runs_at_once) for job in point.jobs)
         return words.join_parts([*(f"{card}," for card in cards), last], " ", room, 3)
-    job = point.jobs[0].model_copy(update={"provider": words.sanitise(point.jobs[0].provider)})
-    over = len(words.sanitise(describe_assignment(job))) - room
-    if over > 0:
-        short = words.shorten(job.provider, max(6, len(job.provider) - over))
-        job = job.model_copy(update={"provider": short})
-    return [words.shorten(words.sanitise(describe_assignment(job)), room)]
+    return words.wrap_lines(describe_assignment(point.jobs[0]), room, 3)
 
 
 def describe_change(found: Frontier, above: int | None, here: int) -> str:
@@ -94,7 +84,8 @@ def describe_change(found: Frontier, above: int | None, here: int) -> str:
     text, point = "", found.points[here]
     if above is not None:
         text = words.sanitise(describe_job_differences(found.points[above].jobs, point.jobs))
-        along = _slope_to(found, point)
+        # Without such a segment the cost falls in one step.
+        along = next((leg for leg in found.segments if leg.hours_to == point.hours and leg.saved_per_hour > 0), None)
         if along is not None:
             falls = _format_slope(along, found.points[above])
             # The slope of the previous configuration ends where another configuration becomes cheaper.
@@ -103,18 +94,10 @@ def describe_change(found: Frontier, above: int | None, here: int) -> str:
     return text if not point.knee else f"knee: {text}" if text else "knee"
 
 
-def _slope_to(found: Frontier, point: Point) -> Segment | None:
-    """Return the segment on which the cost falls up to a breakpoint; None if it falls in one step."""
-    return next((leg for leg in found.segments if leg.hours_to == point.hours and leg.saved_per_hour > 0), None)
-
-
 def _format_slope(along: Segment, above: Point) -> str:
     rate = words.usd(along.saved_per_hour)
-    begins = (
-        ""
-        if format_hours(along.hours_from) == format_hours(above.hours)
-        else f" from {format_hours(along.hours_from)} h on"
-    )
+    start = format_hours(along.hours_from)
+    begins = "" if start == format_hours(above.hours) else f" from {start} h on"
     return f"{SLOPE} {'under $0.01' if rate == '$0.00' else rate}/h{begins}"
 
 
@@ -123,11 +106,9 @@ def _table(found: Frontier, every: bool) -> list[str]:
     points = [found.points[i] for i in shown]
     changes = [describe_change(found, above, here) for above, here in zip([None, *shown], shown, strict=False)]
     marks = [f"{START_UP_MARK * point.mostly_start_up}{SPOT_ONLY_MARK * point.spot_only}" for point in points]
-    columns = [
-        _column("hours", [format_hours(point.hours) for point in points], marks),
-        _column("likely", [format_hours(point.expected_hours) for point in points]),
-        _column("cost", [words.usd(point.cost_usd) for point in points]),
-    ]
+    columns = [_column("hours", [format_hours(point.hours) for point in points], marks)]
+    columns.append(_column("likely", [format_hours(point.expected_hours) for point in points]))
+    columns.append(_column("cost", [words.usd(point.cost_usd) for point in points]))
     if not found.exact:
         # The bound up to the next row is that of the last breakpoint before it, shown or not.
         ends = [found.points[i - 1] for i in shown[1:]] + points[-1:]
@@ -140,7 +121,7 @@ def _table(found: Frontier, every: bool) -> list[str]:
     lines = [f"{rows[0]}  {'plan':<{wide}} change"]
     for start, point, change in zip(rows[1:], points, changes, strict=True):
         wrapped = words.wrap_lines(change, words.WIDTH - left - 1 - wide, ROW_LINES)
-        lines += _row(start, describe_hardware(point, wide), wrapped, wide)
+        lines += words.hang(f"{start}  ", words.columns(describe_hardware(point, wide), wrapped, wide + 1))
     if hidden := len(found.points) - len(points):
         lines.append(f"  {hidden} similar breakpoint{'s' if hidden > 1 else ''} not shown (--all shows them)")
     if any(SLOPE in text for text in changes):
@@ -154,19 +135,9 @@ def _table(found: Frontier, every: bool) -> list[str]:
 
 def _column(head: str, cells: list[str], marks: list[str] | None = None) -> list[str]:
     """Return head and cells aligned to the right, and marks after them."""
-    width, marked = max(len(cell) for cell in (head, *cells)), max(map(len, marks or [""]))
-    return [
-        f"{cell:>{width}}{mark:<{marked}}"
-        for cell, mark in zip([head, *cells], ["", *(marks or [""] * len(cells))], strict=True)
-    ]
-
-
-def _row(start: str, left: list[str], right: list[str], wide: int) -> list[str]:
-    """Return one row: figures, machines and changes, on as many lines as the longest needs."""
-    return [
-        f"{'' if i else start:<{len(start)}}  {machines:<{wide}} {change}"
-        for i, (machines, change) in enumerate(zip_longest(left, right, fillvalue=""))
-    ]
+    cells, marks = [head, *cells], ["", *(marks or [""] * len(cells))]
+    width, marked = max(map(len, cells)), max(map(len, marks))
+    return [f"{cell:>{width}}{mark:<{marked}}" for cell, mark in zip(cells, marks, strict=True)]
 
 
 def _curves(found: Frontier) -> list[str]:
@@ -176,13 +147,11 @@ def _curves(found: Frontier) -> list[str]:
         curves = [curve for curve in found.curves if curve.points and curve.allowed is allowed]
         if curves and not allowed:
             lines.append("excluded by the scenario:")
-        lines += [words.shorten(f"{_label(curve):<{CURVE_NAME}}{_ends(curve)}", words.WIDTH) for curve in curves]
+        for curve in curves:
+            label = words.shorten(words.sanitise(curve.label), CURVE_NAME - 2)
+            lines.append(words.shorten(f"{label:<{CURVE_NAME}}{_ends(curve)}", words.WIDTH))
     without = ", ".join(words.sanitise(curve.label) for curve in found.curves if not curve.points)
     return [*lines, *(words.wrap_hanging(f"infeasible within the limits: {without}", 3) if without else []), ""]
-
-
-def _label(curve: Curve) -> str:
-    return words.shorten(words.sanitise(curve.label), CURVE_NAME - 2)
 
 
 def _ends(curve: Curve) -> str:
@@ -196,11 +165,9 @@ def _short(point: Point) -> str:
 
 def format_notes(found: Frontier) -> list[str]:
     """Return what the columns mean, what a limit hides, and the notes of the frontier."""
-    hold = (
-        "at the confidence of each job"
-        if found.confidence is None
-        else f"with {words.probability_text(found.confidence)} confidence"
-    )
+    hold = "at the confidence of each job"
+    if found.confidence is not None:
+        hold = f"with {words.probability_text(found.confidence)} confidence"
     best = "cost is a best estimate" if found.by else "likely hours and cost are best estimates"
     curves = (found.points, *(curve.points for curve in found.curves))
     if any(point.spot_only for points in curves for point in points):
@@ -224,10 +191,9 @@ def format_optimality(found: Frontier) -> str:
         return f"exact: {pieces} of {found.candidates.made:,} candidates; no plan is cheaper or faster"
     worst = max((point.gap for point in found.points), default=0.0)
     gap = "each optimal" if worst == 0 else f"each within {words.percent(worst)} of its bound"
-    hidden = found.hidden_usd
-    between = (
-        "no plan between them is cheaper" if hidden == 0 else f"a plan between two saves at most {words.usd(hidden)}"
-    )
+    between = "no plan between them is cheaper"
+    if found.hidden_usd:
+        between = f"a plan between two saves at most {words.usd(found.hidden_usd)}"
     text = f"{len(found.points)} points, {gap}, none dominated; {between}"
     hidden = max((curve.hidden_usd for curve in found.curves if not curve.exact), default=0.0)
     return text + (f", on a curve (fewer points) {words.usd(hidden)}" if hidden >= 0.01 else "")

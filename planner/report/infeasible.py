@@ -8,6 +8,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from planner.report import format as words
+from planner.results.plan import Infeasible
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,18 +20,13 @@ def render_infeasible(plan: Plan) -> list[str]:
     """Return the text of a scenario without a plan."""
     if plan.status != "infeasible":
         return [*_format_no_plan(plan), *_notes(plan)]
-    found = plan.infeasible
-    relax = found.relax if found else ()
-    nearest = found.nearest if found else ()
-    lines = render_relaxations(relax, nearest, plan.scenario)
-    if not relax and not nearest:
-        reasons = plan.candidates.reasons
-        made = plan.candidates.made
-        lines += [f"  {made:,} candidates, {plan.candidates.rejected:,} of them rejected"]
-        lines += [
-            words.shorten(f"  {count:,} x {words.sanitise(reason)}", words.WIDTH)
-            for reason, count in sorted(reasons.items(), key=lambda item: (-item[1], item[0]))[:8]
-        ]
+    found = plan.infeasible or Infeasible()
+    lines = render_relaxations(found.relax, found.nearest, plan.scenario)
+    if not found.relax and not found.nearest:
+        counts = plan.candidates
+        lines.append(f"  {counts.made:,} candidates, {counts.rejected:,} of them rejected")
+        for reason, count in sorted(counts.reasons.items(), key=lambda item: (-item[1], item[0]))[:8]:
+            lines.append(words.shorten(f"  {count:,} x {words.sanitise(reason)}", words.WIDTH))
     return [*lines, *_notes(plan)]
 
 
@@ -46,11 +42,10 @@ def render_relaxations(relax: Sequence[Relaxation], nearest: Sequence[NearMiss],
 
 def format_relaxation(number: int, changes: Sequence[Relaxation], scenario: str) -> list[str]:
     """Return `1. deadline 2 h -> 2.6 h`, below it the resulting plan and the settings to type."""
-    first, *rest = words.wrap_lines(" and ".join(_change(change, scenario) for change in changes), words.WIDTH - 5, 3)
-    then = next((f"then {change.then.removeprefix('then ')}" for change in changes if change.then), "")
-    rest += words.wrap_lines(then, words.WIDTH - 5, 3) if then else []
+    texts = [" and ".join(_change(change, scenario) for change in changes)]
+    texts += [f"then {change.then.removeprefix('then ')}" for change in changes if change.then][:1]
     typed = settings([change.setting for change in changes if change.setting])
-    return [f"  {number}. {first}", *(f"     {line}" for line in rest), *typed]
+    return words.hang(f"  {number}. ", words.wrap_all(texts, words.WIDTH - 5, 3)) + typed
 
 
 def settings(pairs: Sequence[str], margin: int = 5) -> list[str]:

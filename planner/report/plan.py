@@ -26,15 +26,15 @@ MORE_LINES = 10
 BOLD, DIM, PLAIN = "\033[1m", "\033[36m", "\033[0m"
 
 
-def render(plan: Plan, color: bool = False) -> str:
-    """Return the text of a plan without a final newline; `color` marks the summary and the labels."""
+def render(plan: Plan) -> str:
+    """Return the text of a plan without a final newline."""
     if plan.status in ("infeasible", "no_plan") or not plan.jobs:
         lines = render_infeasible(plan)
     elif len(plan.jobs) == 1:
         lines = _single(plan)
     else:
         lines = _joint(plan)
-    return "\n".join(colorize(lines) if color else lines)
+    return "\n".join(lines)
 
 
 def _single(plan: Plan) -> list[str]:
@@ -52,7 +52,9 @@ def _single(plan: Plan) -> list[str]:
     below = [
         *words.section("Methods", parts.methods(job)),
         *words.section("Next", parts.format_alternatives(job)),
-        *words.section("Limits", [*parts.budget(plan), *parts.limits(job)]),
+        *words.section(
+            "Limits", [*parts.budget(plan), *words.wrap_lines("; ".join(job.binding) or "none binds", ROOM, 2)]
+        ),
         *words.section("Prices", parts.prices(job)),
     ]
     all_notes = tuple(dict.fromkeys((*job.notes, *plan.warnings)))
@@ -81,14 +83,10 @@ def _joint(plan: Plan) -> list[str]:
 def _joint_lines(plan: Plan, detail: int) -> list[str]:
     """Return the joint text with blocks of at most `detail` lines; below 6 the bill shows only the total."""
     full = detail == 6
-    figures = []
-    if plan.hours is not None:
-        figures.append(words.hours(plan.hours.expected))
-    if plan.cost_usd is not None:
-        figures.append(words.usd(plan.cost_usd.expected))
-    lines = [
-        _summary_line(plan.scenario, ", ".join((f"{len(plan.jobs)} jobs", *figures, parts.format_optimality(plan))))
-    ]
+    figures = [f"{len(plan.jobs)} jobs"]
+    figures += [words.hours(plan.hours.expected)] if plan.hours else []
+    figures += [words.usd(plan.cost_usd.expected)] if plan.cost_usd else []
+    lines = [_summary_line(plan.scenario, ", ".join((*figures, parts.format_optimality(plan))))]
     for job in plan.jobs:
         lines += [*[""] * full, *_block(job)[:detail]]
     binding = "; ".join(f"{job.name}: {', '.join(job.binding)}" for job in plan.jobs if job.binding)
@@ -144,7 +142,7 @@ def _headlines(job: Assignment) -> tuple[str, str, str, str]:
     figures = f", {words.hours(job.hours.expected)}, {words.usd(job.cost_usd)}"
     rest = f", {parts.format_market(job.spot_share, job.tier)}{figures}"
     short = parts.format_place(job, with_region=False)
-    least = words.sanitise(parts.machines_of_all(job))
+    least = words.sanitise(words.gpus(job.gpus, job.gpu, job.runs_at_once))
     return parts.format_place(job) + rest, short + rest, short + figures, f"{least}{figures}"
 
 

@@ -27,12 +27,7 @@ def format_optimality(plan: Plan) -> str:
 def format_place(job: Assignment, with_region: bool = True) -> str:
     """Return the place, such as `1 x RTX3090 at vast (CA-QC)`, or `3 x (1 x RTX3090) at vast` for parallel runs."""
     region = f" ({job.region})" if with_region and job.region not in ("", "any") else ""
-    return words.sanitise(f"{machines_of_all(job)} at {job.provider}{region}")
-
-
-def machines_of_all(job: Assignment) -> str:
-    """Return the GPUs of one run, and how many such runs are done in parallel."""
-    return words.gpus(job.gpus, job.gpu, job.runs_at_once)
+    return words.sanitise(f"{words.gpus(job.gpus, job.gpu, job.runs_at_once)} at {job.provider}{region}")
 
 
 def format_market(spot_share: float, tier: str = "secure") -> str:
@@ -86,12 +81,9 @@ def machines(job: Run) -> str:
     how = job.techniques
     count = "1 machine" if job.instances == 1 else f"{job.instances} machines"
     parts = [f"{count} of {job.gpus_per_instance} GPUs ({job.interconnect})"]
-    if how.sharding != "none":
-        parts.append(how.sharding)
-    if how.tensor_parallel > 1:
-        parts.append(f"tensor parallel {how.tensor_parallel}")
-    if how.pipeline_parallel > 1:
-        parts.append(f"pipeline parallel {how.pipeline_parallel}")
+    parts += [how.sharding] if how.sharding != "none" else []
+    parallel = (("tensor", how.tensor_parallel), ("pipeline", how.pipeline_parallel))
+    parts += [f"{what} parallel {gpus}" for what, gpus in parallel if gpus > 1]
     return ", ".join(parts)
 
 
@@ -175,24 +167,10 @@ def format_job_deadline(job: Assignment) -> str:
     """Return the probability to meet the deadline of a job; empty without one."""
     if job.deadline_hours is None or job.deadline_probability is None:
         return ""
-    return deadline(job.deadline_hours, job.deadline_probability, job.has_fallback, job.spot is not None)
-
-
-def deadline(limit_hours: float, probability: float, fallback: bool = True, guarded: bool = False) -> str:
-    """Return the probability to meet a deadline.
-
-    Parameters
-    ----------
-    limit_hours, probability
-        The deadline, and the probability to meet it.
-    fallback
-        The run can move to on demand; spot alone gives no guarantee.
-    guarded
-        A spot policy keeps the deadline on every path of the market, so that the probability is a lower bound.
-    """
-    chance = words.probability_text(probability, at_least=guarded and fallback)
-    without = "" if fallback else " (no fallback)"
-    return f"meets the {words.plain_number(limit_hours)} h deadline with {chance} probability{without}"
+    # A spot policy keeps the deadline on every path of the market, so that the probability is a lower bound.
+    chance = words.chance_text(job.deadline_probability, at_least=job.spot is not None)
+    without = "" if job.has_fallback else " (no fallback)"
+    return f"meets the {words.plain_number(job.deadline_hours)} h deadline with {chance} probability{without}"
 
 
 def methods(job: Assignment) -> list[str]:
@@ -235,11 +213,6 @@ def format_alternatives(job: Assignment) -> list[str]:
     return lines
 
 
-def limits(job: Assignment) -> list[str]:
-    """Return the limits that bind."""
-    return words.wrap_lines("; ".join(job.binding) or "none binds", ROOM, 2)
-
-
 def spot(job: Assignment) -> list[str]:
     """Return what the spot policy saves, expects and guarantees, in at most three lines; empty without one."""
     policy = job.spot
@@ -257,7 +230,7 @@ def budget(plan: Plan) -> list[str]:
     """Return the probability to keep the budget; empty without one."""
     if plan.budget_usd is None or plan.budget_probability is None:
         return []
-    chance = words.probability_text(plan.budget_probability)
+    chance = words.chance_text(plan.budget_probability)
     return [f"within the {words.usd(plan.budget_usd)} budget with {chance} probability"]
 
 

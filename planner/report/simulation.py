@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 from planner.report import format as words
 from planner.report.format import ROOM
 from planner.report.infeasible import render_infeasible
+from planner.results.differences import spot_percent
 from planner.results.simulation import OPTIMUM
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from planner.results.simulation import Distribution, Histogram, JobReplays, PolicyFigures, Simulation
+    from planner.results.simulation import Histogram, JobReplays, PolicyFigures, Simulation
 
 HISTOGRAM_LINES = 5
 
@@ -28,9 +29,12 @@ def render_simulation(found: Simulation) -> str:
     if not found.jobs or found.predicted is None or found.cost_usd is None or found.hours is None:
         return "\n".join(render_infeasible(found.plan))
     lines = [*format_summary(found), ""]
-    lines += words.section("Cost", [_range(found.cost_usd), *_budget(found)])
+    cost, hours = found.cost_usd, found.hours
+    spread = f"{words.usd_between(cost.p05, cost.p95)} in 90 % of runs, median {words.usd(cost.p50)}"
+    lines += words.section("Cost", [spread, *_budget(found)])
     lines += _draw_histogram(found.cost_histogram, words.usd)
-    lines += words.section("Hours", [_hours(found.hours), *_deadline(found)])
+    spread = f"{words.between(hours.p05, hours.p95)} in 90 % of runs, median {words.hours(hours.p50)}"
+    lines += words.section("Hours", [spread, *_deadline(found)])
     lines += _draw_histogram(found.hours_histogram, words.hours)
     if found.spot_share:
         lines += words.section("Spot", words.wrap_lines(_spot(found), ROOM, 3))
@@ -51,12 +55,10 @@ def format_summary(found: Simulation) -> list[str]:
     met = ""
     if found.deadline_hit_rate is not None:
         several = "s" if sum(job.deadline_hours is not None for job in found.jobs) > 1 else ""
-        met = (
-            f", deadline{several} met in {format_frequency(found.deadline_hit_rate)} of runs{_format_guarantee(found)}"
-        )
-    return words.wrap_lines(
-        f"{words.shorten(words.sanitise(found.scenario), 40)}: {cost}{planned}{met}", words.WIDTH, 3
-    )
+        rate = format_frequency(found.deadline_hit_rate)
+        met = f", deadline{several} met in {rate} of runs{_format_guarantee(found)}"
+    name = words.shorten(words.sanitise(found.scenario), 40)
+    return words.wrap_lines(f"{name}: {cost}{planned}{met}", words.WIDTH, 3)
 
 
 def _runs(found: Simulation) -> str:
@@ -75,15 +77,7 @@ def _format_guarantee(found: Simulation) -> str:
     plan = found.predicted
     if plan is None or plan.deadline_probability is None:
         return ""
-    return f" (plan: {words.probability_text(plan.deadline_probability, plan.at_least)})"
-
-
-def _range(cost: Distribution) -> str:
-    return f"{words.usd_between(cost.p05, cost.p95)} in 90 % of runs, median {words.usd(cost.p50)}"
-
-
-def _hours(hours: Distribution) -> str:
-    return f"{words.between(hours.p05, hours.p95)} in 90 % of runs, median {words.hours(hours.p50)}"
+    return f" (plan: {words.chance_text(plan.deadline_probability, plan.at_least)})"
 
 
 def _budget(found: Simulation) -> list[str]:
@@ -118,20 +112,14 @@ def _spot(found: Simulation) -> str:
     facts = [f"{percent(found.spot_share)} of the work"]
     if found.interruptions is not None:
         facts.append(f"{found.interruptions:,.1f} interruptions")
-    if found.wasted_hours is not None:
-        facts.append(f"{words.hours(found.wasted_hours)} of restarts and lost work")
-    if found.waiting_hours is not None:
-        facts.append(f"{words.hours(found.waiting_hours)} waiting")
+    for hours, what in ((found.wasted_hours, "of restarts and lost work"), (found.waiting_hours, "waiting")):
+        facts += [f"{words.hours(hours)} {what}"] if hours is not None else []
     return ", ".join(facts)
 
 
 def percent(share: float | None) -> str:
     """Return a share in whole percent; only exact shares are shown as 0 or 100 %."""
-    if share is None:
-        return "-"
-    if 0.995 <= share < 1:
-        return "over 99 %"
-    return f"{'under 1' if 0 < share < 0.005 else f'{share * 100:.0f}'} %"
+    return "-" if share is None else spot_percent(share)
 
 
 def _policies(policies: dict[str, PolicyFigures]) -> list[str]:
@@ -166,11 +154,9 @@ def _jobs(jobs: Sequence[JobReplays]) -> list[str]:
 def _sources(found: Simulation) -> list[str]:
     """Return what was sampled: seed, speed and markets."""
     markets = [_market(job, len(found.jobs) > 1) for job in found.jobs if job.market is not None]
-    speed = "every run at the expected speed"
-    if not found.exact_speed:
-        speed = (
-            "speed with the error of the estimate (Student t, 2 degrees of freedom, cut at its 2.5 and 97.5 % ranks)"
-        )
+    speed = "speed with the error of the estimate (Student t, 2 degrees of freedom, cut at its 2.5 and 97.5 % ranks)"
+    if found.exact_speed:
+        speed = "every run at the expected speed"
     return [f"seed {found.seed}", speed, *markets]
 
 
@@ -181,7 +167,7 @@ def _market(job: JobReplays, several: bool) -> str:
     name = f"{words.sanitise(job.name)}: " if several else ""
     group = f" of {market.instances} machines together" if market.instances > 1 else ""
     share = f"available {percent(market.availability)} of the time"
-    tick = f"a decision every {_minutes(market.tick_hours)}"
+    tick = f"a decision every {words.significant(market.tick_hours * 60, 2)} min"
     if market.source == "traces":
         count = f"{market.windows:,} window{'s' if market.windows != 1 else ''}"
         names = f"{len(market.traces)} trace{'s' if len(market.traces) > 1 else ''}"
@@ -191,7 +177,3 @@ def _market(job: JobReplays, several: bool) -> str:
         up, outage = words.hours(market.mean_up_hours), words.hours(market.mean_outage_hours)
         stays = f"mean up-time {up}, mean outage {outage}"
     return f"{name}market{group} {share}, {stays}, heavy-tailed, {tick}"
-
-
-def _minutes(hours: float) -> str:
-    return f"{words.significant(hours * 60, 2)} min"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from planner.results.plan import Assignment, Part, Techniques
+from planner.results.plan import Assignment
+from planner.results.plan_parts import Part, Techniques
 
 MAX_DIFFERENCES = 2
 """Differences that `describe_differences` names."""
@@ -95,12 +96,12 @@ def method_name(how: Techniques) -> str:
 
 
 def spot_percent(share: float) -> str:
-    """Return a share of the work as whole percent; a positive one is never 0 %, a part never 100 %."""
+    """Return a share as whole percent; a positive one is never 0 %, a part never 100 %."""
     if share <= 0 or share >= 1:
         return f"{share:.0%}".replace("%", " %")
     if share < SHOWN_SHARE:
         return "under 1 %"
-    return "over 99 %" if share > 1 - SHOWN_SHARE else f"{share * 100:.0f} %"
+    return "over 99 %" if share >= 1 - SHOWN_SHARE else f"{share * 100:.0f} %"
 
 
 def _format_difference(change: Difference) -> str:

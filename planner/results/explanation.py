@@ -10,8 +10,9 @@ from typing import Literal
 
 from pydantic import Field
 
-from planner.results.html import html_table
-from planner.results.plan import NearMiss, Part, Relaxation, Status, Vram
+from planner.results.html import dollars, html_table
+from planner.results.plan import NearMiss, Relaxation, Status
+from planner.results.plan_parts import Part, Vram
 
 
 class Binding(Part):
@@ -130,17 +131,12 @@ class Explanation(Part):
             rows = [(f"{one.way}", one.limit, f"{one.change_to}", one.then, one.setting) for one in self.relax]
             caption = f"{self.scenario}: infeasible; limits to move, those with one number together"
             return html_table(caption, ("way", "limit", "to", "then", "setting"), rows)
-        caption = f"{self.scenario}: {self.plan}" if self.cost_usd is None else self._caption()
+        caption = f"{self.scenario}: {self.plan}"
+        if self.cost_usd is not None:
+            binds = ", ".join(one.limit for one in self.binding) or "none"
+            caption += f", {dollars(self.cost_usd)}; binding limits: {binds}"
         steps = [
-            (one.worth, one.limit, one.note or f"{one.change_to}", one.plan, _dollars(one.cost_usd))
+            (one.worth, one.limit, one.note or f"{one.change_to}", one.plan, dollars(one.cost_usd))
             for one in self.next_steps
         ]
         return html_table(caption, ("worth", "limit", "at", "plan", "cost"), steps)
-
-    def _caption(self) -> str:
-        binds = ", ".join(one.limit for one in self.binding) or "none"
-        return f"{self.scenario}: {self.plan}, {_dollars(self.cost_usd)}; binding limits: {binds}"
-
-
-def _dollars(amount: float | None) -> str:
-    return "" if amount is None else f"${amount:,.2f}"

@@ -7,15 +7,14 @@ US dollars, without penalties and the value of time.
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 from planner.errors import NoPlanError
 from planner.results.differences import method_name, spot_percent
 from planner.results.html import html_table
-from planner.results.plan import Assignment, CandidateCounts, Infeasible, Plan, Status
-from planner.results.plan_parts import Hours, Part, Spread, describe_machines
+from planner.results.plan import Assignment, CandidateCounts, Infeasible, Plan, Status, plan_figures
+from planner.results.plan_parts import Part, describe_machines
 
 _NO_GUARANTEE = " (spot only: no guarantee)"
 
@@ -185,47 +184,26 @@ class Frontier(Part):
         return self._plan("optimal" if self.points[index].gap <= 1e-6 else "feasible", self.points[index])
 
     def _plan(self, status: Status, point: Point | None) -> Plan:
-        jobs = point.jobs if point else ()
-        return Plan(
-            scenario=self.scenario,
-            status=status,
-            objective=point.cost_usd if point else None,
-            bound=point.bound if point else None,
-            gap=point.gap if point else None,
-            solver=self.solver,
-            seconds=self.seconds,
-            as_of=self.as_of,
-            candidates=self.candidates,
-            cost_usd=Spread(
-                expected=math.fsum(job.cost.expected for job in jobs),
-                low=math.fsum(job.cost.low for job in jobs),
-                high=math.fsum(job.cost.high for job in jobs),
-            )
-            if point
-            else None,
-            cost_at_confidence=math.fsum(job.cost_at_confidence for job in jobs) if point else None,
-            budget_usd=self.budget_usd if point else None,
-            budget_probability=point.budget_probability if point else None,
-            hours=Hours(
-                expected=max(job.hours.expected for job in jobs),
-                low=max(job.hours.low for job in jobs),
-                high=max(job.hours.high for job in jobs),
-                at_confidence=max(job.hours.at_confidence for job in jobs),
-            )
-            if point
-            else None,
-            jobs=jobs,
-            infeasible=self.infeasible,
-            warnings=tuple(dict.fromkeys(note for job in jobs for note in job.notes)),
-        )
+        figures: dict[str, Any] = dict.fromkeys(("objective", "bound", "gap", "cost_usd", "hours"))
+        if point:
+            figures = {
+                "objective": point.cost_usd,
+                "bound": point.bound,
+                "gap": point.gap,
+                "budget_usd": self.budget_usd,
+                "budget_probability": point.budget_probability,
+                "warnings": tuple(dict.fromkeys(note for job in point.jobs for note in job.notes)),
+                **plan_figures(point.jobs),
+            }
+        same = ("scenario", "solver", "seconds", "as_of", "candidates", "infeasible")
+        return Plan(status=status, **{key: getattr(self, key) for key in same}, **figures)
 
 
 def describe_assignment(job: Assignment) -> str:
     """Return a configuration in one line: `4 x H100-80GB, nebius, LoRA, spot 40 %`."""
     spot = "" if job.spot_share <= 0 else ", spot" if job.spot_share >= 1 else f", spot {spot_percent(job.spot_share)}"
-    return (
-        f"{describe_machines(job.gpus, job.gpu, job.runs_at_once)}, {job.provider}, {method_name(job.techniques)}{spot}"
-    )
+    machines = describe_machines(job.gpus, job.gpu, job.runs_at_once)
+    return f"{machines}, {job.provider}, {method_name(job.techniques)}{spot}"
 
 
 MIN_SAVING = 0.01

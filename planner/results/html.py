@@ -15,6 +15,11 @@ def html_table(caption: str, header: Sequence[str], rows: Sequence[Sequence[str]
     )
 
 
+def dollars(amount: float | None) -> str:
+    """Return dollars with two decimals; empty for None."""
+    return "" if amount is None else f"${amount:,.2f}"
+
+
 def _cell(text: str) -> str:
     side = ' style="text-align:right"' if text[:1].isdigit() or text[:1] in ("$", "-", "+") else ""
     return f"<td{side}>{html.escape(text)}</td>"

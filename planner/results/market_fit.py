@@ -92,8 +92,7 @@ class MarketFit(Part):
     def spot_yaml(self) -> str:
         """Return the `spot:` block of an offer as YAML."""
         block = self.spot
-        lines = [f"availability: {block.availability:g}", f"mean_up_hours: {block.mean_up_hours:g}"]
-        lines += [f"mean_outage_hours: {block.mean_outage_hours:g}"]
+        lines = [f"{key}: {getattr(block, key):g}" for key in ("availability", "mean_up_hours", "mean_outage_hours")]
         lines += [f"up: {block.up._yaml()}", f"outage: {block.outage._yaml()}"]
         lines += [f"instances: {block.instances}"] if block.instances > 1 else []
         return "\n".join(["spot:", *(f"  {line}" for line in lines)]) + "\n"
@@ -106,7 +105,6 @@ class MarketFit(Part):
             ("mean outage, h", self.outage.mean_hours),
         ]
         rows = [(name, *(f"{v:.3g}" for v in (one.expected, one.low, one.high))) for name, one in figures]
-        caption = (
-            f"spot market of {self.instances} machine{'s' if self.instances > 1 else ''}, {self.hours:.0f} h observed"
-        )
+        machines = f"{self.instances} machine{'s' if self.instances > 1 else ''}"
+        caption = f"spot market of {machines}, {self.hours:.0f} h observed"
         return html_table(caption, ("what", "expected", "low", "high"), rows)

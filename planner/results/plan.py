@@ -5,7 +5,8 @@ Dollars are expected US dollars, hours are wall hours, memory is GiB per GPU, un
 
 from __future__ import annotations
 
-from typing import Literal
+import math
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -23,30 +24,7 @@ from planner.results.plan_parts import (
     Spread,
     Techniques,
     Vram,
-    describe_machines,
 )
-
-__all__ = [
-    "Assignment",
-    "BillItem",
-    "CandidateCounts",
-    "CommitmentUse",
-    "Hours",
-    "Infeasible",
-    "NearMiss",
-    "ObservedRun",
-    "Option",
-    "Part",
-    "Plan",
-    "Relaxation",
-    "SeparateMachine",
-    "SpotPlan",
-    "Spread",
-    "Status",
-    "Techniques",
-    "Vram",
-    "describe_machines",
-]
 
 Status = Literal["optimal", "feasible", "infeasible", "no_plan"]
 
@@ -125,6 +103,16 @@ class Assignment(Part):
         if self.spot is not None:
             return True
         return self.spot_share < 1 or any(line.item == "move to on demand" for line in self.bill)
+
+
+def plan_figures(jobs: tuple[Assignment, ...]) -> dict[str, Any]:
+    """Return the fields of a plan that follow from its jobs: costs add up, the longest job sets the hours."""
+    return {
+        "cost_usd": Spread(**{key: math.fsum(getattr(job.cost, key) for job in jobs) for key in Spread.model_fields}),
+        "cost_at_confidence": math.fsum(job.cost_at_confidence for job in jobs),
+        "hours": Hours(**{key: max(getattr(job.hours, key) for job in jobs) for key in Hours.model_fields}),
+        "jobs": jobs,
+    }
 
 
 class Relaxation(Part):

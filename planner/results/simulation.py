@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from planner.results.html import html_table
+from planner.results.html import dollars, html_table
 from planner.results.plan import Infeasible, Plan, Status
 from planner.results.plan_parts import Part
 
@@ -37,16 +37,16 @@ class Histogram(Part):
 class ReplayFigures(Part):
     """Figures of the runs under one policy; None if unknown, such as the hours of the offline optimum."""
 
-    cost_usd: Distribution | None
-    hours: Distribution | None
-    deadline_hit_rate: float | None
+    cost_usd: Distribution | None = None
+    hours: Distribution | None = None
+    deadline_hit_rate: float | None = None
     """Share of runs done by the deadline; None without one."""
-    spot_share: float | None
+    spot_share: float | None = None
     """Of the work, 0 to 1."""
-    interruptions: float | None
-    wasted_hours: float | None
+    interruptions: float | None = None
+    wasted_hours: float | None = None
     """Paid hours without lasting progress: starts, checkpoints, lost work."""
-    waiting_hours: float | None
+    waiting_hours: float | None = None
     """Hours in which nothing is rented."""
 
 
@@ -176,8 +176,8 @@ class Simulation(Part):
         rows = [
             (
                 name,
-                f"${figures.cost_usd.mean:,.2f}" if figures.cost_usd else "",
-                f"${figures.usd_over_optimum:,.2f}" if figures.usd_over_optimum is not None else "",
+                dollars(figures.cost_usd.mean) if figures.cost_usd else "",
+                dollars(figures.usd_over_optimum),
                 f"{figures.deadline_hit_rate:.1%}" if figures.deadline_hit_rate is not None else "",
                 f"{figures.spot_share:.0%}" if figures.spot_share is not None else "",
             )

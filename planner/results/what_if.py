@@ -10,8 +10,9 @@ from typing import Literal
 
 from planner.errors import NoPlanError
 from planner.results.differences import Difference
-from planner.results.html import html_table
-from planner.results.plan import Part, Plan, Status, describe_machines
+from planner.results.html import dollars, html_table
+from planner.results.plan import Plan, Status
+from planner.results.plan_parts import Part, describe_machines
 
 Better = Literal["cheaper", "sooner"]
 
@@ -103,20 +104,16 @@ class WhatIf(Part):
         ]
         for job in self.jobs:
             rows += [(f"{job.name}: {one.what}", one.before, one.after) for one in job.changes]
-            rows += [(f"{job.name}: {one.item}", _or(one.before_usd), _or(one.after_usd)) for one in job.bill]
+            rows += [(f"{job.name}: {one.item}", dollars(one.before_usd), dollars(one.after_usd)) for one in job.bill]
         return html_table(f"{self.scenario}: {', '.join(self.settings)}", ("", "before", "after"), rows)
 
 
 def _usd(plan: Plan) -> str:
-    return f"${plan.cost_usd.expected:,.2f}" if plan.cost_usd else plan.status
+    return dollars(plan.cost_usd.expected) if plan.cost_usd else plan.status
 
 
 def _hours_text(plan: Plan) -> str:
     return f"{plan.hours.expected:,.1f}" if plan.hours else ""
-
-
-def _or(usd: float | None) -> str:
-    return f"${usd:,.2f}" if usd is not None else ""
 
 
 class Axis(Part):
@@ -198,7 +195,7 @@ class Sweep(Part):
         rows = [
             (
                 *one.values,
-                _or(one.cost_usd) or one.status,
+                dollars(one.cost_usd) or one.status,
                 f"{one.hours:,.1f}" if one.hours is not None else "",
                 "; ".join(f"{job.machines} at {job.provider}, {job.method}" for job in one.jobs),
             )
@@ -244,10 +241,6 @@ def _merge_names(names: list[str]) -> str:
     return names[0] if len(names) == 1 else ", ".join(name.removesuffix(market) for name in names) + market
 
 
-def _round(value: float | None) -> float | None:
-    return None if value is None else round(value, 6)
-
-
 class Tornado(Part):
     """Every limit, price and estimate changed by the share `by`, largest effect first.
 
@@ -267,7 +260,8 @@ class Tornado(Part):
         """The bars with their names; prices that do the same, as of a card and of its only provider, as one."""
         alike: dict[object, list[Bar]] = {}
         for bar in self.bars:
-            ends = tuple((end.status, _round(end.cost_usd), _round(end.hours)) for end in (bar.down, bar.up))
+            figures = ((end.status, end.cost_usd or 0.0, end.hours or 0.0) for end in (bar.down, bar.up))
+            ends = tuple((status, round(usd, 6), round(hours, 6)) for status, usd, hours in figures)
             key = (bar.path, ends) if bar.what.endswith(PRICES) else bar.what
             alike.setdefault(key, []).append(bar)
         return tuple((_merge_names([bar.what for bar in bars]), bars[0]) for bars in alike.values())
@@ -284,10 +278,10 @@ class Tornado(Part):
             (
                 name,
                 bar.base,
-                _or(bar.down.cost_usd) or bar.down.status,
-                _or(bar.up.cost_usd) or bar.up.status,
+                dollars(bar.down.cost_usd) or bar.down.status,
+                dollars(bar.up.cost_usd) or bar.up.status,
                 *("" if end.hours is None else f"{end.hours:,.1f}" for end in (bar.down, bar.up)),
-                f"{bar.effect_hours:,.1f} h" if self.better == "sooner" else f"${bar.effect_usd:,.2f}",
+                f"{bar.effect_hours:,.1f} h" if self.better == "sooner" else dollars(bar.effect_usd),
             )
             for name, bar in self.lines
         ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import pytest
@@ -106,12 +105,6 @@ def test_no_line_is_wider_than_80_columns(changes: dict[str, Any]) -> None:
     lines = render_estimate(estimated(**changes)).splitlines()
     assert max(map(len, lines)) <= 80
     assert "fits, 12.0 of 24.0 GiB" in lines[0]
-
-
-def test_colour_changes_no_word() -> None:
-    """Codes around the verdict and the labels, the text itself as without."""
-    plain, colored = (render_estimate(estimated(), color=color) for color in (False, True))
-    assert colored != plain and re.sub(r"\033\[\d+m", "", colored) == plain
 
 
 def test_hidden_work_is_said_to_be_left_out_where_parts_overlap() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -222,6 +223,7 @@ ANSWER = st.fixed_dictionaries(
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @settings(derandomize=True, max_examples=120, deadline=None)
 @given(
     name=WORDS, alternatives=st.lists(ALTERNATIVE, max_size=6), steps=st.lists(STEP, max_size=5), why=st.none() | ANSWER

@@ -26,6 +26,7 @@ def test_every_line_fits_and_has_no_blanks_at_its_end(text: str) -> None:
     assert ("  job " in said) == (text == SEVERAL)
 
 
+@pytest.mark.slow
 def test_names_of_any_length_give_way() -> None:
     """Scenario and jobs are shortened, figures are not; what steers a terminal is not printed."""
     one = found(SEVERAL)
@@ -39,6 +40,7 @@ def test_names_of_any_length_give_way() -> None:
     assert max(map(len, said.splitlines())) <= 80 and "\033" not in said and "(plan: $" in said
 
 
+@pytest.mark.slow
 def test_a_histogram_is_as_high_where_most_runs_are() -> None:
     """Its ends are the bins', its highest column is full and an empty bin is blank."""
     one = found()

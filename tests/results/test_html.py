@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import datetime
 
+import pytest
+
 from planner.loading.scenario_file import read_scenario
 from planner.results.html import html_table
 from planner.scenario.scenario import SolveOptions
@@ -16,6 +18,7 @@ def test_texts_are_escaped() -> None:
     assert "<script>" not in shown and "&lt;script&gt;" in shown and "1 &amp; 2" in shown
 
 
+@pytest.mark.slow
 def test_a_plan_shows_its_figures_and_its_bill() -> None:
     """Job, machine, cost and every line of the bill can be read in a notebook."""
     plan = solve(read_scenario("quickstart"), SolveOptions(as_of=datetime.date(2026, 11, 21)))

@@ -5,20 +5,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from planner.analysis.calibration.log_formats import read_log
-from planner.analysis.calibration.run_log import Pace, RunLog, compute_pace, fault
+from planner.analysis.calibration.run_log import RunLog, compute_pace, fault
 from planner.configurations.grid import shape_of
 from planner.configurations.observed.comparison import real_units
 from planner.configurations.observed.learning import Correction, learn_correction
 from planner.configurations.observed.memory_peaks import memory_setting
-from planner.decode.assignment_parts import techniques_of
+from planner.decode.assignment import describe_observed_run
+from planner.documents.source_map import Source
 from planner.errors import Fault, ScenarioError
 from planner.estimates.observed_runs import is_implausible_speed
-from planner.library.reading import CardNames
-from planner.loading.arguments import read_run
-from planner.loading.scenario_file import change_scenario, read_library
-from planner.results.calibration import CalibrationResult, Comparison, PlanSummary, SettingValue, StepTimes
+from planner.library.reading import CardNames, read_library
+from planner.loading.scenario_file import change_scenario
+from planner.results.calibration import CalibrationResult, Comparison, PlanSummary, SettingValue
+from planner.scenario.observed_run import Measured
 from planner.solving.prepare import prepare
 from planner.solving.solve import solve_prepared
+from planner.units import round_digits
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -26,7 +28,6 @@ if TYPE_CHECKING:
     from planner.library.schema import Library
     from planner.results.plan import Plan
     from planner.scenario.job import Job
-    from planner.scenario.observed_run import Measured
     from planner.scenario.scenario import Scenario, SolveOptions
 
 CALIBRATE_COMMAND = "planner calibrate"
@@ -50,6 +51,8 @@ def calibrate(
     Raises `InputError` for logs that cannot be read or say too little, and for settings that do not work together.
     """
     card = _card(gpu)
+    # Settings are computed with before there is an observation: any peak will do.
+    Source(CALIBRATE_COMMAND).validate(Measured, {"gpu": card, "gpus": gpus, "peak_vram_gib": 1.0, **settings})
     asked = _job_of(scenario, job) if scenario is not None else None
     read = [read_log(path) for path in logs]
     timed = _only([one for one in read if one.step_seconds or one.whole], "the speed of the run")
@@ -60,17 +63,17 @@ def calibrate(
     settings = {**_from_log(timed, settings, gpus, notes), **settings}
     if pace is not None and timed is not None:
         tokens, how = _tokens(timed, asked, {"gpus": gpus, **settings}, tokens_per_step)
-        entry["tokens_per_second"] = _round_figures(tokens / pace.seconds)
+        entry["tokens_per_second"] = round_digits(tokens / pace.seconds)
         notes.append(how)
         if pace.spread is None:
             notes.append("only the whole run is timed: warm-up, evaluation and saving count as training")
     if sized is not None and sized.peak_gib is not None:
-        entry |= {"peak_vram_gib": _round_figures(sized.peak_gib), "peak_kind": str(sized.peak_kind)}
+        entry |= {"peak_vram_gib": round_digits(sized.peak_gib), "peak_kind": str(sized.peak_kind)}
     entry |= settings
-    read_run(entry, CALIBRATE_COMMAND)
+    Source(CALIBRATE_COMMAND).validate(Measured, dict(entry))
     result = CalibrationResult(
         logs=tuple(f"{one.file} ({one.kind})" for one in read),
-        step_times=_describe_pace(pace),
+        step_times=pace,
         measured=entry,
         unit="images" if asked is not None and asked.work.images is not None else "tokens",
         notes=tuple(notes),
@@ -87,22 +90,17 @@ def _card(gpu: str) -> str:
 
 
 def _job_of(scenario: Scenario, name: str | None) -> Job:
-    names = ", ".join(one.name for one in scenario.jobs)
-    if name is None and len(scenario.jobs) > 1:
-        raise ScenarioError(
-            [Fault(CALIBRATE_COMMAND, 0, "--job", f"{scenario.name} has several jobs", f"one of {names}")]
-        )
-    for job in scenario.jobs:
-        if name in (None, job.name):
-            return job
-    raise ScenarioError(
-        [Fault(CALIBRATE_COMMAND, 0, "--job", f"{scenario.name} has no job {name!r}", f"one of {names}")]
-    )
+    found = [job for job in scenario.jobs if name in (None, job.name)]
+    if len(found) != 1:
+        what = "several jobs" if name is None else f"no job {name!r}"
+        fix = f"one of {', '.join(one.name for one in scenario.jobs)}"
+        raise ScenarioError([Fault(CALIBRATE_COMMAND, 0, "--job", f"{scenario.name} has {what}", fix)])
+    return found[0]
 
 
 def _only(logs: Sequence[RunLog], what: str) -> RunLog | None:
     if len(logs) > 1:
-        raise fault(logs[1].file, 0, f"{logs[0].file} already contains {what}", "give the logs of one run at a time")
+        raise fault(logs[1].file, 1, f"{logs[0].file} already contains {what}", "give the logs of one run at a time")
     return logs[0] if logs else None
 
 
@@ -137,7 +135,7 @@ def _tokens(log: RunLog, job: Job | None, settings: Mapping[str, Any], given: fl
         tokens = log.tokens_per_step
         return tokens, f"{tokens:,.0f} tokens per step as counted in the log, possibly with padding"
     fix = "give --tokens-per-step, or --scenario with --job"
-    raise fault(log.file, 0, "the tokens per step are missing", fix)
+    raise fault(log.file, 1, "the tokens per step are missing", fix)
 
 
 def _batch(settings: Mapping[str, Any], job: Job) -> int:
@@ -146,17 +144,6 @@ def _batch(settings: Mapping[str, Any], job: Job) -> int:
         return int(settings.get("global_batch", job.global_batch))
     ranks = settings["gpus"] // (settings.get("tensor_parallel", 1) * settings.get("pipeline_parallel", 1))
     return int(settings["micro_batch"] * settings["accumulation_steps"] * ranks)
-
-
-def _round_figures(value: float) -> float:
-    """Round to four digits, so that the entry that is pasted is the one that is used."""
-    return float(f"{value:.4g}")
-
-
-def _describe_pace(pace: Pace | None) -> StepTimes | None:
-    if pace is None:
-        return None
-    return StepTimes(seconds=pace.seconds, spread=pace.spread, steps=pace.steps, dropped=pace.dropped)
 
 
 def _in_scenario(
@@ -191,13 +178,9 @@ def _compare_run(job: Job, run: Measured, learned: Correction, library: Library)
     if observed is None:
         return None
     probed = learned.probed.get(memory_setting(observed.recipe, observed.machine.gpus))
+    shown = describe_observed_run(observed, job, library)
     return Comparison(
-        techniques=techniques_of(observed.recipe, job, observed.micro_batch, observed.accumulation),
-        assumed=observed.assumed,
-        tokens_per_second=run.tokens_per_second,
-        predicted_tokens_per_second=observed.predicted,
-        peak_vram_gib=run.peak_vram_gib,
-        predicted_peak_vram_gib=observed.peak.predicted_gib(library) if observed.peak else None,
+        **{name: figure for name, figure in shown if name in Comparison.model_fields},
         speed_factor=learned.speed_factor(library),
         memory_factor=probed.scale if probed else 1.0,
     )

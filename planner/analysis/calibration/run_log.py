@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING
 
 from planner.errors import Fault, InputError
+from planner.results.calibration import StepTimes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,45 +37,38 @@ class RunLog:
     peak_kind: str | None = None  # allocated, reserved or device
 
 
-@dataclass(frozen=True)
-class Pace:
-    """Seconds per optimizer step."""
-
-    seconds: float  # median; mean where only the whole run was timed
-    spread: float | None  # relative: normal-equivalent median deviation over the median; None for a whole run
-    steps: int  # timed steps; intervals where steps were timed together
-    dropped: int  # of the warm-up
-
-
-def compute_pace(log: RunLog) -> Pace | None:
+def compute_pace(log: RunLog) -> StepTimes | None:
     """Return the pace of a log, None without times; `InputError` where it is too short or of another unit."""
     if log.step_seconds:
         pace = _of_steps(log)
     elif log.whole is not None:
-        pace = _of_whole(log, *log.whole)
+        steps, seconds = log.whole
+        if steps < MIN_TIMED_STEPS:
+            raise fault(log.file, 1, f"only {steps} steps in all", f"at least {MIN_TIMED_STEPS} are needed")
+        pace = StepTimes(seconds=seconds / steps, spread=None, steps=steps, dropped=0)
     else:
         return None
     if not MIN_STEP_SECONDS <= pace.seconds <= MAX_STEP_SECONDS:
         what = f"{pace.seconds:.3g} seconds per optimizer step"
-        raise fault(log.file, 0, what, "give seconds; name a column step_time_ms where it counts milliseconds")
+        raise fault(log.file, 1, what, "give seconds; name a column step_time_ms where it counts milliseconds")
     return pace
 
 
-def _of_steps(log: RunLog) -> Pace:
+def _of_steps(log: RunLog) -> StepTimes:
     warm = count_warm_up_steps(log.step_seconds)
     kept = log.step_seconds[warm:]
     if len(kept) < MIN_TIMED_STEPS:
         what = f"only {len(kept)} timed steps" + (f" after {warm} of warm-up" if warm else "")
-        raise fault(log.file, 0, what, f"at least {MIN_TIMED_STEPS} are needed: let the run continue for longer")
-    middle = median(kept)
-    deviation = NORMAL_PER_MAD * median(abs(one - middle) for one in kept)
-    return Pace(middle, deviation / middle if middle > 0 else math.inf, len(kept), warm)
+        raise fault(log.file, 1, what, f"at least {MIN_TIMED_STEPS} are needed: let the run continue for longer")
+    middle, deviation = _median_deviation(kept)
+    spread = deviation / middle if middle > 0 else 0.0
+    return StepTimes(seconds=middle, spread=spread, steps=len(kept), dropped=warm)
 
 
-def _of_whole(log: RunLog, steps: int, seconds: float) -> Pace:
-    if steps < MIN_TIMED_STEPS:
-        raise fault(log.file, 0, f"only {steps} steps in all", f"at least {MIN_TIMED_STEPS} are needed")
-    return Pace(seconds / steps, None, steps, 0)
+def _median_deviation(seconds: Sequence[float]) -> tuple[float, float]:
+    """Return the median, and the median deviation from it in standard deviations of a normal distribution."""
+    middle = median(seconds)
+    return middle, NORMAL_PER_MAD * median(abs(one - middle) for one in seconds)
 
 
 def count_warm_up_steps(seconds: Sequence[float]) -> int:
@@ -83,16 +76,12 @@ def count_warm_up_steps(seconds: Sequence[float]) -> int:
 
     Compilation, allocation and full caches take some steps; later pauses are left to the median.
     """
-    later = seconds[len(seconds) // 2 :]
-    usual = median(later)
-    deviation = NORMAL_PER_MAD * median(abs(one - usual) for one in later)
+    half = len(seconds) // 2
+    usual, deviation = _median_deviation(seconds[half:])
     bound = usual + max(WARM_UP_DEVIATIONS * deviation, WARM_UP_SHARE * usual)
-    count = 0
-    while count < len(seconds) // 2 and seconds[count] > bound:
-        count += 1
-    return count
+    return next((number for number, one in enumerate(seconds[:half]) if one <= bound), half)
 
 
-def fault(file: str, line: int, what: str, fix: str = "", where: str = "") -> InputError:
+def fault(file: str, line: int, what: str, fix: str, where: str = "") -> InputError:
     """Return an error with one fault of a log."""
     return InputError([Fault(file, line, where, what, fix)])

@@ -9,32 +9,39 @@ With memory metrics on, the last entry has `before_init_mem_gpu` and `*_mem_gpu_
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from planner.analysis.calibration.run_log import MIN_TIMED_STEPS, RunLog, fault
+from planner.analysis.calibration.run_log import MIN_TIMED_STEPS, RunLog
+from planner.errors import InputError
 from planner.units import GIB
+
+if TYPE_CHECKING:
+    from planner.documents.json_file import JsonDocument
 
 TRAINER_STATE = "trainer_state.json"
 PEAK_KEY = "train_mem_gpu_peaked_delta"
 MEMORY_PARTS = ("before_init_mem_gpu", "init_mem_gpu_alloc_delta", "train_mem_gpu_alloc_delta", PEAK_KEY)
 WHOLE_BATCH_SLACK = 0.02
 """Share by which the ratio of two rounded rates may miss a whole number."""
+MIN_FIGURE, MAX_FIGURE = 1e-9, 1e15
+"""A figure outside of these is not believed: it counts as not given."""
+ONE_RUN = "give the state of one uninterrupted run"
 
 
-def is_trainer_state(document: object) -> bool:
-    """Return whether a JSON document is a trainer state."""
-    return isinstance(document, Mapping) and isinstance(document.get("log_history"), list)
-
-
-def read_trainer_state(document: Mapping[str, Any], file: str) -> RunLog:
+def read_trainer_state(document: JsonDocument, fix: str) -> RunLog:
     """Return the log; `InputError` where it holds no time or goes backwards."""
-    entries = [one for one in document["log_history"] if isinstance(one, Mapping)]
-    training = [one for one in entries if not any(str(key).startswith("eval_") for key in one)]
-    if not training:
-        raise fault(file, 0, "log_history is empty", "train for some steps with logging_steps set, then save the state")
-    _check_order(training, file)
+    state = document.data
+    if not isinstance(state, Mapping) or not isinstance(state.get("log_history"), list):
+        raise _fault(document, (), "has no log_history", fix)
+    entries = {n: one for n, one in enumerate(state["log_history"]) if isinstance(one, Mapping)}
+    steps_only = {n: one for n, one in entries.items() if not any(str(key).startswith("eval_") for key in one)}
+    if not steps_only:
+        fix = "train for some steps with logging_steps set, then save the state"
+        raise _fault(document, ("log_history",), "no training step is logged", fix)
+    _check_order(steps_only, document)
+    training = list(steps_only.values())
     last = next((one for one in reversed(training) if _number(one, "train_steps_per_second")), None)
-    steps = tuple(_interval_seconds(training, file))
+    steps = tuple(_interval_seconds(steps_only, document))
     whole = None
     if last is not None and _number(last, "train_runtime"):
         # Not train_steps_per_second: it counts the steps that were asked for, also where the run ended early.
@@ -43,40 +50,41 @@ def read_trainer_state(document: Mapping[str, Any], file: str) -> RunLog:
         fix = (
             "wait for the end of the run, or train with include_num_input_tokens_seen, which logs times during training"
         )
-        raise fault(file, 0, "has no training time: neither train_runtime at the end nor times of single steps", fix)
+        what = "has no training time: neither train_runtime at the end nor times of single steps"
+        raise _fault(document, ("log_history",), what, fix)
     peak = _peak_gib(training)
     return RunLog(
-        file,
+        document.file,
         TRAINER_STATE,
         step_seconds=steps if len(steps) >= MIN_TIMED_STEPS else (),
         whole=whole,
-        tokens_per_step=_tokens_per_step(document, training),
-        micro_batch=_whole_number(document.get("train_batch_size")),
+        tokens_per_step=_tokens_per_step(state, training),
+        micro_batch=_whole_number(state.get("train_batch_size")),
         global_batch=_global_batch(last) if last is not None else None,
         peak_gib=peak,
         peak_kind="allocated" if peak is not None else None,
     )
 
 
-def _check_order(entries: Sequence[Mapping[str, Any]], file: str) -> None:
+def _check_order(entries: Mapping[int, Mapping[str, Any]], document: JsonDocument) -> None:
     before = 0.0
-    for number, entry in enumerate(entries):
+    for number, entry in entries.items():
         step = _number(entry, "step")
         if step < before:
-            what = f"steps go back from {before:g} to {step:g}"
-            raise fault(file, 0, what, "give the state of one uninterrupted run", f"log_history[{number}]")
+            raise _fault(document, ("log_history", number), f"steps go back from {before:g} to {step:g}", ONE_RUN)
         before = step
 
 
-def _interval_seconds(entries: Sequence[Mapping[str, Any]], file: str) -> list[float]:
+def _interval_seconds(entries: Mapping[int, Mapping[str, Any]], document: JsonDocument) -> list[float]:
     """Return the seconds per step between entries with the time so far, without the summary at the end."""
-    timed = [one for one in entries if _number(one, "train_runtime") and not _number(one, "train_steps_per_second")]
     found, step, seconds = [], 0.0, 0.0
-    for entry in timed:
+    for number, entry in entries.items():
         here, now = _number(entry, "step"), _number(entry, "train_runtime")
+        if not now or _number(entry, "train_steps_per_second"):
+            continue
         if now < seconds:
             what = f"time goes back from {seconds:g} to {now:g} s at step {here:g}"
-            raise fault(file, 0, what, "give the state of one uninterrupted run")
+            raise _fault(document, ("log_history", number), what, ONE_RUN)
         if here > step:
             found.append((now - seconds) / (here - step))
         step, seconds = here, now
@@ -84,11 +92,11 @@ def _interval_seconds(entries: Sequence[Mapping[str, Any]], file: str) -> list[f
 
 
 def _tokens_per_step(document: Mapping[str, Any], entries: Sequence[Mapping[str, Any]]) -> float | None:
-    seen = [one for one in entries if _number(one, "num_input_tokens_seen") and _number(one, "step")]
-    if seen:
-        return _number(seen[-1], "num_input_tokens_seen") / _number(seen[-1], "step")
-    tokens, steps = _number(document, "num_input_tokens_seen"), _number(document, "global_step")
-    return tokens / steps if tokens and steps else None
+    for entry, count in (*((one, "step") for one in reversed(entries)), (document, "global_step")):
+        tokens, steps = _number(entry, "num_input_tokens_seen"), _number(entry, count)
+        if tokens and steps:
+            return tokens / steps
+    return None
 
 
 def _global_batch(last: Mapping[str, Any]) -> int | None:
@@ -109,10 +117,16 @@ def _peak_gib(entries: Sequence[Mapping[str, Any]]) -> float | None:
 
 
 def _number(entry: Mapping[str, Any], key: str) -> float:
-    """Return the figure, 0 where there is none."""
+    """Return the figure, 0 where there is none that can be believed."""
     value = entry.get(key)
-    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else 0.0
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        return 0.0
+    return float(value) if MIN_FIGURE <= value <= MAX_FIGURE else 0.0
 
 
 def _whole_number(value: object) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
+
+
+def _fault(document: JsonDocument, path: tuple[str | int, ...], what: str, fix: str) -> InputError:
+    return InputError([document.fault(path, what, fix)])

@@ -14,28 +14,25 @@ from planner.analysis.estimate.resolve_configuration import (
     processed_tokens,
     resolve_configuration,
 )
-from planner.configurations.grid import coefficients
 from planner.configurations.hardware import DEFAULT_NETWORK_BYTES_PER_SECOND, efficiency_of
 from planner.configurations.recipe import framework_of
 from planner.configurations.uncertainty import configuration_sigmas
 from planner.decode.assignment_parts import techniques_of
 from planner.decode.memory_breakdown import as_scalar
 from planner.decode.notes import TIGHT_FIT_PROBABILITY
+from planner.documents.source_map import Source
 from planner.errors import Fault, ScenarioError
 from planner.estimates.time.coefficients import TimeCoefficients
 from planner.estimates.uncertainty import display_factors
 from planner.estimates.work import PACKED_FILL
-from planner.loading.arguments import read_configuration, resolve_cards
+from planner.loading.arguments import resolve_cards
 from planner.results.estimate import Capacity, Estimate, Remedy, StepSeconds
-from planner.scenario.configuration import WHERE
+from planner.scenario.configuration import WHERE, Configuration
 from planner.units import GB, GIB
 
 if TYPE_CHECKING:
     from planner.estimates.memory.peak import MemoryEstimate
     from planner.library.schema import Architecture, Library
-
-MAX_TOKENS = 2**24
-"""Where the search for the longest sequence ends."""
 
 
 def estimate(
@@ -62,42 +59,39 @@ def estimate(
     >>> estimate("mistral-7b", "A10G", weight_bits=4).vram_gib.fits
     True
     """
-    asked = read_configuration(architecture if isinstance(architecture, str) else architecture.name, gpu, settings)
+    name = architecture if isinstance(architecture, str) else architecture.name
+    asked = Source(WHERE).validate(Configuration, {"architecture": name, "gpu": gpu, **settings})
     network, card, library = resolve_cards(architecture, gpu, library)
     resolved = resolve_configuration(asked, network, card, library)
     result = _build_estimate(resolved, library)
+    evaluator, steps, notes = resolved.memory_evaluator, resolved.accumulation, list(result.notes)
+    found: dict[str, Any] = {}
     if largest_batch:
-        most = resolved.memory_evaluator.largest_micro_batch(resolved.accumulation)
-        result = result.model_copy(update={"largest_micro_batch": most})
-        chance = (
-            resolved.memory_evaluator.vram(resolved.memory_evaluator.at(most, resolved.accumulation)).fit_probability
-            if most
-            else 1.0
-        )
+        found["largest_micro_batch"] = most = evaluator.largest_micro_batch(steps)
+        chance = evaluator.vram(evaluator.at(most, steps)).fit_probability if most else 1.0
         if chance < TIGHT_FIT_PROBABILITY and most != resolved.micro_batch:
-            note = f"micro-batch {most:,} fits with only {_percentage(chance)} % probability: a smaller one is safer"
-            result = result.model_copy(update={"notes": (*result.notes, note)})
+            share = _percentage(chance)
+            notes.append(f"micro-batch {most:,} fits with only {share} % probability: a smaller one is safer")
     if longest_sequence:
         if result.unit == "images":
             what = f"{network.name} is trained on images, which have no sequence length"
             raise ScenarioError([Fault(WHERE, 0, "longest_sequence", what, "vary resolution")])
-        longest = resolved.memory_evaluator.longest_sequence(resolved.micro_batch, resolved.accumulation, MAX_TOKENS)
-        notes = result.notes
+        found["longest_sequence"] = longest = evaluator.longest_sequence(resolved.micro_batch, steps)
         if longest > network.max_sequence:
-            notes += (f"the longest sequence exceeds the model's context of {network.max_sequence:,} tokens",)
-        result = result.model_copy(update={"longest_sequence": longest, "notes": notes})
+            notes.append(f"the longest sequence exceeds the model's context of {network.max_sequence:,} tokens")
     if not result.vram_gib.fits:
-        found = find_fit_remedies(asked, resolved, network, card, library)
-        result = result.model_copy(update={"remedies": tuple(Remedy(change=what, peak=peak) for what, peak in found)})
-    return result
+        remedies = find_fit_remedies(asked, resolved, network, card, library)
+        found["remedies"] = tuple(Remedy(change=what, peak=peak) for what, peak in remedies)
+    return result.model_copy(update={**found, "notes": tuple(notes)})
 
 
 def _build_estimate(resolved: ResolvedConfiguration, library: Library) -> Estimate:
     """Return the estimate of a resolved configuration, without remedies."""
     job, recipe, machine, shape = resolved.job, resolved.recipe, resolved.machine, resolved.shape
+    image = resolved.architecture.image
     memory = resolved.memory_evaluator.at(resolved.micro_batch, resolved.accumulation)
     capacity = _capacity(resolved, memory, library.gpu(machine.gpu).vram_gib)
-    time = TimeCoefficients(**coefficients(library, "time", TimeCoefficients))
+    time = TimeCoefficients.of(library.calibrations["time"].values)
     step = estimate_step(
         job, shape, resolved.memory_evaluator.inputs, resolved.micro_batch, resolved.accumulation, time
     )
@@ -123,7 +117,7 @@ def _build_estimate(resolved: ResolvedConfiguration, library: Library) -> Estima
         techniques=techniques_of(recipe, job, resolved.micro_batch, resolved.accumulation),
         unit="images" if shape.unit == "images" else "tokens",
         sequence_length=shape.sequence,
-        resolution=_resolution(resolved),
+        resolution=job.work.resolution or image.resolution if image else None,
         global_batch=job.global_batch,
         packing=job.packing,
         vram_gib=capacity,
@@ -144,11 +138,6 @@ def _build_estimate(resolved: ResolvedConfiguration, library: Library) -> Estima
 def _percentage(probability: float) -> int:
     """Return a probability in whole percent, rounded down."""
     return math.floor(probability * 100 + 1e-9)
-
-
-def _resolution(resolved: ResolvedConfiguration) -> int | None:
-    image = resolved.architecture.image
-    return (resolved.job.work.resolution or image.resolution) if image is not None else None
 
 
 def _capacity(resolved: ResolvedConfiguration, memory: MemoryEstimate, vram_gib: float) -> Capacity:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from planner.analysis.estimate.resolve_configuration import ResolvedConfiguration, resolve_configuration
-from planner.configurations.recipe import GpuClass, Recipe
+from planner.configurations.recipe import GpuClass, Recipe, best_attention
 from planner.errors import ScenarioError
 
 if TYPE_CHECKING:
@@ -22,6 +22,11 @@ MAX_GPUS = 1024
 
 MEMORY_SAVING_CHANGE = "lora on a 4-bit base, full checkpointing, micro-batch 1"
 """Everything that saves memory at once, in words."""
+MEMORY_SAVING_SETTINGS = {
+    **{"method": "lora", "weight_bits": 4, "optimizer": "adamw", "micro_batch": 1},
+    **{"activation_checkpointing": "full", "attention": None, "sharding": None},
+}
+"""The same as fields of a `Configuration`."""
 
 MIN_SUGGESTED_SEQUENCE = 128
 """Tokens; a shorter sequence is no remedy."""
@@ -54,14 +59,14 @@ def find_fit_remedies(
         return []
 
     found = list(_smaller_batches(resolved))
-    for change, settings in memory_saving_changes(resolved.recipe, resolved.job.framework, card, resolved.machine.gpus):
+    recipe, framework, gpus = resolved.recipe, resolved.job.framework, resolved.machine.gpus
+    for change, settings in memory_saving_changes(recipe, framework, card, gpus, library):
         found += attempt(change, settings)
-    saving = _memory_saving_settings(asked)
     if not found:
-        found += attempt(MEMORY_SAVING_CHANGE, saving)
+        found += attempt(MEMORY_SAVING_CHANGE, MEMORY_SAVING_SETTINGS)
     more = more_gpus("", {})
     if not found:
-        found += more_gpus(f", {MEMORY_SAVING_CHANGE}", saving)
+        found += more_gpus(f", {MEMORY_SAVING_CHANGE}", MEMORY_SAVING_SETTINGS)
     return [*found[:MAX_FIT_REMEDIES], *more]
 
 
@@ -79,7 +84,7 @@ def _smaller_batches(resolved: ResolvedConfiguration) -> Iterator[tuple[str, flo
 
 
 def memory_saving_changes(
-    recipe: Recipe, framework: str, card: GpuSpec, gpus: int
+    recipe: Recipe, framework: str, card: GpuSpec, gpus: int, library: Library
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield settings that save memory and differ from those of a recipe, those that change the result last.
 
@@ -88,7 +93,7 @@ def memory_saving_changes(
     """
     if recipe.activation_checkpointing != "full":
         yield "full checkpointing", {"activation_checkpointing": "full"}
-    if recipe.attention == "eager" and card.generation not in ("Kepler", "Pascal"):
+    if recipe.attention == "eager" and best_attention(GpuClass.of(card), recipe.precision, library) != "eager":
         yield "fused attention", {"attention": None}
     if framework == "hf":
         yield "a fused loss kernel (framework hf-fused)", {"framework": "hf-fused"}
@@ -101,17 +106,3 @@ def memory_saving_changes(
         yield "lora instead of full", {"method": "lora"}
     if recipe.weight_bits == 16:
         yield "lora on a 4-bit base", {"method": "lora", "weight_bits": 4, "optimizer": "adamw"}
-
-
-def _memory_saving_settings(asked: Configuration) -> dict[str, Any]:
-    """Return the settings of `MEMORY_SAVING_CHANGE`."""
-    return {
-        "method": "lora",
-        "weight_bits": 4,
-        "quant": asked.quant,
-        "optimizer": "adamw",
-        "activation_checkpointing": "full",
-        "attention": None,
-        "micro_batch": 1,
-        "sharding": None,
-    }

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from planner.configurations.grid import GridInputs, JobShape, Machine, coefficients, shape_of
+from planner.configurations.grid import JobShape, Machine, shape_of
 from planner.configurations.observed.comparison import GPUS_PER_MACHINE
 from planner.configurations.recipe import (
     UNSHARDED,
@@ -30,6 +30,7 @@ from planner.scenario.techniques import LoraSettings
 from planner.scenario.work import Work
 
 if TYPE_CHECKING:
+    from planner.estimates.inputs import TimedSetup
     from planner.library.schema import Architecture, GpuSpec, Library
 
 STEPS_PER_STAGE = 8
@@ -61,12 +62,14 @@ def resolve_configuration(
     job = _job(asked, architecture)
     shape = shape_of(job, architecture)
     memories = [MemoryEvaluator.of(job, shape, recipe, machine, asked.vram_headroom, library) for recipe in recipes]
-    best = _find_first_fit(memories, asked)
-    recipe, memory = recipes[best], memories[best]
+    batch = (asked.micro_batch or 1, asked.accumulation_steps or 1)
+    # The first that fits the requested batch, else the one that needs least.
+    needs = [0.0 if memory.fits(*batch) else memory.need_gib(*batch) for memory in memories]
+    recipe, memory = recipes[needs.index(min(needs))], memories[needs.index(min(needs))]
     if asked.sharding is None and machine.gpus > 1:
         assumed.append(recipe.sharding)
     ranks = machine.gpus // (asked.tensor_parallel * asked.pipeline_parallel)
-    time = TimeCoefficients(**coefficients(library, "time", TimeCoefficients))
+    time = TimeCoefficients.of(library.calibrations["time"].values)
     micro, accumulation = _batch(asked, job, shape, memory, ranks, time)
     if asked.micro_batch is None:
         assumed.append("the best micro-batch that fits" if memory.fits(micro, accumulation) else "micro-batch 1")
@@ -136,27 +139,15 @@ def _recipes(asked: Configuration, card: GpuSpec, machine: Machine, library: Lib
         )
         if value is None and parts is not None
     ]
-    recipes, refused = [], ""
-    for sharding in _shardings(asked, machine, library):
-        recipe = Recipe(
-            method,
-            bits,
-            quant,
-            precision,
-            checkpointing,
-            sharding,
-            attention,
-            asked.optimizer,
-            asked.tensor_parallel,
-            asked.pipeline_parallel,
-        )
-        reason = find_incompatibility(recipe, kind, asked.framework, library)
-        if reason is None:
-            recipes.append(recipe)
-        refused = refused or reason or ""
-    if not recipes:
-        raise _fault("", f"does not work together: {refused}", _describe_recipe(recipe))
-    return recipes, assumed
+    degrees = (asked.tensor_parallel, asked.pipeline_parallel)
+    recipes = [
+        Recipe(method, bits, quant, precision, checkpointing, sharding, attention, asked.optimizer, *degrees)
+        for sharding in _shardings(asked, machine, library)
+    ]
+    refused = [find_incompatibility(recipe, kind, asked.framework, library) for recipe in recipes]
+    if all(refused):
+        raise _fault("", f"does not work together: {refused[0]}", _describe_recipe(recipes[-1]))
+    return [recipe for recipe, reason in zip(recipes, refused, strict=True) if reason is None], assumed
 
 
 def _describe_recipe(recipe: Recipe) -> str:
@@ -169,19 +160,18 @@ def _describe_recipe(recipe: Recipe) -> str:
 def _shardings(asked: Configuration, machine: Machine, library: Library) -> list[str]:
     """Return the requested sharding, or those to try in turn."""
     allowed = framework_of(library, asked.framework).allowed
-    several = [name for name in library.techniques.of("sharding").estimated if name in allowed]
     if machine.gpus == 1:
         if asked.sharding not in (None, UNSHARDED):
             raise _fault("sharding", f"{asked.sharding} needs several GPUs", "give gpus 2 or more, or none")
         return [UNSHARDED]
-    if asked.sharding is None and several:
-        return several
+    several = [name for name in library.techniques.of("sharding").estimated if name in allowed]
     if not several:
         raise _fault("gpus", f"framework {asked.framework} trains on one GPU", "give gpus 1, or another framework")
+    if asked.sharding is None:
+        return several
     if asked.sharding not in allowed or asked.sharding == UNSHARDED:
         fix = f"{asked.framework} has {', '.join(name for name in allowed if name != UNSHARDED)}"
         raise _fault("sharding", f"{asked.sharding} is not possible with {machine.gpus} GPUs here", fix)
-    assert asked.sharding is not None
     return [asked.sharding]
 
 
@@ -204,16 +194,6 @@ def _job(asked: Configuration, architecture: Architecture) -> Job:
         framework=asked.framework,
         lora=LoraSettings(rank=asked.lora_rank, targets=asked.lora_targets),
     )
-
-
-def _find_first_fit(memories: list[MemoryEvaluator], asked: Configuration) -> int:
-    """Return the index of the first that fits with the requested batch, else of the one that needs least."""
-    batch = (asked.micro_batch or 1, asked.accumulation_steps or 1)
-    for index, memory in enumerate(memories):
-        if memory.fits(*batch):
-            return index
-    needs = [memory.need_gib(*batch) for memory in memories]
-    return needs.index(min(needs))
 
 
 def _batch(
@@ -248,7 +228,7 @@ def processed_tokens(job: Job, shape: JobShape, micro_batch: int) -> float:
 
 
 def estimate_step(
-    job: Job, shape: JobShape, inputs: GridInputs, micro_batch: int, accumulation: int, time: TimeCoefficients
+    job: Job, shape: JobShape, inputs: TimedSetup, micro_batch: int, accumulation: int, time: TimeCoefficients
 ) -> StepTime:
     """Return one optimizer step by cause."""
     layout = replace(
@@ -257,7 +237,7 @@ def estimate_step(
         accumulation=float(accumulation),
         sequence=processed_tokens(job, shape, micro_batch),
     )
-    return step_time(inputs.network, layout, inputs.states, inputs.activations, inputs.kernels, inputs.hardware, time)
+    return step_time(replace(inputs, layout=layout), time)
 
 
 def _fault(where: str, what: str, fix: str = "") -> ScenarioError:

@@ -5,27 +5,30 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import chain, compress
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from planner.analysis.estimate.fit_remedies import memory_saving_changes
 from planner.analysis.explain.why_not_query import WhyNotQuery
-from planner.configurations.enumeration import MANY_ACCUMULATION_STEPS, JobConfigurations, enumerate_configurations
+from planner.configurations.enumeration import MANY_ACCUMULATION_STEPS, enumerate_configurations
 from planner.configurations.recipe import GpuClass, Recipe, enumerate_recipes, find_incompatibility
 from planner.decode.memory_breakdown import MemoryEvaluator
 from planner.errors import ScenarioError
 from planner.loading.suggestions import suggest_gpus
 from planner.results.explanation import Remedy
-from planner.results.plan import Vram
+from planner.results.plan_parts import Vram
 from planner.solving.infeasibility.near_misses import longest_fitting_sequence
 from planner.solving.infeasibility.relaxed_candidates import unrestricted_techniques
 from planner.solving.prepare import PreparedScenario
 from planner.solving.resolve import ResolvedPlan, describe_method, with_settings
 
 if TYPE_CHECKING:
+    from planner.arrays import Flags
     from planner.configurations.configuration_table import MemoryShortfall
     from planner.configurations.grid import Machine
     from planner.scenario.job import Job
-    from planner.scenario.offer import Offer
 
 MAX_WHY_NOT_REMEDIES = 3
 UNTRIED_SETTINGS = {"framework": "framework", "precision": "techniques.precision"}
@@ -53,41 +56,45 @@ def pin_techniques(prepared: PreparedScenario, query: WhyNotQuery) -> Job:
 
 def find_blockers(prepared: PreparedScenario, query: WhyNotQuery) -> Blockers:
     """Return what excludes the query whatever the limits are, with the memory by part if it does not fit."""
-    offers = _offers(prepared, query)
+    offers = list(compress(prepared.market.offers, named_offers(prepared, query)))
     if not offers:
         return _no_offer(prepared, query), None
-    machines = _machines(prepared, query, offers)
+    machines = _machines(prepared, query)
     if not machines:
-        counts = sorted({m.gpus for m in _machines(prepared, query.drop("gpus"), offers)})
-        available = ", ".join(f"{count:,}" for count in counts[:8])
-        return (f"no offer has {query.gpus:,} of them together; available counts: {available}",), None
-    if query.market == "spot" and not any(offer.has_spot for offer in offers):
+        counts = _list_counts(_machines(prepared, query.drop("gpus")))
+        return (f"no offer has {query.given['gpus']:,} of them together; available counts: {counts}",), None
+    market = query.given.get("market")
+    if market == "spot" and not any(offer.has_spot for offer in offers):
         return ("none of these offers has a spot price below its on-demand price",), None
-    if query.market == "on_demand" and all(offer.usd_per_hour is None for offer in offers):
+    if market == "on_demand" and all(offer.usd_per_hour is None for offer in offers):
         return ("these offers are sold as spot only",), None
     refused = _refusal(prepared, query, machines)
     if refused:
         return (refused,), None
-    misses = _memory_shortfalls(prepared, query, machines)
+    misses, some_fit = _try_machines(prepared, query, machines)
     if misses:
         return _memory(prepared, query, misses[0])
-    if _fits_somewhere(prepared, query, machines):
+    if some_fit:
         return ("no relaxation of limits admits it",), None
     batch = prepared.scenario.jobs[query.job].global_batch
-    wanted = ", ".join(f"{count:,}" for count in sorted({m.gpus for m in machines})[:8])
-    return (f"the global batch of {batch:,} does not divide over {wanted} GPUs",), None
+    return (f"the global batch of {batch:,} does not divide over {_list_counts(machines)} GPUs",), None
 
 
-def _offers(prepared: PreparedScenario, query: WhyNotQuery) -> list[Offer]:
-    market = prepared.market
-    return [offer for offer, label in zip(market.offers, market.labels, strict=True) if query.permits(offer, label)]
+def named_offers(prepared: PreparedScenario, query: WhyNotQuery) -> Flags:
+    """Return the offers (offers,) that the query names."""
+    pairs = zip(prepared.market.offers, prepared.market.labels, strict=True)
+    return np.asarray([query.permits(offer, label) for offer, label in pairs], dtype=bool)
 
 
-def _machines(prepared: PreparedScenario, query: WhyNotQuery, offers: list[Offer]) -> list[Machine]:
-    market = prepared.market
-    places = [i for i, offer in enumerate(market.offers) if offer in offers]
-    machines = dict.fromkeys(machine for i in places for machine in market.machines[i])
-    return [machine for machine in machines if query.gpus in (None, machine.gpus)]
+def _machines(prepared: PreparedScenario, query: WhyNotQuery) -> list[Machine]:
+    """Return the machines of the offers that the query names, with as many GPUs as it names."""
+    machines = chain.from_iterable(compress(prepared.market.machines, named_offers(prepared, query)))
+    return [one for one in dict.fromkeys(machines) if query.given.get("gpus") in (None, one.gpus)]
+
+
+def _list_counts(machines: list[Machine]) -> str:
+    """Return the counts of GPUs of some machines, the smallest eight."""
+    return ", ".join(f"{count:,}" for count in sorted({machine.gpus for machine in machines})[:8])
 
 
 def _no_offer(prepared: PreparedScenario, query: WhyNotQuery) -> tuple[str, ...]:
@@ -142,23 +149,16 @@ def _no_recipe(query: WhyNotQuery, job: Job, machine: Machine, card: GpuClass, l
     return f"framework {job.framework} does not combine {techniques}"
 
 
-def _physics(prepared: PreparedScenario, query: WhyNotQuery, machines: list[Machine]) -> JobConfigurations:
+def _try_machines(
+    prepared: PreparedScenario, query: WhyNotQuery, machines: list[Machine]
+) -> tuple[list[MemoryShortfall], bool]:
+    """Return matching recipes that do not fit in memory, smallest shortfall first, and whether any others fit."""
     one, limits = prepared.candidates[query.job], prepared.scenario.limits
     job = pin_techniques(prepared, query)
-    return enumerate_configurations(job, one.architecture, machines, prepared.library, limits.vram_headroom)
-
-
-def _memory_shortfalls(
-    prepared: PreparedScenario, query: WhyNotQuery, machines: list[Machine]
-) -> list[MemoryShortfall]:
-    """Return matching recipes that do not fit in memory, smallest shortfall first."""
-    misses = _physics(prepared, query, machines).misses
-    return sorted((one for one in misses if matches_query(one.recipe, query)), key=lambda miss: miss.shortfall)
-
-
-def _fits_somewhere(prepared: PreparedScenario, query: WhyNotQuery, machines: list[Machine]) -> bool:
-    fitting = _physics(prepared, query, machines).ways
-    return any(matches_query(fitting.recipes[int(index)], query) for index in set(fitting.recipe.tolist()))
+    made = enumerate_configurations(job, one.architecture, machines, prepared.library, limits.vram_headroom)
+    misses = [miss for miss in made.misses if matches_query(miss.recipe, query)]
+    some_fit = any(matches_query(made.ways.recipes[index], query) for index in set(made.ways.recipe.tolist()))
+    return sorted(misses, key=lambda miss: miss.shortfall_gib), some_fit
 
 
 def _evaluator(prepared: PreparedScenario, query: WhyNotQuery, miss: MemoryShortfall) -> MemoryEvaluator:
@@ -192,7 +192,7 @@ def _more_gpus(prepared: PreparedScenario, query: WhyNotQuery, miss: MemoryShort
     for times in MACHINE_FACTORS:
         more = replace(miss.machine, instances=miss.machine.instances * times)
         evaluator = _evaluator(prepared, query, replace(miss, machine=more))
-        if query.gpus is None and evaluator.need_gib(1, MANY_ACCUMULATION_STEPS) <= evaluator.usable_gib:
+        if "gpus" not in query.given and evaluator.need_gib(1, MANY_ACCUMULATION_STEPS) <= evaluator.usable_gib:
             reasons.append(f"{more.gpus:,} of them would hold it, but no offer has that many together")
             break
     return tuple(reasons)
@@ -204,38 +204,31 @@ def find_remedies(prepared: PreparedScenario, query: WhyNotQuery, solve: SolveQu
     If the job's techniques exclude the query, each remedy names the settings that admit it as well.
     """
     found = []
-    for change, setting, also, plan in _try_remedies(prepared, query, solve):
+    for change, setting, changed in _possible_remedies(prepared, query):
+        also = settings_to_allow(prepared, changed)
+        try:
+            plan = solve(with_settings(prepared, [*([setting] if setting else []), *also]), changed)
+        except ScenarioError:  # values that contradict one another
+            continue
         if plan is not None:
             figures = {"plan": plan.description, "cost_usd": plan.cost_usd, "hours": plan.hours}
             found.append(Remedy(change=change, setting=setting, also=also, **figures))
     return tuple(sorted(found, key=lambda one: (not one.setting, one.cost_usd))[:MAX_WHY_NOT_REMEDIES])
 
 
-def _try_remedies(
-    prepared: PreparedScenario, query: WhyNotQuery, solve: SolveQuery
-) -> Iterator[tuple[str, str, tuple[str, ...], ResolvedPlan | None]]:
-    """Yield change, its setting, the settings that go with it, and the plan, None without a plan."""
-    offers = _offers(prepared, query)
-    misses = _memory_shortfalls(prepared, query, machines) if (machines := _machines(prepared, query, offers)) else []
-
-    def tried(changed: WhyNotQuery, *settings: str) -> tuple[tuple[str, ...], ResolvedPlan | None]:
-        also = settings_to_allow(prepared, changed)
-        try:
-            return also, solve(with_settings(prepared, [*settings, *also]), changed)
-        except ScenarioError:  # values that contradict one another
-            return also, None
-
-    for change, setting in _memory_saving_settings(prepared, query, misses):
-        yield change, setting, *tried(query, setting)
+def _possible_remedies(prepared: PreparedScenario, query: WhyNotQuery) -> Iterator[tuple[str, str, WhyNotQuery]]:
+    """Yield change, its setting (empty if the query itself changes), and the query after it."""
+    if machines := _machines(prepared, query):
+        misses, _ = _try_machines(prepared, query, machines)
+        for change, setting in _memory_saving_settings(prepared, query, misses):
+            yield change, setting, query
     gpu = query.where.get("gpu")
-    if gpu and not offers and not any(offer.gpu == gpu for offer in prepared.market.offers):
+    if gpu and not any(offer.gpu == gpu for offer in prepared.market.offers):
         for name in suggest_gpus(gpu, prepared.scenario.offers, prepared.library):
-            yield f"gpu={name} instead", "", *tried(replace(query, where={**query.where, "gpu": name}))
-    keys = [*(["gpus"] if query.gpus else []), *(["market"] if query.market else []), *query.where]
-    for key in (*query.techniques, *keys):
-        less = query.drop(key)
-        if less.where or less.techniques or less.gpus or less.market:
-            yield f"without {key}={_value(query, key)}", "", *tried(less)
+            yield f"gpu={name} instead", "", replace(query, given={**query.given, "gpu": name})
+    for key, value in query.given.items():
+        if len(query.given) > 1:
+            yield f"without {key}={value}", "", query.drop(key)
 
 
 def settings_to_allow(prepared: PreparedScenario, query: WhyNotQuery) -> tuple[str, ...]:
@@ -250,17 +243,13 @@ def settings_to_allow(prepared: PreparedScenario, query: WhyNotQuery) -> tuple[s
     return tuple(made)
 
 
-def _value(query: WhyNotQuery, name: str) -> object:
-    return query.techniques.get(name, query.where.get(name, {"gpus": query.gpus, "market": query.market}.get(name)))
-
-
 def _memory_saving_settings(
     prepared: PreparedScenario, query: WhyNotQuery, shortfalls: list[MemoryShortfall]
 ) -> Iterator[tuple[str, str]]:
     """Yield changes of the job that save memory and that no configuration has tried, with the setting of each."""
     if not shortfalls:
         return
-    job = prepared.scenario.jobs[query.job]
+    job, library = prepared.scenario.jobs[query.job], prepared.library
     shape = prepared.candidates[query.job].physics.shape
     if shape.unit == "tokens":
         longest = max(longest_fitting_sequence(_evaluator(prepared, query, miss)) for miss in shortfalls[:3])
@@ -269,8 +258,8 @@ def _memory_saving_settings(
             yield change, f"jobs.{query.job}.sequence_length={longest}"
     found: dict[str, str] = {}
     for miss in shortfalls:
-        gpu = prepared.library.gpu(miss.machine.gpu)
-        for change, settings in memory_saving_changes(miss.recipe, job.framework, gpu, miss.machine.gpus):
+        gpu, gpus = library.gpu(miss.machine.gpu), miss.machine.gpus
+        for change, settings in memory_saving_changes(miss.recipe, job.framework, gpu, gpus, library):
             for field, value in settings.items():
                 if settings.keys() <= UNTRIED_SETTINGS.keys() and field not in query.techniques:
                     found[change] = f"jobs.{query.job}.{UNTRIED_SETTINGS[field]}={value}"

@@ -15,8 +15,7 @@ from planner.results.explanation import Explanation
 from planner.scenario.scenario import Scenario, SolveOptions
 from planner.solving.alternatives import find_best_alternatives
 from planner.solving.binding_limits import find_binding_limits
-from planner.solving.infeasibility.diagnosis import minimal_relaxations
-from planner.solving.infeasibility.near_misses import find_near_misses
+from planner.solving.infeasibility.diagnosis import diagnose
 from planner.solving.infeasibility.relaxed_candidates import relax_candidates
 from planner.solving.prepare import PreparedScenario, prepare
 from planner.solving.resolve import ResolvedPlan, try_solve
@@ -58,7 +57,7 @@ def explain(
     if query is not None:
         details: dict[str, object] = {"why_not": answer_query(prepared, plan, query)}
     else:
-        details = _explain_infeasible(prepared) if plan is None else _explain_plan(plan)
+        details = dict(diagnose(prepared)) if plan is None else _explain_plan(plan)
     return explanation.model_copy(update={**details, "seconds": perf_counter() - started})
 
 
@@ -85,13 +84,6 @@ def _notes(plan: ResolvedPlan) -> tuple[str, ...]:
     whose = f" for {', '.join(spot_only)}" if spot_only and len(names) > 1 else ""
     note = f"spot only{whose}, without fallback on demand: hours and deadlines are expectations"
     return (note,) if spot_only else ()
-
-
-def _explain_infeasible(prepared: PreparedScenario) -> dict[str, object]:
-    relaxed = relax_candidates(prepared)
-    relaxations = minimal_relaxations(prepared, relaxed)
-    relax = tuple(entry for relaxation in relaxations for entry in relaxation)
-    return {"relax": relax, "nearest": find_near_misses(prepared, relaxed)}
 
 
 def _explain_plan(plan: ResolvedPlan) -> dict[str, object]:

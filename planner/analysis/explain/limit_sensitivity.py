@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from planner.formulation.objective import cost_objective
 from planner.results.explanation import Binding, LimitSensitivity
+from planner.scenario.offer import Offer, offer_labels
 from planner.solving.binding_limits import lift_limits
 from planner.solving.infeasibility.candidate_filters import HEADROOM
-from planner.solving.infeasibility.elastic_program import ElasticProgram, ElasticSolution
-from planner.solving.infeasibility.relaxations import HOURS_STEP, build_changes, round_up, verify_relaxation
-from planner.solving.infeasibility.soft_constraints import STOCK_OF, indicator_row
-from planner.solving.resolve import ResolvedPlan, describe_candidate, try_solve
+from planner.solving.infeasibility.elastic_program import ElasticProgram
+from planner.solving.infeasibility.relaxations import HOURS_STEP, build_changes, limit_key, round_up, verify_relaxation
+from planner.solving.infeasibility.soft_constraints import HOURS_LEFT_OF, STOCK_OF, indicator_row
+from planner.solving.prepare import prepare
+from planner.solving.resolve import ResolvedPlan, try_solve
 from planner.solving.scoring import CandidateObjective
 
 if TYPE_CHECKING:
@@ -24,6 +26,11 @@ if TYPE_CHECKING:
     from planner.solving.infeasibility.relaxed_candidates import RelaxedCandidates
     from planner.solving.prepare import PreparedScenario
 
+UNITS: dict[str, Literal["hour", "dollar", "gpu", "gib"]] = {
+    **{"deadline": "hour", "max_hours": "hour", "budget_usd": "dollar"},
+    **{"max_gpus": "gpu", "quota": "gpu", "vram_headroom": "gib"},
+}
+"""What a limit gives more of, by its key; the others give another choice."""
 GOAL_TOLERANCE = 1e-9
 """Relative and absolute, by which a plan may miss the goal: sums in another order round differently."""
 
@@ -83,24 +90,19 @@ def _smallest_relaxation(baseline: Baseline, path: str) -> LimitSensitivity:
     """Return the least change of one limit that reaches the goal; of a list the one value that saves most."""
     elastic, prepared = baseline.elastic, baseline.plan.prepared
     is_list = any(one.path == path for one in elastic.relaxed.filters) and path != HEADROOM
-    found = elastic.solve((path,), caps=baseline.caps, one_filter=is_list, cost_first=is_list)
+    found = elastic.solve((path,), caps=baseline.caps, one_value=is_list)
     changes = build_changes(found, elastic, prepared) if found else []
     verified = verify_relaxation(prepared, changes, baseline.try_better) if found else None
     if verified is None:
         return _no_effect(path, prepared.scenario)
     better, (change, *_) = verified
     return LimitSensitivity(
-        worth=unit_of_limit(change.limit),
+        worth=UNITS.get(limit_key(change.limit), "choice"),
         limit=change.limit,
         change_from=change.old,
         change_to=change.new,
-        plan=better.description,
-        cost_usd=better.cost_usd,
-        hours=better.hours,
-        delta_usd=better.cost_usd - baseline.plan.cost_usd,
-        delta_hours=better.hours - baseline.plan.hours,
-        gain=baseline.plan.objective - better.objective,
         setting=change.setting,
+        **_compare(better, baseline.plan),
     )
 
 
@@ -108,48 +110,51 @@ def _no_effect(path: str, scenario: Scenario) -> LimitSensitivity:
     current = next((one.current for one in lift_limits(scenario) if one.path == path), None)
     if path.startswith("limits.quota."):
         current = scenario.limits.quota.get(path.removeprefix("limits.quota."))
-    return LimitSensitivity(worth=unit_of_limit(path), limit=path, change_from=current, note="no effect at any value")
-
-
-def unit_of_limit(path: str) -> Literal["hour", "dollar", "gpu", "gib", "choice"]:
-    """Return what a limit gives more of."""
-    if path.endswith(".deadline") or path == "limits.max_hours":
-        return "hour"
-    if path == "limits.budget_usd":
-        return "dollar"
-    if path == "limits.max_gpus" or path.startswith("limits.quota"):
-        return "gpu"
-    return "gib" if path == HEADROOM else "choice"
+    return LimitSensitivity(
+        worth=UNITS.get(limit_key(path), "choice"), limit=path, change_from=current, note="no effect at any value"
+    )
 
 
 def _scarce_offers(baseline: Baseline) -> Iterator[LimitSensitivity]:
     """Yield the offers that have too few machines or paid hours for a better plan; no setting changes that."""
-    elastic = baseline.elastic
+    elastic, prepared = baseline.elastic, baseline.plan.prepared
     found = elastic.solve(elastic.offer_paths, caps=baseline.caps) if elastic.offer_paths else None
     if found is None:
         return
-    for soft in elastic.soft:
-        if soft.path in elastic.offer_paths and soft.path in found.excess:
-            needed = soft.current + found.excess[soft.path]
-            is_stock = soft.path.startswith(STOCK_OF)
-            yield LimitSensitivity(
-                worth="gpu" if is_stock else "hour",
-                limit=soft.path,
-                change_from=soft.current,
-                change_to=float(round(needed)) if is_stock else round_up(needed, HOURS_STEP),
-                plan=_describe_solution(elastic, found),
-                cost_usd=found.cost,
-                delta_usd=found.cost - baseline.plan.cost_usd,
-                note=f"{'machines' if is_stock else 'hours'} that the offer would have to have",
-            )
+    needed = {
+        one.path: float(round(most)) if one.path.startswith(STOCK_OF) else round_up(most, HOURS_STEP)
+        for one, most in elastic.shortages(found)
+    }
+
+    def with_enough(offer: Offer, label: str) -> Offer:
+        fields = {STOCK_OF: "stock", HOURS_LEFT_OF: "committed_hours"}
+        enough = {field: needed[kind + label] for kind, field in fields.items() if kind + label in needed}
+        return offer.model_copy(update=enough) if enough else offer
+
+    offers = prepared.scenario.offers
+    update = {"offers": tuple(map(with_enough, offers, offer_labels(offers)))}
+    better = baseline.try_better(prepare(prepared.scenario.model_copy(update=update), prepared.library, prepared))
+    if better is None:
+        return
+    for soft, _ in elastic.shortages(found):
+        is_stock = soft.path.startswith(STOCK_OF)
+        yield LimitSensitivity(
+            worth="gpu" if is_stock else "hour",
+            limit=soft.path,
+            change_from=soft.current,
+            change_to=needed[soft.path],
+            note=f"{'machines' if is_stock else 'hours'} that the offer would have to have",
+            **_compare(better, baseline.plan),
+        )
 
 
-def _describe_solution(elastic: ElasticProgram, found: ElasticSolution) -> str:
-    relaxed = elastic.relaxed
-    several = len(found.rows) > 1
-    parts = []
-    for row, share in zip(found.rows, found.shares, strict=True):
-        piece = relaxed.pieces[int(relaxed.piece[row])]
-        words = describe_candidate(piece, int(relaxed.row[row]), float(share), relaxed.market)
-        parts.append(f"{piece.job.name}: {words}" if several else words)
-    return "; ".join(parts)
+def _compare(better: ResolvedPlan, plan: ResolvedPlan) -> dict[str, Any]:
+    """Return what a better plan is and what it gains."""
+    return {
+        "plan": better.description,
+        "cost_usd": better.cost_usd,
+        "hours": better.hours,
+        "delta_usd": better.cost_usd - plan.cost_usd,
+        "delta_hours": better.hours - plan.hours,
+        "gain": plan.objective - better.objective,
+    }

@@ -4,28 +4,27 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from planner.analysis.explain.blockers import find_blockers, find_remedies, matches_query, pin_techniques
+from planner.analysis.explain.blockers import find_blockers, find_remedies, matches_query, named_offers, pin_techniques
 from planner.analysis.explain.why_not_query import SPOT_MAJORITY, WhyNotQuery
 from planner.candidates.enumeration import enumerate_candidates
 from planner.candidates.screening import ScreenedCandidates, screen
 from planner.decode.assignment_parts import describe_break_even
 from planner.results.explanation import WhyNot
 from planner.scenario.limits import AllowForbid
+from planner.solving.binding_limits import with_job
 from planner.solving.infeasibility.candidate_filters import HEADROOM
 from planner.solving.infeasibility.diagnosis import verified_relaxations
-from planner.solving.infeasibility.relaxations import LimitChange, build_relaxations
+from planner.solving.infeasibility.relaxations import LimitChange, build_relaxations, limit_key
 from planner.solving.infeasibility.relaxed_candidates import RelaxedCandidates, margin_of, relax_candidates
 from planner.solving.prepare import PreparedScenario, prepare
 from planner.solving.resolve import ResolvedPlan, recipe_of, try_solve
 from planner.solving.scoring import CandidateObjective
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from planner.arrays import Flags
     from planner.candidate_table import CandidateTable
     from planner.candidates.job_candidates import JobCandidates
@@ -39,15 +38,19 @@ SAME_COST_USD = 0.01
 
 def answer_query(prepared: PreparedScenario, plan: ResolvedPlan | None, query: WhyNotQuery) -> WhyNot:
     """Return the answer to one query; `plan` is that of the scenario, None if there is none."""
-    base = _with_regions(prepared, query)
+    base = _with_every_offer(prepared, query)
     found = solve_query(base, query)
     if found is not None:
-        return _feasible_answer(plan, found, query)
+        same = plan is not None and _is_same(plan, found, query.job)
+        reasons = _differences(plan, found, query.job) if plan is not None and not same else ()
+        return _priced_answer(query, plan, found, status="chosen" if same else "possible", reasons=reasons)
     relaxed = _relaxed_matches(base, query)
     if relaxed is not None:
         verified = verified_relaxations(base, relaxed, lambda changed: solve_query(changed, query), 1)
         if verified:
-            return _infeasible_answer(base, plan, *verified[0], query)
+            (found, changes), *_ = verified
+            reasons, relax = tuple(_reason(change, base) for change in changes), build_relaxations(found, changes, 1)
+            return _priced_answer(query, plan, found, status="beyond", reasons=reasons, relax=tuple(relax))
     reasons, memory = find_blockers(base, query)
     return WhyNot(
         asked=query.text,
@@ -58,13 +61,20 @@ def answer_query(prepared: PreparedScenario, plan: ResolvedPlan | None, query: W
     )
 
 
+def _priced_answer(query: WhyNotQuery, plan: ResolvedPlan | None, found: ResolvedPlan, **answer: Any) -> WhyNot:
+    """Return an answer with the price of X, and how it compares with that of the plan."""
+    times = found.cost_usd / plan.cost_usd if plan is not None and plan.cost_usd > 0 else None
+    figures = {"plan": found.description, "cost_usd": found.cost_usd, "hours": found.hours, "times": times}
+    return WhyNot(asked=query.text, **figures, **answer)
+
+
 def solve_query(prepared: PreparedScenario, query: WhyNotQuery) -> ResolvedPlan | None:
     """Return the best plan that runs the job as the query asks, within all limits; None if there is none."""
     pinned = prepare(_fix_techniques(prepared.scenario, query), prepared.library, prepared)
-    one = _require_spot_majority(pinned, query.job) if query.market == "spot" else pinned.screened[query.job]
-    mask = match_rows(pinned.candidates[query.job], one.table, market_mask(pinned, query), query)
     screened = list(pinned.screened)
-    screened[query.job] = _in_market(one, mask, query)
+    one = _require_spot_majority(pinned, query.job) if query.given.get("market") == "spot" else screened[query.job]
+    one = one.select(match_rows(pinned.candidates[query.job], one.table, named_offers(pinned, query), query))
+    screened[query.job] = replace(one, table=_in_market(one.table, query))
     return try_solve(replace(pinned, screened=tuple(screened)))
 
 
@@ -78,10 +88,13 @@ def _require_spot_majority(prepared: PreparedScenario, job: int) -> ScreenedCand
     return screen(prepared.candidates[job], prepared.market, limits, prepared.library, waiting_usd=waiting)
 
 
-def _with_regions(prepared: PreparedScenario, query: WhyNotQuery) -> PreparedScenario:
-    """Return the scenario with regions distinguished if the query names one: every region is allowed by name."""
+def _with_every_offer(prepared: PreparedScenario, query: WhyNotQuery) -> PreparedScenario:
+    """Return the scenario with every offer told apart if the query may name one that is not the cheapest of its kind.
+
+    Every region is allowed by name, so that regions and instances count.
+    """
     scenario = prepared.scenario
-    if not {"region", "offer"} & query.where.keys() or scenario.limits.regions != AllowForbid():
+    if not {"region", "offer", "instance", "market"} & query.given.keys() or scenario.limits.regions != AllowForbid():
         return prepared
     regions = AllowForbid(allow=tuple(dict.fromkeys(offer.region for offer in scenario.offers)))
     limits = scenario.limits.model_copy(update={"regions": regions})
@@ -90,52 +103,29 @@ def _with_regions(prepared: PreparedScenario, query: WhyNotQuery) -> PreparedSce
 
 def _fix_techniques(scenario: Scenario, query: WhyNotQuery) -> Scenario:
     """Return the scenario with each technique of the query as the only one, if the job's own list admits it."""
-    jobs = list(scenario.jobs)
-    job = jobs[query.job]
-    given = {field: getattr(job.techniques, field) for field in query.techniques}
+    techniques = scenario.jobs[query.job].techniques
+    given = {field: getattr(techniques, field) for field in query.techniques}
     update = {
         field: (value,) for field, value in query.techniques.items() if given[field] is None or value in given[field]
     }
-    jobs[query.job] = job.model_copy(update={"techniques": job.techniques.model_copy(update=update)})
-    return scenario.model_copy(update={"jobs": tuple(jobs)})
-
-
-def market_mask(prepared: PreparedScenario, query: WhyNotQuery) -> Flags:
-    """Return the offers (offers,) that the query names."""
-    market = prepared.market
-    return np.asarray(
-        [query.permits(o, label) for o, label in zip(market.offers, market.labels, strict=True)], dtype=bool
-    )
+    return with_job(scenario, query.job, {"techniques": techniques.model_copy(update=update)})
 
 
 def match_rows(one: JobCandidates, table: CandidateTable, offers: Flags, query: WhyNotQuery) -> Flags:
-    """Return the rows (n,) of a table of the job whose offer, GPUs and recipe match the query."""
-    recipes = one.recipes
-    fits = np.asarray([matches_query(recipe, query) for recipe in recipes], dtype=bool)
-    mask = offers[table.offer]
-    if len(recipes):
-        mask = mask & fits[table.recipe]
-    if query.gpus is not None:
-        mask = mask & (table.gpus == query.gpus)
-    if query.market == "spot":
-        mask = mask & (table.share_high >= SPOT_MAJORITY)
-    if query.market == "on_demand":
-        mask = mask & (table.share_low <= 0)
-    return np.asarray(mask, dtype=bool)
+    """Return the rows (n,) of a table of the job whose offer, GPUs, market and recipe match the query."""
+    floor, cap = query.spot_bounds
+    fits = np.asarray([matches_query(recipe, query) for recipe in one.recipes], dtype=bool)
+    mask = offers[table.offer] & fits[table.recipe] & (table.share_low <= cap) & (table.share_high >= floor)
+    return np.asarray(mask & (table.gpus == query.given.get("gpus", table.gpus)), dtype=bool)
 
 
-def _in_market(one: ScreenedCandidates, mask: Flags, query: WhyNotQuery) -> ScreenedCandidates:
-    """Return the screened rows of a mask (n,), with their work in the market of the query."""
-    table = _fix_share(one.table.rows(mask), query)
-    return replace(one, table=table, rows=one.rows[mask], rounded=one.rounded[mask])
-
-
-def _fix_share(table: CandidateTable, query: WhyNotQuery) -> CandidateTable:
-    if query.market == "spot":
-        return replace(table, share_low=np.maximum(table.share_low, SPOT_MAJORITY))
-    if query.market == "on_demand":
-        return replace(table, share_low=np.zeros(len(table)), share_high=np.zeros(len(table)))
-    return table
+def _in_market(table: CandidateTable, query: WhyNotQuery, members: Flags | bool = True) -> CandidateTable:
+    """Return a table with the work of some rows (n,) in the market of the query."""
+    floor, cap = query.spot_bounds
+    low, high = np.maximum(table.share_low, floor), np.minimum(table.share_high, cap)
+    return replace(
+        table, share_low=np.where(members, low, table.share_low), share_high=np.where(members, high, table.share_high)
+    )
 
 
 def _relaxed_matches(prepared: PreparedScenario, query: WhyNotQuery) -> RelaxedCandidates | None:
@@ -144,7 +134,7 @@ def _relaxed_matches(prepared: PreparedScenario, query: WhyNotQuery) -> RelaxedC
     one = prepared.candidates[query.job]
     headroom = prepared.scenario.limits.vram_headroom
     margins = [headroom, *([0.0] if margin_of(job, prepared.scenario.limits, prepared.library) > 0 else [])]
-    offers = market_mask(prepared, query)
+    offers = named_offers(prepared, query)
     pieces = []
     for margin in margins:
         made = enumerate_candidates(pinned, one.architecture, prepared.market, one.table.jobs, prepared.library, margin)
@@ -152,34 +142,15 @@ def _relaxed_matches(prepared: PreparedScenario, query: WhyNotQuery) -> RelaxedC
     if not any(len(piece.table) for piece in pieces):
         return None
     relaxed = relax_candidates(prepared, {query.job: pieces})
+    floor, cap = query.spot_bounds
     table = relaxed.table
-    mine = table.job == query.job
-    if query.market is None:
-        return relaxed
-    floor, cap = (SPOT_MAJORITY, 1.0) if query.market == "spot" else (0.0, 0.0)
-    relaxed = relaxed.rows(~mine | ((table.share_low <= cap) & (table.share_high >= floor)))
-    table, mine = relaxed.table, relaxed.table.job == query.job
-    low = np.where(mine, np.maximum(table.share_low, floor), table.share_low)
-    high = np.where(mine, np.minimum(table.share_high, cap), table.share_high)
-    return replace(relaxed, table=replace(table, share_low=low, share_high=high))
+    relaxed = relaxed.rows((table.job != query.job) | ((table.share_low <= cap) & (table.share_high >= floor)))
+    return replace(relaxed, table=_in_market(relaxed.table, query, relaxed.table.job == query.job))
 
 
-def _feasible_answer(plan: ResolvedPlan | None, found: ResolvedPlan, query: WhyNotQuery) -> WhyNot:
-    """Return the answer if X is within the limits: its price and that of the plan."""
-    if plan is None:  # cannot happen: a plan with X is a plan
-        return WhyNot(
-            asked=query.text, status="possible", plan=found.description, cost_usd=found.cost_usd, hours=found.hours
-        )
-    same = _kind(found, query.job) == _kind(plan, query.job) and abs(found.objective - plan.objective) < SAME_COST_USD
-    return WhyNot(
-        asked=query.text,
-        status="chosen" if same else "possible",
-        plan=found.description,
-        cost_usd=found.cost_usd,
-        hours=found.hours,
-        times=found.cost_usd / plan.cost_usd if plan.cost_usd > 0 else None,
-        reasons=() if same else _differences(plan, found, query.job),
-    )
+def _is_same(plan: ResolvedPlan, found: ResolvedPlan, job: int) -> bool:
+    """Return whether two plans run a job on the same machines with the same recipe, at the same objective."""
+    return _kind(found, job) == _kind(plan, job) and abs(found.objective - plan.objective) < SAME_COST_USD
 
 
 def _kind(plan: ResolvedPlan, job: int) -> tuple[object, ...]:
@@ -237,48 +208,29 @@ def _per_hour(plan: ResolvedPlan, job: int) -> tuple[float, float]:
     return float(one.cost_usd(share)[0]) / hours, hours
 
 
-def _infeasible_answer(
-    base: PreparedScenario,
-    plan: ResolvedPlan | None,
-    found: ResolvedPlan,
-    changes: Sequence[LimitChange],
-    query: WhyNotQuery,
-) -> WhyNot:
-    """Return the answer if X is outside the limits: which must be relaxed, and what it costs then."""
-    return WhyNot(
-        asked=query.text,
-        status="beyond",
-        plan=found.description,
-        cost_usd=found.cost_usd,
-        hours=found.hours,
-        times=found.cost_usd / plan.cost_usd if plan is not None and plan.cost_usd > 0 else None,
-        reasons=tuple(_reason(change, base) for change in changes),
-        relax=tuple(build_relaxations(found, changes, 1)),
-    )
+REASONS = {
+    "deadline": "it takes {new:.4g} h at {confidence:.3g} % confidence; the deadline is {old:.4g} h",
+    "max_hours": "it takes {new:.4g} h at the requested confidence; at most {old:.4g} h are allowed",
+    "budget_usd": "it costs ${new:,.2f} at the requested confidence; the budget is ${old:,.2f}",
+    "max_gpus": "it needs {new:,.0f} GPUs; at most {old:,.0f} may be used",
+    "quota": "it needs {new:,.0f} GPUs at {name}; the quota is {old:,.0f}",
+    "spot_share": "it needs a spot share of {new:.2g}; spot_share.{name} is {old:.2g}",
+    "at_once": "there are machines for {new:g} {plans} at a time; {old:g} are requested",
+}
+"""Why a limit excludes X, by its key in the scenario."""
 
 
 def _reason(change: LimitChange, base: PreparedScenario) -> str:
     """Return a limit that excludes X, as a sentence with both values."""
     limit, old, new = change.limit, change.old, change.new
-    if limit.endswith(".deadline"):
-        job = next(one for one in base.scenario.jobs if limit == f"jobs.{one.name}.deadline")
-        return f"it takes {new:.4g} h at {job.confidence * 100:.3g} % confidence; the deadline is {old:.4g} h"
-    if limit == "limits.max_hours":
-        return f"it takes {new:.4g} h at the requested confidence; at most {old:.4g} h are allowed"
-    if limit == "limits.budget_usd":
-        return f"it costs ${new:,.2f} at the requested confidence; the budget is ${old:,.2f}"
-    if limit == "limits.max_gpus":
-        return f"it needs {new:,.0f} GPUs; at most {old:,.0f} may be used"
-    if limit.startswith("limits.quota."):
-        return f"it needs {new:,.0f} GPUs at {limit.removeprefix('limits.quota.')}; the quota is {old:,.0f}"
-    if limit.startswith("limits.spot_share."):
-        return f"it needs a spot share of {new:.2g}; {limit.removeprefix('limits.')} is {old:.2g}"
-    if limit.endswith(".trials.at_once"):
-        return f"there are machines for {new:g} plan{'' if new == 1 else 's'} at a time; {old:g} are requested"
     if limit == HEADROOM:
-        return (
-            f"it fits in memory only with a margin of {float(new) * 100:.3g} %; {float(old) * 100:.3g} % are kept free"
-        )
+        margins = f"{float(new) * 100:.3g} %; {float(old) * 100:.3g} %"
+        return f"it fits in memory only with a margin of {margins} are kept free"
+    job = next((one for one in base.scenario.jobs if limit.startswith(f"jobs.{one.name}.")), None)
+    if reason := REASONS.get(limit_key(limit)):
+        confidence, plans = job.confidence * 100 if job else None, "plan" if new == 1 else "plans"
+        name = limit.removeprefix("limits.").partition(".")[2]
+        return reason.format(new=new, old=old, name=name, confidence=confidence, plans=plans)
     what = str(new).removeprefix("allow also ")
     kind, _, names = str(old).partition(" ")
     if kind == "forbid":

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
+from planner.documents.quantities import MAX_INTEGER, format_value
 from planner.documents.validation import suggest_names
-from planner.errors import Fault, ScenarioError
+from planner.errors import Fault, ScenarioError, raise_faults
 from planner.library.techniques import TECHNIQUE_FIELDS
 from planner.loading.suggestions import suggest_offers
 from planner.scenario.offer import Offer, offer_labels
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
     from planner.library.schema import Library
     from planner.scenario.scenario import Scenario
 
-QueryMarket = Literal["spot", "on_demand"]
-
 OFFER_KEYS = ("gpu", "provider", "region", "instance", "offer")
 KEYS = ("job", *OFFER_KEYS, "gpus", "market", *TECHNIQUE_FIELDS)
 QLORA = "qlora"
@@ -26,41 +25,41 @@ QLORA = "qlora"
 ALIASES = {"checkpointing": "activation_checkpointing", "card": "gpu", "spot": "market"}
 SPOT_MAJORITY = 0.5
 """Share of the work from which on a job counts as run on spot: policies keep on-demand machines to fall back on."""
+MARKET_SHARES = {None: (0.0, 1.0), "spot": (SPOT_MAJORITY, 1.0), "on_demand": (0.0, 0.0)}
+"""Market of a query -> least and largest spot share."""
 QUERY_EXAMPLE = "such as gpu=RTX4090,method=full"
 
 
 @dataclass(frozen=True)
 class WhyNotQuery:
-    """An alternative for one job: what is not named is free; `techniques` are fields of a recipe by name."""
+    """An alternative for one job: what is not named is free."""
 
     text: str
     job: int
-    where: dict[str, str] = field(default_factory=dict)  # keys of OFFER_KEYS
-    gpus: int | None = None  # in all
-    market: QueryMarket | None = None  # most of the work on spot, or all of it on demand
-    techniques: dict[str, Any] = field(default_factory=dict)
+    given: dict[str, Any]  # fields of a recipe first, then total `gpus`, `market` and keys of OFFER_KEYS
+
+    @property
+    def techniques(self) -> dict[str, Any]:
+        """Fields of a recipe by name."""
+        return {key: value for key, value in self.given.items() if key in TECHNIQUE_FIELDS}
+
+    @property
+    def where(self) -> dict[str, str]:
+        """What the query says of the offer."""
+        return {key: value for key, value in self.given.items() if key in OFFER_KEYS}
+
+    @property
+    def spot_bounds(self) -> tuple[float, float]:
+        """Least and largest spot share of the job in the market of the query."""
+        return MARKET_SHARES[self.given.get("market")]
 
     def permits(self, offer: Offer, label: str) -> bool:
         """Return whether the query names the offer, which has this label."""
-        facts = {
-            "gpu": offer.gpu,
-            "provider": offer.provider,
-            "region": offer.region,
-            "instance": offer.instance,
-            "offer": label,
-        }
-        return all(facts[key] == value for key, value in self.where.items())
+        return all((label if key == "offer" else getattr(offer, key)) == value for key, value in self.where.items())
 
-    def drop(self, *keys: str) -> WhyNotQuery:
-        """Return the query without some keys."""
-        return WhyNotQuery(
-            self.text,
-            self.job,
-            {key: value for key, value in self.where.items() if key not in keys},
-            None if "gpus" in keys else self.gpus,
-            None if "market" in keys else self.market,
-            {key: value for key, value in self.techniques.items() if key not in keys},
-        )
+    def drop(self, dropped: str) -> WhyNotQuery:
+        """Return the query without a key."""
+        return replace(self, given={key: value for key, value in self.given.items() if key != dropped})
 
 
 def parse_query(text: str, scenario: Scenario, library: Library) -> WhyNotQuery:
@@ -86,8 +85,7 @@ def parse_query(text: str, scenario: Scenario, library: Library) -> WhyNotQuery:
         else:
             given[key] = value
     query = _read(text, given, scenario, library, fault)
-    if faults:
-        raise ScenarioError(faults)
+    raise_faults(faults, ScenarioError)
     return query
 
 
@@ -99,21 +97,25 @@ def _read(text: str, given: dict[str, str], scenario: Scenario, library: Library
         "region": [offer.region for offer in scenario.offers],
         "instance": [offer.instance for offer in scenario.offers if offer.instance],
         "offer": list(offer_labels(scenario.offers)),
-        "market": get_args(QueryMarket),
+        "market": [market for market in MARKET_SHARES if market],
         **{key: [str(value) for value in library.techniques.allowed(key)] for key in TECHNIQUE_FIELDS},
     }
     known["method"] = [*known["method"], QLORA]
-    values = {}
+    values: dict[str, Any] = {}
     for key, value in given.items():
         if key == "market":
             value = {"yes": "spot", "true": "spot", "no": "on_demand", "false": "on_demand"}.get(
                 value, value.replace("-", "_")
             )
         if key == "gpus":
-            if value.isdecimal() and 0 < int(value) < 10**6:
-                values[key] = value
+            if value.isdecimal() and len(value) < 8 and 0 < int(value) <= MAX_INTEGER:
+                values[key] = int(value)
             else:
-                fault(key, f"{value!r} is not a count", "give the total number of GPUs")
+                fault(
+                    key,
+                    f"{format_value(value)} is not a count",
+                    f"give the total number of GPUs, at most {MAX_INTEGER:,}",
+                )
             continue
         exact = _known(value, known[key])
         if exact is None:
@@ -122,20 +124,19 @@ def _read(text: str, given: dict[str, str], scenario: Scenario, library: Library
                 close = " or ".join(suggest_offers(value, scenario.offers))
             few = list(dict.fromkeys(known[key]))
             names = f"known: {', '.join(few[:8])}{', ...' if len(few) > 8 else ''}"
-            fault(key, f"unknown {key} {value!r}", f"did you mean {close}?" if close else names)
+            fault(key, f"unknown {key} {format_value(value)}", f"did you mean {close}?" if close else names)
         else:
             values[key] = exact
-    techniques: dict[str, Any] = {key: values[key] for key in TECHNIQUE_FIELDS if key in values}
-    _settle_method(techniques, fault)
+    settled: dict[str, Any] = {key: values[key] for key in TECHNIQUE_FIELDS if key in values}
+    _settle_method(settled, fault)
     job = known["job"].index(values["job"]) if "job" in values else 0
     if len(scenario.jobs) > 1 and "job" not in given:
         fix = f"job={known['job'][0]}, or another of {', '.join(known['job'])}"
         fault("job", "is missing, but the scenario has several jobs", fix)
-    where = {key: values[key] for key in OFFER_KEYS if key in values}
-    if "gpu" in where:
-        where["gpu"] = library.gpu(where["gpu"]).name
-    gpus = int(values["gpus"]) if "gpus" in values else None
-    return WhyNotQuery(text, job, where, gpus, values.get("market"), techniques)  # type: ignore[arg-type]
+    settled |= {key: values[key] for key in ("gpus", "market", *OFFER_KEYS) if key in values}
+    if "gpu" in settled:
+        settled["gpu"] = library.gpu(settled["gpu"]).name
+    return WhyNotQuery(text, job, settled)
 
 
 def _known(value: str, known: Iterable[str]) -> str | None:

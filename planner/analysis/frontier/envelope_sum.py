@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import itertools
 from bisect import bisect_left, bisect_right
+from dataclasses import dataclass
+from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from planner.analysis.frontier.lower_envelope import TOLERANCE, EnvelopePiece
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 
 class RowChoice(NamedTuple):
@@ -24,14 +26,21 @@ class RowChoice(NamedTuple):
     share: float
 
 
-class Breakpoint(NamedTuple):
-    """A breakpoint of F that nothing undercuts: the choice of each job, and the choices that end there."""
+@dataclass(frozen=True)
+class Breakpoint:
+    """A breakpoint of the frontier with its lower bound, which is its cost where it is one of F itself.
+
+    No plan that ends before the next point costs less than `floor_usd`; None where no bound was computed.
+    """
 
     hours: float
     usd: float
-    choices: tuple[RowChoice, ...]
-    before: tuple[RowChoice, ...]
-    """Where pieces meet: the choices on the left side; empty where they are the same or end earlier."""
+    choices: tuple[RowChoice, ...]  # one for each job
+    bound: float
+    gap: float = 0.0
+    before: tuple[RowChoice, ...] = ()  # where pieces of F meet, the choices on the left side
+    separate_usd: float | None = None  # the sum of the separate optima, where it differs
+    floor_usd: float | None = None
 
 
 class LinearPiece(NamedTuple):
@@ -52,7 +61,7 @@ class _JobState(NamedTuple):
 
     choice: RowChoice
     usd: float
-    piece: int
+    piece: EnvelopePiece
 
 
 def sum_envelopes(
@@ -61,24 +70,25 @@ def sum_envelopes(
     """Return the breakpoints and linear pieces of F from left to right; none where a job has no envelope."""
     if not envelopes or not all(envelopes):
         return (), ()
-    starts = [[piece.hours_from for piece in pieces] for pieces in envelopes]
-    first = max(one[0] for one in starts)
-    marks = {hours for pieces in envelopes for piece in pieces for hours in (piece.hours_from, piece.hours_to)}
-    times = sorted(hours for hours in marks if hours >= first)
+    first = max(pieces[0].hours_from for pieces in envelopes)
+    ends = {hours for pieces in envelopes for piece in pieces for hours in (piece.hours_from, piece.hours_to)}
+    times = sorted(hours for hours in ends if hours >= first)
     tolerance = TOLERANCE * max(1.0, sum(pieces[0].usd_from for pieces in envelopes))
     breakpoints: dict[float, Breakpoint] = {}
     for hours in times:
-        here = [_at(p, s, hours) for p, s in zip(envelopes, starts, strict=True)]
-        left = None if hours == first else [_before(p, s, hours) for p, s in zip(envelopes, starts, strict=True)]
+        here = [_at(pieces, hours) for pieces in envelopes]
+        left = [_before(pieces, hours) for pieces in envelopes] if hours > first else []
         usd = sum(one.usd for one in here)
-        if left is None or _pays(envelopes, left, hours) or sum(one.usd for one in left) > usd + tolerance:
+        falls = any(one.piece.hours_from < hours <= one.piece.hours_to for one in left)
+        jumps = not left or sum(one.usd for one in left) > usd + tolerance
+        if falls or jumps:
             choices = tuple(one.choice for one in here)
-            breakpoints[hours] = Breakpoint(hours, usd, choices, _left_choices(envelopes, left, here, hours))
+            breakpoints[hours] = Breakpoint(hours, usd, choices, bound=usd, before=_left_choices(left, here, hours))
     linear_pieces = []
     for begun, ended in itertools.pairwise(times):
-        running = [_after(each, begun) for each in starts]
-        if any(p[one].hours_to > begun for p, one in zip(envelopes, running, strict=True)):
-            linear_pieces.append(_linear_piece(envelopes, running, begun, ended, breakpoints, tolerance))
+        running = [pieces[_index_after(pieces, begun)] for pieces in envelopes]
+        if any(piece.hours_to > begun for piece in running):
+            linear_pieces.append(_linear_piece(running, begun, ended, breakpoints, tolerance))
     touched = {one.hours_from for one in linear_pieces if one.from_included}
     touched |= {one.hours_to for one in linear_pieces if one.to_included}
     points = [
@@ -95,74 +105,56 @@ def evaluate_envelope(envelope: Sequence[EnvelopePiece], hours: float) -> float:
     """Return f(hours) in dollars; infinite before the envelope begins."""
     if not envelope or hours < envelope[0].hours_from:
         return float("inf")
-    return _at(envelope, [piece.hours_from for piece in envelope], hours).usd
+    return _at(envelope, hours).usd
 
 
-def _on(pieces: Sequence[EnvelopePiece], index: int, hours: float) -> _JobState:
-    share, usd = pieces[index].at(hours)
-    return _JobState(RowChoice(pieces[index].row, share), usd, index)
+def _on(piece: EnvelopePiece, hours: float) -> _JobState:
+    share, usd = piece.at(hours)
+    return _JobState(RowChoice(piece.row, share), usd, piece)
 
 
-def _at(pieces: Sequence[EnvelopePiece], starts: list[float], hours: float) -> _JobState:
-    index = bisect_right(starts, hours) - 1
+def _index_after(pieces: Sequence[EnvelopePiece], hours: float) -> int:
+    """Return the number of the piece that holds right after `hours`."""
+    return bisect_right(pieces, hours, key=attrgetter("hours_from")) - 1
+
+
+def _at(pieces: Sequence[EnvelopePiece], hours: float) -> _JobState:
+    index = _index_after(pieces, hours)
     if index and pieces[index].hours_from == hours and not pieces[index].from_included:
         index -= 1
-    return _on(pieces, index, hours)
+    return _on(pieces[index], hours)
 
 
-def _before(pieces: Sequence[EnvelopePiece], starts: list[float], hours: float) -> _JobState:
+def _before(pieces: Sequence[EnvelopePiece], hours: float) -> _JobState:
     """Return the limit from the left, which a jump at `hours` undercuts; at the start of the envelope, its start."""
-    return _on(pieces, max(0, bisect_left(starts, hours) - 1), hours)
+    return _on(pieces[max(0, bisect_left(pieces, hours, key=attrgetter("hours_from")) - 1)], hours)
 
 
-def _after(starts: list[float], hours: float) -> int:
-    """Return the number of the piece that holds right after `hours`."""
-    return bisect_right(starts, hours) - 1
-
-
-def _pays(envelopes: Sequence[Sequence[EnvelopePiece]], left: Sequence[_JobState], hours: float) -> bool:
-    """Return whether some job's cost still falls as `hours` are reached."""
-    return any(p[one.piece].hours_from < hours <= p[one.piece].hours_to for p, one in zip(envelopes, left, strict=True))
-
-
-def _left_choices(
-    envelopes: Sequence[Sequence[EnvelopePiece]],
-    left: Sequence[_JobState] | None,
-    here: Sequence[_JobState],
-    hours: float,
-) -> tuple[RowChoice, ...]:
-    if left is None:
-        return ()
+def _left_choices(left: Sequence[_JobState], here: Sequence[_JobState], hours: float) -> tuple[RowChoice, ...]:
+    """Return the choices on the left where pieces meet; nothing lies left of the start."""
     meets = any(
-        old.choice.row != new.choice.row and p[old.piece].hours_from < p[old.piece].hours_to == hours
-        for p, old, new in zip(envelopes, left, here, strict=True)
+        old.choice.row != new.choice.row and old.piece.hours_from < old.piece.hours_to == hours
+        for old, new in zip(left, here, strict=False)
     )
     return tuple(one.choice for one in left) if meets else ()
 
 
 def _linear_piece(
-    envelopes: Sequence[Sequence[EnvelopePiece]],
-    running: Sequence[int],
+    running: Sequence[EnvelopePiece],
     begun: float,
     ended: float,
-    breakpoints: dict[float, Breakpoint],
+    breakpoints: Mapping[float, Breakpoint],
     tolerance: float,
 ) -> LinearPiece:
-    def usd_at(hours: float) -> tuple[float, tuple[RowChoice, ...]]:
-        ends = [
-            _on(pieces, index, max(hours, pieces[index].hours_from))
-            for pieces, index in zip(envelopes, running, strict=True)
-        ]
-        return sum(one.usd for one in ends), tuple(one.choice for one in ends)
-
-    (usd_from, choices_from), (usd_to, choices_to) = usd_at(begun), usd_at(ended)
+    start, end = ([_on(piece, max(hours, piece.hours_from)) for piece in running] for hours in (begun, ended))
+    usd_from, usd_to = (sum(one.usd for one in states) for states in (start, end))
     return LinearPiece(
         begun,
         ended,
         usd_from,
         usd_to,
-        choices_from,
-        choices_to,
+        tuple(one.choice for one in start),
+        tuple(one.choice for one in end),
         begun in breakpoints and usd_from <= breakpoints[begun].usd + tolerance,
         ended in breakpoints and usd_to <= breakpoints[ended].usd + tolerance,
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from dataclasses import replace
 from time import perf_counter
 from typing import TYPE_CHECKING
@@ -11,18 +10,20 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from planner.analysis.frontier.lower_envelope import build_segments
-from planner.analysis.frontier.trace import FrontierTracer, TracedFrontier
+from planner.analysis.frontier.trace import FrontierTracer
 from planner.candidates.screening import ScreenedCandidates, screen
 from planner.candidates.spot_search import SearchScope
 from planner.configurations.recipe import is_allowed
 from planner.results.frontier import Curve, Frontier, GroupBy, HiddenByLimit
-from planner.results.plan import CandidateCounts
 from planner.scenario.limits import UNLIMITED_HOURS, latest_finish_hours
 from planner.scenario.scenario import Scenario, SolveOptions
 from planner.solving.infeasibility.diagnosis import diagnose
 from planner.solving.prepare import PreparedScenario, prepare
+from planner.solving.solve import count_candidates
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from planner.candidates.job_candidates import JobCandidates
     from planner.library.schema import Library
 
@@ -73,8 +74,8 @@ def frontier(
         separate=main.separate,
         by=by,
         curves=curves,
-        beyond=_hidden_by_deadline(prepared) if main.points else (),
-        candidates=_counts(prepared, main),
+        beyond=tuple(_hidden_by_deadline(prepared)) if main.points else (),
+        candidates=count_candidates(prepared, sum(len(one.table) for one in prepared.screened) - main.used),
         solver="envelope" if main.exact else options.solver,
         seconds=perf_counter() - started,
         as_of=tracer.as_of.isoformat(),
@@ -132,13 +133,14 @@ def _without_penalties(one: JobCandidates) -> JobCandidates:
 
 def _labels(prepared: PreparedScenario, index: int, screened: ScreenedCandidates, by: GroupBy) -> np.ndarray:
     """Return the value of `by` of each row (n,) of one job."""
-    table, market = screened.table, prepared.market
-    if by == "method":
-        recipes = prepared.candidates[index].recipes
-        return np.asarray([recipe.method_label for recipe in recipes], dtype=object)[table.recipe]
-    if by == "gpu":
-        return np.asarray(market.gpus, dtype=object)[table.offer]
-    return np.asarray(market.providers, dtype=object)[table.provider]
+    table, market, recipes = screened.table, prepared.market, prepared.candidates[index].recipes
+    names, rows = {
+        "method": ([recipe.method_label for recipe in recipes], table.recipe),
+        "gpu": (market.gpus, table.offer),
+        "provider": (market.providers, table.provider),
+    }[by]
+    labels: np.ndarray = np.asarray(names, dtype=object)[rows]
+    return labels
 
 
 def _is_method_allowed(prepared: PreparedScenario, method: str) -> bool:
@@ -148,9 +150,8 @@ def _is_method_allowed(prepared: PreparedScenario, method: str) -> bool:
     )
 
 
-def _hidden_by_deadline(prepared: PreparedScenario) -> tuple[HiddenByLimit, ...]:
-    """Return the cheaper candidate that a job's deadline or longest run hides, for each job by itself."""
-    found = []
+def _hidden_by_deadline(prepared: PreparedScenario) -> Iterator[HiddenByLimit]:
+    """Yield the cheaper candidate that a job's deadline or longest run hides, for each job by itself."""
     limits = prepared.scenario.limits
     for one, screened in zip(prepared.candidates, prepared.screened, strict=True):
         latest = latest_finish_hours(one.job, limits)
@@ -164,36 +165,19 @@ def _hidden_by_deadline(prepared: PreparedScenario) -> tuple[HiddenByLimit, ...]
         if float(whole.usd_to[least]) < float(seen.usd_to.min()) - NOTICEABLE_USD:
             hours = float(whole.hours_to[least])
             limit = f"jobs.{one.job.name}.deadline" if by_deadline else "limits.max_hours"
-            found.append(
-                HiddenByLimit(
-                    limit=limit,
-                    limit_hours=latest,
-                    cost_usd=float(whole.usd_to[least]),
-                    hours=hours,
-                    setting=f"{limit}={'null' if by_deadline else f'{math.ceil(hours)}'}",
-                )
+            yield HiddenByLimit(
+                limit=limit,
+                limit_hours=latest,
+                cost_usd=float(whole.usd_to[least]),
+                hours=hours,
+                setting=f"{limit}={'null' if by_deadline else f'{math.ceil(hours)}'}",
             )
-    return tuple(found)
 
 
 def _ignored_objectives(scenario: Scenario) -> tuple[str, ...]:
     """Return notes on what the scenario's objective counts and the frontier does not."""
-    found = []
-    if any(job.techniques.penalty_usd for job in scenario.jobs):
-        found.append("penalties are left out: the cost is dollars paid")
-    if scenario.value_of_time_usd_per_hour:
-        found.append("the value of time is left out: the cost is dollars paid")
-    return tuple(found)
-
-
-def _counts(prepared: PreparedScenario, traced: TracedFrontier) -> CandidateCounts:
-    reasons: Counter[str] = Counter()
-    for candidates, screened in zip(prepared.candidates, prepared.screened, strict=True):
-        reasons += candidates.physics.rejected + screened.rejected
-    possible = sum(len(one.table) for one in prepared.screened)
-    return CandidateCounts(
-        made=sum(len(one.table) for one in prepared.candidates),
-        rejected=sum(reasons.values()),
-        dominated=possible - traced.used,
-        reasons=dict(reasons.most_common()),
-    )
+    ignored = {
+        "penalties are": any(job.techniques.penalty_usd for job in scenario.jobs),
+        "the value of time is": scenario.value_of_time_usd_per_hour > 0,
+    }
+    return tuple(f"{what} left out: the cost is dollars paid" for what, is_set in ignored.items() if is_set)

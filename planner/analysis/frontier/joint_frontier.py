@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections import Counter, defaultdict
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -21,7 +20,6 @@ from planner.analysis.frontier.envelope_sum import Breakpoint, LinearPiece, RowC
 from planner.analysis.frontier.lower_envelope import TOLERANCE, EnvelopePiece, clip_to_caps
 from planner.candidate_table import CandidateTable, concatenate
 from planner.formulation.dominance import find_undominated
-from planner.solvers.base import Termination
 from planner.solvers.registry import DEFAULT_GAP, run
 from planner.solving.lexicographic import solve_lexicographic
 from planner.solving.optimise import NEGLIGIBLE_SHARE
@@ -46,70 +44,25 @@ SLOPE_SHARE = 0.01
 """Share of a step's width: a plan that ends so close to the next point is on a slope, not on a step."""
 
 
-@dataclass(frozen=True)
-class JointPoint:
-    """A point of the frontier with its bound; `separate_usd` is the sum of the separate optima, where it differs.
-
-    No plan that ends before the next point costs less than `floor_usd`; None where no bound was computed.
-    """
-
-    hours: float
-    usd: float
-    job_choices: tuple[RowChoice, ...]
-    bound: float
-    gap: float
-    separate_usd: float | None = None
-    before: tuple[RowChoice, ...] = ()
-    floor_usd: float | None = None
-
-
 class SolverLimitError(Exception):
     """The solver reached its limit before it found any plan."""
 
 
 def satisfies_limits(tables: Sequence[CandidateTable], choices: Sequence[RowChoice], limits: SharedLimits) -> bool:
     """Return whether the choices, one for each job, keep every limit that the jobs share."""
-    late, gpus = 0.0, 0
-    by_provider: Counter[str] = Counter()
-    by_offer: Counter[str] = Counter()
-    hours: dict[str, float] = defaultdict(float)
-    for table, choice in zip(tables, choices, strict=True):
-        one = table.rows(np.asarray([choice.row]))
-        late += float(one.late_cost_usd(choice.share)[0])
-        gpus += int(one.gpus[0])
-        by_provider[table.providers[int(one.provider[0])]] += int(one.gpus[0])
-        by_offer[table.offers[int(one.offer[0])]] += int(one.instances[0])
-        hours[table.offers[int(one.offer[0])]] += float(one.rented_h[0])
-    budget, most = limits.budget_usd, limits.max_gpus
-    return (
-        (budget is None or late <= budget + TOLERANCE * max(1.0, budget))
-        and (most is None or gpus <= most)
-        and all(by_provider[name] <= limit for name, limit in limits.quota.items())
-        and all(by_offer[name] <= limit for name, limit in limits.stock.items())
-        and all(hours[name] <= limit * (1 + TOLERANCE) for name, limit in limits.committed.items())
+    rows = [table.rows(np.asarray([choice.row])) for table, choice in zip(tables, choices, strict=True)]
+    plan, budget, most = concatenate(rows), limits.budget_usd, limits.max_gpus
+    late_usd = float(np.sum(plan.late_cost_usd(np.asarray([choice.share for choice in choices]))))
+    provider, offer = np.asarray(plan.providers)[plan.provider], np.asarray(plan.offers)[plan.offer]
+    return bool(
+        (budget is None or late_usd <= budget + TOLERANCE * max(1.0, budget))
+        and (most is None or plan.gpus.sum() <= most)
+        and all(plan.gpus[provider == name].sum() <= limit for name, limit in limits.quota.items())
+        and all(plan.instances[offer == name].sum() <= limit for name, limit in limits.stock.items())
+        and all(
+            plan.rented_h[offer == name].sum() <= limit * (1 + TOLERANCE) for name, limit in limits.committed.items()
+        )
     )
-
-
-def select_optimal_points(
-    tables: Sequence[CandidateTable], breakpoints: Sequence[Breakpoint], limits: SharedLimits
-) -> list[JointPoint]:
-    """Return breakpoints whose separate optima keep the shared limits, and so are their own lower bound."""
-    return [
-        JointPoint(point.hours, point.usd, point.choices, point.usd, 0.0, None, point.before)
-        for point in breakpoints
-        if satisfies_limits(tables, point.choices, limits)
-    ]
-
-
-def select_feasible_pieces(
-    tables: Sequence[CandidateTable], pieces: Sequence[LinearPiece], limits: SharedLimits
-) -> list[LinearPiece]:
-    """Return pieces that keep the shared limits at both ends and so, by linearity, between them."""
-    return [
-        one
-        for one in pieces
-        if satisfies_limits(tables, one.choices_from, limits) and satisfies_limits(tables, one.choices_to, limits)
-    ]
 
 
 class JointProgram:
@@ -124,12 +77,11 @@ class JointProgram:
     ) -> None:
         self.tables, self.envelopes = tables, envelopes
         self.limits = replace(limits, objective="cost", value_of_time_usd_per_hour=0.0)
-        joined = concatenate(tables)
-        joined = replace(joined, penalty_usd=np.zeros(len(joined)))
-        self.owner = np.concatenate([np.arange(len(table)) for table in tables])
+        owner = np.concatenate([np.arange(len(table)) for table in tables])
+        joined = replace(concatenate(tables), penalty_usd=np.zeros(len(owner)))
         # A candidate that is dominated at every share is dominated under every deadline.
         kept = np.flatnonzero(find_undominated(joined, self.limits))
-        self.table, self.owner = joined.rows(kept), self.owner[kept]
+        self.table, self.owner = joined.rows(kept), owner[kept]
         self.bounds: list[tuple[float, float]] = []
         """(hours, dollars) of every deadline solved: no plan that meets it costs less."""
         self.solver = partial(
@@ -151,8 +103,8 @@ class JointProgram:
         return float(np.max(self.table.rows(rows).late_hours(shares)))
 
     def fill_points(
-        self, breakpoints: Sequence[float], found: Sequence[JointPoint], pieces: Sequence[LinearPiece], most: int
-    ) -> tuple[list[JointPoint], tuple[str, ...]]:
+        self, breakpoints: Sequence[float], found: Sequence[Breakpoint], pieces: Sequence[LinearPiece], most: int
+    ) -> tuple[list[Breakpoint], tuple[str, ...]]:
         """Return the feasible points, and points of at most `most` deadlines in place of the others, with a note.
 
         Half of the deadlines are the hours of breakpoints that violate a shared limit, the fastest and the latest end
@@ -162,7 +114,7 @@ class JointProgram:
         # The start of a feasible piece is a point even where the breakpoint at its hours violates a limit.
         found = [
             *found,
-            *(JointPoint(one.hours_from, one.usd_from, one.choices_from, one.usd_from, 0.0) for one in pieces),
+            *(Breakpoint(one.hours_from, one.usd_from, one.choices_from, bound=one.usd_from) for one in pieces),
         ]
         sound = {one.hours for one in found}
         first = breakpoints[0] if breakpoints[0] in sound else self.fastest_hours()
@@ -177,7 +129,9 @@ class JointProgram:
         more = 0
         while more < most - len(chosen) and (step := self._widest_gap(known, pieces)) is not None:
             left, right = step
-            point = self.solve_at(self._next_deadline(left, right, right.hours in sliding))
+            # Just before its right end a solve proves a step; on a slope it goes to the middle.
+            middle = math.sqrt(self._proven_until(left, right) * right.hours)
+            point = self.solve_at(middle if right.hours in sliding else right.hours * (1 - JUST_BEFORE))
             more += 1
             if point is None:
                 continue
@@ -195,8 +149,8 @@ class JointProgram:
         return max([separate, *(bound for by, bound in self.bounds if by >= earlier)])
 
     def _widest_gap(
-        self, known: Sequence[JointPoint], pieces: Sequence[LinearPiece]
-    ) -> tuple[JointPoint, JointPoint] | None:
+        self, known: Sequence[Breakpoint], pieces: Sequence[LinearPiece]
+    ) -> tuple[Breakpoint, Breakpoint] | None:
         """Return the neighbours between which most dollars may be hidden; None where these are negligible."""
         steps = [
             (left.usd - self.lower_bound_usd(right.hours), -left.hours, left, right)
@@ -207,18 +161,12 @@ class JointProgram:
         widest = max(steps, key=lambda step: step[:2], default=None)
         return widest[2:] if widest and widest[0] > TIE_USD + ROUNDING_USD else None
 
-    def _next_deadline(self, left: JointPoint, right: JointPoint, slides: bool) -> float:
-        """Return the next deadline to solve: just before the right end, which proves a step; on a slope, its middle."""
-        if not slides:
-            return right.hours * (1 - JUST_BEFORE)
-        return math.sqrt(self._proven_until(left, right) * right.hours)
-
-    def _proven_until(self, left: JointPoint, right: JointPoint) -> float:
+    def _proven_until(self, left: Breakpoint, right: Breakpoint) -> float:
         """Return the latest deadline before the right end for which the left point is proven to be optimal."""
         same = left.usd - TIE_USD - ROUNDING_USD
         return max([left.hours, *(by for by, bound in self.bounds if by < right.hours and bound >= same)])
 
-    def _with_floors(self, known: Sequence[JointPoint]) -> list[JointPoint]:
+    def _with_floors(self, known: Sequence[Breakpoint]) -> list[Breakpoint]:
         points = []
         for left, right in itertools.zip_longest(known, known[1:]):
             floor = left.bound if right is None else self.lower_bound_usd(right.hours)
@@ -232,7 +180,7 @@ class JointProgram:
         table = self.table
         return float(np.maximum(table.late_hours(table.share_low), table.late_hours(table.share_high)).max())
 
-    def solve_at(self, hours: float) -> JointPoint | None:
+    def solve_at(self, hours: float) -> Breakpoint | None:
         """Return the cheapest plan whose jobs all end within `hours`; None without one. Raises SolverLimitError."""
         rows, table = clip_to_caps(self.table, hours=hours)
         if len(np.unique(table.job)) < len(self.tables):
@@ -252,7 +200,7 @@ class JointProgram:
         self.bounds.append((hours, bound))
         bound = min(bound, usd)
         gap = (usd - bound) / usd if usd - bound > TIE_USD + ROUNDING_USD else 0.0
-        return JointPoint(float(np.max(plan.late_hours(shares))), usd, choices, bound, gap, separate)
+        return Breakpoint(float(np.max(plan.late_hours(shares))), usd, choices, bound, gap, separate_usd=separate)
 
     def _round_shares(self, plan: CandidateTable, shares: Floats, hours: float) -> Floats:
         """Return shares within tolerance of floor or cap moved there, where that keeps cost, deadline and budget."""
@@ -266,24 +214,22 @@ class JointProgram:
 
     def _choice(self, table: CandidateTable, limits: SharedLimits) -> tuple[Integers, Floats, float | None] | None:
         choice = solve_lexicographic(table, limits, self.solver)
-        if choice.chosen is None:
-            impossible = (Termination.INFEASIBLE, Termination.INFEASIBLE_OR_UNBOUNDED)
-            if choice.first.termination in impossible:
-                return None
+        if choice.first.is_infeasible:
+            return None
+        if not choice.first.has_solution:
             raise SolverLimitError
         return choice.rows, choice.spot_share, choice.first.bound
 
 
 def pick_evenly(values: Sequence[float], most: int) -> list[float]:
     """Return at most `most` of the values, evenly by their position, both ends included."""
-    if len(values) <= most:
-        return list(values)
-    return [values[int(index)] for index in np.unique(np.round(np.linspace(0, len(values) - 1, most)).astype(int))]
+    places = np.linspace(0, len(values) - 1, min(most, len(values))).round().astype(int)
+    return [values[place] for place in places.tolist()]
 
 
-def remove_dominated(found: Sequence[JointPoint]) -> list[JointPoint]:
+def remove_dominated(found: Sequence[Breakpoint]) -> list[Breakpoint]:
     """Return the points that no earlier one undercuts or equals, sorted by hours."""
-    kept: list[JointPoint] = []
+    kept: list[Breakpoint] = []
     for one in sorted(found, key=lambda one: (one.hours, one.usd)):
         if not kept or one.usd < kept[-1].usd - TIE_USD:
             kept.append(one)

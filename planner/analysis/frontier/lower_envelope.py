@@ -91,30 +91,18 @@ def build_segments(table: CandidateTable, budget_usd: float | None = None) -> Se
     The axis is late hours and expected dollars, penalties left out. Where the slow end is no cheaper, the fast
     end alone remains. Ties prefer more free VRAM, then the offer's label, then the recipe.
     """
-    kept = clip_to_caps(table, budget_usd) if budget_usd is not None else (np.arange(len(table)), table)
-    rows, inside = kept
-    low, high = inside.share_low, inside.share_high
-    hours = np.stack([inside.late_hours(low), inside.late_hours(high)])
-    usd = np.stack([inside.cost_usd(low), inside.cost_usd(high)])
-    swap = (hours[1] < hours[0]) | ((hours[1] == hours[0]) & (usd[1] < usd[0]))
-    first, last = np.where(swap, 1, 0), np.where(swap, 0, 1)
-    everything = np.arange(len(inside))
-    shares = np.stack([low, high])
-    last = np.where(usd[last, everything] < usd[first, everything], last, first)
+    rows, inside = clip_to_caps(table, budget_usd)
+    ends = [
+        np.stack([share, inside.late_hours(share), inside.cost_usd(share)])
+        for share in (inside.share_low, inside.share_high)
+    ]
+    (_, hours, usd), (_, hours_high, usd_high) = ends
+    swap = (hours_high < hours) | ((hours_high == hours) & (usd_high < usd))
+    fast, slow = np.where(swap, ends[1], ends[0]), np.where(swap, ends[0], ends[1])
+    slow = np.where(slow[2] < fast[2], slow, fast)
     label = np.argsort(np.argsort(np.asarray(inside.offers), kind="stable"), kind="stable")
     order = np.lexsort((rows, inside.recipe, label[inside.offer], inside.fit_gib - inside.usable_gib))
-    rank = np.empty(len(inside), dtype=np.int64)
-    rank[order] = everything
-    return Segments(
-        rows,
-        shares[first, everything],
-        shares[last, everything],
-        hours[first, everything],
-        hours[last, everything],
-        usd[first, everything],
-        usd[last, everything],
-        rank,
-    )
+    return Segments(rows, fast[0], slow[0], fast[1], slow[1], fast[2], slow[2], rank=np.argsort(order))
 
 
 def clip_to_caps(
@@ -159,7 +147,7 @@ def lower_envelope(segments: Segments) -> tuple[EnvelopePiece, ...]:
             now, included = event
             current, begun = sweep.best(now), now
             continue
-        level, end = sweep.value(current, now), float(segments.hours_to[current])
+        level, end = float(sweep.usd_at(now)[current]), float(segments.hours_to[current])
         event = sweep.next_below(now, level, float(sweep.slope[current]), end)
         if event is None:
             pieces.append(sweep.piece(current, begun, end, included, True))
@@ -190,17 +178,14 @@ class _Sweep:
         self.segments, self.slope = segments, segments.slope
         self.tolerance = TOLERANCE * max(1.0, float(np.abs(segments.usd_from).max()))
 
-    def value(self, index: int, hours: float) -> float:
-        """Return the dollars of one segment at a time on it."""
-        one = self.segments
-        return float(one.usd_from[index] + self.slope[index] * (hours - one.hours_from[index]))
+    def usd_at(self, hours: Floats | float) -> Floats:
+        """Return the dollars (n,) of the line of each segment at a time."""
+        return self.segments.usd_from + self.slope * (hours - self.segments.hours_from)
 
     def best(self, hours: float) -> int:
         """Return the segment to follow from a time on: cheapest there, then steepest, then of least rank."""
         one = self.segments
-        usd = one.usd_from + self.slope * (hours - one.hours_from)
-        active = (one.hours_from <= hours) & (one.hours_to >= hours)
-        usd = np.where(active, usd, np.inf)
+        usd = np.where((one.hours_from <= hours) & (one.hours_to >= hours), self.usd_at(hours), np.inf)
         level = np.flatnonzero(usd <= usd.min() + self.tolerance)
         steepest = self.slope[level].min()
         level = level[self.slope[level] <= steepest + TOLERANCE * abs(steepest)]
@@ -210,7 +195,7 @@ class _Sweep:
         """Return when another segment first undercuts the line from (now, level) to `end`, and whether by a jump."""
         one = self.segments
         start = np.maximum(one.hours_from, now)
-        above = one.usd_from + self.slope * (start - one.hours_from) - (level + slope * (np.minimum(start, end) - now))
+        above = self.usd_at(start) - (level + slope * (np.minimum(start, end) - now))
         alive = (start <= end) & (one.hours_to >= start)
         jumps = alive & (above < -self.tolerance)
         until = np.minimum(one.hours_to, end)
@@ -227,20 +212,9 @@ class _Sweep:
 
     def piece(self, index: int, begun: float, ended: float, included: bool, closed: bool) -> EnvelopePiece:
         """Return the piece of one segment between two times."""
-        one = self.segments
-        whole = EnvelopePiece(
-            int(one.row[index]),
-            float(one.share_from[index]),
-            float(one.share_to[index]),
-            float(one.hours_from[index]),
-            float(one.hours_to[index]),
-            float(one.usd_from[index]),
-            float(one.usd_to[index]),
-        )
-        (share_from, usd_from), (share_to, usd_to) = (
-            (whole.share_from, whole.usd_from) if begun <= whole.hours_from else whole.at(begun),
-            whole.at(ended),
-        )
+        columns = (values for name, values in vars(self.segments).items() if name != "rank")
+        whole = EnvelopePiece(*(values[index].item() for values in columns))
+        (share_from, usd_from), (share_to, usd_to) = whole.at(begun), whole.at(ended)
         return EnvelopePiece(whole.row, share_from, share_to, begun, ended, usd_from, usd_to, included, closed)
 
 

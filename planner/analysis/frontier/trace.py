@@ -5,21 +5,16 @@ from __future__ import annotations
 import datetime
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.analysis.frontier.envelope_sum import LinearPiece, RowChoice, sum_envelopes
-from planner.analysis.frontier.joint_frontier import (
-    JointPoint,
-    JointProgram,
-    SolverLimitError,
-    select_feasible_pieces,
-    select_optimal_points,
-)
+from planner.analysis.frontier.envelope_sum import Breakpoint, LinearPiece, RowChoice, sum_envelopes
+from planner.analysis.frontier.joint_frontier import JointProgram, SolverLimitError, satisfies_limits
 from planner.analysis.frontier.lower_envelope import build_segments, find_knee, lower_envelope
 from planner.decode.assignment import build_assignment
-from planner.decode.bill import ChosenCandidate
+from planner.decode.chosen import ChosenCandidate
 from planner.decode.probability import budget_probability
 from planner.results.differences import describe_job_differences
 from planner.results.frontier import Point, Segment, SegmentJob
@@ -31,7 +26,6 @@ if TYPE_CHECKING:
     from planner.candidates.screening import ScreenedCandidates
     from planner.candidates.spot_candidates import SpotChoice
     from planner.results.plan import Assignment, Status
-    from planner.scenario.offer import Offer
     from planner.scenario.scenario import SolveOptions
 
 
@@ -67,8 +61,10 @@ class FrontierTracer:
         if not all(envelopes):
             return TracedFrontier((), (), True, None, "infeasible")
         breakpoints, pieces = sum_envelopes(envelopes)
-        found: list[JointPoint] = select_optimal_points(tables, breakpoints, self.limits)
-        feasible = select_feasible_pieces(tables, pieces, self.limits)
+        keeps = partial(satisfies_limits, tables, limits=self.limits)
+        found = [point for point in breakpoints if keeps(point.choices)]
+        # What keeps the limits at both ends does so, by linearity, between them.
+        feasible = [one for one in pieces if keeps(one.choices_from) and keeps(one.choices_to)]
         exact = len(found) == len(breakpoints) and len(feasible) == len(pieces)
         notes: tuple[str, ...] = ()
         if not exact:
@@ -92,13 +88,15 @@ class FrontierTracer:
             len(used),
         )
 
-    def _points(self, screened: Sequence[ScreenedCandidates], found: Sequence[JointPoint]) -> tuple[Point, ...]:
+    def _points(self, screened: Sequence[ScreenedCandidates], found: Sequence[Breakpoint]) -> tuple[Point, ...]:
         made: list[Point] = []
+        offers = self.prepared.market.offers
         for one in found:
-            jobs = self.plans(screened, one.job_choices)
+            jobs = self.plans(screened, one.choices)
             before = self.plans(screened, one.before)
             earlier = before or (made[-1].jobs if made else ())
             usd = math.fsum(job.cost_usd for job in jobs)
+            last = max(jobs, key=lambda job: job.hours.at_confidence)
             made.append(
                 Point(
                     hours=one.hours,
@@ -109,42 +107,28 @@ class FrontierTracer:
                     change=describe_job_differences(earlier, jobs),
                     bound=min(one.bound, usd),  # the two differ by rounding where they are one
                     gap=one.gap,
-                    budget_probability=budget_probability(
-                        self.prepared.scenario.limits.budget_usd,
-                        math.fsum(job.cost.expected for job in jobs),
-                        math.fsum(job.cost_at_confidence for job in jobs),
-                        min(job.confidence for job in self.prepared.scenario.jobs),
-                    ),
+                    budget_probability=budget_probability(self.prepared.scenario, jobs),
                     separate_usd=one.separate_usd,
                     floor_usd=None if one.floor_usd is None else min(one.floor_usd, usd),
-                    mostly_start_up=_starts_most(jobs),
+                    mostly_start_up=last.start_hours > 0.5 * last.hours.expected,
                     spot_only=any(
-                        choice.share > 0 and self._offer(table, choice).usd_per_hour is None
-                        for table, choice in zip(screened, one.job_choices, strict=True)
+                        choice.share > 0 and offers[int(here.table.offer[choice.row])].usd_per_hour is None
+                        for here, choice in zip(screened, one.choices, strict=True)
                     ),
                 )
             )
         return tuple(made)
 
-    def _offer(self, screened: ScreenedCandidates, choice: RowChoice) -> Offer:
-        return self.prepared.market.offers[int(screened.table.offer[choice.row])]
-
     def plans(self, screened: Sequence[ScreenedCandidates], choices: Sequence[RowChoice]) -> tuple[Assignment, ...]:
         """Return the plan of each job in full, without the alternatives that `solve` adds."""
-        if not choices:
-            return ()
         return tuple(self._plan(index, screened[index], choice) for index, choice in enumerate(choices))
 
     def _plan(self, index: int, screened: ScreenedCandidates, choice: RowChoice) -> Assignment:
-        row, rounded = int(screened.rows[choice.row]), bool(screened.rounded[choice.row])
-        spot = screened.spot.get(choice.row)
-        key = (index, row, choice.share, rounded, spot)
+        one = self.prepared
+        chosen = ChosenCandidate.of(one.candidates[index], screened, one.market, choice.row, choice.share)
+        key = (index, chosen.row, chosen.share, chosen.rounded, chosen.spot)
         if key not in self._decoded:
-            one = self.prepared
-            chosen = ChosenCandidate(row, choice.share, rounded, screened.table.rows(np.asarray([choice.row])), spot)
-            self._decoded[key] = build_assignment(
-                one.candidates[index], chosen, one.market, one.scenario.limits, one.library, self.as_of
-            )
+            self._decoded[key] = build_assignment(chosen, one.scenario.limits, one.library, self.as_of)
         return self._decoded[key]
 
     def _segment(self, screened: Sequence[ScreenedCandidates], one: LinearPiece) -> Segment:
@@ -174,11 +158,6 @@ class FrontierTracer:
             spot_share_from=old.share,
             spot_share_to=new.share,
         )
-
-
-def _starts_most(jobs: Sequence[Assignment]) -> bool:
-    last = max(jobs, key=lambda job: job.hours.at_confidence)
-    return last.start_hours > 0.5 * last.hours.expected
 
 
 def _with_knee(points: tuple[Point, ...]) -> tuple[tuple[Point, ...], int | None]:

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from planner.analysis.simulation.job_runs import JobRun, RunKind
+from planner.analysis.simulation.timeline import build_timeline
 from planner.results.simulation import GREEDY, ON_DEMAND_ONLY, PLANNED, UNIFORM
+from planner.spot.market.sampling import Paths
 from planner.spot.policy.baseline_policies import Greedy, SpotOnly, UniformProgress, apply_safety_net
 from planner.spot.policy.switching_policy import best_policy
 from planner.spot.replay.offline_optimum import optimum_usd
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 
     from planner.analysis.simulation.market_paths import PathSource
     from planner.arrays import Flags, Floats, Integers
-    from planner.spot.market.sampling import Paths
+    from planner.results.simulation import Timeline
     from planner.spot.policy.run import Policy, SpotRun
 
 MAX_OPTIMUM_TICKS = 1_200_000
@@ -48,25 +50,12 @@ class JobOutcome:
 
 
 @dataclass(frozen=True)
-class RepresentativeRun:
-    """One run that a timeline shows: its path and speed; `deadline_hours` of the run."""
-
-    up: Flags  # (ticks,)
-    age_hours: float
-    slowness: float
-    deadline_hours: float
-    usd: float
-    interruptions: int
-
-
-@dataclass(frozen=True)
 class ReplayedJob:
     """All runs of one job."""
 
     outcomes: dict[str, JobOutcome]  # by policy, the planned one first
     optimum: Floats | None  # (first runs,) least value of the objective; None where there is nothing to compare
-    representative: RepresentativeRun | None
-    policy: Policy | None
+    timeline: Timeline | None  # of a typical run under the planned policy
     seconds: float  # of one core for the planned policy, its market drawn
 
 
@@ -79,7 +68,6 @@ class DeadlinePolicy:
 
     policy: Policy
     early_hours: Floats  # (runs,) by which each deadline comes before the replay's
-    name: str = "own deadlines"
 
     def decide(
         self, work_left: Floats, hours_left: Floats, up: Flags, age_hours: Floats, running: Integers
@@ -93,26 +81,23 @@ class DeadlineUniformProgress:
     """Uniform progress towards different deadlines of different amounts of work, the safety net in true hours."""
 
     rule: UniformProgress
-    early_hours: Floats
     deadlines: Floats
     slowness: Floats
-    name: str = "uniform progress"
 
     def decide(
         self, work_left: Floats, hours_left: Floats, up: Flags, age_hours: Floats, running: Integers
     ) -> Integers:
         """Return the action of the rule, with work and hours scaled to its one amount of work and one deadline."""
-        left = hours_left - self.early_hours
         pace = self.rule.deadline_hours / self.deadlines
-        asked = self.rule.decide(work_left / self.slowness, left * pace, up, age_hours, running)
-        return apply_safety_net(self.rule.run, self.rule.tick_hours, asked, left - work_left, running)
+        asked = self.rule.decide(work_left / self.slowness, hours_left * pace, up, age_hours, running)
+        return apply_safety_net(self.rule.run, self.rule.tick_hours, asked, hours_left - work_left, running)
 
 
 def planned_policy(job_run: JobRun, tick_hours: float) -> Policy:
     """Return the policy that a plan follows: its table, or spot and nothing else."""
     if job_run.kind == RunKind.POLICY and job_run.states is not None:
         return best_policy(job_run.run, job_run.states, job_run.target_hours, tick_hours=tick_hours)
-    return SpotOnly(name=PLANNED)
+    return SpotOnly()
 
 
 def run_deadlines(job_run: JobRun, slowness: Floats) -> Floats:
@@ -124,9 +109,8 @@ def run_deadlines(job_run: JobRun, slowness: Floats) -> Floats:
 def replay_without_spot(job_run: JobRun, slowness: Floats) -> ReplayedJob:
     """Replay a job without spot: hours, and costs that depend on them, grow with the error of the speed."""
     started = process_time()
-    hours = slowness * job_run.run.work_hours
-    outcome = _outcome(job_run, slowness, hours, hours)
-    return ReplayedJob({PLANNED: outcome}, None, None, None, process_time() - started)
+    outcome = _on_demand_outcome(job_run, slowness)
+    return ReplayedJob({PLANNED: outcome}, None, None, process_time() - started)
 
 
 def replay_job(job_run: JobRun, source: PathSource, slowness: Floats, progress: Callable[[int], None]) -> ReplayedJob:
@@ -134,32 +118,36 @@ def replay_job(job_run: JobRun, source: PathSource, slowness: Floats, progress: 
 
     `progress` receives the number of added runs.
     """
-    policy = planned_policy(job_run, source.tick_hours)
+    policy, tick = planned_policy(job_run, source.tick_hours), source.tick_hours
     parts: list[dict[str, JobOutcome]] = []
-    optimum, representative, seconds = None, None, 0.0
+    optimum, timeline, seconds = None, None, 0.0
     for first in range(0, slowness.size, RUNS_PER_BLOCK):
         numbers = np.arange(first, min(first + RUNS_PER_BLOCK, slowness.size))
         slow = slowness[numbers]
         started = process_time()
         paths = source.paths(numbers)
-        found = _replay_planned(job_run, policy, paths, source.tick_hours, slow)
-        parts.append({PLANNED: _job_outcome(job_run, slow, found, paths, source.tick_hours)})
+        found = _replay_to_deadlines(policy, job_run.run, paths, tick, _planned_deadlines(job_run, slow), slow)
+        planned = _job_outcome(job_run, slow, found, paths, tick)
         seconds += process_time() - started
+        parts.append({PLANNED: planned})
         if not first:
-            representative = _representative_run(job_run, paths, slow, parts[0][PLANNED])
+            timeline = _typical_timeline(job_run, policy, paths, tick, slow, planned)
         if math.isfinite(job_run.run.on_demand_usd_per_hour):
-            parts[-1] |= _replay_baselines(job_run, paths, source.tick_hours, slow)
+            parts[-1] |= _replay_baselines(job_run, paths, tick, slow)
             if not first:
-                optimum = _offline_optimum(job_run, paths, source.tick_hours, slow)
+                optimum = _offline_optimum(job_run, paths, tick, slow)
         progress(numbers.size)
     outcomes = {name: JobOutcome.joined([part[name] for part in parts]) for name in parts[0]}
-    return ReplayedJob(outcomes, optimum, representative, policy, seconds)
+    return ReplayedJob(outcomes, optimum, timeline, seconds)
 
 
-def _replay_planned(job_run: JobRun, policy: Policy, paths: Paths, tick: float, slow: Floats) -> Replays:
+def _planned_deadlines(job_run: JobRun, slow: Floats) -> Floats:
+    """Return the hours (runs,) after which the planned policy goes on demand; inf where that is not sold."""
+    guaranteed = run_deadlines(job_run, slow)
     if job_run.kind == RunKind.POLICY:
-        return _replay_to_deadlines(policy, job_run.run, paths, tick, run_deadlines(job_run, slow), slow)
-    return replay(policy, job_run.run, paths.up, tick, _latest_switch_hours(job_run, slow), slow, paths.age_hours)
+        return guaranteed
+    is_mix = job_run.kind == RunKind.MIX
+    return np.full(slow.size, min(job_run.switch_hours, float(guaranteed.max())) if is_mix else math.inf)
 
 
 def _replay_to_deadlines(
@@ -168,18 +156,17 @@ def _replay_to_deadlines(
     """Replay runs that each have their own deadline."""
     last = float(deadlines.max())
     if isinstance(policy, UniformProgress):
-        policy = DeadlineUniformProgress(policy, last - deadlines, deadlines, slow)
-    elif np.ptp(deadlines) > 0:
+        policy = DeadlineUniformProgress(policy, deadlines, slow)
+    if deadlines.min() < last:
         policy = DeadlinePolicy(policy, last - deadlines)
-    up = paths.up[:, : math.ceil(last / tick - 1e-9)]
+    up = paths.up[:, : math.ceil(last / tick - 1e-9)] if math.isfinite(last) else paths.up
     return replay(policy, run, up, tick, last, slow, paths.age_hours)
 
 
 def _replay_baselines(job_run: JobRun, paths: Paths, tick: float, slow: Floats) -> dict[str, JobOutcome]:
     """Replay the baseline policies with the same work, deadlines, paths and speeds."""
     run, deadlines = job_run.run, run_deadlines(job_run, slow)
-    alone = run.restart_hours + slow * run.work_hours
-    found = {ON_DEMAND_ONLY: _outcome(job_run, slow, alone, alone, wasted=np.full(slow.size, run.restart_hours))}
+    found = {ON_DEMAND_ONLY: _on_demand_outcome(job_run, slow)}
     for name, rule in ((GREEDY, Greedy(run, tick)), (UNIFORM, UniformProgress(run, tick, job_run.target_hours))):
         replays = _replay_to_deadlines(rule, run, paths, tick, deadlines, slow)
         found[name] = _job_outcome(job_run, slow, replays, paths, tick)
@@ -216,40 +203,26 @@ def _job_outcome(job_run: JobRun, slow: Floats, replays: Replays, paths: Paths, 
     )
 
 
-def _outcome(job_run: JobRun, slow: Floats, hours: Floats, demand: Floats, wasted: Floats | None = None) -> JobOutcome:
+def _on_demand_outcome(job_run: JobRun, slow: Floats) -> JobOutcome:
     """Return the outcome of runs on demand alone."""
-    none = np.zeros(slow.size)
+    none, restart = np.zeros(slow.size), job_run.run.restart_hours
+    hours = restart + slow * job_run.run.work_hours
     return JobOutcome(
-        usd=job_run.usd(slow, demand, none, hours),
+        usd=job_run.usd(slow, hours, none, hours),
         hours=hours + slow * job_run.outside_run_hours,
         spot_share=none,
         interruptions=none,
-        wasted_hours=none if wasted is None else wasted,
+        wasted_hours=none + restart,
         waiting_hours=none,
         done=np.ones(slow.size, dtype=bool),
     )
 
 
-def _representative_run(job_run: JobRun, paths: Paths, slow: Floats, outcome: JobOutcome) -> RepresentativeRun:
-    """Return a typical run: the median number of interruptions, and then the cost nearest to the median."""
+def _typical_timeline(
+    job_run: JobRun, policy: Policy, paths: Paths, tick: float, slow: Floats, outcome: JobOutcome
+) -> Timeline:
+    """Return the timeline of a run with the median interruptions, and then the cost nearest to the median."""
     usual = outcome.interruptions == np.percentile(outcome.interruptions, 50, method="lower")
     at = int(np.argmin(np.where(usual, np.abs(outcome.usd - np.median(outcome.usd)), np.inf)))
-    return RepresentativeRun(
-        up=paths.up[at],
-        age_hours=float(paths.age_hours[at]),
-        slowness=float(slow[at]),
-        deadline_hours=float(run_deadlines(job_run, slow)[at])
-        if job_run.kind == RunKind.POLICY
-        else _latest_switch_hours(job_run, slow),
-        usd=float(outcome.usd[at]),
-        interruptions=int(outcome.interruptions[at]),
-    )
-
-
-def _latest_switch_hours(job_run: JobRun, slow: Floats) -> float:
-    """Return the hours after which a mix goes on demand, as a replay after its deadline; inf where not sold."""
-    return (
-        math.inf
-        if job_run.kind != RunKind.MIX
-        else min(job_run.switch_hours, float(run_deadlines(job_run, slow).max()))
-    )
+    deadline, one = float(_planned_deadlines(job_run, slow)[at]), Paths(paths.up[[at]], paths.age_hours[[at]])
+    return build_timeline(job_run, policy, one, tick, deadline, float(slow[at]))

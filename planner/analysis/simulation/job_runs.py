@@ -95,17 +95,24 @@ def build_job_runs(prepared: PreparedScenario, plan: Plan) -> tuple[JobRun, ...]
 
 def _build_job_run(prepared: PreparedScenario, index: int, assignment: Assignment) -> JobRun:
     candidates, screened = prepared.candidates[index], prepared.screened[index]
-    job = candidates.job
     row = find_row(candidates, assignment)
-    if row is None:
-        raise _mismatch_error(prepared, assignment)
-    latest = latest_finish_hours(job, prepared.scenario.limits)
-    if candidates.is_managed_service[row]:
-        return _service_run(assignment, latest)
-    choice = None
-    if assignment.spot is not None and (choice := _choice(screened, row, assignment)) is None:
-        raise _mismatch_error(prepared, assignment)
-    return _machine_run(prepared, index, assignment, row, choice, latest)
+    choice = _choice(screened, row, assignment.spot.guaranteed_hours) if row is not None and assignment.spot else None
+    if row is None or (assignment.spot is not None and choice is None):
+        what = f"no candidate of this job matches the plan: {assignment.gpus} x {assignment.gpu}, {assignment.offer}"
+        fix = "the plan belongs to another scenario, or prices have changed: solve again"
+        raise ScenarioError([Fault(prepared.scenario.name, 0, f"jobs.{assignment.name}", what, fix)])
+    latest = latest_finish_hours(candidates.job, prepared.scenario.limits)
+    if not candidates.is_managed_service[row]:
+        return _machine_run(prepared, index, assignment, row, choice, latest)
+    return JobRun(  # of a managed service dollars are fixed, hours vary
+        job=assignment,
+        kind=RunKind.SERVICE,
+        run=SpotRun(assignment.hours.expected, 0.0, 0.0, math.inf, 0.0, 0.0),
+        target_hours=assignment.hours.expected,
+        latest_hours=latest,
+        fixed_usd=assignment.cost_usd,
+        sigma=assignment.sigma_tail,
+    )
 
 
 def find_row(candidates: JobCandidates, assignment: Assignment) -> int | None:
@@ -117,48 +124,19 @@ def find_row(candidates: JobCandidates, assignment: Assignment) -> int | None:
     matches &= table.instances == (assignment.instances or 1) * assignment.runs_at_once
     separate = tuple((one.stage, one.offer) for one in assignment.beside)
     for row in np.flatnonzero(matches).tolist():
-        if candidates.recipes[int(table.recipe[row])].method != assignment.techniques.method:
-            continue
-        if _techniques(candidates, row) == assignment.techniques and _separate_stages(candidates, row) == separate:
+        recipe, placement = candidates.recipes[int(table.recipe[row])], candidates.placement_of(row)
+        if recipe.method == assignment.techniques.method and (
+            techniques_of(recipe, candidates.job, *candidates.batch(row)) == assignment.techniques
+            and tuple((one.stage, one.label) for one in placement.separate_stages) == separate
+        ):
             return int(row)
     return None
 
 
-def _techniques(candidates: JobCandidates, row: int) -> object:
-    recipe = candidates.recipes[int(candidates.table.recipe[row])]
-    return techniques_of(recipe, candidates.job, *candidates.batch(row))
-
-
-def _separate_stages(candidates: JobCandidates, row: int) -> tuple[tuple[str, str], ...]:
-    return tuple((one.stage, one.label) for one in candidates.placement_of(row).separate_stages)
-
-
-def _choice(screened: ScreenedCandidates, row: int, assignment: Assignment) -> SpotChoice | None:
+def _choice(screened: ScreenedCandidates, row: int, guaranteed_hours: float) -> SpotChoice | None:
     """Return the point of the cost curve that a plan was made for."""
-    for mine in np.flatnonzero(screened.rows == row).tolist():
-        choice = screened.spot.get(mine)
-        if choice is not None and assignment.spot and abs(choice.point.hours - assignment.spot.guaranteed_hours) < 1e-6:
-            return choice
-    return None
-
-
-def _mismatch_error(prepared: PreparedScenario, assignment: Assignment) -> ScenarioError:
-    what = f"no candidate of this job matches the plan: {assignment.gpus} x {assignment.gpu}, {assignment.offer}"
-    fix = "the plan belongs to another scenario, or prices have changed: solve again"
-    return ScenarioError([Fault(prepared.scenario.name, 0, f"jobs.{assignment.name}", what, fix)])
-
-
-def _service_run(assignment: Assignment, latest: float) -> JobRun:
-    """Return the run of a managed service: dollars are fixed, hours vary."""
-    return JobRun(
-        job=assignment,
-        kind=RunKind.SERVICE,
-        run=SpotRun(assignment.hours.expected, 0.0, 0.0, math.inf, 0.0, 0.0),
-        target_hours=assignment.hours.expected,
-        latest_hours=latest,
-        fixed_usd=assignment.cost_usd,
-        sigma=assignment.sigma_tail,
-    )
+    found = (screened.spot.get(mine) for mine in np.flatnonzero(screened.rows == row).tolist())
+    return next((one for one in found if one and abs(one.point.hours - guaranteed_hours) < 1e-6), None)
 
 
 def _machine_run(
@@ -166,16 +144,16 @@ def _machine_run(
 ) -> JobRun:
     candidates, market = prepared.candidates[index], prepared.market
     table, h, columns, which = candidates.table, candidates.hours, candidates.columns, np.asarray([row])
-    place, share = int(table.offer[row]), assignment.spot_share
+    place, share, switch = int(table.offer[row]), assignment.spot_share, assignment.switch_to_on_demand_at_hours
+    prepare = assignment.stage_hours.get("prepare data", 0.0)
     waiting = CandidateObjective.of(prepared.scenario).waiting_usd or 0.0
     target = SearchTarget(latest, 0.0, 1.0, waiting)
     rows = SpotCandidates(candidates, table.rows(which), which, target, market, prepared.library)
     sold = not math.isnan(columns.on_demand_usd[place])
     kind = RunKind.POLICY if choice else RunKind.ON_DEMAND if share <= 0 else RunKind.MIX if sold else RunKind.SPOT
     machines = float(table.instances[row])
-    demand_usd, spot_usd = (
-        float(np.nan_to_num(column[place])) * machines for column in (columns.on_demand_usd, columns.spot_usd)
-    )
+    prices = [columns.on_demand_usd[place], columns.spot_usd[place]]
+    demand_usd, spot_usd = (np.nan_to_num(prices) * machines).tolist()
     use = float(h.group_run[row]) / (float(h.run[row]) * h.node_groups)
     storage = float(rows.storage[0])
     states, start = None, 0.0
@@ -197,12 +175,12 @@ def _machine_run(
         states=states,
         choice=choice,
         target_hours=choice.point.hours if choice else float(rows.guarantee[0]) if sold else math.inf,
-        switch_hours=float(h.start[row] + share * h.spot_wall[row]) if kind == RunKind.MIX and share < 1 else math.inf,
+        switch_hours=switch - prepare if kind == RunKind.MIX and switch is not None else math.inf,
         latest_hours=latest,
         rented_outside_run_hours=float(h.once[row]) - start,
         once_on_spot=0.0 if choice else share,
         separate_hours=float(h.separate[row]),
-        separate_usd=candidates.placement_of(row).usd,
+        separate_usd=candidates.placement_of(row).total("usd"),
         fixed_usd=float(table.fixed_usd[row]),
         on_demand_machines_usd=demand_usd,
         spot_usd=spot_usd,

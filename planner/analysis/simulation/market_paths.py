@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -29,16 +29,6 @@ TICKS_PER_SLACK = 20
 """The guard reserves one tick, which must be a small part of the slack."""
 MIN_COUNTS_PER_RUN = 12
 """Fewest counts of a trace in the time of a run."""
-
-
-class PathSource(Protocol):
-    """Where paths of one job's market come from."""
-
-    tick_hours: float
-
-    def paths(self, runs: Integers) -> Paths:
-        """Return paths for these run numbers, which come in order; `up` has the shape (runs, ticks)."""
-        ...
 
 
 def choose_tick_hours(run: SpotRun, states: SpotStates, target_hours: float) -> float:
@@ -69,7 +59,8 @@ class SampledPaths:
 class RecordedWindows:
     """Windows of recorded markets: one for every possible start, or some of them."""
 
-    def __init__(self, traces: Sequence[Trace], instances: int, ticks: int) -> None:
+    def __init__(self, traces: Sequence[Trace], instances: int, ticks: int, notes: Sequence[str] = ()) -> None:
+        self.notes = notes
         self.names = tuple(trace.name for trace in traces)
         self.tick_hours = traces[0].gap_hours
         self.flags = [trace.up(instances) for trace in traces]
@@ -98,6 +89,10 @@ class RecordedWindows:
         return float(np.mean(np.concatenate(self.flags)))
 
 
+PathSource = SampledPaths | RecordedWindows
+"""Where paths of one job's market come from: `paths` takes run numbers, which come in order."""
+
+
 def _ages(flags: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Floats:
     """Return the steps since the last change, or since the beginning of the trace, at each step."""
     steps = np.arange(flags.size)
@@ -105,10 +100,8 @@ def _ages(flags: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Floats:
     return np.asarray(steps - np.maximum.accumulate(np.where(changed, steps, 0)), dtype=float)
 
 
-def build_recorded_windows(
-    traces: Sequence[Trace], job: str, instances: int, hours: float
-) -> tuple[RecordedWindows, list[Trace]]:
-    """Return windows of the traces that are long enough for a job, and the traces that are not.
+def build_recorded_windows(traces: Sequence[Trace], job: str, instances: int, hours: float) -> RecordedWindows:
+    """Return windows of the traces that are long enough for a job, with notes on what could be misread.
 
     Raises `InputError` where none is, where their steps differ, or where they are too coarse for the job.
     """
@@ -128,8 +121,16 @@ def build_recorded_windows(
         only = "this trace" if len(traces) == 1 else f"the longest of {len(traces)} traces"
         what = f"{only} is {best.hours:.1f} h long, but {job} may take {hours:.1f} h"
         raise InputError([Fault(best.name, 0, "", what, "give longer traces, or set an earlier deadline")])
-    never = f"{instances} machines" if instances > 1 else "a machine"
     if not any(trace.up(instances).any() for trace in long):
-        what = f"{never} were never available together" if instances > 1 else f"{never} was never available"
-        raise InputError([Fault(long[0].name, 0, "", f"{what}, but {job} needs it", "give other traces")])
-    return RecordedWindows(long, instances, ticks), [trace for trace in traces if trace.available.size < ticks]
+        together = f"{instances} machines were never available together"
+        never = together if instances > 1 else "a machine was never available"
+        raise InputError([Fault(long[0].name, 0, "", f"{never}, but {job} needs it", "give other traces")])
+    notes = []
+    if short := len(traces) - len(long):
+        which = f"{short} trace{'s' if short > 1 else ''} of {len(traces)}"
+        notes.append(f"{which} left out: shorter than the {hours:.1f} h that {job} may take")
+    most = max(int(trace.available.max()) for trace in traces)
+    if most > instances:
+        those = f"any {instances} of them {'are' if instances > 1 else 'is'} there"
+        notes.append(f"up to {most} machines were recorded: the market of {job} counts as up while {those}")
+    return RecordedWindows(long, instances, ticks, notes)

@@ -25,12 +25,11 @@ from planner.analysis.simulation.statistics import (
     combine_jobs,
     compare_policies,
     histogram,
-    share_within_budget,
     summarise_outcome,
 )
-from planner.analysis.simulation.timeline import build_timeline
 from planner.audit.audit import audit
-from planner.errors import Fault, ScenarioError
+from planner.decode.notes import SPOT_ONLY_NOTE
+from planner.errors import Fault, ScenarioError, raise_faults
 from planner.estimates.uncertainty import confidence_factor
 from planner.results.simulation import PLANNED, JobReplays, ReplayMarket, Simulation
 from planner.scenario.scenario import Scenario, SolveOptions
@@ -106,14 +105,12 @@ def simulate(
 
 def _check_plan(plan: Plan, prepared: PreparedScenario) -> None:
     """Refuse a plan of another scenario, or one that was changed by hand."""
-    violations = audit(plan, prepared.scenario, prepared.library)
-    if violations:
-        faults = [
-            Fault("plan", 0, f"{one.job}: {one.what}" if one.job else one.what,
-                  f"expected {one.expected}, found {one.found}", "planner check PLAN SCENARIO lists all")
-            for one in violations[:5]
-        ]  # fmt: skip
-        raise ScenarioError(faults)
+    faults = [
+        Fault("plan", 0, f"{one.job}: {one.what}".removeprefix(": "), f"expected {one.expected}, found {one.found}",
+              "planner check PLAN SCENARIO lists all")
+        for one in audit(plan, prepared.scenario, prepared.library)[:5]
+    ]  # fmt: skip
+    raise_faults(faults, ScenarioError)
 
 
 def _simulation(
@@ -125,8 +122,8 @@ def _simulation(
 ) -> Simulation:
     job_runs = build_job_runs(prepared, plan)
     seeds = np.random.SeedSequence(settings.seed).spawn(len(job_runs) + 1)
-    made = [_source(one, settings, np.random.default_rng(seed)) for one, seed in zip(job_runs, seeds[1:], strict=True)]
-    sources = [source for source, _ in made]
+    drawn_by = zip(job_runs, seeds[1:], strict=True)
+    sources = [_source(one, settings, np.random.default_rng(seed)) for one, seed in drawn_by]
     recorded_ones = [one for one in sources if isinstance(one, RecordedWindows)]
     # A repeated window is no second market: there are no more runs than windows.
     runs = min(settings.runs, max((one.windows for one in recorded_ones), default=settings.runs))
@@ -149,7 +146,7 @@ def _simulation(
         )
     whole = combine_jobs(job_runs, [one.outcomes for one in replayed])
     spent = math.fsum(one.seconds for one, source in zip(replayed, sources, strict=True) if source is not None)
-    notes = [note for _, said in made for note in said]
+    notes, budget = [note for one in recorded_ones for note in one.notes], plan.budget_usd
     return Simulation(
         scenario=plan.scenario,
         status=plan.status,
@@ -157,8 +154,8 @@ def _simulation(
         seed=settings.seed,
         exact_speed=settings.exact_speed,
         **summarise_outcome(whole[PLANNED]),
-        budget_usd=plan.budget_usd,
-        budget_hit_rate=share_within_budget(whole[PLANNED], plan.budget_usd),
+        budget_usd=budget,
+        budget_hit_rate=None if budget is None else float(np.mean(whole[PLANNED].usd <= budget * (1 + 1e-9))),
         policies=compare_policies(job_runs, replayed, whole),
         predicted=build_prediction(plan.jobs),
         jobs=tuple(
@@ -179,15 +176,12 @@ def _ranks(runs: int, rng: np.random.Generator) -> Floats:
     return np.clip((rng.permutation(runs) + rng.random(runs)) / runs, *SPEED_RANK_BOUNDS)
 
 
-def _source(
-    job_run: JobRun, settings: SimulationSettings, rng: np.random.Generator
-) -> tuple[PathSource | None, list[str]]:
-    """Return the source of a job's markets, None where it needs none, and notes on it."""
+def _source(job_run: JobRun, settings: SimulationSettings, rng: np.random.Generator) -> PathSource | None:
+    """Return the source of a job's markets; None where it needs none."""
     if job_run.states is None:
-        return None, []
-    fast, slow = (
-        (1.0, 1.0) if settings.exact_speed else confidence_factor(job_run.sigma, np.asarray(SPEED_RANK_BOUNDS)).tolist()
-    )
+        return None
+    bounds = np.asarray(SPEED_RANK_BOUNDS)
+    fast, slow = (1.0, 1.0) if settings.exact_speed else confidence_factor(job_run.sigma, bounds).tolist()
     # The run that is just slow enough for its guarantee to reach the deadline has the most hours.
     latest = min(max(job_run.latest_hours / (job_run.target_hours + job_run.outside_run_hours), fast), slow)
     hours = float(run_deadlines(job_run, np.asarray([latest]))[0])
@@ -195,27 +189,13 @@ def _source(
         hours = job_run.job.hours.at_confidence * (1.0 if settings.traces else SPOT_ONLY_PATHS)
     if not settings.traces:
         tick = choose_tick_hours(job_run.run, job_run.states, job_run.target_hours)
-        return SampledPaths(job_run.states, math.ceil(hours / tick), tick, rng), []
-    windows, short = build_recorded_windows(settings.traces, job_run.job.name, job_run.instances, hours)
-    said = []
-    if short:
-        which = f"{len(short)} trace{'s' if len(short) > 1 else ''} of {len(settings.traces)}"
-        said.append(f"{which} left out: shorter than the {hours:.1f} h that {job_run.job.name} may take")
-    most = max(int(trace.available.max()) for trace in settings.traces)
-    if most > job_run.instances:
-        said.append(
-            f"up to {most} machines were recorded: the market of {job_run.job.name} counts as up while any "
-            f"{job_run.instances} of them {'are' if job_run.instances > 1 else 'is'} there"
-        )
-    return windows, said
+        return SampledPaths(job_run.states, math.ceil(hours / tick), tick, rng)
+    return build_recorded_windows(settings.traces, job_run.job.name, job_run.instances, hours)
 
 
 def _job(job_run: JobRun, source: PathSource | None, replayed: ReplayedJob) -> JobReplays:
     one = job_run.job
     alone = combine_jobs([job_run], [replayed.outcomes])
-    example = None
-    if source is not None and replayed.policy is not None and replayed.representative is not None:
-        example = build_timeline(job_run, replayed.policy, replayed.representative, source.tick_hours)
     return JobReplays(
         name=one.name,
         gpu=one.gpu,
@@ -228,50 +208,40 @@ def _job(job_run: JobRun, source: PathSource | None, replayed: ReplayedJob) -> J
         policies=compare_policies([job_run], [replayed], alone),
         market=_market(job_run, source),
         unfinished=float(np.mean(~replayed.outcomes[PLANNED].done)),
-        told=example,
+        told=replayed.timeline,
     )
 
 
 def _market(job_run: JobRun, source: PathSource | None) -> ReplayMarket | None:
     if source is None or job_run.states is None:
         return None
-    if isinstance(source, RecordedWindows):
-        return ReplayMarket(
-            source="traces",
-            instances=job_run.instances,
-            availability=source.availability,
-            mean_up_hours=None,
-            mean_outage_hours=None,
-            tick_hours=source.tick_hours,
-            traces=source.names,
-            windows=source.windows,
-        )
-    up = job_run.states.up.mean()
+    recorded, up = source if isinstance(source, RecordedWindows) else None, job_run.states.up.mean()
     return ReplayMarket(
-        source="states",
+        source="traces" if recorded else "states",
         instances=job_run.instances,
-        availability=job_run.states.availability(),
-        mean_up_hours=up if math.isfinite(up) else None,
-        mean_outage_hours=job_run.states.down.mean(),
+        availability=recorded.availability if recorded else job_run.states.availability(),
+        mean_up_hours=up if math.isfinite(up) and not recorded else None,
+        mean_outage_hours=None if recorded else job_run.states.down.mean(),
         tick_hours=source.tick_hours,
+        traces=recorded.names if recorded else (),
+        windows=recorded.windows if recorded else None,
     )
 
 
 def _notes(job_runs: Sequence[JobRun], settings: SimulationSettings) -> list[str]:
     """Return notes on what the figures do not show."""
-    notes = []
     drawing = [one for one in job_runs if one.states is not None]
-    if settings.traces and not drawing:
-        notes.append("no job of this plan runs on spot: the traces are not used")
-    basis = {one.job.spot.basis for one in drawing if one.job.spot and one.job.spot.basis}
-    if basis and not settings.traces:
-        notes.append("the market is a prior, not measured for the offer: replay recorded traces with --trace")
-    if len(drawing) > 1 and not settings.traces:
-        notes.append("each job has its own market, drawn independently of the others")
-    if any(one.waiting_usd for one in drawing):
-        notes.append("over optimum: in the objective of the plan, dollars plus the value of waiting hours")
-    if any(one.kind == RunKind.SPOT for one in job_runs):
-        notes.append("spot only: no fallback on demand, so no deadline is guaranteed")
-    if any(one.job.trials > 1 for one in drawing):
-        notes.append("concurrent trials share one market and are interrupted together")
-    return notes
+    has_prior = any(one.job.spot and one.job.spot.basis for one in drawing)
+    notes = {
+        "no job of this plan runs on spot: the traces are not used": settings.traces and not drawing,
+        "the market is a prior, not measured for the offer: replay recorded traces with --trace": (
+            has_prior and not settings.traces
+        ),
+        "each job has its own market, drawn independently of the others": len(drawing) > 1 and not settings.traces,
+        "over optimum: in the objective of the plan, dollars plus the value of waiting hours": any(
+            one.waiting_usd for one in drawing
+        ),
+        SPOT_ONLY_NOTE: any(one.kind == RunKind.SPOT for one in job_runs),
+        "concurrent trials share one market and are interrupted together": any(one.job.trials > 1 for one in drawing),
+    }
+    return [note for note, holds in notes.items() if holds]

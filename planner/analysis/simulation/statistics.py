@@ -49,13 +49,11 @@ def _combine_policy(job_runs: Sequence[JobRun], several: Sequence[JobOutcome]) -
         for job, one in zip(jobs, several, strict=True)
         if job.deadline_hours is not None
     ]
+    added = ("usd", "interruptions", "wasted_hours", "waiting_hours")
     return PlanOutcome(
-        usd=np.sum([one.usd for one in several], axis=0),
+        **{name: np.sum([getattr(one, name) for one in several], axis=0) for name in added},
         hours=np.max([one.hours for one in several], axis=0),
         spot_share=np.average([one.spot_share for one in several], axis=0, weights=weights),
-        interruptions=np.sum([one.interruptions for one in several], axis=0),
-        wasted_hours=np.sum([one.wasted_hours for one in several], axis=0),
-        waiting_hours=np.sum([one.waiting_hours for one in several], axis=0),
         done=np.all([one.done for one in several], axis=0),
         met=np.all(on_time, axis=0) if on_time else None,
     )
@@ -63,20 +61,13 @@ def _combine_policy(job_runs: Sequence[JobRun], several: Sequence[JobOutcome]) -
 
 def summarise_outcome(whole: PlanOutcome) -> dict[str, Any]:
     """Return the fields of `Figures`."""
+    means = ("spot_share", "interruptions", "wasted_hours", "waiting_hours")
     return {
         "cost_usd": distribution(whole.usd),
         "hours": distribution(whole.hours),
         "deadline_hit_rate": None if whole.met is None else float(np.mean(whole.met)),
-        "spot_share": float(np.mean(whole.spot_share)),
-        "interruptions": float(np.mean(whole.interruptions)),
-        "wasted_hours": float(np.mean(whole.wasted_hours)),
-        "waiting_hours": float(np.mean(whole.waiting_hours)),
+        **{name: float(np.mean(getattr(whole, name))) for name in means},
     }
-
-
-def share_within_budget(whole: PlanOutcome, budget_usd: float | None) -> float | None:
-    """Return the share of runs within the budget; None without one."""
-    return None if budget_usd is None else float(np.mean(whole.usd <= budget_usd * (1 + 1e-9)))
 
 
 def compare_policies(
@@ -87,20 +78,16 @@ def compare_policies(
     The optimum is known for the first runs only. There its distance to the plan is taken, whose mean over all runs is
     known (control variate): this errs much less than the mean of the optimum over a few runs.
     """
-    if len(whole) == 1 and all(one.optimum is None for one in replayed):
-        return {
-            PLANNED: PolicyFigures(**summarise_outcome(whole[PLANNED]), usd_over_optimum=None, share_over_optimum=None)
-        }
-    below = 0.0  # of the optimum under the plan, in the objective
-    for job_run, one in zip(job_runs, replayed, strict=True):
-        if one.optimum is not None:
-            below += float(np.mean(_objective_values(job_run, one, PLANNED)[: one.optimum.size] - one.optimum))
-    means = {
-        name: math.fsum(
-            float(np.mean(_objective_values(c, one, name))) for c, one in zip(job_runs, replayed, strict=True)
-        )
-        for name in whole
-    }
+    pairs = list(zip(job_runs, replayed, strict=True))
+    if all(one.optimum is None for one in replayed):
+        whole_plan = summarise_outcome(whole[PLANNED])
+        return {PLANNED: PolicyFigures(**whole_plan, usd_over_optimum=None, share_over_optimum=None)}
+    below = math.fsum(  # of the optimum under the plan, in the objective
+        float(np.mean(_objective_values(job_run, one, PLANNED)[: one.optimum.size] - one.optimum))
+        for job_run, one in pairs
+        if one.optimum is not None
+    )
+    means = {name: math.fsum(float(np.mean(_objective_values(*pair, name))) for pair in pairs) for name in whole}
     least = means[PLANNED] - below
     found = {
         name: PolicyFigures(
@@ -111,10 +98,7 @@ def compare_policies(
         for name, one in whole.items()
     }
     paid = None if any(one.waiting_usd for one in job_runs) else _optimum_cost(replayed, least)
-    unknown = dict.fromkeys(
-        ("hours", "deadline_hit_rate", "spot_share", "interruptions", "wasted_hours", "waiting_hours")
-    )
-    found[OPTIMUM] = PolicyFigures(cost_usd=paid, **unknown, usd_over_optimum=0.0, share_over_optimum=0.0)
+    found[OPTIMUM] = PolicyFigures(cost_usd=paid, usd_over_optimum=0.0, share_over_optimum=0.0)
     return found
 
 
@@ -135,15 +119,14 @@ def _optimum_cost(replayed: Sequence[ReplayedJob], mean: float) -> Distribution:
 
 def distribution(values: Floats) -> Distribution:
     """Return mean and quantiles of (runs,)."""
-    p05, p50, p95 = (float(value) for value in np.percentile(values, (5, 50, 95)))
+    p05, p50, p95 = np.percentile(values, (5, 50, 95)).tolist()
     return Distribution(mean=float(np.mean(values)), p05=p05, p50=p50, p95=p95)
 
 
 def histogram(values: Floats) -> Histogram:
     """Return counts in `HISTOGRAM_BINS` bins of one width; one bin where all values are the same."""
-    low, high = (
-        float(value) for value in np.percentile(values, (HISTOGRAM_TAIL_PERCENT, 100 - HISTOGRAM_TAIL_PERCENT))
-    )
+    tail = HISTOGRAM_TAIL_PERCENT
+    low, high = np.percentile(values, (tail, 100 - tail)).tolist()
     if high - low <= 1e-9 * abs(high):
         return Histogram(edges=(low, high), counts=(values.size,))
     counts, edges = np.histogram(np.clip(values, low, high), bins=HISTOGRAM_BINS, range=(low, high))
@@ -156,10 +139,10 @@ def build_prediction(jobs: Sequence[Assignment]) -> PlanPrediction:
     policies = [one.spot for one in jobs if one.spot is not None]
     known = all(one.spot is not None or one.spot_share <= 0 for one in jobs)
     weights = [max(1, one.gpus) * one.runs_at_once * one.hours.expected for one in jobs]
-
-    def total(name: str) -> float | None:
-        return math.fsum(getattr(one, name) for one in policies) if known else None
-
+    sums = {
+        name: math.fsum(getattr(one, name) for one in policies) if known else None
+        for name in ("interruptions", "wasted_hours", "waiting_hours")
+    }
     return PlanPrediction(
         cost_usd=math.fsum(one.cost_usd for one in jobs),
         hours=max(one.hours.expected for one in jobs),
@@ -167,7 +150,5 @@ def build_prediction(jobs: Sequence[Assignment]) -> PlanPrediction:
         deadline_probability=min(chances, default=None),
         at_least=bool(policies),
         spot_share=float(np.average([one.spot_share for one in jobs], weights=weights)),
-        interruptions=total("interruptions"),
-        wasted_hours=total("wasted_hours"),
-        waiting_hours=total("waiting_hours"),
+        **sums,
     )

@@ -14,9 +14,9 @@ from planner.spot.policy.switching_policy import SwitchingPolicy
 from planner.spot.replay.replay import replay
 
 if TYPE_CHECKING:
-    from planner.analysis.simulation.job_replay import RepresentativeRun
     from planner.analysis.simulation.job_runs import JobRun
     from planner.arrays import Flags, Floats, Integers
+    from planner.spot.market.sampling import Paths
 
 RUNNING_WORDS: dict[int, str] = {Action.WAIT: "nothing", Action.SPOT: "spot", Action.ON_DEMAND: "on demand"}
 MAX_PROGRESS_POINTS = 300
@@ -40,14 +40,17 @@ class RecordingPolicy:
         return action
 
 
-def build_timeline(job_run: JobRun, policy: Policy, one: RepresentativeRun, tick_hours: float) -> Timeline:
-    """Replay one run and return its timeline."""
+def build_timeline(
+    job_run: JobRun, policy: Policy, path: Paths, tick_hours: float, deadline_hours: float, slowness: float
+) -> Timeline:
+    """Replay one run on its path and return its timeline; the deadline is that of the run."""
     recorder = RecordingPolicy(policy)
-    ticks = one.up.size if math.isinf(one.deadline_hours) else math.ceil(one.deadline_hours / tick_hours - 1e-9)
-    up = one.up[None, :ticks]
-    replayed = replay(recorder, job_run.run, up, tick_hours, one.deadline_hours, one.slowness, one.age_hours)
-    work, recorded = one.slowness * job_run.run.work_hours, recorder.recorded
-    end = float(replayed.hours[0]) if np.isfinite(replayed.hours[0]) else len(recorded) * tick_hours
+    ticks = path.up.shape[1] if math.isinf(deadline_hours) else math.ceil(deadline_hours / tick_hours - 1e-9)
+    up = path.up[:, :ticks]
+    replayed = replay(recorder, job_run.run, up, tick_hours, deadline_hours, slowness, path.age_hours)
+    work, recorded = slowness * job_run.run.work_hours, recorder.recorded
+    is_done = math.isfinite(replayed.hours[0])
+    end = float(replayed.hours[0]) if is_done else len(recorded) * tick_hours
     begins = [i for i in range(len(recorded)) if i == 0 or recorded[i][1:] != recorded[i - 1][1:]]
     ends = [*begins[1:], len(recorded)]
     stretches = [
@@ -60,32 +63,22 @@ def build_timeline(job_run: JobRun, policy: Policy, one: RepresentativeRun, tick
         for i, j in zip(begins, ends, strict=True)
     ]
     if end > len(recorded) * tick_hours + 1e-9:  # after its deadline the policy does not decide: on demand until done
-        begun = len(recorded) * tick_hours
-        stretches.append(
-            TimelineSegment(
-                from_hours=begun, to_hours=end, market_up=recorded[-1][1], running=RUNNING_WORDS[Action.ON_DEMAND]
-            )
-        )
+        begun, running = len(recorded) * tick_hours, RUNNING_WORDS[Action.ON_DEMAND]
+        stretches.append(TimelineSegment(from_hours=begun, to_hours=end, market_up=recorded[-1][1], running=running))
     every = max(1, len(recorded) // MAX_PROGRESS_POINTS)
     shown = sorted({*range(0, len(recorded), every), *begins})
     progress = [(i * tick_hours, 1.0 - recorded[i][0] / work) for i in shown]
-    last = 1.0 if np.isfinite(replayed.hours[0]) else progress[-1][1]
+    guard = None
+    if isinstance(policy, SwitchingPolicy):  # the latest times at which nothing may run yet, from no work done to all
+        latest = deadline_hours - policy.guard.wait
+        guard = ((latest - work, 0.0), (latest, 1.0))
+    paid_hours = (replayed.on_demand_hours, replayed.spot_hours)
     return Timeline(
         stretches=tuple(stretches),
-        progress=(*progress, (end, last)),
-        ends_by_hours=one.deadline_hours if math.isfinite(one.deadline_hours) else job_run.latest_hours,
-        guard=_guard(policy, one.deadline_hours, work),
-        usd=one.usd,
-        interruptions=one.interruptions,
-        speed=1.0 / one.slowness,
+        progress=(*progress, (end, 1.0 if is_done else progress[-1][1])),
+        ends_by_hours=deadline_hours if math.isfinite(deadline_hours) else job_run.latest_hours,
+        guard=guard,
+        usd=float(job_run.usd(np.asarray([slowness]), *paid_hours, np.asarray([end]))[0]),
+        interruptions=int(replayed.interruptions[0]),
+        speed=1.0 / slowness,
     )
-
-
-def _guard(
-    policy: Policy, deadline_hours: float, work_hours: float
-) -> tuple[tuple[float, float], tuple[float, float]] | None:
-    """Return the latest times at which nothing may run yet, from no work done to all of it."""
-    if not isinstance(policy, SwitchingPolicy):
-        return None
-    end = deadline_hours - policy.guard.wait
-    return ((end - work_hours, 0.0), (end, 1.0))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import product
+from math import prod
 from typing import TYPE_CHECKING
 
 from planner.analysis.what_if.what_if import library_of
@@ -11,9 +12,6 @@ from planner.errors import Fault, ScenarioError
 from planner.loading.scenario_file import change_scenario
 from planner.results.differences import method_name
 from planner.results.what_if import Axis, Cell, CellJob, Sweep
-from planner.scenario.scenario import Scenario, SolveOptions
-from planner.solvers.base import Termination
-from planner.solving.optimise import optimise
 from planner.solving.prepare import PreparedScenario, prepare
 from planner.solving.solve import solve_prepared
 
@@ -22,6 +20,7 @@ if TYPE_CHECKING:
 
     from planner.library.schema import Library
     from planner.results.plan import Assignment, Plan
+    from planner.scenario.scenario import Scenario, SolveOptions
 
 
 def sweep(
@@ -59,14 +58,14 @@ def sweep(
     library = library or library_of([base, *(changed for row in scenarios for changed in row)])
     cells: list[Cell] = []
     before: PreparedScenario | None = None
-    total = len(list(product(*scenarios)))
+    total = prod(map(len, scenarios))
     for places in product(*(range(len(row)) for row in scenarios)):
         changed = scenarios[0][places[0]]
         if len(ranges) == 2:
             changed = _scenario_at(changed, ranges[1], ranges[1].settings[places[1]])
         before = prepare(changed, library, before)
         values = tuple(one.values[place] for one, place in zip(ranges, places, strict=True))
-        cells.append(_cell(values, before, options or SolveOptions()))
+        cells.append(build_cell(values, solve_prepared(before, options, explains=False)))
         if on_cell:
             on_cell(len(cells), total)
     axes = tuple(Axis(path=one.path, values=one.values, numbers=one.numbers, unit=one.unit) for one in ranges)
@@ -104,18 +103,6 @@ def _fix(fault: Fault, one: SweepRange) -> str:
     return fault.fix
 
 
-def _cell(values: tuple[str, ...], prepared: PreparedScenario, options: SolveOptions) -> Cell:
-    """Return one cell; without a plan the reason is not diagnosed, which would take longer than all else."""
-    if not all(len(one.table) for one in prepared.screened):
-        return Cell(values=values, status="infeasible")
-    if len(prepared.scenario.jobs) > 1 or prepared.scenario.limits.budget_usd is not None:
-        choice = optimise(prepared, options).choice
-        if choice.chosen is None:
-            impossible = (Termination.INFEASIBLE, Termination.INFEASIBLE_OR_UNBOUNDED)
-            return Cell(values=values, status="infeasible" if choice.first.termination in impossible else "no_plan")
-    return build_cell(values, solve_prepared(prepared, options))
-
-
 def build_cell(values: tuple[str, ...], plan: Plan) -> Cell:
     """Return the figures of a plan that a sweep keeps."""
     if plan.cost_usd is None or plan.hours is None:
@@ -131,15 +118,5 @@ def build_cell(values: tuple[str, ...], plan: Plan) -> Cell:
 
 
 def _job(job: Assignment) -> CellJob:
-    return CellJob(
-        name=job.name,
-        provider=job.provider,
-        gpu=job.gpu,
-        gpus=job.gpus,
-        runs_at_once=job.runs_at_once,
-        method=method_name(job.techniques),
-        spot_share=job.spot_share,
-        cost_usd=job.cost_usd,
-        hours=job.hours.expected,
-        start_hours=job.start_hours,
-    )
+    same = job.model_dump(include=CellJob.model_fields.keys() - {"method", "hours"})
+    return CellJob(**same, method=method_name(job.techniques), hours=job.hours.expected)

@@ -7,7 +7,6 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from planner.analysis.what_if.sweep import build_cell
 from planner.analysis.what_if.what_if import library_of
 from planner.errors import Fault, ScenarioError
 from planner.loading.scenario_file import change_scenario
@@ -16,7 +15,7 @@ from planner.solving.prepare import PreparedScenario, prepare
 from planner.solving.solve import solve_prepared
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from planner.library.schema import Library
     from planner.results.plan import Plan
@@ -53,9 +52,8 @@ def tornado(
     scenario = change_scenario(scenario, settings) if settings else scenario
     base = prepare(scenario, library or library_of([scenario]))
     plan = solve_prepared(base, options)
-    bars = (
-        [_bar(parameter, base, plan, options) for parameter in list_parameters(scenario, plan, by)] if plan.jobs else []
-    )
+    parameters = (*_limits(scenario, by), *_prices(scenario, plan, by), *_estimates(scenario, by)) if plan.jobs else ()
+    bars = [_bar(one, base, plan, options) for one in parameters if one.down != one.up]
     better: Better = "sooner" if scenario.objective_kind == "time" else "cheaper"
     bars.sort(key=lambda bar: _rank(bar, plan, better))
     return Tornado(scenario=scenario.name, settings=tuple(settings), by=by, base=plan, bars=tuple(bars), better=better)
@@ -70,21 +68,11 @@ def _rank(bar: Bar, plan: Plan, better: Better) -> tuple[bool, float, float, flo
     return not bar.can_fail, -round(effect, 2), -round(max(known) - min(known), 2), -round(bar.effect_usd, 2)
 
 
-def list_parameters(scenario: Scenario, plan: Plan, by: float) -> tuple[Parameter, ...]:
-    """Return limits that the scenario sets, prices that the plan pays, and the estimate."""
-    return tuple(
-        parameter
-        for parameter in (*_limits(scenario, by), *_prices(scenario, plan, by), *_estimates(scenario, by))
-        if parameter.down != parameter.up
-    )
-
-
 def _bar(parameter: Parameter, base: PreparedScenario, plan: Plan, options: SolveOptions | None) -> Bar:
     down, up = (_end(value, settings, base, options) for value, settings in (parameter.down, parameter.up))
-    cost_usd = plan.cost_usd.expected if plan.cost_usd else 0.0
+    cost_usd, hours = (one.expected if one else 0.0 for one in (plan.cost_usd, plan.hours))
     moved = [abs(end.cost_usd - cost_usd) for end in (down, up) if end.cost_usd is not None]
-    took = plan.hours.expected if plan.hours else 0.0
-    waited = [abs(end.hours - took) for end in (down, up) if end.hours is not None]
+    waited = [abs(end.hours - hours) for end in (down, up) if end.hours is not None]
     return Bar(
         what=parameter.what,
         path=parameter.path,
@@ -98,28 +86,32 @@ def _bar(parameter: Parameter, base: PreparedScenario, plan: Plan, options: Solv
 
 def _end(value: str, settings: tuple[str, ...], base: PreparedScenario, options: SolveOptions | None) -> Endpoint:
     changed = prepare(change_scenario(base.scenario, settings), base.library, base)
-    cell = build_cell((value,), solve_prepared(changed, options))
-    return Endpoint(value=value, settings=settings, status=cell.status, cost_usd=cell.cost_usd, hours=cell.hours)
+    plan = solve_prepared(changed, options, explains=False)
+    cost_usd, hours = (one.expected if one else None for one in (plan.cost_usd, plan.hours))
+    return Endpoint(value=value, settings=settings, status=plan.status, cost_usd=cost_usd, hours=hours)
 
 
-def _limits(scenario: Scenario, by: float) -> list[Parameter]:
-    limits = scenario.limits
-    found = [
-        _scaled_parameter(
-            f"deadline{_job_suffix(scenario, job.name)}", f"jobs.{job.name}.deadline", job.deadline_hours, by, "h"
-        )
-        for job in scenario.jobs
-        if job.deadline_hours is not None
-    ]
+def _limits(scenario: Scenario, by: float) -> Iterator[Parameter]:
+    """Yield the limits that the scenario sets; shares stay within 0..1 and in order."""
+    limits, share = scenario.limits, scenario.limits.spot_share
+    for job in scenario.jobs:
+        if job.deadline_hours is not None:
+            what = f"deadline{_job_suffix(scenario, job.name)}"
+            yield _scaled_parameter(what, f"jobs.{job.name}.deadline", job.deadline_hours, by, unit="h")
     if limits.budget_usd is not None:
-        found.append(_scaled_parameter("budget", "limits.budget_usd", limits.budget_usd, by))
+        yield _scaled_parameter("budget", "limits.budget_usd", limits.budget_usd, by)
     if limits.max_gpus is not None:
-        found.append(_integer_parameter("max_gpus", "limits.max_gpus", limits.max_gpus, by, 1))
+        yield _integer_parameter("max_gpus", "limits.max_gpus", limits.max_gpus, by, 1)
     if limits.max_hours is not None:
-        found.append(_scaled_parameter("max_hours", "limits.max_hours", limits.max_hours, by))
+        yield _scaled_parameter("max_hours", "limits.max_hours", limits.max_hours, by)
     for provider, gpus in limits.quota.items():
-        found.append(_integer_parameter(f"quota at {provider}", f"limits.quota.{provider}", gpus, by, 0))
-    return found + _shares(scenario, by)
+        yield _integer_parameter(f"quota at {provider}", f"limits.quota.{provider}", gpus, by, 0)
+    if share.min > 0:
+        yield _scaled_parameter("least spot share", "limits.spot_share.min", share.min, by, most=share.max)
+    if share.max < 1:
+        yield _scaled_parameter("most spot share", "limits.spot_share.max", share.max, by, least=share.min, most=1.0)
+    if limits.vram_headroom is not None:
+        yield _scaled_parameter("vram_headroom", "limits.vram_headroom", limits.vram_headroom, by, most=0.99)
 
 
 def _job_suffix(scenario: Scenario, job: str) -> str:
@@ -127,76 +119,43 @@ def _job_suffix(scenario: Scenario, job: str) -> str:
     return f" of {job}" if len(scenario.jobs) > 1 else ""
 
 
-def _shares(scenario: Scenario, by: float) -> list[Parameter]:
-    """Return bounds on the spot share, within 0..1 and in order, and the VRAM margin."""
-    limits = scenario.limits
-    share = limits.spot_share
-    found = []
-    if share.min > 0:
-        high = min(share.min * (1 + by), share.max)
-        found.append(_parameter("least spot share", "limits.spot_share.min", share.min, share.min * (1 - by), high))
-    if share.max < 1:
-        low = max(share.max * (1 - by), share.min)
-        found.append(
-            _parameter("most spot share", "limits.spot_share.max", share.max, low, min(1.0, share.max * (1 + by)))
-        )
-    if limits.vram_headroom is not None:
-        low, high = limits.vram_headroom * (1 - by), min(limits.vram_headroom * (1 + by), 0.99)
-        found.append(_parameter("vram_headroom", "limits.vram_headroom", limits.vram_headroom, low, high))
-    return found
-
-
-def _prices(scenario: Scenario, plan: Plan, by: float) -> list[Parameter]:
-    """Return prices of the plan's GPUs and providers, then of all offers, in each market that has a price."""
-    names = dict.fromkeys(
-        [*(("gpu", job.gpu) for job in plan.jobs), *(("provider", job.provider) for job in plan.jobs)]
-    )
-    matches: list[tuple[str, dict[str, str]]] = [*((name, {key: name}) for key, name in names), ("all", {})]
-    markets = [("on demand", "usd_per_hour"), ("spot", "spot_usd_per_hour")]
-    found = []
-    for name, match in matches:
-        for market, key in markets:
-            prices = [
-                getattr(offer, key)
-                for offer in scenario.offers
-                if all(getattr(offer, field) == value for field, value in match.items())
-            ]
-            if any(price is not None for price in prices):
-                found.append(_price(scenario, f"{name} {market}{PRICES}", match, f"{key}_factor", by))
-    return found
-
-
-def _price(scenario: Scenario, what: str, match: dict[str, str], key: str, by: float) -> Parameter:
+def _prices(scenario: Scenario, plan: Plan, by: float) -> Iterator[Parameter]:
+    """Yield prices of the plan's GPUs and providers, then of all offers, in each market that has a price."""
     path = f"adjust.{len(scenario.adjust)}"
+    gpus, providers = ([(key, getattr(job, key)) for job in plan.jobs] for key in ("gpu", "provider"))
+    matches = [(name, {key: name}) for key, name in dict.fromkeys([*gpus, *providers])]
+    for name, match in [*matches, ("all", {})]:
+        offers = [one for one in scenario.offers if all(getattr(one, key) == value for key, value in match.items())]
+        for market, key in (("on demand", "usd_per_hour"), ("spot", "spot_usd_per_hour")):
+            if any(getattr(offer, key) is not None for offer in offers):
+                rules = [{"match": match, f"{key}_factor": factor} for factor in (1 - by, 1 + by)]
+                down, up = ((f"{path}={json.dumps(rule)}",) for rule in rules)
+                yield _factor(f"{name} {market}{PRICES}", f"{path}.{key}_factor", by, down, up)
 
-    def end(factor: float) -> tuple[str, tuple[str, ...]]:
-        rule = {"match": match, key: factor}
-        return f"x {_format_short(factor)}", (f"{path}={json.dumps(rule)}",)
 
-    return Parameter(what, f"{path}.{key}", "x 1", end(1 - by), end(1 + by))
-
-
-def _estimates(scenario: Scenario, by: float) -> list[Parameter]:
-    """Return the predicted speed of all jobs together, because its error is shared, and the work of each job."""
-
-    def speed(factor: float) -> tuple[str, tuple[str, ...]]:
-        settings = (f"jobs.{job.name}.efficiency={job.efficiency * factor!r}" for job in scenario.jobs)
-        return f"x {_format_short(factor)}", tuple(settings)
-
-    found = [Parameter("predicted speed", "jobs.*.efficiency", "x 1", speed(1 - by), speed(1 + by))]
+def _estimates(scenario: Scenario, by: float) -> Iterator[Parameter]:
+    """Yield the predicted speed of all jobs together, because its error is shared, and the work of each job."""
+    down, up = (
+        tuple(f"jobs.{job.name}.efficiency={job.efficiency * factor!r}" for job in scenario.jobs)
+        for factor in (1 - by, 1 + by)
+    )
+    yield _factor("predicted speed", "jobs.*.efficiency", by, down, up)
     for job in scenario.jobs:
         unit = next(unit for unit in ("samples", "tokens", "steps", "images") if getattr(job.work, unit) is not None)
-        amount = getattr(job.work, unit)
-        found.append(
-            _integer_parameter(
-                f"work{_job_suffix(scenario, job.name)} ({unit})", f"jobs.{job.name}.work.{unit}", amount, by, 1
-            )
-        )
-    return found
+        what = f"work{_job_suffix(scenario, job.name)} ({unit})"
+        yield _integer_parameter(what, f"jobs.{job.name}.work.{unit}", getattr(job.work, unit), by, 1)
 
 
-def _scaled_parameter(what: str, path: str, base: float, by: float, unit: str = "") -> Parameter:
-    return _parameter(what, path, base, base * (1 - by), base * (1 + by), unit)
+def _factor(what: str, path: str, by: float, down: tuple[str, ...], up: tuple[str, ...]) -> Parameter:
+    """Return a parameter whose settings multiply figures by the factors 1 - by and 1 + by."""
+    return Parameter(what, path, "x 1", (f"x {_format_short(1 - by)}", down), (f"x {_format_short(1 + by)}", up))
+
+
+def _scaled_parameter(
+    what: str, path: str, base: float, by: float, least: float = 0.0, most: float = math.inf, unit: str = ""
+) -> Parameter:
+    """Return a figure that changes by a share, between two bounds."""
+    return _parameter(what, path, base, max(base * (1 - by), least), min(base * (1 + by), most), unit)
 
 
 def _integer_parameter(what: str, path: str, count: int, by: float, least: int) -> Parameter:
@@ -207,12 +166,9 @@ def _integer_parameter(what: str, path: str, count: int, by: float, least: int) 
 
 def _parameter(what: str, path: str, base: float, low: float, high: float, unit: str = "") -> Parameter:
     """Return a parameter with its ends as shown and as settings, each with the unit."""
-
-    def show(value: float) -> str:
-        return f"{_format_short(value)} {unit}".rstrip()
-
-    ends = [(show(value), (f"{path}={value!r}{unit}",)) for value in (low, high)]
-    return Parameter(what, path, show(base), *ends)
+    shown = [f"{_format_short(value)} {unit}".rstrip() for value in (base, low, high)]
+    down, up = ((f"{path}={value!r}{unit}",) for value in (low, high))
+    return Parameter(what, path, shown[0], (shown[1], down), (shown[2], up))
 
 
 def _format_short(value: float) -> str:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from planner.loading.scenario_file import change_scenario, read_library
+from planner.library.reading import read_library
+from planner.loading.scenario_file import change_scenario
 from planner.results.differences import compare
 from planner.results.what_if import Better, BillDelta, Delta, Effect, JobDelta, WhatIf
 from planner.solving.prepare import PreparedScenario, prepare
@@ -94,8 +95,7 @@ def _job(base: PreparedJob, other: PreparedJob, before: Assignment, after: Assig
     return JobDelta(
         name=before.name,
         changes=compare(before, after),
-        bill=_bill(before, after),
-        bill_unchanged=_bill_unchanged(before, after),
+        **_bill(before, after),
         delta=Delta(cost_usd=after.cost_usd - before.cost_usd, hours=after.hours.expected - before.hours.expected),
         ruled_out=ruled_out,
         dearer=more_expensive,
@@ -137,30 +137,18 @@ def _least_figures(prepared: PreparedScenario, job: int, by_time: bool) -> dict[
     return least
 
 
-def _bill(before: Assignment, after: Assignment) -> tuple[BillDelta, ...]:
-    """Return the lines that differ by a cent or more: GPUs first, then in the order of the bill before."""
-    return tuple(one for one in _lines(before, after) if _changed_amount(one) >= MIN_DIFFERENCE_USD)
-
-
-def _bill_unchanged(before: Assignment, after: Assignment) -> BillDelta | None:
-    """Return the other lines as one, so that all of them add up to the cost."""
-    rest = [one for one in _lines(before, after) if _changed_amount(one) < MIN_DIFFERENCE_USD]
-    old, new = math.fsum(one.before_usd or 0.0 for one in rest), math.fsum(one.after_usd or 0.0 for one in rest)
-    return BillDelta(item="unchanged", before_usd=old, after_usd=new) if max(old, new) >= MIN_DIFFERENCE_USD else None
-
-
-def _lines(before: Assignment, after: Assignment) -> list[BillDelta]:
-    """Return every line of either bill; GPUs on demand and on spot are next to one another."""
-    old, new = _items(before), _items(after)
+def _bill(before: Assignment, after: Assignment) -> dict[str, Any]:
+    """Return the lines that differ by a cent or more, GPUs first, and all others as one, so that they add up."""
+    old, new = _usd_by_item(before), _usd_by_item(after)
     items = sorted(dict.fromkeys((*old, *new)), key=lambda item: not item.startswith("gpu"))
-    return [BillDelta(item=item, before_usd=old.get(item), after_usd=new.get(item)) for item in items]
+    is_changed = {item: abs(old.get(item, 0.0) - new.get(item, 0.0)) >= MIN_DIFFERENCE_USD for item in items}
+    lines = (BillDelta(item=one, before_usd=old.get(one), after_usd=new.get(one)) for one in items if is_changed[one])
+    rest = [math.fsum(bill.get(item, 0.0) for item in items if not is_changed[item]) for bill in (old, new)]
+    unchanged = BillDelta(item="unchanged", before_usd=rest[0], after_usd=rest[1])
+    return {"bill": tuple(lines), "bill_unchanged": unchanged if max(rest) >= MIN_DIFFERENCE_USD else None}
 
 
-def _changed_amount(line: BillDelta) -> float:
-    return abs((line.before_usd or 0.0) - (line.after_usd or 0.0))
-
-
-def _items(job: Assignment) -> dict[str, float]:
+def _usd_by_item(job: Assignment) -> dict[str, float]:
     found: dict[str, float] = {}
     for line in job.bill:
         found[line.item] = found.get(line.item, 0.0) + line.usd

@@ -6,18 +6,11 @@ import itertools
 import textwrap
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from planner.report import format as words
 from planner.report.frontier import format_point, format_summary, knee
-from planner.report.plots.style import (
-    ACCENT_COLOR,
-    COLORS,
-    MUTED_COLOR,
-    TEXT_COLOR,
-    draw_title,
-    open_figure,
-    tick,
-    write_picture,
-)
+from planner.report.plots.style import ACCENT_COLOR, COLORS, MUTED_COLOR, TEXT_COLOR, open_picture, tick
 from planner.results.differences import method_name
 from planner.results.frontier import Curve, Frontier, Point, Segment, select_points
 
@@ -40,25 +33,25 @@ LABEL_OFFSETS = (
 FAR = 16
 """Offset from which a thin line connects label and point."""
 
-PixelPoint = tuple[float, float]
-Box = tuple[float, float, float, float]
-"""Left, bottom, right, top in pixels."""
-
-LEADER_POINTS = 16
+SLOPE_STROKES = 16
 """Straight strokes of a slope."""
 
-DOT = 4
-"""Half the width of a breakpoint in pixels."""
+STROKE_POINTS, LEADER_POINTS = 41, 13
+"""Points along a stroke of the frontier and along a thin line, so close that no label fits between them."""
+
+DOT, MARGIN = 4, 1.5
+"""Half the width of a breakpoint, and the space around a label, in pixels."""
 
 
-def draw_frontier(found: Frontier, path: str | Path, caption: Sequence[str] = ()) -> None:
+def draw_frontier(found: Frontier, path: str | Path, caption: Sequence[str]) -> None:
     """Draw the frontier, or one line per curve, into a file; `caption` is the text that an HTML page shows below it.
 
-    Raises like `write_picture`.
+    Raises like `open_picture`.
     """
     curves = [curve for curve in found.curves if curve.points]
     whole = {"color": TEXT_COLOR, "alpha": 0.15, "linewidth": 6}
-    with open_figure(9.0, 5.4) as (figure, axes):
+    title = "; ".join(text for text in (format_summary(found), knee(found)) if text)
+    with open_picture(path, caption, 9.0, 5.4, title=title) as (figure, axes):
         if curves:
             first = _select_curves(found, curves)
             _line(axes, found.segments, found.points, whole, "frontier of all allowed", 0)
@@ -67,7 +60,8 @@ def draw_frontier(found: Frontier, path: str | Path, caption: Sequence[str] = ()
             for curve in others:
                 _line(axes, curve.segments, curve.points, muted, "", 0)
             for color, curve in zip(COLORS, first, strict=False):
-                _line(axes, curve.segments, curve.points, {"color": color}, _curve_name(curve), 2.5)
+                name = words.sanitise(curve.label) + ("" if curve.allowed else " (excluded)")
+                _line(axes, curve.segments, curve.points, {"color": color}, name, 2.5)
             if others:
                 axes.plot([], [], label=f"{len(others)} others", **muted)
             axes.legend(frameon=False, fontsize=8)
@@ -79,12 +73,10 @@ def draw_frontier(found: Frontier, path: str | Path, caption: Sequence[str] = ()
             _line(axes, found.segments, found.points, {"color": COLORS[0]}, "", 4)
         points = [point for curve in curves for point in curve.points] or list(found.points)
         _axes(axes, points, found)
-        draw_title(figure, "; ".join(text for text in (format_summary(found), knee(found)) if text))
         if curves:
             _mark_knee(axes, found)
         else:
             _labels(figure, axes, found)
-        write_picture(figure, path, caption)
 
 
 def _select_curves(found: Frontier, curves: Sequence[Curve]) -> list[Curve]:
@@ -92,10 +84,6 @@ def _select_curves(found: Frontier, curves: Sequence[Curve]) -> list[Curve]:
     legs = {getattr(job, found.by or "method") for segment in found.segments for job in segment.jobs}
     chosen = sorted(curves, key=lambda curve: (curve.label not in legs, curve.points[-1].cost_usd))[: len(COLORS)]
     return [curve for curve in curves if curve in chosen]
-
-
-def _curve_name(curve: Curve) -> str:
-    return words.sanitise(curve.label) + ("" if curve.allowed else " (excluded)")
 
 
 def _line(
@@ -115,7 +103,7 @@ def _line(
             hours.append(float("nan"))
             usd.append(float("nan"))
         # A straight line of dollars over hours is a curve on a logarithmic axis.
-        parts = LEADER_POINTS if x1 > x0 else 1
+        parts = SLOPE_STROKES if x1 > x0 else 1
         hours += [x0 + (x1 - x0) * k / parts for k in range(parts + 1)]
         usd += [y0 + (y1 - y0) * k / parts for k in range(parts + 1)]
     axes.plot(hours, usd, label=name or None, **{"linewidth": 1.6, **style})
@@ -172,9 +160,10 @@ def _mark_knee(axes: Any, found: Frontier) -> None:
 def _labels(figure: Any, axes: Any, found: Frontier) -> None:
     """Label the knee with its reason, then the most important breakpoints; skip labels without a free place."""
     figure.draw_without_rendering()  # positions are known only after the layout
-    line = [spot for drawn in axes.lines if (spots := _between(drawn.get_xydata())) for spot in _pixels(axes, spots)]
-    dots = _pixels(axes, [(point.hours, point.cost_usd) for point in found.points])
-    taken: list[Box] = [(x - DOT, y - DOT, x + DOT, y + DOT) for x, y in dots]
+    dots = axes.transData.transform([(point.hours, point.cost_usd) for point in found.points])
+    strokes = [stroke for drawn in axes.lines for stroke in itertools.pairwise(drawn.get_xydata())]
+    line = [dots, *(axes.transData.transform(np.linspace(*stroke, STROKE_POINTS)) for stroke in strokes)]
+    taken: list[Any] = []
     order = sorted(
         select_points(found.points, LABELS), key=lambda i: (i != found.knee, i not in (0, len(found.points) - 1), i)
     )
@@ -184,79 +173,46 @@ def _labels(figure: Any, axes: Any, found: Frontier) -> None:
         if index == found.knee:
             _mark_knee(axes, found)
             text, color = f"knee: {text}, {format_point(point)}\n{textwrap.fill(point.knee, 46)}", ACCENT_COLOR
-        _place(axes, point, text, color, taken, len(dots), line)
-
-
-def _pixels(axes: Any, spots: Sequence[PixelPoint]) -> list[PixelPoint]:
-    return [(float(x), float(y)) for x, y in axes.transData.transform(spots)]
+        _place(axes, point, text, color, dots, line, taken)
 
 
 def _short(point: Point) -> str:
     """Return `4 x H100-80GB, QLoRA`, or only the GPUs of several jobs."""
+    machines = ", ".join(words.gpus(job.gpus, job.gpu, job.runs_at_once) for job in point.jobs)
     if len(point.jobs) == 1:
-        job = point.jobs[0]
-        return words.sanitise(f"{words.gpus(job.gpus, job.gpu, job.runs_at_once)}, {method_name(job.techniques)}")
-    machines = (words.gpus(job.gpus, job.gpu, job.runs_at_once) for job in point.jobs)
-    return words.shorten(words.sanitise(", ".join(machines)), 44)
+        return words.sanitise(f"{machines}, {method_name(point.jobs[0].techniques)}")
+    return words.shorten(words.sanitise(machines), 44)
 
 
-def _place(
-    axes: Any, point: Point, text: str, color: str, taken: list[Box], dots: int, line: Sequence[PixelPoint]
-) -> None:
+def _place(axes: Any, point: Point, text: str, color: str, dots: Any, line: list[Any], taken: list[Any]) -> None:
     """Draw a label at the first free place, connected to its point by a thin line if that is far.
 
     Parameters
     ----------
-    taken
-        Boxes of `dots` breakpoints, then those of labels and their lines; the new ones are added.
+    dots
+        Places of the breakpoints in pixels, shape (points, 2).
     line
-        Points along the frontier, which no label may cover.
+        Arrays of places that no label may cover, along the frontier and the thin lines; the new one is added.
+    taken
+        Boxes of the labels; the new one is added.
     """
-    frame = _box_of(axes, 0.0)
+    covered = np.vstack(line)
     for dx, dy, side in LABEL_OFFSETS:
         at: dict[str, Any] = {"xy": (point.hours, point.cost_usd), "xytext": (dx, dy), "textcoords": "offset points"}
         up = "bottom" if dy > 0 else "center"
         note = axes.annotate(text, ha=side, va=up, fontsize=7.5, color=color, **at)
-        box = _box_of(note, 1.5)
-        far = abs(dy) > FAR
-        leader = _leader(axes, point, note) if far else []
-        free = _inside(box, frame) and not any(_meet(box, other) for other in (*taken, *_spots(line)))
-        if free and not any(_meet(spot, other) for spot in _spots(leader) for other in taken[dots:]):
-            taken += [box, *_spots(leader)]
-            if far:
+        box = note.get_window_extent().padded(MARGIN)
+        ends = axes.transData.transform(at["xy"]), note.get_transform().transform(note.get_position())
+        leader = np.linspace(*ends, LEADER_POINTS)[: -1 if abs(dy) > FAR else 0]
+        if (
+            axes.get_window_extent().count_contains(box.get_points()) == 2
+            and not box.padded(DOT).count_contains(dots)
+            and not box.count_contains(covered)
+            and not any(box.overlaps(other) or other.count_contains(leader) for other in taken)
+        ):
+            taken.append(box)
+            line.append(leader)
+            if len(leader):
                 axes.annotate("", arrowprops={"arrowstyle": "-", "color": MUTED_COLOR, "linewidth": 0.6}, **at)
             return
         note.remove()
-
-
-def _leader(axes: Any, point: Point, note: Any) -> list[PixelPoint]:
-    """Return points along the line from a breakpoint to the anchor of its label."""
-    ((x0, y0),) = _pixels(axes, [(point.hours, point.cost_usd)])
-    x1, y1 = note.get_transform().transform(note.get_position())
-    return [(x0 + (x1 - x0) * k / 12, y0 + (y1 - y0) * k / 12) for k in range(12)]
-
-
-def _spots(spots: Sequence[PixelPoint]) -> list[Box]:
-    return [(x, y, x, y) for x, y in spots]
-
-
-def _box_of(drawn: Any, margin: float) -> Box:
-    x0, y0, x1, y1 = drawn.get_window_extent().extents
-    return x0 - margin, y0 - margin, x1 + margin, y1 + margin
-
-
-def _inside(box: Box, frame: Box) -> bool:
-    return box[0] >= frame[0] and box[1] >= frame[1] and box[2] <= frame[2] and box[3] <= frame[3]
-
-
-def _meet(box: Box, other: Box) -> bool:
-    return box[0] <= other[2] and other[0] <= box[2] and box[1] <= other[3] and other[1] <= box[3]
-
-
-def _between(data: Any) -> list[PixelPoint]:
-    """Return points along a drawn line, close enough that no label fits between them."""
-    spots = []
-    for (x0, y0), (x1, y1) in itertools.pairwise(data):
-        if x0 == x0 and x1 == x1:  # nan separates the strokes
-            spots += [(x0 + (x1 - x0) * k / 40, y0 + (y1 - y0) * k / 40) for k in range(41)]
-    return spots

@@ -5,16 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from planner.report import format as words
-from planner.report.plots.style import (
-    ACCENT_COLOR,
-    COLORS,
-    MUTED_COLOR,
-    TEXT_COLOR,
-    draw_title,
-    open_figure,
-    tick,
-    write_picture,
-)
+from planner.report.plots.style import ACCENT_COLOR, COLORS, MUTED_COLOR, TEXT_COLOR, open_picture, tick
 from planner.report.simulation import POLICY_NAMES, format_summary
 from planner.results.simulation import OPTIMUM, PLANNED, Histogram, JobReplays, Simulation, Timeline
 
@@ -28,10 +19,10 @@ MARKET_AT, MACHINES_AT, BAND = -0.14, -0.29, 0.11
 """Positions of the two bands below the work, and their height, as shares of the work."""
 
 
-def draw_simulation(found: Simulation, path: str | Path, caption: Sequence[str] = ()) -> None:
+def draw_simulation(found: Simulation, path: str | Path, caption: Sequence[str]) -> None:
     """Draw a simulation into a file; `caption` is the text that an HTML page shows below it.
 
-    Raises like `write_picture`.
+    Raises like `open_picture`.
     """
     job = next((job for job in found.jobs if job.told is not None), None)
     rows = [["cost", "hours"]]
@@ -40,23 +31,21 @@ def draw_simulation(found: Simulation, path: str | Path, caption: Sequence[str] 
         rows, heights = [["replay", "replay"], *rows], [1.8, *heights]
     if len(found.policies) > 1:
         rows, heights = [*rows, ["policies", "policies"]], [*heights, 0.9]
-    with open_figure(9.0, 1.0 + 2.2 * sum(heights)) as (figure, whole):
+    title = " ".join(format_summary(found))
+    with open_picture(path, caption, 9.0, 1.0 + 2.2 * sum(heights), title=title) as (figure, whole):
         whole.remove()
         axes = figure.subplot_mosaic(rows, height_ratios=heights)
         if job is not None and job.told is not None:
             _replay(axes["replay"], job, job.told, len(found.jobs) > 1)
         if found.predicted is not None:
-            _spread(
-                axes["cost"], found.cost_histogram, "dollars", [(found.predicted.cost_usd, "plan", TEXT_COLOR, "-")]
-            )
+            lines = [(found.predicted.cost_usd, "plan", TEXT_COLOR, "-")]
+            _spread(axes["cost"], found.cost_histogram, "dollars", lines)
             lines = [(found.predicted.hours, "plan", TEXT_COLOR, "-")]
             deadlines = {job.deadline_hours for job in found.jobs if job.deadline_hours is not None}
             lines += [(limit, "deadline", ACCENT_COLOR, "--") for limit in deadlines if len(deadlines) == 1]
             _spread(axes["hours"], found.hours_histogram, "hours until done", lines)
         if "policies" in axes:
             _policies(axes["policies"], found)
-        draw_title(figure, " ".join(format_summary(found)))
-        write_picture(figure, path, caption)
 
 
 def _replay(axes: Any, job: JobReplays, timeline: Timeline, several: bool) -> None:
@@ -70,29 +59,16 @@ def _replay(axes: Any, job: JobReplays, timeline: Timeline, several: bool) -> No
             timeline.guard[0], xytext=(-6, 12), textcoords="offset points", ha="right", fontsize=8, color=ACCENT_COLOR,
         )  # fmt: skip
     axes.axvline(timeline.ends_by_hours, color=MUTED_COLOR, linewidth=0.8, linestyle=":")
-    label = f"must be done\nby {words.hours(timeline.ends_by_hours)}"
     axes.annotate(
-        label,
-        (timeline.ends_by_hours, 1.0),
-        xytext=(4, -4),
-        textcoords="offset points",
-        va="top",
-        fontsize=8,
-        color=TEXT_COLOR,
-    )
-    up = [
-        (segment.from_hours, segment.to_hours - segment.from_hours)
-        for segment in timeline.stretches
-        if segment.market_up
-    ]
-    axes.broken_barh(up, (MARKET_AT - BAND / 2, BAND), facecolor=AVAILABLE_COLOR, linewidth=0)
+        f"must be done\nby {words.hours(timeline.ends_by_hours)}", (timeline.ends_by_hours, 1.0),
+        xytext=(4, -4), textcoords="offset points", va="top", fontsize=8, color=TEXT_COLOR,
+    )  # fmt: skip
+    bands = [(MARKET_AT, AVAILABLE_COLOR, "", [part for part in timeline.stretches if part.market_up])]
     for running, color in RUN_COLORS.items():
-        bars = [
-            (segment.from_hours, segment.to_hours - segment.from_hours)
-            for segment in timeline.stretches
-            if segment.running == running
-        ]
-        axes.broken_barh(bars, (MACHINES_AT - BAND / 2, BAND), facecolor=color, linewidth=0, label=running)
+        bands.append((MACHINES_AT, color, running, [part for part in timeline.stretches if part.running == running]))
+    for middle, color, label, stretches in bands:
+        bars = [(part.from_hours, part.to_hours - part.from_hours) for part in stretches]
+        axes.broken_barh(bars, (middle - BAND / 2, BAND), facecolor=color, linewidth=0, label=label)
     done = timeline.stretches[-1].to_hours
     axes.plot([done], [1.0], "o", color=TEXT_COLOR, markersize=5)
     axes.set_ylim(MACHINES_AT - BAND, 1.06)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import importlib.util
 import io
 import textwrap
 from contextlib import contextmanager
@@ -41,23 +42,59 @@ STYLE: dict[Any, Any] = {
 
 
 def checked_suffix(path: str | Path) -> str:
-    """Return the suffix of a picture; ScenarioError names the supported ones."""
+    """Return the suffix of a picture; ScenarioError names the supported ones, or the extra that draws them."""
     suffix = Path(path).suffix.lower()
     if suffix not in SUFFIXES:
         what = f"{suffix or 'no suffix'} is not a supported picture format"
         raise ScenarioError([Fault(str(path), 0, "", what, f"use one of {', '.join(SUFFIXES)}")])
+    if importlib.util.find_spec("matplotlib") is None:
+        fix = "install the extra `plot`: pip install '.[plot]'"
+        raise ScenarioError([Fault(str(path), 0, "", "cannot be drawn: matplotlib is not installed", fix)])
     return suffix
 
 
 @contextmanager
-def open_figure(width: float = 8.0, height: float = 4.8, rows: int = 1) -> Iterator[tuple[Any, Any]]:
-    """Yield a figure and its axes in the common style; width and height in inches."""
+def open_picture(
+    path: str | Path,
+    caption: Sequence[str] = (),
+    width: float = 8.0,
+    height: float = 4.8,
+    rows: int = 1,
+    title: str = "",
+) -> Iterator[tuple[Any, Any]]:
+    """Yield a figure and its axes in the common style; write the figure as PNG, SVG or HTML when the block ends.
+
+    Raises ScenarioError for another suffix, OSError if the file cannot be written.
+
+    Parameters
+    ----------
+    path
+        The file; its suffix selects the format.
+    caption
+        Lines of the text, which an HTML page shows below the picture.
+    width, height
+        Inches.
+    rows
+        Number of axes, one below the other.
+    title
+        Drawn on as many lines as needed; by default the first line of the caption.
+    """
+    suffix = checked_suffix(path)
     import matplotlib
     from matplotlib.figure import Figure
 
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(width, height), layout="constrained")
+        lines = textwrap.fill(title or "".join(caption[:1]), int(width * LETTERS_PER_INCH))
+        if lines:
+            figure.suptitle(lines, x=0.01, ha="left", fontsize=11, color=TEXT_COLOR)
         yield figure, figure.subplots(rows)
+        kind = "png" if suffix == ".png" else "svg"
+        stream = io.BytesIO()
+        # Without a date equal figures give equal bytes.
+        figure.savefig(stream, format=kind, metadata={"Date": None} if kind == "svg" else None)
+    content = stream.getvalue()
+    write_bytes_atomically(path, _page(content.decode("utf-8"), caption) if suffix == ".html" else content)
 
 
 def tick(value: float, _: Any = None) -> str:
@@ -65,33 +102,7 @@ def tick(value: float, _: Any = None) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:,.6g}"
 
 
-def draw_title(figure: Any, text: str) -> None:
-    """Draw the title of a picture from its left edge, on as many lines as needed."""
-    letters = int(figure.get_figwidth() * LETTERS_PER_INCH)
-    figure.suptitle(textwrap.fill(text, letters), x=0.01, ha="left", fontsize=11, color=TEXT_COLOR)
-
-
-def write_picture(figure: Any, path: str | Path, caption: Sequence[str] = ()) -> None:
-    """Write the figure as PNG, SVG or HTML, by the suffix of `path`.
-
-    `caption` are the lines of the text, which an HTML page shows below the picture.
-    Raises ScenarioError for another suffix, OSError if the file cannot be written.
-    """
-    suffix = checked_suffix(path)
-    if suffix == ".html":
-        content = page(svg_of(figure), caption).encode("utf-8")
-    else:
-        content = _render(figure, suffix.removeprefix("."))
-    write_bytes_atomically(path, content)
-
-
-def svg_of(figure: Any) -> str:
-    """Return the figure as an `<svg>` element of a page."""
-    text = _render(figure, "svg").decode("utf-8")
-    return text[text.index("<svg") :]
-
-
-def page(svg: str, caption: Sequence[str]) -> str:
+def _page(svg: str, caption: Sequence[str]) -> bytes:
     """Return a self-contained HTML page: the picture, and the text below it."""
     text = html.escape("\n".join(caption))
     title = html.escape(caption[0]) if caption else "planner"
@@ -99,12 +110,5 @@ def page(svg: str, caption: Sequence[str]) -> str:
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
         "<style>body{max-width:60rem;margin:2rem auto;padding:0 1rem;font-family:sans-serif}"
         "svg{max-width:100%;height:auto}pre{overflow-x:auto}</style></head>\n"
-        f"<body>{svg}\n<pre>{text}</pre></body></html>\n"
-    )
-
-
-def _render(figure: Any, kind: str) -> bytes:
-    stream = io.BytesIO()
-    # Without a date equal figures give equal bytes.
-    figure.savefig(stream, format=kind, metadata={"Date": None} if kind == "svg" else None)
-    return stream.getvalue()
+        f"<body>{svg[svg.index('<svg') :]}\n<pre>{text}</pre></body></html>\n"
+    ).encode()

@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 import textwrap
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+import numpy as np
 
 from planner.report import format as words
-from planner.report.plots.style import (
-    ACCENT_COLOR,
-    COLORS,
-    MUTED_COLOR,
-    TEXT_COLOR,
-    draw_title,
-    open_figure,
-    tick,
-    write_picture,
-)
+from planner.report.plots.style import ACCENT_COLOR, COLORS, MUTED_COLOR, TEXT_COLOR, open_picture, tick
 from planner.report.what_if.sweep import axis_name, describe_hardware, format_axis_values
-from planner.report.what_if.tornado import effect_of, is_visible
+from planner.report.what_if.tornado import is_visible, longest_first
 from planner.results.what_if import Axis, Sweep, Tornado, WhatIf
 
 if TYPE_CHECKING:
@@ -33,8 +26,8 @@ MAX_LABELLED_ROWS = 6
 """Columns up to which they also show the machines."""
 
 
-def draw(answer: WhatIf | Sweep | Tornado, path: str | Path, caption: Sequence[str] = ()) -> None:
-    """Draw a result into a file; raises like `write_picture`."""
+def draw(answer: WhatIf | Sweep | Tornado, path: str | Path, caption: Sequence[str]) -> None:
+    """Draw a result into a file; raises like `open_picture`."""
     if isinstance(answer, WhatIf):
         _bills(answer, path, caption)
     elif isinstance(answer, Tornado):
@@ -51,7 +44,7 @@ def _bills(answer: WhatIf, path: str | Path, caption: Sequence[str]) -> None:
     bills = [_bill(plan) for _, plan in plans]
     items = list(dict.fromkeys(item for bill in bills for item in bill))
     shown = [item for item in items if any(abs(bill.get(item, 0.0)) >= 0.005 for bill in bills)]
-    with open_figure(8.0, 3.2) as (figure, axes):
+    with open_picture(path, caption, height=3.2) as (_, axes):
         left = [0.0, 0.0]
         for index, item in enumerate(shown):
             widths = [bill.get(item, 0.0) for bill in bills]
@@ -59,15 +52,16 @@ def _bills(answer: WhatIf, path: str | Path, caption: Sequence[str]) -> None:
             axes.barh([1, 0], widths, left=left, color=color, label=name, height=0.55)
             left = [start + width for start, width in zip(left, widths, strict=True)]
         for place, end, (_, plan) in zip((1, 0), left, plans, strict=True):
-            axes.text(end, place, f" {_describe_end(plan)}", va="center", color=TEXT_COLOR)
+            text = plan.status.replace("_", " ")
+            if plan.cost_usd and plan.hours:
+                text = f"{words.usd(plan.cost_usd.expected)}, {words.hours(plan.hours.expected)}"
+            axes.text(end, place, f" {text}", va="center", color=TEXT_COLOR)
         axes.set_yticks([1, 0], [name for name, _ in plans])
         axes.set_xlim(0, max(*left, 0.01) * 1.35)
         axes.xaxis.set_major_formatter(tick)
         axes.set_xlabel("expected US dollars")
-        draw_title(figure, caption[0] if caption else answer.scenario)
         if shown:
             axes.legend(frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.28), ncols=min(4, len(shown)))
-        write_picture(figure, path, caption)
 
 
 def _bill(plan: Plan) -> dict[str, float]:
@@ -78,20 +72,14 @@ def _bill(plan: Plan) -> dict[str, float]:
     return found
 
 
-def _describe_end(plan: Plan) -> str:
-    if plan.cost_usd is None or plan.hours is None:
-        return plan.status.replace("_", " ")
-    return f"{words.usd(plan.cost_usd.expected)}, {words.hours(plan.hours.expected)}"
-
-
 def _curve(answer: Sweep, path: str | Path, caption: Sequence[str]) -> None:
     """Draw cost above, hours below; a circle marks other machines than at the previous value."""
     places, ticks = _places(answer, 0)
-    with open_figure(8.0, 5.2, rows=2) as (figure, (above, below)):
+    with open_picture(path, caption, height=5.2, rows=2) as (_, (above, below)):
         for axes, name, color in ((above, "cost_usd", COLORS[0]), (below, "hours", COLORS[2])):
             values = [getattr(cell, name) for cell in answer.cells]
-            numbers = [float("nan") if value is None else value for value in values]
-            axes.plot(places, numbers, color=color, marker="o", markersize=4, drawstyle=step_style(answer.axes[0]))
+            known, style = np.array(values, dtype=float), step_style(answer.axes[0])
+            axes.plot(places, known, color=color, marker="o", markersize=4, drawstyle=style)
             axes.margins(y=0.12)
             axes.set_ylim(bottom=0)
             last = ""
@@ -109,8 +97,6 @@ def _curve(answer: Sweep, path: str | Path, caption: Sequence[str]) -> None:
         below.set_ylabel("expected hours")
         unit = f", {answer.axes[0].unit}" if answer.axes[0].unit else ""
         below.set_xlabel(f"{axis_name(answer.axes[0].path)}{'' if ticks else unit}; circle: other machines, x: no plan")
-        draw_title(figure, caption[0] if caption else answer.scenario)
-        write_picture(figure, path, caption)
 
 
 def step_style(axis: Axis) -> str:
@@ -132,55 +118,36 @@ def _places(answer: Sweep, axis: int) -> tuple[list[float], list[str]]:
 def _heat_map(answer: Sweep, path: str | Path, caption: Sequence[str]) -> None:
     """Draw cost by colour, from pale to dark; cells without a plan are grey."""
     rows, columns = answer.shape
-    costs = [[_cost(answer, row * columns + column) for column in range(columns)] for row in range(rows)]
-    with open_figure(8.0, max(3.2, min(8.0, 1.6 + 0.45 * rows))) as (figure, axes):
+    costs = np.array([cell.cost_usd for cell in answer.cells], dtype=float).reshape(rows, columns)
+    known = [cell.cost_usd for cell in answer.cells if cell.cost_usd is not None]
+    low, high = min(known, default=0.0), max(known, default=1.0)
+    with open_picture(path, caption, height=max(3.2, min(8.0, 1.6 + 0.45 * rows))) as (figure, axes):
         axes.set_facecolor(MUTED_COLOR)
-        known = [cost for row in costs for cost in row if cost == cost]
-        image = axes.imshow(
-            costs, cmap="YlGnBu", aspect="auto", vmin=min(known, default=0.0), vmax=max(known, default=1.0)
-        )
-        if rows <= MAX_WRITTEN and columns <= MAX_WRITTEN:
-            _write_figures(axes, answer, costs, (min(known, default=0.0) + max(known, default=1.0)) / 2)
+        image = axes.imshow(costs, cmap="YlGnBu", aspect="auto", vmin=low, vmax=high)
+        for index, cell in enumerate(answer.cells if max(rows, columns) <= MAX_WRITTEN else ()):
+            text = "no plan" if cell.cost_usd is None else words.usd(cell.cost_usd)
+            if columns <= MAX_LABELLED_ROWS and len(cell.jobs) == 1:
+                text += f"\n{cell.jobs[0].machines}"
+            color = "white" if (cell.cost_usd or 0.0) > (low + high) / 2 else TEXT_COLOR
+            axes.text(index % columns, index // columns, text, ha="center", va="center", fontsize=8, color=color)
         for axis, set_ticks in ((0, axes.set_yticks), (1, axes.set_xticks)):
             names = format_axis_values(answer, axis)
             every = max(1, len(names) // MAX_WRITTEN)
             set_ticks(range(0, len(names), every), names[::every])
         axes.set_ylabel(axis_name(answer.axes[0].path))
         axes.set_xlabel(axis_name(answer.axes[1].path))
-        draw_title(figure, caption[0] if caption else answer.scenario)
         figure.colorbar(image, format=tick, label="expected US dollars; grey: no plan")
-        write_picture(figure, path, caption)
-
-
-def _write_figures(axes: Any, answer: Sweep, costs: list[list[float]], middle: float) -> None:
-    """Write dollars in every cell, and the machines if there is room."""
-    for row, line in enumerate(costs):
-        for column, cost in enumerate(line):
-            text = words.usd(cost) if cost == cost else "no plan"
-            jobs = answer.cells[row * len(line) + column].jobs
-            if len(line) <= MAX_LABELLED_ROWS and len(jobs) == 1:
-                text += f"\n{jobs[0].machines}"
-            color = "white" if cost > middle else TEXT_COLOR
-            axes.text(column, row, text, ha="center", va="center", fontsize=8, color=color)
-
-
-def _cost(answer: Sweep, index: int) -> float:
-    cost = answer.cells[index].cost_usd
-    return float("nan") if cost is None else cost
 
 
 def _tornado(answer: Tornado, path: str | Path, caption: Sequence[str]) -> None:
     """Draw one bar per visible effect, more expensive or later to the right; a cross marks an end without a plan."""
     by_time = answer.better == "sooner"
     lines = [(name, bar) for name, bar in answer.lines if is_visible(answer, bar)][::-1]
-    with open_figure(8.0, 1.6 + 0.32 * max(1, len(lines))) as (figure, axes):
-        base = _figure(answer.base, by_time)
+    with open_picture(path, caption, height=1.6 + 0.32 * max(1, len(lines))) as (_, axes):
+        expected = answer.base.hours if by_time else answer.base.cost_usd
+        base = expected.expected if expected else 0.0
         for place, (_, bar) in enumerate(lines):
-            ends = [
-                (effect_of(end, answer.base, by_time), color)
-                for end, color in ((bar.down, COLORS[0]), (bar.up, COLORS[1]))
-            ]
-            for change, color in sorted(ends, key=lambda pair: -abs(pair[0] or 0.0)):
+            for change, color in longest_first(bar, answer, COLORS[:2]):
                 if change is not None:
                     axes.barh(place, change, left=base, color=color, height=0.6)
                 else:
@@ -193,11 +160,3 @@ def _tornado(answer: Tornado, path: str | Path, caption: Sequence[str]) -> None:
         share = f"{answer.by * 100:.3g} %"
         what = "hours" if by_time else "US dollars"
         axes.set_xlabel(f"expected {what}; blue: {share} less, red: {share} more, x: no plan")
-        draw_title(figure, caption[0] if caption else answer.scenario)
-        write_picture(figure, path, caption)
-
-
-def _figure(plan: Plan, by_time: bool) -> float:
-    if by_time:
-        return plan.hours.expected if plan.hours else 0.0
-    return plan.cost_usd.expected if plan.cost_usd else 0.0

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 from planner.report import format as words
 from planner.report import plan_sections as parts
 from planner.report.infeasible import render_infeasible
 from planner.report.what_if.differences import (
+    describe_reasons,
     describe_setting,
     format_difference,
     format_hours_difference,
@@ -16,7 +16,6 @@ from planner.report.what_if.differences import (
     shown_differences,
     shown_hours_difference,
 )
-from planner.report.what_if.reasons import describe_reasons
 from planner.results.differences import describe_differences
 
 if TYPE_CHECKING:
@@ -39,7 +38,7 @@ def render_what_if(answer: WhatIf) -> str:
     else:
         lines = [_summary(answer, *_describe_change(answer)), "", *_table_lines(answer)]
         reasons = words.wrap_all(describe_reasons(answer), words.WIDTH - ROW_LABEL, 3)
-        lines += [f"{'' if i else 'why':<{ROW_LABEL}}{line}" for i, line in enumerate(reasons)]
+        lines += words.hang(f"{'why':<{ROW_LABEL}}", reasons)
     return "\n".join(line.rstrip() for line in lines)
 
 
@@ -107,7 +106,8 @@ def _table_lines(answer: WhatIf) -> list[str]:
         (new,) = after.jobs
         old = before.jobs[0] if before.jobs else None
         return lines + _block(old, new, answer.jobs[0] if answer.jobs else None)
-    lines += _totals(before, after)
+    usd, new_usd = (plan.cost_usd.expected if plan.cost_usd else None for plan in (before, after))
+    lines += _cost_and_hours(usd, new_usd, before.hours, after.hours)
     later = {job.name: job for job in after.jobs}
     earlier = {job.name: job for job in before.jobs}
     same = []
@@ -138,30 +138,22 @@ def _block(old: Assignment | None, new: Assignment, delta: JobDelta | None) -> l
         lines += _bill(line)
     if delta and delta.bill_unchanged:
         lines += _bill(delta.bill_unchanged)
-    lines += _row(
-        "cost",
-        words.usd(old.cost_usd) if old else "no plan",
-        _with_difference(words.usd(new.cost_usd), _money(old.cost_usd if old else None, new.cost_usd)),
-    )
-    return [
-        *lines,
-        *_row(
-            "hours",
-            _hours_text(old.hours) if old else "",
-            _with_difference(_hours_text(new.hours), _time(old.hours if old else None, new.hours)),
-        ),
-        *(_row("in time", _in_time(old), _in_time(new)) if _in_time(new) != _in_time(old) else ()),
-    ]
+    lines += _cost_and_hours(old.cost_usd if old else None, new.cost_usd, old.hours if old else None, new.hours)
+    return lines + (_row("in time", _in_time(old), _in_time(new)) if _in_time(new) != _in_time(old) else [])
 
 
-def _totals(before: Plan, after: Plan) -> list[str]:
-    usd = [plan.cost_usd.expected if plan.cost_usd else None for plan in (before, after)]
-    cost = [words.usd(amount) if amount is not None else "no plan" for amount in usd]
-    hours = [_hours_text(plan.hours) if plan.hours else "" for plan in (before, after)]
-    return [
-        *_row("cost", cost[0], _with_difference(cost[1], _money(*usd))),
-        *_row("hours", hours[0], _with_difference(hours[1], _time(before.hours, after.hours))),
-    ]
+def _cost_and_hours(
+    cost: float | None, new_cost: float | None, hours: Hours | None, new_hours: Hours | None
+) -> list[str]:
+    """Return two rows: dollars and hours before and after, each with the difference."""
+    dollars = ["no plan" if usd is None else words.usd(usd) for usd in (cost, new_cost)]
+    times = [_hours_text(one) if one else "" for one in (hours, new_hours)]
+    if cost is not None and new_cost is not None:
+        dollars[1] += f"  ({format_difference(shown_difference(cost, new_cost))})"
+    if hours and new_hours:
+        change = format_hours_difference(shown_hours_difference(hours.expected, new_hours.expected))
+        times[1] += f"  ({change})"
+    return _row("cost", *dollars) + _row("hours", *times)
 
 
 def _bill(line: BillDelta) -> list[str]:
@@ -170,7 +162,7 @@ def _bill(line: BillDelta) -> list[str]:
     )
     label = words.shorten(line.item.replace("gpu ", "GPU "), ROW_LABEL - 1)
     change = format_difference(shown_difference(line.before_usd or 0.0, line.after_usd or 0.0)).replace("$", "")
-    return _row(label, f" {old}", f" {_with_difference(new, '' if line.item == 'unchanged' else change)}")
+    return _row(label, f" {old}", f" {new}" if line.item == "unchanged" else f" {new}  ({change})")
 
 
 def _machines(job: Assignment | None) -> str:
@@ -184,30 +176,14 @@ def _hours_text(hours: Hours) -> str:
 def _in_time(job: Assignment | None) -> str:
     if job is None or job.deadline_hours is None or job.deadline_probability is None:
         return "no deadline" if job else ""
-    return f"{words.plain_number(job.deadline_hours)} h with {words.probability_text(job.deadline_probability)}"
-
-
-def _money(before: float | None, after: float | None) -> str:
-    return "" if before is None or after is None else format_difference(shown_difference(before, after))
-
-
-def _time(before: Hours | None, after: Hours | None) -> str:
-    if before is None or after is None:
-        return ""
-    return format_hours_difference(shown_hours_difference(before.expected, after.expected))
-
-
-def _with_difference(value: str, difference: str) -> str:
-    return f"{value}  ({difference})" if difference else value
+    chance = words.chance_text(job.deadline_probability, at_least=job.spot is not None)
+    return f"{words.plain_number(job.deadline_hours)} h with {chance}"
 
 
 def _row(label: str, before: str, after: str) -> list[str]:
     """Return one row; a long cell continues below, in at most three lines."""
-    left, right = _cell(before, BEFORE - 2), _cell(after, AFTER)
-    return [
-        f"{label if not i else '':<{ROW_LABEL}}{old:<{BEFORE}}{new}"
-        for i, (old, new) in enumerate(zip_longest(left, right, fillvalue=""))
-    ]
+    cells = words.columns(_cell(before, BEFORE - 2), _cell(after, AFTER), BEFORE)
+    return words.hang(f"{label:<{ROW_LABEL}}", cells)
 
 
 def _cell(text: str, width: int) -> list[str]:

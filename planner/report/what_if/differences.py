@@ -1,4 +1,4 @@
-"""Differences between two figures, and the settings that cause them, as text."""
+"""Differences between two plans as text, the settings that cause them, and the candidates these rule out or open."""
 
 from __future__ import annotations
 
@@ -61,3 +61,65 @@ def describe_setting(setting: str) -> str:
     if steps[0] == "adjust":
         return "the changed price"
     return f"{'.'.join(steps[2:]) if steps[0] == 'jobs' and len(steps) > 2 else path} = {value}"
+
+
+def describe_reasons(answer: WhatIf) -> list[str]:
+    """Return what the change ruled out or opened, and the share of each setting in the difference."""
+    if answer.effects:
+        return [text for text in _shares(answer) if text]
+    reason = _single(answer)
+    return [reason] if reason else []
+
+
+def _single(answer: WhatIf) -> str:
+    subject = describe_setting(answer.settings[0]) if answer.settings else "the change"
+    jobs = answer.jobs
+    text = _describe_counts(
+        subject,
+        answer.better,
+        (sum(job.ruled_out for job in jobs), sum(job.opened for job in jobs)),
+        (sum(job.dearer for job in jobs), sum(job.cheaper for job in jobs)),
+    )
+    if text or len(jobs) < 2:
+        return text
+    return f"{subject} affects what the jobs share: no candidate of a single job is ruled out or opened"
+
+
+def _describe_counts(
+    subject: str, better: str, ruled_out_opened: tuple[int, int], worse_better: tuple[int, int] = (0, 0)
+) -> str:
+    """Return what a setting does to the candidates; empty if it changes none."""
+    better_word, worse_word = ("cheaper", "more expensive") if better == "cheaper" else ("faster", "slower")
+    counts = (
+        (ruled_out_opened[0], f"rules out {{}} {better_word} {{}}"),
+        (ruled_out_opened[1], f"opens {{}} {better_word} {{}}"),
+        (worse_better[0], f"makes {{}} {{}} {worse_word} than the plan after"),
+        (worse_better[1], f"makes {{}} {{}} {better_word} than the plan before"),
+    )
+    texts = [text.format(f"{count:,}", "candidate" if count == 1 else "candidates") for count, text in counts if count]
+    return f"{subject} {' and '.join(texts)}" if texts else ""
+
+
+def _shares(answer: WhatIf) -> list[str]:
+    """Return the share of each setting in the difference of the cost, or of the hours if the cost is the same."""
+    by_cost = abs(answer.delta.cost_usd or 0.0) >= 0.005
+    key, shown = ("cost_usd", format_difference) if by_cost else ("hours", format_hours_difference)
+    total = shown(shown_differences(answer)[0 if by_cost else 1])
+    texts = []
+    for effect in answer.effects:
+        name, share = describe_setting(effect.setting), getattr(effect.share, key)
+        counts = (effect.ruled_out, effect.opened)
+        if getattr(answer.delta, key) is None:
+            texts.append(_describe_counts(name, answer.better, counts))
+        elif share is None:
+            without = "alone" if effect.alone_status == "infeasible" else "without the others"
+            texts.append(f"{name}: no plan {without}")
+        else:
+            changes = _describe_counts("", answer.better, counts)
+            texts.append(f"{name}: {shown(share)} of the {total}{';' if changes else ''}{changes}")
+    if getattr(answer.delta, key) is None:
+        return texts
+    left = getattr(answer.together, key)
+    if left is not None and abs(left) >= 0.005:
+        texts.append(f"only together: {shown(left)}")
+    return [*texts, "shares: mean of the effect of each setting alone and as the last of all"]

@@ -101,10 +101,9 @@ def _curve(answer: Sweep) -> list[str]:
             last = ""
             continue
         what = describe_hardware(cell)
-        shown, *more = ["the same"] if what == last else _wrap_jobs(what, room)
         took = words.hours(cell.hours).removesuffix(" h")
-        lines.append(f"{start}  {words.usd(cell.cost_usd):>10}  {took:>7}  {shown}")
-        lines += [" " * (words.WIDTH - room) + line for line in more]
+        machines = ["the same"] if what == last else _wrap_jobs(what, room)
+        lines += words.hang(f"{start}  {words.usd(cell.cost_usd):>10}  {took:>7}  ", machines)
         last = what
     return lines
 
@@ -117,11 +116,9 @@ def _grids(answer: Sweep) -> list[str]:
             letters.setdefault(describe_hardware(cell), _letter(len(letters)))
 
     def cost(cell: Cell) -> str:
-        return (
-            f"{words.usd(cell.cost_usd)} {letters[describe_hardware(cell)]}"
-            if cell.cost_usd is not None
-            else _mark(cell)
-        )
+        if cell.cost_usd is None:
+            return _mark(cell)
+        return f"{words.usd(cell.cost_usd)} {letters[describe_hardware(cell)]}"
 
     def took(cell: Cell) -> str:
         return words.hours(cell.hours).removesuffix(" h") if cell.hours is not None else "-"
@@ -132,17 +129,9 @@ def _grids(answer: Sweep) -> list[str]:
     lines = [*_grid(answer, "cost", cost), "", *_grid(answer, "hours", took), ""]
     if _is_start_dominant(answer):
         lines += [*_grid(answer, "minutes before the first step", begins), ""]
-    return (
-        lines
-        + [line for what, letter in list(letters.items())[:20] for line in _legend(letter, what)]
-        + ([f"  and {len(letters) - 20} others: --json"] if len(letters) > 20 else [])
-    )
-
-
-def _legend(letter: str, what: str) -> list[str]:
-    """Return a letter and the machines that it stands for."""
-    first, *more = _wrap_jobs(what, words.WIDTH - 5)
-    return [f"  {letter:<3}{first}", *(f"     {line}" for line in more)]
+    for what, letter in list(letters.items())[:20]:
+        lines += words.hang(f"  {letter:<3}", _wrap_jobs(what, words.WIDTH - 5))
+    return lines + ([f"  and {len(letters) - 20} others: --json"] if len(letters) > 20 else [])
 
 
 def _wrap_jobs(what: str, room: int) -> list[str]:

@@ -8,6 +8,8 @@ from planner.report import format as words
 from planner.report.infeasible import render_infeasible
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from planner.results.plan import Plan
     from planner.results.what_if import Bar, Endpoint, Tornado
 
@@ -81,6 +83,12 @@ def effect_of(end: Endpoint, plan: Plan, by_time: bool) -> float | None:
     return end.hours - plan.hours.expected if by_time else end.cost_usd - plan.cost_usd.expected
 
 
+def longest_first(bar: Bar, answer: Tornado, marks: Sequence[str]) -> list[tuple[float | None, str]]:
+    """Return the effects of both ends with their marks, the longer one first, so that both stay visible."""
+    ends = [effect_of(end, answer.base, answer.better == "sooner") for end in (bar.down, bar.up)]
+    return sorted(zip(ends, marks, strict=True), key=lambda pair: -abs(pair[0] or 0.0))
+
+
 def _end(end: Endpoint, plan: Plan, by_time: bool) -> str:
     change = effect_of(end, plan, by_time)
     if change is None:
@@ -92,10 +100,7 @@ def _drawn(bar: Bar, answer: Tornado, widest: float, wide: int) -> str:
     """Return a bar: `-` for moving down, `+` for moving up, left of the middle if cheaper or earlier."""
     half = wide // 2
     cells = [" "] * half + ["|"] + [" "] * half
-    by_time = answer.better == "sooner"
-    ends = [(effect_of(end, answer.base, by_time), sign) for end, sign in ((bar.down, "-"), (bar.up, "+"))]
-    # The longer one first, so that a shorter one on the same side stays visible.
-    for change, sign in sorted(ends, key=lambda pair: -abs(pair[0] or 0.0)):
+    for change, sign in longest_first(bar, answer, "-+"):
         if change is None:
             cells[-1] = "!"
             continue

@@ -92,6 +92,7 @@ def test_parts_sum_to_their_totals(settings_: dict[str, Any], micro_batch: int) 
     assert vram.fits == (vram.peak <= vram.usable)
 
 
+@pytest.mark.slow
 @QUIET
 @given(asked(), st.integers(1, 4), st.integers(1, 3000))
 def test_a_longer_sequence_never_needs_less(settings_: dict[str, Any], micro_batch: int, more: int) -> None:

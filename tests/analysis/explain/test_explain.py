@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.analysis.explain.explain import explain
+from planner.library.reading import read_library
 from planner.library.schema import Library
-from planner.loading.scenario_file import change_scenario, parse_scenario, read_library, read_scenario
+from planner.loading.scenario_file import change_scenario, parse_scenario, read_scenario
 from planner.report.plan import render
 from planner.results.explanation import Explanation, LimitSensitivity
 from planner.results.plan import Plan
@@ -122,6 +123,7 @@ def test_lifting_a_binding_limit_saves_what_is_told() -> None:
     assert "limits.max_gpus" not in saved and len(saved) == 2
 
 
+@pytest.mark.slow
 def test_the_best_value_of_a_list_is_named() -> None:
     """Of two barred providers the one that saves more is let in, and the setting does it."""
     scenario = scenario_of(job={"deadline": "5h"}, providers={"allow": ["a"]})
@@ -148,6 +150,7 @@ def test_the_next_gpu_of_several_jobs_is_the_fewest_that_helps() -> None:
         assert cost(solved(scenario, f"limits.max_gpus={float(more.change_to) - 1:.0f}")) > now - 0.01 - 0.001 * now
 
 
+@pytest.mark.slow
 def test_machines_that_are_not_in_stock_are_told_of() -> None:
     """Two jobs want the one cheap machine: what a second one would save is said, and no setting is proposed."""
     told = explain(
@@ -206,6 +209,7 @@ def test_an_infeasible_scenario_says_what_solve_says() -> None:
     assert told.nearest == plan.infeasible.nearest and not told.next_steps
 
 
+@pytest.mark.slow
 def test_an_explanation_survives_json_and_shows_as_a_table() -> None:
     """The document validates as what it was; a notebook gets one escaped table."""
     told = explain(scenario_of(job={"deadline": "2h"}), library=library())
@@ -294,6 +298,7 @@ def test_a_multiple_of_the_cost_is_a_factor() -> None:
     assert describe_difference(9.9, 1.0, 0.1) == "890 % more expensive"
 
 
+@pytest.mark.slow
 def test_a_plan_on_spot_alone_says_that_nothing_is_certain() -> None:
     """Without a price on demand there is no fallback: the head says so; with one it does not."""
     job, only = {"deadline": "40h", "work": {"tokens": 3e9}}, {"allow": ["H100-80GB"]}

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from planner.analysis.explain.explain import explain
 from planner.errors import ScenarioError
+from planner.library.reading import read_library
 from planner.library.schema import Library
-from planner.loading.scenario_file import change_scenario, parse_scenario, read_library
+from planner.loading.scenario_file import change_scenario, parse_scenario
 from planner.results.explanation import WhyNot
 from planner.scenario.scenario import Scenario, SolveOptions
 from planner.solving.solve import solve
@@ -54,6 +55,7 @@ def cost(scenario: Scenario, *settings: str) -> float:
     return float("inf") if plan.cost_usd is None else plan.cost_usd.expected
 
 
+@pytest.mark.slow
 def test_the_plan_itself_is_recognised() -> None:
     """Asked about what was chosen, whatever of it is named, the answer is that it was."""
     scenario = scenario_of()
@@ -94,6 +96,7 @@ def test_the_largest_factor_of_the_difference_comes_first() -> None:
     assert second.startswith("it takes ") and "less)" in second
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("wish", "changes", "limit"),
     [
@@ -120,6 +123,7 @@ def test_a_limit_in_the_way_is_named_and_moving_it_lets_x_in(wish: str, changes:
     assert after.cost_usd == pytest.approx(found.cost_usd, abs=0.006)
 
 
+@pytest.mark.slow
 def test_what_does_not_fit_tells_its_memory_by_part_and_a_sequence_that_fits() -> None:
     """Need, usable and parts are there; the proposed sequence length makes it possible."""
     scenario = scenario_of(sequence_length=16384)
@@ -134,6 +138,7 @@ def test_what_does_not_fit_tells_its_memory_by_part_and_a_sequence_that_fits() -
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("wish", "said"),
     [
@@ -158,6 +163,7 @@ def test_pretraining_knows_no_adapters() -> None:
     assert found.status == "impossible" and "pretraining" in found.reasons[0]
 
 
+@pytest.mark.slow
 def test_remedies_hold() -> None:
     """Leaving out what is told to be left out gives the told price."""
     found = answer("gpu=V100-16GB,precision=bf16_mixed")
@@ -168,6 +174,7 @@ def test_remedies_hold() -> None:
         assert answer(kept).cost_usd == pytest.approx(one.cost_usd, abs=0.006)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("wish", "said"),
     [
@@ -189,6 +196,7 @@ def test_a_wish_that_makes_no_sense_is_told_with_what_would(wish: str, said: str
     assert any(said in str(fault) for fault in caught.value.faults)
 
 
+@pytest.mark.slow
 def test_of_several_jobs_one_must_be_named() -> None:
     """The fault lists the jobs; named, the other jobs are planned around X."""
     one = {"architecture": BASE, "work": {"tokens": 2e7}, "deadline": "10h"}
@@ -200,6 +208,7 @@ def test_of_several_jobs_one_must_be_named() -> None:
     assert found.status == "possible" and "y: 2 x A100-PCIe-80GB" in found.plan
 
 
+@pytest.mark.slow
 def test_a_card_that_nobody_rents_has_its_nearest_ones() -> None:
     """The most alike of the rented cards are named, and what they would cost is what solving finds."""
     found = answer("gpu=RTX3080")

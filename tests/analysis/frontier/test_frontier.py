@@ -11,8 +11,9 @@ import pytest
 from planner.analysis.frontier.frontier import frontier
 from planner.audit.audit import audit
 from planner.errors import NoPlanError
+from planner.library.reading import read_library
 from planner.library.schema import Library
-from planner.loading.scenario_file import read_library, read_scenario
+from planner.loading.scenario_file import read_scenario
 from planner.results.frontier import Frontier, select_points
 from planner.results.plan import Plan
 from planner.scenario.scenario import Scenario, SolveOptions
@@ -171,6 +172,7 @@ def test_between_two_points_nothing_is_below_the_bound_that_is_shown() -> None:
     assert frontier(scenario, OPTIONS, library(), points=3).hidden_usd > found.hidden_usd
 
 
+@pytest.mark.slow
 def test_the_lower_bound_of_jobs_in_each_others_way_is_the_sum_of_their_frontiers() -> None:
     """It stands beside the points where they are not exact, and nowhere else."""
     found = traced("three-jobs-one-budget")
@@ -277,6 +279,7 @@ def test_what_the_objective_adds_to_dollars_is_left_out_and_said() -> None:
     assert any("penalties are left out" in note for note in priced.notes)
 
 
+@pytest.mark.slow
 def test_telling_points_keep_both_ends_and_the_knee() -> None:
     """However few there is room for."""
     points = traced("quickstart-any").points

@@ -9,14 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.analysis.frontier.envelope_sum import RowChoice, evaluate_envelope
-from planner.analysis.frontier.joint_frontier import (
-    JointPoint,
-    JointProgram,
-    pick_evenly,
-    remove_dominated,
-    satisfies_limits,
-)
+from planner.analysis.frontier.envelope_sum import Breakpoint, RowChoice, evaluate_envelope
+from planner.analysis.frontier.joint_frontier import JointProgram, pick_evenly, remove_dominated, satisfies_limits
 from planner.analysis.frontier.lower_envelope import build_segments, clip_to_caps, lower_envelope
 from planner.candidate_table import CandidateTable
 from planner.formulation.shared_limits import SharedLimits
@@ -51,9 +45,7 @@ def test_solved_at_a_deadline_is_the_least_of_all_combinations(
         assert found.bound <= least + 1e-4
         assert found.gap == 0.0
         assert sum(evaluate_envelope(one, hours + 1e-9) for one in envelopes) <= found.usd + 1e-6
-        assert satisfies_limits(
-            tables, found.job_choices, replace(limits, budget_usd=(limits.budget_usd or 1e9) + 1e-3)
-        )
+        assert satisfies_limits(tables, found.choices, replace(limits, budget_usd=(limits.budget_usd or 1e9) + 1e-3))
 
 
 @pytest.mark.long
@@ -86,9 +78,7 @@ def test_what_keeps_the_limits_is_judged_as_by_counting(case: tuple[CandidateTab
 
 def test_points_that_an_earlier_one_undercuts_are_dropped() -> None:
     """Of equal cost the earlier stays; half a cent is what ties may cost."""
-    points = [
-        JointPoint(h, usd, (), usd, 0.0) for h, usd in ((3.0, 5.0), (1.0, 9.0), (2.0, 9.5), (4.0, 4.999), (5.0, 1.0))
-    ]
+    points = [Breakpoint(h, usd, (), usd) for h, usd in ((3.0, 5.0), (1.0, 9.0), (2.0, 9.5), (4.0, 4.999), (5.0, 1.0))]
     assert [point.hours for point in remove_dominated(points)] == [1.0, 3.0, 5.0]
 
 

@@ -45,6 +45,7 @@ def sampled(table: CandidateTable, budget: float | None = None) -> np.ndarray:
     return np.concatenate(found)
 
 
+@pytest.mark.slow
 @LAW
 @given(tables, budgets)
 def test_no_row_at_any_share_lies_below_the_envelope(table: CandidateTable, budget: float | None) -> None:

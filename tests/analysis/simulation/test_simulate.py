@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from planner.analysis.simulation.job_replay import replay_job, run_deadlines
 from planner.analysis.simulation.job_runs import JobRun, build_job_runs
-from planner.analysis.simulation.market_paths import RecordedWindows, SampledPaths, build_recorded_windows
+from planner.analysis.simulation.market_paths import SampledPaths, build_recorded_windows
 from planner.analysis.simulation.policy_advice import policy_tables, spot_advice
 from planner.analysis.simulation.simulate import simulate
 from planner.analysis.simulation.statistics import HISTOGRAM_BINS, histogram
@@ -46,6 +46,7 @@ def job_run(text: str = SPOT, job: int = 0) -> JobRun:
     return build_job_runs(prepared(text), planned(text))[job]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", [SPOT, SEVERAL, ON_DEMAND])
 def test_the_hours_of_the_plan_cost_what_its_bill_says(text: str) -> None:
     """Stages, storage, fees and machines: the dollars of a simulation are those of the plan at the plan's hours."""
@@ -61,6 +62,7 @@ def test_the_hours_of_the_plan_cost_what_its_bill_says(text: str) -> None:
         assert one.outside_run_hours + finish == pytest.approx(one.job.hours.expected, rel=1e-9)
 
 
+@pytest.mark.slow
 def test_replays_come_true_to_the_plan() -> None:
     """Mean cost within 5 %, spot share within 3 points, and the deadline no less often than promised."""
     found = simulated(runs=4000)
@@ -224,6 +226,7 @@ def test_impossible_numbers_are_refused(wrong: dict[str, int]) -> None:
         simulate(scenario(), planned(), **wrong)  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("counts", "minutes", "said"),
     [
@@ -241,6 +244,7 @@ def test_traces_that_say_nothing_of_the_job_are_refused(
     assert len(caught.value.faults) == 1
 
 
+@pytest.mark.slow
 def test_traces_of_two_steps_are_not_mixed_and_short_ones_left_out(tmp_path: Path) -> None:
     """Paths of one simulation have one step; a note says which traces were too short."""
     long, short = trace(tmp_path, [1] * 300), trace(tmp_path, [1] * 20, "short")
@@ -265,8 +269,8 @@ def test_windows_are_parts_of_the_traces(several: list[list[int]], runs: int) ->
     """Each window stands in its trace, no two are the same while there are enough, ages count from the last change."""
     several[0][0] = 2
     traces = [Trace(str(i), 3600.0, np.asarray(one)) for i, one in enumerate(several)]
-    windows, short = build_recorded_windows(traces, "bot", 2, 12.0)
-    assert not short and isinstance(windows, RecordedWindows)
+    windows = build_recorded_windows(traces, "bot", 2, 12.0)
+    assert not any("left out" in note for note in windows.notes)
     expected = [
         (at, number, one.up(2)[at : at + 12].tolist())
         for number, one in enumerate(traces)

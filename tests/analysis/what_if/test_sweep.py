@@ -79,6 +79,7 @@ def shipped(name: str) -> tuple[dict[tuple[str, ...], tuple[float, float, float,
     return cells, [list(axis.values) for axis in answer.axes]
 
 
+@pytest.mark.slow
 def test_cost_grows_faster_than_the_size_of_the_network_beyond_one_card() -> None:
     """Article 1: with the A100 as base, cost grows non-linearly with size; steps only add more of the same."""
     cells, (sizes, steps) = shipped("sensitivity-size")
@@ -96,6 +97,7 @@ def test_cost_grows_faster_than_the_size_of_the_network_beyond_one_card() -> Non
         assert second - first == pytest.approx(third - second, rel=0.02) == pytest.approx(fourth - third, rel=0.02)
 
 
+@pytest.mark.slow
 def test_training_hours_are_inverse_to_efficiency() -> None:
     """Article 1: what is not start-up costs half as much at twice the efficiency, for any number of steps."""
     cells, (factors, steps) = shipped("sensitivity-efficiency")
@@ -111,6 +113,7 @@ def test_training_hours_are_inverse_to_efficiency() -> None:
         assert costs[0] > 1.8 * costs[2] > 1.2 * costs[4]
 
 
+@pytest.mark.slow
 def test_loading_time_is_inverse_to_bandwidth_times_load_efficiency() -> None:
     """Article 1: only the product counts, start hours are a constant plus a share inverse to it, and cost follows."""
     cells, (bandwidths, efficiencies) = shipped("sensitivity-loading")
@@ -131,6 +134,7 @@ def test_loading_time_is_inverse_to_bandwidth_times_load_efficiency() -> None:
     assert cells["0.1", "0.2"][0] > 4 * cells["2", "1"][0]
 
 
+@pytest.mark.slow
 def test_where_no_cell_has_a_plan_the_loosest_is_explained_as_by_solve() -> None:
     """The highest limit with the least work, in whatever order the values were given."""
     vary = ["limits.budget_usd=0.03:0.01:-0.01", "jobs.bot.work.tokens=30e6:50e6:10e6"]

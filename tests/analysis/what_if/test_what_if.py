@@ -24,6 +24,7 @@ def same(one: Plan, other: Plan) -> bool:
     return one.model_copy(update={"seconds": 0.0}) == other.model_copy(update={"seconds": 0.0})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "changes",
     [(), ("jobs.bot.deadline=40h",), ("limits.budget_usd=60", "limits.max_gpus=8"), ("jobs.bot.efficiency=1.0",)],
@@ -157,6 +158,7 @@ def test_lines_of_the_bill_that_changed_explain_the_difference() -> None:
     assert {change.what for change in job.changes} >= {"card"}
 
 
+@pytest.mark.slow
 def test_infeasible_on_either_side_is_an_answer() -> None:
     """Neither side raises; there is no difference to tell, and the setting that leaves no plan is known."""
     gone = asked("jobs.bot.deadline=1m", "limits.max_gpus=4")
@@ -193,6 +195,7 @@ def test_only_the_job_that_a_setting_is_about_changes() -> None:
     assert len(more.after.jobs) == 2 and not more.unchanged
 
 
+@pytest.mark.slow
 def test_settings_of_one_price_rule_are_one_change() -> None:
     """Half a rule means something else, so that only the whole has an effect of its own."""
     rule = ("adjust.0.match.gpu=RTX3090", "adjust.0.usd_per_hour_factor=3")
@@ -200,6 +203,7 @@ def test_settings_of_one_price_rule_are_one_change() -> None:
     assert [one.setting for one in asked(*rule, "limits.max_gpus=4").effects] == [", ".join(rule), "limits.max_gpus=4"]
 
 
+@pytest.mark.slow
 def test_lines_of_the_bill_add_up_and_gpus_stand_first() -> None:
     """What changed and what did not make up the cost of either side, whichever market is left."""
     answer = asked("limits.spot_share.max=0", "jobs.bot.data_gb=40")

@@ -1,0 +1,176 @@
+"""CSV logs: step times in a column of seconds or of time stamps, memory of nvidia-smi or as torch reports it.
+
+Names come in any case with blanks around, figures with their unit, and a last line may be cut short.
+"""
+
+from __future__ import annotations
+
+import csv
+import datetime
+import io
+import itertools
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from planner.analysis.calibration.run_log import MIN_TIMED_STEPS, RunLog, fault
+from planner.units import GIB, MIB
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+STEP_TIME_CSV = "CSV of step times"
+STEP_COLUMNS = ("step", "global_step", "iteration", "iter")
+_SECONDS = "seconds step_seconds step_time step_time_s step_time_seconds seconds_per_step duration_s"
+_MILLISECONDS = "step_time_ms step_ms milliseconds"
+UNIT_SECONDS = {**dict.fromkeys(_SECONDS.split(), 1.0), **dict.fromkeys(_MILLISECONDS.split(), 1e-3)}
+"""Columns of seconds per step, with what one unit is in seconds."""
+TIME_COLUMNS = ("elapsed_seconds", "elapsed", "timestamp", "time", "datetime", "wall_time")
+TOKEN_COLUMNS = ("tokens", "num_tokens", "tokens_per_step")
+
+
+NVIDIA_SMI = "nvidia-smi log"
+TORCH = "CSV of torch memory"
+TORCH_UNITS = {"": 1.0, "_bytes": 1.0, "_mib": float(MIB), "_gib": float(GIB), "_mb": 1e6, "_gb": 1e9}
+UNIT_BYTES = {
+    f"max_memory_{kind}{ending}": (unit, kind)
+    for kind in ("allocated", "reserved")
+    for ending, unit in TORCH_UNITS.items()
+} | {"memory.used [mib]": (float(MIB), "device")}
+"""Columns of memory, the preferred one first: bytes per unit and kind."""
+MIN_PEAK_BYTES, MAX_PEAK_BYTES = 64 * MIB, 2048.0 * GIB
+"""Range of plausible peaks of one GPU: outside it, another unit is meant."""
+
+
+@dataclass(frozen=True)
+class CsvTable:
+    """A CSV file; `names` in lower case, `lines` are the numbers of the rows in the file."""
+
+    file: str
+    names: tuple[str, ...]
+    lines: tuple[int, ...]
+    rows: tuple[Mapping[str, str], ...]
+
+    def first(self, wanted: Iterable[str]) -> str | None:
+        """Return the first of the names that the table has."""
+        return next((name for name in wanted if name in self.names), None)
+
+    def numbers(self, column: str, suffix: str = "") -> list[float]:
+        """Return the cells as finite numbers without their unit; `InputError` names the first that is none."""
+        found = []
+        for line, row in zip(self.lines, self.rows, strict=True):
+            try:
+                value = float(row[column].removesuffix(suffix).strip())
+            except ValueError:
+                value = math.nan
+            if not math.isfinite(value):
+                fix = "leave out rows without a measurement"
+                raise fault(self.file, line, f"{row[column]!r} is not a number", fix, column)
+            found.append(value)
+        return found
+
+
+def read_table(text: str, file: str) -> CsvTable | None:
+    """Return the table; None where the first line is no header; `InputError` where a row does not fit the header."""
+    reader = csv.reader(io.StringIO(text), skipinitialspace=True)
+    try:
+        header = [cell.strip().casefold() for cell in next(reader, [])]
+        rows = [(reader.line_num, [cell.strip() for cell in row]) for row in reader if any(map(str.strip, row))]
+    except csv.Error as error:
+        raise fault(file, reader.line_num, f"cannot be read as CSV: {error}", "separate cells by commas") from None
+    if not header or not all(header) or len(set(header)) < len(header):
+        return None
+    if rows and len(rows[-1][1]) < len(header) and not text.endswith("\n"):
+        rows.pop()  # a run that is still writing, or was killed
+    for line, row in rows:
+        if len(row) != len(header):
+            what = f"{len(row)} cells, but the header has {len(header)}"
+            raise fault(file, line, what, "give every row the cells of the header")
+    if not rows:
+        raise fault(file, 1, "has a header but no rows", "log some steps first")
+    lines, cells = zip(*rows, strict=True)
+    return CsvTable(file, tuple(header), lines, tuple(dict(zip(header, row, strict=True)) for row in cells))
+
+
+def read_step_times(table: CsvTable) -> RunLog | None:
+    """Return the log; `InputError` for rows that are no times, or that go backwards.
+
+    None where the table has no column of times.
+    """
+    step, column, clock = (table.first(names) for names in (STEP_COLUMNS, UNIT_SECONDS, TIME_COLUMNS))
+    if column is None and (step is None or clock is None):
+        return None
+    steps = table.numbers(step) if step else []
+    for line, (before, after) in zip(table.lines[1:], itertools.pairwise(steps), strict=False):
+        if after <= before:
+            what = f"step {after:g} follows step {before:g}"
+            raise fault(table.file, line, what, "give one run, in the order of its steps", step or "")
+    if column is not None:
+        seconds = [value * UNIT_SECONDS[column] for value in table.numbers(column)]
+        for line, value in zip(table.lines, seconds, strict=True):
+            if value <= 0:
+                fix = "seconds of a step are positive; name a column of clock times timestamp"
+                raise fault(table.file, line, f"{value:g} seconds for a step", fix, column)
+        _check_not_elapsed(table, column, seconds)
+    else:
+        seconds = _between(table, str(clock), steps)
+    tokens = table.first(TOKEN_COLUMNS)
+    return RunLog(
+        table.file,
+        STEP_TIME_CSV,
+        step_seconds=tuple(seconds),
+        tokens_per_step=sum(table.numbers(tokens)) / len(table.lines) if tokens else None,
+    )
+
+
+def _check_not_elapsed(table: CsvTable, column: str, seconds: Sequence[float]) -> None:
+    """Refuse times that only grow, as much as a sum of steps would: they are not times of single steps."""
+    growing = all(after > before for before, after in itertools.pairwise(seconds))
+    if growing and len(seconds) >= MIN_TIMED_STEPS and seconds[-1] > seconds[0] * len(seconds) / 2:
+        what = f"increases in every row, from {seconds[0]:g} to {seconds[-1]:g} s, like the time since the start"
+        raise fault(table.file, table.lines[0], what, "name the column elapsed_seconds", column)
+
+
+def _between(table: CsvTable, column: str, steps: Sequence[float]) -> list[float]:
+    """Return the seconds per step between the time stamps of consecutive rows."""
+    stamps = [_seconds(table, line, column, row[column]) for line, row in zip(table.lines, table.rows, strict=True)]
+    found = []
+    for line, (before, after), (first, last) in zip(
+        table.lines[1:], itertools.pairwise(stamps), itertools.pairwise(steps), strict=True
+    ):
+        if after <= before:
+            raise fault(table.file, line, "time does not increase", "give one run, in the order of its steps", column)
+        found.append((after - before) / (last - first))
+    return found
+
+
+def _seconds(table: CsvTable, line: int, column: str, text: str) -> float:
+    """Return seconds since some fixed time, from a number or from a date and time."""
+    try:
+        return float(text)
+    except ValueError:
+        pass
+    try:
+        return datetime.datetime.fromisoformat(text.replace("/", "-")).timestamp()
+    except ValueError:
+        fix = "seconds, or a date and time such as 2026-11-21T10:00:00"
+        raise fault(table.file, line, f"{text!r} is not a time", fix, column) from None
+
+
+def read_memory_use(table: CsvTable) -> RunLog | None:
+    """Return the highest figure of all rows and GPUs; `InputError` for one that is no memory of a GPU.
+
+    None where the table has no column of memory.
+    """
+    column = table.first(UNIT_BYTES)
+    if column is None:
+        return None
+    unit, kind = UNIT_BYTES[column]
+    sizes = [value * unit for value in table.numbers(column, suffix="MiB" if unit == MIB else "")]
+    peak = max(sizes)
+    if not MIN_PEAK_BYTES <= peak <= MAX_PEAK_BYTES:
+        fix = "name the unit in the column: max_memory_allocated is in bytes, max_memory_allocated_gib in GiB"
+        what = f"a peak of {peak / GIB:.3g} GiB is implausible for a training run on one GPU"
+        raise fault(table.file, table.lines[sizes.index(peak)], what, fix, column)
+    name = NVIDIA_SMI if kind == "device" else TORCH
+    return RunLog(table.file, name, peak_gib=peak / GIB, peak_kind=kind)
