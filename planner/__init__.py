@@ -12,94 +12,64 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from planner.analysis.calibration.calibrate import calibrate
-    from planner.analysis.estimate.estimate import estimate
-    from planner.analysis.explain.explain import explain
-    from planner.analysis.frontier.frontier import frontier
-    from planner.analysis.market_fit import market_fit
-    from planner.analysis.simulation.policy_advice import policy_tables, spot_advice
-    from planner.analysis.simulation.simulate import simulate
-    from planner.analysis.what_if.sweep import sweep
-    from planner.analysis.what_if.tornado import tornado
-    from planner.analysis.what_if.what_if import what_if
-    from planner.errors import InputError, LibraryError, NoPlanError, PlannerError, ScenarioError, SolverError
-    from planner.loading.scenario_file import read_scenario
-    from planner.results.estimate import Estimate
-    from planner.results.explanation import Explanation
-    from planner.results.frontier import Frontier
-    from planner.results.market_fit import MarketFit
-    from planner.results.plan import Plan
-    from planner.results.simulation import Simulation
-    from planner.results.what_if import Sweep, Tornado, WhatIf
-    from planner.scenario.scenario import Scenario, SolveOptions
-    from planner.solving.solve import solve
+    from planner.analysis.calibration.calibrate import calibrate as calibrate
+    from planner.analysis.estimate.estimate import estimate as estimate
+    from planner.analysis.explain.explain import explain as explain
+    from planner.analysis.frontier.frontier import frontier as frontier
+    from planner.analysis.market_fit import market_fit as market_fit
+    from planner.analysis.simulation.policy_advice import policy_tables as policy_tables
+    from planner.analysis.simulation.policy_advice import spot_advice as spot_advice
+    from planner.analysis.simulation.simulate import simulate as simulate
+    from planner.analysis.what_if.sweep import sweep as sweep
+    from planner.analysis.what_if.tornado import tornado as tornado
+    from planner.analysis.what_if.what_if import what_if as what_if
+    from planner.errors import InputError as InputError
+    from planner.errors import LibraryError as LibraryError
+    from planner.errors import NoPlanError as NoPlanError
+    from planner.errors import PlannerError as PlannerError
+    from planner.errors import ScenarioError as ScenarioError
+    from planner.errors import SolverError as SolverError
+    from planner.loading.scenario_file import read_scenario as read_scenario
+    from planner.results.estimate import Estimate as Estimate
+    from planner.results.explanation import Explanation as Explanation
+    from planner.results.frontier import Frontier as Frontier
+    from planner.results.market_fit import MarketFit as MarketFit
+    from planner.results.plan import Plan as Plan
+    from planner.results.simulation import Simulation as Simulation
+    from planner.results.what_if import Sweep as Sweep
+    from planner.results.what_if import Tornado as Tornado
+    from planner.results.what_if import WhatIf as WhatIf
+    from planner.scenario.scenario import Scenario as Scenario
+    from planner.scenario.scenario import SolveOptions as SolveOptions
+    from planner.solving.solve import solve as solve
 
-_HOME = {
-    "read_scenario": "planner.loading.scenario_file",
-    "solve": "planner.solving.solve",
-    "frontier": "planner.analysis.frontier.frontier",
-    "Frontier": "planner.results.frontier",
-    "calibrate": "planner.analysis.calibration.calibrate",
-    "estimate": "planner.analysis.estimate.estimate",
-    "market_fit": "planner.analysis.market_fit",
-    "MarketFit": "planner.results.market_fit",
-    "simulate": "planner.analysis.simulation.simulate",
-    "Simulation": "planner.results.simulation",
-    "policy_tables": "planner.analysis.simulation.policy_advice",
-    "spot_advice": "planner.analysis.simulation.policy_advice",
-    "Estimate": "planner.results.estimate",
-    "explain": "planner.analysis.explain.explain",
-    "Explanation": "planner.results.explanation",
-    "what_if": "planner.analysis.what_if.what_if",
-    "sweep": "planner.analysis.what_if.sweep",
-    "tornado": "planner.analysis.what_if.tornado",
-    "WhatIf": "planner.results.what_if",
-    "Sweep": "planner.results.what_if",
-    "Tornado": "planner.results.what_if",
-    "Scenario": "planner.scenario.scenario",
-    "SolveOptions": "planner.scenario.scenario",
-    "Plan": "planner.results.plan",
-    "PlannerError": "planner.errors",
-    "InputError": "planner.errors",
-    "ScenarioError": "planner.errors",
-    "LibraryError": "planner.errors",
-    "SolverError": "planner.errors",
-    "NoPlanError": "planner.errors",
+_NAMES_BY_MODULE = {
+    "planner.analysis.calibration.calibrate": ("calibrate",),
+    "planner.analysis.estimate.estimate": ("estimate",),
+    "planner.analysis.explain.explain": ("explain",),
+    "planner.analysis.frontier.frontier": ("frontier",),
+    "planner.analysis.market_fit": ("market_fit",),
+    "planner.analysis.simulation.policy_advice": ("policy_tables", "spot_advice"),
+    "planner.analysis.simulation.simulate": ("simulate",),
+    "planner.analysis.what_if.sweep": ("sweep",),
+    "planner.analysis.what_if.tornado": ("tornado",),
+    "planner.analysis.what_if.what_if": ("what_if",),
+    "planner.errors": ("InputError", "LibraryError", "NoPlanError", "PlannerError", "ScenarioError", "SolverError"),
+    "planner.loading.scenario_file": ("read_scenario",),
+    "planner.results.estimate": ("Estimate",),
+    "planner.results.explanation": ("Explanation",),
+    "planner.results.frontier": ("Frontier",),
+    "planner.results.market_fit": ("MarketFit",),
+    "planner.results.plan": ("Plan",),
+    "planner.results.simulation": ("Simulation",),
+    "planner.results.what_if": ("Sweep", "Tornado", "WhatIf"),
+    "planner.scenario.scenario": ("Scenario", "SolveOptions"),
+    "planner.solving.solve": ("solve",),
 }
+_HOME = {name: module for module, names in _NAMES_BY_MODULE.items() for name in names}
 
-__all__ = [
-    "Estimate",
-    "Explanation",
-    "Frontier",
-    "InputError",
-    "LibraryError",
-    "MarketFit",
-    "NoPlanError",
-    "Plan",
-    "PlannerError",
-    "Scenario",
-    "ScenarioError",
-    "Simulation",
-    "SolveOptions",
-    "SolverError",
-    "Sweep",
-    "Tornado",
-    "WhatIf",
-    "__version__",
-    "calibrate",
-    "estimate",
-    "explain",
-    "frontier",
-    "market_fit",
-    "policy_tables",
-    "read_scenario",
-    "simulate",
-    "solve",
-    "spot_advice",
-    "sweep",
-    "tornado",
-    "what_if",
-]
+if not TYPE_CHECKING:  # a type checker reads the imports above
+    __all__ = ["__version__", *_HOME]
 
 
 def __getattr__(name: str) -> Any:
@@ -114,7 +84,7 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return ["__version__", *_HOME]
 
 
 def _version() -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 from benchmarks.accuracy.predictions import Comparison, Prediction
 from benchmarks.accuracy.scores import grouped
-from planner.report.plots.style import ACCENT_COLOR, COLORS, MUTED_COLOR, open_figure, write_picture
+from planner.report.plots.style import ACCENT_COLOR, COLORS, MUTED_COLOR, open_picture
 from planner.units import GIB
 
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
@@ -29,14 +29,11 @@ def write_pictures(memory: Points, throughput: Points, folder: str | Path) -> li
     ):
         if not points:
             continue
-        with open_figure(7.0, 6.4) as (drawing, axes):
+        written += [target / f"{figure}.png", target / f"{figure}-errors.png"]
+        with open_picture(written[-2], width=7.0, height=6.4) as (_, axes):
             _scatter(axes, points, figure, unit, scale)
-            written.append(target / f"{figure}.png")
-            write_picture(drawing, written[-1])
-        with open_figure(8.0, 5.0) as (drawing, axes):
+        with open_picture(written[-1], height=5.0) as (_, axes):
             _strips(axes, points, figure)
-            written.append(target / f"{figure}-errors.png")
-            write_picture(drawing, written[-1])
     return written
 
 

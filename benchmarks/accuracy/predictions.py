@@ -14,15 +14,15 @@ from benchmarks.accuracy.hosts import gpu_of_row
 from benchmarks.accuracy.measurements import Lengths, Row
 from benchmarks.accuracy.networks import Incomplete, NotExpressible
 from benchmarks.accuracy.recipes import checkpointing_known
-from planner.configurations.grid import coefficients
 from planner.configurations.recipe import framework_of
+from planner.estimates.inputs import Setup, TimedSetup
 from planner.estimates.memory.peak import estimate_memory
 from planner.estimates.memory.states import MemoryCoefficients
 from planner.estimates.parameters import training_flops
 from planner.estimates.time.coefficients import TimeCoefficients
 from planner.estimates.time.device import stack_parameters
 from planner.estimates.time.step import step_seconds, tokens_per_step
-from planner.estimates.uncertainty import UncertaintyClasses, class_sigmas, time_sigmas
+from planner.estimates.uncertainty import class_sigmas, time_sigmas
 from planner.estimates.work import padded_length
 from planner.library.schema import Library
 
@@ -83,9 +83,9 @@ class Predictor:
 
     def __init__(self, library: Library):
         self.library = library
-        self.memory = MemoryCoefficients(**coefficients(library, "memory", MemoryCoefficients))
-        self.time = TimeCoefficients(**coefficients(library, "time", TimeCoefficients))
-        self.spreads = {key: entry.value for key, entry in library.calibrations["uncertainty"].coefficients.items()}
+        self.memory = MemoryCoefficients.of(library.calibrations["memory"].values)
+        self.time = TimeCoefficients.of(library.calibrations["time"].values)
+        self.spreads = library.calibrations["uncertainty"].values
 
     def predict(self, rows: Sequence[Row], as_unknown: bool = False) -> list[Prediction]:
         """Return one prediction per row, in their order; `as_unknown` ignores every framework."""
@@ -129,7 +129,7 @@ class Predictor:
         usable = float(found.host.hardware.usable_bytes) if found.host else math.inf
         estimates = [
             (share, estimate_memory(
-                found.network, found.layout, found.states, activations, found.stack, self.memory, usable
+                Setup(found.network, found.layout, found.states, activations, found.stack), self.memory, usable
             ))
             for share, activations in found.activations
         ]  # fmt: skip
@@ -169,9 +169,9 @@ class Predictor:
             real = float(processed(1, layout.longest_sequence))
             together = layout.micro_batch if lengths.varying else 1  # buckets of like lengths need no padding
             layout = replace(layout, sequence=float(processed(together, layout.longest_sequence)))
-        parts = (found.kernels, found.host.hardware, self.time)
+        parts = (found.stack, found.kernels, found.host.hardware)
         seconds = sum(
-            share * float(step_seconds(found.network, layout, found.states, activations, *parts))
+            share * float(step_seconds(TimedSetup(found.network, layout, found.states, activations, *parts), self.time))
             for share, activations in found.activations
         )
         per_step = float(tokens_per_step(layout)) * real / float(layout.sequence)
@@ -183,7 +183,7 @@ class Predictor:
         profile = framework_of(self.library, found.framework)
         nodes = math.ceil(found.layout.gpus / found.layout.gpus_per_node)
         spreads = time_sigmas(
-            UncertaintyClasses.of(self.spreads),
+            self.spreads,
             class_sigmas(self.spreads, "unknown" if profile.unknown else profile.kernels),
             class_sigmas(self.spreads, found.host.gpu.name),
             found.layout.gpus,

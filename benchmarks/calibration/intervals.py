@@ -25,7 +25,7 @@ from benchmarks.calibration.fitting import source_weights
 from benchmarks.calibration.traced import key_of
 from planner.arrays import Floats
 from planner.configurations.recipe import framework_of
-from planner.estimates.uncertainty import Sigmas, UncertaintyClasses, class_sigmas, time_sigmas
+from planner.estimates.uncertainty import Sigmas, class_sigmas, time_sigmas
 from planner.library.schema import Library
 
 FEW_TOKENS = 2000
@@ -86,7 +86,7 @@ class Timed:
             return Sigmas(*(np.array([one[i] for one in classes]) for i in (0, 1)))
 
         found = time_sigmas(
-            UncertaintyClasses.of(values),
+            values,
             column(self.profiles),
             column(self.cards),
             self.gpus,

@@ -26,6 +26,7 @@ from benchmarks.accuracy.measurements import Row, read_measurements
 from benchmarks.accuracy.predictions import Prediction, Predictor
 from benchmarks.accuracy.splits import family
 from planner.errors import InputError
+from planner.estimates.inputs import Setup
 from planner.estimates.memory.peak import estimate_memory
 from planner.estimates.memory.states import MemoryCoefficients
 from planner.estimates.observed_runs import (
@@ -35,8 +36,8 @@ from planner.estimates.observed_runs import (
     memory_half_weight_runs,
 )
 from planner.estimates.uncertainty import Sigmas, memory_tail
+from planner.library.reading import read_library
 from planner.library.schema import Library
-from planner.loading.scenario_file import read_library
 from planner.units import GIB
 
 COUNTS = (1, 3, 5)
@@ -132,7 +133,7 @@ def _memory(predictions: Sequence[Prediction], k: int, library: Library) -> dict
 def _sigma(one: Prediction, library: Library) -> float:
     """Spread of the memory estimate as the planner has it, whatever kind of peak the row tells."""
     assert one.configuration is not None
-    values = {key: entry.value for key, entry in library.calibrations["memory"].coefficients.items()}
+    values = library.calibrations["memory"].values
     return memory_tail(values, one.configuration.framework, one.configuration.profiled)
 
 
@@ -155,9 +156,8 @@ def _peak(one: Prediction, scale: float, coefficients: MemoryCoefficients) -> fl
     total = 0.0
     for share, activations in found.activations:
         scaled = replace(activations, scale=scale)
-        told = estimate_memory(
-            found.network, found.layout, found.states, scaled, found.stack, coefficients, one.usable_bytes
-        )
+        setup = Setup(found.network, found.layout, found.states, scaled, found.stack)
+        told = estimate_memory(setup, coefficients, one.usable_bytes)
         total += share * float(getattr(told, name))
     return max(total, 1.0 / GIB)
 

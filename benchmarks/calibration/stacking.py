@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from benchmarks.accuracy.predictions import Prediction
 from benchmarks.calibration.traced import Traced, key_of, traced_states
 from planner.arrays import Floats
-from planner.estimates.inputs import Network
+from planner.estimates.inputs import Network, Setup, Stack, TimedSetup
 from planner.estimates.memory.peak import estimate_memory
 from planner.estimates.memory.states import MemoryCoefficients
 from planner.estimates.time.coefficients import TimeCoefficients
@@ -144,10 +144,8 @@ class MemoryRows:
         needs = np.zeros_like(peaks)
         coefficients = _named(MemoryCoefficients, "memory", values)
         for batch in self.batches:
-            layout, states, activations, stack = batch.setups(values, sets)
-            found = estimate_memory(
-                batch.network, layout, states, activations, stack, coefficients, self.usable[batch.rows]
-            )
+            setup = Setup(batch.network, *batch.setups(values, sets))
+            found = estimate_memory(setup, coefficients, self.usable[batch.rows])
             shape = (sets, batch.rows.size)
             kinds = [np.broadcast_to(getattr(found, name), shape) for name in _KINDS.values()]
             of_kind = np.choose(self.chosen[batch.rows], kinds)
@@ -190,7 +188,8 @@ class SpeedRows:
         coefficients = _named(TimeCoefficients, "time", values)
         for batch in self.batches:
             layout, states, activations, kernels, hardware = batch.setups(values, sets)
-            found = step_seconds(batch.network, layout, states, activations, kernels, hardware, coefficients)
+            setup = TimedSetup(batch.network, layout, states, activations, Stack(), kernels, hardware)
+            found = step_seconds(setup, coefficients)
             found = np.broadcast_to(found, (sets, batch.rows.size))
             for index in range(batch.rows.size):
                 seconds[:, batch.rows[index]] += batch.shares[index] * found[:, index]

@@ -1,6 +1,7 @@
 """Ratios of speed, both sides of each measured in one run: `python -m benchmarks.speed`.
 
-Best of several repetitions: what else the machine does only ever adds time.
+Least of several repetitions: what else the machine does only ever adds time. Ratios are of CPU seconds. Each line
+also has the CPU seconds, the same in units of a fixed loop of numpy that is timed in the run, and seconds on the clock.
 """
 
 from __future__ import annotations
@@ -18,25 +19,25 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from benchmarks.speed.frontier import frontier_lines
-from benchmarks.speed.timing import AS_OF, Line, best_seconds, process_seconds, question_of
+from benchmarks.speed.llm_analysis import llm_analysis_times
+from benchmarks.speed.timing import AS_OF, Line, best_times, machine_load, numpy_loop, process_times, question_of
 
 if TYPE_CHECKING:
     from planner.library.schema import Library
     from planner.scenario.offer import Offer
 
-LLM_ANALYSIS_PER_SECOND = 6257
-"""Configurations per second of llm-analysis: a stated figure, from another machine, not measured here."""
-
 OFFERS, SEED = 5000, 20261121
 HELP = "from planner.cli import main; main(['--help'])"
-SOLVE = f"from planner.cli import main; main(['solve', 'quickstart', '--as-of', '{AS_OF}'])"
+SOLVE = f"from planner.cli import main; main(['solve', 'NAME', '--as-of', '{AS_OF}'])"
+SCENARIOS = {"quickstart": (2.8, 0.3), "spot-heavy": (4.0, 0.5)}
+"""Scenario -> most times its imports in a fresh process, and CPU seconds in a running one."""
 IMPORTS = "import numpy, pydantic; from ortools.math_opt.python import mathopt"
 
 
 def against(what: str, ours: str, theirs: str, target: float, repeat: int) -> Line:
     """Measure a cold process of ours against one that only imports."""
-    mine, other = process_seconds(ours, repeat), process_seconds(theirs, repeat)
-    return Line(what, mine / other, "x", target, True, f"{mine:.3f} s against {other:.3f} s")
+    mine, other = process_times(ours, repeat), process_times(theirs, repeat)
+    return Line(what, mine.cpu / other.cpu, "x", target, True, f"{mine}; imports {other}")
 
 
 def help_lines(repeat: int) -> list[Line]:
@@ -45,15 +46,24 @@ def help_lines(repeat: int) -> list[Line]:
 
 
 def solve_lines(repeat: int) -> list[Line]:
-    """Measure a cold solve of the quickstart against importing what it needs."""
-    return [against("planner solve quickstart / its imports", SOLVE, IMPORTS, 2.5, repeat)]
+    """Measure solves in a fresh process against importing what they need, and in a running one."""
+    from planner.scenario.scenario import SolveOptions
+    from planner.solving.solve import solve
+
+    lines, options = [], SolveOptions(as_of=datetime.date.fromisoformat(AS_OF))
+    for name, (cold, warm) in SCENARIOS.items():
+        lines.append(against(f"planner solve {name} / its imports", SOLVE.replace("NAME", name), IMPORTS, cold, repeat))
+        scenario, library = question_of(name)
+        times = best_times(partial(solve, scenario, options, library), repeat)
+        lines.append(Line(f"solve {name} in a running process", times.cpu, "s", warm, True, str(times)))
+    return lines
 
 
 def candidates_lines(repeat: int) -> list[Line]:
     """Measure memory and time of a grid at once, against one configuration at a time."""
     estimate, recipes, machines = _grid()
     cells = len(recipes) * len(machines)
-    grid_rate = cells / best_seconds(lambda: estimate(recipes, machines), repeat)
+    at_once = best_times(lambda: estimate(recipes, machines), repeat)
     some = random.Random(SEED).sample([(r, m) for r in recipes for m in machines], 200)
     prepared = [estimate.prepared([recipe], [machine]) for recipe, machine in some]
 
@@ -61,18 +71,22 @@ def candidates_lines(repeat: int) -> list[Line]:
         for inputs in prepared:
             estimate.run(inputs)
 
-    loop_rate = len(some) / best_seconds(one_by_one, repeat)
-    basis = f"{grid_rate:,.0f} per second on a grid of {len(recipes)} recipes x {len(machines)} machines"
-    return [
+    loop = best_times(one_by_one, repeat)
+    rate, loop_rate = cells / at_once.cpu, len(some) / loop.cpu
+    basis = f"{rate:,.0f} per second on a grid of {len(recipes)} recipes x {len(machines)} machines ({at_once})"
+    lines = [
         Line(
-            "candidates per second / one at a time", grid_rate / loop_rate, "x", 300.0, False,
-            f"{basis}, inputs made in the time; {loop_rate:,.0f} one at a time, inputs made before",
-        ),
-        Line(
-            "candidates per second / llm-analysis (stated)", grid_rate / LLM_ANALYSIS_PER_SECOND, "x", 200.0,
-            False, f"{basis}; {LLM_ANALYSIS_PER_SECOND:,} stated, not measured here",
-        ),
+            "candidates per second / one at a time", rate / loop_rate, "x", 300.0, False,
+            f"{basis}, inputs made in the time; {loop_rate:,.0f} one at a time ({loop}), inputs made before",
+        )
     ]  # fmt: skip
+    theirs = llm_analysis_times(len(some), repeat)
+    if theirs is None:
+        print("llm-analysis is not installed (pip install llm-analysis==0.2.2): no comparison with it")
+        return lines
+    their_rate = len(some) / theirs.cpu
+    told = f"{basis}; {their_rate:,.0f} of llm-analysis, one at a time ({theirs})"
+    return [*lines, Line("candidates per second / llm-analysis", rate / their_rate, "x", 200.0, False, told)]
 
 
 def _grid() -> tuple[_Estimate, list[Any], list[Any]]:
@@ -105,14 +119,14 @@ class _Estimate:
     """Largest micro-batch, memory need and step time of every recipe on every machine."""
 
     def __init__(self, job: Any, library: Library) -> None:
-        from planner.configurations.grid import coefficients, shape_of
+        from planner.configurations.grid import shape_of
         from planner.estimates.memory.states import MemoryCoefficients
         from planner.estimates.time.coefficients import TimeCoefficients
 
         self.job, self.library = job, library
         self.shape = shape_of(job, library.architecture(job.architecture))
-        self.memory = MemoryCoefficients(**coefficients(library, "memory", MemoryCoefficients))
-        self.time = TimeCoefficients(**coefficients(library, "time", TimeCoefficients))
+        self.memory = MemoryCoefficients.of(library.calibrations["memory"].values)
+        self.time = TimeCoefficients.of(library.calibrations["time"].values)
 
     def prepared(self, recipes: list[Any], machines: list[Any]) -> Any:
         """Return the inputs of the estimates, shapes (R, 1) and (H,)."""
@@ -126,15 +140,10 @@ class _Estimate:
         from planner.estimates.time.step import step_seconds
 
         usable = inputs.hardware.usable_bytes
-        lines = memory_lines(
-            inputs.network, inputs.layout, inputs.states, inputs.activations, inputs.stack, self.memory
-        )
+        lines = memory_lines(inputs, self.memory)
         largest = lines.largest_micro_batch(usable)
         micro = np.clip(largest, 1, self.job.global_batch)
-        layout = replace(inputs.layout, micro_batch=micro)
-        seconds = step_seconds(
-            inputs.network, layout, inputs.states, inputs.activations, inputs.kernels, inputs.hardware, self.time
-        )
+        seconds = step_seconds(replace(inputs, layout=replace(inputs.layout, micro_batch=micro)), self.time)
         return micro, lines.need(micro, usable), seconds
 
     def __call__(self, recipes: list[Any], machines: list[Any]) -> tuple[Any, Any, Any]:
@@ -166,13 +175,13 @@ def market_lines(repeat: int) -> list[Line]:
     def solve() -> None:
         solve_lexicographic(table.rows(find_undominated(table, question)), question, run).rows  # noqa: B018
 
-    seconds = best_seconds(solve, repeat)
+    times = best_times(solve, repeat)
     basis = (
-        f"{len(table):,} candidates on {len(market.offers):,} offers made in {made:.2f} s, "
+        f"{times}; {len(table):,} candidates on {len(market.offers):,} offers made in {made:.2f} s, "
         f"{kept:,} of them undominated; dominance and all passes are in the time"
     )
     return [
-        Line("one job on 5,000 offers, solve", seconds, "s", 0.3, True, basis),
+        Line("one job on 5,000 offers, solve", times.cpu, "s", 0.3, True, basis),
         _curves_line(found, market, scenario.limits, library, repeat),
     ]
 
@@ -180,17 +189,17 @@ def market_lines(repeat: int) -> list[Line]:
 def _curves_line(found: Any, market: Any, limits: Any, library: Library, repeat: int) -> Line:
     """Measure the screening with spot policies of all candidates that a bound leaves, over that without."""
     from planner.candidates.screening import screen
-    from planner.spot.policy.curve_cache import CurveCache
+    from planner.spot.policy.policy_cache import PolicyCache
 
     def curves() -> Any:
-        return screen(replace(found, curves=CurveCache()), market, limits, library, waiting_usd=0.0)
+        return screen(replace(found, policies=PolicyCache()), market, limits, library, waiting_usd=0.0)
 
-    plain = best_seconds(lambda: screen(found, market, limits, library), repeat)
-    told = len(curves().spot)
-    seconds = best_seconds(curves, repeat) - plain
+    plain = best_times(lambda: screen(found, market, limits, library), repeat)
+    told: list[int] = []
+    times = best_times(lambda: told.append(len(curves().spot)), repeat)
     return Line(
-        "market curves of one job on 5,000 offers", seconds, "s", 1.0, True,
-        f"{told} candidates on spot may matter; screening without their curves takes {plain:.3f} s",
+        "market curves of one job on 5,000 offers", times.cpu - plain.cpu, "s", 1.0, True,
+        f"{times}; {told[0]} candidates on spot may matter; screening without their curves {plain}",
     )  # fmt: skip
 
 
@@ -203,26 +212,33 @@ CHANGES = {
 
 
 def what_if_lines(repeat: int) -> list[Line]:
-    """Measure one job on 5,000 offers again with one value changed, in a running process: change, solve, audit."""
+    """Measure one job again with one value changed, in a running process: change, solve, audit."""
+    scenario, library = question_of("quickstart-any")
+    many = scenario.model_copy(update={"offers": _many(scenario.offers)})
+    return [
+        *_changed(scenario, library, "the market", 0.1, repeat),
+        *_changed(many, library, "5,000 offers", 0.2, repeat),
+    ]
+
+
+def _changed(scenario: Any, library: Library, where: str, target: float, repeat: int) -> list[Line]:
     from planner.loading.scenario_file import change_scenario
     from planner.scenario.scenario import SolveOptions
     from planner.solving.prepare import prepare
     from planner.solving.solve import solve, solve_prepared
 
-    scenario, library = question_of("quickstart-any")
-    scenario = scenario.model_copy(update={"offers": _many(scenario.offers)})
     options = SolveOptions(as_of=datetime.date.fromisoformat(AS_OF))
     before = prepare(scenario, library)
+    scratch = best_times(partial(solve, scenario, options, library), 1)
 
     def again(setting: str) -> None:
         solve_prepared(prepare(change_scenario(scenario, [setting]), library, before), options)
 
     lines = []
     for name, setting in CHANGES.items():
-        seconds = best_seconds(partial(again, setting), repeat)
-        scratch = best_seconds(partial(solve, change_scenario(scenario, [setting]), options, library), repeat)
-        basis = f"{seconds / scratch:.2f} of the {scratch:.2f} s that it takes from scratch"
-        lines.append(Line(f"what-if on 5,000 offers, {name}", seconds, "s", 0.1, True, basis))
+        times = best_times(partial(again, setting), repeat)
+        basis = f"{times}: {times.cpu / scratch.cpu:.2f} of the {scratch.cpu:.2f} s that it takes from scratch"
+        lines.append(Line(f"what-if on {where}, {name}", times.cpu, "s", target, True, basis))
     return lines
 
 
@@ -256,14 +272,19 @@ def main() -> int:
     """Print every figure with its target; return 1 where a target is missed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.speed", description=__doc__)
     parser.add_argument("--only", choices=sorted(PARTS))
-    parser.add_argument("--repeat", type=int, default=5)
+    parser.add_argument("--repeat", type=int, default=3)
     arguments = parser.parse_args()
     lines = []
+    print(
+        f"{machine_load()}; a loop of numpy takes CPU {numpy_loop().cpu:.3f} s, wall {numpy_loop().wall:.3f} s",
+        flush=True,
+    )
     for name, part in PARTS.items():
         if arguments.only in (None, name):
             for line in part(arguments.repeat):
                 print(line, flush=True)
                 lines.append(line)
+    print(machine_load())
     return 0 if all(line.met for line in lines) else 1
 
 

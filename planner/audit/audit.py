@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from planner.results.plan import Assignment, Plan
     from planner.scenario.scenario import Scenario
 
-__all__ = ["Tolerance", "Violation", "audit"]
-
 _NO_PLAN = ("infeasible", "no_plan")  # statuses without jobs
 _TIE_SLACK = {"cost": 0.005, "time": 0.001}
 """How far above the optimum (dollars, hours) a plan may lie that is better in what counts second."""

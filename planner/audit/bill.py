@@ -9,7 +9,7 @@ from planner.audit.hours import is_coarse
 from planner.audit.stages import billed_hours
 from planner.estimates.billing import MILLION, service_usd
 from planner.estimates.trials import node_group_shares
-from planner.results.plan import BillItem
+from planner.results.plan_parts import BillItem
 from planner.units import MONTH_HOURS
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def _uses_of_shares(
 ) -> Uses:
     """Return hours over all runs and instances, each item at the spot share."""
     trials, n, share = context.job.trials, context.machine.instances, context.plan.spot_share
-    k, work = trials.at_once, stages.ratio * longer
+    k, work = trials.at_once, context.trials.work / context.trials.wall * longer
     group_hours = {
         "gpu": stages.training * work,
         "start and load": k * stages.start,

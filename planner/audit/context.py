@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from planner.library.technique_rows import FrameworkProfile
     from planner.results.plan import Assignment
     from planner.scenario.job import Job
-    from planner.scenario.limits import Limits
     from planner.scenario.observed_run import Measured
     from planner.scenario.scenario import Scenario
 
@@ -41,11 +40,6 @@ class AuditContext:
     offer: Offer  # at the prices of the what-if
     offers: Mapping[str, Offer]  # label -> every offer, at those prices
     library: Library
-
-    @property
-    def limits(self) -> Limits:
-        """The limits of the scenario."""
-        return self.scenario.limits
 
     @cached_property
     def network(self) -> Network:
@@ -95,8 +89,7 @@ class AuditContext:
 
     def values(self, calibration: str) -> dict[str, float]:
         """Return the plain numbers of a calibration by key."""
-        coefficients = self.library.calibrations[calibration].coefficients
-        return {key: coefficient.value for key, coefficient in coefficients.items()}
+        return self.library.calibrations[calibration].values
 
     def download_rate_of(self, offer: Offer, of_own_data: bool = False) -> float:
         """Return bytes per second from outside to a machine; own data leave no faster than their place lets them."""
@@ -108,9 +101,8 @@ class AuditContext:
 
     def disk_rate_of(self, offer: Offer) -> float:
         """Return bytes per second of a machine's own disk."""
-        if offer.disk_gb_per_second is not None:
-            return offer.disk_gb_per_second * GB
-        return self.values("stages")["disk_bytes_per_second"]
+        stated = offer.disk_gb_per_second
+        return self.values("stages")["disk_bytes_per_second"] if stated is None else stated * GB
 
     def leaving_usd_per_gb(self, offer: Offer) -> float:
         """Return dollars per GB that the user's data cost to leave their place for a machine of the offer."""

@@ -23,8 +23,9 @@ from planner.audit.physics import recompute_physics, recompute_work, techniques_
 from planner.audit.stages import export_hours, recompute_stages, result_gb
 from planner.configurations.recipe import Recipe
 from planner.estimates.billing import service_tokens_per_second
-from planner.estimates.uncertainty import confidence_factor
-from planner.results.plan import Assignment, BillItem, CommitmentUse, Hours, SpotPlan, Spread, Vram
+from planner.estimates.uncertainty import Sigmas, confidence_factor
+from planner.results.plan import Assignment
+from planner.results.plan_parts import BillItem, CommitmentUse, Hours, SpotPlan, Spread, Vram
 from planner.units import GB, HOUR
 
 if TYPE_CHECKING:
@@ -65,23 +66,16 @@ def evaluate(context: AuditContext, as_of: datetime.date) -> Evaluation:
     before = stages.separate_hours("ingest") + stages.start + stages.prepare
     mixed = before + share * hours.wall_spot if 0 < share < 1 else None
     lines, late_lines = (recompute_bill(context, stages, hours, policy, is_late) for is_late in (False, True))
-    figures = _Figures(
-        rate=physics.rate,
-        sigma=physics.sigmas.display,
-        sigma_tail=physics.sigmas.tail,
-        start=stages.start,
-        stage_hours=stages.by_name(),
-        hours=(hours.total(share), hours.total(share, is_late=True)),
-        bills=(lines, late_lines),
-        spot=spot,
-    )
+    totals = (hours.total(share), hours.total(share, is_late=True))
+    by_name, bills = stages.by_name(), (lines, late_lines)
+    figures = _Figures(physics.rate, physics.sigmas, stages.start, by_name, hours=totals, bills=bills, spot=spot)
     machine, asked, run = context.machine, context.plan.techniques, context.observed
     assignment = Assignment(
         **_named(context, as_of),
         **figures.report(context, physics.setup.work),
         **{name: getattr(machine, name) for name in ("gpu", "gpus", "gpus_per_instance", "instances")},
-        **{name: getattr(physics, name) for name in ("step_seconds", "fed_by_storage", "vram_gib", "observed_runs")},
-        **{name: getattr(physics, name) for name in ("speed_factor", "memory_factor")},
+        **physics.reported,
+        step_seconds=physics.step_seconds,
         interconnect=machine.link,
         spot_share=share,
         switch_to_on_demand_at_hours=spot.latest_on_demand_hours if spot else mixed,
@@ -122,7 +116,7 @@ def _region(context: AuditContext) -> str:
     kind = (mine.provider, mine.instance, mine.gpu)
     near = [offer for offer in context.offers.values() if (offer.provider, offer.instance, offer.gpu) == kind]
     regions = {offer.region for offer in near if offer.model_dump(exclude=apart_from) == what}
-    lists, sources = context.limits.regions, (one.stages.transfer for one in context.scenario.jobs)
+    lists, sources = context.scenario.limits.regions, (one.stages.transfer for one in context.scenario.jobs)
     matters = any(source and source.region for source in sources) or lists.allow is not None or lists.forbid
     return mine.region if matters or len(regions) == 1 else f"any of {len(regions)}"
 
@@ -132,8 +126,7 @@ class _Figures:
     """Speed, hours and dollars of a run, on machines or at a service."""
 
     rate: float  # tokens (images) per second
-    sigma: float
-    sigma_tail: float
+    sigmas: Sigmas  # of ln(time)
     start: float
     stage_hours: dict[str, float]
     hours: Pair
@@ -142,15 +135,16 @@ class _Figures:
 
     def report(self, context: AuditContext, work: Workload) -> dict[str, Any]:
         """Return the fields with their intervals; training is what start and stages leave of the hours."""
-        job, reach, spot = context.job, math.exp(1.28 * self.sigma), self.spot
+        job, sigma, spot = context.job, self.sigmas.display, self.spot
+        reach = math.exp(1.28 * sigma)
         (expected, late), (lines, late_lines) = self.hours, self.bills
         luck_hours, hours_sd, luck_usd, usd_sd = (
             (spot.luck_hours, spot.hours_sd, spot.luck_usd, spot.usd_sd) if spot else (0.0,) * 4
         )
-        low, high = _interval(expected, luck_hours, self.sigma, hours_sd)
+        low, high = _interval(expected, luck_hours, sigma, hours_sd)
         total = math.fsum(line.usd for line in lines)
         fixed = math.fsum(line.usd for line in lines if line.item in FIXED)
-        cost_sigma = 0.0 if context.offer.is_managed else self.sigma  # a service is not paid by the hour
+        cost_sigma = 0.0 if context.offer.is_managed else sigma  # a service is not paid by the hour
         least, most = _interval(total - fixed, luck_usd, cost_sigma, usd_sd)
         return {
             "sequence_length": work.sequence,
@@ -158,8 +152,8 @@ class _Figures:
             "tokens_per_second": self.rate,
             "tokens_per_second_low": self.rate / reach,
             "tokens_per_second_high": self.rate * reach,
-            "sigma": self.sigma,
-            "sigma_tail": self.sigma_tail,
+            "sigma": sigma,
+            "sigma_tail": self.sigmas.tail,
             "start_hours": self.start,
             "training_hours": expected - self.start - math.fsum(self.stage_hours.values()),
             "stage_hours": self.stage_hours,
@@ -222,14 +216,12 @@ def _at_service(context: AuditContext, managed: Managed, as_of: datetime.date) -
     # A service reports its method alone.
     recipe = Recipe(managed.method, 16, "none", "managed", "none", "none", "managed", "managed")
     lines, late_lines = (recompute_service_bill(context, managed, work, result, is_late) for is_late in (False, True))
-    figures = _Figures(rate, sigma, sigma, upload, {"export": export}, (expected, late), (lines, late_lines))
+    figures = _Figures(rate, Sigmas(sigma, sigma), upload, {"export": export}, (expected, late), (lines, late_lines))
     return Assignment(
         **_named(context, as_of),
         **figures.report(context, work),
         gpu="managed",
-        gpus=0,
-        gpus_per_instance=0,
-        instances=0,
+        **dict.fromkeys(("gpus", "gpus_per_instance", "instances"), 0),
         interconnect="",
         spot_share=0.0,
         switch_to_on_demand_at_hours=None,

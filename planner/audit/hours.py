@@ -14,12 +14,12 @@ from planner.audit.stages import copy_stall_seconds
 from planner.estimates.preemption import NodeGroupCoefficients, interrupted_run, node_group_market, wall_quantile_factor
 from planner.estimates.time.stages import checkpoint_bytes, checkpoint_seconds
 from planner.estimates.uncertainty import confidence_factor
-from planner.results.plan import SpotPlan
+from planner.results.plan_parts import SpotPlan
 from planner.scenario.job import MAX_CONFIDENCE
 from planner.spot.market.duration_shapes import DurationShape, states_from_means
 from planner.spot.market.states import Ages, SpotStates
 from planner.spot.policy.checkpointing import checkpoint_interval, last_checkpoint_fits
-from planner.spot.policy.curve_cache import CurveCache
+from planner.spot.policy.policy_cache import PolicyCache
 from planner.spot.policy.run import SpotRun
 from planner.units import GB, HOUR, MONTH_HOURS
 
@@ -66,14 +66,9 @@ def recompute_hours(context: AuditContext, stages: JobStages, physics: Recompute
     """Return all hours of the job, its stages given."""
     confidence, values = context.job.confidence, context.values("stages")
     late = float(confidence_factor(physics.sigmas.tail, confidence))
-    interrupted = interrupted_run(
-        stages.run,
-        stages.restart,
-        spot_stall_hours(context, physics),
-        group_market(context),
-        NodeGroupCoefficients.of(values),
-        values["spot_outage_cv"],
-    )
+    market, group = group_market(context), NodeGroupCoefficients.of(values)
+    stall, write = spot_checkpoint_hours(context, physics)
+    interrupted = interrupted_run(stages.run, stages.restart, stall, market, group, values["spot_outage_cv"], write)
     switch = 0.0 if context.offer.usd_per_hour is None else stages.start
     wall, outside = float(interrupted.wall), stages.outside_run_hours
     spread = wall_quantile_factor(confidence, context.values("uncertainty")["wall_spread"])
@@ -102,10 +97,12 @@ def group_market(context: AuditContext) -> SpotAvailability:
     return node_group_market(up, share, context.machine.instances, group)
 
 
-def spot_stall_hours(context: AuditContext, physics: RecomputedPhysics) -> float:
-    """Return the stall of a checkpoint that an interruption makes necessary."""
-    saved = float(checkpoint_bytes(physics.setup.parts.states.trainable, context.stages))
-    return copy_stall_seconds(context, physics, saved) / HOUR
+def spot_checkpoint_hours(context: AuditContext, physics: RecomputedPhysics) -> tuple[float, float]:
+    """Return the stall and the full write of a checkpoint that interruptions make necessary."""
+    saved = float(checkpoint_bytes(physics.setup.inputs.states.trainable, context.stages))
+    disk = context.job.storage_gb_per_second * GB
+    written = float(checkpoint_seconds(saved, context.machine.instances, disk, math.inf, context.stages))
+    return copy_stall_seconds(context, physics, saved) / HOUR, written / HOUR
 
 
 def is_coarse(context: AuditContext, stages: JobStages) -> bool:
@@ -180,7 +177,7 @@ def market_ends(stages: JobStages, hours: RecomputedHours) -> bool:
 
 def may_follow_policy(context: AuditContext, stages: JobStages) -> bool:
     """Return whether a policy is made for the run: one run by cost, in both markets, whose use is billed finely."""
-    offer, bounds = context.offer, context.limits.spot_share
+    offer, bounds = context.offer, context.scenario.limits.spot_share
     has_both = offer.has_spot and offer.usd_per_hour is not None and bounds.min < 1 and bounds.max >= 1
     is_fine = offer.billing.step_seconds / HOUR <= _FINE_BILLING_HOURS and not is_coarse(context, stages)
     by_cost = context.scenario.objective_kind == "cost"
@@ -197,45 +194,36 @@ def recompute_policy_run(
     run, states, guaranteed = _run(context, stages, physics), _states(context), named.guaranteed_hours
     if not 0 < run.work_hours + run.restart_hours <= guaranteed * (1 + _TIME_TOLERANCE):
         return None
-    (points,) = CurveCache().latest_points([(run, states, guaranteed * (1 + _TIME_TOLERANCE))])
-    point = min(points, key=lambda one: abs(one.hours - guaranteed), default=None)
-    return RecomputedPolicyRun(run, states, point, stages.outside_run_hours - stages.start) if point else None
+    (point,) = PolicyCache().best_points([(run, states, guaranteed)])
+    return RecomputedPolicyRun(run, states, point, stages.outside_run_hours - stages.start)
 
 
 def _states(context: AuditContext) -> SpotStates:
     """Return the market of all machines together: as the offer tells it by age, else its means in the usual shape."""
-    statistics = context.offer.spot
-    if (
-        statistics is not None
-        and statistics.instances == context.machine.instances
-        and statistics.up
-        and statistics.outage
-    ):
-        up, down = (Ages(one.ages_hours, one.ends_per_hour) for one in (statistics.up, statistics.outage))
-        return SpotStates(up, down)
+    given = context.offer.spot
+    if given and given.up and given.outage and given.instances == context.machine.instances:
+        return SpotStates(*(Ages(one.ages_hours, one.ends_per_hour) for one in (given.up, given.outage)))
     group = group_market(context)
     return states_from_means(float(group.mean_up), float(group.mean_outage), DurationShape.of(context.values("spot")))
 
 
 def _run(context: AuditContext, stages: JobStages, physics: RecomputedPhysics) -> SpotRun:
     """Return what the policy has to bring home. The hours of an observed run have its start among them."""
-    job, offer, instances, coefficients = context.job, context.offer, context.machine.instances, context.stages
-    stall, states = spot_stall_hours(context, physics), _states(context)
-    saved = float(checkpoint_bytes(physics.setup.parts.states.trainable, coefficients))
-    disk = job.storage_gb_per_second * GB
-    written = float(checkpoint_seconds(saved, instances, disk, float("inf"), coefficients))
+    offer, instances, states = context.offer, context.machine.instances, _states(context)
+    stall, write = spot_checkpoint_hours(context, physics)
     notice = offer.spot.notice_seconds if offer.spot else None
-    is_warned = last_checkpoint_fits((offer.spot_notice_seconds if notice is None else notice) or 0.0, written)
+    is_warned = last_checkpoint_fits((offer.spot_notice_seconds if notice is None else notice) or 0.0, write * HOUR)
     share = context.values("stages")["interval_share_of_young"]
     return SpotRun(
         work_hours=stages.run - stages.restart if context.observed else stages.run,
         restart_hours=stages.restart,
         stall_hours=stall,
-        interval_hours=checkpoint_interval(stall, states, share, is_warned),
+        interval_hours=checkpoint_interval(stall, states, share, write, is_warned),
         spot_usd_per_hour=(offer.spot_usd_per_hour or 0.0) * instances,
         on_demand_usd_per_hour=(offer.usd_per_hour or 0.0) * instances,
         standing_usd_per_hour=_storage_usd_per_hour(context, stages) + context.scenario.value_of_time_usd_per_hour,
         last_checkpoint=is_warned,
+        write_hours=write,
     )
 
 

@@ -18,7 +18,7 @@ from planner.configurations.recipe import (
     is_allowed,
 )
 from planner.estimates.time.data_stages import evaluation_bytes
-from planner.results.plan import Hours, Spread
+from planner.results.plan_parts import Hours, Spread
 from planner.scenario.offer import offer_labels
 from planner.units import GB, GIB
 
@@ -44,7 +44,7 @@ def at_most(what: str, limit: float | None, found: float, slack: float = 0.0) ->
 
 def choices_of_job(context: AuditContext) -> Iterator[Broken]:
     """Yield what the plan names for one job and may not: lists, counts, batch, techniques, share, places of stages."""
-    limits, offer, plan = context.limits, context.offer, context.plan
+    limits, offer, plan = context.scenario.limits, context.offer, context.plan
     named = {"providers": offer.provider, "regions": offer.region, "tiers": offer.tier}
     if offer.gpu is not None:  # a service has no card that a list could name
         named["gpus"] = context.gpu.name
@@ -136,7 +136,7 @@ def _unfit(context: AuditContext, stage: str, offer: Offer) -> Iterator[tuple[st
     if asked is None or place not in asked.on:
         yield " or ".join(asked.on) if asked else "no such stage", place
         return
-    if not context.limits.permits(offer):
+    if not context.scenario.limits.permits(offer):
         yield "an offer that the limits permit", offer.label
     if offer.usd_per_hour is None or offer.commitment is not None or offer.committed_hours is not None:
         yield "a price by the hour", offer.tier
@@ -164,7 +164,7 @@ def figures_of_job(context: AuditContext, evaluation: Evaluation, tolerance: Tol
         yield "sum of the bill", bill, plan.cost_usd
     if not abs(parts - plan.vram_gib.allocated) <= tolerance.gib * parts:
         yield "sum of vram_gib.parts", parts, plan.vram_gib.allocated
-    longest = context.limits.max_hours or _MAX_HOURS[job.kind]
+    longest = context.scenario.limits.max_hours or _MAX_HOURS[job.kind]
     for what, limit in (("deadline_hours", job.deadline_hours), ("max_hours", longest)):
         yield from at_most(f"{what} at confidence", limit, plan.hours.at_confidence, tolerance.hours * (limit or 0.0))
     chance = plan.deadline_probability
@@ -177,7 +177,9 @@ def figures_of_job(context: AuditContext, evaluation: Evaluation, tolerance: Tol
         yield "spot_share", "0: on this market the run never ends", plan.spot_share
     should_follow = evaluation.may_follow_policy and plan.spot_share > 0
     # A mix may reach a floor on the share that no policy asks for.
-    if (plan.spot is not None) != should_follow and (plan.spot is not None or context.limits.spot_share.min == 0):
+    if (plan.spot is not None) != should_follow and (
+        plan.spot is not None or context.scenario.limits.spot_share.min == 0
+    ):
         yield "a policy on spot", should_follow, plan.spot is not None
 
 

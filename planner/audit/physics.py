@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from planner.configurations.coefficients import recipe_coefficients
-from planner.configurations.grid import coefficients
 from planner.configurations.hardware import efficiency_of, hardware_numbers
 from planner.configurations.observed.comparison import job_of_run
 from planner.configurations.observed.learning import learn_correction
 from planner.configurations.observed.memory_peaks import KINDS, memory_setting
-from planner.estimates.inputs import Layout
+from planner.estimates.inputs import Layout, TimedSetup
 from planner.estimates.memory.fit import fit_probability
 from planner.estimates.memory.peak import PHASES, estimate_memory
 from planner.estimates.memory.states import MemoryCoefficients
@@ -22,20 +21,18 @@ from planner.estimates.observed_runs import log_speed_correction
 from planner.estimates.time.coefficients import TimeCoefficients
 from planner.estimates.time.stages import fed_step_seconds
 from planner.estimates.time.step import step_time
-from planner.estimates.uncertainty import Sigmas, UncertaintyClasses, class_sigmas, memory_tail, time_sigmas
+from planner.estimates.uncertainty import Sigmas, class_sigmas, memory_tail, time_sigmas
 from planner.estimates.work import PACKED_FILL, processed_length, step_count
-from planner.results.plan import ObservedRun, Techniques, Vram
+from planner.results.plan_parts import ObservedRun, Techniques, Vram
 from planner.units import GB, GIB, HOUR
 
 if TYPE_CHECKING:
     from planner.audit.context import AuditContext
-    from planner.configurations.coefficients import RecipeCoefficients
     from planner.configurations.grid import Machine
     from planner.configurations.observed.comparison import ComparedRun
     from planner.configurations.observed.learning import Correction
     from planner.configurations.observed.memory_peaks import MemoryCorrection
     from planner.configurations.recipe import Recipe
-    from planner.estimates.inputs import Hardware, Network
     from planner.estimates.memory.peak import MemoryEstimate
     from planner.library.schema import Architecture, Library
     from planner.scenario.job import Job
@@ -81,24 +78,19 @@ def recompute_work(job: Job, architecture: Architecture) -> Workload:
 class TrainingSetup:
     """One recipe with one batch on one machine, as the estimates take it: scalars."""
 
-    network: Network
-    parts: RecipeCoefficients
-    hardware: Hardware
-    layout: Layout
+    inputs: TimedSetup
     work: Workload
     library: Library
 
     def step_seconds(self) -> float:
         """Return seconds of one optimizer step, of which storage and the job's own factor know nothing."""
-        values = TimeCoefficients(**coefficients(self.library, "time", TimeCoefficients))
-        parts = (self.parts.states, self.parts.activations, self.parts.kernels, self.hardware, values)
-        return float(step_time(self.network, self.layout, *parts).seconds)
+        values = TimeCoefficients.of(self.library.calibrations["time"].values)
+        return float(step_time(self.inputs, values).seconds)
 
-    def memory(self) -> MemoryEstimate:
-        """Return bytes on the fullest GPU."""
-        values = MemoryCoefficients(**coefficients(self.library, "memory", MemoryCoefficients))
-        parts = (self.parts.states, self.parts.activations, self.parts.stack, values, self.hardware.usable_bytes)
-        return estimate_memory(self.network, self.layout, *parts)
+    def memory(self, capped: bool = True) -> MemoryEstimate:
+        """Return bytes on the fullest GPU, what is reserved capped by what it has."""
+        values = MemoryCoefficients.of(self.library.calibrations["memory"].values)
+        return estimate_memory(self.inputs, values, self.inputs.hardware.usable_bytes if capped else math.inf)
 
 
 def build_setup(
@@ -123,7 +115,8 @@ def build_setup(
     )
     parts = recipe_coefficients(recipe, job, context.network, library)
     hardware = hardware_numbers(gpu, machine.link, machine.network_gbps, recipe.precision, library)
-    return TrainingSetup(context.network, parts, hardware, layout, work, library)
+    inputs = TimedSetup(context.network, layout, parts.states, parts.activations, parts.stack, parts.kernels, hardware)
+    return TrainingSetup(inputs, work, library)
 
 
 @dataclass(frozen=True)
@@ -132,13 +125,9 @@ class RecomputedPhysics:
 
     setup: TrainingSetup
     step_seconds: float  # per optimizer step, as fed by storage and with the job's own factor on speed
-    fed_by_storage: bool  # whether storage sets that pace
     rate: float  # real tokens (images) per second
     sigmas: Sigmas  # of ln(time)
-    vram_gib: Vram
-    observed_runs: tuple[ObservedRun, ...]  # as a plan reports them
-    speed_factor: float
-    memory_factor: float
+    reported: dict[str, Any]  # other fields of the assignment
 
 
 def recompute_physics(context: AuditContext) -> RecomputedPhysics:
@@ -162,13 +151,15 @@ def recompute_physics(context: AuditContext) -> RecomputedPhysics:
     return RecomputedPhysics(
         setup=setup,
         step_seconds=seconds,
-        fed_by_storage=run is None and fed > computed * (1 + 1e-9),
         rate=work.real / (work.steps * seconds),
         sigmas=_sigmas(context, setup, learned),
-        vram_gib=_vram(context, setup, learned, probed),
-        observed_runs=runs,
-        speed_factor=factor,
-        memory_factor=probed.scale if probed else 1.0,
+        reported={
+            "fed_by_storage": run is None and fed > computed * (1 + 1e-9),
+            "vram_gib": _vram(context, setup, learned, probed),
+            "observed_runs": runs,
+            "speed_factor": factor,
+            "memory_factor": probed.scale if probed else 1.0,
+        },
     )
 
 
@@ -176,7 +167,7 @@ def _report(context: AuditContext, seen: ComparedRun) -> ObservedRun:
     """Return an observed run as a plan reports it: its prediction is that of its configuration, computed again."""
     run, job = seen.run, job_of_run(context.job, seen.run)
     setup = build_setup(context, job, seen.recipe, seen.machine, (seen.micro_batch, seen.accumulation))
-    batch = float(setup.layout.micro_batch * seen.accumulation * setup.layout.data_parallel)
+    batch = float(setup.inputs.layout.micro_batch * seen.accumulation * setup.inputs.layout.data_parallel)
     kind = None if run.peak_vram_gib is None else run.peak_kind or "allocated"
     return ObservedRun(
         gpu=run.gpu,
@@ -186,7 +177,7 @@ def _report(context: AuditContext, seen: ComparedRun) -> ObservedRun:
         tokens_per_second=run.tokens_per_second,
         predicted_tokens_per_second=batch * setup.work.real_per_sequence / setup.step_seconds(),
         peak_vram_gib=run.peak_vram_gib,
-        predicted_peak_vram_gib=float(getattr(setup.memory(), KINDS[kind])) / GIB if kind else None,
+        predicted_peak_vram_gib=float(getattr(setup.memory(capped=False), KINDS[kind])) / GIB if kind else None,
         peak_kind=kind,
     )
 
@@ -205,16 +196,16 @@ def techniques_of(recipe: Recipe, job: Job, micro_batch: int, accumulation: int)
 
 def _vram(context: AuditContext, setup: TrainingSetup, learned: Correction, probed: MemoryCorrection | None) -> Vram:
     """Return the need of the fit rule, its parts, and the chance that it fits, as observed peaks have them."""
-    run, usable_gib, layout, library = context.observed, context.gpu.usable_gib, setup.layout, context.library
+    run, usable_gib, layout, library = context.observed, context.gpu.usable_gib, setup.inputs.layout, context.library
     micro, longest = int(layout.micro_batch), setup.work.longest
-    parts, margins = setup.parts, {}
+    inputs, margins = setup.inputs, {}
     if probed is not None:
-        parts = replace(parts, activations=replace(parts.activations, scale=probed.scale))
+        inputs = replace(inputs, activations=replace(inputs.activations, scale=probed.scale))
         margins = {"phi": probed.phi, "margin": probed.margin_on(context.gpu.name)}
-    if context.limits.vram_headroom is not None:
-        margins["margin"] = context.limits.vram_headroom
-    stack = replace(parts.stack, **margins)
-    estimate = replace(setup, parts=replace(parts, stack=stack)).memory()
+    if context.scenario.limits.vram_headroom is not None:
+        margins["margin"] = context.scenario.limits.vram_headroom
+    stack = replace(inputs.stack, **margins)
+    estimate = replace(setup, inputs=replace(inputs, stack=stack)).memory()
     # What the fit rule sets aside, not the larger context that a monitor shows.
     context_gib = float(stack.context_gib) + (float(stack.fit_nccl_gib) if context.machine.gpus > 1 else 0.0)
     need = max(float(estimate.need) / GIB, probed.floor_gib(micro, longest) if probed else 0.0)
@@ -230,25 +221,26 @@ def _vram(context: AuditContext, setup: TrainingSetup, learned: Correction, prob
         usable=usable_gib,
         fit_probability=1.0 if run or is_proven else chance,
         phase=PHASES[int(estimate.phase)],
-        parts={one.name: float(getattr(estimate.breakdown, one.name)) / GIB for one in fields(estimate.breakdown)},
+        parts={name: float(part) / GIB for name, part in estimate.breakdown.items()},
     )
 
 
 def _sigmas(context: AuditContext, setup: TrainingSetup, learned: Correction) -> Sigmas:
     """Return the spread of the speed: profile, card, size, mixture, few tokens, unknown facts, observed runs."""
-    values, layout, machine, library = context.values("uncertainty"), setup.layout, context.machine, context.library
+    layout, machine, library = setup.inputs.layout, context.machine, context.library
+    values = context.values("uncertainty")
     if context.observed:
         return class_sigmas(values, "observed")
     profile = "unknown" if context.framework.unknown else context.framework.kernels
     before = time_sigmas(
-        UncertaintyClasses.of(values),
+        values,
         class_sigmas(values, profile),
         class_sigmas(values, context.gpu.name),
         machine.gpus,
         machine.instances,
         float(layout.micro_batch * layout.sequence),
         # A U-Net is no stack of equal layers: as uncertain as a mixture of experts.
-        mixture=int(setup.network.experts > 0 or context.architecture.image is not None),
+        mixture=int(setup.inputs.network.experts > 0 or context.architecture.image is not None),
         efficiency_is_prior=int(not efficiency_of(context.gpu, library.calibrations["gpu_efficiency"])[1]),
         network_unknown=int(machine.network_gbps is None),
     )

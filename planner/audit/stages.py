@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from planner.configurations.hardware import PCIE_BYTES_PER_SECOND
 from planner.estimates.parameters import lora_parameters
 from planner.estimates.time import data_stages, stages
-from planner.results.plan import SeparateMachine
+from planner.results.plan_parts import SeparateMachine
 from planner.units import GB, HOUR, TERA
 
 if TYPE_CHECKING:
@@ -51,7 +51,6 @@ class JobStages:
     reload: float
     waiting: float  # machine hours of all runs
     reloads: float  # machine hours of all runs
-    ratio: float  # machine hours of all runs over those of the longest chain, waiting and loading left out
     outside_run_hours: float  # before and after the run, in which the machines are rented
     run: float  # the longest chain of trials on demand
     stretch: float  # the run without early stopping over the run expected
@@ -99,7 +98,7 @@ def recompute_stages(context: AuditContext, physics: RecomputedPhysics) -> JobSt
     else:
         steps = work.steps * physics.step_seconds / HOUR
         once = steps * float(stages.goodput_factor(steps, context.machine.instances, 0, context.stages))
-        codes = (physics.setup.parts.states.frozen, physics.setup.parts.activations.checkpointing)
+        codes = (physics.setup.inputs.states.frozen, physics.setup.inputs.activations.checkpointing)
         seconds = stages.evaluation_seconds(work.evaluated, physics.rate, *codes, context.stages)
         evaluation = 0.0 if "evaluation" in there else float(seconds) / HOUR
         parts = (once, evaluation, _checkpoint_hours(context, physics, once))
@@ -119,7 +118,6 @@ def recompute_stages(context: AuditContext, physics: RecomputedPhysics) -> JobSt
         reload=reload,
         waiting=waiting,
         reloads=reloads,
-        ratio=trials.work / trials.wall,
         outside_run_hours=start + live * (prepare + export),
         run=once_again + reload,
         stretch=(once_again / early + reload) / (once_again + reload),
@@ -150,16 +148,11 @@ def _data_on_machine(context: AuditContext, work: Workload, is_elsewhere: bool) 
 
 def _load_hours(context: AuditContext, physics: RecomputedPhysics) -> float:
     """Return hours from disk to the GPUs; the job states how fast its disk is read, and the share that is reached."""
-    job, coefficients = context.job, context.stages
-    seconds = stages.load_seconds(
-        context.architecture.download_gb * GB,
-        context.machine.gpus,
-        job.storage_gb_per_second * GB * job.load_efficiency / coefficients.disk_efficiency,
-        physics.setup.hardware.pcie,
-        coefficients,
-        quantised_weights=context.network.parameters if context.recipe.weight_bits < 16 else 0,
-        compiled=int(context.framework.compiled),
-    )
+    job, size, machine = context.job, context.architecture.download_gb * GB, context.machine
+    disk = job.storage_gb_per_second * GB * job.load_efficiency / context.stages.disk_efficiency
+    slot, compiled = physics.setup.inputs.hardware.pcie, int(context.framework.compiled)
+    quantised = context.network.parameters if context.recipe.weight_bits < 16 else 0
+    seconds = stages.load_seconds(size, machine.gpus, disk, slot, context.stages, quantised, compiled)
     return float(seconds) / HOUR
 
 
@@ -187,14 +180,14 @@ def _checkpoint_hours(context: AuditContext, physics: RecomputedPhysics, once: f
 
 def copy_stall_seconds(context: AuditContext, physics: RecomputedPhysics, stored: float) -> float:
     """Return how long copying a checkpoint to host memory halts the run; even small adapters do for a moment."""
-    slot, coefficients = physics.setup.hardware.pcie, context.stages
+    slot, coefficients = physics.setup.inputs.hardware.pcie, context.stages
     copied = float(stages.asynchronous_stall_seconds(stored, context.machine.gpus, slot, coefficients))
     return copied + coefficients.checkpoint_fixed_seconds
 
 
 def _checkpoint_bytes(context: AuditContext, physics: RecomputedPhysics) -> float:
     """Return bytes of one checkpoint that the job asks for."""
-    wanted, states, coefficients = context.job.stages.checkpoints, physics.setup.parts.states, context.stages
+    wanted, states, coefficients = context.job.stages.checkpoints, physics.setup.inputs.states, context.stages
     each = states.adapter_bytes if context.recipe.method == "lora" else coefficients.weight_bytes_per_parameter
     is_resumed = wanted is not None and wanted.contents == "resume"
     return float(stages.kept_checkpoint_bytes(states.trainable, each, is_resumed, coefficients))

@@ -23,16 +23,11 @@ if TYPE_CHECKING:
 
 
 def _show_version(context: click.Context, _: click.Parameter, wanted: bool) -> None:
-    if not wanted or context.resilient_parsing:
-        return
-    from importlib.metadata import PackageNotFoundError, version
+    if wanted and not context.resilient_parsing:
+        from planner import __version__
 
-    try:
-        number = version("finetune-planner")
-    except PackageNotFoundError:
-        number = "(not installed)"
-    click.echo(f"planner {number}")
-    context.exit()
+        click.echo(f"planner {__version__}")
+        context.exit()
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from planner.cli.options import json_option, solve_options, technique_options
-from planner.cli.output import Output, check_writable, write_text
+from planner.cli.options import OptionTable, json_option, solve_options, table_options, technique_options
+from planner.cli.output import Output
 
 if TYPE_CHECKING:
     from planner.scenario.scenario import SolveOptions
 
-SETTINGS: dict[str, tuple[Any, str, str]] = {
+SETTINGS: OptionTable = {
     # option: type, metavar, help
     "micro-batch": (int, "N", "Sequences per GPU and micro-step."),
     "accumulation-steps": (int, "N", "Micro-steps per optimizer step."),
@@ -26,12 +26,6 @@ SETTINGS: dict[str, tuple[Any, str, str]] = {
 }
 
 
-def _settings(command: Any) -> Any:
-    for name, (kind, metavar, text) in reversed(SETTINGS.items()):
-        command = click.option(f"--{name}", type=kind, metavar=metavar, help=text)(command)
-    return technique_options(command)
-
-
 @click.command()
 @click.argument("logs", metavar="LOG...", nargs=-1, required=True)
 @click.option("--gpu", required=True, metavar="NAME", help="GPU of the run: a name or an alias.")
@@ -41,7 +35,8 @@ def _settings(command: Any) -> Any:
 @click.option(
     "--tokens-per-step", type=click.FloatRange(min=0, min_open=True), help="Tokens of one optimizer step over all GPUs."
 )
-@_settings
+@technique_options
+@table_options(SETTINGS)
 @json_option
 @click.option("-o", "--output", "path", metavar="FILE", help="Also write the entry to FILE as YAML.")
 @solve_options(solver=False)
@@ -61,11 +56,9 @@ def calibrate(
     from planner.loading.scenario_file import read_scenario
     from planner.report.calibration import render_calibration
 
-    if path is not None:
-        check_writable(path)
+    output = Output(as_json, path=path)
+    output.check()
     given = {name: value for name, value in run.items() if value is not None}
     loaded = read_scenario(scenario) if scenario is not None else None
     result = learn_from_logs(logs, scenario=loaded, options=options, **given)
-    if path is not None:
-        write_text(path, result.block)
-    Output(as_json).write(result, render_calibration)
+    output.write(result, render_calibration, document=lambda found: found.block)

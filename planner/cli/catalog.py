@@ -8,7 +8,7 @@ import click
 
 from planner.cli.exit_codes import ListGroup
 from planner.cli.options import json_option
-from planner.cli.output import write_json
+from planner.cli.output import write_either, write_json
 from planner.errors import Fault, LibraryError
 
 if TYPE_CHECKING:
@@ -24,14 +24,13 @@ def architectures() -> None:
 @json_option
 def architectures_list(as_json: bool) -> None:
     """List all, one per line."""
-    from planner.loading.scenario_file import read_library
-    from planner.report.catalog import architectures_table
+    from planner.library.reading import read_library
+    from planner.report.catalog import ARCHITECTURE_COLUMNS, table
 
     cards = list(read_library().architectures.values())
-    if as_json:
-        write_json([card.model_dump(mode="json") for card in cards])
-    else:
-        click.echo(architectures_table(cards))
+    write_either(
+        as_json, [card.model_dump(mode="json") for card in cards], lambda _: table(ARCHITECTURE_COLUMNS, cards)
+    )
 
 
 @architectures.command("show")
@@ -39,7 +38,7 @@ def architectures_list(as_json: bool) -> None:
 @json_option
 def architectures_show(name: str, as_json: bool) -> None:
     """Show one; NAME is a name, an alias or the path of a config.json."""
-    from planner.loading.scenario_file import read_library
+    from planner.library.reading import read_library
 
     (card,) = read_library([name]).architectures.values()
     _show(card, as_json)
@@ -54,14 +53,11 @@ def gpus() -> None:
 @json_option
 def gpus_list(as_json: bool) -> None:
     """List all, one per line."""
-    from planner.loading.scenario_file import read_library
-    from planner.report.catalog import gpus_table
+    from planner.library.reading import read_library
+    from planner.report.catalog import GPU_COLUMNS, table
 
     cards = list(read_library([]).gpus.values())
-    if as_json:
-        write_json([card.model_dump(mode="json") for card in cards])
-    else:
-        click.echo(gpus_table(cards))
+    write_either(as_json, [card.model_dump(mode="json") for card in cards], lambda _: table(GPU_COLUMNS, cards))
 
 
 @gpus.command("show")
@@ -89,8 +85,4 @@ def schema() -> None:
 def _show(card: Card, as_json: bool) -> None:
     from planner.report.catalog import card_text
 
-    facts = card.model_dump(mode="json")
-    if as_json:
-        write_json(facts)
-    else:
-        click.echo(card_text(facts))
+    write_either(as_json, card.model_dump(mode="json"), card_text)

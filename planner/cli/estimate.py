@@ -2,52 +2,37 @@
 
 from __future__ import annotations
 
-import functools
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from planner.cli.options import json_option, technique_options
+from planner.cli.options import OptionTable, json_option, table_options, technique_options
 from planner.cli.output import Output
-from planner.cli.terminal import wants_color
 from planner.errors import Fault, ScenarioError
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-CHOICES = {
-    # option: values and help; a wrong value is refused by the planner, which suggests one
-    "packing": ("packed|padded|fixed", "[packed]"),
-    "interconnect": ("nvlink|nvswitch|pcie", "Between the GPUs of a machine [that of the GPU]"),
+CHOICES: OptionTable = {
+    # option: type, values and help; a wrong value is refused by the planner, which suggests one
+    "packing": (None, "packed|padded|fixed", "[packed]"),
+    "interconnect": (None, "nvlink|nvswitch|pcie", "Between the GPUs of a machine [that of the GPU]"),
 }
 
-NUMBERS: dict[str, tuple[type, str]] = {
-    "gpus": (int, "Number of GPUs in total [1]"),
-    "instances": (int, "Number of machines [8 GPUs each]"),
-    "network-gbps": (float, "Network of one machine in Gbit/s, if there are several"),
-    "sequence-length": (int, "Tokens per sequence [2048]"),
-    "micro-batch": (int, "Sequences per GPU and step [the largest that fits]"),
-    "accumulation-steps": (int, "Micro-batches per optimizer step [1]"),
-    "global-batch": (int, "Sequences per optimizer step over all GPUs"),
-    "tokens-per-sample": (float, "Mean length of samples that are not packed"),
-    "length-cv": (float, "Coefficient of variation of these lengths [0.8]"),
-    "lora-rank": (int, "Rank of the adapters [16]"),
-    "tensor-parallel": (int, "GPUs that share each layer [1]"),
-    "pipeline-parallel": (int, "GPUs among which the layers are divided [1]"),
-    "resolution": (int, "Pixels per side, for a diffusion model"),
-    "vram-headroom": (float, "Share of memory kept free, instead of the profile's margin"),
+NUMBERS: OptionTable = {
+    "gpus": (int, None, "Number of GPUs in total [1]"),
+    "instances": (int, None, "Number of machines [8 GPUs each]"),
+    "network-gbps": (float, None, "Network of one machine in Gbit/s, if there are several"),
+    "sequence-length": (int, None, "Tokens per sequence [2048]"),
+    "micro-batch": (int, None, "Sequences per GPU and step [the largest that fits]"),
+    "accumulation-steps": (int, None, "Micro-batches per optimizer step [1]"),
+    "global-batch": (int, None, "Sequences per optimizer step over all GPUs"),
+    "tokens-per-sample": (float, None, "Mean length of samples that are not packed"),
+    "length-cv": (float, None, "Coefficient of variation of these lengths [0.8]"),
+    "lora-rank": (int, None, "Rank of the adapters [16]"),
+    "tensor-parallel": (int, None, "GPUs that share each layer [1]"),
+    "pipeline-parallel": (int, None, "GPUs among which the layers are divided [1]"),
+    "resolution": (int, None, "Pixels per side, for a diffusion model"),
+    "vram-headroom": (float, None, "Share of memory kept free, instead of the profile's margin"),
 }
-
-
-def _settings(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options of the tables above, in the order of the tables."""
-    for name, (values, text) in reversed(CHOICES.items()):
-        command = click.option(f"--{name}", metavar=values, help=text)(command)
-    command = technique_options(command)
-    for name, (kind, text) in reversed(NUMBERS.items()):
-        command = click.option(f"--{name}", type=kind, help=text)(command)
-    return command
 
 
 @click.command()
@@ -55,7 +40,9 @@ def _settings(command: Callable[..., None]) -> Callable[..., None]:
 @click.option("--gpu", required=True, metavar="NAME", help="Name or alias of a GPU.")
 @click.option("--framework", metavar="NAME", help="Framework profile of the estimates [hf]")
 @click.option("--lora-targets", metavar="SET|LIST", help="all-linear, attention, qv, or such as q,k,v [all-linear]")
-@_settings
+@table_options(NUMBERS)
+@technique_options
+@table_options(CHOICES)
 @click.option("--largest-batch", is_flag=True, help="Also find the largest micro-batch that fits.")
 @click.option("--longest-sequence", is_flag=True, help="Also find the longest sequence that fits.")
 @json_option
@@ -84,7 +71,7 @@ def estimate(as_json: bool, lora_targets: str | None, **settings: Any) -> None:
         estimate = estimate_configuration(**given)
     except ScenarioError as error:
         raise ScenarioError([_as_option(fault) for fault in error.faults]) from None
-    Output(as_json).write(estimate, functools.partial(render_estimate, color=wants_color()))
+    Output(as_json).write(estimate, render_estimate, color=True)
 
 
 def _targets(text: str) -> str | list[str]:

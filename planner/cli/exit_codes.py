@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import sys
@@ -10,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from planner.cli.output import write_json
-from planner.errors import Fault, InputError, NoPlanError, PlannerError
+from planner.cli.output import show, write_json
+from planner.errors import Fault, InputError, NoPlanError, PlannerError, printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,6 +33,7 @@ class Commands(click.Group):
         # The library and the offers make hundreds of thousands of objects that live to the end: scanning them for
         # garbage again and again takes a tenth of a short command.
         gc.set_threshold(200_000, 20, 20)
+        _open_closed_streams()
         given = list(sys.argv[1:] if args is None else args)
         settings = {"prog_name": "planner", **settings, "standalone_mode": False}
         inner = super().main
@@ -40,19 +42,15 @@ class Commands(click.Group):
         except SystemExit:
             raise
         except BaseException as error:
-            code = _code_of(error, as_json="--json" in given)
+            code = _ending(error, as_json="--json" in given)
         sys.exit(code if isinstance(code, int) else 0)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command, and flush its output while a closed pipe can still be handled."""
+        """Run the command; a closed pipe has an exit code of its own."""
         try:
-            result = super().invoke(ctx)
-            sys.stdout.flush()
-            return result
-        except BrokenPipeError:
-            # Python flushes again at exit and needs an open file.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            ctx.exit(BROKEN_PIPE)
+            return super().invoke(ctx)
+        except BrokenPipeError as error:  # click would exit 1
+            ctx.exit(_unwritten(error))
 
 
 class ListGroup(click.Group):
@@ -66,6 +64,40 @@ class ListGroup(click.Group):
         return super().parse_args(ctx, args)
 
 
+def _open_closed_streams() -> None:
+    """Give a standard stream that is closed a file, which no file opened later can then be mistaken for.
+
+    That of standard output is open for reading only, so that writing the answer fails.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            opened = os.open(os.devnull, os.O_WRONLY if name == "stderr" else os.O_RDONLY)
+            setattr(sys, name, os.fdopen(opened, mode))
+
+
+def _ending(error: BaseException, as_json: bool) -> int:
+    """Return the exit code of an error and report it, also where standard output cannot take the report."""
+    try:
+        return _code_of(error, as_json)
+    except (OSError, UnicodeEncodeError) as unwritten:
+        return _unwritten(unwritten)
+
+
+def _unwritten(error: OSError | UnicodeEncodeError) -> int:
+    """Return the exit code of output that could not be written; all but a closed pipe has a message."""
+    with contextlib.suppress(OSError):
+        # Python flushes again at exit and needs a file that takes it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if isinstance(error, BrokenPipeError):
+        return BROKEN_PIPE
+    if isinstance(error, UnicodeEncodeError):
+        why = f"{error.encoding} has no {error.object[error.start]!a}; set PYTHONIOENCODING=utf-8"
+    else:
+        why = (error.strerror or str(error)).lower()
+    show(f"standard output cannot be written: {why}", err=True)
+    return INTERNAL_ERROR
+
+
 def _code_of(error: BaseException, as_json: bool) -> int:
     """Print the message of an error and return its exit code."""
     if isinstance(error, click.exceptions.Exit):
@@ -74,19 +106,24 @@ def _code_of(error: BaseException, as_json: bool) -> int:
         return _bad_input(error.faults, as_json)
     if isinstance(error, click.ClickException):
         if as_json:
-            return _bad_input([Fault("command line", 0, "", error.format_message())], as_json)
-        error.show()
+            context = getattr(error, "ctx", None)
+            fix = f"see {context.command_path if context else 'planner'} --help"
+            usage = InputError([Fault("command line", 0, "", error.format_message(), fix)])
+            return _bad_input(usage.faults, as_json)
+        click.UsageError(printable(error.format_message()), getattr(error, "ctx", None)).show()
         return BAD_INPUT
     if isinstance(error, (click.Abort, KeyboardInterrupt)):
-        click.echo("interrupted", err=True)
+        show("interrupted", err=True)
         return INTERRUPTED
+    if isinstance(error, UnicodeEncodeError) or (isinstance(error, OSError) and error.filename is None):
+        return _unwritten(error)
     if os.environ.get(DEBUG):
         raise error
     if isinstance(error, PlannerError):
-        click.echo(str(error), err=True)
+        show(str(error), err=True)
         return NO_PLAN if isinstance(error, NoPlanError) else INTERNAL_ERROR
     what = " ".join(f"{type(error).__name__}: {error}".split())
-    click.echo(f"internal error: {what}; set {DEBUG}=1 to see the traceback", err=True)
+    show(f"internal error: {what}; set {DEBUG}=1 to see the traceback", err=True)
     return INTERNAL_ERROR
 
 
@@ -95,5 +132,5 @@ def _bad_input(faults: Sequence[Fault], as_json: bool) -> int:
         write_json({"status": "error", "errors": [asdict(fault) for fault in faults]})
     else:
         for fault in faults:
-            click.echo(str(fault), err=True)
+            show(str(fault), err=True)
     return BAD_INPUT

@@ -37,7 +37,7 @@ def frontier(loaded: LoadedScenario, by: Any, every: bool, output: Output, point
 
     Try: planner frontier quickstart --plot frontier.svg
     """
-    output.check_plot()
+    output.check()
     with show_progress(f"tracing {loaded.scenario.name}"), loaded.locate_faults():
         # Imported late: a wrong scenario is reported before numpy and the solvers are loaded.
         from planner.analysis.frontier.frontier import frontier as trace

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from planner.cli.options import json_option
-from planner.cli.output import Output, check_writable, write_text
+from planner.cli.output import Output
 
 
 @click.group()
@@ -40,9 +40,7 @@ def fit(traces: tuple[str, ...], instances: int, only: tuple[str, ...], as_json:
     from planner.analysis.market_fit import market_fit
     from planner.report.market_fit import render_market
 
-    if path is not None:
-        check_writable(path)
+    output = Output(as_json, path=path)
+    output.check()
     found = market_fit(traces, instances, only)
-    if path is not None:
-        write_text(path, found.spot_yaml)
-    Output(as_json).write(found, render_market)
+    output.write(found, render_market, document=lambda found: found.spot_yaml)

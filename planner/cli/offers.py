@@ -9,8 +9,8 @@ import click
 
 from planner.cli.exit_codes import ListGroup
 from planner.cli.options import json_option
-from planner.cli.output import write_json
-from planner.errors import Fault, ScenarioError
+from planner.cli.output import write_either
+from planner.errors import Fault, ScenarioError, raise_faults
 
 if TYPE_CHECKING:
     from planner.scenario.offer import Offer
@@ -36,7 +36,7 @@ def offers_list(inventory: str | None, gpu: str | None, provider: str | None, as
     Prices are dollars per GPU and hour; an upfront payment is spread over its term.
     """
     from planner.library.reading import CardNames
-    from planner.report.catalog import offers_table
+    from planner.report.catalog import OFFER_COLUMNS, table
     from planner.scenario.offer import offer_labels
 
     found = read_market(inventory)
@@ -46,10 +46,7 @@ def offers_list(inventory: str | None, gpu: str | None, provider: str | None, as
         for label, offer in zip(offer_labels(found), found, strict=True)
         if name in (None, offer.gpu) and provider in (None, offer.provider)
     ]
-    if as_json:
-        write_json([_facts(label, offer) for label, offer in chosen])
-    else:
-        click.echo(offers_table([label for label, _ in chosen], [offer for _, offer in chosen]))
+    write_either(as_json, [_facts(*row) for row in chosen], lambda _: table(OFFER_COLUMNS, chosen))
 
 
 @offers.command("show")
@@ -68,11 +65,7 @@ def offers_show(name: str, inventory: str | None, as_json: bool) -> None:
         close = suggest_names(name, labelled)
         fix = f"did you mean {close}?" if close else "see: planner offers list"
         raise ScenarioError([Fault(name, 0, "", "unknown offer", fix)])
-    facts = _facts(name, labelled[name])
-    if as_json:
-        write_json(facts)
-    else:
-        click.echo(card_text(facts))
+    write_either(as_json, _facts(name, labelled[name]), card_text)
 
 
 def _facts(label: str, offer: Offer) -> dict[str, Any]:
@@ -89,23 +82,16 @@ def read_market(path: str | None) -> tuple[Offer, ...]:
 
     Raises `ScenarioError` with every fault.
     """
-    from planner.documents.source_map import Source
-    from planner.documents.strict_yaml import Document, read_document
-    from planner.library.reading import CardNames
+    from planner.documents.files import data_folder
+    from planner.documents.strict_yaml import read_document
     from planner.loading.inventory_file import read_offers
-    from planner.loading.name_resolution import resolve_offer_names
-    from planner.loading.scenario_file import data_folder, read_scenario
+    from planner.loading.scenario_file import read_scenario
 
     file = str(data_folder("scenarios") / "inventory" / "market.yaml") if path is None else path
-    if not os.path.isfile(file):
-        return read_scenario(file).offers
-    document = read_document(file)
-    if "jobs" in document.data:
+    document = read_document(file) if os.path.isfile(file) else None
+    if document is None or "jobs" in document.data:
         return read_scenario(file).offers
     faults: list[Fault] = []
-    source = Source(document.file, document)
-    rows = resolve_offer_names(document.data.get("offers"), CardNames("gpus"), source, faults)
-    found = read_offers(Document(document.file, {**document.data, "offers": rows}, document.marks), faults)
-    if faults:
-        raise ScenarioError(faults)
+    found = read_offers(document, faults)
+    raise_faults(faults, ScenarioError)
     return found

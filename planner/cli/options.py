@@ -101,13 +101,29 @@ def solve_options(solver: bool = True, stop: bool = False) -> Callable[[Callable
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(command)
         def wrapper(as_of: datetime.datetime | None, **others: Any) -> Any:
+            from planner.documents.source_map import Source
             from planner.scenario.scenario import SolveOptions
 
             given = {name: others.pop(name) for name in names if name in others}
-            options = SolveOptions(as_of=as_of.date() if as_of else None, **given)
+            options = Source("command line").validate(SolveOptions, {"as_of": as_of and as_of.date(), **given})
             return command(options=options, **others)
 
         return functools.reduce(lambda inner, option: option(inner), reversed(added), wrapper)
+
+    return decorate
+
+
+OptionTable = dict[str, tuple[Any, str | None, str]]
+"""Name -> type, metavar and help of an option."""
+
+
+def table_options(table: OptionTable) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Add the options of a table."""
+
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+        for name, (kind, metavar, text) in reversed(table.items()):
+            command = click.option(f"--{name}", type=kind, metavar=metavar, help=text)(command)
+        return command
 
     return decorate
 
@@ -122,7 +138,7 @@ class TechniqueOption(click.Option):
         technique = read_techniques().of(str(self.name))
         self.metavar = "|".join(map(str, technique.values))
         self.help = (
-            f"{technique.help} [{technique.assumed}]" if ctx.command.name == "estimate" else f"{technique.help}."
+            f"{technique.help} [{technique.assumed_words}]" if ctx.command.name == "estimate" else f"{technique.help}."
         )
         return super().get_help_record(ctx)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from dataclasses import dataclass
@@ -9,36 +10,48 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from planner.errors import Fault, ScenarioError
+from planner.cli.terminal import wants_color
+from planner.errors import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from pydantic import BaseModel
 
 
+STANDARD_OUTPUT = ("-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
+"""Paths that mean standard output."""
+
+
 @dataclass(frozen=True)
 class Output:
-    """Where the answer of a command goes: standard output as text or JSON, and a picture if asked for."""
+    """Where the answer of a command goes: text or JSON on standard output, a picture and a file if asked for."""
 
     as_json: bool
     plot: str | None = None
+    path: str | None = None
 
-    def check_plot(self) -> None:
-        """Refuse a picture that cannot be written before the answer is computed."""
+    def check(self) -> None:
+        """Refuse a file that cannot be written before the answer is computed."""
+        from planner.documents.files import check_writable
+
+        for path in (self.path, self.plot):
+            if path is not None and path not in STANDARD_OUTPUT:
+                check_writable(path)
         if self.plot is not None:
             from planner.report.plots.style import checked_suffix
 
             checked_suffix(self.plot)
-            check_writable(self.plot)
 
     def write(
         self,
         answer: BaseModel,
         render: Callable[[Any], str],
         draw: Callable[[Any, str, Sequence[str]], None] | None = None,
+        document: Callable[[Any], str] | None = None,
+        color: bool = False,
     ) -> None:
-        """Print the answer, and draw it.
+        """Print the answer, and write and draw it; a document that goes to standard output replaces the text there.
 
         Parameters
         ----------
@@ -48,46 +61,68 @@ class Output:
             Returns the text of the answer.
         draw
             Draws the answer into a file with the lines of the text as caption; None if there is nothing to draw.
+        document
+            Returns what the file is to hold; None if there is nothing to write.
+        color
+            Mark the summary and the labels where a terminal shows the text.
         """
+        written = document(answer) if self.path is not None and document is not None else None
+        if written is not None and self.path is not None and self.path not in STANDARD_OUTPUT:
+            from planner.documents.files import write_text_atomically
+
+            write_text_atomically(self.path, written)
         text = "" if self.as_json and self.plot is None else render(answer)
         if self.plot is not None and draw is not None:
-            try:
+            with _silent_matplotlib():
                 draw(answer, self.plot, text.splitlines())
-            except OSError as error:
-                raise unwritable_error(self.plot, error.strerror or str(error)) from None
-        if self.as_json:
+        if written is not None and self.path in STANDARD_OUTPUT:
+            show(written.removesuffix("\n"))
+        elif self.as_json:
             write_json(answer.model_dump(mode="json", by_alias=True))
         else:
-            click.echo(text)
+            show(text, color=color)
+
+
+@contextlib.contextmanager
+def _silent_matplotlib() -> Iterator[None]:
+    """Keep to itself what matplotlib says about its folders, the fonts and an unknown MPLBACKEND."""
+    import logging
+    import warnings
+
+    os.environ["MPLBACKEND"] = "agg"
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)
+    with warnings.catch_warnings(action="ignore"):
+        yield
+
+
+def show(text: str, err: bool = False, color: bool = False) -> None:
+    """Print text of which nothing acts on the terminal but the line breaks, and the colours if asked for.
+
+    A message that standard error cannot take is dropped: the exit code says as much.
+    """
+    lines = [printable(line) for line in text.split("\n")]
+    if color and wants_color():
+        from planner.report.plan import colorize
+
+        lines = colorize(lines)
+    with contextlib.suppress(OSError) if err else contextlib.nullcontext():
+        click.echo("\n".join(lines), err=err)
+
+
+def write_either(as_json: bool, document: Any, render: Callable[[Any], str]) -> None:
+    """Print a document as JSON, or as the text that `render` makes of it."""
+    if as_json:
+        write_json(document)
+    else:
+        show(render(document))
 
 
 def write_json(document: Any) -> None:
     """Print one JSON document on standard output."""
-    click.echo(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False))
+    show(json_text(document))
 
 
-def check_writable(path: str) -> None:
-    """Refuse a path that cannot be written before the answer is computed."""
-    folder = os.path.dirname(path) or "."
-    if os.path.isdir(path):
-        raise unwritable_error(path, "is a folder")
-    if not os.path.isdir(folder):
-        raise unwritable_error(path, f"there is no folder {folder}")
-    if not os.access(folder, os.W_OK):
-        raise unwritable_error(path, f"folder {folder} is not writable")
-
-
-def write_text(path: str, text: str) -> None:
-    """Replace the content of a file; on `ScenarioError` the old content is unchanged."""
-    from planner.documents.files import write_text_atomically
-
-    try:
-        write_text_atomically(path, text)
-    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
-        raise unwritable_error(path, getattr(error, "strerror", None) or str(error)) from None
-
-
-def unwritable_error(path: str, why: str) -> ScenarioError:
-    """Return the error of a path that cannot be written."""
-    what = f"cannot be written: {why[:1].lower()}{why[1:]}"
-    return ScenarioError([Fault(path, 0, "", what, "give another path")])
+def json_text(document: Any, indent: int = 2) -> str:
+    """Return one JSON document."""
+    text = json.dumps(document, indent=indent, ensure_ascii=False, allow_nan=False)
+    return "\n".join(map(printable, text.split("\n")))

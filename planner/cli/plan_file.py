@@ -4,23 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from planner.errors import ScenarioError
+from planner.errors import InputError
 
 if TYPE_CHECKING:
     from planner.results.plan import Plan
 
 
-def read_typed_plan(path: str) -> Plan:
-    """Return the plan of a file; `ScenarioError` names every field that is wrong."""
-    from pydantic import ValidationError
-
+def read_plan(path: str) -> Plan:
+    """Return the plan that `solve --json` or `-o` wrote; `InputError` names every field that is wrong."""
+    from planner.documents.json_file import read_json
     from planner.documents.source_map import Source
-    from planner.documents.validation import validation_complaints
-    from planner.loading.scenario_file import read_plan
     from planner.results.plan import Plan
 
-    data = read_plan(path)
-    try:
-        return Plan.model_validate(data)
-    except ValidationError as error:
-        raise ScenarioError(Source(path).faults(validation_complaints(error, Plan, data))) from None
+    fix = "give a file written by planner solve"
+    document = read_json(path, fix)
+    data = document.data
+    missing = [key for key in ("scenario", "status", "jobs") if not isinstance(data, dict) or key not in data]
+    if missing:
+        raise InputError([document.fault((), f"not a plan: no {', '.join(missing)}", fix)])
+    return Source(document.file, document).validate(Plan, data)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import json
+import functools
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from planner.cli.options import EXIT_CODES, loaded_scenario, output_options, solve_options
-from planner.cli.output import check_writable, write_text
-from planner.cli.plan_file import read_typed_plan
+from planner.cli.output import json_text, show
+from planner.cli.plan_file import read_plan
 from planner.cli.terminal import show_replays
 
 if TYPE_CHECKING:
@@ -59,29 +60,31 @@ def simulate(
 
     Try: planner simulate spot-heavy --as-of 2026-06-01
     """
-    output.check_plot()
-    if policy_file is not None:
-        check_writable(policy_file)
+    output = replace(output, path=policy_file)
+    output.check()
     name = loaded.scenario.name
-    plan = read_typed_plan(plan_file) if plan_file is not None else None
+    plan = read_plan(plan_file) if plan_file is not None else None
     with show_replays(f"solving {name}" if plan is None else f"reading {name}") as progress, loaded.locate_faults():
         # Imported late: a wrong scenario is reported before numpy and the solvers are loaded.
         from planner.analysis.simulation.simulate import simulate as run_replays
 
         found = run_replays(loaded.scenario, plan, options=options, progress=progress, **replay)
-    if policy_file is not None and found.jobs:
-        _write_policies(loaded.scenario, found, policy_file)
     from planner.report.plots.simulation import draw_simulation
     from planner.report.simulation import render_simulation
 
-    output.write(found, render_simulation, draw_simulation if found.jobs else None)
+    output.write(
+        found,
+        render_simulation,
+        draw_simulation if found.jobs else None,
+        functools.partial(_policies_text, loaded.scenario) if found.jobs else None,
+    )
     if verbose and found.runs_per_second:
-        click.echo(f"{found.seconds:.1f} s in total; {found.runs_per_second:,.0f} runs per second and core", err=True)
+        show(f"{found.seconds:.1f} s in total; {found.runs_per_second:,.0f} runs per second and core", err=True)
     click.get_current_context().exit(EXIT_CODES[found.status])
 
 
-def _write_policies(scenario: Scenario, found: Simulation, path: str) -> None:
+def _policies_text(scenario: Scenario, found: Simulation) -> str:
     from planner.analysis.simulation.policy_advice import policy_tables
 
     document = {"scenario": scenario.name, "jobs": policy_tables(scenario, found.plan)}
-    write_text(path, json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+    return json_text(document, indent=1) + "\n"

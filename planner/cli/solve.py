@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import functools
-import json
 from typing import TYPE_CHECKING
 
 import click
 
 from planner.cli.exit_codes import INFEASIBLE
 from planner.cli.options import EXIT_CODES, json_option, loaded_scenario, solve_options
-from planner.cli.output import Output, check_writable, write_json, write_text
-from planner.cli.plan_file import read_typed_plan
-from planner.cli.terminal import show_progress, wants_color
+from planner.cli.output import Output, json_text, show, write_json
+from planner.cli.plan_file import read_plan
+from planner.cli.terminal import show_progress
 
 if TYPE_CHECKING:
     from planner.loading.scenario_file import LoadedScenario
+    from planner.results.plan import Plan
     from planner.scenario.scenario import SolveOptions
 
 
@@ -32,20 +31,21 @@ def solve(loaded: LoadedScenario, as_json: bool, path: str | None, options: Solv
     Try: planner solve quickstart
     """
     scenario = loaded.scenario
-    if path is not None:
-        check_writable(path)
+    output = Output(as_json, path=path)
+    output.check()
     with show_progress(f"solving {scenario.name}"), loaded.locate_faults():
         # Imported late: a wrong scenario is reported before numpy and the solvers are loaded.
         from planner.solving.solve import solve as find_plan
 
         plan = find_plan(scenario, options)
-    if path is not None:
-        document = plan.model_dump(mode="json", by_alias=True)
-        write_text(path, json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
     from planner.report.plan import render
 
-    Output(as_json).write(plan, functools.partial(render, color=wants_color()))
+    output.write(plan, render, document=_plan_text, color=True)
     click.get_current_context().exit(EXIT_CODES[plan.status])
+
+
+def _plan_text(plan: Plan) -> str:
+    return json_text(plan.model_dump(mode="json", by_alias=True)) + "\n"
 
 
 @click.command()
@@ -59,9 +59,9 @@ def check(plan_file: str, loaded: LoadedScenario, as_json: bool) -> None:
     alternatives (methods, next best, limits that bind).
     """
     from planner.audit.audit import audit
-    from planner.loading.scenario_file import read_library
+    from planner.library.reading import read_library
 
-    plan = read_typed_plan(plan_file)
+    plan = read_plan(plan_file)
     library = read_library([job.architecture for job in loaded.scenario.jobs])
     violations = audit(plan, loaded.scenario, library)
     if as_json:
@@ -69,8 +69,8 @@ def check(plan_file: str, loaded: LoadedScenario, as_json: bool) -> None:
         write_json({"violations": [{key: getattr(violation, key) for key in keys} for violation in violations]})
     elif violations:
         for violation in violations:
-            click.echo(f"{violation.job}: {violation.what}: expected {violation.expected}, found {violation.found}")
+            show(f"{violation.job}: {violation.what}: expected {violation.expected}, found {violation.found}")
     else:
         jobs = "1 job" if len(plan.jobs) == 1 else f"{len(plan.jobs)} jobs"
-        click.echo(f"{plan.scenario}: no violations ({jobs} checked)")
+        show(f"{plan.scenario}: no violations ({jobs} checked)")
     click.get_current_context().exit(INFEASIBLE if violations else 0)

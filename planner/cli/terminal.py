@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from planner.errors import printable
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -26,7 +28,7 @@ def show_progress(what: str) -> Iterator[None]:
     """Show a line on the terminal during the work inside; nothing if messages go to a file."""
     shown = sys.stderr.isatty()
     if shown:
-        click.echo(f"{what} ...", err=True, nl=False)
+        click.echo(f"{printable(what)} ...", err=True, nl=False)
     try:
         yield
     finally:

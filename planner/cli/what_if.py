@@ -52,7 +52,6 @@ def what_if(
     Try: planner what-if quickstart --set limits.budget_usd=4
     """
     from planner.loading.scenario_file import load_scenario
-    from planner.report.plots.what_if import draw
 
     if vary and as_tornado:
         raise click.UsageError("--vary and --tornado exclude each other: give one of them")
@@ -61,9 +60,11 @@ def what_if(
         vary = loaded.scenario.vary
         if not vary:
             raise click.UsageError("nothing to change: give --set PATH=VALUE, --vary PATH=A:B:STEP or --tornado")
-    output.check_plot()
+    output.check()
     with show_progress(f"solving {loaded.scenario.name}"), loaded.locate_faults():
         answer, render = _compute(loaded.scenario, settings, vary, by if as_tornado else None, options)
+    from planner.report.plots.what_if import draw
+
     output.write(answer, render, draw)
     click.get_current_context().exit(_exit_code(answer))
 

@@ -7,14 +7,28 @@ Where the numbers come from (cards, profiles, recipes) is none of this module's 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 Numbers = float | int | NDArray[np.float64] | NDArray[np.int64] | NDArray[np.bool_] | Any
 """A scalar or an array of shape (n,) or broadcastable to it."""
+
+
+@dataclass(frozen=True)
+class Coefficients:
+    """Plain floats under keys of a file of `models/calibration`."""
+
+    @classmethod
+    def of(cls, values: Mapping[str, float]) -> Self:
+        """Return the coefficients from the values of the file, which may have further keys."""
+        return cls(**{field.name: values[field.name] for field in fields(cls)})
+
 
 # Codes of `Activations.checkpointing`.
 CHECKPOINT_NONE, CHECKPOINT_EVERY_2ND, CHECKPOINT_SELECTIVE, CHECKPOINT_FULL, CHECKPOINT_OFFLOAD = range(5)
@@ -189,3 +203,22 @@ class Hardware:
     dequant_factor: Numbers = 1.0  # 2.2 on T4
     fp32_peak: Numbers = np.inf  # FLOP/s of plain fp32; counts where work falls back to it
     usable_bytes: Numbers = 0.0
+
+
+@dataclass(frozen=True)
+class Setup:
+    """A configuration as the memory estimate takes it."""
+
+    network: Network
+    layout: Layout
+    states: States
+    activations: Activations
+    stack: Stack
+
+
+@dataclass(frozen=True)
+class TimedSetup(Setup):
+    """The same with speeds, as the time estimate takes it."""
+
+    kernels: Kernels
+    hardware: Hardware

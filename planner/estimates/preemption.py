@@ -12,16 +12,13 @@ The factor for heavier tails, the node-group exponents and the share of Young's 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from planner.estimates.inputs import Numbers
+from planner.estimates.inputs import Coefficients, Numbers
 
 _INFINITE_UPTIME = 1e15
 """Up-time of a machine that is never taken."""
@@ -30,18 +27,13 @@ _MAX_EXPONENT = 50.0
 
 
 @dataclass(frozen=True)
-class NodeGroupCoefficients:
+class NodeGroupCoefficients(Coefficients):
     """The market of a node group of k instances relative to one, and the spacing of checkpoints."""
 
     gang_rate_exponent: float  # lambda_k = lambda * k^this
     gang_availability_exponent: float  # a_k = a * k^this
     interval_share_of_young: float
     heavy_tail_factor: float  # overhead of real up-times over that of exponential ones
-
-    @classmethod
-    def of(cls, values: Mapping[str, float]) -> NodeGroupCoefficients:
-        """Return the coefficients from the values of `models/calibration/stages.yaml`, which has further keys."""
-        return cls(**{field.name: values[field.name] for field in fields(cls)})
 
 
 class SpotAvailability(NamedTuple):
@@ -103,6 +95,7 @@ def interrupted_run(
     market: SpotAvailability,
     coefficients: NodeGroupCoefficients,
     outage_cv: Numbers = 1.0,
+    write: Numbers = 0.0,
 ) -> InterruptedRun:
     """Return the paid and expected wall time of `run` units of work on a spot node group; all shapes broadcast.
 
@@ -110,13 +103,17 @@ def interrupted_run(
     The first term is the wait of a job that arrives at any moment: it meets an outage with chance 1 - a
     and then waits out the rest of it.
     Waiting is not proportional to the work: a short job on a bad market mostly waits once or not at all.
+    A checkpoint is safe `write` after it was taken: the interval is at least that long, and an interruption loses the
+    write in flight, which counts like a longer restart.
     """
     length = np.asarray(run, dtype=float)
     spaced = coefficients.interval_share_of_young * young_interval(stall, market.mean_up)
     # A free checkpoint would be taken all the time; a job shorter than the interval takes one, at its end.
     shortest = np.maximum(1e-9 * np.minimum(market.mean_up, _INFINITE_UPTIME), np.finfo(float).tiny)
+    spaced = np.maximum(spaced, write)
     interval = np.maximum(np.minimum(spaced, length), shortest)
-    inflation = add_heavy_tail(paid_inflation(market.mean_up, restart, stall, interval), coefficients)
+    lost = restart + np.where(spaced < length, write, 0.0)
+    inflation = add_heavy_tail(paid_inflation(market.mean_up, lost, stall, interval), coefficients)
     paid = inflation * length
     interruptions = paid / np.minimum(market.mean_up, _INFINITE_UPTIME)
     wait = (1.0 - market.availability) * market.mean_outage * (1.0 + np.square(outage_cv)) / 2.0

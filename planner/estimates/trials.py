@@ -8,7 +8,10 @@ All figures are multiples of one run in full: of its hours, of its work, of one 
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 _ROUNDING = 1e-9
 """Error of the logarithm of an exact power."""
@@ -54,6 +57,14 @@ def rungs(count: int, halving: float | None = None) -> tuple[Rung, ...]:
     )
 
 
+def _rung_works(ladder: tuple[Rung, ...]) -> Iterator[tuple[int, float, int]]:
+    """Yield of each rung its trials, the work that each of them adds, and the trials of the next rung."""
+    done = 0.0
+    for (alive, share), following in zip(ladder, [*(rung.alive for rung in ladder[1:]), 0], strict=True):
+        yield alive, share - done, following
+        done = share
+
+
 def node_group_shares(count: int, at_once: int = 1, halving: float | None = None) -> tuple[float, ...]:
     """Return for how many runs' worth of hours each node group is rented, waiting included, loads excluded.
 
@@ -64,10 +75,7 @@ def node_group_shares(count: int, at_once: int = 1, halving: float | None = None
     trial_work(count, at_once, halving)
     ladder = rungs(count, halving)
     busy = [0.0] * at_once
-    done = 0.0
-    for position, (alive, share) in enumerate(ladder):
-        rung_work, done = share - done, share
-        following = ladder[position + 1].alive if position + 1 < len(ladder) else 0
+    for alive, rung_work, following in _rung_works(ladder):
         for group in range(min(at_once, alive)):
             own = alive // at_once + (group < alive % at_once)
             busy[group] += (math.ceil(alive / at_once) if group < following else own) * rung_work
@@ -87,16 +95,12 @@ def trial_work(count: int, at_once: int = 1, halving: float | None = None) -> Tr
         raise ValueError(f"1 to {count} trials side by side, not {at_once}")
     wall = work = waiting = 0.0
     reloads_wall, reloads = math.ceil(count / at_once) - 1, count - at_once
-    done = 0.0
-    for position, (alive, share) in enumerate(ladder):
-        rung_work, done = share - done, share
-        rounds = math.ceil(alive / at_once)
-        wall += rounds * rung_work
+    for alive, rung_work, following in _rung_works(ladder):
+        wall += math.ceil(alive / at_once) * rung_work
         work += alive * rung_work
-        if position > 0 and ladder[position - 1].alive > at_once:
-            reloads_wall += rounds
-            reloads += alive
-        following = ladder[position + 1].alive if position + 1 < len(ladder) else 0
+        if alive > at_once:
+            reloads_wall += math.ceil(following / at_once)
+            reloads += following
         # Groups beyond the remainder run one trial less than the busiest.
         busiest = alive % at_once or at_once
         waiting += max(0, min(at_once, following) - busiest) * rung_work

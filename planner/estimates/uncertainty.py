@@ -8,7 +8,6 @@ Numbers: models/calibration/uncertainty.yaml.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, Unpack
 
 import numpy as np
@@ -29,42 +28,6 @@ class Sigmas(NamedTuple):
 
     display: Any
     tail: Any
-
-
-class FewTokens(NamedTuple):
-    """The class of small micro-batches: in full up to `full` tokens, gone from `none` tokens on."""
-
-    sigmas: Sigmas
-    full: float
-    none: float
-
-
-@dataclass(frozen=True)
-class UncertaintyClasses:
-    """The classes and extras that do not depend on profile or card."""
-
-    one_node: Sigmas  # more than one GPU in one node
-    several_nodes: Sigmas
-    mixture: Sigmas  # mixtures of experts
-    few_tokens: FewTokens
-    efficiency_prior: float
-    network_unknown: float
-    shape_unknown: float
-
-    @classmethod
-    def of(cls, values: Mapping[str, float]) -> UncertaintyClasses:
-        """Return the classes from the values of `models/calibration/uncertainty.yaml`, which has further keys."""
-        return cls(
-            one_node=class_sigmas(values, "one_node"),
-            several_nodes=class_sigmas(values, "several_nodes"),
-            mixture=class_sigmas(values, "mixture"),
-            few_tokens=FewTokens(
-                class_sigmas(values, "few_tokens"), values["few_tokens.full"], values["few_tokens.none"]
-            ),
-            efficiency_prior=values["efficiency_prior"],
-            network_unknown=values["network_unknown"],
-            shape_unknown=values["shape_unknown"],
-        )
 
 
 class UncertaintyFlags(TypedDict, total=False):
@@ -93,7 +56,7 @@ def memory_tail(values: Mapping[str, float], framework: str, profiled: bool) -> 
 
 
 def time_sigmas(
-    spreads: UncertaintyClasses,
+    values: Mapping[str, float],
     profile: Sigmas,
     card: Sigmas,
     gpus: Numbers,
@@ -103,60 +66,31 @@ def time_sigmas(
 ) -> Sigmas:
     """Return the spread of ln(time) of a configuration: the largest class that applies, plus what is not known.
 
-    `profile` and `card` come from `class_sigmas`; all arguments broadcast. An unknown network counts only where there
-    are several nodes.
+    `values` are those of `models/calibration/uncertainty.yaml`; `profile` and `card` come from `class_sigmas`; all
+    arguments broadcast. Small micro-batches raise the spread towards a class of their own, linearly between two
+    bounds. What is not known adds as squares, a guessed shape, which is correlated with all others, as it is.
+    An unknown network counts only where there are several nodes.
     """
     several = np.greater(nodes, 1)
-    alone = np.greater(gpus, 1) & ~several
-    widest = largest(
-        profile,
-        card,
-        _apply_where(alone, spreads.one_node),
-        _apply_where(several, spreads.several_nodes),
-        _apply_where(flags.get("mixture", 0), spreads.mixture),
-    )
-    widest = widen_for_few_tokens(widest, tokens_per_micro_batch, spreads.few_tokens)
-    prior = spreads.efficiency_prior * np.asarray(flags.get("efficiency_is_prior", 0))
-    network = spreads.network_unknown * (several * np.asarray(flags.get("network_unknown", 0)))
-    shape = spreads.shape_unknown * np.asarray(flags.get("shape_unknown", 0))
-    return add_spread(add_in_quadrature(widest, prior, network), shape)
+    classes = {
+        "one_node": np.greater(gpus, 1) & ~several,
+        "several_nodes": several,
+        "mixture": np.asarray(flags.get("mixture", 0)),
+    }
+    full, none = values["few_tokens.full"], values["few_tokens.none"]
+    few = np.clip((none - np.asarray(tokens_per_micro_batch)) / (none - full), 0.0, 1.0)
+    prior = values["efficiency_prior"] * np.asarray(flags.get("efficiency_is_prior", 0))
+    network = values["network_unknown"] * (several * np.asarray(flags.get("network_unknown", 0)))
+    shape = values["shape_unknown"] * np.asarray(flags.get("shape_unknown", 0))
 
+    def spread(side: int) -> Any:
+        widest = np.maximum(profile[side], card[side])
+        for name, holds in classes.items():
+            widest = np.maximum(widest, holds * class_sigmas(values, name)[side])
+        widest = widest + few * np.maximum(class_sigmas(values, "few_tokens")[side] - widest, 0.0)
+        return np.sqrt(np.square(widest) + (np.square(prior) + np.square(network))) + shape
 
-def _apply_where(holds: Any, sigmas: Sigmas) -> Sigmas:
-    flag = np.asarray(holds, dtype=float)
-    return Sigmas(flag * sigmas.display, flag * sigmas.tail)
-
-
-def largest(*classes: Sigmas) -> Sigmas:
-    """Return the largest spread of all classes, elementwise, display and tail each for itself.
-
-    A class that does not hold for an element is (0, 0) there.
-    """
-    display, tail = classes[0]
-    for one in classes[1:]:
-        display, tail = np.maximum(display, one.display), np.maximum(tail, one.tail)
-    return Sigmas(display, tail)
-
-
-def widen_for_few_tokens(sigmas: Sigmas, tokens_per_micro_batch: Numbers, few: FewTokens) -> Sigmas:
-    """Raise `sigmas` towards the small-batch class, linearly between its two bounds."""
-    weight = np.clip((few.none - np.asarray(tokens_per_micro_batch)) / (few.none - few.full), 0.0, 1.0)
-
-    def raised(base: Any, target: Any) -> Any:
-        return base + weight * np.maximum(target - base, 0.0)
-
-    return Sigmas(raised(sigmas.display, few.sigmas.display), raised(sigmas.tail, few.sigmas.tail))
-
-
-def add_in_quadrature(sigmas: Sigmas, *extras: Numbers) -> Sigmas:
-    """Add independent spreads to both sigmas; an extra of 0 changes nothing."""
-    squared: Any = sum(np.square(extra) for extra in extras)
-    return Sigmas(np.sqrt(np.square(sigmas.display) + squared), np.sqrt(np.square(sigmas.tail) + squared))
-
-
-def add_spread(sigmas: Sigmas, extra: Numbers) -> Sigmas:
-    """Add a spread that is correlated with all others, such as a guessed shape, to both sigmas."""
-    return Sigmas(sigmas.display + extra, sigmas.tail + extra)
+    return Sigmas(display=spread(0), tail=spread(1))
 
 
 def confidence_factor(sigma_tail: Numbers, confidence: Numbers) -> Any:

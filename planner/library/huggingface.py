@@ -10,11 +10,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import Any
 
+from planner.documents.quantities import format_value
 from planner.errors import Fault, LibraryError
 from planner.estimates.parameters import Dimensions, active_parameters, count_parameters
 
 Config = Mapping[str, Any]
 _DIMENSIONS = frozenset(field.name for field in fields(Dimensions))
+MAX_DIMENSION, MAX_PARAMETERS = 10**8, 10**15
+"""Largest width, depth or length, and most weights: far above any model."""
 
 
 def architecture_from_config(config: Config, name: str) -> dict[str, Any]:
@@ -28,20 +31,20 @@ def architecture_from_config(config: Config, name: str) -> dict[str, Any]:
     family = config.get("model_type")
     if not isinstance(family, str) or family not in _READERS:
         fix = f"expected one of {', '.join(sorted(_READERS))}"
-        raise _fault(name, "model_type", f"unsupported model type {family!r}", fix)
+        raise _fault(name, "model_type", f"unsupported model type {format_value(family)}", fix)
     try:
         card = _READERS[family](config)
     except KeyError as missing:
-        raise _fault(name, str(missing.args[0]), f"missing; a {family} config.json has it") from missing
+        raise _fault(name, str(missing.args[0]), "missing", f"add it: a {family} config.json has it") from missing
     except _NotCovered as refused:
-        raise _fault(name, refused.key, refused.reason) from refused
-    for key in ("layers", "hidden", "heads", "kv_heads", "head_dim", "ffn", "vocab", "max_sequence"):
-        if not isinstance(card[key], int) or isinstance(card[key], bool) or card[key] < 1:
-            raise _fault(name, key, f"{card[key]!r} is not a positive whole number")
+        raise _fault(name, *refused.args) from refused
     try:
         dimensions = Dimensions(**{key: value for key, value in card.items() if key in _DIMENSIONS})
     except ValueError as error:
-        raise _fault(name, "", str(error)) from error
+        raise _fault(name, "", str(error), "correct one of the two") from error
+    if count_parameters(dimensions) > MAX_PARAMETERS:
+        what = f"{count_parameters(dimensions):.3g} parameters"
+        raise _fault(name, "", what, f"correct the dimensions: at most {MAX_PARAMETERS:.0e}")
     return {
         "name": name,
         "family": family,
@@ -54,29 +57,47 @@ def architecture_from_config(config: Config, name: str) -> dict[str, Any]:
 
 
 class _NotCovered(Exception):
-    """A file of a known family that this reader would count wrongly."""
-
-    def __init__(self, key: str, reason: str):
-        self.key, self.reason = key, reason
-        super().__init__(reason)
+    """A file of a known family that this reader would count wrongly; its arguments are key, what and fix."""
 
 
-def _fault(name: str, where: str, what: str, fix: str = "") -> LibraryError:
+def _fault(name: str, where: str, what: str, fix: str) -> LibraryError:
     return LibraryError([Fault(name, 0, where, what, fix)])
 
 
-def _llama_like(config: Config, *, tied: bool = False, **extra: Any) -> dict[str, Any]:
-    """Keys that llama, mistral, qwen, gemma and phi files share."""
-    hidden, heads = config["hidden_size"], config["num_attention_heads"]
+def _whole(config: Config, key: str, default: int | None = None) -> int:
+    """Return a positive whole number; `default` where the file has none, or 0 or null; KeyError without either."""
+    value = config[key] if default is None else config.get(key) or default
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= MAX_DIMENSION:
+        fix = f"give a whole number of 1 to {MAX_DIMENSION:,}"
+        raise _NotCovered(key, f"{format_value(value)} is out of range or no number", fix)
+    return value
+
+
+def _card(
+    config: Config,
+    *,
+    layers: str = "num_hidden_layers",
+    hidden: str = "hidden_size",
+    heads: str = "num_attention_heads",
+    positions: str = "max_position_embeddings",
+    ffn: int | None = None,
+    tied: bool = False,
+    **extra: Any,
+) -> dict[str, Any]:
+    """Return the keys that all families have, read under the names that this family gives them.
+
+    `ffn` is the width of the feed-forward where it has no key of its own; `tied` is the family's default.
+    """
+    width, count = _whole(config, hidden), _whole(config, heads)
     return {
-        "layers": config["num_hidden_layers"],
-        "hidden": hidden,
-        "heads": heads,
-        "kv_heads": config.get("num_key_value_heads") or heads,
-        "head_dim": config.get("head_dim") or hidden // heads,
-        "ffn": config["intermediate_size"],
-        "vocab": config["vocab_size"],
-        "max_sequence": config["max_position_embeddings"],
+        "layers": _whole(config, layers),
+        "hidden": width,
+        "heads": count,
+        "kv_heads": _whole(config, "num_key_value_heads", count),
+        "head_dim": _whole(config, "head_dim", max(width // count, 1)),
+        "ffn": _whole(config, "intermediate_size") if ffn is None else ffn,
+        "vocab": _whole(config, "vocab_size"),
+        "max_sequence": _whole(config, positions),
         "tied_embeddings": bool(config.get("tie_word_embeddings", tied)),
         **extra,
     }
@@ -85,51 +106,57 @@ def _llama_like(config: Config, *, tied: bool = False, **extra: Any) -> dict[str
 def _window(config: Config, share: float, used: bool = True) -> dict[str, Any]:
     """Files say null or `use_sliding_window: false` for none; newer ones list each layer, else `share` slide."""
     window, kinds = config.get("sliding_window"), config.get("layer_types")
+    if kinds and not isinstance(kinds, list):
+        raise _NotCovered("layer_types", f"{format_value(kinds)} is not a list", "list the kind of each layer")
     if kinds:
         share = sum(kind == "sliding_attention" for kind in kinds) / len(kinds)
     if not window or not share or not config.get("use_sliding_window", used):
         return {}
-    return {"sliding_window": window, "sliding_layer_share": share}
+    return {"sliding_window": _whole(config, "sliding_window"), "sliding_layer_share": share}
 
 
 def _llama(config: Config) -> dict[str, Any]:
     attention_bias = bool(config.get("attention_bias", False))
     ffn_bias = bool(config.get("mlp_bias", False))
-    return _llama_like(config, qkv_bias=attention_bias, output_bias=attention_bias, ffn_bias=ffn_bias)
+    return _card(config, qkv_bias=attention_bias, output_bias=attention_bias, ffn_bias=ffn_bias)
 
 
 def _mistral(config: Config) -> dict[str, Any]:
-    return _llama_like(config, **_window(config, 1.0))
+    return _card(config, **_window(config, 1.0))
 
 
 def _mixtral(config: Config) -> dict[str, Any]:
-    experts = {"experts": config["num_local_experts"], "experts_per_token": config["num_experts_per_tok"]}
-    return _llama_like(config, **experts, **_window(config, 1.0))
+    experts = _experts(config, "num_local_experts")
+    return _card(config, **experts, **_window(config, 1.0))
 
 
 def _qwen2(config: Config) -> dict[str, Any]:
     # The window starts at layer `max_window_layers`, in released files the last one, and is off unless they say so.
-    layers = config["num_hidden_layers"]
-    sliding = max(layers - int(config.get("max_window_layers", 28)), 0) / layers if isinstance(layers, int) else 0.0
-    return _llama_like(config, qkv_bias=True, **_window(config, sliding, used=False))
+    layers, full = _whole(config, "num_hidden_layers"), config.get("max_window_layers")
+    sliding = max(layers - (0 if full == 0 else _whole(config, "max_window_layers", 28)), 0) / layers
+    return _card(config, qkv_bias=True, **_window(config, sliding, used=False))
 
 
 def _qwen3(config: Config) -> dict[str, Any]:
     bias = bool(config.get("attention_bias", False))
-    return _llama_like(config, qk_norm=True, qkv_bias=bias, output_bias=bias)
+    return _card(config, qk_norm=True, qkv_bias=bias, output_bias=bias)
 
 
 def _qwen3_moe(config: Config) -> dict[str, Any]:
     if config.get("decoder_sparse_step", 1) != 1 or config.get("mlp_only_layers"):
-        raise _NotCovered("decoder_sparse_step", "layers without experts in between are not supported")
+        what = "layers without experts in between are not supported"
+        raise _NotCovered("decoder_sparse_step", what, "give the dimensions in a file of models/architectures")
     card = _qwen3(config)
-    experts = {"experts": config["num_experts"], "experts_per_token": config["num_experts_per_tok"]}
-    return {**card, "ffn": config["moe_intermediate_size"], **experts}
+    return {**card, "ffn": _whole(config, "moe_intermediate_size"), **_experts(config, "num_experts")}
+
+
+def _experts(config: Config, key: str) -> dict[str, Any]:
+    return {"experts": _whole(config, key), "experts_per_token": _whole(config, "num_experts_per_tok")}
 
 
 def _gemma2(config: Config) -> dict[str, Any]:
     # Gemma ties its embeddings; every second layer slides.
-    return _llama_like(config, tied=True, norms_per_layer=4, **_window(config, 0.5))
+    return _card(config, tied=True, norms_per_layer=4, **_window(config, 0.5))
 
 
 def _gemma3(config: Config) -> dict[str, Any]:
@@ -140,144 +167,77 @@ def _gemma3(config: Config) -> dict[str, Any]:
         "sliding_window": 4096,
     }  # fmt: skip
     config = {**usual, **config}
-    layers, every = config["num_hidden_layers"], int(config.get("sliding_window_pattern") or 6)
-    sliding = 1 - layers // every / layers if isinstance(layers, int) and layers else 0.0
-    return _llama_like(config, tied=True, norms_per_layer=4, qk_norm=True, **_window(config, sliding))
+    layers, every = _whole(config, "num_hidden_layers"), _whole(config, "sliding_window_pattern", 6)
+    window = _window(config, 1 - layers // every / layers)
+    return _card(config, tied=True, norms_per_layer=4, qk_norm=True, **window)
 
 
-def _phi3(config: Config) -> dict[str, Any]:
-    return _llama_like(config, **_window(config, 1.0))
-
-
-def _plain(layers: int, hidden: int, heads: int, ffn: int, **extra: Any) -> dict[str, Any]:
-    """Return what the older families share: every head its own keys, LayerNorm and linears with biases."""
-    return {
-        "layers": layers,
-        "hidden": hidden,
-        "heads": heads,
-        "kv_heads": heads,
-        "head_dim": hidden // heads,
-        "ffn": ffn,
-        "gated": False,
-        "norm": "layernorm",
-        "norm_bias": True,
-        "qkv_bias": True,
-        "output_bias": True,
-        "ffn_bias": True,
-        **extra,
-    }
+def _older(config: Config, *, bias: bool = True, **extra: Any) -> dict[str, Any]:
+    """Return the keys of an older family: LayerNorm, linears with biases unless `bias` is false, and no gate."""
+    biases = dict.fromkeys(("qkv_bias", "output_bias", "ffn_bias"), bias)
+    return _card(config, **{"gated": False, "norm": "layernorm", "norm_bias": True, **biases, **extra})
 
 
 def _gpt2(config: Config) -> dict[str, Any]:
-    hidden, positions = config["n_embd"], config["n_positions"]
-    return _plain(
-        config["n_layer"],
-        hidden,
-        config["n_head"],
-        config.get("n_inner") or 4 * hidden,
-        vocab=config["vocab_size"],
-        max_sequence=positions,
-        learned_positions=positions,
-        rope=False,
-        tied_embeddings=bool(config.get("tie_word_embeddings", True)),
-    )
+    names: dict[str, Any] = {"layers": "n_layer", "hidden": "n_embd", "heads": "n_head", "positions": "n_positions"}
+    ffn, positions = _whole(config, "n_inner", 4 * _whole(config, "n_embd")), _whole(config, "n_positions")
+    return _older(config, ffn=ffn, learned_positions=positions, rope=False, tied=True, **names)
 
 
 def _gpt_neox(config: Config) -> dict[str, Any]:
-    attention_bias = bool(config.get("attention_bias", True))
-    return _plain(
-        config["num_hidden_layers"],
-        config["hidden_size"],
-        config["num_attention_heads"],
-        config["intermediate_size"],
-        vocab=config["vocab_size"],
-        max_sequence=config["max_position_embeddings"],
-        parallel_residual=bool(config.get("use_parallel_residual", True)),
-        tied_embeddings=bool(config.get("tie_word_embeddings", False)),
-        qkv_bias=attention_bias,
-        output_bias=attention_bias,
-    )
+    bias = bool(config.get("attention_bias", True))
+    parallel = bool(config.get("use_parallel_residual", True))
+    return _older(config, parallel_residual=parallel, qkv_bias=bias, output_bias=bias)
+
+
+def _first(config: Config, *keys: str) -> str:
+    """Return the first key that has a value, else the last: files of several ages name the same thing differently."""
+    return next((key for key in keys if config.get(key)), keys[-1])
 
 
 def _falcon(config: Config) -> dict[str, Any]:
-    hidden, heads = config["hidden_size"], config.get("num_attention_heads") or config["n_head"]
+    config = {**config, "max_position_embeddings": _whole(config, "max_position_embeddings", 2048)}
+    heads = _first(config, "num_attention_heads", "n_head")
     new_decoder = bool(config.get("new_decoder_architecture", False))
-    kv_heads = 1 if config.get("multi_query", True) else heads
+    kv_heads = 1 if config.get("multi_query", True) else _whole(config, heads)
     if new_decoder:
-        kv_heads = config.get("num_kv_heads") or heads
-    parallel, bias = bool(config.get("parallel_attn", True)), bool(config.get("bias", False))
-    two_norms = config.get("num_ln_in_parallel_attn") or (2 if new_decoder else 1)
-    return _plain(
-        config.get("num_hidden_layers") or config["n_layer"],
-        hidden,
-        heads,
-        config.get("ffn_hidden_size") or 4 * hidden,
+        kv_heads = _whole(config, "num_kv_heads", _whole(config, heads))
+    parallel = bool(config.get("parallel_attn", True)) or new_decoder
+    two_norms = _whole(config, "num_ln_in_parallel_attn", 2 if new_decoder else 1)
+    return _older(
+        config,
+        layers=_first(config, "num_hidden_layers", "n_layer"),
+        heads=heads,
+        ffn=_whole(config, "ffn_hidden_size", 4 * _whole(config, "hidden_size")),
         kv_heads=kv_heads,
-        vocab=config["vocab_size"],
-        max_sequence=config.get("max_position_embeddings") or 2048,
         rope=not config.get("alibi", False),
-        parallel_residual=parallel or new_decoder,
-        norms_per_layer=two_norms if new_decoder or parallel else 2,
-        tied_embeddings=bool(config.get("tie_word_embeddings", True)),
-        qkv_bias=bias,
-        output_bias=bias,
-        ffn_bias=bias,
+        parallel_residual=parallel,
+        norms_per_layer=two_norms if parallel else 2,
+        tied=True,
+        bias=bool(config.get("bias", False)),
     )
 
 
 def _bloom(config: Config) -> dict[str, Any]:
-    hidden = config.get("hidden_size") or config["n_embed"]
-    return _plain(
-        config["n_layer"],
-        hidden,
-        config.get("n_head") or config["num_attention_heads"],
-        4 * hidden,
-        vocab=config["vocab_size"],
-        # ALiBi has no table to read a length from; `seq_length` is what it was trained with.
-        max_sequence=config.get("seq_length") or 2048,
-        rope=False,
-        embedding_norm=True,
-        tied_embeddings=bool(config.get("tie_word_embeddings", True)),
-    )
+    # ALiBi has no table to read a length from; `seq_length` is what it was trained with.
+    config = {**config, "seq_length": _whole(config, "seq_length", 2048)}
+    hidden, heads = _first(config, "hidden_size", "n_embed"), _first(config, "n_head", "num_attention_heads")
+    names: dict[str, Any] = {"layers": "n_layer", "hidden": hidden, "heads": heads, "positions": "seq_length"}
+    return _older(config, ffn=4 * _whole(config, hidden), rope=False, embedding_norm=True, tied=True, **names)
 
 
 def _opt(config: Config) -> dict[str, Any]:
     if config.get("word_embed_proj_dim", config["hidden_size"]) != config["hidden_size"]:
-        raise _NotCovered("word_embed_proj_dim", "projected embeddings (OPT-350M) are not supported")
-    bias = bool(config.get("enable_bias", True))
-    return _plain(
-        config["num_hidden_layers"],
-        config["hidden_size"],
-        config["num_attention_heads"],
-        config["ffn_dim"],
-        vocab=config["vocab_size"],
-        max_sequence=config["max_position_embeddings"],
-        # The table begins with two rows for padding.
-        learned_positions=config["max_position_embeddings"] + 2,
-        rope=False,
-        tied_embeddings=bool(config.get("tie_word_embeddings", True)),
-        qkv_bias=bias,
-        output_bias=bias,
-        ffn_bias=bias,
-    )
+        what = "projected embeddings (OPT-350M) are not supported"
+        raise _NotCovered("word_embed_proj_dim", what, "choose another size of the family")
+    bias, rows = bool(config.get("enable_bias", True)), _whole(config, "max_position_embeddings") + 2  # for padding
+    return _older(config, ffn=_whole(config, "ffn_dim"), learned_positions=rows, rope=False, tied=True, bias=bias)
 
 
 def _mpt(config: Config) -> dict[str, Any]:
-    bias = not config.get("no_bias", True)
-    return _plain(
-        config["n_layers"],
-        config["d_model"],
-        config["n_heads"],
-        int(config.get("expansion_ratio", 4)) * config["d_model"],
-        vocab=config["vocab_size"],
-        max_sequence=config["max_seq_len"],
-        rope=False,
-        tied_embeddings=bool(config.get("tie_word_embeddings", True)),
-        norm_bias=bias,
-        qkv_bias=bias,
-        output_bias=bias,
-        ffn_bias=bias,
-    )
+    names: dict[str, Any] = {"layers": "n_layers", "hidden": "d_model", "heads": "n_heads", "positions": "max_seq_len"}
+    bias, ffn = not config.get("no_bias", True), _whole(config, "expansion_ratio", 4) * _whole(config, "d_model")
+    return _older(config, ffn=ffn, rope=False, tied=True, norm_bias=bias, bias=bias, **names)
 
 
 _READERS: dict[str, Callable[[Config], dict[str, Any]]] = {
@@ -289,7 +249,7 @@ _READERS: dict[str, Callable[[Config], dict[str, Any]]] = {
     "qwen3_moe": _qwen3_moe,
     "gemma2": _gemma2,
     "gemma3_text": _gemma3,
-    "phi3": _phi3,
+    "phi3": _mistral,
     "gpt2": _gpt2,
     "gpt_neox": _gpt_neox,
     "falcon": _falcon,

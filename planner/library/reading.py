@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import json
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from pydantic import ValidationError
 
-from planner.documents.files import data_folder, read_text
+from planner.documents.files import data_folder
 from planner.documents.source_map import Source
 from planner.documents.strict_yaml import Document, read_document
 from planner.documents.validation import suggest_names, validation_complaints
-from planner.errors import Fault, InputError, LibraryError
+from planner.errors import Fault, InputError, LibraryError, collect_faults, raise_faults
 from planner.library.schema import Architecture, Calibration, Card, GpuSpec, Library
 
 if TYPE_CHECKING:
@@ -71,8 +71,7 @@ def read_library(architectures: Iterable[str] | None = None) -> Library:
     chosen = _read_architectures(architectures, faults)
     gpus = _read_folder(models / "gpus", GpuSpec, faults)
     calibrations = _read_folder(models / "calibration", Calibration, faults)
-    if faults:
-        raise LibraryError(faults)
+    raise_faults(faults, LibraryError)
     return Library(architectures=chosen, gpus=gpus, calibrations=calibrations)
 
 
@@ -83,10 +82,8 @@ def _read_architectures(wanted: Iterable[str] | None, faults: list[Fault]) -> di
     names = CardNames("architectures")
     found: dict[str, Architecture] = {}
     for name in dict.fromkeys(wanted):
-        try:
+        with collect_faults(faults):
             found |= _one_architecture(name, names, faults)
-        except InputError as error:
-            faults.extend(error.faults)
     return found
 
 
@@ -102,21 +99,24 @@ def _one_architecture(name: str, names: CardNames, faults: list[Fault]) -> dict[
 
 def read_config(path: str) -> Architecture:
     """Return the architecture that a Hugging Face config.json describes, named by its path; or raise `InputError`."""
+    from planner.documents.json_file import read_json
     from planner.library.huggingface import architecture_from_config
 
+    fix = "give the config.json of a causal language model"
+    document = read_json(path, fix)
+    config = document.data
+    if not isinstance(config, dict):
+        raise InputError([document.fault((), "the top of the file is not a mapping", fix)])
     try:
-        config = json.loads(read_text(path))
-        if not isinstance(config, dict):
-            raise ValueError("the top of the file is not a mapping")
         return Architecture.model_validate(architecture_from_config(config, path))
-    except InputError:
-        raise
+    except LibraryError as error:
+        nested = config.get("text_config")
+        inside = nested if isinstance(nested, dict) else {}
+        places = [("text_config", one.where) if one.where in inside else (one.where,) for one in error.faults]
+        faults = [replace(one, line=document.line(place)) for one, place in zip(error.faults, places, strict=True)]
+        raise InputError(faults) from None
     except ValidationError as error:
-        raise InputError(Source(path).faults(validation_complaints(error, Architecture, {}))) from None
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        reason = f"no {error.args[0]}" if isinstance(error, KeyError) else str(error)
-        fix = "give the config.json of a causal language model"
-        raise InputError([Fault(path, 0, "", f"not a usable configuration: {reason}", fix)]) from None
+        raise InputError(Source(path, document).faults(validation_complaints(error, Architecture, {}))) from None
 
 
 def _read_folder(folder: Path, kind: type[_Card], faults: list[Fault]) -> dict[str, _Card]:
@@ -129,10 +129,8 @@ def _read_folder(folder: Path, kind: type[_Card], faults: list[Fault]) -> dict[s
 def _documents(folder: Path, faults: list[Fault]) -> list[tuple[Path, Document]]:
     found = []
     for path in sorted(folder.glob("*.yaml")):
-        try:
+        with collect_faults(faults):
             found.append((path, read_document(path)))
-        except InputError as error:
-            faults.extend(error.faults)
     return found
 
 

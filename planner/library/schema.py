@@ -51,6 +51,11 @@ class Calibration(Card):
     description: str
     coefficients: dict[str, Coefficient]
 
+    @property
+    def values(self) -> dict[str, float]:
+        """Return the plain numbers by key."""
+        return {key: entry.value for key, entry in self.coefficients.items()}
+
     def value(self, key: str) -> float:
         """Return the number behind `key`; KeyError names the set."""
         if key not in self.coefficients:

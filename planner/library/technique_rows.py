@@ -75,6 +75,7 @@ class Default(Row):
 
     values: tuple[str | int, ...]
     when: Condition = {}
+    words: str = ""  # of the condition
 
 
 K = TypeVar("K", str, int)
@@ -88,7 +89,15 @@ class Technique(Row, Generic[K, V]):
     tried: tuple[Default, ...]
     estimated: tuple[str, ...] = ()
     help: str
-    assumed: str
+    assumed: str = ""
+
+    @property
+    def assumed_words(self) -> str:
+        """Return what `planner estimate` says of an option that is not given."""
+        if self.assumed or self.estimated:
+            return self.assumed or self.estimated[0]
+        first = {one.values[0]: one.words for one in self.tried}
+        return ", ".join(f"{value} {words}".strip() for value, words in first.items())
 
 
 class Compute(Row):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -14,16 +14,16 @@ from planner.candidates.spot_search import MAX_RUNNERS_UP, SearchScope
 from planner.configurations.recipe import is_allowed
 from planner.decode.assignment_parts import describe_break_even
 from planner.results.explanation import Alternative
-from planner.results.plan import Option
+from planner.results.plan_parts import Option
 from planner.solving.lexicographic import COST, LAST
 from planner.solving.resolve import describe_candidate, describe_method, recipe_of
 from planner.solving.scoring import CandidateObjective
 from planner.solving.significance import NO_DIFFERENCE, describe_difference, difference_sigma
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
-    from planner.arrays import Flags, Floats
+    from planner.arrays import Flags, Floats, Integers
     from planner.candidates.job_candidates import JobCandidates
     from planner.candidates.market import Market
     from planner.solving.prepare import PreparedScenario
@@ -36,28 +36,17 @@ MIN_RELATIVE_DIFFERENCE = 0.25
 """Share by which the hours of an alternative of the same cost (or its cost at the same hours) must differ."""
 
 
-class Figures(NamedTuple):
-    """What an alternative rents and what it takes."""
-
-    provider: str
-    gpu: str
-    gpus: int
-    runs_at_once: int
-    cost_usd: float
-    hours: float
-
-    @classmethod
-    def of(cls, table: CandidateTable, row: int, share: float, market: Market) -> Figures:
-        """Return the figures of one candidate at a spot share."""
-        offer, one = int(table.offer[row]), table.rows(np.asarray([row]))
-        return cls(
-            market.offers[offer].provider,
-            market.gpus[offer],
-            int(table.run_gpus[row]),
-            int(table.node_groups[row]),
-            float(one.cost_usd(share)[0]),
-            float(one.hours(share)[0]),
-        )
+def _figures(table: CandidateTable, row: int, share: float, market: Market) -> dict[str, Any]:
+    """Return what a candidate rents, and its cost and hours at a spot share."""
+    offer, one = int(table.offer[row]), table.rows(np.asarray([row]))
+    return {
+        "provider": market.offers[offer].provider,
+        "gpu": market.gpus[offer],
+        "gpus": int(table.run_gpus[row]),
+        "runs_at_once": int(table.node_groups[row]),
+        "cost_usd": float(one.cost_usd(share)[0]),
+        "hours": float(one.hours(share)[0]),
+    }
 
 
 class ScoredCandidate(NamedTuple):
@@ -69,13 +58,6 @@ class ScoredCandidate(NamedTuple):
     score: float
     uncut_row: int
 
-    @classmethod
-    def of_plan(cls, plan: ResolvedPlan, job: int, objective: CandidateObjective) -> ScoredCandidate:
-        """Return the candidate of a job that the plan uses."""
-        share = plan.shares[job]
-        score = float(objective.values(plan.chosen.rows(np.asarray([job])), share)[0])
-        return cls(plan.chosen, job, share, score, plan.rows[job])
-
 
 def best_by_method(prepared: PreparedScenario, job: int) -> tuple[Option, ...]:
     """Return the best candidate of each method under all other limits, marked if the job excludes the method."""
@@ -84,16 +66,15 @@ def best_by_method(prepared: PreparedScenario, job: int) -> tuple[Option, ...]:
         return ()
     table = _with_excluded_methods(prepared, job)
     value, share = CandidateObjective.of(prepared.scenario).best(table)
-    labels = np.asarray([recipe.method_label for recipe in recipes])
-    row_labels = labels[table.recipe] if len(labels) else np.full(len(table), "")
+    row_labels = np.asarray([recipe.method_label for recipe in recipes], dtype=str)[table.recipe]
     options = []
     for label in METHOD_LABELS:
         allowed = any(is_allowed(recipe, candidates.job) for recipe in recipes if recipe.method_label == label)
         rows = np.flatnonzero((row_labels == label) & np.isfinite(value))
         if len(rows):
             best = int(rows[np.argmin(value[rows])])
-            figures = Figures.of(table, best, float(share[best]), prepared.market)
-            options.append(Option(label=label, allowed=allowed, **figures._asdict()))
+            figures = _figures(table, best, float(share[best]), prepared.market)
+            options.append(Option(label=label, allowed=allowed, **figures))
         else:
             note = "not observed there" if _are_all_observed(candidates) else "no configuration within the limits"
             nothing = {"provider": "", "gpu": "", "gpus": 0, "cost_usd": None, "hours": None}
@@ -102,12 +83,13 @@ def best_by_method(prepared: PreparedScenario, job: int) -> tuple[Option, ...]:
 
 
 def _with_excluded_methods(prepared: PreparedScenario, job: int) -> CandidateTable:
-    """Return the job's screened candidates and those that only their method excludes."""
+    """Return the job's screened candidates, and of those that only their method excludes what may be the best."""
     candidates, table = prepared.candidates[job], prepared.screened[job].table
-    is_excluded = np.asarray([not is_allowed(recipe, candidates.job) for recipe in candidates.recipes], dtype=bool)
+    recipes = [one.method_label in METHOD_LABELS and not is_allowed(one, candidates.job) for one in candidates.recipes]
+    is_excluded = np.asarray(recipes, dtype=bool)
     if not is_excluded.any():
         return table
-    others = candidates.rows(is_excluded[candidates.table.recipe])
+    others = candidates.rows(is_excluded[candidates.table.recipe] & ~candidates.beaten())
     limits, waiting_usd = prepared.scenario.limits, CandidateObjective.of(prepared.scenario).waiting_usd
     return concatenate([table, screen(others, prepared.market, limits, prepared.library, False, waiting_usd).table])
 
@@ -154,8 +136,8 @@ def find_runners_up(prepared: PreparedScenario, job: int, chosen: int, share: fl
             note = f"{note}, {payment}".removeprefix(", ")
         if break_even := describe_break_even(market, market.offers[int(table.offer[row])], float(table.instances[row])):
             note = f"{note}: {break_even}"
-        figures = Figures.of(table, int(row), float(shares[row]), market)
-        found.append(Option(label=name, allowed=True, note=note, **figures._asdict()))
+        figures = _figures(table, int(row), float(shares[row]), market)
+        found.append(Option(label=name, allowed=True, note=note, **figures))
         if len(found) == MAX_RUNNERS_UP:
             break
     return tuple(found)
@@ -182,9 +164,8 @@ def _best_alternatives_of_job(plan: ResolvedPlan, job: int) -> Iterator[Alternat
     score = np.where(within_shared, value, np.inf)
     second = (table.cost_usd if objective.by_time else table.hours)(share)
     slack = (LAST if objective.by_time else COST).slack
-    allowed = np.asarray([is_allowed(recipe, candidates.job) for recipe in candidates.recipes], dtype=bool)[
-        table.recipe
-    ]
+    is_recipe_allowed = [is_allowed(recipe, candidates.job) for recipe in candidates.recipes]
+    allowed = np.asarray(is_recipe_allowed, dtype=bool)[table.recipe]
     is_chosen = screened.rows == plan.rows[job]
     providers = np.asarray([offer.provider for offer in market.offers])[table.offer]
     gpus = np.asarray(market.gpus)[table.offer]
@@ -194,7 +175,9 @@ def _best_alternatives_of_job(plan: ResolvedPlan, job: int) -> Iterator[Alternat
         ("gpu", gpus, allowed),
         ("method", methods, np.ones(len(table), dtype=bool)),
     )
-    current = ScoredCandidate.of_plan(plan, job, objective)
+    chosen, chosen_share = plan.chosen.rows(np.asarray([job])), plan.shares[job]
+    reached = float(objective.values(chosen, chosen_share)[0])
+    current = ScoredCandidate(chosen, 0, chosen_share, reached, plan.rows[job])
     for by, names, members in groups:
         best: list[tuple[bool, float, str, int]] = []
         for name in np.unique(names[members]):
@@ -219,31 +202,31 @@ def _remaining_limits(plan: ResolvedPlan, job: int, table: CandidateTable) -> tu
     These are the dollars of the budget, and the candidates (n,) within the GPUs, quota, stock and paid hours that are
     left.
     """
-    limits, chosen, shares = plan.prepared.scenario.limits, plan.chosen, np.asarray(plan.shares)
-    others = np.arange(len(shares)) != job
-    budget_usd = math.inf if limits.budget_usd is None else limits.budget_usd
-    spent_usd = float(np.sum(chosen.late_cost_usd(shares)[others]))
-    most = math.inf if limits.max_gpus is None else limits.max_gpus - int(np.sum(chosen.gpus[others]))
-    fits = table.gpus <= most
-    for provider, quota in limits.quota.items():
-        if provider in table.providers:
-            number = table.providers.index(provider)
-            used = int(np.sum(chosen.gpus[others & (chosen.provider == number)]))
-            fits &= (table.provider != number) | (table.gpus <= quota - used)
-    for index, offer in enumerate(plan.prepared.market.offers if len(shares) > 1 else ()):
-        uses = others & (chosen.offer == index)
-        if offer.stock is not None:
-            left = offer.stock - int(np.sum(chosen.instances[uses]))
-            fits &= (table.offer != index) | (table.instances <= left)
-        if offer.committed_hours is not None:
-            left_hours = offer.committed_hours - float(np.sum(chosen.rented_h[uses]))
-            fits &= (table.offer != index) | (table.rented_h <= left_hours)
-    return budget_usd - spent_usd, np.asarray(fits, dtype=bool)
+    limits, chosen, market = plan.prepared.scenario.limits, plan.chosen, plan.prepared.market
+    others = np.arange(len(chosen)) != job
+    spent_usd = float(np.sum(chosen.late_cost_usd(np.asarray(plan.shares))[others]))
+    budget_usd = math.inf if limits.budget_usd is None else limits.budget_usd - spent_usd
+    if len(chosen) == 1:
+        return budget_usd, np.ones(len(table), dtype=bool)
+
+    def left(most: Iterable[float | None], used: Floats | Integers, owner: Integers) -> Floats:
+        """Return what the other jobs leave of limits, one per owner; infinite where there is none."""
+        unused = np.asarray([math.inf if one is None else one for one in most], dtype=float)
+        np.subtract.at(unused, owner[others], used[others])
+        return unused
+
+    gpus = left([limits.max_gpus], chosen.gpus, np.zeros(len(chosen), dtype=np.int64))
+    quota = left(map(limits.quota.get, table.providers), chosen.gpus, chosen.provider)
+    stock = left((offer.stock for offer in market.offers), chosen.instances, chosen.offer)
+    hours = left((offer.committed_hours for offer in market.offers), chosen.rented_h, chosen.offer)
+    fits = (table.gpus <= gpus[0]) & (table.gpus <= quota[table.provider])
+    fits &= (table.instances <= stock[table.offer]) & (table.rented_h <= hours[table.offer])
+    return budget_usd, np.asarray(fits, dtype=bool)
 
 
 def _build_alternative(plan: ResolvedPlan, job: int, current: ScoredCandidate, other: ScoredCandidate) -> Alternative:
     candidates, market = plan.prepared.candidates[job], plan.prepared.market
-    figures = Figures.of(other.table, other.row, other.share, market)
+    figures = _figures(other.table, other.row, other.share, market)
     return Alternative(
         by="provider",
         job=candidates.job.name,
@@ -253,29 +236,24 @@ def _build_alternative(plan: ResolvedPlan, job: int, current: ScoredCandidate, o
         difference=other.score / current.score - 1 if current.score > 0 else None,
         verdict="the plan" if other is current else _describe_alternative(plan, current, other, figures),
         chosen=other is current,
-        **figures._asdict(),
+        **figures,
     )
 
 
 def _describe_alternative(
-    plan: ResolvedPlan, current: ScoredCandidate, other: ScoredCandidate, figures: Figures
+    plan: ResolvedPlan, current: ScoredCandidate, other: ScoredCandidate, figures: dict[str, Any]
 ) -> str:
     """Return how much worse an alternative is; if by nothing, what else differs; and its additional penalty."""
     prepared = plan.prepared
     objective = CandidateObjective.of(prepared.scenario)
-    own = Figures.of(current.table, current.row, current.share, prepared.market)
-    sigma = difference_sigma(prepared.library, figures.gpu == own.gpu)
+    own = _figures(current.table, current.row, current.share, prepared.market)
+    sigma = difference_sigma(prepared.library, figures["gpu"] == own["gpu"])
     summary = describe_difference(other.score, current.score, sigma, objective.comparatives)
     if summary == NO_DIFFERENCE:
-        if objective.by_time and _differ(figures.cost_usd, own.cost_usd):
-            more_usd = figures.cost_usd - own.cost_usd
-            summary += f", ${abs(more_usd):,.2f} {'more' if more_usd > 0 else 'less'}"
-        elif not objective.by_time and _differ(figures.hours, own.hours):
-            more_hours = figures.hours - own.hours
-            summary += f", {abs(more_hours):,.1f} h {'later' if more_hours > 0 else 'earlier'}"
+        key = "cost_usd" if objective.by_time else "hours"
+        more = figures[key] - own[key]
+        if abs(more) >= MIN_RELATIVE_DIFFERENCE * max(figures[key], own[key]):
+            usd = f"${abs(more):,.2f} {'more' if more > 0 else 'less'}"
+            summary += f", {usd}" if objective.by_time else f", {abs(more):,.1f} h {'later' if more > 0 else 'earlier'}"
     penalty_usd = float(other.table.penalty_usd[other.row] - current.table.penalty_usd[current.row])
     return f"{summary}, penalty ${penalty_usd:,.0f}" if penalty_usd >= 1 and not objective.by_time else summary
-
-
-def _differ(one: float, other: float) -> bool:
-    return abs(one - other) >= MIN_RELATIVE_DIFFERENCE * max(one, other)

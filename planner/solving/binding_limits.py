@@ -48,13 +48,16 @@ def lift_limits(scenario: Scenario) -> Iterator[LiftedLimit]:
     """
     for index, job in enumerate(scenario.jobs):
         if job.deadline_hours is not None:
-            without = _with_job(scenario, index, {"deadline_hours": None})
+            without = with_job(scenario, index, {"deadline_hours": None})
             yield LiftedLimit(f"jobs.{job.name}.deadline", job.deadline_hours, without)
         unrestricted = unrestricted_techniques(job.techniques)
         if job.techniques != unrestricted:
-            without = _with_job(scenario, index, {"techniques": unrestricted})
+            without = with_job(scenario, index, {"techniques": unrestricted})
             yield LiftedLimit(f"jobs.{job.name}.techniques", "as given", without)
-    yield _lift(scenario, "max_hours", _longest_run(scenario), UNLIMITED_HOURS)
+    default = dict.fromkeys(f"{max_run_hours(job, scenario.limits):,.0f}" for job in scenario.jobs)
+    yield _lift(
+        scenario, "max_hours", scenario.limits.max_hours or f"default {' and '.join(default)} h", UNLIMITED_HOURS
+    )
     unlimited = Limits()
     for name in Limits.model_fields:
         given, free = getattr(scenario.limits, name), getattr(unlimited, name)
@@ -74,18 +77,11 @@ def _lift(scenario: Scenario, name: str, current: float | str, free: object) -> 
     return LiftedLimit(f"limits.{name}", current, scenario.model_copy(update={"limits": limits}))
 
 
-def _with_job(scenario: Scenario, index: int, update: dict[str, object]) -> Scenario:
+def with_job(scenario: Scenario, index: int, update: dict[str, object]) -> Scenario:
+    """Return the scenario with other values of one job."""
     jobs = list(scenario.jobs)
     jobs[index] = jobs[index].model_copy(update=update)
     return scenario.model_copy(update={"jobs": tuple(jobs)})
-
-
-def _longest_run(scenario: Scenario) -> float | str:
-    """Return the longest run in hours, or its default in words."""
-    if scenario.limits.max_hours is not None:
-        return scenario.limits.max_hours
-    hours = dict.fromkeys(max_run_hours(job, scenario.limits) for job in scenario.jobs)
-    return f"default {' and '.join(f'{longest:,.0f}' for longest in hours)} h"
 
 
 def find_binding_limits(plan: ResolvedPlan) -> tuple[Binding, ...]:

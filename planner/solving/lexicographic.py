@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.errors import NoPlanError
-from planner.formulation.build import build_from_layout
+from planner.formulation.build import build_program
 from planner.formulation.objective import (
     cost_objective,
     hours_objective,
@@ -68,25 +67,11 @@ SNAP_TOLERANCE = 1e-5
 
 @dataclass(frozen=True, eq=False)
 class LexicographicSolution:
-    """The chosen row of the table and its spot share for each job, and the result of the first pass."""
+    """The chosen row of the table and its spot share for each job (empty without a plan), and the first pass."""
 
     first: SolveResult
-    chosen: Integers | None  # (jobs,)
-    shares: Floats | None  # (jobs,)
-
-    @property
-    def rows(self) -> Integers:
-        """Row of the table for each job; raises NoPlanError if the first pass has no solution."""
-        if self.chosen is None:
-            raise NoPlanError(f"no plan: {self.first.solver} stopped with '{self.first.termination.value}'")
-        return self.chosen
-
-    @property
-    def spot_share(self) -> Floats:
-        """Spot share for each job; raises NoPlanError if the first pass has no solution."""
-        if self.shares is None:
-            raise NoPlanError(f"no plan: {self.first.solver} stopped with '{self.first.termination.value}'")
-        return self.shares
+    rows: Integers  # (jobs,)
+    spot_share: Floats  # (jobs,)
 
 
 def solve_lexicographic(table: CandidateTable, shared: SharedLimits, run: Run) -> LexicographicSolution:
@@ -97,9 +82,9 @@ def solve_lexicographic(table: CandidateTable, shared: SharedLimits, run: Run) -
     """
     goals = GOALS[shared.objective]
     narrowed = _fix_cheapest_shares(table, shared)
-    first = run(build_from_layout(VariableLayout(narrowed, shared)))
+    first = run(build_program(VariableLayout(narrowed, shared)))
     if not first.has_solution:
-        return LexicographicSolution(first, None, None)
+        return LexicographicSolution(first, np.zeros(0, dtype=np.int64), np.zeros(0))
     columns = VariableLayout(narrowed, shared)
     rows = columns.chosen(first.values)
     shares = columns.spot_share(first.values, rows)
@@ -135,7 +120,8 @@ def potentially_optimal_rows(table: CandidateTable, shared: SharedLimits) -> Int
     if goal is LAST:
         ends = (table.late_hours(table.share_low), table.late_hours(table.share_high))
     else:
-        ends = _values_at_bounds(VariableLayout(table, shared), goal)
+        columns = VariableLayout(table, shared)
+        ends = columns.at_bounds(goal.coefficients(columns))
     reached = np.inf
     budget = np.inf if shared.budget_usd is None else shared.budget_usd
     for share, values in zip((table.share_low, table.share_high), ends, strict=True):
@@ -152,7 +138,7 @@ def _cap(goal: Goal, result: SolveResult) -> float:
 
 def _pass(columns: VariableLayout, goals: tuple[Goal, ...], caps: list[float], position: int) -> Program:
     """Return the program that minimises one goal under the caps of the earlier ones."""
-    program = build_from_layout(columns).minimising(goals[position].coefficients(columns))
+    program = build_program(columns).minimising(goals[position].coefficients(columns))
     earlier = zip(goals[:position], caps[:position], strict=True)
     rows = [single_row(f"cap_{goal.name}", goal.coefficients(columns), upper=cap) for goal, cap in earlier]
     return program.with_rows(*rows)
@@ -166,20 +152,10 @@ def _fix_cheapest_shares(table: CandidateTable, shared: SharedLimits) -> Candida
     """
     if shared.budget_usd is not None or shared.objective != "cost":
         return table
-    low, high = _values_at_bounds(VariableLayout(table, shared), COST)
+    columns = VariableLayout(table, shared)
+    low, high = columns.at_bounds(COST.coefficients(columns))
     share = np.where(high <= low, table.share_high, table.share_low)
     return replace(table, share_low=share, share_high=share)
-
-
-def _values_at_bounds(columns: VariableLayout, goal: Goal) -> tuple[Floats, Floats]:
-    """Return what each candidate (n,) contributes to a goal at its share floor and at its cap."""
-    coefficients = goal.coefficients(columns)
-    low = coefficients[columns.choose].copy()
-    high = low.copy()
-    slope = coefficients[columns.share]
-    low[columns.split] += slope * columns.table.share_low[columns.split]
-    high[columns.split] += slope * columns.table.share_high[columns.split]
-    return low, high
 
 
 def _feasible_under_caps(columns: VariableLayout, goals: tuple[Goal, ...], caps: list[float]) -> Integers:
@@ -191,7 +167,7 @@ def _feasible_under_caps(columns: VariableLayout, goals: tuple[Goal, ...], caps:
             finish = np.minimum(table.late_hours(table.share_low), table.late_hours(table.share_high))
             keep &= finish <= cap + BOUND_TOLERANCE
             continue
-        least = np.minimum(*_values_at_bounds(columns, goal))
+        least = np.minimum(*columns.at_bounds(goal.coefficients(columns)))
         best = np.full(len(table.jobs), np.inf)
         np.minimum.at(best, table.job, least)
         keep &= least - best[table.job] + best.sum() <= cap + BOUND_TOLERANCE * max(1.0, abs(cap))

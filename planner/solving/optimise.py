@@ -50,7 +50,7 @@ def optimise(prepared: PreparedScenario, options: SolveOptions) -> OptimisedChoi
         relative_gap=max(options.gap, DEFAULT_GAP),
     )
     choice = solve_lexicographic(table.rows(keep), shared, solver)
-    rows = tuple(int(keep[row]) for row in choice.rows) if choice.chosen is not None else ()
+    rows = tuple(keep[choice.rows].tolist())
     shares = _round_shares(prepared.scenario, table.rows(np.asarray(rows)), choice.spot_share) if rows else ()
     return OptimisedChoice(choice, rows, shares, table, owner, len(table) - len(keep))
 
@@ -63,6 +63,7 @@ def _round_shares(scenario: Scenario, chosen: CandidateTable, found: Floats) -> 
     holds in any case.
     """
     shares = [float(share) for share in found]
+    budget = np.inf if scenario.limits.budget_usd is None else scenario.limits.budget_usd
     slack = COST_TOLERANCE_USD if scenario.objective_kind == "time" else 0.0
     for index, share in enumerate(shares):
         one = chosen.rows(np.asarray([index]))
@@ -76,13 +77,8 @@ def _round_shares(scenario: Scenario, chosen: CandidateTable, found: Floats) -> 
                 abs(share - end) < NEGLIGIBLE_SHARE
                 and costs_no_more
                 and ends_no_later
-                and _is_within_budget(scenario, chosen, moved)
+                and float(np.sum(chosen.late_cost_usd(np.asarray(moved)))) <= budget
             ):
                 shares = moved
                 break
     return tuple(shares)
-
-
-def _is_within_budget(scenario: Scenario, chosen: CandidateTable, shares: list[float]) -> bool:
-    budget = scenario.limits.budget_usd
-    return budget is None or float(np.sum(chosen.late_cost_usd(np.asarray(shares)))) <= budget

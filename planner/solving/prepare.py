@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from planner.candidates.enumeration import enumerate_candidates
-from planner.candidates.market import Market, build_market, needs_separate_machines
+from planner.candidates.market import Market, build_market, has_comparable_prices, needs_separate_machines
 from planner.candidates.screening import ENDS_AFTER_DEADLINE, OUTLASTS_COMMITMENT, ScreenedCandidates, screen
 from planner.candidates.stage_placement import no_machine_fault
 from planner.configurations.observed.comparison import impossibility_reason
-from planner.errors import Fault, ScenarioError
+from planner.errors import Fault, ScenarioError, raise_faults
 from planner.formulation.shared_limits import SharedLimits
-from planner.loading.scenario_file import read_library
+from planner.library.reading import read_library
+from planner.scenario.scenario import MAX_OFFERS
 from planner.solving.scoring import CandidateObjective
 
 if TYPE_CHECKING:
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
 
     from planner.candidates.job_candidates import JobCandidates
     from planner.library.schema import Library
-    from planner.scenario.job import Job
-    from planner.scenario.limits import Limits
     from planner.scenario.scenario import Scenario
 
 
@@ -50,41 +49,36 @@ def prepare(
     Raises
     ------
     ScenarioError
-        For observed runs that are impossible on their GPU, data that no machine has the memory to prepare, and
-        commitments that end before the job does and leave no other candidate.
+        For more than `MAX_OFFERS`, observed runs that are impossible on their GPU, data that no machine has the memory
+        to prepare, and commitments that end before the job does and leave no other candidate.
     """
-    library = library or (before.library if before and _can_reuse(before, scenario) else None)
-    library = library or read_library([job.architecture for job in scenario.jobs])
+    if (count := len(scenario.offers)) > MAX_OFFERS:
+        fix = f"keep at most {MAX_OFFERS:,}, such as those of the GPUs and regions in question"
+        raise ScenarioError([Fault(scenario.name, 0, "offers", f"{count:,} offers are too many", fix)])
+    architectures = [job.architecture for job in scenario.jobs]
+    if library is None and before and {job.architecture for job in before.scenario.jobs}.issuperset(architectures):
+        library = before.library
+    library = library or read_library(architectures)
     _check_observations(scenario, library)
     if before is not None and before.library is not library:
         before = None
-    market = before.market if before and _same_market(before.scenario, scenario) else build_market(scenario, library)
-    names = [job.name for job in scenario.jobs]
-    earlier = before.candidates if before and len(before.candidates) == len(names) else (None,) * len(names)
+    same_market = before is not None and _market_inputs(before.scenario) == _market_inputs(scenario)
+    market = before.market if before and same_market else build_market(scenario, library)
+    same_jobs = before is not None and len(before.candidates) == len(scenario.jobs)
     candidates = tuple(
-        _candidates(job, market, names, library, scenario, one, before)
-        for job, one in zip(scenario.jobs, earlier, strict=True)
+        _candidates(scenario, index, market, library, before if same_jobs else None)
+        for index in range(len(scenario.jobs))
     )
     screened = tuple(
         before.screened[index]
-        if before
-        and index < len(before.candidates)
-        and one is before.candidates[index]
-        and _same_filters(before.scenario.limits, scenario.limits)
-        and CandidateObjective.of(before.scenario).waiting_usd == CandidateObjective.of(scenario).waiting_usd
+        if before and same_jobs and one is before.candidates[index] and _filters(before.scenario) == _filters(scenario)
         else screen(one, market, scenario.limits, library, waiting_usd=CandidateObjective.of(scenario).waiting_usd)
         for index, one in enumerate(candidates)
     )
-    _check_memory(candidates)
+    faults = [no_machine_fault(one.job, "ingest") for one in candidates if len(one.table) and one.lacks_ram().all()]
+    raise_faults(faults, ScenarioError)
     _check_terms(scenario.name, candidates, screened, market)
     return PreparedScenario(scenario, library, market, candidates, screened)
-
-
-def _check_memory(candidates: Sequence[JobCandidates]) -> None:
-    """Raise ScenarioError for data that no machine has the memory to prepare."""
-    faults = [no_machine_fault(one.job, "ingest") for one in candidates if len(one.table) and one.lacks_ram().all()]
-    if faults:
-        raise ScenarioError(faults)
 
 
 def _check_terms(
@@ -106,12 +100,7 @@ def _check_terms(
             what = f"a commitment of {term} ends before {one.job.name} does"
             fix = f"it takes at least {least:,.0f} h there: use a longer term, or machines by the hour"
             faults.append(Fault(scenario, 0, f"offers.{market.labels[place]}.commitment.months", what, fix))
-    if faults:
-        raise ScenarioError(faults)
-
-
-def _can_reuse(before: PreparedScenario, scenario: Scenario) -> bool:
-    return {job.architecture for job in scenario.jobs} <= {job.architecture for job in before.scenario.jobs}
+    raise_faults(faults, ScenarioError)
 
 
 def _check_observations(scenario: Scenario, library: Library) -> None:
@@ -125,79 +114,62 @@ def _check_observations(scenario: Scenario, library: Library) -> None:
                 units = "are they those of the whole job?" if run.hours is not None else "are unit and GPU count right?"
                 where = f"jobs.{job.name}.measured.{number}.{figure}"
                 faults.append(Fault(scenario.name, 0, where, what, units))
-    if faults:
-        raise ScenarioError(faults)
+    raise_faults(faults, ScenarioError)
 
 
-def _same_market(before: Scenario, scenario: Scenario) -> bool:
-    """Return whether both scenarios have the same offers at the same prices, with regions distinguished alike."""
-    same = (
-        before.offers == scenario.offers
-        and before.adjust == scenario.adjust
-        and before.limits.regions == scenario.limits.regions
-        and _places(before) == _places(scenario)
-    )
+def _market_inputs(scenario: Scenario) -> tuple[object, ...]:
+    """Return what the market reads of a scenario: offers, prices, regions, and what stages need."""
+    limits = scenario.limits
+    are_separate = [needs_separate_machines(job) for job in scenario.jobs]
+    data_regions = [job.stages.transfer.region if job.stages.transfer else None for job in scenario.jobs]
+    comparable = has_comparable_prices(scenario)
     # Stages on separate machines may rent what the lists allow.
-    lists = ("providers", "gpus", "tiers")
-    has_separate_stages = any(needs_separate_machines(job) for job in scenario.jobs)
-    return same and (
-        not has_separate_stages or all(getattr(before.limits, n) == getattr(scenario.limits, n) for n in lists)
-    )
-
-
-def _places(scenario: Scenario) -> list[tuple[bool, str | None]]:
-    """Return what the market reads of the jobs: whether stages have separate machines, and the region of the data."""
-    return [
-        (needs_separate_machines(job), job.stages.transfer.region if job.stages.transfer else None)
-        for job in scenario.jobs
-    ]
+    lists = (limits.providers, limits.gpus, limits.tiers) if any(are_separate) else ()
+    return scenario.offers, scenario.adjust, limits.regions, are_separate, data_regions, lists, comparable
 
 
 NON_FILTER_LIMITS = {"budget_usd": None, "vram_headroom": None}
 """Limits that no filter on single rows reads: a row of the program, and the margin of the fit rule."""
 
 
-def _same_filters(before: Limits, limits: Limits) -> bool:
-    return before.model_copy(update=NON_FILTER_LIMITS) == limits.model_copy(update=NON_FILTER_LIMITS)
+def _filters(scenario: Scenario) -> tuple[object, ...]:
+    """Return all that screening reads of a scenario apart from the jobs; of the budget only that there is one."""
+    limits = scenario.limits
+    waiting_usd = CandidateObjective.of(scenario).waiting_usd
+    return limits.model_copy(update=NON_FILTER_LIMITS), limits.budget_usd is None, waiting_usd
 
 
 def _candidates(
-    job: Job,
-    market: Market,
-    names: Sequence[str],
-    library: Library,
-    scenario: Scenario,
-    earlier: JobCandidates | None,
-    before: PreparedScenario | None,
+    scenario: Scenario, index: int, market: Market, library: Library, before: PreparedScenario | None
 ) -> JobCandidates:
     """Return the candidates of one job, those of `before` if nothing that they depend on has changed."""
-    headroom = scenario.limits.vram_headroom
-    if earlier is not None and before is not None:
-        known = before.market is market and earlier.table.jobs == tuple(names) and earlier.headroom == headroom
-        if known and earlier.job == job:
-            return earlier
+    job, names, headroom = scenario.jobs[index], [one.name for one in scenario.jobs], scenario.limits.vram_headroom
+    earlier = before.candidates[index] if before else None
+    if before and earlier and before.market is market and earlier.headroom == headroom:
         late = {"deadline_hours": None}
-        if known and earlier.job.model_copy(update=late) == job.model_copy(update=late):
-            return replace(earlier, job=job)  # only the screening reads a deadline
-    architecture = library.architecture(job.architecture)
-    return enumerate_candidates(job, architecture, market, names, library, headroom, earlier)
+        if earlier.table.jobs == tuple(names) and earlier.job.model_copy(update=late) == job.model_copy(update=late):
+            return replace(earlier, job=job) if earlier.job != job else earlier  # only the screening reads a deadline
+    return enumerate_candidates(job, library.architecture(job.architecture), market, names, library, headroom, earlier)
+
+
+def limits_of_offers(market: Market) -> SharedLimits:
+    """Return what offers have left, of machines and of hours paid for, which all jobs share."""
+    offers = list(zip(market.labels, market.offers, strict=True))
+    return SharedLimits(
+        stock={label: offer.stock for label, offer in offers if offer.stock is not None},
+        committed={label: offer.committed_hours for label, offer in offers if offer.committed_hours is not None},
+    )
 
 
 def build_shared_limits(scenario: Scenario, market: Market) -> SharedLimits:
     """Return the limits that become rows: those that jobs share, and the budget, which is a row for one job too."""
     limits = scenario.limits
-    shared = SharedLimits(
+    shared = SharedLimits()
+    if len(scenario.jobs) > 1:
+        shared = replace(limits_of_offers(market), max_gpus=limits.max_gpus, quota=limits.quota)
+    return replace(
+        shared,
         budget_usd=limits.budget_usd,
         objective=scenario.objective_kind,
         value_of_time_usd_per_hour=scenario.value_of_time_usd_per_hour,
-    )
-    if len(scenario.jobs) == 1:
-        return shared
-    offers = list(zip(market.labels, market.offers, strict=True))
-    return replace(
-        shared,
-        max_gpus=limits.max_gpus,
-        quota=limits.quota,
-        stock={label: offer.stock for label, offer in offers if offer.stock is not None},
-        committed={label: offer.committed_hours for label, offer in offers if offer.committed_hours is not None},
     )

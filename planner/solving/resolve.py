@@ -9,9 +9,8 @@ import numpy as np
 
 from planner.errors import NoPlanError
 from planner.loading.scenario_file import change_scenario
-from planner.results.plan import describe_machines
+from planner.results.plan_parts import describe_machines
 from planner.scenario.scenario import SolveOptions
-from planner.solvers.base import Termination
 from planner.solving.optimise import optimise
 from planner.solving.prepare import PreparedScenario, prepare
 
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from planner.configurations.recipe import Recipe
 
 RESOLVE_TIME_LIMIT_SECONDS = 10.0
-NO_SOLUTION = (Termination.INFEASIBLE, Termination.INFEASIBLE_OR_UNBOUNDED)
 
 
 @dataclass(frozen=True)
@@ -54,18 +52,18 @@ class ResolvedPlan:
         return float(np.max(self.chosen.hours(np.asarray(self.shares))))
 
     @property
-    def late_hours(self) -> tuple[float, ...]:
-        """Hours of each job at its confidence: what a deadline limits."""
-        return tuple(float(h) for h in self.chosen.late_hours(np.asarray(self.shares)))
-
-    @property
     def description(self) -> str:
         """Such as `8 x H100-80GB at nebius, QLoRA, spot`; of several jobs one after the other."""
         jobs = zip(self.prepared.candidates, self.rows, self.shares, strict=True)
         words = [describe_candidate(one, row, share, self.prepared.market) for one, row, share in jobs]
-        if len(words) == 1:
-            return words[0]
-        return "; ".join(f"{one.job.name}: {what}" for one, what in zip(self.prepared.candidates, words, strict=True))
+        return describe_jobs(self.prepared.candidates, words)
+
+
+def describe_jobs(jobs: Sequence[JobCandidates], words: Sequence[str]) -> str:
+    """Return what is said of each job, with its name if there are several."""
+    if len(jobs) == 1:
+        return words[0]
+    return "; ".join(f"{one.job.name}: {what}" for one, what in zip(jobs, words, strict=True))
 
 
 def describe_candidate(candidates: JobCandidates, row: int, share: float, market: Market) -> str:
@@ -99,7 +97,7 @@ def try_solve(prepared: PreparedScenario, options: SolveOptions | None = None) -
     solved = optimise(prepared, options or SolveOptions(time_limit_seconds=RESOLVE_TIME_LIMIT_SECONDS))
     first = solved.choice.first
     if not solved.rows or first.objective is None:
-        if options is not None and first.termination not in NO_SOLUTION:
+        if options is not None and not first.is_infeasible:
             raise NoPlanError(f"{options.solver} stopped with '{first.termination.value}' before it had a plan")
         return None
     return ResolvedPlan(

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from planner.audit.audit import audit
+from planner.library.reading import read_library
 from planner.library.schema import Library
-from planner.loading.scenario_file import parse_scenario, read_library
+from planner.loading.scenario_file import parse_scenario
 from planner.results.plan import Plan
 from planner.scenario.scenario import Scenario, SolveOptions
 from planner.solving.solve import solve
@@ -104,6 +105,7 @@ def test_a_plan_read_back_from_its_json_stands() -> None:
     assert audit(again, scenario(), library()) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", audited_leaves(plan()), ids=lambda path: ".".join(map(str, path)))
 def test_every_changed_value_is_found(path: Path) -> None:
     """A plan in which any single audited value was changed is refused by its types or by the audit."""
@@ -213,6 +215,7 @@ def test_stock_is_counted_over_all_jobs() -> None:
     assert "stock of lambda/west/mixed" in whats(plan(), Scenario.model_validate(data))
 
 
+@pytest.mark.slow
 def test_an_infeasible_scenario_has_a_sound_answer() -> None:
     """A plan without jobs, with its explanation, stands; one that claims a cost does not."""
     data = scenario().model_dump(by_alias=True)

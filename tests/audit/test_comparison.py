@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from planner.audit.comparison import Tolerance, compare, unit_of
-from planner.results.plan import Assignment, BillItem, ObservedRun, Vram
-from planner.results.plan_parts import Part, Spread, Techniques
+from planner.results.plan import Assignment
+from planner.results.plan_parts import BillItem, ObservedRun, Part, Spread, Techniques, Vram
 
 LINES = (
     BillItem(item="gpu on demand", usd=20.0, quantity=10.0, unit="h", rate_usd=2.0),

@@ -99,6 +99,7 @@ def in_words(one: str | Path) -> str:
     return one if isinstance(one, str) else ".".join(map(str, one))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "path"), everything(), ids=in_words)
 def test_every_changed_value_is_found(name: str, path: Path) -> None:
     """A plan in which any single value was changed is refused by its types or by the audit."""

@@ -39,6 +39,7 @@ def test_the_validation_table_is_large_public_and_spread() -> None:
     assert sum(row.out_of_memory for row in rows) >= 30
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("figure", accuracy.FIGURES)
 def test_nearly_every_complete_row_is_predicted(figure: str) -> None:
     """At least 95 % of the rows that have the columns, and a hundred of them."""
@@ -97,6 +98,7 @@ def test_the_json_has_the_agreed_shape() -> None:
     assert json.loads(json.dumps(answer(), allow_nan=False)) == answer()
 
 
+@pytest.mark.slow
 def test_the_stricter_reading_of_pairs_stands_below_the_letter() -> None:
     """It leaves pairs out and adds none; the text shows both, each with its number."""
     rows = read_measurements(TABLE)
@@ -142,6 +144,7 @@ def test_rows_apart_are_not_in_the_headline() -> None:
     assert "unknown" not in answer()["throughput"]["by"]["framework"]
 
 
+@pytest.mark.slow
 def test_the_text_is_80_columns_wide_and_says_the_verdict_first(capsys: pytest.CaptureFixture[str]) -> None:
     """Read on a terminal: the two medians in the first lines, reasons of skipped rows last."""
     assert accuracy.main([str(TABLE)]) == 0

@@ -40,6 +40,7 @@ def predictor() -> Predictor:
     return Predictor(read_library())
 
 
+@pytest.mark.slow
 @settings(derandomize=True, max_examples=400, deadline=None)
 @given(st.dictionaries(st.sampled_from(COLUMNS), st.sampled_from(WORDS) | st.text(max_size=8), max_size=4))
 def test_any_cells_give_a_figure_or_a_reason(cells: dict[str, str]) -> None:

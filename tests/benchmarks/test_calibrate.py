@@ -68,6 +68,7 @@ def test_stacked_rows_say_what_single_ones_say(figure: str, of: str) -> None:
     assert rows.predicted(columns(table().fixed), 1)[0] == pytest.approx(expected, rel=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("figure", "of"), [("memory", "peak"), ("throughput", "speed")])
 def test_other_numbers_reach_the_estimate(figure: str, of: str) -> None:
     """Every free coefficient at another value: as if the library held those values and rows were made anew."""
@@ -134,6 +135,7 @@ def test_a_fit_finds_the_numbers_that_made_the_rows() -> None:
     assert found.rows["t:b"] > 200
 
 
+@pytest.mark.slow
 def test_rows_that_say_nothing_leave_the_prior() -> None:
     """A coefficient that no row depends on stays what was believed, and is not called known."""
     predict, measured, sources = synthetic()
@@ -219,6 +221,7 @@ def test_the_side_that_judges_does_not_reach_the_fit() -> None:
     assert changed.fit(train).values == before
 
 
+@pytest.mark.slow
 def test_a_fit_is_better_than_its_priors_on_rows_it_has_not_seen() -> None:
     """Memory and speed of one half of the configurations, judged by a fit on the other."""
     train = np.array([side(row, "configuration") == 0 for row in table().rows])

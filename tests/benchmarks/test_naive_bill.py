@@ -23,6 +23,7 @@ def both(request: pytest.FixtureRequest) -> tuple[Comparison, Assignment]:
     return found, solve(read_scenario(request.param), SolveOptions(as_of=AS_OF)).jobs[0]
 
 
+@pytest.mark.slow
 def test_the_lines_add_up_to_the_bill(both: tuple[Comparison, Assignment]) -> None:
     """To the cent for each line that is too small to be shown, and shares to all of it."""
     found, job = both
@@ -51,12 +52,14 @@ def test_a_third_of_the_bill_and_more_is_left_out(both: tuple[Comparison, Assign
     assert 0.33 < found.left_out < 0.85
 
 
+@pytest.mark.slow
 def test_without_stages_and_trials_little_is_left_out() -> None:
     """The quickstart, which names none: start, disk and hiccups are a few percent."""
     (found,) = compared("quickstart", AS_OF)
     assert 0.0 < found.left_out < 0.1
 
 
+@pytest.mark.slow
 def test_text_and_json_tell_the_same(capsys: pytest.CaptureFixture[str]) -> None:
     """Tables of 80 columns, each with the share that is left out in its last line."""
     arguments = ["bill-runpod-trials", "--as-of", "2026-11-21"]

@@ -61,6 +61,7 @@ def test_a_mean_that_its_quantiles_contradict_is_approached() -> None:
         quantile_draw(1.0, ROW[1][::-1], 29055.0)
 
 
+@pytest.mark.slow
 @settings(derandomize=True, max_examples=20, deadline=None)
 @given(st.integers(1, 12), st.integers(0, 1000))
 def test_gangs_are_up_less_the_larger_they_are(size: int, seed: int) -> None:

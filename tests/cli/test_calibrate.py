@@ -132,3 +132,11 @@ def test_bad_input_ends_with_2_and_says_what_would_be_right(
 def test_every_option_of_a_run_is_a_field_of_the_scenario_file() -> None:
     """The command line and `measured` speak the same language."""
     assert {name.replace("-", "_") for name in SETTINGS} <= set(Measured.model_fields)
+
+
+@pytest.mark.parametrize("option", ["--tensor-parallel", "--pipeline-parallel", "--micro-batch", "--network-gbps"])
+def test_a_setting_of_zero_is_refused_before_anything_is_divided_by_it(run: Any, folder: Path, option: str) -> None:
+    """One line with the name of the setting."""
+    result = run(str(folder / "steps.csv"), "--gpu", "A100", "--tokens-per-step", "4096", option, "0")
+    assert result.exit_code == 2
+    assert f"{option[2:].replace('-', '_')}: 0" in result.output and "is out of range; must be" in result.output

@@ -13,6 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from planner.cli import main
+from planner.cli.output import STANDARD_OUTPUT
 from planner.errors import NoPlanError, SolverError
 from planner.results.plan import Plan
 from tests.helpers.plans import make_infeasible, make_plan
@@ -138,6 +139,25 @@ def test_the_plan_file_holds_what_json_prints(solver: Solver, scenario: str, tmp
     assert [file.name for file in tmp_path.iterdir()].count("plan.json") == 1
 
 
+@pytest.mark.parametrize("path", ["-", "/proc/self/fd/1"])
+def test_a_plan_that_is_written_to_standard_output_replaces_the_text(
+    solver: Solver, scenario: str, path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`planner solve quickstart -o - | jq` gets one document, with --json too."""
+    monkeypatch.chdir(tmp_path)
+    assert "/dev/stdout" in STANDARD_OUTPUT  # not written here: a mistake would cost root the device
+    document = run("solve", scenario, "--json").stdout
+    assert run("solve", scenario, "-o", path).stdout == document
+    assert run("solve", scenario, "-o", path, "--json").stdout == document
+
+
+def test_an_empty_path_is_refused_as_such(solver: Solver, scenario: str) -> None:
+    """A variable of a script that is not set."""
+    result = run("solve", scenario, "-o", "")
+    assert result.exit_code == 2 and solver.question is None
+    assert "the path is empty" in result.stderr
+
+
 @pytest.mark.parametrize("name", ["missing/plan.json", ".", "tiny.yaml/plan.json"])
 def test_an_unwritable_path_is_refused_before_solving(solver: Solver, scenario: str, tmp_path: Path, name: str) -> None:
     """Nobody waits for a plan that cannot be kept."""
@@ -202,6 +222,9 @@ def test_check_finds_what_was_edited(scenario: str, tmp_path: Path, monkeypatch:
     good = run("check", str(path), scenario)
     assert (good.exit_code, good.stdout) == (0, "quickstart: no violations (1 job checked)\n")
     found.append(Violation("quickstart", "cost", 2.82, 2.5))
+    found.append(Violation("\x1b[2Jjob", "cost", 2.82, 2.5))
+    assert run("check", str(path), scenario).stdout.endswith(r"\u001b[2Jjob: cost: expected 2.82, found 2.5" + "\n")
+    found.pop()
     bad = run("check", str(path), scenario)
     assert (bad.exit_code, bad.stdout) == (3, "quickstart: cost: expected 2.82, found 2.5\n")
     document = json.loads(run("check", str(path), scenario, "--json").stdout)

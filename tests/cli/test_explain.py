@@ -56,6 +56,7 @@ def test_why_not_answers_one_question() -> None:
     assert document["why_not"]["status"] == "possible" and document["why_not"]["times"] > 1
 
 
+@pytest.mark.slow
 def test_an_unknown_name_ends_with_2_and_the_nearest_one() -> None:
     """As text on standard error, as one JSON document where that is asked for."""
     told = run("quickstart", "--why-not", "gpu=RTX490")

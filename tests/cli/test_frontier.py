@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -71,6 +72,7 @@ def test_json_is_one_document_as_agreed(scenario: str) -> None:
         assert {"hours_from", "hours_to", "cost_from_usd", "cost_to_usd", "to_included", "jobs"} <= set(segment)
 
 
+@pytest.mark.slow
 def test_settings_and_the_deadline_shape_the_frontier(scenario: str) -> None:
     """It ends at the deadline that --set gives."""
     found = json.loads(ask(scenario, "--set", "jobs.a.deadline=5h", "--json").stdout)
@@ -130,7 +132,7 @@ def test_a_path_that_cannot_be_written_is_refused_before_the_work(scenario: str,
     """Exit 2 with the reason; nothing is left behind."""
     for path, said in (
         (tmp_path / "none" / "f.png", "there is no folder"),
-        (tmp_path, "is not a supported picture format"),
+        (tmp_path, "is a folder"),
         (tmp_path / "f.gif", "is not a supported picture format"),
     ):
         result = ask(scenario, "--plot", str(path))
@@ -148,7 +150,7 @@ def test_a_write_that_fails_leaves_the_old_file(scenario: str, tmp_path: Path, m
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("planner.report.plots.style.write_bytes_atomically", full)
+    monkeypatch.setattr("planner.documents.files.os.replace", full)
     result = ask(scenario, "--plot", str(path))
     assert result.exit_code == 2
     assert "cannot be written: no space left" in result.stderr
@@ -204,3 +206,15 @@ def test_the_picture_of_jobs_in_each_others_way_has_their_lower_bound(tmp_path: 
 def test_large_figures_have_no_exponent_at_an_axis() -> None:
     """Millions of dollars are written out; small hours keep their digits."""
     assert [tick(value) for value in (0.0, 0.25, 950.5, 4e6)] == ["0", "0.25", "950.5", "4,000,000"]
+
+
+def test_a_picture_without_matplotlib_names_the_extra(
+    scenario: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One line, before anything is computed: a plan needs no matplotlib, so it may be missing."""
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    result = ask(scenario, "--plot", str(tmp_path / "picture.svg"))
+    assert result.exit_code == 2
+    assert len(result.output.splitlines()) == 1
+    assert "pip install '.[plot]'" in result.output
+    assert not list(tmp_path.glob("picture*"))

@@ -29,6 +29,7 @@ def plan_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_quickstart_fits_on_the_screen_verdict_first(plan_file: Path) -> None:
     """The text has the figures of the JSON, in 25 lines of 80 columns, and ten more for its stages."""
     document = json.loads(plan_file.read_text())
@@ -61,6 +62,7 @@ def test_an_infeasible_scenario_exits_3_in_words_and_in_json() -> None:
     assert document.exit_code == 3 and json.loads(document.stdout)["status"] == "infeasible"
 
 
+@pytest.mark.slow
 def test_several_jobs_are_told_in_blocks() -> None:
     """Each job's verdict and the joint bill, in 80 columns."""
     result = run("solve", "three-jobs-one-budget", *AS_OF)

@@ -122,6 +122,7 @@ def test_exit_codes_are_those_of_the_command_line() -> None:
     table = read_document("docs/commands.md").partition("## Exit codes")[2].partition("\n## ")[0]
     codes = {int(code) for code in re.findall(r"^\| (\d+) \|", table, re.MULTILINE)}
     known = {exits.INTERNAL_ERROR, exits.BAD_INPUT, exits.INFEASIBLE, exits.NO_PLAN, exits.INTERRUPTED}
+    known.add(exits.BROKEN_PIPE)
     assert codes == {0} | known
 
 

@@ -10,7 +10,8 @@ import pytest
 
 from planner.audit.audit import audit
 from planner.documents.strict_yaml import read_document
-from planner.loading.scenario_file import read_library, read_scenario, shipped_scenarios
+from planner.library.reading import read_library
+from planner.loading.scenario_file import read_scenario, shipped_scenarios
 from planner.scenario.scenario import SolveOptions
 from planner.solving.solve import solve
 from tests.helpers.costs import AS_OF, COSTS, machines_of, plan_of
@@ -40,6 +41,7 @@ def test_scenario_gives_the_recorded_plan(name: str) -> None:
         assert plan.hours.expected == pytest.approx(expected["hours"], abs=0.02, rel=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_scenario_passes_the_audit_and_says_what_it_shows(name: str) -> None:
     """The independent audit finds nothing, and the description is one line."""
@@ -82,6 +84,7 @@ def market_has_changed() -> bool:
     return read_document(MARKET).data != read_document(FROZEN_MARKET).data
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ON_THE_MARKET)
 def test_scenario_can_be_planned_on_the_present_market(name: str) -> None:
     """With the market inventory as it ships, each scenario loads; where a price is new, its plan passes the audit."""

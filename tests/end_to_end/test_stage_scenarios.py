@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from planner.loading.scenario_file import data_folder
+from planner.documents.files import data_folder
 from tests.helpers.costs import plan_of
 
 FOLDER = data_folder("scenarios") / "whole-job"

@@ -1,4 +1,4 @@
-"""When a commitment pays, worked by hand and as a law."""
+"""Billed hours, commitments and prices of services, worked by hand and as laws."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.estimates.billing import break_even_hours, required_use_share
+from planner.estimates.billing import break_even_hours, required_use_share, round_up_hours, service_usd
 
 
 def test_a_month_committed() -> None:
@@ -27,3 +27,26 @@ def test_a_commitment_that_never_pays() -> None:
 def test_both_ways_cost_the_same_at_the_break_even(committed: float, hourly: float) -> None:
     """At that many hours on demand costs what the commitment does."""
     assert float(break_even_hours(committed, hourly)) * hourly == pytest.approx(committed)
+
+
+@pytest.mark.parametrize(
+    ("hours", "step", "minimum", "billed"),
+    [
+        (1.2, 1.0, 1.0, 2.0),  # a started step is a whole one
+        (2.0000000001, 1.0, 1.0, 2.0),  # rounding of the machine is no started step
+        (0.1, 1 / 60, 1.0, 1.0),  # the minimum replaces shorter hours
+        (1.5, 0.5, 1.0, 1.5),  # and is not added to longer ones
+        (0.0, 1.0, 1.0, 0.0),  # a market that is not used costs nothing
+    ],
+)
+def test_hours_are_billed_in_whole_steps_from_the_minimum_on(
+    hours: float, step: float, minimum: float, billed: float
+) -> None:
+    """Each line by hand."""
+    assert float(round_up_hours(hours, step, minimum)) == pytest.approx(billed)
+
+
+def test_a_service_takes_its_minimum_for_every_run() -> None:
+    """3 M tokens at $2 a million and $1 a run: $7 in one run; two runs at a minimum of $5 each cost $10, not $8."""
+    assert service_usd(3e6, 1, 2.0, 1.0, 5.0) == pytest.approx(7.0)
+    assert service_usd(3e6, 2, 2.0, 1.0, 5.0) == pytest.approx(10.0)

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from planner.estimates.uncertainty import (
     Sigmas,
-    UncertaintyClasses,
     class_sigmas,
     confidence_factor,
     display_factors,
@@ -23,14 +22,13 @@ from planner.estimates.uncertainty import (
 from tests.helpers.time_cases import golden_values
 
 VALUES = golden_values("uncertainty")
-SPREADS = UncertaintyClasses.of(VALUES)
 NONE = Sigmas(0.0, 0.0)
 QUIET = settings(derandomize=True, max_examples=60, deadline=None)
 
 
 def sigmas(profile: str = "tuned", gpus: int = 1, nodes: int = 1, tokens: float = 8192, **flags: object) -> Sigmas:
     """Sigmas of a configuration without a class of its card."""
-    return time_sigmas(SPREADS, class_sigmas(VALUES, profile), NONE, gpus, nodes, tokens, **flags)
+    return time_sigmas(VALUES, class_sigmas(VALUES, profile), NONE, gpus, nodes, tokens, **flags)
 
 
 def test_profile_alone_on_one_gpu() -> None:
@@ -50,7 +48,7 @@ def test_largest_class_counts_for_each_sigma() -> None:
 def test_cards_with_a_class_of_their_own() -> None:
     """A T4 or V100 is as uncertain as its own class, any other card adds none."""
     profile = class_sigmas(VALUES, "tuned")
-    assert time_sigmas(SPREADS, profile, class_sigmas(VALUES, "T4"), 1, 1, 8192) == pytest.approx((0.25, 0.20))
+    assert time_sigmas(VALUES, profile, class_sigmas(VALUES, "T4"), 1, 1, 8192) == pytest.approx((0.25, 0.20))
     assert class_sigmas(VALUES, "A100-80GB") == NONE
 
 
@@ -71,7 +69,7 @@ def test_what_is_not_known_widens() -> None:
 def test_arrays_of_configurations() -> None:
     """Counts, nodes and tokens may be arrays, and each element equals its scalar."""
     gpus, nodes, tokens = np.array([1, 8, 16]), np.array([1, 1, 2]), np.array([8192, 512, 2048])
-    many = time_sigmas(SPREADS, class_sigmas(VALUES, "tuned"), NONE, gpus, nodes, tokens)
+    many = time_sigmas(VALUES, class_sigmas(VALUES, "tuned"), NONE, gpus, nodes, tokens)
     for i in range(3):
         one = sigmas(gpus=int(gpus[i]), nodes=int(nodes[i]), tokens=float(tokens[i]))
         assert (many.display[i], many.tail[i]) == pytest.approx(one)

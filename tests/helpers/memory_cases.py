@@ -8,19 +8,31 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from planner.estimates.inputs import CHECKPOINT_FULL, Activations, Layout, Network, Stack, States
-from planner.estimates.memory.fit import memory_lines
+from planner.estimates.inputs import CHECKPOINT_FULL, Activations, Layout, Network, Setup, Stack, States
+from planner.estimates.memory import peak
+from planner.estimates.memory.fit import MemoryLines, memory_lines
+from planner.estimates.memory.peak import MemoryEstimate
 from planner.estimates.memory.states import MemoryCoefficients
+
+
+def estimate_memory(usable_bytes: Any = math.inf, *, coefficients: MemoryCoefficients, **setup: Any) -> MemoryEstimate:
+    """The memory estimate of the parts of a setup."""
+    return peak.estimate_memory(Setup(**setup), coefficients, usable_bytes)
+
+
+def lines_of(coefficients: MemoryCoefficients, **setup: Any) -> MemoryLines:
+    """The memory lines of the parts of a setup."""
+    return memory_lines(Setup(**setup), coefficients)
 
 
 def need_bytes(usable_bytes: Any = math.inf, **setup: Any) -> Any:
     """The bytes of the fit rule at the micro-batch of the layout."""
-    return memory_lines(**setup).need(setup["layout"].micro_batch, usable_bytes)
+    return lines_of(**setup).need(setup["layout"].micro_batch, usable_bytes)
 
 
 def largest_micro_batch(usable_bytes: Any, **setup: Any) -> Any:
     """The largest micro-batch that passes the fit rule, whatever that of the layout."""
-    return memory_lines(**setup).largest_micro_batch(usable_bytes)
+    return lines_of(**setup).largest_micro_batch(usable_bytes)
 
 
 # Round figures near the fitted ones: laws must hold whatever was fitted.

@@ -6,11 +6,10 @@ from typing import Any
 
 import pytest
 
-from planner.documents.strict_yaml import write_yaml
 from planner.errors import ScenarioError
 from planner.loading.scenario_file import parse_scenario
 from planner.scenario.scenario import Scenario, scenario_data
-from tests.helpers.scenarios import GOOD
+from tests.helpers.scenarios import GOOD, json_text
 
 T4 = {"provider": "p", "gpu": "T4", "gpus": 1}
 PRICED = {**T4, "usd_per_hour": 1.0}
@@ -37,7 +36,7 @@ def question(*offers: dict[str, Any]) -> dict[str, Any]:
 
 def asked(*offers: dict[str, Any]) -> Scenario:
     """The small good scenario with other offers."""
-    return parse_scenario(write_yaml(question(*offers)))
+    return parse_scenario(json_text(question(*offers)))
 
 
 def faults(*offers: dict[str, Any]) -> list[str]:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import re
 import textwrap
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -32,3 +35,9 @@ def told(text: str, folder: Path | str = ".", set_: tuple[str, ...] = ()) -> lis
 def changed(old: str, new: str) -> str:
     assert old in GOOD
     return GOOD.replace(old, new)
+
+
+def json_text(data: Any) -> str:
+    """The data as JSON, which is YAML too; what YAML refuses unescaped is escaped."""
+    text = json.dumps(data, ensure_ascii=False)
+    return re.sub("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]", lambda found: f"\\u{ord(found[0]):04x}", text)

@@ -7,8 +7,9 @@ from functools import cache
 
 from hypothesis import settings
 
+from planner.library.reading import read_library
 from planner.library.schema import Library
-from planner.loading.scenario_file import change_scenario, parse_scenario, read_library
+from planner.loading.scenario_file import change_scenario, parse_scenario
 from planner.results.plan import Plan
 from planner.scenario.scenario import Scenario, SolveOptions
 from planner.solving.solve import solve

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from planner.arrays import Flags, Floats, Integers
 from planner.spot.market.states import SpotStates
-from planner.spot.policy.cost_curve import Curve, build_curve, compute_curves, demand_counts
+from planner.spot.policy.cost_curve import Curve, count_tables, curve_at
 from planner.spot.policy.discretisation import CurveRequest, check_run
 from planner.spot.policy.run import Action, Policy, SpotRun
 
@@ -61,7 +61,8 @@ def runs() -> st.SearchStrategy[SpotRun]:
         on_demand_usd_per_hour=st.sampled_from([1.5, 3.0]),
         standing_usd_per_hour=st.sampled_from([0.0, 0.1]),
         last_checkpoint=st.booleans(),
-    ).filter(lambda run: run.interval_hours > 0 or run.stall_hours == 0)
+        write_hours=st.sampled_from([0.0, 0.04, 0.1, 0.3]),
+    ).filter(lambda run: run.interval_hours >= run.write_hours and (run.interval_hours > 0 or run.stall_hours == 0))
 
 
 @st.composite
@@ -75,6 +76,8 @@ def paths(draw: st.DrawFn, ticks: int = 60) -> Flags:
 def by_hand(policy: Policy, run: SpotRun, up: Flags, deadline: float) -> dict[str, float]:
     """One run, `up` of shape (ticks,), event after event: restart, work, checkpoint, and what stops each."""
     now, left, unsaved, running, restart, stall = 0.0, run.work_hours, 0.0, Action.WAIT, 0.0, 0.0
+    busy, done = 0.0, 0.0  # hours and work on spot since the last restart
+    taken: list[tuple[float, float]] = []  # checkpoints since then: when, and the work that each holds
     interval = run.interval_hours or math.inf
     age, spot, demand, demand_work, interruptions = 0.0, 0.0, 0.0, 0.0, 0
     for number, there in enumerate(up):
@@ -83,11 +86,13 @@ def by_hand(policy: Policy, run: SpotRun, up: Flags, deadline: float) -> dict[st
         age = age + TICK if number and there == up[number - 1] else 0.0
         if running == Action.SPOT and not there:
             interruptions, running = interruptions + 1, Action.WAIT
-            left, unsaved = left + (0.0 if run.last_checkpoint or run.interval_hours == 0 else unsaved), 0.0
+            safe = max((work for at, work in taken if at + run.write_hours <= busy + 1e-9), default=0.0)
+            left += 0.0 if run.last_checkpoint or run.interval_hours == 0 else done - safe
         one = [np.array([each]) for each in (left, deadline - now, there, age, running)]
         action = int(policy.decide(*one)[0])
         if action != running:
             running, restart, unsaved, stall = action, run.restart_hours if action else 0.0, 0.0, 0.0
+            busy, done, taken = 0.0, 0.0, []
         end = min(now + TICK, deadline)
         while now < end - 1e-9 and left > 1e-9:
             if running == Action.WAIT:
@@ -99,15 +104,20 @@ def by_hand(policy: Policy, run: SpotRun, up: Flags, deadline: float) -> dict[st
             elif stall > 1e-9:
                 step = min(stall, end - now)
                 stall -= step
-                unsaved = 0.0 if stall <= 1e-9 else unsaved
+                busy += step
+                if stall <= 1e-9:
+                    unsaved = 0.0
+                    taken.append((busy, done))
             else:
                 step = min(left, end - now, interval - unsaved if running == Action.SPOT else math.inf)
                 left -= step
                 if running == Action.SPOT:
-                    unsaved += step
+                    unsaved, busy, done = unsaved + step, busy + step, done + step
                     if unsaved >= interval - 1e-9:
                         stall = run.stall_hours
-                        unsaved = unsaved if stall > 0 else 0.0
+                        if stall <= 0:
+                            unsaved = 0.0
+                            taken.append((busy, done))
                 else:
                     demand_work += step
             now += step
@@ -136,6 +146,5 @@ def cost_curve(run: SpotRun, states: SpotStates, longest_hours: float, ticks: in
     """The curve of one run up to one time on a grid of the test's choice, a point per tick."""
     check_run(run, longest_hours)
     request = CurveRequest(run, states, longest_hours)
-    if request.part.slack_hours <= request.part.run.restart_hours + 1e-6 * request.part.guaranteed_hours:
-        return build_curve(run, np.array([run.work_hours + run.restart_hours]), demand_counts(run)[None, :])
-    return compute_curves([request], max(ticks, math.ceil(request.part.resolving_ticks)), points, every=1)[0]
+    (table,) = count_tables([request], max(ticks, math.ceil(request.part.resolving_ticks)), points)
+    return curve_at(table, table.hours())

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
-from planner.loading.scenario_file import change_scenario, parse_scenario, read_library
+from planner.library.reading import read_library
+from planner.loading.scenario_file import change_scenario, parse_scenario
 from planner.results.plan import Plan
 from planner.scenario.scenario import Scenario, SolveOptions
 from planner.solving.prepare import PreparedScenario, prepare

@@ -12,12 +12,13 @@ import datetime
 from functools import cache
 from typing import Any
 
-from planner.documents.strict_yaml import write_yaml
+from planner.library.reading import read_library
 from planner.library.schema import Library
-from planner.loading.scenario_file import parse_scenario, read_library
+from planner.loading.scenario_file import parse_scenario
 from planner.results.plan import Assignment, Plan
 from planner.scenario.scenario import Scenario, SolveOptions
 from planner.solving.solve import solve
+from tests.helpers.scenarios import json_text
 
 AS_OF = datetime.date(2026, 1, 1)
 
@@ -54,7 +55,7 @@ def question(*offers: dict[str, Any], limits: dict[str, Any] | None = None, **jo
 
 def read(data: dict[str, Any]) -> Scenario:
     """The scenario of plain data."""
-    return parse_scenario(write_yaml(data))
+    return parse_scenario(json_text(data))
 
 
 def asked(*offers: dict[str, Any], limits: dict[str, Any] | None = None, **job: Any) -> Scenario:

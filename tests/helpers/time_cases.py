@@ -9,7 +9,7 @@ from typing import Any
 
 from planner.documents.strict_yaml import read_document
 from planner.estimates import inputs as setup
-from planner.estimates.inputs import Activations, Hardware, Kernels, Layout, Network, States
+from planner.estimates.inputs import Activations, Hardware, Kernels, Layout, Network, Stack, States, TimedSetup
 from planner.estimates.time.coefficients import TimeCoefficients
 from planner.estimates.time.step import StepTime, step_time
 from planner.units import GB, TERA
@@ -38,7 +38,7 @@ _STATE_DEFAULTS = {
 
 @dataclass(frozen=True)
 class Case:
-    """All arguments of `step_time`, in its order."""
+    """The parts of a setup, and the coefficients."""
 
     network: Network
     layout: Layout
@@ -48,9 +48,10 @@ class Case:
     hardware: Hardware
     coefficients: TimeCoefficients
 
-    def arguments(self) -> tuple[Any, ...]:
-        """The positional arguments of `step_time`."""
-        return tuple(getattr(self, field.name) for field in fields(self))
+    def arguments(self) -> tuple[TimedSetup, TimeCoefficients]:
+        """The arguments of `step_time`."""
+        parts = (self.network, self.layout, self.states, self.activations, Stack(), self.kernels, self.hardware)
+        return TimedSetup(*parts), self.coefficients
 
     def time(self) -> StepTime:
         """The step time of this case."""

@@ -85,8 +85,10 @@ class Facts:
         self.tp, self.pp = t["tensor_parallel"], t["pipeline_parallel"]
         self.dp = setup.gpus / (self.tp * self.pp)
         self.mb, self.m = t["micro_batch"], t["accumulation_steps"]
-        self.mixed = t["precision"] in ("bf16_mixed", "fp16_mixed")
-        self.wide = t["precision"] in ("fp32", "tf32")
+        values = read("techniques/values.yaml")
+        precision = values["precision"]["values"][t["precision"]]
+        self.mixed = precision.get("autocast", False)
+        self.wide = values["compute"][precision["compute"]]["element_bytes"] == 4
         self.eight_bit_adam = t["optimizer"] == "adamw_8bit"
         kbit = self.bytes["quantised"][t["quant"]]["prepared"] if self.quantised else False
         self.prepared = bool(kbit and self.z < 3 and self.frame.get("prepared", True))

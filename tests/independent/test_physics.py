@@ -98,6 +98,7 @@ SCENARIOS = [
 """Shipped scenarios whose plans (22) differ in architecture, GPU, method, sharding or packing."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("architecture", "gpu", "settings"), CASES)
 def test_estimate_agrees_with_the_second_physics(architecture: str, gpu: str, settings: dict[str, Any]) -> None:
     """One configuration of each kind: methods, precisions, shards, parallel degrees, frameworks, kernels, cards."""

@@ -57,6 +57,7 @@ def plan(name: str, limits: dict[str, Any] | None = None, **changes: Any) -> Pla
     return solved(asked(*offers, limits=limits, **{**SURE, **job, **changes}))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", JOBS)
 def test_a_budget_binds_at_the_cost_that_a_plan_names_for_its_confidence(name: str) -> None:
     """A tenth of a per cent more than the late bill is a budget that holds, less than it is none."""
@@ -68,6 +69,7 @@ def test_a_budget_binds_at_the_cost_that_a_plan_names_for_its_confidence(name: s
     assert less.status == "infeasible" or less.cost_at_confidence <= late * 0.999
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", JOBS)
 @pytest.mark.parametrize("limit", ["deadline", "max_hours"])
 def test_a_deadline_binds_at_the_hours_that_a_plan_names_for_its_confidence(name: str, limit: str) -> None:

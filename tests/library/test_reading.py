@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from planner.errors import LibraryError
-from planner.library.reading import CardNames
-from planner.loading.scenario_file import architecture_names, parse_scenario, read_library
+from planner.library.reading import CardNames, architecture_names, read_library
+from planner.loading.scenario_file import parse_scenario
 from tests.helpers.scenarios import changed, told
 
 
@@ -33,12 +33,14 @@ def test_a_config_json_is_an_architecture(tmp_path: Path) -> None:
     assert read_library([name]).architecture(name).hidden == 64
 
 
-@pytest.mark.parametrize("config", ["", "[]", "{", "{}", '{"hidden_size": "x"}', '{"model_type": "none"}', "[" * 10**5])
+@pytest.mark.parametrize(
+    "config", ["", "[]", "{", "{}", '{"hidden_size": "x"}', '{"model_type": "none"}', "[" * 10**5, "9" * 400]
+)
 def test_an_unusable_config_json_is_a_fault(tmp_path: Path, config: str) -> None:
-    """A broken or foreign configuration is told at the job that names it."""
+    """A broken or foreign configuration is reported with its own file and line."""
     (tmp_path / "config.json").write_text(config, encoding="utf-8")
     faults = told(changed("mistral-7b", "config.json"), tmp_path)
-    assert all(fault.startswith("s.yaml:4: jobs.0.architecture: ") for fault in faults)
+    assert faults and all(fault.startswith(f"{tmp_path}/config.json:1: ") for fault in faults)
 
 
 def test_the_library_holds_what_is_asked_for() -> None:

@@ -169,6 +169,7 @@ def test_only_linked_forms_have_nvlink_by_default() -> None:
     assert not LIBRARY.gpu("RTX3090").nvlink_by_default
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "change",
     [

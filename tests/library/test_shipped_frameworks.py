@@ -18,6 +18,7 @@ def test_a_profile_says_what_stands_behind_it(name: str) -> None:
     assert row.unknown == (row.basis == "none")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PROFILES)
 def test_a_profile_points_at_rows_that_exist(name: str) -> None:
     """Kernels and fp32 masters of a profile are found in their tables."""

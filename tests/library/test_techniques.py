@@ -90,6 +90,7 @@ def python(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 def test_a_precision_of_the_table_is_planned_at_its_own_peak(with_fp8: Path) -> None:
     """Recipes, 0/1 names, peaks, refusals and the schema follow from three YAML files."""
     result = python(with_fp8, "-c", PROGRAM)
@@ -162,6 +163,7 @@ MAY_NAME = {
 }
 
 
+@pytest.mark.slow
 def test_no_module_lists_the_values_of_a_technique() -> None:
     """No module has two values of one technique in a list, and a distinctive value stands in the modules above only."""
     table = read_techniques()

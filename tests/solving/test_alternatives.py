@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import datetime
 
+import pytest
+
 from planner.loading.scenario_file import parse_scenario
 from planner.scenario.scenario import SolveOptions
 from planner.solving.solve import solve
@@ -20,6 +22,7 @@ jobs:
 """
 
 
+@pytest.mark.slow
 def test_a_spot_price_out_of_line_is_used_but_named_with_the_plan_without_it() -> None:
     """A tenth of the usual spot price is probably an error of the list; the reader learns what stands behind it."""
     plan = solve(parse_scenario(SCENARIO.format(spot=0.1)), SolveOptions(as_of=AS_OF))
@@ -30,6 +33,7 @@ def test_a_spot_price_out_of_line_is_used_but_named_with_the_plan_without_it() -
     assert not any("without such prices" in note for note in usual.jobs[0].notes)
 
 
+@pytest.mark.slow
 def test_the_ladder_prices_methods_that_the_job_excludes_and_says_so() -> None:
     """QLoRA and full are priced under the other limits and marked; the own method costs what the plan costs."""
     (job,) = solve(parse_scenario(SCENARIO.format(spot=0.95)), SolveOptions(as_of=AS_OF)).jobs

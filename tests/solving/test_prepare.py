@@ -13,14 +13,16 @@ from hypothesis import strategies as st
 from planner.candidate_table import concatenate
 from planner.candidates.enumeration import IGNORED_FIELDS, TIMING_FIELDS
 from planner.configurations.enumeration import enumerate_configurations
+from planner.errors import ScenarioError
 from planner.formulation.dominance import find_undominated
+from planner.library.reading import read_library
 from planner.library.schema import Library
-from planner.loading.scenario_file import change_scenario, read_library, read_scenario
+from planner.loading.scenario_file import change_scenario, read_scenario
 from planner.results.plan import Plan
 from planner.scenario.scenario import Scenario, SolveOptions
 from planner.solvers.registry import run
 from planner.solving.lexicographic import potentially_optimal_rows, solve_lexicographic
-from planner.solving.prepare import PreparedScenario, build_shared_limits, prepare
+from planner.solving.prepare import MAX_OFFERS, PreparedScenario, build_shared_limits, prepare
 from planner.solving.solve import solve, solve_prepared
 
 OPTIONS = SolveOptions(as_of=datetime.date(2026, 11, 21))
@@ -80,6 +82,7 @@ def test_a_chain_of_changes_is_answered_as_from_scratch(chain: list[list[str]]) 
     assert _told(solve_prepared(before, OPTIONS)) == _told(solve(changed, OPTIONS, library))
 
 
+@pytest.mark.slow
 def test_a_limit_recomputes_no_physics_and_no_prices() -> None:
     """A budget or a deadline touches neither estimates nor the join with the offers."""
     scenario, library, before = _first()
@@ -89,6 +92,7 @@ def test_a_limit_recomputes_no_physics_and_no_prices() -> None:
         assert after.candidates[0].table is before.candidates[0].table
 
 
+@pytest.mark.slow
 def test_a_price_recomputes_no_physics() -> None:
     """Memory and time know nothing of prices."""
     scenario, library, before = _first()
@@ -124,3 +128,13 @@ def test_the_bound_of_one_job_keeps_what_the_program_needs(setting: str) -> None
     wide, narrow = (solve_lexicographic(table.rows(rows), question, run) for rows in (every, some))
     assert every[wide.rows[0]] == some[narrow.rows[0]]
     assert wide.spot_share[0] == pytest.approx(narrow.spot_share[0])
+
+
+def test_too_many_offers_are_refused_in_one_line() -> None:
+    """Hundreds of thousands of offers would take minutes and gigabytes before any answer."""
+    scenario = _first()[0]
+    offers = scenario.offers[:1] * (MAX_OFFERS + 1)
+    with pytest.raises(ScenarioError) as caught:
+        prepare(scenario.model_copy(update={"offers": offers}))
+    assert [fault.what for fault in caught.value.faults] == ["200,001 offers are too many"]
+    assert "at most 200,000" in caught.value.faults[0].fix

@@ -14,8 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from planner.library.reading import read_library
 from planner.library.schema import Library
-from planner.loading.scenario_file import parse_scenario, read_library, read_scenario
+from planner.loading.scenario_file import parse_scenario, read_scenario
 from planner.results.plan import Plan
 from planner.scenario.scenario import Scenario, SolveOptions
 from planner.solving.prepare import prepare

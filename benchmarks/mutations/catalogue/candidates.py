@@ -57,7 +57,7 @@ AREA.add("penalties count for every technique", "(uses @ penalties)[", "((uses |
 
 AREA.of("planner/candidates/machine_candidates.py", ROWS, FEES, STAGES, LIMITS)
 AREA.add("boot takes no time", "boot_seconds(pull, run_hours.stages)\n            + ", "")
-AREA.add("weights are there already", "+ download_seconds(run_hours.weights_gb * GB, pull)", "")
+AREA.add("weights are there already", "+ transfer_seconds(run_hours.weights_gb * GB, pull)", "")
 AREA.add("data wait for no storage", "np.where(columns.at_data[self.offer], pull, np", "np.where(True, pull, np")
 AREA.add("loading takes no time", "+ run_hours.load_seconds[self.configuration]", "")
 AREA.add("raw data are not fetched", "DataAmounts(here, raw, job.data_gb + raw", "DataAmounts(here, raw, job.data_gb")
@@ -113,9 +113,9 @@ AREA.add(
 )
 
 AREA.of("planner/candidates/market.py", MERGED, MARKET)
-AREA.add("offers with other fees are merged", "        offer.fees,\n", "")
-AREA.add("offers with other stock are merged", "        offer.stock,\n", "")
-AREA.add("offers of all regions are merged", 'where = offer.region if regional else ""', 'where = ""', FEES)
+AREA.add("offers with other fees are merged", '{*PRICE_FIELDS, "region", ', '{*PRICE_FIELDS, "fees", "region", ')
+AREA.add("offers with other stock are merged", '{*PRICE_FIELDS, "region", ', '{*PRICE_FIELDS, "stock", "region", ')
+AREA.add("offers of all regions are merged", 'return ("region",) if has_data_region else ()', "return ()", FEES)
 AREA.add("separate machines ignore the lists", "        and limits.permits(offer)\n", "", PLACEMENT)
 
 AREA.of("planner/candidates/stage_hours.py", ROWS, DEADLINES, LIMITS, BILLING)

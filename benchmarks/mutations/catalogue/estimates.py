@@ -17,7 +17,7 @@ AREA.add(
 AREA.add(
     "unprofiled frameworks have the margin of profiled ones", '"margin" if framework', '"margin" if True or framework'
 )
-AREA.add("looped experts are as fast as dense layers", 'of("moe_factor") if network.experts', "1.0 if network.experts")
+AREA.add("looped experts are as fast as dense layers", "if not network.experts:", "if True:")
 AREA.add("frozen parts are in 8 bit", "2.0 * network.frozen_parameters / GIB", "1.0 * network.frozen_parameters / GIB")
 AREA.add("Megatron recomputes matrix products", "CHECKPOINT_MEGATRON_SELECTIVE if", "CHECKPOINT_SELECTIVE if")
 AREA.add("every profile has fused tensor traffic", 'fused=int(profile == "fused")', "fused=1")
@@ -83,15 +83,11 @@ AREA.add(
 AREA.of("planner/estimates/memory/fit.py", PHYSICS)
 AREA.add(
     "the margin is on the context, too",
-    "allocated * np.add(1.0, self.margin) + self.context_bytes",
-    "(allocated + self.context_bytes) * np.add(1.0, self.margin)",
+    "allocated * np.add(1.0, self.stack.margin) + self.context_bytes",
+    "(allocated + self.context_bytes) * np.add(1.0, self.stack.margin)",
 )
 AREA.add("the context is in GB", "context_bytes=context_gib * GIB", "context_bytes=context_gib * 1e9")
-AREA.add(
-    "a tight plan is judged like any other",
-    "np.maximum(self.phi, TIGHT_PHI) * cached, need)",
-    "self.phi * cached, need)",
-)
+AREA.add("a tight plan is judged like any other", "np.maximum(phi, TIGHT_PHI) * cached, need)", "phi * cached, need)")
 
 AREA.of("planner/estimates/time/device.py", HEAD, PHYSICS)
 AREA.add(
@@ -170,6 +166,6 @@ AREA.add(
 )
 AREA.add(
     "an unknown network counts in one node",
-    "spreads.network_unknown * (several * ",
-    "spreads.network_unknown * (1.0 * ",
+    'values["network_unknown"] * (several * ',
+    'values["network_unknown"] * (1.0 * ',
 )

@@ -19,34 +19,34 @@ AREA.add(
 AREA.add("hours of one instance are billed", "machines = n * late_factor", "machines = late_factor")
 AREA.add(
     "one start is billed for all node groups",
-    'use("start and load", node_groups * float(h.start[row]))',
-    'use("start and load", float(h.start[row]))',
+    '"start and load": node_groups * float(h.start[row])',
+    '"start and load": float(h.start[row])',
 )
-AREA.add("waiting is not billed", 'use("wait for trials", waiting * stretch)', 'use("wait for trials", 0.0)', BILLING)
+AREA.add("waiting is not billed", '"wait for trials": waiting * stretch', '"wait for trials": 0.0', BILLING)
 AREA.add("what is lost on spot is not billed", "share * lost * stretch * machines", "0.0")
 AREA.add("steps are billed for one instance", "- hours[0]) * instances for", "- hours[0]) for", BILLING)
 AREA.add(
     "a commitment is billed once",
-    "machines = float(candidates.table.instances[row])\n    return",
+    "machines = float(chosen.candidates.table.instances[chosen.row])\n    return",
     "machines = 1.0\n    return",
 )
-AREA.add("storage is billed by the hour", "* wall / MONTH_HOURS", "* wall")
+AREA.add("storage is billed by the hour", "* wall_hours / MONTH_HOURS", "* wall_hours")
 AREA.add("transfers are billed for one machine", "float(h.moved_gb[row]) * machines", "float(h.moved_gb[row])")
 AREA.add("the minimum of a service is not billed", "if minimum > MIN_USD:", "if minimum > 1e9:", SERVICES, PAYMENTS)
 AREA.add(
     "spot is billed at the on-demand price",
-    '_line("gpu spot", one.spot, "h", offer.spot_usd_per_hour)',
-    '_line("gpu spot", one.spot, "h", price)',
+    '_line("gpu spot", spot, "h", spot_price)',
+    '_line("gpu spot", spot, "h", price)',
 )
 AREA.add(
     "starts of a policy are not billed",
-    'ItemHours("starts on demand", on_demand * each, 0.0)',
-    'ItemHours("starts on demand", 0.0, 0.0)',
+    '"starts on demand": (on_demand * machines, 0.0)',
+    '"starts on demand": (0.0, 0.0)',
 )
 AREA.add(
     "wear of own machines is free",
-    "for name, part in zip(names, parts, strict=True) if part]",
-    "for name, part in list(zip(names, parts, strict=True))[:1] if part]",
+    "for name, part in parts.items() if part]",
+    "for name, part in list(parts.items())[:1] if part]",
     PAYMENTS,
 )
 

@@ -11,6 +11,7 @@ AREA.add(
     "two candidates of a job may be chosen",
     'sparse_rows("assignment", table.job, columns.choose, ones, one, one, label)',
     'sparse_rows("assignment", table.job, columns.choose, ones, one, 2 * one, label)',
+    "tests/formulation/test_golden_programs.py",
 )
 AREA.add(
     "the budget is of expected dollars",
@@ -116,7 +117,7 @@ AREA.of("planner/solving/prepare.py", SHARED)
 AREA.add("jobs do not share the stock", "offers if offer.stock is not None}", "offers if False}")
 AREA.add("jobs do not share hours paid for", "offers if offer.committed_hours is not None}", "offers if False}")
 AREA.add("jobs do not share the GPUs", "max_gpus=limits.max_gpus,", "max_gpus=None,")
-AREA.add("jobs do not share a quota", "quota=limits.quota,", "quota={},")
+AREA.add("jobs do not share a quota", "quota=limits.quota)", "quota={})")
 AREA.add(
     "an hour is worth nothing to the program",
     "value_of_time_usd_per_hour=scenario.value_of_time_usd_per_hour,",

@@ -114,12 +114,7 @@ AREA.add(
     "steps * step_hours + minimum_hours",
 )
 AREA.add("a market that is not used pays the minimum", "np.asarray(hours) > HOURS_TOLERANCE", "np.asarray(hours) > -1")
-AREA.add(
-    "the minimum of a service is per job",
-    "runs * minimum_usd)",
-    "minimum_usd)",
-    "tests/candidates/test_managed_service.py",
-)
+AREA.add("the minimum of a service is per job", "runs * minimum_usd)", "minimum_usd)")
 
 AREA.of("planner/estimates/trials.py", TRIALS)
 AREA.add(

@@ -18,18 +18,23 @@ AREA.add(
     "self.standing = self.storage",
 )
 AREA.add("a policy pays no fees", "self.outside_usd = table.fixed_usd + ", "self.outside_usd = 0 * table.fixed_usd + ")
-AREA.add("an observed run starts twice", "h.run - h.restart, h.run)", "h.run, h.run)")
-AREA.add("the bound is no bound", "np.minimum(self.work, group.availability * guarantee)", "0.0 * self.work")
+AREA.add(
+    "an observed run starts twice",
+    "h.run - h.restart, h.run)",
+    "h.run, h.run)",
+    "tests/configurations/observed/test_whole_run.py",
+)
+AREA.add("the bound is no bound", "np.minimum(work, self._group_availability[which] * guarantee)", "0.0 * work")
 AREA.add(
     "the bound forgets to work on demand",
-    "self.on_demand * (self.work - on_spot)",
-    "0 * self.on_demand",
-    equivalent="a lower bound that is lower leaves more curves to compute and the same cheapest one",
+    "self.on_demand[which] * (work - on_spot)",
+    "0 * self.on_demand[which]",
+    equivalent="a lower bound that is lower leaves more policies to compute and the same cheapest one",
 )
 AREA.add(
-    "the most expensive point is chosen",
-    "best = min(filter(self._allowed, several)",
-    "best = max(filter(self._allowed, several)",
+    "spot that costs more than on demand is a policy",
+    "np.where(usd < on_demand, usd, np.inf)",
+    "np.where(usd > on_demand, usd, np.inf)",
 )
 AREA.add("a late policy ends on time", "policy_late_hours(h, guaranteed)", "self.outside_run[which] + guaranteed")
 AREA.add(
@@ -46,9 +51,11 @@ AREA.add(
 AREA.of("planner/spot/policy/checkpointing.py", CURVES, POLICY)
 AREA.add(
     "nothing is lost in an interruption",
-    "0.0 if run.last_checkpoint else min(run.interval_hours, run.work_hours)",
+    "0.0 if run.last_checkpoint else min(run.interval_hours + run.write_hours, run.work_hours)",
     "0.0",
 )
+AREA.add("the write in flight is safe", "min(run.interval_hours + run.write_hours,", "min(run.interval_hours,")
+AREA.add("a write may be cut off by the next", "max(interval, write_hours,", "max(interval,")
 AREA.add("checkpoints are free", "run.interval_hours / (run.interval_hours + run.stall_hours)", "1.0")
 AREA.add("no notice is long enough", "notice_seconds > 0 and write_seconds <= notice_seconds", "False", CANDIDATES)
 AREA.add("any notice is long enough", "write_seconds <= notice_seconds", "True", CANDIDATES)

@@ -7,11 +7,14 @@ The need of the fit rule is a maximum of such lines, so the largest micro-batch 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property, reduce
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from planner.estimates.inputs import Numbers, Setup, Stack
 from planner.estimates.memory.activations import ActivationTerms, activation_terms
 from planner.estimates.memory.states import MemoryCoefficients, StaticTerms, static_terms
 from planner.units import GIB
@@ -20,7 +23,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from planner.arrays import Floats
-    from planner.estimates.inputs import Activations, Layout, Network, Numbers, Stack, States
 
 TIGHT_SHARE = 0.8
 """Share of the usable memory above which `TIGHT_PHI` applies to a stage-3 plan."""
@@ -32,37 +34,49 @@ LARGEST_MICRO_BATCH = 2**31
 """The largest micro-batch where nothing grows with it."""
 
 
+Parts = Mapping[str, Numbers]
+"""Bytes of each part of the memory that is alive, such as `weights`."""
+
+
 @dataclass(frozen=True)
 class MemoryLines:
-    """The phases of one step as lines in the micro-batch: `fixed` bytes and bytes per sequence.
+    """The phases of one step as lines in the micro-batch, each the sum of the parts that are alive in it.
 
     Phases 0..4: end of forward, start of backward, end of backward, optimizer step, load.
     All arrays broadcast with the arguments they were built from.
     """
 
-    fixed: tuple[Numbers, Numbers, Numbers, Numbers, Numbers]
-    slopes: tuple[Numbers, Numbers, Numbers]  # the last two phases do not depend on the micro-batch
-    together_fixed: Numbers
-    together_slope: Numbers
+    held: tuple[Parts, ...]  # per phase: bytes whatever the micro-batch
+    grown: tuple[Parts, ...]  # per phase: bytes per sequence of the micro-batch
     fragments_slope: Numbers
     rho: float
     stage_three: NDArray[np.bool_]
-    margin: Numbers
-    phi: Numbers
+    stack: Stack
     context_bytes: Numbers
-    loads_whole: bool  # False: phase 4 is zero everywhere
+
+    @cached_property
+    def lines(self) -> list[tuple[Numbers, Numbers]]:
+        """Bytes of each phase whatever the micro-batch, and per sequence of it."""
+        return [(_sum(held), _sum(grown)) for held, grown in zip(self.held, self.grown, strict=True)]
+
+    @cached_property
+    def together_line(self) -> tuple[Numbers, Numbers]:
+        """The line of all parts of a step together; a part counts as in the last phase that it is alive in."""
+        held, grown = (reduce(lambda one, other: {**one, **other}, side[:4]) for side in (self.held, self.grown))
+        return _sum(held), _sum(grown)
+
+    def phases(self, micro_batch: Numbers) -> list[Numbers]:
+        """Return the bytes of each phase."""
+        return [fixed + slope * micro_batch for fixed, slope in self.lines]
 
     def allocated(self, micro_batch: Numbers) -> Floats:
         """Return the peak of the bytes in live tensors, per GPU; shape of the broadcast setup."""
-        peak = np.maximum(self.fixed[0] + self.slopes[0] * micro_batch, self.fixed[3])
-        for fixed, slope in zip(self.fixed[1:3], self.slopes[1:3], strict=True):
-            peak = np.maximum(peak, fixed + slope * micro_batch)
-        return np.asarray(np.maximum(peak, self.fixed[4]) if self.loads_whole else peak)
+        return np.asarray(reduce(np.maximum, self.phases(micro_batch)))
 
     def together(self, micro_batch: Numbers) -> Floats:
         """Sum of all phases, as if nothing were freed between them."""
-        total = self.together_fixed + self.together_slope * micro_batch
-        return np.asarray(np.maximum(total, self.fixed[4]) if self.loads_whole else total)
+        fixed, slope = self.together_line
+        return np.asarray(np.maximum(fixed + slope * micro_batch, self.lines[-1][0]))
 
     def cached(self, micro_batch: Numbers, allocated: Numbers) -> Floats:
         """Return reserved minus allocated bytes, before any cap: the allocator's cache and fragmentation."""
@@ -75,98 +89,93 @@ class MemoryLines:
         Fits where this is at most `usable_bytes`. Under stage 3, a need above `TIGHT_SHARE` of
         `usable_bytes` is judged again with `TIGHT_PHI`.
         """
-        allocated = self.allocated(micro_batch)
+        phi, allocated = self.stack.phi, self.allocated(micro_batch)
         cached = self.cached(micro_batch, allocated)
-        base = allocated * np.add(1.0, self.margin) + self.context_bytes
-        need = base + self.phi * cached
+        base = allocated * np.add(1.0, self.stack.margin) + self.context_bytes
+        need = base + phi * cached
         if not np.any(self.stage_three):
             return np.asarray(need)
         tight = self.stage_three & (need > np.multiply(TIGHT_SHARE, usable_bytes))
-        return np.where(tight, base + np.maximum(self.phi, TIGHT_PHI) * cached, need)
+        return np.where(tight, base + np.maximum(phi, TIGHT_PHI) * cached, need)
 
     def largest_micro_batch(self, usable_bytes: Numbers) -> NDArray[np.int64]:
         """Return the largest micro-batch whose `need` is at most `usable_bytes`; 0 where one sequence does not fit."""
+        phi = self.stack.phi
         if np.any(self.stage_three):
             # A stage-3 plan fits when it is not tight, or fits with the heavier fragmentation.
-            tight_phi = np.where(self.stage_three, np.maximum(self.phi, TIGHT_PHI), self.phi)
-            loose = self._crossing(np.multiply(TIGHT_SHARE, usable_bytes), self.phi)
+            tight_phi = np.where(self.stage_three, np.maximum(phi, TIGHT_PHI), phi)
+            loose = self._crossing(np.multiply(TIGHT_SHARE, usable_bytes), phi)
             largest = np.maximum(self._crossing(usable_bytes, tight_phi), loose)
         else:
-            largest = self._crossing(usable_bytes, self.phi)
+            largest = self._crossing(usable_bytes, phi)
         return np.asarray(np.floor(np.clip(largest, 0.0, LARGEST_MICRO_BATCH)), dtype=np.int64)
 
     def _crossing(self, usable_bytes: Numbers, phi: Numbers) -> Floats:
         """Return the micro-batch (real) at which the need of the fit rule reaches `usable_bytes`.
 
         With w = 1 + m - phi * rho the need is
-        w * max_i phase_i(b) + phi * (rho * together(b) + fragments(b)) + context.
+        w * max_i phase_i(b) + phi * (rho * together(b) + fragments(b)) + context,
+        or (1 + m) * load + phi * fragments(b) + context where loading needs more than all parts together.
         """
-        overlap = phi * self.rho
-        weight = np.add(1.0, self.margin) - overlap
-        room = (usable_bytes - self.context_bytes - overlap * self.together_fixed) / weight
-        shared = (overlap * self.together_slope + phi * self.fragments_slope) / weight
+        overlap, whole = phi * self.rho, np.add(1.0, self.stack.margin)
+        weight = whole - overlap
+        together_fixed, together_slope = self.together_line
+        room = (usable_bytes - self.context_bytes - overlap * together_fixed) / weight
+        shared = (overlap * together_slope + phi * self.fragments_slope) / weight
+        spare = np.subtract(usable_bytes, whole * self.lines[-1][0] + self.context_bytes)
         with np.errstate(divide="ignore", invalid="ignore"):
             # fmin drops the nan of 0 / 0: a phase that just fits and does not grow.
-            crossing = np.divide(room - self.fixed[3], shared)
-            for fixed, slope in zip(self.fixed[:3], self.slopes, strict=True):
-                crossing = np.fmin(crossing, (room - fixed) / (slope + shared))
-            if self.loads_whole:
-                crossing = np.fmin(crossing, np.divide(room - self.fixed[4], shared))
-                beyond = np.add(1.0, self.margin) * self.fixed[4] + self.context_bytes
-                spare = np.subtract(usable_bytes, beyond)
-                crossing = np.fmin(crossing, np.divide(spare, phi * self.fragments_slope))
+            ends = [np.divide(room - fixed, slope + shared) for fixed, slope in self.lines]
+            crossing = reduce(np.fmin, [*ends, np.divide(spare, phi * self.fragments_slope)])
         return np.asarray(np.where(np.isnan(crossing), LARGEST_MICRO_BATCH, crossing))
 
 
-def memory_lines(
-    network: Network,
-    layout: Layout,
-    states: States,
-    activations: Activations,
-    stack: Stack,
-    coefficients: MemoryCoefficients,
-) -> MemoryLines:
+def _sum(parts: Parts) -> Numbers:
+    return sum(parts.values())
+
+
+def memory_lines(setup: Setup, coefficients: MemoryCoefficients) -> MemoryLines:
     """Return the lines of a configuration; `layout.micro_batch` is not read."""
+    network, layout, states, stack = setup.network, setup.layout, setup.states, setup.stack
     static = static_terms(network, layout, states, coefficients)
-    moving = activation_terms(network, layout, states, activations, coefficients)
-    return build_memory_lines(static, moving, layout, states, stack, coefficients)
-
-
-def build_memory_lines(
-    static: StaticTerms,
-    moving: ActivationTerms,
-    layout: Layout,
-    states: States,
-    stack: Stack,
-    coefficients: MemoryCoefficients,
-) -> MemoryLines:
-    """Return the phases as lines from the terms that they sum."""
-    base = static.weights + static.adapters + static.optimizer
-    busy = base + static.cast_weights + static.gathered_weights
-    after_forward = base + static.cast_weights + static.gathered_root
-    backward = busy + static.gathered_gradients
-    stored = np.maximum(moving.stored_first, moving.stored_last)
-    held = base + static.gradients
+    moving = activation_terms(network, layout, states, setup.activations, coefficients)
     several = np.greater(layout.gpus, 1) & np.equal(stack.megatron_context, 0)
     context_gib = stack.context_gib + np.where(several, stack.fit_nccl_gib, 0.0)
     return MemoryLines(
-        fixed=(
-            after_forward + static.early_gradients,
-            backward + static.dequantised + static.early_gradients,
-            backward + static.gradients,
-            held + static.step_temporary,
-            static.load,
-        ),
-        slopes=(moving.stored_last + moving.logits, stored + moving.working_set, moving.working_set),
-        together_fixed=backward + static.dequantised + static.gradients + static.step_temporary,
-        together_slope=stored + moving.working_set + moving.logits,
+        held=_held_parts(static),
+        grown=_grown_parts(moving),
         fragments_slope=moving.fragments,
         rho=coefficients.rho,
         stage_three=np.asarray(np.greater_equal(layout.zero_stage, 3)),
-        margin=stack.margin,
-        phi=stack.phi,
+        stack=stack,
         context_bytes=context_gib * GIB,
-        loads_whole=bool(np.any(states.load_whole)),
+    )
+
+
+def _held_parts(static: StaticTerms) -> tuple[Parts, ...]:
+    """Return the parts of each phase that do not depend on the micro-batch."""
+    base = {"weights": static.weights, "adapters": static.adapters, "optimizer": static.optimizer}
+    early, late = {"gradients": static.early_gradients}, {"gradients": static.gradients}
+    busy = {**base, "cast_weights": static.cast_weights}
+    backward = {"gathered_weights": static.gathered_weights, "gathered_gradients": static.gathered_gradients}
+    return (
+        {**busy, **early, "gathered_weights": static.gathered_root},
+        {**busy, **early, **backward, "dequantised": static.dequantised},
+        {**busy, **late, **backward},
+        {**base, **late, "step_temporary": static.step_temporary},
+        {"weights": static.load},
+    )
+
+
+def _grown_parts(moving: ActivationTerms) -> tuple[Parts, ...]:
+    """Return the parts of each phase that grow with the micro-batch."""
+    stored = np.maximum(moving.stored_first, moving.stored_last)
+    return (
+        {"stored_activations": moving.stored_last, "logits": moving.logits},
+        {"stored_activations": stored, "working_set": moving.working_set},
+        {"working_set": moving.working_set},
+        {},
+        {},
     )
 
 

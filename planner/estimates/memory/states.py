@@ -7,16 +7,14 @@ One GPU of the fullest pipeline stage; the symbols in comments are those of the 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from planner.estimates.inputs import Layout, Network, Numbers, States
+from planner.estimates.inputs import Coefficients, Layout, Network, Numbers, States
 
 
 @dataclass(frozen=True)
-class MemoryCoefficients:
+class MemoryCoefficients(Coefficients):
     """Fitted factors of the memory estimate; values, ranges and sources: `models/calibration/memory.yaml`."""
 
     k_log: float  # logit bytes, scale

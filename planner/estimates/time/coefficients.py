@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from planner.estimates.inputs import Coefficients
+
 
 @dataclass(frozen=True)
-class TimeCoefficients:
+class TimeCoefficients(Coefficients):
     """Plain floats, one per key of `models/calibration/time.yaml`, where each has its range and source.
 
     Shares and factors have no unit; seconds and bytes say so in the name.

@@ -13,7 +13,7 @@ import numpy as np
 from planner.estimates.time.device import ffn_matrices, micro_batch_tokens, recompute_shares
 
 if TYPE_CHECKING:
-    from planner.estimates.inputs import Activations, Hardware, Kernels, Layout, Network, States
+    from planner.estimates.inputs import Hardware, Kernels, Layout, Network, States, TimedSetup
     from planner.estimates.time.coefficients import TimeCoefficients
 
 
@@ -48,21 +48,15 @@ def link_bandwidths(layout: Layout, hardware: Hardware, coefficients: TimeCoeffi
     )
 
 
-def tensor_seconds(
-    network: Network,
-    layout: Layout,
-    activations: Activations,
-    kernels: Kernels,
-    coefficients: TimeCoefficients,
-    reached: Links,
-) -> Any:
+def tensor_seconds(setup: TimedSetup, coefficients: TimeCoefficients, reached: Links) -> Any:
     """Return the seconds of tensor-parallel all-reduces of one micro-batch (t_tp)."""
+    network, layout = setup.network, setup.layout
     tensor = layout.tensor
     if np.all(np.equal(tensor, 1)):
         return 0.0
-    again = recompute_shares(activations.checkpointing).matmul
+    again = recompute_shares(setup.activations.checkpointing).matmul
     collectives = (network.layers / layout.pipeline) * (4.0 + 2.0 * again)
-    visible = np.where(np.equal(kernels.fused, 0), 1.0, coefficients.fused_tensor_factor)
+    visible = np.where(np.equal(setup.kernels.fused, 0), 1.0, coefficients.fused_tensor_factor)
     bandwidth = np.where(
         np.greater(tensor, layout.gpus_per_node), np.minimum(reached.inside, reached.node), reached.inside
     )
@@ -71,14 +65,13 @@ def tensor_seconds(
     return np.greater(tensor, 1) * collectives * each * visible
 
 
-def expert_seconds(
-    network: Network, layout: Layout, activations: Activations, coefficients: TimeCoefficients, reached: Links
-) -> Any:
+def expert_seconds(setup: TimedSetup, coefficients: TimeCoefficients, reached: Links) -> Any:
     """Return the seconds of token exchange between experts of one micro-batch (t_ep)."""
+    network, layout = setup.network, setup.layout
     expert = layout.expert
     if not network.experts or np.all(np.equal(expert, 1)):
         return 0.0
-    passes = (network.layers / layout.pipeline) * (4.0 + 2.0 * recompute_shares(activations.checkpointing).matmul)
+    passes = (network.layers / layout.pipeline) * (4.0 + 2.0 * recompute_shares(setup.activations.checkpointing).matmul)
     sent = 2.0 * micro_batch_tokens(layout) * network.experts_per_token * network.hidden
     bandwidth = np.where(np.greater(expert, layout.gpus_per_node), reached.across, reached.inside)
     return coefficients.expert_traffic_factor * passes * sent * (1.0 - 1.0 / np.asarray(expert)) / bandwidth
@@ -113,19 +106,17 @@ def sharding_seconds(network: Network, layout: Layout, states: States, reached: 
     return stage_3 * seconds / once
 
 
-def host_seconds(
-    layout: Layout, states: States, hardware: Hardware, coefficients: TimeCoefficients, weights: Any
-) -> Any:
+def host_seconds(setup: TimedSetup, coefficients: TimeCoefficients) -> Any:
     """Return the seconds of copying sharded weights from host memory for one micro-batch.
 
-    Twice: for the forward and for the backward pass.
-    `weights` counts the parameters of the whole network; each GPU copies its own shard over its own slot.
+    Twice: for the forward and for the backward pass. Each GPU copies its own shard over its own slot.
     """
+    layout, states = setup.layout, setup.states
     hosted = np.not_equal(states.host_weights, 0) & np.equal(layout.zero_stage, 3)
     if not np.any(hosted):
         return 0.0
-    copied = 2.0 * states.gathered_bytes * weights / np.asarray(layout.gpus, dtype=float)
-    return hosted * copied / (coefficients.host_copy_utilisation * hardware.pcie)
+    copied = 2.0 * states.gathered_bytes * setup.network.parameters / np.asarray(layout.gpus, dtype=float)
+    return hosted * copied / (coefficients.host_copy_utilisation * setup.hardware.pcie)
 
 
 def hybrid_group(layout: Layout) -> Any:

@@ -106,11 +106,6 @@ def forward_tokens_per_second_cpu(active_parameters: Numbers, cores: Numbers, co
     return reached / (_FORWARD_FLOP * np.asarray(active_parameters))
 
 
-def upload_seconds(stored_bytes: Numbers, bytes_per_second: Numbers) -> Any:
-    """Return the seconds of moving a result or checkpoint to storage: 14 GB at 0.1 GB/s take 140 s."""
-    return np.asarray(stored_bytes) / np.asarray(bytes_per_second)
-
-
 def merge_seconds(weight_bytes: Numbers, disk_bytes_per_second: Numbers) -> Any:
     """Return the seconds of merging adapters into the 16-bit weights, which are read once and written once.
 

@@ -16,13 +16,11 @@ from planner.estimates.inputs import (
     ATTENTION_EAGER,
     ATTENTION_FLASH,
     CHECKPOINT_OFFLOAD,
-    Activations,
     Hardware,
-    Kernels,
     Layout,
     Network,
     Numbers,
-    States,
+    TimedSetup,
 )
 
 if TYPE_CHECKING:
@@ -108,19 +106,13 @@ def micro_batch_tokens(layout: Layout) -> Any:
     return layout.micro_batch * layout.sequence / layout.context
 
 
-def device_time(
-    network: Network,
-    layout: Layout,
-    states: States,
-    activations: Activations,
-    kernels: Kernels,
-    hardware: Hardware,
-    coefficients: TimeCoefficients,
-) -> DeviceTime:
+def device_time(setup: TimedSetup, coefficients: TimeCoefficients) -> DeviceTime:
     """Return the seconds of one micro-batch on the device of one pipeline stage, by cause.
 
     Sources of form and coefficients: see models/calibration/time.yaml, kernels.yaml, gpu_efficiency.yaml.
     """
+    network, layout, states, activations = setup.network, setup.layout, setup.states, setup.activations
+    kernels, hardware = setup.kernels, setup.hardware
     tokens = micro_batch_tokens(layout)
     again = recompute_shares(activations.checkpointing)
     layers = network.layers / layout.pipeline
@@ -136,7 +128,7 @@ def device_time(
     # Weight gradients reduce over the tokens: products of another shape, with an efficiency of their own.
     weighted = 2.0 + (1.0 - states.frozen) / coefficients.weight_gradient_factor
     work = (2.0 * offload) * tokens * stack * (weighted + again.matmul) / (layout.pipeline * layout.tensor)
-    work = work / _matmul_factor(network, layout, kernels, coefficients)
+    work = work / _matmul_factor(setup, coefficients)
     matmul = (work * slowdown) * (1.0 / (hardware.linear_peak * hardware.efficiency))
 
     stages = 1.0 / layout.pipeline
@@ -160,23 +152,16 @@ def device_time(
         matmul=matmul,
         head=head,
         elementwise=traffic * seconds_per_byte,
-        attention=_attention(network, layout, activations, kernels, hardware, coefficients, offload),
+        attention=_attention(setup, coefficients, offload),
         dequantisation=dequantised * (hardware.dequant_factor * seconds_per_byte),
     )
 
 
-def launch_seconds(
-    network: Network,
-    layout: Layout,
-    states: States,
-    activations: Activations,
-    kernels: Kernels,
-    hardware: Hardware,
-    coefficients: TimeCoefficients,
-) -> Any:
+def launch_seconds(setup: TimedSetup, coefficients: TimeCoefficients) -> Any:
     """Return the seconds the host needs to launch one micro-batch's kernels, forward and backward (t_cpu)."""
+    network, layout, states, kernels = setup.network, setup.layout, setup.states, setup.kernels
     layers = network.layers / layout.pipeline
-    again = 1.0 + recompute_shares(activations.checkpointing).matmul / 3.0
+    again = 1.0 + recompute_shares(setup.activations.checkpointing).matmul / 3.0
     frozen = 1.0 - (1.0 - coefficients.frozen_launch_factor) * states.frozen
     blocks = kernels.launch_seconds * again * frozen
     blocks = blocks + states.frozen * states.adapted_linears * coefficients.adapter_launch_seconds
@@ -185,11 +170,12 @@ def launch_seconds(
     if network.experts:
         looped = kernels.naive_experts * (network.experts / layout.expert)
         rest = rest + looped * coefficients.expert_launch_seconds * again
-    return (layers * blocks) * hardware.host_factor + layers * rest
+    return (layers * blocks) * setup.hardware.host_factor + layers * rest
 
 
-def _matmul_factor(network: Network, layout: Layout, kernels: Kernels, coefficients: TimeCoefficients) -> Any:
+def _matmul_factor(setup: TimedSetup, coefficients: TimeCoefficients) -> Any:
     """Return the share of E that is left after profile, width, alignment and experts."""
+    network, layout, kernels = setup.network, setup.layout, setup.kernels
     sharded = network.hidden / np.sqrt(layout.tensor)
     width = sharded / (sharded + coefficients.width_half_saturation)
     crooked = (network.hidden / layout.tensor) % 64 != 0
@@ -209,16 +195,10 @@ def _element_units(network: Network, layout: Layout, stack: float) -> Any:
     return 12.0 * network.hidden + 4.0 * matrices * ffn / layout.tensor
 
 
-def _attention(
-    network: Network,
-    layout: Layout,
-    activations: Activations,
-    kernels: Kernels,
-    hardware: Hardware,
-    coefficients: TimeCoefficients,
-    offload: Any,
-) -> Any:
+def _attention(setup: TimedSetup, coefficients: TimeCoefficients, offload: Any) -> Any:
     """Return the seconds of attention: fused kernels skip the causal half, eager ones pay it and move every score."""
+    network, layout, activations = setup.network, setup.layout, setup.activations
+    kernels, hardware = setup.kernels, setup.hardware
     again = recompute_shares(activations.checkpointing).attention
     sequence = layout.sequence
     rows = offload * micro_batch_tokens(layout) * (network.layers / layout.pipeline) / layout.tensor

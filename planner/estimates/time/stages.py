@@ -6,21 +6,17 @@ Shapes: every argument is a scalar or an array; results broadcast.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from planner.estimates.inputs import Coefficients, Numbers
 from planner.estimates.time.device import recompute_shares
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from planner.estimates.inputs import Numbers
 
 
 @dataclass(frozen=True)
-class StageCoefficients:
+class StageCoefficients(Coefficients):
     """Plain floats, keys of `models/calibration/stages.yaml`; units end the name."""
 
     boot_seconds: float
@@ -49,20 +45,15 @@ class StageCoefficients:
     goodput_several_nodes: float
     goodput_long_hours: float
 
-    @classmethod
-    def of(cls, values: Mapping[str, float]) -> StageCoefficients:
-        """Return the coefficients from the values of `models/calibration/stages.yaml`, which has further keys."""
-        return cls(**{field.name: values[field.name] for field in fields(cls)})
-
 
 def boot_seconds(pull_bytes_per_second: Numbers, coefficients: StageCoefficients) -> Any:
     """Return the seconds from the order to a running container: machine, driver, pull of the image."""
     return coefficients.boot_seconds + coefficients.image_bytes / np.asarray(pull_bytes_per_second)
 
 
-def download_seconds(stored_bytes: Numbers, pull_bytes_per_second: Numbers) -> Any:
-    """Return the seconds of downloading weights or data to the machine's disk."""
-    return np.asarray(stored_bytes) / np.asarray(pull_bytes_per_second)
+def transfer_seconds(stored_bytes: Numbers, bytes_per_second: Numbers) -> Any:
+    """Return the seconds of moving weights, data or a result: 14 GB at 0.1 GB/s take 140 s."""
+    return np.asarray(stored_bytes) / np.asarray(bytes_per_second)
 
 
 def load_seconds(

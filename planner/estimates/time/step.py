@@ -7,7 +7,7 @@ the cube root of summed cubes is a smooth maximum of both.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -16,50 +16,23 @@ from planner.estimates.time import communication
 from planner.estimates.time.device import DeviceTime, device_time, launch_seconds
 
 if TYPE_CHECKING:
-    from planner.estimates.inputs import Activations, Hardware, Kernels, Layout, Network, States
+    from planner.estimates.inputs import Hardware, Kernels, Layout, States, TimedSetup
     from planner.estimates.time.coefficients import TimeCoefficients
 
 _HOST_STEP_BYTES = 4.0  # per parameter updated in host memory: a 16-bit gradient down, a 16-bit weight up
 
 
 @dataclass(frozen=True)
-class StepParts:
-    """Seconds per optimizer step by cause, before overlap; arrays broadcast to the step's shape.
-
-    Their sum is at least the step's seconds, each is at most those.
-    """
-
-    matmul: Any
-    head: Any
-    elementwise: Any
-    attention: Any
-    dequantisation: Any
-    launch: Any
-    tensor_parallel: Any
-    expert_parallel: Any
-    sharding: Any
-    pipeline_transfer: Any
-    bubble: Any
-    data_parallel: Any
-    optimizer: Any
-    fixed: Any
-    node_loss: Any
-
-    def items(self) -> list[tuple[str, Any]]:
-        """Name and seconds of every part, in the order of the fields."""
-        return [(field.name, getattr(self, field.name)) for field in fields(self)]
-
-
-@dataclass(frozen=True)
 class StepTime:
     """One optimizer step: seconds, what they go to, and processed tokens per second over all GPUs.
 
-    `parts` are before overlap; `visible` are what each cause adds to the step, and sum to `seconds`.
+    `parts`, by cause, are before overlap: their sum is at least `seconds`, and each is at most that.
+    `visible` are what each cause adds to the step, and sum to `seconds`.
     """
 
     seconds: Any
-    parts: StepParts
-    visible: StepParts
+    parts: dict[str, Any]
+    visible: dict[str, Any]
     tokens_per_second: Any
 
 
@@ -76,42 +49,26 @@ class _MicroBatch(NamedTuple):
     optimizer: Any
 
 
-def step_time(
-    network: Network,
-    layout: Layout,
-    states: States,
-    activations: Activations,
-    kernels: Kernels,
-    hardware: Hardware,
-    coefficients: TimeCoefficients,
-) -> StepTime:
+def step_time(setup: TimedSetup, coefficients: TimeCoefficients) -> StepTime:
     """Return the seconds of one optimizer step with breakdown; arrays of the broadcast shape of all inputs.
 
     `tokens_per_second` counts tokens as processed; padding and packing turn them into real ones (`work.py`).
     """
-    parts = _micro_batch(network, layout, states, activations, kernels, hardware, coefficients)
-    each = _overlap_seconds(parts, kernels) + parts.handover
+    layout, parts = setup.layout, _micro_batch(setup, coefficients)
+    each = _overlap_seconds(parts, setup.kernels) + parts.handover
     seconds, nodes_factor = _assemble_step(parts, each, layout, coefficients)
     whole, visible = (
         _by_cause(parts, shown, each, seconds * (1.0 - 1.0 / nodes_factor), layout, coefficients)
-        for shown in (_ALL_VISIBLE, _visible_shares(parts, kernels))
+        for shown in (_ALL_VISIBLE, _visible_shares(parts, setup.kernels))
     )
     return StepTime(seconds, whole, visible, tokens_per_step(layout) / seconds)
 
 
-def step_seconds(
-    network: Network,
-    layout: Layout,
-    states: States,
-    activations: Activations,
-    kernels: Kernels,
-    hardware: Hardware,
-    coefficients: TimeCoefficients,
-) -> Any:
+def step_seconds(setup: TimedSetup, coefficients: TimeCoefficients) -> Any:
     """Return the seconds of one optimizer step without breakdown: `step_time(...).seconds`, for large grids."""
-    parts = _micro_batch(network, layout, states, activations, kernels, hardware, coefficients)
-    each = _overlap_seconds(parts, kernels) + parts.handover
-    return _assemble_step(parts, each, layout, coefficients)[0]
+    parts = _micro_batch(setup, coefficients)
+    each = _overlap_seconds(parts, setup.kernels) + parts.handover
+    return _assemble_step(parts, each, setup.layout, coefficients)[0]
 
 
 def tokens_per_step(layout: Layout) -> Any:
@@ -119,26 +76,19 @@ def tokens_per_step(layout: Layout) -> Any:
     return layout.micro_batch * layout.sequence * layout.accumulation * layout.data_parallel
 
 
-def _micro_batch(
-    network: Network,
-    layout: Layout,
-    states: States,
-    activations: Activations,
-    kernels: Kernels,
-    hardware: Hardware,
-    coefficients: TimeCoefficients,
-) -> _MicroBatch:
-    reached = communication.link_bandwidths(layout, hardware, coefficients)
+def _micro_batch(setup: TimedSetup, coefficients: TimeCoefficients) -> _MicroBatch:
+    network, layout, states = setup.network, setup.layout, setup.states
+    reached = communication.link_bandwidths(layout, setup.hardware, coefficients)
     return _MicroBatch(
-        device=device_time(network, layout, states, activations, kernels, hardware, coefficients),
-        launch=launch_seconds(network, layout, states, activations, kernels, hardware, coefficients),
-        tensor=communication.tensor_seconds(network, layout, activations, kernels, coefficients, reached),
-        expert=communication.expert_seconds(network, layout, activations, coefficients, reached),
+        device=device_time(setup, coefficients),
+        launch=launch_seconds(setup, coefficients),
+        tensor=communication.tensor_seconds(setup, coefficients, reached),
+        expert=communication.expert_seconds(setup, coefficients, reached),
         sharding=communication.sharding_seconds(network, layout, states, reached)
-        + communication.host_seconds(layout, states, hardware, coefficients, network.parameters),
+        + communication.host_seconds(setup, coefficients),
         handover=communication.pipeline_seconds(network, layout, reached),
-        reduction=communication.reduction_seconds(layout, states, kernels, coefficients, reached),
-        optimizer=_optimizer_seconds(layout, states, hardware, coefficients),
+        reduction=communication.reduction_seconds(layout, states, setup.kernels, coefficients, reached),
+        optimizer=_optimizer_seconds(layout, states, setup.hardware, coefficients),
     )
 
 
@@ -187,26 +137,22 @@ def _visible_shares(parts: _MicroBatch, kernels: Kernels) -> _VisibleShares:
 
 def _by_cause(
     parts: _MicroBatch, shown: _VisibleShares, each: Any, node_loss: Any, layout: Layout, coefficients: TimeCoefficients
-) -> StepParts:
+) -> dict[str, Any]:
     """Return the seconds of one optimizer step by cause, each micro-batch's work weighted by its `shown` share."""
-    rounds, device = layout.accumulation, parts.device
-    return StepParts(
-        matmul=rounds * device.matmul * shown.device,
-        head=rounds * device.head * shown.device,
-        elementwise=rounds * device.elementwise * shown.device,
-        attention=rounds * device.attention * shown.device,
-        dequantisation=rounds * device.dequantisation * shown.device,
-        launch=rounds * parts.launch * shown.launch,
-        tensor_parallel=rounds * parts.tensor * shown.exchange,
-        expert_parallel=rounds * parts.expert * shown.exchange,
-        sharding=rounds * parts.sharding * shown.sharding,
-        pipeline_transfer=rounds * parts.handover,
-        bubble=(layout.pipeline - 1.0) / layout.interleave * each,
-        data_parallel=parts.reduction,
-        optimizer=parts.optimizer,
-        fixed=coefficients.fixed_seconds,
-        node_loss=node_loss,
-    )
+    rounds = layout.accumulation
+    return {
+        **{cause: rounds * seconds * shown.device for cause, seconds in parts.device._asdict().items()},
+        "launch": rounds * parts.launch * shown.launch,
+        "tensor_parallel": rounds * parts.tensor * shown.exchange,
+        "expert_parallel": rounds * parts.expert * shown.exchange,
+        "sharding": rounds * parts.sharding * shown.sharding,
+        "pipeline_transfer": rounds * parts.handover,
+        "bubble": (layout.pipeline - 1.0) / layout.interleave * each,
+        "data_parallel": parts.reduction,
+        "optimizer": parts.optimizer,
+        "fixed": coefficients.fixed_seconds,
+        "node_loss": node_loss,
+    }
 
 
 def _assemble_step(parts: _MicroBatch, each: Any, layout: Layout, coefficients: TimeCoefficients) -> tuple[Any, Any]:

@@ -7,17 +7,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.scenario.limits import AllowForbid
-
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
-    from planner.arrays import Flags, Integers
+    from planner.arrays import Integers
     from planner.candidate_table import CandidateTable
     from planner.candidates.job_candidates import JobCandidates
     from planner.candidates.market import Market
     from planner.configurations.recipe import Recipe
     from planner.scenario.job import Job
+    from planner.scenario.limits import AllowForbid
     from planner.scenario.scenario import Scenario
 
 LISTS = {"providers": "provider", "gpus": "gpu", "regions": "region", "tiers": "tier"}
@@ -45,48 +44,35 @@ class FilterCatalog:
     market: Market
     numbers: dict[CandidateFilter, int] = field(default_factory=dict)
 
-    def violations(self, piece: JobCandidates, job: int, table: CandidateTable) -> Iterator[tuple[Flags, int]]:
-        """Yield pairs of the rows (n,) of a job's table that break a filter, and the filter's number."""
-        limits = self.scenario.limits
+    def violations(self, piece: JobCandidates, job: int, table: CandidateTable) -> Integers:
+        """Return the numbers (n, rules) of the filters that rows of a job's table break, -1 for rules they keep."""
+        limits, broken = self.scenario.limits, []
         for name, offer_field in LISTS.items():
             rule: AllowForbid = getattr(limits, name)
-            if rule != AllowForbid():
-                values = [getattr(offer, offer_field) for offer in self.market.offers]
-                # An offer without a GPU has no value: a list of GPUs does not apply to it.
-                filters = [
-                    None if value is None or rule.permits(value) else CandidateFilter(f"limits.{name}", str(value))
-                    for value in values
-                ]
-                yield from self._broken(filters, table.offer)
-        yield from self._technique_violations(piece, job, table)
-        if piece.headroom == 0.0 and limits.vram_headroom != 0.0:
-            yield from self._broken([CandidateFilter(HEADROOM)], np.zeros(len(table), dtype=np.int64))
-
-    def _technique_violations(
-        self, piece: JobCandidates, job: int, table: CandidateTable
-    ) -> Iterator[tuple[Flags, int]]:
-        """Yield the same for the job's techniques; sharding is a technique on several GPUs only."""
-        given, recipes = self.scenario.jobs[job], piece.recipes
-        of_recipe = {
-            several: {recipe: _technique_filters(recipe, given, job, several) for recipe in set(recipes)}
-            for several in (False, True)
-        }
+            values = [getattr(offer, offer_field) for offer in self.market.offers]
+            # An offer without a GPU has no value: a list of GPUs does not apply to it.
+            filters = [
+                None if value is None or rule.permits(value) else CandidateFilter(f"limits.{name}", str(value))
+                for value in values
+            ]
+            broken.append(self._numbers(filters)[table.offer])
+        of_recipe = [_technique_filters(recipe, self.scenario.jobs[job], job) for recipe in piece.recipes]
         for name in ("method", *TECHNIQUES, *DEGREES):
-            for several in (False, True):
-                filters = [of_recipe[several][recipe].get(name) for recipe in recipes]
-                if any(filters):
-                    members = (table.gpus > 1) == several
-                    yield from ((rows & members, number) for rows, number in self._broken(filters, table.recipe))
+            numbers = self._numbers([filters.get(name) for filters in of_recipe])[table.recipe]
+            # Sharding is a technique on several GPUs only.
+            broken.append(np.where(table.gpus > 1, numbers, -1) if name == "sharding" else numbers)
+        no_margin = piece.headroom == 0.0 and limits.vram_headroom != 0.0
+        broken.append(self._numbers([CandidateFilter(HEADROOM) if no_margin else None]).repeat(len(table)))
+        return np.stack(broken, axis=1)
 
-    def _broken(self, filters: Sequence[CandidateFilter | None], owner: Integers) -> list[tuple[Flags, int]]:
-        """Return rows and number of each filter; `owner` (n,) indexes `filters`, which are of offers or recipes."""
+    def _numbers(self, filters: Sequence[CandidateFilter | None]) -> Integers:
+        """Return the number of each filter, -1 for None."""
         numbers = [-1 if one is None else self.numbers.setdefault(one, len(self.numbers)) for one in filters]
-        of_row = np.asarray(numbers, dtype=np.int64)[owner] if numbers else np.zeros(0, dtype=np.int64)
-        return [(of_row == number, int(number)) for number in np.unique(of_row[of_row >= 0])]
+        return np.asarray(numbers, dtype=np.int64)
 
 
-def _technique_filters(recipe: Recipe, job: Job, index: int, several: bool) -> dict[str, CandidateFilter]:
-    """Return what the job's `techniques` would have to admit for a recipe on one or several GPUs, by field.
+def _technique_filters(recipe: Recipe, job: Job, index: int) -> dict[str, CandidateFilter]:
+    """Return what the job's `techniques` would have to admit for a recipe, by field.
 
     The rules are those of `planner.configurations.recipe`.
     """
@@ -100,7 +86,7 @@ def _technique_filters(recipe: Recipe, job: Job, index: int, several: bool) -> d
             continue
         # Full training keeps 16-bit weights, whatever the scenario says of a LoRA base.
         keeps_weights = name == "weight_bits" and recipe.method == "full" and given.method is not None
-        if not keeps_weights and (several or name != "sharding"):
+        if not keeps_weights:
             excluded[name] = getattr(recipe, name)
     if given.tensor_parallel or given.pipeline_parallel:
         for name in DEGREES:

@@ -7,7 +7,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING
 
 from planner.candidates.screening import screen
-from planner.results.plan import Infeasible, Relaxation
+from planner.results.plan import Infeasible
 from planner.solving.infeasibility.elastic_program import ElasticProgram, ElasticSolution
 from planner.solving.infeasibility.near_misses import find_near_misses
 from planner.solving.infeasibility.relaxations import (
@@ -39,19 +39,15 @@ SPLIT_SHARE = 0.5
 def diagnose(prepared: PreparedScenario) -> Infeasible:
     """Return up to three relaxations, fewest limits first, and the candidates that come nearest to the limits."""
     limits, market, library = prepared.scenario.limits, prepared.market, prepared.library
-    screened = tuple(screen(one, market, limits, library) for one in prepared.candidates)
-    prepared = replace(prepared, screened=screened)
     relaxed = relax_candidates(prepared)
+    verified = enumerate(verified_relaxations(prepared, relaxed, try_solve), 1)
+    # A near miss is a mix of both markets, whose shares can be moved. A relaxation must not reuse these candidates:
+    # its plan is that of `solve`, with policies.
+    mixes = tuple(screen(one, market, limits, library) for one in prepared.candidates)
     return Infeasible(
-        relax=tuple(entry for relaxation in minimal_relaxations(prepared, relaxed) for entry in relaxation),
-        nearest=find_near_misses(prepared, relaxed),
+        relax=tuple(one for number, (plan, changes) in verified for one in build_relaxations(plan, changes, number)),
+        nearest=find_near_misses(replace(prepared, screened=mixes), relaxed),
     )
-
-
-def minimal_relaxations(prepared: PreparedScenario, relaxed: RelaxedCandidates) -> list[tuple[Relaxation, ...]]:
-    """Return the smallest sets of limits to relax, fewest limits first; each set has a number of its own."""
-    verified = verified_relaxations(prepared, relaxed, try_solve)
-    return [tuple(build_relaxations(plan, changes, number)) for number, (plan, changes) in enumerate(verified, 1)]
 
 
 def verified_relaxations(

@@ -14,7 +14,7 @@ bound would be large, and under its tolerance a slack of minutes would cost noth
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -27,7 +27,9 @@ from planner.formulation.shared_limits import SharedLimits
 from planner.formulation.variables import VariableLayout
 from planner.solvers.registry import run
 from planner.solving.infeasibility.relaxed_candidates import RelaxedCandidates, undominated_candidates
-from planner.solving.infeasibility.soft_constraints import SoftConstraint, is_offer_limit, soft_constraints
+from planner.solving.infeasibility.soft_constraints import SoftConstraint, soft_constraints
+from planner.solving.prepare import limits_of_offers
+from planner.solving.resolve import describe_candidate, describe_jobs
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -68,12 +70,8 @@ class ElasticProgram:
     @classmethod
     def of(cls, relaxed: RelaxedCandidates, max_filters: int = MAX_BROKEN_FILTERS) -> ElasticProgram:
         """Build the program from the candidates that break at most so many filters and that none dominates."""
-        scenario, offers = relaxed.scenario, list(zip(relaxed.market.labels, relaxed.market.offers, strict=True))
-        shared = SharedLimits(
-            quota=scenario.limits.quota,
-            stock={label: offer.stock for label, offer in offers if offer.stock is not None},
-            committed={label: offer.committed_hours for label, offer in offers if offer.committed_hours is not None},
-        )
+        scenario = relaxed.scenario
+        shared = replace(limits_of_offers(relaxed.market), quota=scenario.limits.quota)
         few = undominated_candidates(relaxed, shared, max_filters)
         priced = SharedLimits(value_of_time_usd_per_hour=scenario.value_of_time_usd_per_hour)
         columns = VariableLayout(few.table, priced)
@@ -84,21 +82,32 @@ class ElasticProgram:
     @property
     def relaxable_paths(self) -> tuple[str, ...]:
         """Paths of the limits that a user can relax: what offers have left is not among them."""
-        soft = (one.path for one in self.soft if not is_offer_limit(one.path))
+        soft = (one.path for one in self.soft if not one.is_of_offer)
         return tuple(dict.fromkeys([*soft, *(one.path for one in self.relaxed.filters)]))
 
     @property
     def offer_paths(self) -> tuple[str, ...]:
         """Paths of what offers have left."""
-        return tuple(one.path for one in self.soft if is_offer_limit(one.path))
+        return tuple(one.path for one in self.soft if one.is_of_offer)
+
+    def shortages(self, found: ElasticSolution) -> list[tuple[SoftConstraint, float]]:
+        """Return the offers that have too little for a plan, each with what it would have to have."""
+        excess = found.excess
+        return [(one, one.current + excess[one.path]) for one in self.soft if one.is_of_offer and one.path in excess]
+
+    def describe(self, found: ElasticSolution) -> str:
+        """Return the candidates of a plan in words."""
+        relaxed = self.relaxed
+        pieces = [relaxed.pieces[place] for place in relaxed.piece[found.rows]]
+        rows = zip(pieces, relaxed.row[found.rows].tolist(), found.shares.tolist(), strict=True)
+        return describe_jobs(pieces, [describe_candidate(*row, relaxed.market) for row in rows])
 
     def solve(
         self,
         paths: Collection[str],
         max_change: Mapping[str, float] | None = None,
         caps: Sequence[tuple[Floats, float]] = (),
-        one_filter: bool = False,
-        cost_first: bool = False,
+        one_value: bool = False,
     ) -> ElasticSolution | None:
         """Return the plan that changes some limits least, then costs least; None if there is none.
 
@@ -110,21 +119,19 @@ class ElasticProgram:
             Bounds on the relative change of some soft constraints, by path.
         caps
             Rows `activity @ x <= cap` over the variables of the candidates, all jobs together.
-        one_filter
-            Break at most one filter: let in one value of one list.
-        cost_first
-            Return the cheapest plan instead of that of the least change.
+        one_value
+            Return the cheapest plan that breaks at most one filter (one value of one list), whatever it changes.
         """
         program = self._program(paths, max_change or {})
         for activity, cap in caps:
             scale = max(1.0, abs(cap))
             program = program.with_rows(single_row("cap", self._vector(activity / scale), upper=cap / scale))
-        if one_filter:
-            program = program.with_rows(single_row("one_filter", self._vector(np.zeros(self._base), 1.0), upper=1.0))
-        change = self._vector(np.zeros(self._base), 1.0, 1.0)
-        cost = self._vector(cost_objective(self.columns))
+        goals = [self._vector(np.zeros(self._base), 1.0, 1.0), self._vector(cost_objective(self.columns))]
+        if one_value:
+            program = program.with_rows(single_row("one_value", self._vector(np.zeros(self._base), 1.0), upper=1.0))
+            del goals[0]
         values: Floats | None = None
-        for goal in [cost] if cost_first else [change, cost]:
+        for goal in goals:
             result = run(program.minimising(goal), time_limit_seconds=ELASTIC_TIME_LIMIT_SECONDS)
             if not result.has_solution or result.objective is None:
                 break
@@ -141,22 +148,16 @@ class ElasticProgram:
     @cached_property
     def _relax_rows(self) -> Rows:
         """Return the rows of the filters: `sum_{c of j that break f} choose[c] <= relax[f]`."""
-        breaks, job = self.relaxed.breaks, self.relaxed.table.job
-        rows, columns, values, row = [], [], [], 0
-        for number in range(breaks.shape[1]):
-            for owner in np.unique(job[breaks[:, number]]):
-                members = np.flatnonzero(breaks[:, number] & (job == owner))
-                columns += [members, np.asarray([self._base + number])]
-                values += [np.ones(len(members)), np.asarray([-1.0])]
-                rows.append(np.full(len(members) + 1, row))
-                row += 1
+        table = self.relaxed.table
+        candidates, numbers = np.nonzero(self.relaxed.breaks)
+        pairs, row = np.unique(numbers * len(table.jobs) + table.job[candidates], return_inverse=True)
         return sparse_rows(
             "relax",
-            np.concatenate([np.zeros(0, dtype=np.int64), *rows]),
-            np.concatenate([np.zeros(0, dtype=np.int64), *columns]),
-            np.concatenate([np.zeros(0), *values]),
-            np.full(row, -INFINITY),
-            np.zeros(row),
+            np.concatenate([row, np.arange(len(pairs))]),
+            np.concatenate([candidates, self._base + pairs // len(table.jobs)]),
+            np.concatenate([np.ones(len(row)), -np.ones(len(pairs))]),
+            np.full(len(pairs), -INFINITY),
+            np.zeros(len(pairs)),
             str,
         )
 
@@ -167,7 +168,7 @@ class ElasticProgram:
         for index, one in enumerate(self.soft):
             for activity, bound in one.rows:
                 row = self._vector(activity / one.scale)
-                row[self._slack(index)] = -1.0
+                row[self._base + len(self.relaxed.filters) + index] = -1.0
                 made.append(single_row(f"soft {one.path}", row, upper=bound / one.scale))
         return tuple(made)
 
@@ -197,22 +198,16 @@ class ElasticProgram:
         base = values[: self._base]
         rows = self.columns.chosen(base)
         shares = self.columns.spot_share(base, rows)
-        point = np.zeros(self._base)
-        point[rows] = 1.0
-        split = {int(candidate): index for index, candidate in enumerate(self.columns.split)}
-        for row, share in zip(rows, shares, strict=True):
-            if int(row) in split:
-                point[self.columns.share[split[int(row)]]] = share
-        over = {one.path: one.excess(point) for one in self.soft}
-        excess = {one.path: over[one.path] for one in self.soft if over[one.path] > CHANGE_TOLERANCE * one.scale}
-        broken = frozenset(int(number) for number in np.flatnonzero(self.relaxed.breaks[rows].any(axis=0)))
+        is_chosen, share_of = np.zeros((2, len(self.relaxed.table)))
+        is_chosen[rows], share_of[rows] = 1.0, shares
+        point = self.columns.vector(is_chosen, share_of[self.columns.split])
+        over = ((one, one.excess(point)) for one in self.soft)
+        excess = {one.path: amount for one, amount in over if amount > CHANGE_TOLERANCE * one.scale}
+        broken = frozenset(np.flatnonzero(self.relaxed.breaks[rows].any(axis=0)).tolist())
         change = len(broken) + sum(excess.get(one.path, 0.0) / one.scale for one in self.soft)
         paths = {*excess, *(self.relaxed.filters[number].path for number in broken)}
         cost = float(cost_objective(self.columns) @ point)
         return ElasticSolution(rows, shares, broken, excess, frozenset(paths), change, cost)
-
-    def _slack(self, index: int) -> int:
-        return self._base + len(self.relaxed.filters) + index
 
     def _vector(self, base: Floats, per_filter: float = 0.0, per_slack: float = 0.0) -> Floats:
         return np.concatenate(
@@ -222,8 +217,5 @@ class ElasticProgram:
     def _name(self, column: int) -> str:
         if column < self._base:
             return self.columns.name(column)
-        number = column - self._base
-        if number < len(self.relaxed.filters):
-            one = self.relaxed.filters[number]
-            return f"relax[{one.path},{one.value}]"
-        return f"slack[{self.soft[number - len(self.relaxed.filters)].path}]"
+        others = [f"relax[{one.path},{one.value}]" for one in self.relaxed.filters]
+        return [*others, *(f"slack[{one.path}]" for one in self.soft)][column - self._base]

@@ -14,9 +14,9 @@ from planner.decode.memory_breakdown import MemoryEvaluator
 from planner.decode.probability import deadline_probability
 from planner.results.plan import NearMiss
 from planner.scenario.limits import latest_finish_hours
-from planner.solving.infeasibility.elastic_program import ElasticProgram, ElasticSolution
+from planner.solving.infeasibility.elastic_program import ElasticProgram
 from planner.solving.infeasibility.relaxations import build_changes, round_up
-from planner.solving.infeasibility.soft_constraints import STOCK_OF, SoftConstraint
+from planner.solving.infeasibility.soft_constraints import STOCK_OF
 from planner.solving.resolve import describe_candidate, try_solve
 
 if TYPE_CHECKING:
@@ -89,7 +89,12 @@ def _least_over_budget(prepared: PreparedScenario) -> Iterator[NearMiss]:
     unbounded = scenario.model_copy(
         update={"limits": limits.model_copy(update={"budget_usd": None}), "objective": "cost"}
     )
-    cheapest = try_solve(_price_at_confidence(replace(prepared, scenario=unbounded)))
+    # What a budget limits are dollars at the requested confidence.
+    priced = tuple(
+        replace(one, table=replace(one.table, run_usd=one.table.late_usd, penalty_usd=np.zeros(len(one.table))))
+        for one in prepared.screened
+    )
+    cheapest = try_solve(replace(prepared, scenario=unbounded, screened=priced))
     if cheapest is None or cheapest.late_usd <= limits.budget_usd:
         return
     yield NearMiss(
@@ -99,15 +104,6 @@ def _least_over_budget(prepared: PreparedScenario) -> Iterator[NearMiss]:
         shortfall=cheapest.late_usd - limits.budget_usd,
         unit="usd",
     )
-
-
-def _price_at_confidence(prepared: PreparedScenario) -> PreparedScenario:
-    """Return the scenario with dollars at the requested confidence as prices: these are what a budget limits."""
-    priced = tuple(
-        replace(one, table=replace(one.table, run_usd=one.table.late_usd, penalty_usd=np.zeros(len(one.table))))
-        for one in prepared.screened
-    )
-    return replace(prepared, screened=priced)
 
 
 def _fewest_gpus(prepared: PreparedScenario, index: int) -> Iterator[NearMiss]:
@@ -142,36 +138,20 @@ def _stock_shortfalls(prepared: PreparedScenario, relaxed: RelaxedCandidates) ->
     if found is None:
         return
     settings = [change.setting for change in build_changes(found, elastic, prepared)]
-    for soft in elastic.soft:
-        if soft.path in elastic.offer_paths and soft.path in found.excess:
-            yield _stock_shortfall(prepared, elastic, found, soft, settings)
-
-
-def _stock_shortfall(
-    prepared: PreparedScenario,
-    elastic: ElasticProgram,
-    found: ElasticSolution,
-    soft: SoftConstraint,
-    settings: list[str],
-) -> NearMiss:
-    """Return one offer that has too few machines or hours left for a plan."""
-    relaxed, jobs, is_stock = elastic.relaxed, prepared.scenario.jobs, soft.path.startswith(STOCK_OF)
-    label, short = soft.path.partition(" of ")[2], found.excess[soft.path]
-    needed = soft.current + short
-    enough = f"{needed:.0f} in stock" if is_stock else f"{round_up(needed, OFFER_HOURS_STEP):g} h left"
-    row, share = int(found.rows[0]), float(found.shares[0])
-    candidates = relaxed.pieces[int(relaxed.piece[row])]
-    first = describe_candidate(candidates, int(relaxed.row[row]), share, relaxed.market)
+    jobs = prepared.scenario.jobs
     alone = len(jobs) == 1
-    what = "machines in stock" if is_stock else "hours paid for"
-    return NearMiss(
-        job=jobs[0].name if alone else "",
-        what=first if alone else "all jobs together",
-        reason=f"{'needs' if alone else 'need'} more {what} than {label} has",
-        shortfall=short,
-        unit="machines" if is_stock else "machine hours",
-        fix=" and ".join((f"{enough} would do", *settings)),
-    )
+    for soft, needed in elastic.shortages(found):
+        is_stock = soft.path.startswith(STOCK_OF)
+        what = "machines in stock" if is_stock else "hours paid for"
+        enough = f"{needed:.0f} in stock" if is_stock else f"{round_up(needed, OFFER_HOURS_STEP):g} h left"
+        yield NearMiss(
+            job=jobs[0].name if alone else "",
+            what=elastic.describe(found) if alone else "all jobs together",
+            reason=f"{'needs' if alone else 'need'} more {what} than {soft.path.partition(' of ')[2]} has",
+            shortfall=found.excess[soft.path],
+            unit="machines" if is_stock else "machine hours",
+            fix=" and ".join((f"{enough} would do", *settings)),
+        )
 
 
 def _unsupported_services(prepared: PreparedScenario, index: int) -> Iterator[NearMiss]:
@@ -196,9 +176,10 @@ def _unsupported_services(prepared: PreparedScenario, index: int) -> Iterator[Ne
 def _memory_shortfalls(prepared: PreparedScenario, index: int) -> Iterator[NearMiss]:
     """Yield the GPU models that lack least memory for an allowed method, with the sequence length that would fit."""
     one, limits = prepared.candidates[index], prepared.scenario.limits
-    permitted = _permitted_gpus(prepared)
+    offers = zip(prepared.market.offers, prepared.market.cards, strict=True)
+    permitted = {card.name for offer, card in offers if card and limits.permits(offer)}
     best: dict[str, MemoryShortfall] = {}
-    for miss in sorted(one.physics.misses, key=lambda miss: miss.shortfall):
+    for miss in sorted(one.physics.misses, key=lambda miss: miss.shortfall_gib):
         few = limits.max_gpus is None or miss.machine.gpus <= limits.max_gpus
         if few and miss.machine.gpu in permitted and is_allowed(miss.recipe, one.job):
             best.setdefault(miss.machine.gpu, miss)
@@ -206,7 +187,7 @@ def _memory_shortfalls(prepared: PreparedScenario, index: int) -> Iterator[NearM
     near = [
         (gpu, miss)
         for gpu, miss in best.items()
-        if miss.shortfall <= MAX_SHORTFALL_SHARE * prepared.library.gpu(gpu).usable_gib
+        if miss.shortfall_gib <= MAX_SHORTFALL_SHARE * prepared.library.gpu(gpu).usable_gib
     ]
     for gpu, miss in (near or list(best.items())[:1])[:MAX_MEMORY_MISSES]:
         configuration = (one.job, one.physics.shape, miss.recipe, miss.machine, limits.vram_headroom, prepared.library)
@@ -215,7 +196,7 @@ def _memory_shortfalls(prepared: PreparedScenario, index: int) -> Iterator[NearM
             job=one.job.name,
             what=f"{miss.machine.gpus:,} x {gpu}, {miss.recipe.method_label}",
             reason=f"does not fit in {evaluator.usable_gib:.1f} GiB per GPU",
-            shortfall=miss.shortfall,
+            shortfall=miss.shortfall_gib,
             unit="GiB",
             fix=_suggest_fix(evaluator, one.job, one.physics.shape.sequence, gpu in fitting),
         )
@@ -232,10 +213,3 @@ def _suggest_fix(evaluator: MemoryEvaluator, job: Job, sequence: int, fits_other
 def longest_fitting_sequence(evaluator: MemoryEvaluator, most: int = 2**24) -> int:
     """Return the longest sequence in tokens that fits at a micro-batch of 1, a multiple of what kernels like."""
     return evaluator.longest_sequence(1, MANY_ACCUMULATION_STEPS, most) // STEP_TOKENS * STEP_TOKENS
-
-
-def _permitted_gpus(prepared: PreparedScenario) -> set[str]:
-    """Return the GPU models of offers that the lists permit."""
-    market, limits = prepared.market, prepared.scenario.limits
-    pairs = zip(market.offers, market.cards, strict=True)
-    return {card.name for offer, card in pairs if card and limits.permits(offer)}

@@ -14,16 +14,18 @@ from planner.errors import ScenarioError
 from planner.results.plan import Relaxation
 from planner.solving.infeasibility.candidate_filters import HEADROOM, CandidateFilter
 from planner.solving.infeasibility.relaxed_candidates import margin_of
-from planner.solving.infeasibility.soft_constraints import SoftConstraint, is_offer_limit
 from planner.solving.prepare import PreparedScenario
 from planner.solving.resolve import ResolvedPlan, try_solve, with_settings
 
 if TYPE_CHECKING:
     from planner.scenario.scenario import Scenario
     from planner.solving.infeasibility.elastic_program import ElasticProgram, ElasticSolution
+    from planner.solving.infeasibility.soft_constraints import SoftConstraint
 
 HOURS_STEP, USD_STEP, SHARE_STEP, MARGIN_STEP = 0.01, 0.01, 0.01, 0.001
 """New limits are rounded away from the old ones to multiples of these: they can be typed and still suffice."""
+BUDGET, AMPLE_USD = "limits.budget_usd", 1e8
+"""Path of the budget, and dollars that no plan costs."""
 PLAIN_NAME = re.compile(r"[A-Za-z][\w-]*")
 
 TrySolve = Callable[[PreparedScenario], ResolvedPlan | None]
@@ -47,7 +49,7 @@ def build_changes(found: ElasticSolution, elastic: ElasticProgram, prepared: Pre
     scenario = prepared.scenario
     filters = sorted(elastic.relaxed.filters[number] for number in found.filters)
     made = [_extend_list(path, list(group), scenario) for path, group in groupby(filters, key=lambda one: one.path)]
-    exceeded = (one for one in elastic.soft if one.path in found.excess and not is_offer_limit(one.path))
+    exceeded = (one for one in elastic.soft if one.path in found.excess and not one.is_of_offer)
     made += [_move_limit(one, found.excess[one.path], scenario) for one in exceeded]
     margin = max(margin_of(job, scenario.limits, prepared.library) for job in scenario.jobs)
     return [replace(change, old=margin) if change.limit == HEADROOM else change for change in made]
@@ -60,10 +62,18 @@ def verify_relaxation(
 
     None if the changed scenario has no plan after all, or is invalid.
     """
-    plan = _try_changes(prepared, changes, solve)
+    kept = list(changes)
+    plan = _try_changes(prepared, kept, solve)
+    budget = next((i for i, one in enumerate(kept) if one.limit == BUDGET), None)
+    if plan is None and budget is not None:
+        # The change is that of a mix of markets; a policy that guarantees its deadline may cost more.
+        kept[budget] = replace(kept[budget], setting=f"{BUDGET}={AMPLE_USD:.0f}")
+        free = _try_changes(prepared, kept, solve)
+        new = round_up(free.late_usd, USD_STEP) if free else AMPLE_USD
+        kept[budget] = replace(kept[budget], new=new, setting=f"{BUDGET}={new:.2f}")
+        plan = free and _try_changes(prepared, kept, solve)
     if plan is None:
         return None
-    kept = list(changes)
     place = next((i for i, one in enumerate(kept) if one.limit == HEADROOM), None)
     if place is not None and isinstance(kept[place].old, float):
         steps = math.ceil(float(kept[place].old) / MARGIN_STEP - 1e-9)  # the largest margin is the smallest change
@@ -107,23 +117,21 @@ def build_relaxations(plan: ResolvedPlan, changes: Sequence[LimitChange], number
 
 def _move_limit(one: SoftConstraint, excess: float, scenario: Scenario) -> LimitChange:
     """Return the change of a soft constraint to the value that suffices."""
-    value = one.current + one.sense * excess
-    if one.path.endswith(".deadline"):
+    value, path = one.current + one.sense * excess, one.path
+    unit, digits = "", ".10g"
+    if path.endswith((".deadline", "limits.max_hours")):
         new = round_up(value, HOURS_STEP)
-        return LimitChange(one.path, one.current, new, f"{setting_path(one.path, scenario)}={new:g}h")
-    if one.path == "limits.max_hours":
-        new = round_up(value, HOURS_STEP)
-    elif one.path == "limits.budget_usd":
-        new = round_up(value, USD_STEP)
-        return LimitChange(one.path, one.current, new, f"{one.path}={new:.2f}")
-    elif one.path == "limits.spot_share.min":
+        unit, digits = ("h", "g") if path.endswith(".deadline") else ("", digits)
+    elif path == BUDGET:
+        new, digits = round_up(value, USD_STEP), ".2f"
+    elif path == "limits.spot_share.min":
         new = max(0.0, round(math.floor(value / SHARE_STEP - 1e-6) * SHARE_STEP, 2))
-    elif one.path == "limits.spot_share.max":
+    elif path == "limits.spot_share.max":
         # If cost is minimised, a switching policy takes a share of its own, which a cap may exclude altogether.
         new = 1.0 if scenario.objective_kind == "cost" else min(1.0, round_up(value, SHARE_STEP))
     else:
         new = float(round(value))
-    return LimitChange(one.path, one.current, new, f"{one.path}={new:.10g}")
+    return LimitChange(path, one.current, new, f"{setting_path(path, scenario)}={new:{digits}}{unit}")
 
 
 def round_up(value: float, step: float) -> float:
@@ -147,10 +155,10 @@ def _extend_list(path: str, filters: list[CandidateFilter], scenario: Scenario) 
     if rule.allow is None:
         return LimitChange(path, f"forbid {', '.join(rule.forbid)}", allowed, f"{path}.forbid={_format_list(forbid)}")
     allow = [*rule.allow, *(value for value in values if value not in rule.allow)]
-    if forbid == list(rule.forbid):
-        return LimitChange(path, f"allow {', '.join(rule.allow)}", allowed, f"{path}.allow={_format_list(allow)}")
-    both = f"{{allow: {_format_list(allow)}, forbid: {_format_list(forbid)}}}"
-    return LimitChange(path, f"allow {', '.join(rule.allow)}", allowed, f"{path}={both}")
+    setting = f"{path}.allow={_format_list(allow)}"
+    if forbid != list(rule.forbid):
+        setting = f"{path}={{allow: {_format_list(allow)}, forbid: {_format_list(forbid)}}}"
+    return LimitChange(path, f"allow {', '.join(rule.allow)}", allowed, setting)
 
 
 def _format_list(names: Sequence[str]) -> str:
@@ -162,6 +170,12 @@ def _format_list(names: Sequence[str]) -> str:
 def _is_plain(name: str) -> bool:
     plain = re.fullmatch(r"[A-Za-z][\w.-]*", name)
     return bool(plain) and name.lower() not in ("y", "n", "yes", "no", "on", "off", "true", "false", "null", "none")
+
+
+def limit_key(path: str) -> str:
+    """Return the key of a limit in the scenario, such as `deadline` or `quota`."""
+    scope, _, rest = path.partition(".")
+    return rest.partition(".")[0] if scope == "limits" else rest.rpartition(".")[2]
 
 
 def setting_path(path: str, scenario: Scenario) -> str:

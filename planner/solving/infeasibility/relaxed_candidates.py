@@ -39,7 +39,6 @@ class RelaxedCandidates:
     """Every candidate of every job, as one table with uncut spot shares, and which filters each breaks."""
 
     scenario: Scenario
-    library: Library
     market: Market
     table: CandidateTable
     pieces: tuple[JobCandidates, ...]
@@ -78,35 +77,20 @@ def relax_candidates(
     scenario, market, library = prepared.scenario, prepared.market, prepared.library
     catalog = FilterCatalog(scenario, market)
     pieces: list[JobCandidates] = []
-    tables: list[CandidateTable] = []
-    piece_of: list[Integers] = []
-    row_of: list[Integers] = []
-    broken: list[list[tuple[Flags, int]]] = []
+    found: list[tuple[CandidateTable, Integers, Integers, Integers]] = []
     for index, one in enumerate(prepared.candidates):
         for piece in (instead or {}).get(index) or _pieces(one, scenario.limits, market, library):
             for table, rows in _without_deadline_cut(piece, scenario.limits, market, library):
-                broken.append(list(catalog.violations(piece, index, table)))
-                tables.append(table)
-                row_of.append(rows)
-                piece_of.append(np.full(len(rows), len(pieces), dtype=np.int64))
+                piece_of = np.full(len(rows), len(pieces), dtype=np.int64)
+                found.append((table, piece_of, rows, catalog.violations(piece, index, table)))
             pieces.append(piece)
-    breaks = np.zeros((sum(map(len, row_of)), len(catalog.numbers)), dtype=bool)
-    start = 0
-    for rows, pairs in zip(row_of, broken, strict=True):
-        for which, number in pairs:
-            breaks[start : start + len(rows), number] |= which
-        start += len(rows)
-    return RelaxedCandidates(
-        scenario,
-        library,
-        market,
-        concatenate(tables),
-        tuple(pieces),
-        np.concatenate(piece_of),
-        np.concatenate(row_of),
-        tuple(catalog.numbers),
-        breaks,
-    )
+    tables, *columns = zip(*found, strict=True)
+    piece_column, row_column, numbers = map(np.concatenate, columns)
+    breaks = np.zeros((len(numbers), len(catalog.numbers) + 1), dtype=bool)
+    np.put_along_axis(breaks, numbers, True, axis=1)  # -1, no filter, is the last column
+    filters = tuple(catalog.numbers)
+    table = concatenate(tables)
+    return RelaxedCandidates(scenario, market, table, tuple(pieces), piece_column, row_column, filters, breaks[:, :-1])
 
 
 def _pieces(one: JobCandidates, limits: Limits, market: Market, library: Library) -> Iterator[JobCandidates]:

@@ -9,9 +9,10 @@ import pytest
 import yaml
 
 from planner.estimates.inputs import Activations, Layout, Network, Stack, States
-from planner.estimates.memory.peak import PHASES, MemoryCoefficients, MemoryEstimate, estimate_memory
+from planner.estimates.memory.peak import PHASES, MemoryEstimate
+from planner.estimates.memory.states import MemoryCoefficients
 from planner.units import GB, GIB
-from tests.helpers.memory_cases import largest_micro_batch, need_bytes
+from tests.helpers.memory_cases import estimate_memory, largest_micro_batch, need_bytes
 
 HERE = Path(__file__).parent
 TABLE = yaml.safe_load((HERE / "golden_memory.yaml").read_text(encoding="utf-8"))
@@ -22,7 +23,7 @@ GOLDEN = yaml.safe_load((HERE.parent / "golden_coefficients.yaml").read_text(enc
 COEFFICIENTS = MemoryCoefficients(**GOLDEN)
 
 
-def setup(case: dict[str, Any]) -> dict[str, Any]:
+def setup_of(case: dict[str, Any]) -> dict[str, Any]:
     """The arguments of the estimate that a case of the table describes."""
     network = dict(TABLE["networks"][case["network"]])
     parts = {}
@@ -47,7 +48,7 @@ def names(cases: list[dict[str, Any]]) -> list[str]:
 
 def estimate(case: dict[str, Any]) -> MemoryEstimate:
     """The estimate of a case on its card (no cap where the card is not stated)."""
-    return estimate_memory(**setup(case), usable_bytes=case.get("usable_gib", float("inf")) * GIB)
+    return estimate_memory(**setup_of(case), usable_bytes=case.get("usable_gib", float("inf")) * GIB)
 
 
 @pytest.mark.parametrize("case", TABLE["cases"], ids=names(TABLE["cases"]))
@@ -84,7 +85,7 @@ def test_longest_sequence_that_fits_fills_the_card(case: dict[str, Any]) -> None
 @pytest.mark.parametrize("case", TABLE["out_of_memory"], ids=names(TABLE["out_of_memory"]))
 def test_run_that_died_is_refused(case: dict[str, Any]) -> None:
     """What ran out of memory does not pass the fit rule, and the largest micro-batch is below it."""
-    arguments, usable = setup(case), case["usable_gib"] * GIB
+    arguments, usable = setup_of(case), case["usable_gib"] * GIB
     assert need_bytes(**arguments, usable_bytes=usable) > usable
     assert largest_micro_batch(**arguments, usable_bytes=usable) < case["layout"]["micro_batch"]
 

@@ -53,7 +53,7 @@ def test_copies_of_weights_by_hand() -> None:
     """Llama-2-7B in 4 bit on two GPUs: 2 x 0.56 bytes x 6.74e9 / 2 per micro-batch over each slot."""
     here, there = case_of(GOLDEN["m0859"]).time().parts, hosted("m0859", host_weights=1).time().parts
     copied = 2 * 0.56 * 6.738e9 / 2
-    assert float(there.sharding - here.sharding) == pytest.approx(copied / PCIE, rel=0.01)
+    assert float(there["sharding"] - here["sharding"]) == pytest.approx(copied / PCIE, rel=0.01)
 
 
 def test_a_step_on_the_host_by_hand() -> None:
@@ -62,7 +62,7 @@ def test_a_step_on_the_host_by_hand() -> None:
     each = case.states.trainable / 2
     node = float(case.layout.gpus_per_node)
     expected = 4 * each / PCIE + each * node / 1.1e9
-    assert float(case.time().parts.optimizer) == pytest.approx(expected)
+    assert float(case.time().parts["optimizer"]) == pytest.approx(expected)
 
 
 @settings(derandomize=True, max_examples=40)

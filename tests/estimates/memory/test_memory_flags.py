@@ -10,7 +10,7 @@ import pytest
 
 from planner.estimates.inputs import ATTENTION_EAGER, CHECKPOINT_MEGATRON_SELECTIVE, CHECKPOINT_NONE, Stack
 from planner.estimates.memory.activations import activation_terms
-from planner.estimates.memory.peak import PHASES, estimate_memory
+from planner.estimates.memory.peak import PHASES
 from planner.estimates.memory.states import static_terms
 from planner.units import GIB
 from tests.helpers.memory_cases import (
@@ -20,6 +20,7 @@ from tests.helpers.memory_cases import (
     TINY,
     Case,
     adapter_states,
+    estimate_memory,
     full_states,
     largest_micro_batch,
     layout,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from planner.estimates.inputs import Layout, States
 from planner.estimates.memory.fit import fit_probability
-from planner.estimates.memory.peak import estimate_memory
 from planner.estimates.memory.states import static_terms
 from planner.units import GIB
 from tests.helpers.memory_cases import (
@@ -20,6 +19,7 @@ from tests.helpers.memory_cases import (
     Case,
     adapter_states,
     cases,
+    estimate_memory,
     full_states,
     largest_micro_batch,
     layouts,
@@ -47,10 +47,10 @@ def held(layout: Layout, states: States, coefficients: Any) -> float:
 def test_parts_sum_exactly_to_the_peak(case: Case) -> None:
     """The breakdown of the limiting phase sums to the last bit, and that phase is the largest."""
     found = estimate_memory(**case.arguments())
-    total = sum(getattr(found.breakdown, part.name) for part in fields(found.breakdown))
+    total = sum(found.breakdown.values())
     assert total == found.allocated
     assert float(found.allocated) == pytest.approx(float(found.phases.max()), rel=1e-12)
-    assert all(np.all(getattr(found.breakdown, part.name) >= 0) for part in fields(found.breakdown))
+    assert all(np.all(part >= 0) for part in found.breakdown.values())
 
 
 @LAWS
@@ -62,6 +62,7 @@ def test_allocated_reserved_and_device_are_ordered(case: Case) -> None:
     assert found.allocated <= found.need
 
 
+@pytest.mark.slow
 @LAWS
 @given(cases(), st.integers(2, 4))
 def test_more_work_never_needs_less(case: Case, times: int) -> None:
@@ -82,6 +83,7 @@ def test_more_work_never_needs_less(case: Case, times: int) -> None:
         assert need_bytes(**{**case.arguments(), **change}) >= need_bytes(**case.arguments()) * NEVER_LESS
 
 
+@pytest.mark.slow
 @LAWS
 @given(cases(), st.integers(1, 64), st.integers(1, 64))
 def test_higher_rank_never_needs_less(case: Case, rank: int, more: int) -> None:
@@ -118,6 +120,7 @@ def test_accumulation_steps_cost_nothing_after_the_second(case: Case, steps: int
     assert allocated(case, layout=few) == allocated(case, layout=replace(few, accumulation=2 * steps))
 
 
+@pytest.mark.slow
 @LAWS
 @given(cases(), layouts())
 def test_each_sharding_stage_holds_no_more_than_the_one_before(case: Case, plan: Layout) -> None:
@@ -151,6 +154,7 @@ def test_largest_micro_batch_fits_and_the_next_does_not(case: Case, usable_gib: 
     assert beyond > usable * NEVER_LESS
 
 
+@pytest.mark.slow
 @LAWS
 @given(cases(), st.floats(8.0, 400.0))
 def test_larger_card_never_takes_a_smaller_batch(case: Case, usable_gib: float) -> None:

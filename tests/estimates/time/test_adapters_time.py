@@ -22,7 +22,7 @@ def test_adapters_move_their_counted_bytes_three_times_and_once_more() -> None:
     """Of 26 bytes per unit of width four linears of 32 layers move 3 passes and a recomputed one: 0.18 s of an A100."""
     share = case_of(LORA).coefficients.adapter_traffic
     counted = 26 * 4 * 4096 * 32 * (4 * 4096) * (3 + 1) / 2039e9
-    alone = float(with_pass(26).time().parts.elementwise - with_pass(0).time().parts.elementwise)
+    alone = float(with_pass(26).time().parts["elementwise"] - with_pass(0).time().parts["elementwise"])
     assert alone == pytest.approx(share * counted, rel=1e-3)
 
 
@@ -38,7 +38,7 @@ def test_weight_gradients_have_a_speed_of_their_own() -> None:
     def matmul(row: dict[str, object], factor: float) -> float:
         case = case_of(row)
         faster = replace(case.coefficients, weight_gradient_factor=factor)
-        return float(replace(case, coefficients=faster).time().parts.matmul)
+        return float(replace(case, coefficients=faster).time().parts["matmul"])
 
     assert matmul(FULL, 1.25) / matmul(FULL, 1.0) == pytest.approx((3 + 0.8) / 4)
     assert matmul(LORA, 1.25) == matmul(LORA, 1.0)

@@ -18,9 +18,8 @@ from planner.estimates.time.data_stages import (
     machine_cores,
     merge_seconds,
     retained_gb_months,
-    upload_seconds,
 )
-from planner.estimates.time.stages import StageCoefficients, evaluation_seconds, tokenise_seconds
+from planner.estimates.time.stages import StageCoefficients, evaluation_seconds, tokenise_seconds, transfer_seconds
 from tests.helpers.time_cases import CHECKPOINTING, calibration
 
 STAGES = StageCoefficients.of(calibration("stages"))
@@ -109,7 +108,7 @@ def test_cores_of_a_machine() -> None:
 
 def test_results_leave_and_stay() -> None:
     """14 GB at 0.1 GB/s, merged on a disk of 0.6 GB/s; 100 GB for 30 of the 30.4 days of a billing month."""
-    assert float(upload_seconds(14e9, 0.1e9)) == pytest.approx(140)
+    assert float(transfer_seconds(14e9, 0.1e9)) == pytest.approx(140)
     assert float(merge_seconds(14e9, 0.6e9)) == pytest.approx(28 / 0.6)
     assert float(retained_gb_months(100, 720)) == pytest.approx(98.63, abs=0.01)
 

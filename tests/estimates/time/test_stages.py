@@ -14,7 +14,6 @@ from planner.estimates.time.stages import (
     checkpoint_bytes,
     checkpoint_seconds,
     checkpoint_stall_seconds,
-    download_seconds,
     evaluation_seconds,
     fed_step_seconds,
     goodput_factor,
@@ -22,6 +21,7 @@ from planner.estimates.time.stages import (
     load_seconds,
     step_bytes,
     tokenise_seconds,
+    transfer_seconds,
 )
 from tests.helpers.time_cases import CHECKPOINTING, calibration
 
@@ -35,7 +35,7 @@ def test_boot_pulls_the_image() -> None:
 
 def test_download_is_size_over_rate() -> None:
     """14 GB at 0.5 GB/s take 28 s."""
-    assert float(download_seconds(14e9, 0.5e9)) == pytest.approx(28.0)
+    assert float(transfer_seconds(14e9, 0.5e9)) == pytest.approx(28.0)
 
 
 def test_load_by_hand() -> None:

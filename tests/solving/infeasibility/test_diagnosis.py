@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from planner.library.reading import read_library
 from planner.library.schema import Library
-from planner.loading.scenario_file import change_scenario, parse_scenario, read_library
+from planner.loading.scenario_file import change_scenario, parse_scenario
 from planner.results.plan import Plan, Relaxation
 from planner.scenario.scenario import Scenario, SolveOptions
 from planner.solving.solve import solve
@@ -50,6 +51,7 @@ def ways(plan: Plan) -> list[list[Relaxation]]:
     return [list(entries) for _, entries in groupby(plan.infeasible.relax, key=lambda one: one.way)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("settings", "limit", "unit", "step"),
     [
@@ -167,6 +169,7 @@ def test_a_list_is_opened_for_what_is_needed_and_no_more() -> None:
     assert opened.change_to == "allow also H100-80GB" and opened.setting == "limits.gpus.allow=[RTX4090,H100-80GB]"
 
 
+@pytest.mark.slow
 def test_the_margin_of_memory_gives_no_more_than_it_must() -> None:
     """A margin that leaves no room is lowered to the largest whole percent that does."""
     settings = ("limits.vram_headroom=0.95", "jobs.0.techniques={method: full}", "limits.gpus.allow=[RTX4090]")

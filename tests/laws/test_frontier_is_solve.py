@@ -1,0 +1,102 @@
+"""The frontier at any time is what solve finds for that time, whatever the offers."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import math
+from functools import cache
+from typing import Any
+
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+from planner.analysis.frontier.frontier import frontier
+from planner.library.reading import read_library
+from planner.library.schema import Library
+from planner.loading.scenario_file import parse_scenario
+from planner.results.frontier import Frontier
+from planner.scenario.scenario import Scenario, SolveOptions
+from planner.solving.solve import solve
+
+OPTIONS = SolveOptions(as_of=datetime.date(2026, 11, 21))
+ERROR = 0.005
+"""Relative: steps of a curve on spot that are left out, and the grid between two of its ticks."""
+
+
+@cache
+def library() -> Library:
+    return read_library(["gemma-2-2b"])
+
+
+@st.composite
+def offers(draw: st.DrawFn, number: int) -> dict[str, Any]:
+    """A fast offer, with a spot market or without."""
+    usd = draw(st.floats(1.0, 8.0))
+    offer: dict[str, Any] = {
+        "provider": f"p{number}",
+        "gpu": draw(st.sampled_from(["H100-80GB", "A100-80GB", "L40S"])),
+        "gpus": draw(st.sampled_from([1, 2, 4])),
+        "usd_per_hour": round(usd, 3),
+        "max_nodes": draw(st.integers(1, 2)),
+    }
+    if draw(st.booleans()):
+        offer["spot_usd_per_hour"] = round(usd * draw(st.floats(0.2, 0.9)), 3)
+        offer["spot"] = {
+            "availability": round(draw(st.floats(0.3, 0.97)), 2),
+            "mean_up_hours": round(draw(st.floats(0.5, 12.0)), 2),
+        }
+    return offer
+
+
+@st.composite
+def scenarios(draw: st.DrawFn) -> Scenario:
+    """One small job, one to three fast offers, and a late and cheap one; no deadline, so the horizon is 720 h."""
+    fast = [draw(offers(number)) for number in range(draw(st.integers(1, 3)))]
+    late = {
+        "provider": "late",
+        "gpu": draw(st.sampled_from(["RTX3090", "T4"])),
+        "gpus": draw(st.sampled_from([1, 2])),
+        "usd_per_hour": round(draw(st.floats(0.05, 0.6)), 3),
+    }
+    job = {
+        "name": "job",
+        "architecture": "gemma-2-2b",
+        "work": {"tokens": round(draw(st.floats(5e6, 2e8)))},
+        "sequence_length": 512,
+        "global_batch": 32,
+        "techniques": {"method": "lora", "weight_bits": 4},
+    }
+    return parse_scenario(json.dumps({"name": "drawn", "jobs": [job], "offers": [*fast, late]}))
+
+
+def cost_by(found: Frontier, hours: float) -> float:
+    """The cost that the frontier gives for a time: its last point, or the piece that runs through the time."""
+    points = [point.cost_usd for point in found.points if point.hours <= hours * (1 + 1e-9)]
+    pieces = []
+    for one in found.segments:
+        if one.hours_from < hours < one.hours_to:
+            part = (hours - one.hours_from) / (one.hours_to - one.hours_from)
+            pieces.append(one.cost_from_usd + part * (one.cost_to_usd - one.cost_from_usd))
+    return min([*points, *pieces], default=math.inf)
+
+
+@pytest.mark.long
+@settings(max_examples=200, derandomize=True, deadline=None, phases=[Phase.generate])
+@given(scenarios(), st.floats(0.0, 1.0), st.booleans())
+def test_the_frontier_at_a_random_time_is_the_plan_for_that_time(scenario: Scenario, part: float, early: bool) -> None:
+    """At a time drawn between the first and the last point, or just before a point, both tell one cost."""
+    found = frontier(scenario, OPTIONS, library())
+    assert found.exact and found.points
+    first, last = found.points[0].hours, found.points[-1].hours
+    hours = (1 + 1e-6) * first * (1.2 * last / first) ** part
+    if early:
+        hours = found.points[round(part * (len(found.points) - 1))].hours * (1 - 1e-6)
+    jobs = tuple(job.model_copy(update={"deadline_hours": hours}) for job in scenario.jobs)
+    plan = solve(scenario.model_copy(update={"jobs": jobs}), OPTIONS, library())
+    told = cost_by(found, hours)
+    if plan.cost_usd is None:
+        assert told == math.inf
+    else:
+        assert plan.cost_usd.expected == pytest.approx(told, rel=ERROR, abs=0.01)
