@@ -3,7 +3,9 @@
 Linear algebra keeps to one thread: several test processes that each take every core slow one another down many times.
 """
 
+import importlib
 import os
+import pkgutil
 
 import pytest
 
@@ -16,6 +18,22 @@ def pytest_configure(config: pytest.Config) -> None:
     """Report failures as they happen, in the process that prints."""
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(_FailureReporter(config), "failures_at_once")
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Import all modules, so that each process draws the same examples.
+
+    Hypothesis takes constants from every module that happens to be imported: without this, its examples depend on which
+    tests ran before in the same process.
+    """
+    if session.items and not session.config.option.collectonly:
+        import benchmarks
+        import planner
+
+        for package in (planner, benchmarks):
+            for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+                if not module.name.endswith("__main__"):
+                    importlib.import_module(module.name)
 
 
 class _FailureReporter:
