@@ -1,0 +1,51 @@
+"""Solve published instances: `python -m benchmarks.schedule FOLDER [--seconds 60]`.
+
+FOLDER has PSPLIB files (`.sm`), flexible job shops (`.fjs`) and `optimum.csv` with the best known makespans. The exit
+code is 1 if a makespan is above the best known one, below a proven bound, or breaks a rule of its instance.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from benchmarks.schedule.instances import READERS, best_known
+from planner.formulation.timetable.problem import violations
+from planner.solvers.cp_sat_timetable import SearchLimits, solve_timetable
+from planner.solving.timetable.greedy import best_greedy
+
+
+def solve_instance(path: Path, known: tuple[int, int], seconds: float) -> bool:
+    """Print what is found of one instance; return whether it is as good as the best known."""
+    problem = READERS[path.suffix](path)
+    hint = best_greedy(problem)
+    result = solve_timetable(problem, SearchLimits(seconds, hint=hint))
+    if result.schedule is None or result.objective is None:
+        print(f"{path.name:<14} no timetable in {seconds:g} s")
+        return False
+    broken = violations(problem, result.schedule)
+    first = max(hint.end(problem, index) for index in range(len(problem.tasks))) if hint else 0
+    low, high = known
+    good = not broken and low <= result.objective <= high
+    print(
+        f"{path.name:<14} {result.objective:>5} (greedy {first}, best known {high}, bound {result.bound:g}) "
+        f"{result.termination.value:<9} {result.seconds:5.1f} s{'' if good else '  NOT AS GOOD'}{'; '.join(broken)}"
+    )
+    return good
+
+
+def main() -> int:
+    """Solve every instance of a folder."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--seconds", type=float, default=60.0, help="time limit of each instance (default 60)")
+    asked = parser.parse_args()
+    known = best_known(asked.folder)
+    results = [solve_instance(asked.folder / name, bounds, asked.seconds) for name, bounds in sorted(known.items())]
+    print(f"{sum(results)} of {len(results)} instances as good as the best known")
+    return 0 if results and all(results) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Jobs over time as data: modes, resources, precedence, reservations; knows no solver."""

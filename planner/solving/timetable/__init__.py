@@ -1,0 +1,1 @@
+"""Jobs over time: modes of each job, the greedy timetable, from intervals to a plan."""

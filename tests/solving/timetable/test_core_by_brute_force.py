@@ -1,0 +1,219 @@
+"""The timetable against enumeration: every order and every mode of small cases, and laws that any timetable keeps."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import permutations, product
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from planner.formulation.timetable.problem import (
+    Mode,
+    Period,
+    Pool,
+    Resource,
+    Schedule,
+    Task,
+    Timetable,
+    objective_value,
+    violations,
+)
+from planner.solvers.base import Termination
+from planner.solvers.cp_sat_timetable import SearchLimits, solve_timetable
+from planner.solving.timetable.greedy import ORDERS, best_greedy, greedy_timetable
+
+HORIZON = 40
+
+
+@st.composite
+def problems(draw: st.DrawFn, most: int = 4) -> Timetable:
+    """Draw up to four tasks with up to three modes on two machines, with lateness, precedence and a budget."""
+    count = draw(st.integers(2, most))
+    tasks = []
+    for index in range(count):
+        modes = tuple(
+            Mode(
+                f"m{place}",
+                draw(st.integers(1, 6)),
+                draw(st.integers(0, 20)),
+                needs=draw(st.sampled_from([(), ((0, 1),), ((1, 1),), ((0, 1), (1, 1))])),
+                uses=((0, draw(st.integers(0, 5))),),
+            )
+            for place in range(draw(st.integers(1, 3)))
+        )
+        after = ((draw(st.integers(0, index - 1)), draw(st.integers(0, 2))),) if index and draw(st.booleans()) else ()
+        tasks.append(
+            Task(
+                f"t{index}",
+                modes,
+                release=draw(st.integers(0, 4)),
+                deadline=draw(st.one_of(st.none(), st.integers(6, 20))),
+                due=draw(st.integers(2, 12)),
+                late=draw(st.integers(0, 3)),
+                after=after,
+            )
+        )
+    resources = (Resource("a", 1), Resource("b", 2))
+    return Timetable(tuple(tasks), resources, (Pool("budget", draw(st.integers(3, 20))),), horizon=HORIZON)
+
+
+def earliest_starts(problem: Timetable, order: tuple[int, ...], modes: tuple[int, ...]) -> Schedule | None:
+    """Place tasks in an order, each as early as it can be without moving the others; None where one does not fit."""
+    starts: dict[int, int] = {}
+    for index in order:
+        task, mode = problem.tasks[index], problem.tasks[index].modes[modes[index]]
+        if any(other not in starts for other, _ in task.after):
+            return None
+        ready = max(
+            [task.release, *(starts[i] + problem.tasks[i].modes[modes[i]].minutes + lag for i, lag in task.after)]
+        )
+        for start in range(ready, HORIZON):
+            busy = [
+                sum(
+                    need
+                    for i, at in starts.items()
+                    for which, need in problem.tasks[i].modes[modes[i]].needs
+                    if which == resource and at <= minute < at + problem.tasks[i].modes[modes[i]].minutes
+                )
+                + amount
+                <= problem.resources[resource].capacity
+                for resource, amount in mode.needs
+                for minute in range(start, start + mode.minutes)
+            ]
+            if all(busy):
+                starts[index] = start
+                break
+        else:
+            return None
+    return Schedule(modes, tuple(starts[index] for index in range(len(problem.tasks))), (0,) * len(problem.resources))
+
+
+def enumerate_best(problem: Timetable) -> int | None:
+    """Return the least cost over all orders and modes: a regular objective has an optimum of earliest starts."""
+    costs = []
+    for modes in product(*(range(len(task.modes)) for task in problem.tasks)):
+        for order in permutations(range(len(problem.tasks))):
+            schedule = earliest_starts(problem, order, modes)
+            if schedule and not violations(problem, schedule):
+                costs.append(objective_value(problem, schedule))
+    return min(costs, default=None)
+
+
+@pytest.mark.slow
+@settings(max_examples=40, deadline=None)
+@given(problems())
+def test_agrees_with_every_order_and_mode(problem: Timetable) -> None:
+    """The program finds the least cost that enumeration finds, and a schedule that keeps every rule."""
+    result, best = solve_timetable(problem), enumerate_best(problem)
+    if best is None:
+        assert result.termination is Termination.INFEASIBLE
+        return
+    assert result.termination is Termination.OPTIMAL
+    assert result.objective == best
+    assert result.schedule is not None
+    assert violations(problem, result.schedule) == []
+    assert objective_value(problem, result.schedule) == best
+
+
+@pytest.mark.slow
+@settings(max_examples=25, deadline=None)
+@given(problems(), st.data())
+def test_relaxing_never_costs_more(problem: Timetable, data: st.DataObject) -> None:
+    """A later deadline, another machine, a dropped precedence never cost more; the order of the tasks is free."""
+    before = solve_timetable(problem)
+    if before.objective is None:
+        return
+    place = data.draw(st.integers(0, len(problem.tasks) - 1))
+    task = problem.tasks[place]
+
+    def changed(**values: object) -> Timetable:
+        tasks = [replace(one, **values) if one is task else one for one in problem.tasks]  # type: ignore[arg-type]
+        return replace(problem, tasks=tuple(tasks))
+
+    easier = [
+        changed(deadline=None),
+        changed(after=()),
+        replace(problem, resources=(replace(problem.resources[0], capacity=2), problem.resources[1])),
+    ]
+    for one in easier:
+        after = solve_timetable(one)
+        assert after.objective is not None
+        assert after.objective <= before.objective
+    turned = {old: new for new, old in enumerate(reversed(range(len(problem.tasks))))}
+    tasks = tuple(
+        replace(one, after=tuple((turned[i], lag) for i, lag in one.after)) for one in reversed(problem.tasks)
+    )
+    assert solve_timetable(replace(problem, tasks=tasks)).objective == before.objective
+
+
+@pytest.mark.slow
+@settings(max_examples=60, deadline=None)
+@given(problems(), st.sampled_from(ORDERS))
+def test_greedy_timetables_keep_every_rule(problem: Timetable, order: str) -> None:
+    """What the greedy places is feasible, so it is never cheaper than the program."""
+    schedule = greedy_timetable(problem, order)  # type: ignore[arg-type]
+    if schedule is not None:
+        assert violations(problem, schedule) == []
+        result = solve_timetable(problem, SearchLimits(hint=schedule))
+        assert result.objective is not None
+        assert result.objective <= objective_value(problem, schedule)
+
+
+def test_two_tasks_in_turn_on_an_own_machine() -> None:
+    """Two jobs of 3 h wait for one free machine instead of renting another."""
+    modes = (Mode("own", 200, 10, needs=((0, 1),)), Mode("cloud", 100, 700))
+    problem = Timetable(
+        (Task("a", modes, deadline=500), Task("b", modes, deadline=500)), (Resource("own", 1),), horizon=500
+    )
+    result = solve_timetable(problem)
+    assert result.objective == 20
+    assert result.schedule is not None
+    assert sorted(result.schedule.starts)[1] >= 200
+    tight = replace(problem, tasks=tuple(replace(task, deadline=300) for task in problem.tasks))
+    assert solve_timetable(tight).objective == 710
+
+
+@pytest.mark.parametrize(("jobs", "expected"), [(2, 200), (3, 250), (6, 250)])
+def test_a_reservation_is_bought_when_it_pays(jobs: int, expected: int) -> None:
+    """A lot at 250 replaces jobs at 100 each from the third on."""
+    modes = (Mode("lot", 10, 0, needs=((0, 1),), latest=90), Mode("cloud", 10, 100))
+    problem = Timetable(tuple(Task(f"t{i}", modes) for i in range(jobs)), (Resource("lot", 1, price=250),), horizon=100)
+    result = solve_timetable(problem)
+    assert result.objective == expected
+    assert result.schedule is not None
+    assert result.schedule.bought == (int(jobs > 2),)
+    hint = best_greedy(problem)
+    assert hint is not None
+    assert objective_value(problem, hint) == expected
+
+
+def test_a_period_budget_moves_work_into_the_next_month() -> None:
+    """Two jobs that spend 100 each start so that no period has more than 110 of it."""
+    modes = (Mode("cloud", 10, 100, spend=100),)
+    periods = (Period(0, 20, 110), Period(20, 40, 110))
+    problem = Timetable((Task("a", modes, wait=1), Task("b", modes, wait=1)), periods=periods, horizon=40)
+    result, greedy = solve_timetable(problem), greedy_timetable(problem)
+    assert result.schedule is not None
+    assert greedy is not None
+    assert sorted(result.schedule.starts) == sorted(greedy.starts) == [0, 19]
+    assert violations(problem, result.schedule) == []
+
+
+def test_an_impossible_timetable_is_proven() -> None:
+    """Two jobs that need the only machine at the same time have no timetable."""
+    modes = (Mode("own", 10, needs=((0, 1),)),)
+    problem = Timetable((Task("a", modes), Task("b", modes)), (Resource("own", 1),), horizon=15)
+    assert solve_timetable(problem).termination is Termination.INFEASIBLE
+    assert greedy_timetable(problem) is None
+
+
+def test_a_later_pass_ends_earlier_at_the_same_cost() -> None:
+    """Without lateness any start costs the same; the second pass takes the earliest ends."""
+    modes = (Mode("own", 10, 5, needs=((0, 1),)),)
+    problem = Timetable((Task("a", modes), Task("b", modes)), (Resource("own", 1),), horizon=90)
+    first = solve_timetable(problem)
+    second = solve_timetable(problem, SearchLimits(most=first.objective, hint=first.schedule))
+    assert second.schedule is not None
+    assert second.schedule.starts == (0, 10)
