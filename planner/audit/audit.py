@@ -11,16 +11,16 @@ import datetime
 import math
 from typing import TYPE_CHECKING
 
-from planner.audit.comparison import Tolerance, Violation, compare, unit_of
+from planner.audit.comparison import Broken, Tolerance, Violation, at_most, compare, unit_of
 from planner.audit.context import resolve_assignment
 from planner.audit.evaluation import evaluate
-from planner.audit.limits import at_most, choices_of_job, figures_of_job, limits_of_plan, totals
+from planner.audit.limits import choices_of_job, figures_of_job, limits_of_plan, totals
+from planner.audit.timetable import lateness_usd, waited_hours
 from planner.library.techniques import read_techniques
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from planner.audit.limits import Broken
     from planner.library.schema import Library
     from planner.results.plan import Assignment, Plan
     from planner.scenario.scenario import Scenario
@@ -107,10 +107,11 @@ def _proof(plan: Plan, objective: float, gap: float) -> Iterator[Broken]:
 def _objective(plan: Plan, scenario: Scenario, tolerance: Tolerance) -> Iterator[Broken]:
     """Yield an objective that is not that of the jobs, up to what a later pass may give up to break ties."""
     if scenario.objective_kind == "time":
-        value = max(job.hours.at_confidence for job in plan.jobs)
+        value = max(job.delay_hours + job.hours.at_confidence for job in plan.jobs)
     else:
-        hours = math.fsum(job.hours.expected for job in plan.jobs)
+        hours = math.fsum(waited_hours(job, scenario) + job.hours.expected for job in plan.jobs)
         value = math.fsum(job.cost_usd + _penalty_usd(job, scenario) for job in plan.jobs)
+        value += math.fsum(one.usd for one in plan.reservations) + lateness_usd(plan, scenario)
         value += scenario.value_of_time_usd_per_hour * hours
     slack = _TIE_SLACK[scenario.objective_kind] + tolerance.hours * max(1.0, abs(value))
     if plan.objective is not None and not abs(value - plan.objective) <= slack:

@@ -43,7 +43,9 @@ def recompute_bill(
         uses, rented = _uses_of_policy(context, stages, policy, every, longer), policy.disk_hours(every, longer)
     offer, machines, groups = context.offer, context.machine.instances, context.job.trials.at_once
     lines = [*_machine_lines(context, uses)]
-    if offer.commitment is not None:  # the whole term of every instance, however little of it is used
+    if (
+        offer.commitment is not None and not context.plan.is_reserved
+    ):  # the whole term of every instance, however little of it is used
         months = offer.commitment.months
         term = f"machine for {months} month{'s' if months > 1 else ''}"
         lines.append(_line("commitment", float(machines * groups), term, offer.committed_usd))
@@ -125,7 +127,7 @@ def _machine_lines(context: AuditContext, uses: Uses) -> list[BillItem]:
         factor = offer.usd_per_hour / sum(parts.values()) if sum(parts.values()) else 0.0
         return [_line(item, hours, "h", part * factor) for item, part in parts.items() if part]
     price, spot = 0.0 if offer.commitment else offer.usd_per_hour, offer.spot_usd_per_hour
-    name = "gpu on demand" if offer.commitment is None and offer.committed_hours is None else "gpu committed"
+    name = "gpu on demand" if offer.tier != "committed" else "gpu committed"
     lines = [_line(name, uses["gpu"][0], "h", price), _line("gpu spot", uses["gpu"][1], "h", spot)]
     for item, (on_demand, on_spot) in uses.items():
         if item != "gpu":

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from planner.results.plan_parts import Part
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 Figure = float | str | None
 
-_UNAUDITED = {"ladder", "runner_up", "compared_by", "binding", "notes"}  # other configurations, and prose
+_DECIDED = ("start_at_hours", "end_at_hours", "reservation")  # checked with the timetable
+_UNAUDITED = {"ladder", "runner_up", "compared_by", "binding", "notes", *_DECIDED}  # other configurations, and prose
 _KEYS = {"bill": "item", "beside": "stage"}  # lists without an order: the field that identifies an element
 _AMOUNTS = ("usd", "quantity", "hours")  # of an element, all zero where it may be left out
 
@@ -52,6 +56,15 @@ def unit_of(name: str, unit: str = "") -> str:
     if name.endswith(("usd", "usd_sd", "cost", "cost_at_confidence")):
         return "usd"
     return "gib" if name.endswith("_gib") else unit
+
+
+Broken = tuple[str, Figure, Figure]  # what is violated, what is wanted, and what is found
+
+
+def at_most(what: str, limit: float | None, found: float, slack: float = 0.0) -> Iterator[Broken]:
+    """Yield a figure that lies above its limit (None: no limit) by more than the slack."""
+    if limit is not None and not found <= limit + slack:
+        yield what, f"at most {limit:.12g}", found
 
 
 def compare(

@@ -158,12 +158,18 @@ class _Figures:
             "training_hours": expected - self.start - math.fsum(self.stage_hours.values()),
             "stage_hours": self.stage_hours,
             "hours": Hours(expected=expected, low=low, high=high, at_confidence=late),
-            "deadline_probability": probability_within(job.deadline_hours, expected, late, job.confidence),
+            "deadline_probability": probability_within(_time_left(context), expected, late, job.confidence),
             "bill": lines,
             "cost_usd": total,
             "cost": Spread(expected=total, low=fixed + least, high=fixed + most),
             "cost_at_confidence": math.fsum(line.usd for line in late_lines),
         }
+
+
+def _time_left(context: AuditContext) -> float | None:
+    """Return the hours of a run that keep its deadline: less what it starts later or waits for windows."""
+    deadline = context.job.deadline_hours
+    return None if deadline is None else max(0.0, deadline - context.plan.delay_hours)
 
 
 def _interval(expected: float, luck: float, sigma: float, spread: float) -> tuple[float, float]:
@@ -176,13 +182,13 @@ def _interval(expected: float, luck: float, sigma: float, spread: float) -> tupl
 def _commitment_use(context: AuditContext, stages: JobStages) -> CommitmentUse | None:
     """Return what the commitment of the plan's offer costs, how much of it is used, and from when on it pays."""
     mine, n, groups = context.offer, context.machine.instances, context.job.trials.at_once
-    if mine.commitment is None:
+    if mine.commitment is None or context.plan.is_reserved:
         return None
     alike = [
         (offer.provider != mine.provider, offer.usd_per_hour)  # of the same provider if it has one
         for offer in context.offers.values()
         if (offer.gpu, offer.gpus) == (mine.gpu, mine.gpus) and offer.usd_per_hour
-        if (offer.commitment, offer.committed_hours, offer.own) == (None, None, None)
+        if (offer.commitment, offer.committed_hours, offer.own, offer.block) == (None, None, None, None)
     ]
     price = min(alike)[1] if alike else None
     due, term = mine.committed_usd * n * groups, mine.term_hours * n * groups

@@ -6,9 +6,10 @@ import math
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
-from planner.audit.comparison import Figure, Tolerance
+from planner.audit.comparison import Broken, Tolerance, at_most
 from planner.audit.hours import probability_within
 from planner.audit.stages import STAGES
+from planner.audit.timetable import gpus_of, machines_of, peak, times_of_plan
 from planner.configurations.recipe import (
     HYBRID_ABOVE_GPUS,
     GpuClass,
@@ -33,13 +34,6 @@ if TYPE_CHECKING:
     from planner.scenario.scenario import Scenario
 
 _MAX_HOURS = {"finetune": 720.0, "pretrain": 2160.0}  # longest run where the limits do not say
-Broken = tuple[str, Figure, Figure]  # what is violated, what is wanted, and what is found
-
-
-def at_most(what: str, limit: float | None, found: float, slack: float = 0.0) -> Iterator[Broken]:
-    """Yield a figure that lies above its limit (None: no limit) by more than the slack."""
-    if limit is not None and not found <= limit + slack:
-        yield what, f"at most {limit:.12g}", found
 
 
 def choices_of_job(context: AuditContext) -> Iterator[Broken]:
@@ -138,7 +132,7 @@ def _unfit(context: AuditContext, stage: str, offer: Offer) -> Iterator[tuple[st
         return
     if not context.scenario.limits.permits(offer):
         yield "an offer that the limits permit", offer.label
-    if offer.usd_per_hour is None or offer.commitment is not None or offer.committed_hours is not None:
+    if offer.usd_per_hour is None or offer.is_reservation or offer.committed_hours is not None:
         yield "a price by the hour", offer.tier
     if offer.stock == 0:
         yield "a machine in stock", "none"
@@ -166,11 +160,12 @@ def figures_of_job(context: AuditContext, evaluation: Evaluation, tolerance: Tol
         yield "sum of vram_gib.parts", parts, plan.vram_gib.allocated
     longest = context.scenario.limits.max_hours or _MAX_HOURS[job.kind]
     for what, limit in (("deadline_hours", job.deadline_hours), ("max_hours", longest)):
-        yield from at_most(f"{what} at confidence", limit, plan.hours.at_confidence, tolerance.hours * (limit or 0.0))
+        late = plan.hours.at_confidence + (plan.delay_hours if what == "deadline_hours" else 0.0)
+        yield from at_most(f"{what} at confidence", limit, late, tolerance.hours * (limit or 0.0))
     chance = plan.deadline_probability
     if job.deadline_hours is not None and (chance is None or not job.confidence - 1e-6 <= chance <= 1):
         yield "deadline_probability", f"at least {job.confidence:g}", chance
-    if context.offer.commitment is not None:
+    if context.offer.is_reservation:
         term = context.offer.term_hours
         yield from at_most("term of the commitment", term, evaluation.late_term_hours, tolerance.hours * term)
     if plan.spot_share > 0 and not evaluation.may_use_spot:
@@ -188,20 +183,25 @@ def limits_of_plan(
 ) -> Iterator[Broken]:
     """Yield what all jobs together break: placement, GPUs, quota, stock, hours left, budget, objective.
 
-    Jobs run side by side, and all trials at once of each. `used_hours`: machine hours at the confidence, by job.
+    Each job holds its machines from start to end, all trials at once of each. `used_hours`: machine hours at the
+    confidence, by job.
     """
     wanted, placed = Counter(job.name for job in scenario.jobs), Counter(job.name for job in plan.jobs)
     for name in dict.fromkeys([*wanted, *placed]):
         if wanted[name] != placed[name]:
             yield "times placed", f"{name}: {wanted[name]}", f"{name}: {placed[name]}"
-    limits, gpus, machines = scenario.limits, Counter[str](), Counter[str]()
+    yield from times_of_plan(plan, scenario, tolerance)
+    limits, machines = scenario.limits, dict.fromkeys(offer_labels(scenario.offers), 0.0)
+    gpus = dict.fromkeys((job.provider for job in plan.jobs), 0.0)
     hours: dict[str, float] = defaultdict(float)
     for job, used in zip(plan.jobs, used_hours, strict=True):
-        gpus[job.provider] += job.gpus * job.runs_at_once
-        # A service has no machines; what it has in stock is places for one run.
-        machines[job.offer] += max(1, job.instances) * job.runs_at_once
         hours[job.offer] += used
-    yield from at_most("limits.max_gpus", limits.max_gpus, sum(gpus.values()))
+    for provider in gpus:
+        gpus[provider] = peak([one for one in plan.jobs if one.provider == provider], gpus_of)
+    for label in machines:
+        # A service has no machines; what it has in stock is places for one run.
+        machines[label] = peak([one for one in plan.jobs if one.offer == label], machines_of)
+    yield from at_most("limits.max_gpus", limits.max_gpus, peak(plan.jobs, gpus_of))
     for provider, count in gpus.items():
         yield from at_most(f"limits.quota.{provider}", limits.quota.get(provider), count)
     for label, offer in zip(offer_labels(scenario.offers), scenario.offers, strict=True):
@@ -214,10 +214,12 @@ def limits_of_plan(
 def totals(plan: Plan, scenario: Scenario) -> dict[str, object]:
     """Return what follows from the jobs of a plan: sums of dollars, hours of the last job to end, the objective."""
     jobs, late = plan.jobs, math.fsum(job.cost_at_confidence for job in plan.jobs)
-    cost = {name: math.fsum(getattr(job.cost, name) for job in jobs) for name in Spread.model_fields}
-    hours = {name: max(getattr(job.hours, name) for job in jobs) for name in Hours.model_fields}
+    paid = math.fsum(one.usd for one in plan.reservations)
+    late += paid
+    cost = {name: paid + math.fsum(getattr(job.cost, name) for job in jobs) for name in Spread.model_fields}
+    hours = {name: max(job.delay_hours + getattr(job.hours, name) for job in jobs) for name in Hours.model_fields}
     confidence = min(job.confidence for job in scenario.jobs)
-    expected = math.fsum(job.cost_usd for job in jobs)
+    expected = paid + math.fsum(job.cost_usd for job in jobs)
     return {
         "cost_usd": Spread(**cost),
         "cost_at_confidence": late,

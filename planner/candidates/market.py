@@ -166,7 +166,7 @@ def find_undominated_offers(
     terms = itemgetter(*places, *TERM_FIELDS)
     classes: dict[tuple[object, ...], list[tuple[float, float, str, int]]] = {}
     for index, (offer, label) in enumerate(zip(offers, labels, strict=True)):
-        if offer.gpu is None or offer.stock is not None or offer.commitment or offer.committed_hours is not None:
+        if offer.gpu is None or offer.stock is not None or offer.is_reservation or offer.committed_hours is not None:
             keep.append(index)
             continue
         on_demand = np.inf if offer.usd_per_hour is None else offer.usd_per_hour
@@ -215,7 +215,7 @@ def _separate_offers(scenario: Scenario) -> tuple[tuple[Offer, ...], tuple[str, 
         for label, offer in zip(offer_labels(scenario.offers), scenario.adjusted_offers(), strict=True)
         if (offer.is_cpu or offer.gpus == 1)
         and offer.usd_per_hour is not None
-        and offer.commitment is None
+        and not offer.is_reservation
         and offer.committed_hours is None
         and offer.stock != 0
         and limits.permits(offer)

@@ -71,7 +71,7 @@ class OfferColumns:
             mean_up_hours=column([s.mean_up_hours for s in spot]),
             step_hours=column([o.billing.step_seconds for o in offers]) / HOUR,
             minimum_hours=column([o.billing.minimum_hours for o in offers]),
-            term_hours=column([o.term_hours if o.commitment else None for o in offers], np.inf),
+            term_hours=column([o.term_hours if o.is_reservation else None for o in offers], np.inf),
             committed_hours=column([o.committed_hours for o in offers], np.inf),
         )
 

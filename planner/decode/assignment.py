@@ -70,6 +70,7 @@ def build_assignment(chosen: ChosenCandidate, limits: Limits, library: Library, 
         price_date=str(offer.date or ""),
         price_age_days=age_in_days(offer, as_of),
         price_source=offer.source,
+        end_at_hours=hours.at_confidence,
         **figures,
     )
 

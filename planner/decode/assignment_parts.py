@@ -82,7 +82,7 @@ def build_spot_plan(chosen: ChosenCandidate, spot: SpotChoice) -> SpotPlan:
 def build_commitment_use(chosen: ChosenCandidate) -> CommitmentUse | None:
     """Return the cost of a commitment, how much of it the job uses, and its break-even point; None without one."""
     offer, machines = chosen.offer, float(chosen.candidates.table.instances[chosen.row])
-    if offer.commitment is None:
+    if offer.commitment is None or chosen.is_reserved:
         return None
     price = hourly_equivalent_usd(chosen.market, offer)
     committed, term = offer.committed_usd * machines, offer.term_hours * machines

@@ -127,7 +127,7 @@ def _machine_lines(uses: Uses, offer: Offer) -> list[BillItem]:
         factor = offer.usd_per_hour / sum(parts.values()) if sum(parts.values()) else 0.0
         return [_line(name, hours, "h", part * factor) for name, part in parts.items() if part]
     price, spot_price = 0.0 if offer.commitment else offer.usd_per_hour, offer.spot_usd_per_hour
-    committed = offer.commitment is not None or offer.committed_hours is not None
+    committed = offer.tier == "committed"
     lines = []
     for item, (on_demand, spot) in uses.items():
         if item == "gpu":
@@ -141,7 +141,7 @@ def _machine_lines(uses: Uses, offer: Offer) -> list[BillItem]:
 
 def _commitment_lines(chosen: ChosenCandidate) -> list[BillItem]:
     """Return the line of a commitment, which is paid per machine."""
-    if chosen.offer.commitment is None:
+    if chosen.offer.commitment is None or chosen.is_reserved:
         return []
     months = f"{chosen.offer.commitment.months} month{'s' if chosen.offer.commitment.months > 1 else ''}"
     machines = float(chosen.candidates.table.instances[chosen.row])

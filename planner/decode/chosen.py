@@ -30,6 +30,7 @@ class ChosenCandidate:
     rounded: bool  # billed in whole steps
     figures: CandidateTable  # its row of the screened table
     spot: SpotChoice | None = None
+    is_reserved: bool = False  # its machines are paid as a reservation of the plan
 
     @classmethod
     def of(

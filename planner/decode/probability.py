@@ -14,12 +14,15 @@ if TYPE_CHECKING:
     from planner.scenario.scenario import Scenario
 
 
-def budget_probability(scenario: Scenario, jobs: Sequence[Assignment]) -> float | None:
-    """Return the probability that the cost stays within the budget, if all jobs are late together; None without one."""
-    budget, cost_usd = scenario.limits.budget_usd, math.fsum(job.cost_usd for job in jobs)
+def budget_probability(scenario: Scenario, jobs: Sequence[Assignment], fixed_usd: float = 0.0) -> float | None:
+    """Return the probability that the cost stays within the budget, if all jobs are late together; None without one.
+
+    `fixed_usd` is paid beside the jobs.
+    """
+    budget, cost_usd = scenario.limits.budget_usd, fixed_usd + math.fsum(job.cost_usd for job in jobs)
     if budget is not None and cost_usd <= 0:
         return 1.0
-    late_usd = math.fsum(job.cost_at_confidence for job in jobs)
+    late_usd = fixed_usd + math.fsum(job.cost_at_confidence for job in jobs)
     return deadline_probability(budget, cost_usd, late_usd, min(job.confidence for job in scenario.jobs))
 
 

@@ -13,12 +13,14 @@ from pydantic import Field
 from planner.errors import NoPlanError
 from planner.results.html import html_table
 from planner.results.plan_parts import (
+    Baseline,
     BillItem,
     CommitmentUse,
     Hours,
     ObservedRun,
     Option,
     Part,
+    Reservation,
     SeparateMachine,
     SpotPlan,
     Spread,
@@ -96,6 +98,22 @@ class Assignment(Part):
     """Objective by which alternatives are compared, if it is not plain dollars or hours."""
     binding: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    start_at_hours: float = 0.0
+    """When the job starts, from the start of the plan."""
+    end_at_hours: float | None = None
+    """When its machines are free again at the confidence of the job; None in plans of older versions."""
+    reservation: int | None = None
+    """Place in `Plan.reservations` of what pays for its machines, which are then not on its bill."""
+
+    @property
+    def is_reserved(self) -> bool:
+        """Whether its machines are paid by a reservation of the plan."""
+        return self.reservation is not None
+
+    @property
+    def delay_hours(self) -> float:
+        """Hours before the start and in closed windows: what the calendar adds to the hours of the run."""
+        return 0.0 if self.end_at_hours is None else max(0.0, self.end_at_hours - self.hours.at_confidence)
 
     @property
     def has_fallback(self) -> bool:
@@ -105,13 +123,17 @@ class Assignment(Part):
         return self.spot_share < 1 or any(line.item == "move to on demand" for line in self.bill)
 
 
-def plan_figures(jobs: tuple[Assignment, ...]) -> dict[str, Any]:
-    """Return the fields of a plan that follow from its jobs: costs add up, the longest job sets the hours."""
+def plan_figures(jobs: tuple[Assignment, ...], reservations: tuple[Reservation, ...] = ()) -> dict[str, Any]:
+    """Return the fields of a plan that follow from its jobs: costs add up, the last job to end sets the hours."""
+    paid = math.fsum(one.usd for one in reservations)
+    cost = {key: paid + math.fsum(getattr(job.cost, key) for job in jobs) for key in Spread.model_fields}
+    hours = {key: max(job.delay_hours + getattr(job.hours, key) for job in jobs) for key in Hours.model_fields}
     return {
-        "cost_usd": Spread(**{key: math.fsum(getattr(job.cost, key) for job in jobs) for key in Spread.model_fields}),
-        "cost_at_confidence": math.fsum(job.cost_at_confidence for job in jobs),
-        "hours": Hours(**{key: max(getattr(job.hours, key) for job in jobs) for key in Hours.model_fields}),
+        "cost_usd": Spread(**cost),
+        "cost_at_confidence": paid + math.fsum(job.cost_at_confidence for job in jobs),
+        "hours": Hours(**hours),
         "jobs": jobs,
+        "reservations": reservations,
     }
 
 
@@ -179,6 +201,10 @@ class Plan(Part):
     hours: Hours | None
     jobs: tuple[Assignment, ...] = ()
     infeasible: Infeasible | None = None
+    is_timetable: bool = False
+    """Whether jobs may start later than the plan, and share machines one after the other."""
+    reservations: tuple[Reservation, ...] = ()
+    baseline: Baseline | None = None
     warnings: tuple[str, ...] = ()
 
     def _repr_html_(self) -> str:

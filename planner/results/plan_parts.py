@@ -118,6 +118,30 @@ class SeparateMachine(Part):
     usd: float
 
 
+class Reservation(Part):
+    """Machines that are paid once for a term and used by any job within it; hours from the start of the plan."""
+
+    offer: str
+    count: int
+    start_hours: float
+    end_hours: float
+    usd: float
+    """Of all machines, used or not."""
+    used_hours: float
+    """Machine hours that jobs hold, at their confidence."""
+    used_share: float
+    pays_from_hours: float | None = None
+    """Machine hours of use from which on it costs less than equal machines by the hour; None without such an offer."""
+
+
+class Baseline(Part):
+    """A timetable made by a simple rule without search."""
+
+    name: str
+    cost_usd: float
+    """Expected dollars with penalties, waiting and lateness: the objective of the plan."""
+
+
 class CommitmentUse(Part):
     """A commitment of the plan and its break-even; dollars and machine hours of all instances."""
 

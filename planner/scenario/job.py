@@ -12,6 +12,7 @@ from planner.documents.quantities import (
     NotNegative,
     Positive,
     PositiveInteger,
+    Price,
     Rows,
     SequenceLength,
     StrictModel,
@@ -19,6 +20,7 @@ from planner.documents.quantities import (
     validation_error,
 )
 from planner.scenario.observed_run import Measured
+from planner.scenario.schedule import After, Moment, as_after
 from planner.scenario.stages import Stages, Trials, TrialsGiven
 from planner.scenario.techniques import Framework, LoraSettings, Techniques
 from planner.scenario.work import Work
@@ -61,11 +63,34 @@ class Job(StrictModel):
         default=1.0, description="Expected share of the planned work after which a run stops."
     )
     stages: Stages = Stages()
+    release_hours: Moment = Field(default=0.0, alias="release")  # earliest start
+    due_hours: Hours | None = Field(default=None, alias="due")  # soft: later costs `late_usd_per_hour`
+    late_usd_per_hour: Price = 0.0
+    after: Annotated[Rows[After], BeforeValidator(as_after)] = ()
 
     @property
     def lora(self) -> LoraSettings:
         """The adapters' settings, wherever they were given."""
         return self.lora_given or self.techniques.lora_given or LoraSettings()
+
+    @property
+    def needs_timetable(self) -> bool:
+        """Whether a key of the job has a meaning only where starts are chosen."""
+        return bool(self.release_hours or self.due_hours is not None or self.after)
+
+    @model_validator(mode="after")
+    def _times_agree(self) -> Self:
+        if self.deadline_hours is not None and self.release_hours >= self.deadline_hours:
+            what = f"released after {self.release_hours:g} h, which is not before its deadline"
+            raise validation_error(
+                what, f"release it before {self.deadline_hours:g} h, or extend the deadline", "release"
+            )
+        if self.late_usd_per_hour and self.due_hours is None:
+            raise validation_error("lateness without a due date", "add due, or leave it out", "late_usd_per_hour")
+        if self.due_hours is not None and not self.late_usd_per_hour:
+            fix = "add late_usd_per_hour; a date that must be kept is a deadline"
+            raise validation_error("a due date that costs nothing to miss", fix, "due")
+        return self
 
     @model_validator(mode="after")
     def _agrees(self) -> Self:

@@ -9,6 +9,7 @@ from pydantic import AfterValidator, Field, model_validator
 from planner.documents.quantities import (
     Positive,
     PositiveInteger,
+    Rows,
     Share,
     StrictModel,
     Text,
@@ -20,6 +21,7 @@ from planner.documents.quantities import (
 from planner.scenario.job import Job
 from planner.scenario.offer import Offer
 from planner.scenario.payment import TIERS
+from planner.scenario.schedule import PeriodBudget
 
 DEFAULT_MAX_HOURS = {"finetune": 720.0, "pretrain": 2160.0}
 """Longest run by kind of job where the scenario sets none: without a limit the cheapest machine may take years."""
@@ -79,6 +81,8 @@ class Limits(StrictModel):
     budget_usd: Annotated[float, Field(gt=0, le=1e15)] | None = None
     max_gpus: PositiveInteger | None = None  # at one time, over all jobs
     max_hours: Positive | None = None
+    max_usd_per_hour: Positive | None = None  # at one time, over all jobs
+    budgets: Rows[PeriodBudget] = ()  # by period
     quota: dict[str, WholeNumber] = Field(default_factory=dict)  # provider -> GPUs
     providers: AllowForbid = AllowForbid()
     gpus: AllowForbid = AllowForbid()

@@ -20,6 +20,7 @@ from planner.documents.quantities import (
     validation_error,
 )
 from planner.scenario.payment import Commitment, Managed, Own, Tier
+from planner.scenario.schedule import Block, Window
 from planner.scenario.spot_statistics import SpotStatistics
 
 
@@ -84,6 +85,8 @@ class Offer(Terms):
     committed_hours: Positive | None = None  # instance-hours already paid for and left
     own: Own | None = None
     managed: Managed | None = None
+    block: Block | None = None  # bought for a fixed time
+    available: Annotated[tuple[Window, ...], Field(strict=False)] = ()  # when it may be used; empty: always
 
     @property
     def is_cpu(self) -> bool:
@@ -112,18 +115,26 @@ class Offer(Terms):
             return "own"
         if self.managed is not None:
             return "managed"
-        if self.commitment is not None or self.committed_hours is not None:
+        if self.block is not None or self.commitment is not None or self.committed_hours is not None:
             return "committed"
         return "community" if self.community else "secure"
 
     @property
     def term_hours(self) -> float:
-        """Hours that a commitment is due for, 0 without one."""
-        return self.commitment.term_hours if self.commitment else 0.0
+        """Hours that a commitment or a block is due for, 0 without one."""
+        term = self.commitment or self.block
+        return term.term_hours if term else 0.0
+
+    @property
+    def is_reservation(self) -> bool:
+        """Whether machines are paid once for a term, whatever their use."""
+        return self.commitment is not None or self.block is not None
 
     @property
     def committed_usd(self) -> float:
         """What a commitment costs per instance, used or not, 0 without one: upfront + price * hours of the term."""
+        if self.block is not None:
+            return self.block.usd
         if self.commitment is None:
             return 0.0
         return self.commitment.upfront_usd + (self.usd_per_hour or 0.0) * self.term_hours
@@ -131,7 +142,7 @@ class Offer(Terms):
     @property
     def full_usd_per_hour(self) -> float | None:
         """What an instance costs per hour, an upfront payment spread over all hours of its term."""
-        return self.committed_usd / self.term_hours if self.commitment else self.usd_per_hour
+        return self.committed_usd / self.term_hours if self.term_hours else self.usd_per_hour
 
     @property
     def label(self) -> str:
@@ -190,7 +201,11 @@ class Offer(Terms):
 
     @model_validator(mode="after")
     def _is_paid_in_one_way(self) -> Self:
-        ways = [key for key in ("commitment", "committed_hours", "own", "managed") if getattr(self, key) is not None]
+        ways = [
+            key
+            for key in ("commitment", "committed_hours", "own", "managed", "block")
+            if getattr(self, key) is not None
+        ]
         if len(ways) > 1:
             fix = "keep one, and add another offer for the rest"
             raise validation_error(f"{', '.join(ways)} exclude each other", fix)
@@ -204,6 +219,10 @@ class Offer(Terms):
         if self.own is not None:
             self._fill(usd_per_hour=self.own.power_usd_per_hour + self.own.depreciation_usd_per_hour, stock=1)
         elif self.committed_hours is not None:
+            self._fill(usd_per_hour=0.0)
+        elif self.block is not None:
+            if self.usd_per_hour:
+                raise validation_error("a block with a price by the hour", "leave it out: usd buys it", "usd_per_hour")
             self._fill(usd_per_hour=0.0)
         elif self.managed is None and self.usd_per_hour is None:
             self._complain_of_no_price()

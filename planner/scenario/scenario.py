@@ -61,17 +61,38 @@ def _names_differ(jobs: tuple[Job, ...]) -> tuple[Job, ...]:
     return jobs
 
 
+def _jobs_follow_jobs(jobs: tuple[Job, ...]) -> tuple[Job, ...]:
+    """Return the jobs if every `after` names another job and none waits for itself; else raise a fault."""
+    left = {job.name: {one.job for one in job.after} for job in jobs}
+    for index, job in enumerate(jobs):
+        for one in job.after:
+            if one.job not in left or one.job == job.name:
+                what = f"{job.name} waits for {format_value(one.job)}, which is no other job"
+                raise validation_error(
+                    what, f"one of {', '.join(name for name in left if name != job.name)}", f"{index}.after"
+                )
+    while ready := [name for name, others in left.items() if not others & left.keys()]:
+        for name in ready:
+            del left[name]
+    if left:
+        what = f"{' and '.join(left)} wait for each other"
+        raise validation_error(what, "drop one `after`", "after")
+    return jobs
+
+
 class _ScenarioBase(StrictModel):
     """The fields of a scenario apart from its offers."""
 
     name: Text
     description: str = ""
     inventory: ZeroOrMany[Text] = ()  # offer files as written, relative to the scenario's file
-    jobs: Annotated[Rows[Job], Field(min_length=1), AfterValidator(_names_differ)]
+    jobs: Annotated[Rows[Job], Field(min_length=1), AfterValidator(_names_differ), AfterValidator(_jobs_follow_jobs)]
     limits: Limits = Limits()
     adjust: Rows[Adjust] = ()
     objective: Objective = "cost"
     currency: Currency = "USD"
+    schedule: Literal["over_time", "side_by_side"] = "over_time"  # whether jobs may wait for one another's machines
+    now: datetime.datetime | None = None  # what hours of the plan count from
     vary: ZeroOrMany[Text] = ()  # PATH=A:B:STEP or PATH=[a, b, c]: the values of `what-if`; no other command uses them
 
 
@@ -108,6 +129,17 @@ class Scenario(_ScenarioBase):
         """Return the value of an hour in dollars; 0 unless the objective states it."""
         return self.objective.value_of_time_usd_per_hour if isinstance(self.objective, ValueOfTime) else 0.0
 
+    @property
+    def needs_timetable(self) -> bool:
+        """Whether something in the scenario has a meaning only where starts are chosen."""
+        limits = self.limits
+        return bool(
+            limits.budgets
+            or limits.max_usd_per_hour is not None
+            or any(job.needs_timetable for job in self.jobs)
+            or any(offer.block or offer.available for offer in self.offers)
+        )
+
     def adjusted_offers(self) -> tuple[Offer, ...]:
         """Return the offers at the prices of the what-if, in the order of `offers`."""
         return apply_adjustments(self.offers, self.adjust)
@@ -119,6 +151,14 @@ class Scenario(_ScenarioBase):
             raise validation_error("no offers given", "give inventory: [FILE] or offers: [...]", "offers")
         if all(offer.is_cpu for offer in self.offers):
             raise validation_error(*NO_TRAINING_OFFER, "offers")
+        return self
+
+    @model_validator(mode="after")
+    def _has_one_schedule(self) -> Self:
+        """Raise a fault where times are given and jobs may not wait."""
+        if self.schedule == "side_by_side" and self.needs_timetable:
+            fix = "drop it, or release, due, after, available, block, budgets and max_usd_per_hour"
+            raise validation_error("side_by_side leaves no choice of starts", fix, "schedule")
         return self
 
 

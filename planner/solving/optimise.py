@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -35,12 +35,22 @@ class OptimisedChoice:
     owner: Integers  # row of the joined table -> row of its job's screened table
     dominated: int
 
+    @property
+    def chosen(self) -> CandidateTable:
+        """The candidates of the choice, one row per job."""
+        return self.table.rows(np.asarray(self.rows))
 
-def optimise(prepared: PreparedScenario, options: SolveOptions) -> OptimisedChoice:
-    """Return the best choice of a scenario; every job must have a screened row."""
+
+def optimise(prepared: PreparedScenario, options: SolveOptions, side_by_side: bool = True) -> OptimisedChoice:
+    """Return the best choice of a scenario; every job must have a screened row.
+
+    Without `side_by_side` the limits at one time are left out: what a plan costs at least if jobs take turns.
+    """
     table = concatenate([one.table for one in prepared.screened])
     owner = np.concatenate([np.arange(len(one.table)) for one in prepared.screened])
     shared = build_shared_limits(prepared.scenario, prepared.market)
+    if not side_by_side:
+        shared = replace(shared, max_gpus=None, quota={}, stock={})
     keep = potentially_optimal_rows(table, shared)
     keep = keep[find_undominated(table.rows(keep), shared)]
     solver = partial(

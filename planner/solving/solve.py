@@ -20,6 +20,7 @@ from planner.solving.optimise import OptimisedChoice, optimise
 from planner.solving.prepare import PreparedScenario, prepare
 from planner.solving.price_outliers import describe_spot_outlier
 from planner.solving.scoring import CandidateObjective
+from planner.solving.sharing import fits_side_by_side, may_take_turns
 
 if TYPE_CHECKING:
     from planner.library.schema import Library
@@ -59,12 +60,53 @@ def solve_prepared(
     """
     options = options or SolveOptions()
     started = perf_counter() if started is None else started
-    solved = optimise(prepared, options) if all(len(one.table) for one in prepared.screened) else None
+    has_candidates = all(len(one.table) for one in prepared.screened)
+    free = prepared.scenario.schedule == "over_time" and has_candidates and may_take_turns(prepared)
+    if free and prepared.scenario.needs_timetable:
+        return solve_over_time(prepared, options, started, explains)
+    solved = optimise(prepared, options, side_by_side=not free) if has_candidates else None
+    if free and solved and not (solved.rows and fits_side_by_side(prepared, solved.chosen, solved.shares)):
+        return solve_over_time(prepared, options, started, explains)
     plan = _plan(prepared, solved, options, perf_counter() - started, explains)
+    return _audited(plan, prepared, options)
+
+
+def solve_over_time(prepared: PreparedScenario, options: SolveOptions, started: float, explains: bool = True) -> Plan:
+    """Return the plan of a scenario whose jobs take turns on what they share."""
+    # CP-SAT and the modules of timetables are loaded only where jobs compete.
+    from planner.solving.timetable.build import build_timetable
+    from planner.solving.timetable.optimise import solve_schedule
+    from planner.solving.timetable.plan import timetable_plan
+
+    built = build_timetable(prepared)
+    solved = solve_schedule(built.problem, options)
+    dominated = sum(len(one.table) for one in prepared.screened) - sum(len(one.modes) for one in built.jobs)
+    facts = _facts(prepared, options, perf_counter() - started, max(0, dominated)) | {"solver": "cp-sat"}
+    plan = timetable_plan(prepared, built, solved, options, facts)
+    if plan.status == "infeasible" and explains:
+        from planner.solving.timetable.relaxations import explain_timetable
+
+        plan = plan.model_copy(update={"infeasible": explain_timetable(prepared, built)})
+    return _audited(plan, prepared, options)
+
+
+def _audited(plan: Plan, prepared: PreparedScenario, options: SolveOptions) -> Plan:
+    """Return the plan; AuditError if the independent audit finds a fault."""
     violations = audit(plan, prepared.scenario, prepared.library, asked_gap=options.gap)
     if violations:
         raise AuditError("the plan fails its own audit: " + "; ".join(str(one) for one in violations[:5]))
     return plan
+
+
+def _facts(prepared: PreparedScenario, options: SolveOptions, seconds: float, dominated: int) -> dict[str, Any]:
+    """Return the fields of a plan that do not depend on what was chosen."""
+    return {
+        "scenario": prepared.scenario.name,
+        "solver": options.solver,
+        "seconds": seconds,
+        "as_of": (options.as_of or datetime.date.today()).isoformat(),
+        "candidates": count_candidates(prepared, dominated),
+    }
 
 
 def _plan(
@@ -72,13 +114,7 @@ def _plan(
 ) -> Plan:
     """Return the plan of a choice, or why there is none: without rows, or not solved for want of candidates."""
     scenario, as_of = prepared.scenario, options.as_of or datetime.date.today()
-    facts: dict[str, Any] = {
-        "scenario": scenario.name,
-        "solver": options.solver,
-        "seconds": seconds,
-        "as_of": as_of.isoformat(),
-        "candidates": count_candidates(prepared, solved.dominated if solved else 0),
-    }
+    facts = _facts(prepared, options, seconds, solved.dominated if solved else 0)
     if solved is None or not solved.rows:
         from planner.solving.infeasibility.diagnosis import diagnose  # loads many modules that a plan does not need
 

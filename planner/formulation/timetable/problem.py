@@ -8,6 +8,7 @@ whole number per minute. With `x[j,m]` whether task j runs in mode m, `start[j]`
     precedence[i,j]  start[j] >= end[i] + lag[i,j]
     deadline[j]      end[j] <= deadline[j]
     capacity[r,t]    sum_{j,m: start[j] <= t < end[j]} need[m,r]*x[j,m] <= capacity[r], or bought[r] where r is a lot
+    group[g]         sum_{r in g} bought[r] <= capacity[r]
     pool[p]          sum_{j,m} use[m,p]*x[j,m] <= pool[p]
     period[k]        sum_{j,m} spend[m]*overlap(k, start[j], end[j])/minutes[m]*x[j,m] <= period[k]
 
@@ -18,7 +19,10 @@ whole number per minute. With `x[j,m]` whether task j runs in mode m, `start[j]`
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 UNITS_PER_USD = 6000
 """Units of money in a dollar: sixty to a cent."""
@@ -63,6 +67,9 @@ class Resource:
     name: str
     capacity: int
     price: int | None = None
+    group: str = ""  # of all lots of a group at most `capacity` are bought
+    uses: tuple[tuple[int, int], ...] = ()  # what a lot takes from pools
+    paid_at: int = 0  # minute in which a lot is paid
 
 
 @dataclass(frozen=True)
@@ -148,16 +155,43 @@ def violations(problem: Timetable, schedule: Schedule) -> list[str]:
             found.append(f"{resource.name}: {schedule.bought[number]} bought of {resource.capacity}")
         if (most := peak_use(problem, schedule, number)) > limit:
             found.append(f"{resource.name}: {most} in use of {limit}")
+    for group, (capacity, members) in lot_groups(problem).items():
+        if (count := sum(schedule.bought[number] for number in members)) > capacity:
+            found.append(f"{group}: {count} bought of {capacity}")
     chosen = [schedule.mode(problem, index) for index in range(len(problem.tasks))]
     for number, pool in enumerate(problem.pools):
         used = sum(amount for mode in chosen for which, amount in mode.uses if which == number)
+        used += lots_from_pool(problem, schedule.bought, number)
         if used > pool.amount:
             found.append(f"{pool.name}: {used} used of {pool.amount}")
     for period in problem.periods:
         spent = sum(period_spend(mode, start, period) for mode, start in zip(chosen, schedule.starts, strict=True))
+        spent += lots_in_period(problem, schedule.bought, period)
         if spent > period.amount:
             found.append(f"budget from {period.start} to {period.end}: {spent} of {period.amount}")
     return found
+
+
+def lots_from_pool(problem: Timetable, bought: Sequence[int], pool: int) -> int:
+    """Return what the lots that are bought take from a pool."""
+    pairs = zip(problem.resources, bought, strict=True)
+    return sum(amount * count for one, count in pairs for which, amount in one.uses if which == pool)
+
+
+def lots_in_period(problem: Timetable, bought: Sequence[int], period: Period) -> int:
+    """Return what the lots that are paid in a period cost."""
+    pairs = zip(problem.resources, bought, strict=True)
+    return sum((one.price or 0) * count for one, count in pairs if period.start <= one.paid_at < period.end)
+
+
+def lot_groups(problem: Timetable) -> dict[str, tuple[int, list[int]]]:
+    """Return how many lots of each group may be bought, and the resources that belong to it."""
+    groups: dict[str, tuple[int, list[int]]] = {}
+    for number, one in enumerate(problem.resources):
+        if one.price is not None and one.group:
+            capacity, members = groups.get(one.group, (one.capacity, []))
+            groups[one.group] = (max(capacity, one.capacity), [*members, number])
+    return groups
 
 
 def _task_violations(problem: Timetable, schedule: Schedule) -> list[str]:

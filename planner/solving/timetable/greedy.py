@@ -14,6 +14,8 @@ from planner.formulation.timetable.problem import (
     Schedule,
     Timetable,
     lateness_cost,
+    lots_from_pool,
+    lots_in_period,
     objective_value,
     peak_use,
     period_spend,
@@ -39,8 +41,8 @@ class _Board:
 
     def __post_init__(self) -> None:
         self.held = [[] for _ in self.problem.resources]
-        self.used = [0] * len(self.problem.pools)
-        self.spent = [0] * len(self.problem.periods)
+        self.used = [lots_from_pool(self.problem, self.bought, pool) for pool in range(len(self.problem.pools))]
+        self.spent = [lots_in_period(self.problem, self.bought, period) for period in self.problem.periods]
 
     def capacity(self, resource: int) -> int:
         """Return how much of a resource there is."""

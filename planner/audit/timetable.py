@@ -1,0 +1,199 @@
+"""Times of a plan: starts and ends, precedence, windows, reservations, and what is in use and spent at one time."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from planner.audit.comparison import Broken, Tolerance, at_most
+from planner.scenario.offer import offer_labels
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from planner.results.plan import Assignment, Plan
+    from planner.results.plan_parts import Reservation
+    from planner.scenario.job import Job
+    from planner.scenario.offer import Offer
+    from planner.scenario.scenario import Scenario
+
+_MINUTE = 1 / 60
+"""Hours of the grid of a timetable: a run is given whole minutes."""
+_SLACK = 1e-6
+"""Hours by which two moments may differ."""
+
+
+def end_hours(job: Assignment) -> float:
+    """Return when a job gives its machines back, at its confidence."""
+    return job.hours.at_confidence if job.end_at_hours is None else job.end_at_hours
+
+
+def gpus_of(job: Assignment) -> float:
+    """Return the GPUs that a job holds."""
+    return job.gpus * job.runs_at_once
+
+
+def machines_of(job: Assignment) -> float:
+    """Return the machines that a job holds, or its place at a service."""
+    return max(1, job.instances) * job.runs_at_once
+
+
+def usd_per_hour_of(job: Assignment) -> float:
+    """Return what a job spends per hour at its confidence while it holds its machines."""
+    return job.cost_at_confidence / max(end_hours(job) - job.start_at_hours, _SLACK)
+
+
+def peak(jobs: Iterable[Assignment], amount: Callable[[Assignment], float]) -> float:
+    """Return the most that jobs hold at one time; what ends in a moment makes room for what starts in it."""
+    jobs = list(jobs)
+    return max(
+        (
+            math.fsum(amount(b) for b in jobs if b.start_at_hours <= a.start_at_hours + _SLACK < end_hours(b) - _SLACK)
+            for a in jobs
+        ),
+        default=0.0,
+    )
+
+
+def times_of_plan(plan: Plan, scenario: Scenario, tolerance: Tolerance) -> Iterator[Broken]:
+    """Yield times that the plan may not have: of jobs, between jobs, in windows and reservations, of spending."""
+    by_name = {job.name: job for job in plan.jobs}
+    offers = dict(zip(offer_labels(scenario.offers), scenario.adjusted_offers(), strict=True))
+    if not plan.is_timetable:
+        late = [job.name for job in plan.jobs if job.start_at_hours or job.reservation is not None]
+        if late or plan.reservations or scenario.needs_timetable:
+            yield "is_timetable", True, False
+        return
+    for wanted in scenario.jobs:
+        if (job := by_name.get(wanted.name)) is None:
+            continue
+        yield from _times_of_job(wanted, job, by_name)
+        if (offer := offers.get(job.offer)) is not None:
+            yield from _in_window(job, offer)
+            yield from _in_reservation(job, offer, plan.reservations)
+    for place, reservation in enumerate(plan.reservations):
+        yield from _reservation(place, reservation, plan, offers, tolerance)
+    yield from _spending(plan, scenario, offers, tolerance)
+
+
+def _times_of_job(wanted: Job, job: Assignment, by_name: dict[str, Assignment]) -> Iterator[Broken]:
+    """Yield a start before the release or the end of a job that is waited for, and an end that is not the run's."""
+    start, end, name = job.start_at_hours, end_hours(job), wanted.name
+    if start < wanted.release_hours - _SLACK:
+        yield f"start of {name}", f"at least {wanted.release_hours:g}", start
+    if not -_SLACK <= end - start - job.hours.at_confidence <= _MINUTE + _SLACK:
+        yield f"end of {name}", start + job.hours.at_confidence, end
+    for one in wanted.after:
+        earliest = end_hours(by_name[one.job]) + one.lag_hours if one.job in by_name else 0.0
+        if start < earliest - _SLACK:
+            yield f"start of {name} after {one.job}", f"at least {earliest:g}", start
+
+
+def _in_window(job: Assignment, offer: Offer) -> Iterator[Broken]:
+    """Yield a job outside the windows of its machine."""
+    start, end = job.start_at_hours, end_hours(job)
+    if not offer.available or any(
+        window.from_hours + turn - _SLACK <= start and end <= window.to_hours + turn + _SLACK
+        for window in offer.available
+        for turn in ({0.0} if window.every_hours is None else _turns(start, window.from_hours, window.every_hours))
+    ):
+        return
+    if not _in_joined_windows(start, end, offer):
+        yield f"window of {job.offer}", "open from start to end", f"{start:g} to {end:g} h of {job.name}"
+
+
+def _turns(start: float, first: float, every: float) -> set[float]:
+    """Return by how much a window has moved when it may hold a start; the night before the plan starts counts."""
+    turn = math.floor((start + _SLACK - first) / every)
+    return {max(-1, turn + change) * every for change in (-1, 0)}
+
+
+def _in_joined_windows(start: float, end: float, offer: Offer) -> bool:
+    """Return whether windows that adjoin or overlap hold a time together, minute by minute."""
+    at = start
+    while at < end - _SLACK:
+        reach = max(
+            (
+                window.to_hours + turn
+                for window in offer.available
+                for turn in ({0.0} if window.every_hours is None else _turns(at, window.from_hours, window.every_hours))
+                if window.from_hours + turn <= at + _MINUTE and window.to_hours + turn > at + _SLACK
+            ),
+            default=at,
+        )
+        if reach <= at:
+            return False
+        at = reach
+    return True
+
+
+def _in_reservation(job: Assignment, offer: Offer, reservations: Sequence[Reservation]) -> Iterator[Broken]:
+    """Yield a job on reserved machines that no reservation pays for, or at another time."""
+    if offer.is_reservation != (job.reservation is not None):
+        yield f"reservation of {job.name}", "one" if offer.is_reservation else None, job.reservation
+    if job.reservation is None:
+        return
+    if not 0 <= job.reservation < len(reservations) or reservations[job.reservation].offer != job.offer:
+        yield f"reservation of {job.name}", f"a reservation of {job.offer}", job.reservation
+        return
+    paid = reservations[job.reservation]
+    if job.start_at_hours < paid.start_hours - _SLACK or end_hours(job) > paid.end_hours + _SLACK:
+        yield f"time of {job.name}", f"{paid.start_hours:g} to {paid.end_hours:g}", job.start_at_hours
+
+
+def _reservation(
+    place: int, reservation: Reservation, plan: Plan, offers: dict[str, Offer], tolerance: Tolerance
+) -> Iterator[Broken]:
+    """Yield what is wrong with a reservation: its offer, term, dollars, use, and more machines in use than bought."""
+    offer, what = offers.get(reservation.offer), f"reservation {place}"
+    if offer is None or not offer.is_reservation:
+        yield what, "an offer that is reserved", reservation.offer
+        return
+    if abs(reservation.end_hours - reservation.start_hours - offer.term_hours) > _SLACK:
+        yield f"{what}: term", offer.term_hours, reservation.end_hours - reservation.start_hours
+    if offer.block is not None and abs(reservation.start_hours - offer.block.start_hours) > _MINUTE:
+        yield f"{what}: start", offer.block.start_hours, reservation.start_hours
+    if abs(reservation.usd - offer.committed_usd * reservation.count) > tolerance.usd:
+        yield f"{what}: usd", offer.committed_usd * reservation.count, reservation.usd
+    users = [job for job in plan.jobs if job.reservation == place]
+    yield from at_most(f"machines of {what}", reservation.count, peak(users, machines_of))
+    used = math.fsum(machines_of(job) * (end_hours(job) - job.start_at_hours) for job in users)
+    share = used / (offer.term_hours * reservation.count) if reservation.count else 0.0
+    if abs(used - reservation.used_hours) > 1e-6 * max(1.0, used) or abs(share - reservation.used_share) > 1e-6:
+        yield f"{what}: used_hours", used, reservation.used_hours
+
+
+def _spending(plan: Plan, scenario: Scenario, offers: dict[str, Offer], tolerance: Tolerance) -> Iterator[Broken]:
+    """Yield dollars per hour and dollars in a period above their limits; a job spends evenly while it runs."""
+    cent = 0.01 * len(plan.jobs)  # each job's rate is rounded to a cent
+    rate = peak(plan.jobs, usd_per_hour_of)
+    yield from at_most("limits.max_usd_per_hour", scenario.limits.max_usd_per_hour, rate, cent)
+    last = max(end_hours(job) for job in plan.jobs)
+    for number, budget in enumerate(scenario.limits.budgets):
+        for start, end in budget.periods(last):
+            spent = math.fsum(
+                usd_per_hour_of(job) * max(0.0, min(end, end_hours(job)) - max(start, job.start_at_hours))
+                for job in plan.jobs
+            )
+            spent += math.fsum(one.usd for one in plan.reservations if start <= one.start_hours < end)
+            what = f"limits.budgets.{number} from {start:g} to {end:g} h"
+            yield from at_most(what, budget.usd, spent, tolerance.usd * len(plan.jobs))
+    for label, offer in offers.items():
+        count = sum(one.count for one in plan.reservations if one.offer == label)
+        yield from at_most(f"reserved machines of {label}", offer.stock, count)
+
+
+def waited_hours(job: Assignment, scenario: Scenario) -> float:
+    """Return the hours between the release of a job and its start."""
+    wanted = next((one for one in scenario.jobs if one.name == job.name), None)
+    return job.start_at_hours - (wanted.release_hours if wanted else 0.0)
+
+
+def lateness_usd(plan: Plan, scenario: Scenario) -> float:
+    """Return what jobs that end after their due date cost."""
+    dues = {job.name: (job.due_hours, job.late_usd_per_hour) for job in scenario.jobs}
+    late = 0.0
+    for job in plan.jobs:
+        due, usd = dues.get(job.name, (None, 0.0))
+        late += usd * max(0.0, end_hours(job) - due) if due is not None else 0.0
+    return late

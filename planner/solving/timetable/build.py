@@ -1,0 +1,112 @@
+"""The timetable of a scenario: its jobs as tasks, what they share as resources."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from planner.errors import Fault, ScenarioError, raise_faults
+from planner.formulation.timetable.problem import Task, Timetable
+from planner.solving.timetable.calendar import minutes_down, minutes_up, open_times
+from planner.solving.timetable.modes import JobModes, job_modes
+from planner.solving.timetable.shared import SharedThings, shared_things
+
+if TYPE_CHECKING:
+    from planner.scenario.job import Job
+    from planner.solving.prepare import PreparedScenario
+
+UNITS_PER_MINUTE = 100
+"""Units of money per minute in a dollar per hour: 6,000 in a dollar, 60 minutes in an hour."""
+
+
+@dataclass(frozen=True)
+class BuiltTimetable:
+    """A timetable with what stands behind its modes and resources."""
+
+    problem: Timetable
+    jobs: tuple[JobModes, ...]
+    shared: SharedThings
+
+
+def build_timetable(prepared: PreparedScenario) -> BuiltTimetable:
+    """Return the timetable of a scenario.
+
+    Raises
+    ------
+    ScenarioError
+        Where every window of the machines is too short for a job that has no other machine.
+    """
+    scenario = prepared.scenario
+    horizon = _horizon(prepared)
+    shared = shared_things(scenario, prepared.market, horizon)
+    jobs = tuple(job_modes(prepared, index, shared, horizon) for index in range(len(scenario.jobs)))
+    _check_windows(prepared, jobs, horizon)
+    places = {job.name: index for index, job in enumerate(scenario.jobs)}
+    usd_per_hour = scenario.value_of_time_usd_per_hour
+    tasks = tuple(_task(job, made, places, usd_per_hour) for job, made in zip(scenario.jobs, jobs, strict=True))
+    problem = Timetable(
+        tasks,
+        tuple(shared.resources),
+        tuple(shared.pools),
+        tuple(shared.periods),
+        horizon,
+        "last" if scenario.objective_kind == "time" else "cost",
+    )
+    return BuiltTimetable(problem, jobs, shared)
+
+
+def _horizon(prepared: PreparedScenario) -> int:
+    """Return the minutes in which all jobs can end: the last deadline, or all jobs in turn where one has none."""
+    jobs = prepared.scenario.jobs
+    deadlines = [job.deadline_hours for job in jobs]
+    last = max((minutes_down(one) for one in deadlines if one is not None), default=0)
+    if None not in deadlines:
+        return last
+    longest = [
+        float(one.table.late_hours(one.table.share_low).max(initial=0.0))
+        if job.deadline_hours is None
+        else job.deadline_hours
+        for job, one in zip(jobs, prepared.screened, strict=True)
+    ]
+    lags = sum(one.lag_hours for job in jobs for one in job.after)
+    fixed = [offer.block.end_hours for offer in prepared.market.offers if offer.block]
+    fixed += [window.to_hours + (window.every_hours or 0.0) for o in prepared.market.offers for window in o.available]
+    start = max([job.release_hours for job in jobs] + fixed)
+    return max(last, minutes_up(start + sum(longest) + lags))
+
+
+def _task(job: Job, made: JobModes, places: dict[str, int], usd_per_hour: float) -> Task:
+    """Return a job as a task."""
+    return Task(
+        job.name,
+        made.modes,
+        release=minutes_up(job.release_hours),
+        deadline=None if job.deadline_hours is None else minutes_down(job.deadline_hours),
+        due=None if job.due_hours is None else minutes_down(job.due_hours),
+        late=round(UNITS_PER_MINUTE * job.late_usd_per_hour),
+        wait=round(UNITS_PER_MINUTE * usd_per_hour),
+        after=tuple((places[one.job], minutes_up(one.lag_hours)) for one in job.after),
+    )
+
+
+def _check_windows(prepared: PreparedScenario, jobs: tuple[JobModes, ...], horizon: int) -> None:
+    """Raise ScenarioError for a job that no window of any machine is long enough for."""
+    faults, scenario = [], prepared.scenario
+    for index, (job, made) in enumerate(zip(scenario.jobs, jobs, strict=True)):
+        table = prepared.screened[index].table
+        offers = [prepared.market.offers[place] for place in sorted(set(table.offer.tolist()))]
+        if made.modes or not len(table) or not all(offer.available for offer in offers):
+            continue
+        longest = max(
+            (last - first for offer in offers for first, last in open_times(offer.available, horizon)), default=0
+        )
+        needed = float(table.late_hours(table.share_low).min())
+        what = f"{job.name} takes {needed:.1f} h at least, and no window is longer than {longest / 60:.1f} h"
+        fix = "lengthen `available` of its offers, or add a machine that is always there"
+        faults.append(Fault(scenario.name, 0, f"jobs.{job.name}", what, fix))
+    raise_faults(faults, ScenarioError)
+
+
+def ending_by(problem: Timetable, last: int) -> Timetable:
+    """Return the timetable with cost as objective and every task ended by a minute."""
+    return replace(problem, objective="cost", horizon=last)

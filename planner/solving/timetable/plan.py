@@ -1,0 +1,143 @@
+"""From a schedule to a plan: each job decoded at its start, what is reserved, and the baseline beside."""
+
+from __future__ import annotations
+
+import datetime
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from planner.decode.assignment import build_assignment
+from planner.decode.assignment_parts import hourly_equivalent_usd
+from planner.decode.chosen import ChosenCandidate
+from planner.decode.probability import budget_probability, deadline_probability
+from planner.estimates.billing import break_even_hours
+from planner.formulation.timetable.problem import UNITS_PER_USD, Schedule
+from planner.results.plan import Assignment, Plan, plan_figures
+from planner.results.plan_parts import Baseline, Reservation
+from planner.solvers.base import Termination
+
+if TYPE_CHECKING:
+    from planner.scenario.scenario import Scenario, SolveOptions
+    from planner.solving.prepare import PreparedScenario
+    from planner.solving.timetable.build import BuiltTimetable
+    from planner.solving.timetable.optimise import SolvedTimetable
+
+TIMETABLE_NOTE = "jobs take turns on shared machines; each holds its machines until its end at its confidence"
+"""A warning of every timetable."""
+
+
+def timetable_plan(
+    prepared: PreparedScenario,
+    built: BuiltTimetable,
+    solved: SolvedTimetable,
+    options: SolveOptions,
+    facts: dict[str, Any],
+) -> Plan:
+    """Return the plan of a schedule; `facts` are the fields that do not depend on it."""
+    schedule = solved.schedule
+    if schedule is None:
+        status = "infeasible" if solved.termination is Termination.INFEASIBLE else "no_plan"
+        return Plan(**facts, status=status, objective=None, bound=None, gap=None, cost_usd=None, hours=None)
+    as_of = options.as_of or datetime.date.today()
+    bought = {number: place for place, number in enumerate(n for n, count in enumerate(schedule.bought) if count)}
+    jobs = tuple(
+        _assignment(prepared, built, schedule, index, bought, as_of) for index in range(len(built.problem.tasks))
+    )
+    reservations = tuple(_reservation(prepared, built, schedule, number) for number in bought)
+    figures = plan_figures(jobs, reservations)
+    objective = objective_of(prepared.scenario, jobs, reservations)
+    bound, gap = _proof(built, solved, objective)
+    warnings = dict.fromkeys((TIMETABLE_NOTE, *(note for job in jobs for note in job.notes)))
+    return Plan(
+        **facts,
+        status="optimal" if solved.termination is Termination.OPTIMAL else "feasible",
+        objective=objective,
+        bound=bound,
+        gap=gap,
+        budget_usd=prepared.scenario.limits.budget_usd,
+        budget_probability=budget_probability(prepared.scenario, jobs, sum(one.usd for one in reservations)),
+        is_timetable=True,
+        baseline=Baseline(name=solved.baseline[0], cost_usd=solved.baseline[1]) if solved.baseline else None,
+        warnings=tuple(warnings),
+        **figures,
+    )
+
+
+def _assignment(
+    prepared: PreparedScenario,
+    built: BuiltTimetable,
+    schedule: Schedule,
+    index: int,
+    bought: dict[int, int],
+    as_of: datetime.date,
+) -> Assignment:
+    """Return how and when one job is run."""
+    source = built.jobs[index].sources[schedule.modes[index]]
+    chosen = ChosenCandidate.of(prepared.candidates[index], source.screened, prepared.market, source.row, source.share)
+    chosen = replace(chosen, is_reserved=source.lot is not None)
+    made = build_assignment(chosen, prepared.scenario.limits, prepared.library, as_of)
+    timed = made.model_copy(
+        update={
+            "start_at_hours": schedule.starts[index] / 60,
+            "end_at_hours": schedule.end(built.problem, index) / 60,
+            "reservation": None if source.lot is None else bought[source.lot],
+        }
+    )
+    hours, job = timed.hours, prepared.scenario.jobs[index]
+    left = None if job.deadline_hours is None else max(0.0, job.deadline_hours - timed.delay_hours)
+    chance = deadline_probability(left, hours.expected, hours.at_confidence, job.confidence)
+    return timed.model_copy(update={"deadline_probability": chance})
+
+
+def _reservation(prepared: PreparedScenario, built: BuiltTimetable, schedule: Schedule, resource: int) -> Reservation:
+    """Return a lot that is bought, and how full it is."""
+    lot = next(one for lots in built.shared.lots.values() for one in lots if one.resource == resource)
+    offer, count = prepared.market.offers[lot.offer], schedule.bought[resource]
+    held = 0
+    for index in range(len(built.problem.tasks)):
+        mode = schedule.mode(built.problem, index)
+        held += sum(amount * mode.minutes for which, amount in mode.needs if which == resource)
+    usd, price = offer.committed_usd * count, hourly_equivalent_usd(prepared.market, offer)
+    return Reservation(
+        offer=prepared.market.labels[lot.offer],
+        count=count,
+        start_hours=lot.start / 60,
+        end_hours=lot.start / 60 + offer.term_hours,
+        usd=usd,
+        used_hours=held / 60,
+        used_share=held / 60 / (offer.term_hours * count),
+        pays_from_hours=float(break_even_hours(usd, price)) if price else None,
+    )
+
+
+def objective_of(scenario: Scenario, jobs: tuple[Assignment, ...], reservations: tuple[Reservation, ...]) -> float:
+    """Return what the timetable minimises: dollars with penalties, waiting and lateness, or the last end."""
+    if scenario.objective_kind == "time":
+        return max(job.end_at_hours or 0.0 for job in jobs)
+    total = sum(one.usd for one in reservations)
+    value = scenario.value_of_time_usd_per_hour
+    for wanted, job in zip(scenario.jobs, jobs, strict=True):
+        total += job.cost_usd + value * (job.start_at_hours - wanted.release_hours + job.hours.expected)
+        total += sum(usd for name, usd in wanted.techniques.penalty_usd.items() if name in _in_use(job))
+        if wanted.due_hours is not None:
+            total += wanted.late_usd_per_hour * max(0.0, (job.end_at_hours or 0.0) - wanted.due_hours)
+    return total
+
+
+def _in_use(job: Assignment) -> set[str]:
+    """Return the 0/1 names of the techniques of a job."""
+    from planner.library.techniques import read_techniques
+
+    return set(read_techniques().in_use(vars(job.techniques), job.techniques.accumulation_steps > 1))
+
+
+def _proof(built: BuiltTimetable, solved: SolvedTimetable, objective: float) -> tuple[float | None, float | None]:
+    """Return bound and gap in dollars or hours; what the rounding of single jobs moves is no gap."""
+    if solved.bound is None:
+        return None, None
+    if solved.termination is Termination.OPTIMAL:
+        return objective, 0.0
+    unit = 60 if built.problem.objective == "last" else UNITS_PER_USD
+    slack = len(built.problem.tasks) / 2 if unit == UNITS_PER_USD else 0.0
+    bound = min(objective, max(0.0, (solved.bound - slack) / unit))
+    return bound, (objective - bound) / max(abs(objective), 1e-9)
