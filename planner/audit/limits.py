@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from planner.audit.comparison import Broken, Tolerance, at_most
 from planner.audit.hours import probability_within
 from planner.audit.stages import STAGES
-from planner.audit.timetable import gpus_of, machines_of, peak, times_of_plan
+from planner.audit.timetable import gpus_of, idle_hours, machines_of, peak, times_of_plan
 from planner.configurations.recipe import (
     HYBRID_ABOVE_GPUS,
     GpuClass,
@@ -224,6 +224,7 @@ def totals(plan: Plan, scenario: Scenario) -> dict[str, object]:
         "cost_usd": Spread(**cost),
         "cost_at_confidence": late,
         "hours": Hours(**hours),
+        "idle_hours": idle_hours(plan, scenario),
         "budget_usd": scenario.limits.budget_usd,
         "budget_probability": probability_within(scenario.limits.budget_usd, expected, late, confidence),
     }

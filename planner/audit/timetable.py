@@ -59,11 +59,6 @@ def times_of_plan(plan: Plan, scenario: Scenario, tolerance: Tolerance) -> Itera
     """Yield times that the plan may not have: of jobs, between jobs, in windows and reservations, of spending."""
     by_name = {job.name: job for job in plan.jobs}
     offers = dict(zip(offer_labels(scenario.offers), scenario.adjusted_offers(), strict=True))
-    if not plan.is_timetable:
-        late = [job.name for job in plan.jobs if job.start_at_hours or job.reservation is not None]
-        if late or plan.reservations or scenario.needs_timetable:
-            yield "is_timetable", True, False
-        return
     for wanted in scenario.jobs:
         if (job := by_name.get(wanted.name)) is None:
             continue
@@ -129,9 +124,9 @@ def _in_joined_windows(start: float, end: float, offer: Offer) -> bool:
 
 def _in_reservation(job: Assignment, offer: Offer, reservations: Sequence[Reservation]) -> Iterator[Broken]:
     """Yield a job on reserved machines that no reservation pays for, or at another time."""
-    if offer.is_reservation != (job.reservation is not None):
-        yield f"reservation of {job.name}", "one" if offer.is_reservation else None, job.reservation
-    if job.reservation is None:
+    if job.reservation is None:  # a commitment of one job alone is on its bill
+        if offer.block is not None:
+            yield f"reservation of {job.name}", "one", None
         return
     if not 0 <= job.reservation < len(reservations) or reservations[job.reservation].offer != job.offer:
         yield f"reservation of {job.name}", f"a reservation of {job.offer}", job.reservation
@@ -187,6 +182,20 @@ def waited_hours(job: Assignment, scenario: Scenario) -> float:
     """Return the hours between the release of a job and its start."""
     wanted = next((one for one in scenario.jobs if one.name == job.name), None)
     return job.start_at_hours - (wanted.release_hours if wanted else 0.0)
+
+
+def idle_hours(plan: Plan, scenario: Scenario) -> dict[str, float]:
+    """Return the hours of own machines until the last end in which no job runs; nothing without a timetable."""
+    if not plan.is_timetable:
+        return {}
+    last = max(end_hours(job) for job in plan.jobs)
+    found = {}
+    for label, offer in zip(offer_labels(scenario.offers), scenario.offers, strict=True):
+        if offer.own is not None and offer.stock is not None:
+            users = [job for job in plan.jobs if job.offer == label]
+            busy = math.fsum(machines_of(job) * (end_hours(job) - job.start_at_hours) for job in users)
+            found[label] = max(0.0, offer.stock * last - busy)
+    return found
 
 
 def lateness_usd(plan: Plan, scenario: Scenario) -> float:

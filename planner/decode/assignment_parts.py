@@ -109,6 +109,12 @@ def describe_break_even(market: Market, offer: Offer, machines: float) -> str:
     return f"pays from {hours:,.0f} h of use" if hours <= offer.term_hours * machines else "never pays in its term"
 
 
+def pays_from_hours(market: Market, offer: Offer, machines: float) -> float | None:
+    """Return the machine hours of use from which on a reservation pays; None without equal machines by the hour."""
+    price = hourly_equivalent_usd(market, offer)
+    return float(break_even_hours(offer.committed_usd * machines, price)) if price else None
+
+
 def hourly_equivalent_usd(market: Market, offer: Offer) -> float | None:
     """Return the lowest price per hour of as many equal GPUs, at the same provider if it has one."""
     prices = [

@@ -10,15 +10,14 @@ from planner.report import plan_sections as parts
 from planner.report.bill import bill
 from planner.report.format import ROOM
 from planner.report.infeasible import render_infeasible
+from planner.report.notes import render_notes
+from planner.report.timetable import render_timetable
 
 if TYPE_CHECKING:
     from planner.results.plan import Assignment, Plan
 
 LINES = 25
 """Most lines of a plan for one job."""
-
-NOTE_LINES = 3
-"""Most lines of one note."""
 
 MORE_LINES = 10
 """Additional lines for a job with stages, trials, a commitment or spot."""
@@ -30,6 +29,8 @@ def render(plan: Plan) -> str:
     """Return the text of a plan without a final newline."""
     if plan.status in ("infeasible", "no_plan") or not plan.jobs:
         lines = render_infeasible(plan)
+    elif plan.is_timetable:
+        lines = render_timetable(plan)
     elif len(plan.jobs) == 1:
         lines = _single(plan)
     else:
@@ -62,7 +63,7 @@ def _single(plan: Plan) -> list[str]:
     room = most - 1 - len(above) - len(below) - bool(all_notes)
     costs = words.section("Bill", bill(job, max(3, room)))
     left = most - 1 - len(above) - len(costs) - len(below)
-    remarks = notes(all_notes, left)
+    remarks = render_notes(all_notes, left)
     first, second = [""] * (left > len(remarks)), [""] * (left > len(remarks) + 1)  # blank lines if there is room
     return [summary, *first, *above, *costs, *second, *below, *remarks]
 
@@ -95,7 +96,7 @@ def _joint_lines(plan: Plan, detail: int) -> list[str]:
     binds = words.wrap_lines(binding or "no limit of a single job binds", ROOM, 2)
     lines += words.section("Limits", [*parts.budget(plan), *binds])
     lines += words.section("Prices", list(ages)[:2])
-    return [*lines, *notes(_joint_notes(plan), 4 if full else 3)]
+    return [*lines, *render_notes(_joint_notes(plan), 4 if full else 3)]
 
 
 def _joint_notes(plan: Plan) -> tuple[str, ...]:
@@ -164,24 +165,6 @@ def _summary_line(name: str, *texts: str, width: int = words.WIDTH) -> str:
         what, comma, rest = shortest.partition(", ")
         shortest = words.shorten(what, max(3, len(what) - over)) + comma + rest
     return f"{name}: {shortest}"
-
-
-def notes(texts: tuple[str, ...], room: int) -> list[str]:
-    """Return notes in at most `room` lines, each in full or not at all; the last line counts those left out."""
-    lines: list[str] = []
-    left = list(texts)
-    while left:
-        wrapped = words.wrap_lines(left[0], ROOM, NOTE_LINES)
-        if len(lines) + len(wrapped) + (len(left) > 1) > room:
-            break
-        lines += wrapped
-        left.pop(0)
-    if left:
-        more = f" ({len(left) - 1} more: --json)" if len(left) > 1 else ""
-        short = next((text for text in left if len(text) + len(more) <= ROOM), None)
-        counted = f"{len(left)} {'more' if lines else 'notes'}: --json"
-        lines.append(f"{words.sanitise(short)}{more}" if short else counted)
-    return words.section("Notes", lines)
 
 
 def colorize(lines: list[str]) -> list[str]:

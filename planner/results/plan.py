@@ -201,11 +201,18 @@ class Plan(Part):
     hours: Hours | None
     jobs: tuple[Assignment, ...] = ()
     infeasible: Infeasible | None = None
-    is_timetable: bool = False
-    """Whether jobs may start later than the plan, and share machines one after the other."""
     reservations: tuple[Reservation, ...] = ()
     baseline: Baseline | None = None
+    idle_hours: dict[str, float] = Field(default_factory=dict)
+    """Hours of own machines until the last end in which no job runs, by offer."""
+    now: str = ""
+    """Date and time that hours count from; empty if the scenario states none."""
     warnings: tuple[str, ...] = ()
+
+    @property
+    def is_timetable(self) -> bool:
+        """Whether jobs take turns: a job starts later, something is reserved, or a simple rule was compared with."""
+        return bool(self.baseline or self.reservations or any(job.start_at_hours for job in self.jobs))
 
     def _repr_html_(self) -> str:
         """Return jobs and bill as tables for notebooks."""

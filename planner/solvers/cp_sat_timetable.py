@@ -37,6 +37,7 @@ class SearchLimits:
     time_limit_seconds: float | None = None
     relative_gap: float = 0.0
     hint: Schedule | None = None
+    least: int | None = None  # a lower bound on the objective that is proven elsewhere
     most: int | None = None  # the objective must not be above it: the value of an earlier pass
 
 
@@ -55,7 +56,7 @@ def solve_timetable(
     if any(not task.modes for task in problem.tasks):
         return TimetableResult(Termination.INFEASIBLE, 0.0, None, None, 0.0)
     built = TimetableModel(problem, cp_model)
-    built.minimise(limits.most)
+    built.minimise(limits.most, limits.least)
     if limits.hint is not None:
         built.hint(limits.hint)
     solver = cp_model.CpSolver()

@@ -180,8 +180,11 @@ class TimetableModel:
             count = self.problem.resources[row.resource].capacity if bought is None else bought
             self.model.add(used <= row.minutes * count)
 
-    def minimise(self, most: int | None) -> None:
-        """Set the objective; with `most` bound it and minimise the ends instead, an earlier task before a later."""
+    def minimise(self, most: int | None, least: int | None = None) -> None:
+        """Set the objective; with `most` bound it and minimise the ends instead, an earlier task before a later.
+
+        `least` is a bound that is known already: the search stops when a plan reaches it.
+        """
         if self.problem.objective == "last":
             objective: Any = self.model.new_int_var(0, self.problem.horizon, "last")
             self.model.add_max_equality(objective, self.end)
@@ -189,6 +192,8 @@ class TimetableModel:
         else:
             objective = self._cost()
         if most is None:
+            if least is not None:
+                self.model.add(objective >= least)
             self.model.minimize(objective)
             return
         self.model.add(objective <= most)

@@ -143,7 +143,7 @@ def test_settings_are_validated_like_the_file() -> None:
         "--set jobs.a.deadline=12: jobs.a.deadline: 12 has no unit; write 90m, 36h, 2d or 1d12h",
         "--set jobs.a.deadlines=1h: jobs.a.deadlines: unknown key; did you mean jobs.a.deadline?",
         "--set jobs.z.x=1: jobs.z.x: jobs has no item called z; did you mean jobs.a.x?",
-        "--set limit.budget_usd=100: limit: unknown key; did you mean limits.budget_usd?",
+        "--set limit.budget_usd=100: limit: unknown key; did you mean limits.budget_usd or limits.budgets?",
     ]
 
 

@@ -14,10 +14,12 @@ CHEAP = {**RENTED, "provider": "cheap", "usd_per_hour": 1.0}
 DEAR = {**RENTED, "provider": "dear", "usd_per_hour": 3.0}
 
 
-def twins(*offers: dict[str, Any], limits: dict[str, Any] | None = None) -> Plan:
-    """The plan of two jobs that were seen to take 10 h on one A100."""
+def twins(*offers: dict[str, Any], limits: dict[str, Any] | None = None, schedule: str = "side_by_side") -> Plan:
+    """The plan of two jobs that were seen to take 10 h on one A100, and start at once unless `schedule` is another."""
     jobs = [{**JOB, **SEEN, "name": name} for name in ("one", "other")]
-    return solved(read({"name": "s", "offers": list(offers), "jobs": jobs, "limits": limits or {}}))
+    return solved(
+        read({"name": "s", "offers": list(offers), "jobs": jobs, "limits": limits or {}, "schedule": schedule})
+    )
 
 
 def cost(plan: Plan) -> float | None:
@@ -29,6 +31,15 @@ def test_one_machine_in_stock_serves_one_job() -> None:
     """$10 and $30 where the cheap machine is there once, $20 where it is there twice."""
     assert cost(twins({**CHEAP, "stock": 1}, DEAR)) == pytest.approx(40.0)
     assert cost(twins({**CHEAP, "stock": 2}, DEAR)) == pytest.approx(20.0)
+
+
+def test_jobs_take_turns_unless_they_must_start_at_once() -> None:
+    """$20 in turn on the cheap machine, its GPU or its quota, where two at once need a dear one or have none."""
+    for limits in ({"max_gpus": 1}, {"quota": {"cheap": 1}}):
+        plan = twins(CHEAP, DEAR, limits=limits, schedule="over_time")
+        assert cost(plan) == pytest.approx(20.0)
+        assert sorted(job.start_at_hours for job in plan.jobs) == [0.0, 10.0]
+    assert cost(twins({**CHEAP, "stock": 1}, DEAR, schedule="over_time")) == pytest.approx(20.0)
 
 
 def test_hours_paid_for_are_used_up() -> None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import TYPE_CHECKING
 
 from planner.errors import SolverError
 from planner.formulation.timetable.problem import UNITS_PER_USD, Schedule, Timetable, objective_value, violations
+from planner.formulation.timetable.time_index import bound_program
 from planner.solvers.base import Termination
 from planner.solvers.cp_sat_timetable import SearchLimits, TimetableResult, solve_timetable
+from planner.solvers.registry import run
 from planner.solving.timetable.build import ending_by
 from planner.solving.timetable.greedy import baseline, best_greedy
 
@@ -18,6 +21,8 @@ if TYPE_CHECKING:
 
 DEFAULT_SECONDS = 60.0
 """Time limit of the search where none is given; a plan that is not proven by then states its gap."""
+FIRST_SECONDS = 5.0
+"""Time of a first search; what it does not prove gets a bound from the linear program."""
 TIE_SECONDS = 5.0
 """Time limit of the pass that breaks ties: any timetable of the same cost is as good."""
 PROVEN_GAP = 1e-7
@@ -42,18 +47,34 @@ def solve_schedule(problem: Timetable, options: SolveOptions) -> SolvedTimetable
     simple = baseline(problem)
     named = None if simple is None else (simple[0], _dollars(problem, simple[1]))
     hint = best_greedy(problem)
-    first = solve_timetable(problem, SearchLimits(seconds, max(options.gap, PROVEN_GAP), hint))
-    schedule, bound = first.schedule, first.bound
-    if schedule is None and hint is not None and first.termination is not Termination.INFEASIBLE:
-        schedule = hint
-    if schedule is None:
+    gap = max(options.gap, PROVEN_GAP)
+    first = solve_timetable(problem, SearchLimits(min(seconds, FIRST_SECONDS), gap, hint))
+    schedule, bound = first.schedule or hint, first.bound
+    if first.termination in (Termination.FEASIBLE, Termination.NO_SOLUTION) and seconds > FIRST_SECONDS:
+        known = None if schedule is None else objective_value(problem, schedule)
+        bound = max(bound, linear_bound(problem, known, seconds / 4))
+        least = math.ceil(bound - 1e-6)
+        first = solve_timetable(problem, SearchLimits(stop - perf_counter(), gap, schedule, least))
+        schedule, bound = first.schedule or schedule, max(bound, first.bound)
+    if schedule is None or first.termination is Termination.INFEASIBLE:
         return SolvedTimetable(first.termination, None, None, named)
-    if hint is not None and objective_value(problem, hint) < objective_value(problem, schedule):
-        schedule = hint
     found = _break_ties(problem, schedule, max(0.1, min(TIE_SECONDS, stop - perf_counter())), options.gap)
     if broken := violations(problem, found):
         raise SolverError("the timetable breaks its own rules: " + "; ".join(broken[:5]))
     return SolvedTimetable(_termination(first), found, bound, named)
+
+
+def linear_bound(problem: Timetable, incumbent: int | None, seconds: float) -> float:
+    """Return a lower bound on the cost by the linear program over buckets of time, 0 where it has none in time."""
+    if problem.objective != "cost":
+        return 0.0
+    program = bound_program(problem, incumbent)
+    if program is None:
+        return 0.0
+    result = run(program, time_limit_seconds=seconds)
+    found = result.objective if result.is_proven else result.bound
+    # A hundredth of a cent is left to the tolerances of the solver.
+    return 0.0 if found is None else max(0.0, found * (1 - 1e-7) - 1.0)
 
 
 def _termination(first: TimetableResult) -> Termination:

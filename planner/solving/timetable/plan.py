@@ -7,10 +7,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from planner.decode.assignment import build_assignment
-from planner.decode.assignment_parts import hourly_equivalent_usd
+from planner.decode.assignment_parts import pays_from_hours
 from planner.decode.chosen import ChosenCandidate
 from planner.decode.probability import budget_probability, deadline_probability
-from planner.estimates.billing import break_even_hours
 from planner.formulation.timetable.problem import UNITS_PER_USD, Schedule
 from planner.results.plan import Assignment, Plan, plan_figures
 from planner.results.plan_parts import Baseline, Reservation
@@ -56,7 +55,8 @@ def timetable_plan(
         gap=gap,
         budget_usd=prepared.scenario.limits.budget_usd,
         budget_probability=budget_probability(prepared.scenario, jobs, sum(one.usd for one in reservations)),
-        is_timetable=True,
+        idle_hours=_idle_hours(prepared, jobs),
+        now="" if prepared.scenario.now is None else prepared.scenario.now.isoformat(timespec="minutes"),
         baseline=Baseline(name=solved.baseline[0], cost_usd=solved.baseline[1]) if solved.baseline else None,
         warnings=tuple(warnings),
         **figures,
@@ -97,17 +97,29 @@ def _reservation(prepared: PreparedScenario, built: BuiltTimetable, schedule: Sc
     for index in range(len(built.problem.tasks)):
         mode = schedule.mode(built.problem, index)
         held += sum(amount * mode.minutes for which, amount in mode.needs if which == resource)
-    usd, price = offer.committed_usd * count, hourly_equivalent_usd(prepared.market, offer)
     return Reservation(
         offer=prepared.market.labels[lot.offer],
         count=count,
         start_hours=lot.start / 60,
         end_hours=lot.start / 60 + offer.term_hours,
-        usd=usd,
+        usd=offer.committed_usd * count,
         used_hours=held / 60,
         used_share=held / 60 / (offer.term_hours * count),
-        pays_from_hours=float(break_even_hours(usd, price)) if price else None,
+        pays_from_hours=pays_from_hours(prepared.market, offer, float(count)),
     )
+
+
+def _idle_hours(prepared: PreparedScenario, jobs: tuple[Assignment, ...]) -> dict[str, float]:
+    """Return the hours of own machines until the last end in which no job runs; windows are not looked at."""
+    last, found = max(job.end_at_hours or 0.0 for job in jobs), {}
+    for label, offer in zip(prepared.market.labels, prepared.market.offers, strict=True):
+        if offer.own is not None and offer.stock is not None:
+            held = [job for job in jobs if job.offer == label]
+            busy = sum(
+                job.instances * job.runs_at_once * ((job.end_at_hours or 0.0) - job.start_at_hours) for job in held
+            )
+            found[label] = max(0.0, offer.stock * last - busy)
+    return found
 
 
 def objective_of(scenario: Scenario, jobs: tuple[Assignment, ...], reservations: tuple[Reservation, ...]) -> float:

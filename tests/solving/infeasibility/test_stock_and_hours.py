@@ -32,7 +32,14 @@ def infeasible(*offers: dict[str, Any], **job: Any) -> tuple[tuple[Relaxation, .
 
 def several(*offers: dict[str, Any]) -> Scenario:
     """Two jobs that were seen to take 100 h each."""
-    return read({"name": "s", "offers": list(offers), "jobs": [{**JOB, **SEEN, "name": name} for name in "ab"]})
+    return read(
+        {
+            "name": "s",
+            "offers": list(offers),
+            "jobs": [{**JOB, **SEEN, "name": name} for name in "ab"],
+            "schedule": "side_by_side",
+        }
+    )
 
 
 def test_stock_and_hours_paid_for_bind_like_limits() -> None:

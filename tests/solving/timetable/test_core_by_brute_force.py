@@ -23,6 +23,7 @@ from planner.formulation.timetable.problem import (
 from planner.solvers.base import Termination
 from planner.solvers.cp_sat_timetable import SearchLimits, solve_timetable
 from planner.solving.timetable.greedy import ORDERS, best_greedy, greedy_timetable
+from planner.solving.timetable.optimise import linear_bound
 
 HORIZON = 40
 
@@ -149,6 +150,19 @@ def test_relaxing_never_costs_more(problem: Timetable, data: st.DataObject) -> N
 
 
 @pytest.mark.slow
+@settings(max_examples=40, deadline=None)
+@given(problems())
+def test_the_linear_program_never_exceeds_the_optimum(problem: Timetable) -> None:
+    """Both bounds hold: the linear program's is at most the optimum that the search proves."""
+    result = solve_timetable(problem)
+    if result.objective is None:
+        return
+    for incumbent in (None, result.objective):
+        assert linear_bound(problem, incumbent, 10.0) <= result.objective
+    assert solve_timetable(problem, SearchLimits(least=result.objective)).objective == result.objective
+
+
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(problems(), st.sampled_from(ORDERS))
 def test_greedy_timetables_keep_every_rule(problem: Timetable, order: str) -> None:
@@ -199,6 +213,14 @@ def test_a_period_budget_moves_work_into_the_next_month() -> None:
     assert greedy is not None
     assert sorted(result.schedule.starts) == sorted(greedy.starts) == [0, 19]
     assert violations(problem, result.schedule) == []
+
+
+def test_the_linear_bound_is_exact_where_a_machine_is_full() -> None:
+    """Three jobs of 10 minutes, a machine that is free for 20: one has to rent, and both bounds say so."""
+    modes = (Mode("own", 10, 10 * 6000, needs=((0, 1),)), Mode("cloud", 10, 100 * 6000))
+    problem = Timetable(tuple(Task(f"t{i}", modes, deadline=20) for i in range(3)), (Resource("own", 1),), horizon=20)
+    assert solve_timetable(problem).objective == 120 * 6000
+    assert linear_bound(problem, None, 10.0) == pytest.approx(120 * 6000, rel=1e-5)
 
 
 def test_an_impossible_timetable_is_proven() -> None:

@@ -1,0 +1,107 @@
+"""A timetable as text: which job on what, from when to when, what is reserved, what a simple rule would cost."""
+
+from __future__ import annotations
+
+import datetime
+from typing import TYPE_CHECKING
+
+from planner.report import format as words
+from planner.report.format import ROOM
+from planner.report.notes import render_notes
+from planner.report.plan_sections import budget, format_optimality, format_place, prices
+
+if TYPE_CHECKING:
+    from planner.results.plan import Assignment, Plan
+    from planner.results.plan_parts import Reservation
+
+MAX_ROWS = 60
+"""Most jobs in the table; `--json` has them all."""
+
+
+def render_timetable(plan: Plan) -> list[str]:
+    """Return the summary, a row per job in order of start, reservations, idle machines and the baseline."""
+    figures = [f"{len(plan.jobs)} jobs" if len(plan.jobs) > 1 else "1 job"]
+    figures += [f"last finish {_when(plan, plan.hours.at_confidence)}"] if plan.hours else []
+    figures += [words.usd(plan.cost_usd.expected)] if plan.cost_usd else []
+    lines = [words.first_fitting(plan.scenario, ", ".join((*figures, format_optimality(plan)))), ""]
+    lines += _table(plan)
+    lines += [""] if plan.reservations or plan.idle_hours or plan.baseline else []
+    lines += words.section("Reserved", [line for one in plan.reservations for line in _reserved(plan, one)])
+    lines += words.section("Idle", _idle(plan))
+    lines += words.section("Baseline", _baseline(plan))
+    lines += words.section("Limits", budget(plan))
+    ages = dict.fromkeys(prices(job)[0] for job in plan.jobs)
+    lines += words.section("Prices", list(ages)[:2])
+    return [*lines, *render_notes(plan.warnings, 4)]
+
+
+def _table(plan: Plan) -> list[str]:
+    """Return the table of jobs, the first to start first."""
+    jobs = sorted(plan.jobs, key=lambda job: (job.start_at_hours, job.end_at_hours or 0.0, job.name))
+    name = min(20, max(4, *(len(words.sanitise(job.name)) for job in jobs)))
+    times = [(_when(plan, job.start_at_hours), _when(plan, _end(job))) for job in jobs]
+    width = max(6, *(len(text) for pair in times for text in pair))
+    room = words.WIDTH - 2 - name - 2 * (width + 2) - 11 - 9
+    lines = [f"  {'job':<{name}}  {'machine':<{room}}{'start':>{width}}  {'end':>{width}}{'cost':>11}"]
+    for job, (start, end) in list(zip(jobs, times, strict=True))[:MAX_ROWS]:
+        who, where = words.shorten(words.sanitise(job.name), name), words.shorten(_place(job), room - 1)
+        row = f"  {who:<{name}}  {where:<{room}}{start:>{width}}  {end:>{width}}{words.usd(job.cost_usd):>11}"
+        lines.append(f"{row}  {_method(job)}")
+    if len(jobs) > MAX_ROWS:
+        lines.append(f"  {len(jobs) - MAX_ROWS} more jobs: --json")
+    return lines
+
+
+def _end(job: Assignment) -> float:
+    return job.hours.at_confidence if job.end_at_hours is None else job.end_at_hours
+
+
+def _place(job: Assignment) -> str:
+    """Return the machines and how they are paid where that is not by the hour on demand."""
+    if job.reservation is not None:
+        return f"{format_place(job, with_region=False)}, reserved"
+    spot = ", spot" if job.spot_share > 0 else ""
+    return f"{format_place(job, with_region=False)}{spot}"
+
+
+def _method(job: Assignment) -> str:
+    """Return the method in a word."""
+    how = job.techniques
+    if how.method == "full":
+        return "full"
+    return "QLoRA" if how.weight_bits == 4 else f"LoRA {how.weight_bits}"
+
+
+def _when(plan: Plan, hours: float) -> str:
+    """Return a moment as weekday and time where the plan knows the date, else as hours from its start."""
+    if not plan.now:
+        return words.hours(hours) if hours else "0.0 h"
+    moment = datetime.datetime.fromisoformat(plan.now) + datetime.timedelta(hours=hours)
+    return moment.strftime("%a %d %b %H:%M")
+
+
+def _reserved(plan: Plan, one: Reservation) -> list[str]:
+    """Return what is reserved, how full it is, and from which use on it pays."""
+    term = one.end_hours - one.start_hours
+    text = f"{one.count} x {one.offer}, {words.hours(term)} from {_when(plan, one.start_hours)}, {words.usd(one.usd)}"
+    text += f": used {words.percent(one.used_share)}"
+    if one.pays_from_hours is not None:
+        text += f", pays from {words.hours(one.pays_from_hours)} of use"
+    return words.wrap_lines(text, ROOM, 2)
+
+
+def _idle(plan: Plan) -> list[str]:
+    """Return the idle hours of own machines."""
+    last = plan.hours.at_confidence if plan.hours else 0.0
+    texts = [f"{offer} {words.hours(hours)}" for offer, hours in plan.idle_hours.items()]
+    return words.wrap_lines(f"own machines until {_when(plan, last)}: {', '.join(texts)}", ROOM, 3) if texts else []
+
+
+def _baseline(plan: Plan) -> list[str]:
+    """Return what the better simple rule costs, compared with the objective of the plan."""
+    if plan.baseline is None:
+        return ["no timetable by earliest due date or cheapest first keeps every limit"]
+    own, other = plan.objective or 0.0, plan.baseline.cost_usd
+    more = f" ({words.percent(other / own - 1)} more)" if own > 0 and other > own * 1.0005 else " (the same)"
+    by_time = plan.cost_usd is not None and abs(own - plan.cost_usd.expected) > max(0.01, 1e-6 * own)
+    return [f"{plan.baseline.name}: {words.usd(other)}{'' if by_time else more}"]
