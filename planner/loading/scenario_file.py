@@ -210,9 +210,10 @@ def _inventories(
 
 
 def shipped_scenarios() -> dict[str, Path]:
-    """Return the shipped scenarios by name: those of the folder, then those of `whole-job`."""
+    """Return the shipped scenarios by name: those of the folder, then `whole-job`, then `timetable`."""
     folder = data_folder("scenarios")
-    files = [*sorted(folder.glob("*.yaml")), *sorted(folder.glob("whole-job/*.yaml"))]
+    patterns = ("*.yaml", "whole-job/*.yaml", "timetable/*.yaml")
+    files = [path for pattern in patterns for path in sorted(folder.glob(pattern))]
     return {path.stem: path for path in files}
 
 
@@ -225,6 +226,6 @@ def _find_file(path_or_name: str | Path) -> str | Path:
     if (found := shipped.get(name.removesuffix(".yaml"))) is not None:
         return found
     close = suggest_names(Path(name).stem, sorted(shipped))
-    listed = [stem for stem, path in shipped.items() if path.parent.name != "whole-job"]
+    listed = [stem for stem, path in shipped.items() if path.parent.name == "scenarios"]
     fix = f"did you mean {close}?" if close else f"give a file, or one of {', '.join(listed)}"
     raise InputError([Fault(name, 0, "", "no such file and no shipped scenario of that name", fix)])

@@ -198,7 +198,16 @@ class TimetableModel:
             return
         self.model.add(objective <= most)
         count = len(self.end)
-        self.model.minimize(sum((2 * count - index) * end for index, end in enumerate(self.end)))
+        ends = sum((2 * count - index) * end for index, end in enumerate(self.end))
+        # Of equal ends the first task has the cheapest mode: one timetable is the best, whoever searches.
+        terms = [
+            ((count - index) * place, literal)
+            for index, literals in enumerate(self.chosen)
+            for place, literal in enumerate(literals)
+        ]
+        ranks = self.cp.LinearExpr.weighted_sum([literal for _, literal in terms], [weight for weight, _ in terms])
+        most_ranks = sum((count - index) * len(literals) for index, literals in enumerate(self.chosen))
+        self.model.minimize(ends * (most_ranks + 1) + ranks)
 
     def _add_energy_before(self, last: Any) -> None:
         """Add that all work on a resource fits between the earliest start and the last end."""

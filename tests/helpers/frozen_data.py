@@ -38,4 +38,8 @@ def frozen_scenarios() -> dict[str, Path]:
     folder = Path(tempfile.mkdtemp(prefix="planner-scenarios-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     copied = copy_scenarios(folder / "scenarios")
-    return {path.stem: path for pattern in ("*.yaml", "whole-job/*.yaml") for path in sorted(copied.glob(pattern))}
+    return {
+        path.stem: path
+        for pattern in ("*.yaml", "whole-job/*.yaml", "timetable/*.yaml")
+        for path in sorted(copied.glob(pattern))
+    }

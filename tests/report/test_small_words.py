@@ -8,7 +8,8 @@ import pytest
 
 from planner.report import format as words
 from planner.report.bill import bill, quantity
-from planner.report.plan import notes, render
+from planner.report.notes import render_notes as notes
+from planner.report.plan import render
 from planner.report.plan_sections import speed
 from tests.helpers.stage_scenarios import JOB, LORA, RENTED, line, planned, read, solved
 
