@@ -65,20 +65,29 @@ class Ages:
 class SpotStates:
     """An alternating market: up-times and outages of the machines that one run needs, all of them together.
 
+    In a group of zones an up-time is a stay in one zone. With chance `instant` another zone is up when it ends: the
+    next up-time begins at once, and machines that ran are lost all the same.
     ValueError where an outage can last for ever.
     """
 
     up: Ages
     down: Ages
+    instant: float = 0.0
 
     def __post_init__(self) -> None:
+        if not 0 <= self.instant < 1:
+            raise ValueError(f"the chance of another zone is at least 0 and below 1, not {self.instant:g}")
         if not math.isfinite(self.down.mean()):
             raise ValueError("an outage must end: the last rate of `down` must be positive")
 
     def availability(self) -> float:
         """Return the share of time that the market is up, 0 to 1."""
         up = self.up.mean()
-        return 1.0 if math.isinf(up) else up / (up + self.down.mean())
+        return 1.0 if math.isinf(up) else up / (up + self.outage_hours_per_loss())
+
+    def outage_hours_per_loss(self) -> float:
+        """Return the mean hours from the end of an up-time to the next one, where another zone may be up at once."""
+        return (1 - self.instant) * self.down.mean()
 
     def shares(self) -> tuple[Floats, Floats]:
         """Return the share of time in each band of `up` and of `down`, shapes (bands,); all sum to 1."""
@@ -86,8 +95,9 @@ class SpotStates:
             forever = np.zeros(len(self.up.rates))
             forever[-1] = 1.0
             return forever, np.zeros(len(self.down.rates))
-        cycle = self.up.mean() + self.down.mean()
-        return np.asarray(_band_hours(self.up) / cycle), np.asarray(_band_hours(self.down) / cycle)
+        cycle = self.up.mean() + self.outage_hours_per_loss()
+        down = (1 - self.instant) * _band_hours(self.down)
+        return np.asarray(_band_hours(self.up) / cycle), np.asarray(down / cycle)
 
 
 def _band_hours(ages: Ages) -> Floats:

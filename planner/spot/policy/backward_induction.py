@@ -51,8 +51,7 @@ class BackwardInduction:
         batch, points = chain.slack.shape
         m, ups = chain.states, chain.ups
         self.rows = 2 * m + ups
-        sources = [*range(2 * m), *range(2 * m, 2 * m + ups), *[ups] * ups]  # lost: the market has just gone down
-        self._spent_low, self._spent_part = self._flat(chain.spent, sources)
+        self._spent_low, self._spent_part = self._flat(chain.spent, chain.spent_rows)
         starts = [*range(m, 2 * m), *range(2 * m, 2 * m + ups)]
         start_low, start_part = self._flat(chain.started, starts)
         self._start_low, self._start_part = start_low, start_part[..., 0]

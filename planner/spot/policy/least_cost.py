@@ -33,8 +33,7 @@ class DollarInduction:
         batch, points = chain.slack.shape
         m, ups = chain.states, chain.ups
         self.rows = 2 * m + ups
-        # Machines that are lost leave the market in its first state of an outage.
-        self._spent = self._flat(chain.spent, [*range(self.rows), *[ups] * ups])
+        self._spent = self._flat(chain.spent, chain.spent_rows)
         self._started = self._flat(chain.started, list(range(m, self.rows)))
         self._cost = np.ascontiguousarray(chain.cost[:, :, None, USD])
         self._beyond = np.ascontiguousarray(chain.beyond[..., USD])

@@ -52,15 +52,16 @@ class MarkovChain:
 
     Rows of a state array (b, rows, slack, COUNTS), with M = U + D market states: M with nothing running,
     M on demand, U on spot. Rows that a tick mixes (b, M + M + U + U, ...): after waiting, on demand, spot that
-    survives, spot that is lost; rows that come out: after waiting, on demand, on spot (M + M + U).
+    survives, spot that is lost; rows that come out: after waiting, on demand, on spot (M + M + U). Where a market has
+    several zones, U more rows are mixed: spot that is lost while another zone is up.
     """
 
     ups: int
     downs: int
     tick: Floats  # (b,) hours
     slack: Floats  # (b, slack) hours, rising from 0
-    mix: Floats  # (b, 2M + U, 2M + 2U)
-    spent: Interpolation  # (b, 2M + 2U, slack): slack after a tick of each kind
+    mix: Floats  # (b, 2M + U, 2M + 2U or 2M + 3U)
+    spent: Interpolation  # (b, 2M + 2U or 2M + 3U, slack): slack after a tick of each kind
     cost: Floats  # (b, 2M + U, COUNTS): counts of one tick of each kind
     started: Interpolation  # (b, M + U, slack): slack after a start on demand, on spot
     beyond: Floats  # (b, M, slack, COUNTS): added where a start on demand is chosen
@@ -77,6 +78,16 @@ class MarkovChain:
     def states(self) -> int:
         """Return the number of market states."""
         return self.ups + self.downs
+
+    @property
+    def spent_rows(self) -> list[int]:
+        """Return for each row that a tick mixes the state that it leaves behind.
+
+        Machines that are lost leave nothing running, at the beginning of an outage or of another zone's up-time.
+        """
+        kept = 2 * self.states + self.ups
+        ends = [self.ups] * self.ups + [0] * self.ups
+        return [*range(kept), *ends[: self.mix.shape[2] - kept]]
 
 
 def ageing_rate(ages: Ages, band: int) -> float:
@@ -126,7 +137,9 @@ def build_markov_chain(
     debt = restart * np.array([progress_on_spot(run) for run in runs]).reshape(column)
     stalls = step * np.array([1 - progress_on_spot(run) for run in runs]).reshape(column)
     lost = np.array([_mean_lost_work(*pair, ups) for pair in zip(runs, states, strict=True)])[:, :, None]
-    spent = (*[points - step] * m, *[points] * m, *[points - stalls] * ups, points - stalls - lost)
+    zones = any(market.instant for market in states)
+    ends = 2 if zones else 1
+    spent = (*[points - step] * m, *[points] * m, *[points - stalls] * ups, *[points - stalls - lost] * ends)
     demand, spot = _rates(runs)
     beyond = np.repeat(np.maximum(restart - points, 0.0)[..., None] * demand[:, None, None, :], m, axis=1)
     beyond[..., DEMAND_STARTS] += 1.0
@@ -139,7 +152,7 @@ def build_markov_chain(
         tick=tick,
         slack=slack,
         mix=np.array(
-            [_transition_matrix(market, hours, ups, downs) for market, hours in zip(states, tick, strict=True)]
+            [_transition_matrix(market, hours, ups, downs, zones) for market, hours in zip(states, tick, strict=True)]
         ),
         spent=_interpolate(slack, np.concatenate(spent, axis=1)),
         cost=_tick_costs(runs, states, tick, ups, downs),
@@ -201,23 +214,35 @@ def _transition_probabilities(ages: Ages, tick: float) -> tuple[Floats, Floats]:
     return leave / certain, older / certain
 
 
-def _transition_matrix(states: SpotStates, tick: float, ups: int, downs: int) -> Floats:
-    """Return the chances that lead from each row that comes out to the rows that are mixed; shape (2M + U, 2M + 2U)."""
+def _transition_matrix(states: SpotStates, tick: float, ups: int, downs: int, zones: bool) -> Floats:
+    """Return the chances that lead from each row that comes out to the rows that are mixed.
+
+    Shape (2M + U, 2M + 2U), or (2M + U, 2M + 3U) for `zones`.
+    """
     m = ups + downs
     market = np.eye(m)
+    lost = np.zeros(ups)
     for ages, first, other in ((states.up, 0, ups), (states.down, ups, 0)):
         leave, older = _transition_probabilities(ages, tick)
         for band in range(len(leave)):
             here = first + band
             market[here, here] -= leave[band] + older[band]
-            market[here, other] += leave[band]
+            again = states.instant if other else 0.0
+            market[here, other] += leave[band] * (1 - again)
+            market[here, first] += leave[band] * again
+            if other:
+                lost[band] = leave[band]
             if band + 1 < len(leave):
                 market[here, here + 1] += older[band]
-    mix = np.zeros((2 * m + ups, 2 * m + 2 * ups))
+    mix = np.zeros((2 * m + ups, 2 * m + (3 if zones else 2) * ups))
     mix[:m, :m] = market
     mix[m : 2 * m, m : 2 * m] = market
-    mix[2 * m :, 2 * m : 2 * m + ups] = market[:ups, :ups]
-    mix[2 * m :, 2 * m + ups :] = np.diag(market[:ups, ups])
+    survives = market[:ups, :ups].copy()
+    survives[:, 0] -= lost * states.instant
+    mix[2 * m :, 2 * m : 2 * m + ups] = survives
+    mix[2 * m :, 2 * m + ups : 2 * m + 2 * ups] = np.diag(market[:ups, ups])
+    if zones:
+        mix[2 * m :, 2 * m + 2 * ups :] = np.diag(lost * states.instant)
     return mix
 
 

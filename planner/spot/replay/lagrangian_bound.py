@@ -5,6 +5,8 @@ for each price the best schedule is a short dynamic program over time and what r
 The dual is the lower convex hull of all schedules in (hours of work, dollars), read at the work to do. Where two
 schedules lie on either side of the work, their mixture counts, although only one of them can be rented: this is the
 duality gap by which the bound lies below the optimum.
+
+With several zones each is one more thing that can run, with a price of its own: a change of zone is a start.
 """
 
 from __future__ import annotations
@@ -18,6 +20,8 @@ import numpy as np
 from planner.spot.policy.checkpointing import progress_on_spot
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from planner.arrays import Flags, Floats
     from planner.spot.policy.run import SpotRun
 
@@ -28,10 +32,13 @@ DUAL_TOLERANCE: Final = 1e-6
 """Relative rise of the bound that another round could still bring when the search ends."""
 
 
-def lower_bound_usd(run: SpotRun, up: Flags, tick_hours: float, work_hours: Floats) -> Floats:
+def lower_bound_usd(
+    run: SpotRun, up: Flags, tick_hours: float, work_hours: Floats, zone_usd: Sequence[float] | None = None
+) -> Floats:
     """Return dollars that no schedule undercuts on each path of `up`, shape (runs, ticks until the deadline).
 
-    `work_hours`: of each run, shape (runs,). inf where the deadline cannot be met.
+    `work_hours`: of each run, shape (runs,). inf where the deadline cannot be met. `zone_usd`: dollars per hour on spot
+    in each zone, `up` then has the shape (zones, runs, ticks); without it, the price of the run.
 
     Checkpoints on spot slow work down by their share of the time, and the time of one is refunded at each start: the
     most that leaving a machine just before a checkpoint can gain. Where starts are shorter than a checkpoint,
@@ -41,9 +48,11 @@ def lower_bound_usd(run: SpotRun, up: Flags, tick_hours: float, work_hours: Floa
     slope of the line through both is the next price. Its best schedule replaces one of the two, and the search ends
     where it no longer lies below their line.
     """
-    path = np.ascontiguousarray(up.T)
-    markets = (True, False) if math.isfinite(run.on_demand_usd_per_hour) else (True,)
-    kinds = tuple(_machine_rates(run, tick_hours, spot) for spot in markets)
+    zones = up[None] if zone_usd is None else up
+    usd_per_hour = [run.spot_usd_per_hour] if zone_usd is None else zone_usd
+    kinds = tuple(_spot_rates(run, tick_hours, zone, usd) for zone, usd in enumerate(usd_per_hour))
+    kinds += (_demand_rates(run, tick_hours),) if math.isfinite(run.on_demand_usd_per_hour) else ()
+    path = np.ascontiguousarray(zones.transpose(0, 2, 1))
     standing = run.standing_usd_per_hour * tick_hours
     highest_usd = max(kind.usd for kind in kinds) + standing
     most, most_usd = _best_response(
@@ -60,7 +69,7 @@ def lower_bound_usd(run: SpotRun, up: Flags, tick_hours: float, work_hours: Floa
         low, low_usd, high, high_usd = (each[active] for each in (least, least_usd, most, most_usd))
         price = (high_usd - low_usd) / (high - low)
         edge = low_usd + price * (work_hours[active] - low)
-        hours, usd = _best_response(kinds, standing, path[:, active], price)
+        hours, usd = _best_response(kinds, standing, path[:, :, active], price)
         found = usd + price * (work_hours[active] - hours)
         bound[active] = np.maximum(bound[active], found)
         enough = hours >= work_hours[active]
@@ -78,18 +87,26 @@ class _MachineRates:
     work: float  # hours of work in a tick after the start
     start: int  # ticks from the start to the end of the one in which work begins
     first: float  # hours of work in those ticks
-    spot: bool
+    zone: int | None  # None: on demand
 
 
-def _machine_rates(run: SpotRun, tick: float, spot: bool) -> _MachineRates:
-    """Return the rates of a tick on spot, checkpoints spread evenly, or on demand."""
+def _demand_rates(run: SpotRun, tick: float) -> _MachineRates:
+    """Return the rates of a tick on demand."""
+    return _machine_rates(run.on_demand_usd_per_hour * tick, 1.0, run.restart_hours, tick, None)
+
+
+def _spot_rates(run: SpotRun, tick: float, zone: int, usd_per_hour: float) -> _MachineRates:
+    """Return the rates of a tick on spot in a zone, checkpoints spread evenly."""
     share, start = 1.0, run.restart_hours
-    if spot and 0 < run.stall_hours <= start:
+    if 0 < run.stall_hours <= start:
         share = progress_on_spot(run)
         start -= run.stall_hours
+    return _machine_rates(usd_per_hour * tick, share, start, tick, zone)
+
+
+def _machine_rates(usd: float, share: float, start: float, tick: float, zone: int | None) -> _MachineRates:
     ticks = max(math.ceil(start / tick - 1e-9), 1)
-    usd_per_hour = run.spot_usd_per_hour if spot else run.on_demand_usd_per_hour
-    return _MachineRates(usd_per_hour * tick, share * tick, ticks, share * (ticks * tick - start), spot)
+    return _MachineRates(usd, share * tick, ticks, share * (ticks * tick - start), zone)
 
 
 def _best_response(
@@ -97,26 +114,26 @@ def _best_response(
 ) -> tuple[Floats, Floats]:
     """Return hours of work and dollars of the best schedule at a price of an hour of work; shapes (runs,).
 
-    `up`: (ticks, runs). Forward over ticks; `net` is dollars minus the value of the work done.
+    `up`: (zones, ticks, runs). Forward over ticks; `net` is dollars minus the value of the work done.
     """
     runs = price.size
     idle = (np.zeros(runs), np.zeros(runs))  # net, hours of work
     at_work = [(np.full(runs, math.inf), np.zeros(runs)) for _ in kinds]
     past = [idle]
     best = idle
-    streak = np.zeros(runs, np.int64)
-    for tick in range(len(up)):
-        streak = np.where(up[tick], streak + 1, 0)
+    streak = np.zeros((len(up), runs), np.int64)
+    for tick in range(up.shape[1]):
+        streak = np.where(up[:, tick], streak + 1, 0)
         for number, kind in enumerate(kinds):
             net, work = at_work[number]
             net, work = net + (kind.usd - price * kind.work), work + kind.work
-            if kind.spot:
-                net = np.where(up[tick], net, math.inf)
+            if kind.zone is not None:
+                net = np.where(up[kind.zone, tick], net, math.inf)
             if tick + 1 >= kind.start:
                 begun = past[tick + 1 - kind.start]
                 fresh = begun[0] + (kind.start * kind.usd - price * kind.first)
-                if kind.spot:
-                    fresh = np.where(streak >= kind.start, fresh, math.inf)
+                if kind.zone is not None:
+                    fresh = np.where(streak[kind.zone] >= kind.start, fresh, math.inf)
                 net, work = _lower_net_cost((net, work), (fresh, begun[1] + kind.first))
             at_work[number] = net, work
             idle = _lower_net_cost(idle, at_work[number])

@@ -10,6 +10,8 @@ import numpy as np
 from planner.spot.replay.lagrangian_bound import lower_bound_usd
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import ArrayLike
 
     from planner.arrays import Flags, Floats
@@ -43,6 +45,20 @@ def optimum_usd(run: SpotRun, up: Flags, tick_hours: float, deadline_hours: floa
     path = np.ascontiguousarray(up[:, :end])
     blocks = [path[first : first + PATHS_PER_BLOCK] for first in range(0, runs, PATHS_PER_BLOCK)]
     return np.concatenate([_exact_usd(run, block, tick_hours, restart, whole) for block in blocks])
+
+
+def optimum_of_zones_usd(
+    run: SpotRun, up: Flags, tick_hours: float, deadline_hours: float, zone_usd: Sequence[float]
+) -> Floats:
+    """Return dollars that no schedule undercuts that may use every zone of `up`, shape (zones, runs, ticks).
+
+    `zone_usd`: dollars per hour on spot in each zone. A change of zone is a start and costs nothing else.
+    """
+    end = math.ceil(deadline_hours / tick_hours - 1e-9)
+    if end > up.shape[2]:
+        raise ValueError(f"paths of {up.shape[2] * tick_hours:g} h do not reach the deadline at {deadline_hours:g} h")
+    work = np.full(up.shape[1], run.work_hours, dtype=float)
+    return lower_bound_usd(run, up[:, :, :end], tick_hours, work, zone_usd)
 
 
 def _exact_usd(run: SpotRun, up: Flags, tick_hours: float, restart: int, work: int) -> Floats:

@@ -45,6 +45,7 @@ def replay(
     deadline_hours: float,
     slowness: ArrayLike = 1.0,
     age_hours: ArrayLike = 0.0,
+    hop: Flags | None = None,
 ) -> Replays:
     """Follow `policy` along paths of a market.
 
@@ -62,6 +63,9 @@ def replay(
         an observer of the steps knows.
     age_hours
         How long the market has been in its first state when a run begins.
+    hop
+        Shape of `up`: the zone of the tick before was lost, and another one is up. Machines that ran are lost, and a
+        new up-time begins.
 
     Raises
     ------
@@ -79,7 +83,8 @@ def replay(
     parts = []
     for first in range(0, runs, RUNS_PER_BLOCK):
         block = slice(first, first + RUNS_PER_BLOCK)
-        state = _ReplayState(run, work[block], ages[block], np.ascontiguousarray(up[block].T))
+        hops = None if hop is None else np.ascontiguousarray(hop[block].T)
+        state = _ReplayState(run, work[block], ages[block], np.ascontiguousarray(up[block].T), hops)
         state.play(policy, tick_hours, deadline_hours, sold)
         if sold:
             state.finish_on_demand()
@@ -96,11 +101,12 @@ class _ReplayState:
     since the restart ended and `base` the work left then; progress follows from both in closed form, without events.
     """
 
-    def __init__(self, run: SpotRun, work: Floats, ages: Floats, up: Flags) -> None:
+    def __init__(self, run: SpotRun, work: Floats, ages: Floats, up: Flags, hop: Flags | None) -> None:
         runs = work.size
         self.run = run
         self.work = work
         self.up = up  # (ticks, runs): what one tick needs lies together
+        self.hop = hop
         # A checkpoint that costs nothing may be written all the time: nothing is ever lost then.
         self.loses = not run.last_checkpoint and run.interval_hours > 0
         self.interval = min(run.interval_hours, NO_CHECKPOINT_HOURS) or NO_CHECKPOINT_HOURS
@@ -132,16 +138,20 @@ class _ReplayState:
                 self.age += tick
                 self.age[up != before] = 0.0
             before = up
-            self._interrupt(up)
+            stays = up
+            if number and self.hop is not None:
+                self.age[self.hop[number]] = 0.0
+                stays = up & ~self.hop[number]
+            self._interrupt(stays)
             action = policy.decide(self.left, np.full(self.left.size, deadline - self.now), up, self.age, self.running)
             self._switch(action, up)
             step = min(tick, end - self.now)
             self._advance(step)
             self.now += step
 
-    def _interrupt(self, up: Flags) -> None:
-        """Stop spot machines where the market went down, and lose the work that no checkpoint holds."""
-        lost = (self.running == Action.SPOT) & ~up & self.open
+    def _interrupt(self, stays: Flags) -> None:
+        """Stop spot machines whose zone went down, and lose the work that no checkpoint holds."""
+        lost = (self.running == Action.SPOT) & ~stays & self.open
         if not lost.any():
             return
         self.interruptions += lost

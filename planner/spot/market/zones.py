@@ -1,0 +1,168 @@
+"""One market out of several zones: the run stays in a zone until it is lost, then moves to the best one that is up.
+
+The best zone is the one with the longest expected rest of its up-time per dollar. Its age is known, and what has
+lasted will last, so a zone that has been up for long is preferred to one that has just come up.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from planner.errors import Fault, InputError, raise_faults
+from planner.spot.market.hazard_fit import PRIOR_ENDS, fit_ages
+from planner.spot.market.states import Ages
+from planner.spot.market.trace import Trace
+from planner.units import HOUR
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from planner.arrays import Flags, Floats, Integers
+
+NO_ZONE = -1
+"""In place of a zone's number: no zone is up."""
+MAX_STEP_DIFFERENCE = 1e-6
+"""Relative difference between the steps of traces that count as equal."""
+
+
+@dataclass(frozen=True, eq=False)
+class ZoneGroup:
+    """Zones that were observed at the same times, any of which a run may use."""
+
+    names: tuple[str, ...]
+    gap_hours: float
+    up: Flags  # (zones, steps)
+    usd_per_hour: Floats  # (zones,) of one machine; only ratios matter
+
+    def part(self, begin: int, end: int) -> ZoneGroup:
+        """Return the steps from `begin` up to `end`."""
+        return ZoneGroup(self.names, self.gap_hours, self.up[:, begin:end], self.usd_per_hour)
+
+    def some(self, zones: Sequence[int]) -> ZoneGroup:
+        """Return the group of some of the zones, by their places."""
+        which = list(zones)
+        return ZoneGroup(tuple(self.names[i] for i in which), self.gap_hours, self.up[which], self.usd_per_hour[which])
+
+    def trace(self, zone: int) -> Trace:
+        """Return one zone as a trace of one machine."""
+        return Trace(self.names[zone], self.gap_hours * HOUR, self.up[zone].astype(np.int64))
+
+
+@dataclass(frozen=True, eq=False)
+class ZonePaths:
+    """Where a run that stays until it is lost would be; arrays of shape (runs, ticks)."""
+
+    zone: Integers  # `NO_ZONE` while none is up
+    hop: Flags  # the zone of the tick before was lost, and another one is up at once
+
+    @property
+    def up(self) -> Flags:
+        """Return whether any zone is up."""
+        flags: Flags = self.zone != NO_ZONE
+        return flags
+
+
+def group_zones(traces: Sequence[Trace], instances: int = 1, usd_per_hour: Sequence[float] | None = None) -> ZoneGroup:
+    """Return traces of the same times as one group; `InputError` where their steps or lengths differ.
+
+    Traces carry no date: the first counts are taken to be of the same moment.
+    """
+    first = traces[0]
+    faults = []
+    for trace in traces[1:]:
+        if abs(trace.gap_seconds - first.gap_seconds) > MAX_STEP_DIFFERENCE * first.gap_seconds:
+            what = f"a step of {trace.gap_seconds:g} s, but {first.name} has one of {first.gap_seconds:g} s"
+            faults.append(Fault(trace.name, 0, "", what, "give zones that were observed at the same times"))
+        elif trace.available.size != first.available.size:
+            what = f"{trace.available.size:,} steps, but {first.name} has {first.available.size:,}"
+            fix = "cut both to the time that they share: zones fail together, so their times must agree"
+            faults.append(Fault(trace.name, 0, "", what, fix))
+    raise_faults(faults)
+    usd = np.ones(len(traces)) if usd_per_hour is None else np.asarray(usd_per_hour, dtype=float)
+    return ZoneGroup(
+        tuple(trace.name for trace in traces), first.gap_hours, np.array([trace.up(instances) for trace in traces]), usd
+    )
+
+
+def fit_stays(group: ZoneGroup) -> tuple[Ages, ...]:
+    """Return how long each zone stays up; of one that was never seen to begin an up-time, half a loss in all hours."""
+    stays = []
+    for zone in range(len(group.names)):
+        runs = group.trace(zone).runs(1, with_first=False)
+        if runs.up_hours.sum() > 0:
+            stays.append(fit_ages(runs.up_hours, runs.up_censored, step_hours=group.gap_hours))
+        else:
+            hours = max(float(group.up[zone].sum()) * group.gap_hours, group.gap_hours)
+            stays.append(Ages((0.0,), (PRIOR_ENDS / hours,)))
+    return tuple(stays)
+
+
+def expected_rest(ages: Ages, hours: Floats) -> Floats:
+    """Return the mean hours that durations still last once they are `hours` old; any shape.
+
+    From the last band on backwards: within a band of rate r and width w, (1 - e^(-r w)) / r + e^(-r w) times the rest
+    at the next one.
+    """
+    asked = np.asarray(hours, dtype=float)
+    ends = (*ages.begins[1:], np.inf)
+    rest = np.zeros(asked.shape)
+    after = 0.0
+    for begin, end, rate in reversed(list(zip(ages.begins, ends, ages.rates, strict=True))):
+        inside = (asked >= begin) & (asked < end)
+        rest[inside] = _rest_in_band(end - asked[inside], rate, after)
+        after = float(_rest_in_band(np.array([end - begin]), rate, after)[0])
+    return rest
+
+
+def _rest_in_band(width: Floats, rate: float, after: float) -> Floats:
+    if rate == 0:
+        return np.asarray(width + after)
+    survives = np.exp(-rate * width)
+    return np.asarray((1 - survives) / rate + np.where(survives > 0, survives * after, 0.0))
+
+
+def worth_of(group: ZoneGroup, stays: Sequence[Ages]) -> Floats:
+    """Return the expected rest of the up-time per dollar of each zone at each step, -inf where down; (zones, steps).
+
+    A zone that is up at the first step is as old as that step.
+    """
+    steps = np.arange(group.up.shape[1])
+    worth = np.full(group.up.shape, -np.inf)
+    for zone, (up, ages) in enumerate(zip(group.up, stays, strict=True)):
+        changed = np.diff(up, prepend=up[:1])
+        age = (steps - np.maximum.accumulate(np.where(changed, steps, 0))) * group.gap_hours
+        worth[zone, up] = expected_rest(ages, age[up]) / group.usd_per_hour[zone]
+    return worth
+
+
+def follow(worth: Floats, start: Integers, ticks: int) -> ZonePaths:
+    """Return the paths of runs that begin at some steps (runs,) of the recorded time and last `ticks`.
+
+    Each takes the zone of the most worth (`worth_of`) and stays until it is lost.
+    """
+    best = worth.argmax(axis=0)
+    down = np.isneginf(worth)
+    none = down.all(axis=0)
+    zone = np.full((start.size, ticks), NO_ZONE, dtype=np.int64)
+    hop = np.zeros(zone.shape, dtype=bool)
+    here = np.full(start.size, NO_ZONE, dtype=np.int64)
+    for tick in range(ticks):
+        at = start + tick
+        lost = (here != NO_ZONE) & down[here, at]
+        move = lost | (here == NO_ZONE)
+        hop[:, tick] = lost & ~none[at]
+        here = np.where(none[at], NO_ZONE, np.where(move, best[at], here))
+        zone[:, tick] = here
+    return ZonePaths(zone, hop)
+
+
+def sticky_trace(group: ZoneGroup, stays: Sequence[Ages] | None = None) -> Trace:
+    """Return the market that a run meets which stays until it is lost, as one trace: each hop is an outage of a step."""
+    if len(group.names) < 2:
+        raise InputError([Fault(group.names[0], 0, "", "is one zone", "name two or more to use them together")])
+    paths = follow(worth_of(group, stays or fit_stays(group)), np.zeros(1, dtype=np.int64), group.up.shape[1])
+    name = " + ".join(group.names)
+    return Trace(name, group.gap_hours * HOUR, (paths.up & ~paths.hop)[0].astype(np.int64))
