@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from planner.spot.market.states import SpotStates
-from planner.spot.policy.cost_curve import CurvePoint, best_point, count_tables, curve_points
+from planner.spot.policy.cost_curve import CurvePoint, best_point, count_tables
+from planner.spot.policy.curve_pieces import JUST_AFTER, CurvePiece, straight_pieces
 from planner.spot.policy.discretisation import SLACK_POINTS, CurveRequest, check_run
 from planner.spot.policy.least_cost import usd_tables
-from planner.spot.policy.markov_chain import USD
 from planner.spot.policy.run import SpotRun
 
 if TYPE_CHECKING:
@@ -33,10 +33,7 @@ FIRST_SLACK = 1 / 16
 MAX_DOUBLINGS = 7
 """Slack beyond 8 times the work saves almost nothing more: the longest horizon serves all times beyond it."""
 NOTICEABLE_SAVING = 3e-3
-"""Of a point of a curve against the one before, half as much at least: the grid errs by as much."""
-
-MAX_PARTS_OF_TICK = 16
-"""Points between two ticks, at most."""
+"""Relative: the grid of a curve errs by as much."""
 
 Key = tuple[SpotRun, SpotStates, float]
 """A run, its market, and the hours within which it must end."""
@@ -102,27 +99,25 @@ class PolicyCache:
             found.append((np.concatenate(hours), np.concatenate(usd)))
         return found
 
-    def points(self, run: SpotRun, states: SpotStates, longest_hours: float) -> list[CurvePoint]:
-        """Return points within `longest_hours` by rising hours, each noticeably cheaper than the one before.
+    def pieces(self, run: SpotRun, states: SpotStates, longest_hours: float) -> list[CurvePiece]:
+        """Return the curve of a run within `longest_hours` as straight pieces, by rising hours.
 
-        Each horizon contributes the part that it is responsible for. ValueError where even on demand takes longer.
+        Each horizon contributes the part that it is responsible for.
         """
+        found: list[CurvePiece] = []
+        begin = run.work_hours + run.restart_hours
         keys = [(run, states, horizon) for horizon in horizons_up_to(run, longest_hours)]
-        points: list[CurvePoint] = []
-        for table in _look_up(self._counts, keys, count_tables):
-            for point in curve_points(table, _closer(table, _own_hours(table, longest_hours))):
-                if not points or point.usd < points[-1].usd * (1 - NOTICEABLE_SAVING / 2):
-                    points.append(point)
-        return points
+        for table, (_, _, horizon) in zip(_look_up(self._usd, keys, usd_tables), keys, strict=True):
+            end = min(horizon, longest_hours)
+            if end > begin * JUST_AFTER:
+                found += straight_pieces(table, begin, end)
+            begin = horizon
+        return found
 
-
-def _closer(table: StartTable, hours: Floats) -> Floats:
-    """Return guaranteed times between which the cost falls by little, those of `hours` (k,) among them."""
-    run = table.request.run
-    hours = np.append(max(run.work_hours + run.restart_hours, hours[0] - table.tick), hours) if len(hours) else hours
-    usd = table.at(hours)[:, USD]
-    steps = np.clip(np.ceil((usd[:-1] / usd[1:] - 1) / NOTICEABLE_SAVING), 1, MAX_PARTS_OF_TICK).astype(np.int64)
-    return np.concatenate([hours[:0], *map(np.linspace, hours[:-1], hours[1:], steps + 1)])
+    def close_points(self, run: SpotRun, states: SpotStates, longest_hours: float) -> list[CurvePoint]:
+        """Return the policies at the ends of all pieces and between, no two neighbours noticeably apart in dollars."""
+        hours = [time for piece in self.pieces(run, states, longest_hours) for time in piece.divided(NOTICEABLE_SAVING)]
+        return self.best_points([(run, states, time) for time in hours])
 
 
 def _horizon_key(run: SpotRun, states: SpotStates, hours: float) -> Key:
