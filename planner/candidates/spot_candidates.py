@@ -23,12 +23,12 @@ from planner.estimates.preemption import node_group_market
 from planner.spot.market.duration_shapes import DurationShape, states_from_means
 from planner.spot.policy.checkpointing import checkpoint_interval, last_checkpoint_fits
 from planner.spot.policy.curve_pieces import CurvePiece
-from planner.spot.policy.policy_cache import longest_useful_hours
+from planner.spot.policy.policy_cache import longest_useful_hours, spans_up_to
 from planner.spot.policy.run import SpotRun
 from planner.units import HOUR
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from planner.arrays import Flags, Floats, Integers
     from planner.candidates.job_candidates import JobCandidates
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from planner.scenario.offer import Offer
     from planner.spot.market.states import SpotStates
     from planner.spot.policy.cost_curve import CurvePoint
-    from planner.spot.policy.policy_cache import Key, PolicyCache
+    from planner.spot.policy.policy_cache import Key, PolicyCache, Span
 
 ALL = slice(None)
 FINE_BILLING_HOURS = 0.1
@@ -257,29 +257,54 @@ class SpotCandidates:
 
     def _with_enough_spot(self, run: SpotRun, states: SpotStates, guarantee: float) -> CurvePoint | None:
         """Return the cheapest policy with the least spot share: one with less time to spare may have it."""
-        points = self.candidates.policies.close_points(run, states, guarantee)
+        policies = self.candidates.policies
+        points = policies.close_points(run, states, policies.pieces(run, states, spans_up_to(run, guarantee)))
         return min(filter(self._allowed, points), key=lambda point: (point.usd, point.hours), default=None)
 
     def value(self, row: int, choice: SpotChoice) -> float:
         """Return what the search minimises, for one policy of a row."""
         return float(self.outside_usd[row] + self.worth[row] + choice.point.usd)
 
-    def value_curves(self, which: Sequence[int]) -> list[tuple[Floats, Floats]]:
-        """Return the guaranteed hours, and the least value of a policy within them, of each row."""
-        curves = self.candidates.policies.usd_curves([self._key(row) for row in which])
+    def useful_spans(self, row: int, least: Callable[[Floats], Floats]) -> list[Span]:
+        """Return the guaranteed times of a row at which it may cost less than `least` by its late hours (k,).
+
+        A bound falls with the time: where that at the end of a span is no less than the least cost at its beginning,
+        nothing in it matters.
+        """
+        run, _, longest = self._key(row)
+        spans = spans_up_to(run, longest)
+        begin, end = np.asarray(spans).reshape(-1, 2).T
+        late = policy_late_hours(self.hours.rows(np.full(len(begin), row)), begin)
+        useful = self.bound(end, np.full(len(end), row)) < least(late)
+        return [span for span, matters in zip(spans, useful.tolist(), strict=True) if matters]
+
+    def value_curves(self, which: Sequence[int], spans: Sequence[Sequence[Span]]) -> list[tuple[Floats, Floats]]:
+        """Return the guaranteed hours, and the least value of a policy within them, in some spans of each row."""
+        asked = [(*self.run_of(row), one) for row, one in zip(which, spans, strict=True)]
         outside = (self.outside_usd + self.worth)[list(which)].tolist()
+        curves = self.candidates.policies.usd_curves(asked)
         return [(hours, usd + more) for (hours, usd), more in zip(curves, outside, strict=True)]
 
-    def whole_curve(self, row: int) -> list[SpotPiece]:
-        """Return the curve of a row as straight pieces by rising hours, those within the bounds on the spot share."""
-        key, policies = self._key(row), self.candidates.policies
-        if self.target.low <= 0:
-            return [SpotPiece(*key[:2], piece) for piece in policies.pieces(*key)]
-        points = policies.close_points(*key)
+    def pieces(self, row: int, spans: Sequence[Span]) -> list[SpotPiece]:
+        """Return the curve of a row in some spans as straight pieces, those within the bounds on the spot share."""
+        (run, states), policies = self.run_of(row), self.candidates.policies
+        pieces = policies.pieces(run, states, spans)
+        if self.target.low > 0:
+            points = policies.close_points(run, states, pieces)
+            pieces = [
+                CurvePiece((left.hours, right.hours), (left.usd, right.usd))
+                for left, right in itertools.pairwise(points)
+                if self._allowed(left) and self._allowed(right)
+            ]
+        return [SpotPiece(run, states, piece) for piece in pieces]
+
+    def ends(self, which: Sequence[int], values: Sequence[float]) -> list[SpotPiece]:
+        """Return the ends of the curves of rows, whose values are known."""
+        keys = [self._key(row) for row in which]
+        outside = (self.outside_usd + self.worth)[list(which)].tolist()
         return [
-            SpotPiece(*key[:2], CurvePiece((left.hours, right.hours), (left.usd, right.usd)))
-            for left, right in itertools.pairwise(points)
-            if self._allowed(left) and self._allowed(right)
+            SpotPiece(run, states, CurvePiece((hours, hours), (value - more, value - more)))
+            for (run, states, hours), value, more in zip(keys, values, outside, strict=True)
         ]
 
     def _key(self, row: int) -> tuple[SpotRun, SpotStates, float]:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from planner.arrays import Flags, Floats, Integers
     from planner.candidate_table import CandidateTable
     from planner.candidates.spot_candidates import SpotCandidates, SpotChoice, SpotPiece
+    from planner.spot.policy.policy_cache import Span
 
 BATCH_SIZE = 12
 """Candidates whose policies are priced at a time."""
@@ -38,6 +39,7 @@ class SearchScope:
 
     whole_curves: bool = False  # every point that may matter at some time up to the latest, for a frontier
     by_method: bool = True  # of whole curves: for each method, else for the job
+    only_dollars: bool = False  # of the policies for one deadline: nothing but what they cost
     every_place: bool = False  # for each card and provider, not only for those that a plan names
 
 
@@ -67,15 +69,17 @@ def find_policies(work: SpotCandidates, able: Flags, scope: SearchScope) -> Foun
         pieces = _Frontier(work, able, scope).search().pieces()
         return FoundPolicies(*_rows(work, pieces), {}, dict(enumerate(piece for _, piece in pieces)))
     search = _Best(work, able, scope.every_place).search()
+    if scope.only_dollars and work.target.low <= 0:
+        rows = search.kept_rows()
+        ends = list(zip(rows, work.ends(rows, [search.values[row] for row in rows]), strict=True))
+        return FoundPolicies(*_rows(work, ends), {}, dict(enumerate(piece for _, piece in ends)))
     found = search.choices()
     if search.misses_share(found):
         found = _Best(work, able, scope.every_place, checks_share=True).search().choices()
     return FoundPolicies(*_rows(work, found), dict(enumerate(choice for _, choice in found)), {})
 
 
-def _rows(
-    work: SpotCandidates, found: Sequence[tuple[int, SpotChoice | SpotPiece]]
-) -> tuple[CandidateTable, Integers]:
+def _rows(work: SpotCandidates, found: Sequence[tuple[int, SpotChoice | SpotPiece]]) -> tuple[CandidateTable, Integers]:
     """Return the rows of a table for what was found, and the row of `work` that each came from."""
     origin = np.asarray([row for row, _ in found], dtype=np.int64)
     return (work.as_rows(origin, [one for _, one in found]) if found else work.table.rows(origin)), origin
@@ -271,6 +275,7 @@ class _Frontier(_Search):
             which = (self.method == code) & np.isfinite(late) & np.isfinite(self.on_demand)
             self.least[code] = _LeastCost(late[which], self.on_demand[which])
         self.curves: dict[int, tuple[Floats, Floats]] = {}
+        self.spans: dict[int, list[Span]] = {}
         self.priced = np.zeros(len(work.table), dtype=bool)
         self.mattering: Flags | None = None  # what was known when it was computed
 
@@ -292,7 +297,9 @@ class _Frontier(_Search):
 
     def price(self, which: Sequence[int]) -> None:
         """Compute the curve of each row in dollars."""
-        for row, (hours, values) in zip(which, self.work.value_curves(which), strict=True):
+        spans = [self.work.useful_spans(row, self.least[int(self.method[row])].by) for row in which]
+        self.spans.update(zip(which, spans, strict=True))
+        for row, (hours, values) in zip(which, self.work.value_curves(which, spans), strict=True):
             late = policy_late_hours(self.work.hours.rows(np.asarray([row])), hours)
             self.curves[row] = late, values
             self.least[int(self.method[row])].add(late, values)
@@ -309,5 +316,5 @@ class _Frontier(_Search):
             (row, piece)
             for row, (late, values) in self.curves.items()
             if np.any(values <= self.least[int(self.method[row])].by(np.append(0.0, late[:-1])))
-            for piece in self.work.whole_curve(row)
+            for piece in self.work.pieces(row, self.spans[row])
         ]

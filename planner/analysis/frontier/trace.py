@@ -78,7 +78,11 @@ class FrontierTracer:
                 return TracedFrontier((), (), False, None, "infeasible")
         self._compute_policies(screened, found, feasible)
         marked, knee = _with_knee(self._points(screened, found))
-        used = {(index, choice.row) for one in feasible for index, choice in enumerate(one.choices_to)}
+        used = {
+            (index, int(screened[index].rows[choice.row]))
+            for one in feasible
+            for index, choice in enumerate(one.choices_to)
+        }
         return TracedFrontier(
             marked,
             tuple(self._segment(screened, one) for one in feasible),

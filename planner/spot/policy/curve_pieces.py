@@ -64,7 +64,9 @@ def _sample_hours(table: StartTable, begin: float, end: float) -> Floats:
     usd, middle = table.at(hours), table.at((hours[:-1] + hours[1:]) / 2)
     bend = np.abs((usd[:-1] + usd[1:]) / 2 / middle - 1)
     steps = np.maximum(np.ceil(np.sqrt(bend / (CURVE_ERROR / 2))), 1).astype(np.int64)
-    return np.concatenate([*map(np.linspace, hours[:-1], hours[1:], steps, itertools.repeat(False)), hours[-1:]])
+    stretch = np.repeat(np.arange(len(steps)), steps)
+    part = (np.arange(len(stretch)) - np.repeat(np.cumsum(steps) - steps, steps)) / steps[stretch]
+    return np.append(hours[stretch] + part * np.diff(hours)[stretch], end)
 
 
 def _thinned(hours: Floats, usd: Floats) -> list[int]:

@@ -39,6 +39,10 @@ Key = tuple[SpotRun, SpotStates, float]
 """A run, its market, and the hours within which it must end."""
 
 
+Span = tuple[float, float]
+"""Guaranteed times after the first, up to the second, that one horizon answers."""
+
+
 def horizon_of(run: SpotRun, guaranteed_hours: float) -> float:
     """Return the horizon of a guaranteed time: work + restart + work/16 x 2^i, the first that reaches it."""
     needed = run.work_hours + run.restart_hours
@@ -55,13 +59,17 @@ def longest_useful_hours(run: SpotRun) -> float:
     return horizon_of(run, math.inf)
 
 
-def horizons_up_to(run: SpotRun, longest_hours: float) -> list[float]:
-    """Return all horizons up to the one of `longest_hours`."""
-    last = horizon_of(run, longest_hours)
-    horizons = [horizon_of(run, run.work_hours + run.restart_hours)]
-    while horizons[-1] < last * (1 - 1e-12):
-        horizons.append(horizon_of(run, horizons[-1] * (1 + 1e-9) + 1e-9))
-    return horizons
+def spans_up_to(run: SpotRun, longest_hours: float) -> list[Span]:
+    """Return the guaranteed times that each horizon answers, up to `longest_hours`; none where nothing is left."""
+    spans = []
+    begin = run.work_hours + run.restart_hours
+    while begin * JUST_AFTER < longest_hours:
+        end = horizon_of(run, begin * JUST_AFTER)
+        if end <= begin * JUST_AFTER:  # the longest horizon
+            break
+        spans.append((begin, min(end, longest_hours)))
+        begin = end
+    return spans
 
 
 class PolicyCache:
@@ -88,48 +96,30 @@ class PolicyCache:
         tables = _look_up(self._counts, [_horizon_key(*key) for key in keys], count_tables)
         return [best_point(table, hours) for table, (_, _, hours) in zip(tables, keys, strict=True)]
 
-    def usd_curves(self, keys: Sequence[Key]) -> list[tuple[Floats, Floats]]:
-        """Return hours and the dollars of the best policy within them, up to the hours of each (run, market, hours)."""
-        horizons = [[(run, states, one) for one in horizons_up_to(run, hours)] for run, states, hours in keys]
-        _look_up(self._usd, [one for several in horizons for one in several], usd_tables)
+    def usd_curves(self, asked: Sequence[tuple[SpotRun, SpotStates, Sequence[Span]]]) -> list[tuple[Floats, Floats]]:
+        """Return the ticks in some spans of each run on a market, and the dollars of the best policy within them."""
+        keys = [[_horizon_key(run, states, end) for _, end in spans] for run, states, spans in asked]
+        _look_up(self._usd, [one for several in keys for one in several], usd_tables)
         found = []
-        for (_, _, longest), several in zip(keys, horizons, strict=True):
-            hours = [_own_hours(self._usd[key], longest) for key in several]
+        for (_, _, spans), several in zip(asked, keys, strict=True):
+            hours = [self._usd[key].hours_in(*span) for key, span in zip(several, spans, strict=True)]
             usd = [self._usd[key].at(one) for key, one in zip(several, hours, strict=True)]
-            found.append((np.concatenate(hours), np.concatenate(usd)))
+            found.append((np.concatenate([np.zeros(0), *hours]), np.concatenate([np.zeros(0), *usd])))
         return found
 
-    def pieces(self, run: SpotRun, states: SpotStates, longest_hours: float) -> list[CurvePiece]:
-        """Return the curve of a run within `longest_hours` as straight pieces, by rising hours.
+    def pieces(self, run: SpotRun, states: SpotStates, spans: Sequence[Span]) -> list[CurvePiece]:
+        """Return the curve of a run in some spans as straight pieces, by rising hours."""
+        tables = _look_up(self._usd, [_horizon_key(run, states, end) for _, end in spans], usd_tables)
+        return [piece for table, span in zip(tables, spans, strict=True) for piece in straight_pieces(table, *span)]
 
-        Each horizon contributes the part that it is responsible for.
-        """
-        found: list[CurvePiece] = []
-        begin = run.work_hours + run.restart_hours
-        keys = [(run, states, horizon) for horizon in horizons_up_to(run, longest_hours)]
-        for table, (_, _, horizon) in zip(_look_up(self._usd, keys, usd_tables), keys, strict=True):
-            end = min(horizon, longest_hours)
-            if end > begin * JUST_AFTER:
-                found += straight_pieces(table, begin, end)
-            begin = horizon
-        return found
-
-    def close_points(self, run: SpotRun, states: SpotStates, longest_hours: float) -> list[CurvePoint]:
-        """Return the policies at the ends of all pieces and between, no two neighbours noticeably apart in dollars."""
-        hours = [time for piece in self.pieces(run, states, longest_hours) for time in piece.divided(NOTICEABLE_SAVING)]
-        return self.best_points([(run, states, time) for time in hours])
+    def close_points(self, run: SpotRun, states: SpotStates, pieces: Sequence[CurvePiece]) -> list[CurvePoint]:
+        """Return the policies at the ends of pieces and between, no two neighbours noticeably apart in dollars."""
+        hours = [time for piece in pieces for time in piece.divided(NOTICEABLE_SAVING)]
+        return self.best_points([(run, states, time) for time in dict.fromkeys(hours)])
 
 
 def _horizon_key(run: SpotRun, states: SpotStates, hours: float) -> Key:
     return run, states, horizon_of(run, hours)
-
-
-def _own_hours(table: StartTable, longest_hours: float) -> Floats:
-    """Return the ticks (k,) that are answered by this horizon, not by a shorter one, up to `longest_hours`."""
-    run, horizon = table.request.run, table.request.guaranteed_hours
-    begin = max((one for one in horizons_up_to(run, horizon) if one < horizon * (1 - 1e-9)), default=0.0)
-    hours = table.hours()
-    return hours[(hours > begin) & (hours <= longest_hours * (1 + 1e-12))]
 
 
 def _look_up(
