@@ -10,8 +10,8 @@ import numpy as np
 
 from planner.candidate_table import ON_DEMAND, CandidateTable, concatenate
 from planner.candidates.deadline import least_late_hours, max_spot_share
-from planner.candidates.spot_candidates import SearchTarget, SpotCandidates, SpotChoice, policy_rows
-from planner.candidates.spot_search import DEFAULT_SCOPE, SearchScope, spot_points
+from planner.candidates.spot_candidates import SearchTarget, SpotCandidates, SpotChoice, SpotPiece, policy_rows
+from planner.candidates.spot_search import DEFAULT_SCOPE, FoundPolicies, SearchScope, find_policies
 from planner.configurations.recipe import is_allowed
 from planner.estimates.billing import round_up_hours
 from planner.scenario.limits import AllowForbid, Limits, latest_finish_hours
@@ -46,25 +46,37 @@ class ScreenedCandidates:
     rejected: Counter[str]
     lateness: Floats  # per uncut row: hours over the deadline where that alone rejects it, else 0
     spot: Mapping[int, SpotChoice] = field(default_factory=dict)  # row of `table` that follows a policy -> it
+    pieces: Mapping[int, SpotPiece] = field(default_factory=dict)  # the same of rows that are pieces of a curve
 
     def select(self, which: Flags) -> ScreenedCandidates:
         """Return the rows that a mask (n,) selects."""
         kept = np.flatnonzero(which).tolist()
-        spot = {number: self.spot[row] for number, row in enumerate(kept) if row in self.spot}
-        return replace(
-            self, table=self.table.rows(which), rows=self.rows[which], rounded=self.rounded[which], spot=spot
-        )
-
-    def with_policies(
-        self, table: CandidateTable, rows: Integers, choices: Mapping[int, SpotChoice]
-    ) -> ScreenedCandidates:
-        """Return these candidates and those of `table`, which follow policies."""
         return replace(
             self,
-            table=concatenate([self.table, table]),
+            table=self.table.rows(which),
+            rows=self.rows[which],
+            rounded=self.rounded[which],
+            spot={number: self.spot[row] for number, row in enumerate(kept) if row in self.spot},
+            pieces={number: self.pieces[row] for number, row in enumerate(kept) if row in self.pieces},
+        )
+
+    def curves(self) -> Integers:
+        """Return for rows that are pieces of a curve the row of the uncut table that it belongs to; -1 for others."""
+        found = np.full(len(self.rows), -1)
+        pieces = list(self.pieces)
+        found[pieces] = self.rows[pieces]
+        return found
+
+    def with_policies(self, found: FoundPolicies, rows: Integers) -> ScreenedCandidates:
+        """Return these candidates and those that follow policies, which come from `rows` of the uncut table."""
+        first = len(self.rows)
+        return replace(
+            self,
+            table=concatenate([self.table, found.table]),
             rows=np.append(self.rows, rows),
             rounded=np.append(self.rounded, np.zeros(len(rows), dtype=bool)),
-            spot={len(self.rows) + number: choice for number, choice in choices.items()},
+            spot={first + number: choice for number, choice in found.choices.items()},
+            pieces={first + number: piece for number, piece in found.pieces.items()},
         )
 
 
@@ -127,17 +139,17 @@ def screen(
     if able.any():
         shared, share = limits.budget_usd is not None or len(table.jobs) > 1, limits.spot_share
         target = SearchTarget(latest, share.min, share.max, waiting_usd or 0.0, shared, frozenset(limits.quota))
-        policies = spot_points(SpotCandidates(candidates, kept_table, rows, target, market, library), able, scope)
+        policies = find_policies(SpotCandidates(candidates, kept_table, rows, target, market, library), able, scope)
     # A policy replaces the mix of two markets; on demand alone is kept where it is allowed. Where no policy has the
     # least spot share that the limits ask for, a mix may still reach it.
-    reached = (cut[rows] >= low[rows] - SHARE_TOLERANCE) & (policies is None or len(policies[1]) == 0)
+    reached = (cut[rows] >= low[rows] - SHARE_TOLERANCE) & (policies is None or len(policies.origin) == 0)
     share_high = np.where(able & (low[rows] <= 0), kept_table.share_low, kept_table.share_high)
     mixes = np.flatnonzero(~able | (low[rows] <= 0) | reached)
     rounded, origin, billed = _apply_billing_steps(
         replace(kept_table, share_high=share_high).rows(mixes), candidates.hours.rows(rows[mixes]), candidates.columns
     )
     found = ScreenedCandidates(rounded, rows[mixes[origin]], billed, rejections.reasons, lateness)
-    return found if policies is None else found.with_policies(policies[0], rows[policies[1]], policies[2])
+    return found if policies is None else found.with_policies(policies, rows[policies.origin])
 
 
 def _apply_filters(candidates: JobCandidates, market: Market, limits: Limits, method_filter: bool) -> _Rejections:

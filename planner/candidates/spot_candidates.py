@@ -9,6 +9,7 @@ the work that fits into the time that the market is available, and every hour of
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -21,12 +22,13 @@ from planner.candidates.offer_terms import group_states
 from planner.estimates.preemption import node_group_market
 from planner.spot.market.duration_shapes import DurationShape, states_from_means
 from planner.spot.policy.checkpointing import checkpoint_interval, last_checkpoint_fits
-from planner.spot.policy.policy_cache import longest_useful_hours
+from planner.spot.policy.curve_pieces import CurvePiece
+from planner.spot.policy.policy_cache import longest_useful_hours, spans_up_to
 from planner.spot.policy.run import SpotRun
 from planner.units import HOUR
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from planner.arrays import Flags, Floats, Integers
     from planner.candidates.job_candidates import JobCandidates
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from planner.scenario.offer import Offer
     from planner.spot.market.states import SpotStates
     from planner.spot.policy.cost_curve import CurvePoint
+    from planner.spot.policy.policy_cache import Key, PolicyCache, Span
 
 ALL = slice(None)
 FINE_BILLING_HOURS = 0.1
@@ -48,6 +51,47 @@ class SpotChoice:
     run: SpotRun
     states: SpotStates
     point: CurvePoint
+
+    @property
+    def ends(self) -> tuple[Floats, Floats, Floats, Floats]:
+        """Return guaranteed hours, expected hours, dollars and spot share of the columns of both markets: equal."""
+        one = self.point
+        hours, finish, usd, share = (np.full(2, x) for x in (one.hours, one.finish_hours, one.usd, one.spot_share))
+        return hours, finish, usd, share
+
+
+@dataclass(frozen=True)
+class SpotPiece:
+    """A run, its market, and a straight piece of its market curve, along which a row's share goes from 0 to 1.
+
+    Only dollars are known along it: the expected hours stand for themselves at most, as the guaranteed ones.
+    """
+
+    run: SpotRun
+    states: SpotStates
+    piece: CurvePiece
+
+    @property
+    def ends(self) -> tuple[Floats, Floats, Floats, Floats]:
+        """Return what the columns of the two markets hold: the figures of either end, and the shares 0 and 1."""
+        hours = np.asarray(self.piece.hours)
+        return hours, hours, np.asarray(self.piece.usd), np.arange(2.0)
+
+    def key(self, share: float) -> Key:
+        """Return the run, its market and the guaranteed hours at a share of the piece."""
+        begin, end = self.piece.hours
+        return self.run, self.states, begin + share * (end - begin)
+
+    def settle(
+        self, figures: CandidateTable, share: float, policies: PolicyCache
+    ) -> tuple[SpotChoice, CandidateTable, float]:
+        """Return the best policy at a share of the piece, the table row with its hours, and its spot share."""
+        run, states, hours = self.key(share)
+        (point,) = policies.best_points([(run, states, hours)])
+        run_h = figures.hours(share) - figures.start_h + point.finish_hours - hours
+        late_h = figures.late_hours(share) - figures.late_start_h
+        exact = replace(figures, run_h=_in_both(run_h), late_h=_in_both(late_h))
+        return SpotChoice(run, states, point), exact, point.spot_share
 
 
 @dataclass(frozen=True)
@@ -213,25 +257,55 @@ class SpotCandidates:
 
     def _with_enough_spot(self, run: SpotRun, states: SpotStates, guarantee: float) -> CurvePoint | None:
         """Return the cheapest policy with the least spot share: one with less time to spare may have it."""
-        points = filter(self._allowed, self.candidates.policies.points(run, states, guarantee))
-        best = min(points, key=lambda point: (point.usd, point.hours), default=None)
-        return best and self.candidates.policies.best_points([(run, states, best.hours)])[0]
+        policies = self.candidates.policies
+        points = policies.close_points(run, states, policies.pieces(run, states, spans_up_to(run, guarantee)))
+        return min(filter(self._allowed, points), key=lambda point: (point.usd, point.hours), default=None)
 
     def value(self, row: int, choice: SpotChoice) -> float:
         """Return what the search minimises, for one policy of a row."""
         return float(self.outside_usd[row] + self.worth[row] + choice.point.usd)
 
-    def value_curves(self, which: Sequence[int]) -> list[tuple[Floats, Floats]]:
-        """Return the guaranteed hours, and the least value of a policy within them, of each row."""
-        curves = self.candidates.policies.usd_curves([self._key(row) for row in which])
+    def useful_spans(self, row: int, least: Callable[[Floats], Floats]) -> list[Span]:
+        """Return the guaranteed times of a row at which it may cost less than `least` by its late hours (k,).
+
+        A bound falls with the time: where that at the end of a span is no less than the least cost at its beginning,
+        nothing in it matters.
+        """
+        run, _, longest = self._key(row)
+        spans = spans_up_to(run, longest)
+        begin, end = np.asarray(spans).reshape(-1, 2).T
+        late = policy_late_hours(self.hours.rows(np.full(len(begin), row)), begin)
+        useful = self.bound(end, np.full(len(end), row)) < least(late)
+        return [span for span, matters in zip(spans, useful.tolist(), strict=True) if matters]
+
+    def value_curves(self, which: Sequence[int], spans: Sequence[Sequence[Span]]) -> list[tuple[Floats, Floats]]:
+        """Return the guaranteed hours, and the least value of a policy within them, in some spans of each row."""
+        asked = [(*self.run_of(row), one) for row, one in zip(which, spans, strict=True)]
         outside = (self.outside_usd + self.worth)[list(which)].tolist()
+        curves = self.candidates.policies.usd_curves(asked)
         return [(hours, usd + more) for (hours, usd), more in zip(curves, outside, strict=True)]
 
-    def whole_curve(self, row: int) -> list[SpotChoice]:
-        """Return every noticeably cheaper point of the curve of a row, by rising hours."""
-        run, states, guarantee = self._key(row)
-        points = self.candidates.policies.points(run, states, guarantee)
-        return [SpotChoice(run, states, point) for point in points if self._allowed(point)]
+    def pieces(self, row: int, spans: Sequence[Span]) -> list[SpotPiece]:
+        """Return the curve of a row in some spans as straight pieces, those within the bounds on the spot share."""
+        (run, states), policies = self.run_of(row), self.candidates.policies
+        pieces = policies.pieces(run, states, spans)
+        if self.target.low > 0:
+            points = policies.close_points(run, states, pieces)
+            pieces = [
+                CurvePiece((left.hours, right.hours), (left.usd, right.usd))
+                for left, right in itertools.pairwise(points)
+                if self._allowed(left) and self._allowed(right)
+            ]
+        return [SpotPiece(run, states, piece) for piece in pieces]
+
+    def ends(self, which: Sequence[int], values: Sequence[float]) -> list[SpotPiece]:
+        """Return the ends of the curves of rows, whose values are known."""
+        keys = [self._key(row) for row in which]
+        outside = (self.outside_usd + self.worth)[list(which)].tolist()
+        return [
+            SpotPiece(run, states, CurvePiece((hours, hours), (value - more, value - more)))
+            for (run, states, hours), value, more in zip(keys, values, outside, strict=True)
+        ]
 
     def _key(self, row: int) -> tuple[SpotRun, SpotStates, float]:
         """Return the run of a row, its market, and the hours that its policy may take."""
@@ -242,33 +316,31 @@ class SpotCandidates:
         """Return whether the point uses spot, within the bounds on its share."""
         return point.spot_hours > 0 and self.target.low - 1e-9 <= point.spot_share <= self.target.high + 1e-9
 
-    def as_rows(self, which: Integers, choices: Sequence[SpotChoice]) -> CandidateTable:
-        """Return rows of the table at the chosen points: hours and dollars are the same in both markets."""
-        points = [one.point for one in choices]
-        finish, guaranteed, usd, share = (
-            np.asarray([getattr(one, name) for one in points])
-            for name in ("finish_hours", "hours", "usd", "spot_share")
-        )
-        h, storage, rows = self.hours.rows(which), self.storage[which], self.table.rows(which)
-        compute = usd - self.standing[which] * finish
+    def as_rows(self, which: Integers, found: Sequence[SpotChoice | SpotPiece]) -> CandidateTable:
+        """Return rows of the table for policies: at a point the figures of both markets are equal."""
+        ends = [one.ends for one in found]
+        guaranteed, finish, usd, share = (np.asarray([one[column] for one in ends]) for column in range(4))
+        h, rows = self.hours.rows(which), self.table.rows(which)
+        storage, standing = self.storage[which], self.standing[which]
+        compute = usd - standing[:, None] * finish
         placements = self.candidates.placements
         late_separate = np.asarray([one.total("late_usd") for one in placements])[self.placement[which]]
-        late_usd = (self.on_demand[which] * h.after_start + compute * h.stretch) * h.late
-        late_usd += storage * (h.after_start + finish * h.stretch) * h.late + late_separate * h.late
-
-        def both(values: Floats) -> Floats:
-            """Return a column (n,) for both markets (n, 2)."""
-            return np.repeat(np.asarray(values, dtype=float)[:, None], 2, axis=1)
-
+        outside = (self.on_demand[which] + storage) * h.after_start
+        run = (compute + storage[:, None] * finish) * h.stretch[:, None]
         return replace(
             rows,
-            run_h=both(self.outside_run[which] + finish - rows.start_h),
-            late_h=both(policy_late_hours(h, guaranteed) - rows.late_start_h),
-            run_usd=both(self.outside_usd[which] - rows.fixed_usd + compute + storage * finish),
-            late_usd=both(late_usd),
-            share_low=share,
-            share_high=share,
+            run_h=(self.outside_run[which] - rows.start_h)[:, None] + finish,
+            late_h=np.stack([policy_late_hours(h, one) - rows.late_start_h for one in guaranteed.T], axis=1),
+            run_usd=(self.outside_usd[which] - rows.fixed_usd)[:, None] + compute + storage[:, None] * finish,
+            late_usd=((outside + late_separate)[:, None] + run) * h.late[:, None],
+            share_low=share[:, 0],
+            share_high=share[:, 1],
         )
+
+
+def _in_both(values: Floats) -> Floats:
+    """Return a column (n,) for both markets (n, 2)."""
+    return np.repeat(values[:, None], 2, axis=1)
 
 
 def market_states(candidates: JobCandidates, place: int, offer: Offer, nodes: int, library: Library) -> SpotStates:

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import heapq
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 import numpy as np
 
 from planner.candidate_table import ON_DEMAND
 from planner.candidates.deadline import policy_guarantee_hours, policy_late_hours
-from planner.spot.policy.policy_cache import NOTICEABLE_SAVING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from planner.arrays import Flags, Floats, Integers
     from planner.candidate_table import CandidateTable
-    from planner.candidates.spot_candidates import SpotCandidates, SpotChoice
+    from planner.candidates.spot_candidates import SpotCandidates, SpotChoice, SpotPiece
+    from planner.spot.policy.policy_cache import Span
 
 BATCH_SIZE = 12
 """Candidates whose policies are priced at a time."""
@@ -39,6 +39,7 @@ class SearchScope:
 
     whole_curves: bool = False  # every point that may matter at some time up to the latest, for a frontier
     by_method: bool = True  # of whole curves: for each method, else for the job
+    only_dollars: bool = False  # of the policies for one deadline: nothing but what they cost
     every_place: bool = False  # for each card and provider, not only for those that a plan names
 
 
@@ -46,25 +47,42 @@ DEFAULT_SCOPE = SearchScope()
 """The policies that a plan may use or name as alternatives."""
 
 
-def spot_points(
-    work: SpotCandidates, able: Flags, scope: SearchScope
-) -> tuple[CandidateTable, Integers, dict[int, SpotChoice]]:
-    """Return candidates on their best policies: their rows, the row of `work` of each, and their choices.
+class FoundPolicies(NamedTuple):
+    """Rows of a table for candidates on policies, the row of the search that each came from, and what it follows.
+
+    Of a search for one deadline each row is a choice, of one for a frontier a piece of a curve; both by row.
+    """
+
+    table: CandidateTable
+    origin: Integers
+    choices: dict[int, SpotChoice]
+    pieces: dict[int, SpotPiece]
+
+
+def find_policies(work: SpotCandidates, able: Flags, scope: SearchScope) -> FoundPolicies:
+    """Return candidates on their best policies.
 
     `able` (n,) are the rows that may follow a policy. Computed are those that may be the best of their method, or
     among the best of another card or provider: no plan names the others, unless the scope asks for every place.
     """
     if scope.whole_curves:
-        found = _Frontier(work, able, scope).found()
-    else:
-        search = _Best(work, able, scope.every_place)
-        found = search.found()
-        if search.misses_share(found):
-            found = _Best(work, able, scope.every_place, checks_share=True).found()
-    choices = [choice for _, choice in found]
+        pieces = _Frontier(work, able, scope).search().pieces()
+        return FoundPolicies(*_rows(work, pieces), {}, dict(enumerate(piece for _, piece in pieces)))
+    search = _Best(work, able, scope.every_place).search()
+    if scope.only_dollars and work.target.low <= 0:
+        rows = search.kept_rows()
+        ends = list(zip(rows, work.ends(rows, [search.values[row] for row in rows]), strict=True))
+        return FoundPolicies(*_rows(work, ends), {}, dict(enumerate(piece for _, piece in ends)))
+    found = search.choices()
+    if search.misses_share(found):
+        found = _Best(work, able, scope.every_place, checks_share=True).search().choices()
+    return FoundPolicies(*_rows(work, found), dict(enumerate(choice for _, choice in found)), {})
+
+
+def _rows(work: SpotCandidates, found: Sequence[tuple[int, SpotChoice | SpotPiece]]) -> tuple[CandidateTable, Integers]:
+    """Return the rows of a table for what was found, and the row of `work` that each came from."""
     origin = np.asarray([row for row, _ in found], dtype=np.int64)
-    table = work.as_rows(origin, choices) if found else work.table.rows(origin)
-    return table, origin, dict(enumerate(choices))
+    return (work.as_rows(origin, [one for _, one in found]) if found else work.table.rows(origin)), origin
 
 
 class _Search:
@@ -83,8 +101,8 @@ class _Search:
         barred = np.isnan(table.run_h[:, ON_DEMAND]) | (table.share_low > 0)
         self.on_demand: Floats = np.where(barred, np.inf, on_demand)
 
-    def found(self) -> list[tuple[int, SpotChoice]]:
-        """Return rows with their choices."""
+    def search(self) -> Self:
+        """Price all rows that matter."""
         done: dict[tuple[object, ...], list[Floats]] = {}
         waiting: list[int] = []
         for row in self.able[np.argsort(self.bounds[self.able], kind="stable")].tolist():
@@ -99,7 +117,7 @@ class _Search:
                 self.price(waiting)
                 waiting.clear()
         self.price(waiting)
-        return self.chosen()
+        return self
 
     def may_matter(self, row: int) -> bool:
         """Return whether the row may still matter."""
@@ -107,10 +125,6 @@ class _Search:
 
     def price(self, which: Sequence[int]) -> None:
         """Compute the dollars of rows, and remember them for the rows that follow."""
-        raise NotImplementedError
-
-    def chosen(self) -> list[tuple[int, SpotChoice]]:
-        """Return the priced rows that matter, with the policies chosen."""
         raise NotImplementedError
 
 
@@ -206,7 +220,7 @@ class _Best(_Search):
 
         return [row for row, value in self.values.items() if kept(row, value)]
 
-    def chosen(self) -> list[tuple[int, SpotChoice]]:
+    def choices(self) -> list[tuple[int, SpotChoice]]:
         """Return the policies of the rows that are kept."""
         return self.work.choices(self.kept_rows())
 
@@ -261,6 +275,7 @@ class _Frontier(_Search):
             which = (self.method == code) & np.isfinite(late) & np.isfinite(self.on_demand)
             self.least[code] = _LeastCost(late[which], self.on_demand[which])
         self.curves: dict[int, tuple[Floats, Floats]] = {}
+        self.spans: dict[int, list[Span]] = {}
         self.priced = np.zeros(len(work.table), dtype=bool)
         self.mattering: Flags | None = None  # what was known when it was computed
 
@@ -282,18 +297,24 @@ class _Frontier(_Search):
 
     def price(self, which: Sequence[int]) -> None:
         """Compute the curve of each row in dollars."""
-        for row, (hours, values) in zip(which, self.work.value_curves(which), strict=True):
+        spans = [self.work.useful_spans(row, self.least[int(self.method[row])].by) for row in which]
+        self.spans.update(zip(which, spans, strict=True))
+        for row, (hours, values) in zip(which, self.work.value_curves(which, spans), strict=True):
             late = policy_late_hours(self.work.hours.rows(np.asarray([row])), hours)
             self.curves[row] = late, values
             self.least[int(self.method[row])].add(late, values)
             self.priced[row] = True
         self.mattering = None
 
-    def chosen(self) -> list[tuple[int, SpotChoice]]:
-        """Return all points of the rows whose curves are the cheapest at some time."""
+    def pieces(self) -> list[tuple[int, SpotPiece]]:
+        """Return all pieces of the rows whose curves may be the cheapest at some time.
+
+        Between two ticks a curve costs no less than at the second, and what is known at the first is no less than the
+        least cost then: a row that is the cheapest only between two ticks is not missed.
+        """
         return [
-            (row, choice)
+            (row, piece)
             for row, (late, values) in self.curves.items()
-            if np.any(values <= self.least[int(self.method[row])].by(late) * (1 + NOTICEABLE_SAVING))
-            for choice in self.work.whole_curve(row)
+            if np.any(values <= self.least[int(self.method[row])].by(np.append(0.0, late[:-1])))
+            for piece in self.work.pieces(row, self.spans[row])
         ]

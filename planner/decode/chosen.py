@@ -36,9 +36,12 @@ class ChosenCandidate:
     def of(
         cls, candidates: JobCandidates, screened: ScreenedCandidates, market: Market, row: int, share: float
     ) -> ChosenCandidate:
-        """Return a row of the screened table at a spot share."""
+        """Return a row of the screened table at a spot share, or at a share of a piece of a curve."""
         rounded, figures = bool(screened.rounded[row]), screened.table.rows(np.asarray([row]))
-        return cls(candidates, market, int(screened.rows[row]), share, rounded, figures, screened.spot.get(row))
+        spot = screened.spot.get(row)
+        if row in screened.pieces:
+            spot, figures, share = screened.pieces[row].settle(figures, share, candidates.policies)
+        return cls(candidates, market, int(screened.rows[row]), share, rounded, figures, spot)
 
     @property
     def job(self) -> Job:

@@ -38,13 +38,17 @@ class PreparedScenario:
 
 
 def prepare(
-    scenario: Scenario, library: Library | None = None, before: PreparedScenario | None = None
+    scenario: Scenario,
+    library: Library | None = None,
+    before: PreparedScenario | None = None,
+    with_policies: bool = True,
 ) -> PreparedScenario:
     """Return the candidates of every job on the scenario's market, screened by the job's own limits.
 
     What an earlier scenario (`before`) has in common with this one is reused instead of computed again: the market
     if offers and prices are the same, a job's candidates if only its deadline changed, screened candidates if no
-    limit that filters them changed.
+    limit that filters them changed. `with_policies` False leaves spot to mixes of two markets, where the policies of
+    one deadline are not needed.
 
     Raises
     ------
@@ -69,10 +73,11 @@ def prepare(
         _candidates(scenario, index, market, library, before if same_jobs else None)
         for index in range(len(scenario.jobs))
     )
+    waiting_usd = CandidateObjective.of(scenario).waiting_usd if with_policies else None
     screened = tuple(
         before.screened[index]
         if before and same_jobs and one is before.candidates[index] and _filters(before.scenario) == _filters(scenario)
-        else screen(one, market, scenario.limits, library, waiting_usd=CandidateObjective.of(scenario).waiting_usd)
+        else screen(one, market, scenario.limits, library, waiting_usd=waiting_usd)
         for index, one in enumerate(candidates)
     )
     faults = [no_machine_fault(one.job, "ingest") for one in candidates if len(one.table) and one.lacks_ram().all()]

@@ -56,10 +56,11 @@ def frontier(
     solver failed; an infeasible scenario is a Frontier with that status and its explanation.
     """
     started = perf_counter()
-    prepared = prepare(scenario, library)
+    prepared = prepare(scenario, library, with_policies=False)
     options = options or SolveOptions()
     tracer = FrontierTracer(prepared, options)
     screened = _whole_curves(prepared)
+    prepared = replace(prepared, screened=screened)
     main = tracer.traced(screened, points)
     confidences = {job.confidence for job in scenario.jobs}
     curves = _curves(tracer, by, points) if by and main.status != "infeasible" else ()
@@ -75,12 +76,12 @@ def frontier(
         by=by,
         curves=curves,
         beyond=tuple(_hidden_by_deadline(prepared)) if main.points else (),
-        candidates=count_candidates(prepared, sum(len(one.table) for one in prepared.screened) - main.used),
+        candidates=count_candidates(prepared, sum(len(np.unique(one.rows)) for one in screened) - main.used),
         solver="envelope" if main.exact else options.solver,
         seconds=perf_counter() - started,
         as_of=tracer.as_of.isoformat(),
         budget_usd=scenario.limits.budget_usd,
-        infeasible=diagnose(prepared) if main.status == "infeasible" else None,
+        infeasible=diagnose(prepare(scenario, prepared.library)) if main.status == "infeasible" else None,
         notes=(*_ignored_objectives(scenario), *main.notes),
     )
 
@@ -159,7 +160,8 @@ def _hidden_by_deadline(prepared: PreparedScenario) -> Iterator[HiddenByLimit]:
         free = replace(_without_penalties(one), job=one.job.model_copy(update={"deadline_hours": None}))
         longer = limits if by_deadline else limits.model_copy(update={"max_hours": UNLIMITED_HOURS})
         seen = build_segments(screened.table, limits.budget_usd)
-        later = screen(free, prepared.market, longer, prepared.library, waiting_usd=NO_VALUE_OF_TIME)
+        scope = SearchScope(only_dollars=True)
+        later = screen(free, prepared.market, longer, prepared.library, waiting_usd=NO_VALUE_OF_TIME, scope=scope)
         whole = build_segments(later.table, limits.budget_usd)
         least = int(np.argmin(whole.usd_to))
         if float(whole.usd_to[least]) < float(seen.usd_to.min()) - NOTICEABLE_USD:

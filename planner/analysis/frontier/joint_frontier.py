@@ -27,7 +27,7 @@ from planner.solving.optimise import NEGLIGIBLE_SHARE
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from planner.arrays import Floats, Integers
+    from planner.arrays import Flags, Floats, Integers
     from planner.formulation.shared_limits import SharedLimits
     from planner.scenario.scenario import SolveOptions
 
@@ -74,7 +74,9 @@ class JointProgram:
         envelopes: Sequence[Sequence[EnvelopePiece]],
         limits: SharedLimits,
         options: SolveOptions,
+        curves: Sequence[Integers] | None = None,
     ) -> None:
+        """`curves` per job: the number (n,) of the curve that a row is a piece of, -1 for none."""
         self.tables, self.envelopes = tables, envelopes
         self.limits = replace(limits, objective="cost", value_of_time_usd_per_hour=0.0)
         owner = np.concatenate([np.arange(len(table)) for table in tables])
@@ -82,6 +84,7 @@ class JointProgram:
         # A candidate that is dominated at every share is dominated under every deadline.
         kept = np.flatnonzero(find_undominated(joined, self.limits))
         self.table, self.owner = joined.rows(kept), owner[kept]
+        self.curve = np.concatenate(curves)[kept] if curves else np.full(len(kept), -1)
         self.bounds: list[tuple[float, float]] = []
         """(hours, dollars) of every deadline solved: no plan that meets it costs less."""
         self.solver = partial(
@@ -183,6 +186,8 @@ class JointProgram:
     def solve_at(self, hours: float) -> Breakpoint | None:
         """Return the cheapest plan whose jobs all end within `hours`; None without one. Raises SolverLimitError."""
         rows, table = clip_to_caps(self.table, hours=hours)
+        latest = _latest_pieces(table, self.curve[rows])
+        rows, table = rows[latest], table.rows(latest)
         if len(np.unique(table.job)) < len(self.tables):
             return None
         found = self._choice(table, self.limits)
@@ -219,6 +224,18 @@ class JointProgram:
         if not choice.first.has_solution:
             raise SolverLimitError
         return choice.rows, choice.spot_share, choice.first.bound
+
+
+def _latest_pieces(table: CandidateTable, curve: Integers) -> Flags:
+    """Return the rows (n,) of a table cut at a deadline that are no piece of a curve, or its cheapest piece.
+
+    Expected and late dollars of a policy rise and fall together, and all pieces of a curve rent the same machines.
+    """
+    keep = curve < 0
+    order = np.lexsort((table.cost_usd(table.share_high), curve, table.job))
+    changes = np.diff(table.job[order], prepend=-1) | np.diff(curve[order], prepend=-1)
+    keep[order[changes != 0]] = True
+    return keep
 
 
 def pick_evenly(values: Sequence[float], most: int) -> list[float]:

@@ -183,12 +183,16 @@ class _Sweep:
         return self.segments.usd_from + self.slope * (hours - self.segments.hours_from)
 
     def best(self, hours: float) -> int:
-        """Return the segment to follow from a time on: cheapest there, then steepest, then of least rank."""
+        """Return the segment to follow from a time on: cheapest there, then steepest, then of least rank.
+
+        One that ends there is level from there on.
+        """
         one = self.segments
         usd = np.where((one.hours_from <= hours) & (one.hours_to >= hours), self.usd_at(hours), np.inf)
         level = np.flatnonzero(usd <= usd.min() + self.tolerance)
-        steepest = self.slope[level].min()
-        level = level[self.slope[level] <= steepest + TOLERANCE * abs(steepest)]
+        slope = np.where(one.hours_to[level] > hours, self.slope[level], 0.0)
+        steepest = slope.min()
+        level = level[slope <= steepest + TOLERANCE * abs(steepest)]
         return int(level[np.argmin(one.rank[level])])
 
     def next_below(self, now: float, level: float, slope: float, end: float) -> tuple[float, bool] | None:

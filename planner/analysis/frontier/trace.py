@@ -69,14 +69,20 @@ class FrontierTracer:
         notes: tuple[str, ...] = ()
         if not exact:
             try:
-                joint = JointProgram(tables, envelopes, self.limits, self.options)
+                curves = [one.curves() for one in screened]
+                joint = JointProgram(tables, envelopes, self.limits, self.options, curves)
                 found, notes = joint.fill_points([point.hours for point in breakpoints], found, feasible, points)
             except SolverLimitError:
                 return TracedFrontier((), (), False, None, "no_plan")
             if not found:
                 return TracedFrontier((), (), False, None, "infeasible")
+        self._compute_policies(screened, found, feasible)
         marked, knee = _with_knee(self._points(screened, found))
-        used = {(index, choice.row) for one in feasible for index, choice in enumerate(one.choices_to)}
+        used = {
+            (index, int(screened[index].rows[choice.row]))
+            for one in feasible
+            for index, choice in enumerate(one.choices_to)
+        }
         return TracedFrontier(
             marked,
             tuple(self._segment(screened, one) for one in feasible),
@@ -94,6 +100,8 @@ class FrontierTracer:
         for one in found:
             jobs = self.plans(screened, one.choices)
             before = self.plans(screened, one.before)
+            if before == jobs:  # two pieces of one curve meet
+                before = ()
             earlier = before or (made[-1].jobs if made else ())
             usd = math.fsum(job.cost_usd for job in jobs)
             last = max(jobs, key=lambda job: job.hours.at_confidence)
@@ -118,6 +126,17 @@ class FrontierTracer:
                 )
             )
         return tuple(made)
+
+    def _compute_policies(
+        self, screened: Sequence[ScreenedCandidates], found: Sequence[Breakpoint], pieces: Sequence[LinearPiece]
+    ) -> None:
+        """Compute the policies of all choices on curves of each job together, for `_plan` and `_leg` to look up."""
+        choices = [both for one in found for both in (one.choices, one.before)]
+        choices += [both for one in pieces for both in (one.choices_from, one.choices_to)]
+        for index, one in enumerate(screened):
+            mine = dict.fromkeys(each[index] for each in choices if each)
+            keys = [one.pieces[choice.row].key(choice.share) for choice in mine if choice.row in one.pieces]
+            self.prepared.candidates[index].policies.best_points(keys)
 
     def plans(self, screened: Sequence[ScreenedCandidates], choices: Sequence[RowChoice]) -> tuple[Assignment, ...]:
         """Return the plan of each job in full, without the alternatives that `solve` adds."""
@@ -148,6 +167,10 @@ class FrontierTracer:
     def _leg(self, index: int, screened: ScreenedCandidates, old: RowChoice, new: RowChoice) -> SegmentJob:
         table, market, candidates = screened.table, self.prepared.market, self.prepared.candidates[index]
         place = int(table.offer[old.row])
+        shares = [
+            ChosenCandidate.of(candidates, screened, market, one.row, one.share).share if screened.pieces else one.share
+            for one in (old, new)
+        ]
         return SegmentJob(
             name=candidates.job.name,
             provider=market.offers[place].provider,
@@ -155,8 +178,8 @@ class FrontierTracer:
             gpu=market.gpus[place],
             gpus=int(table.run_gpus[old.row]),
             method=candidates.recipes[int(table.recipe[old.row])].method_label,
-            spot_share_from=old.share,
-            spot_share_to=new.share,
+            spot_share_from=shares[0],
+            spot_share_to=shares[1],
         )
 
 

@@ -102,11 +102,6 @@ def best_point(table: StartTable, hours: float) -> CurvePoint:
     return curve_at(table, np.array([hours])).at(hours)
 
 
-def curve_points(table: StartTable, hours: Floats) -> list[CurvePoint]:
-    """Return on demand and the best policies for some guaranteed times (k,), where more time never costs more."""
-    return curve_at(table, hours).points()
-
-
 def curve_at(table: StartTable, hours: Floats) -> Curve:
     """Return on demand, and the best policy for each of some guaranteed times."""
     run = table.request.run

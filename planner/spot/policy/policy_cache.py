@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from planner.spot.market.states import SpotStates
-from planner.spot.policy.cost_curve import CurvePoint, best_point, count_tables, curve_points
+from planner.spot.policy.cost_curve import CurvePoint, best_point, count_tables
+from planner.spot.policy.curve_pieces import JUST_AFTER, CurvePiece, straight_pieces
 from planner.spot.policy.discretisation import SLACK_POINTS, CurveRequest, check_run
 from planner.spot.policy.least_cost import usd_tables
-from planner.spot.policy.markov_chain import USD
 from planner.spot.policy.run import SpotRun
 
 if TYPE_CHECKING:
@@ -33,13 +33,14 @@ FIRST_SLACK = 1 / 16
 MAX_DOUBLINGS = 7
 """Slack beyond 8 times the work saves almost nothing more: the longest horizon serves all times beyond it."""
 NOTICEABLE_SAVING = 3e-3
-"""Of a point of a curve against the one before, half as much at least: the grid errs by as much."""
-
-MAX_PARTS_OF_TICK = 16
-"""Points between two ticks, at most."""
+"""Relative: the grid of a curve errs by as much."""
 
 Key = tuple[SpotRun, SpotStates, float]
 """A run, its market, and the hours within which it must end."""
+
+
+Span = tuple[float, float]
+"""Guaranteed times after the first, up to the second, that one horizon answers."""
 
 
 def horizon_of(run: SpotRun, guaranteed_hours: float) -> float:
@@ -58,13 +59,17 @@ def longest_useful_hours(run: SpotRun) -> float:
     return horizon_of(run, math.inf)
 
 
-def horizons_up_to(run: SpotRun, longest_hours: float) -> list[float]:
-    """Return all horizons up to the one of `longest_hours`."""
-    last = horizon_of(run, longest_hours)
-    horizons = [horizon_of(run, run.work_hours + run.restart_hours)]
-    while horizons[-1] < last * (1 - 1e-12):
-        horizons.append(horizon_of(run, horizons[-1] * (1 + 1e-9) + 1e-9))
-    return horizons
+def spans_up_to(run: SpotRun, longest_hours: float) -> list[Span]:
+    """Return the guaranteed times that each horizon answers, up to `longest_hours`; none where nothing is left."""
+    spans = []
+    begin = run.work_hours + run.restart_hours
+    while begin * JUST_AFTER < longest_hours:
+        end = horizon_of(run, begin * JUST_AFTER)
+        if end <= begin * JUST_AFTER:  # the longest horizon
+            break
+        spans.append((begin, min(end, longest_hours)))
+        begin = end
+    return spans
 
 
 class PolicyCache:
@@ -91,50 +96,30 @@ class PolicyCache:
         tables = _look_up(self._counts, [_horizon_key(*key) for key in keys], count_tables)
         return [best_point(table, hours) for table, (_, _, hours) in zip(tables, keys, strict=True)]
 
-    def usd_curves(self, keys: Sequence[Key]) -> list[tuple[Floats, Floats]]:
-        """Return hours and the dollars of the best policy within them, up to the hours of each (run, market, hours)."""
-        horizons = [[(run, states, one) for one in horizons_up_to(run, hours)] for run, states, hours in keys]
-        _look_up(self._usd, [one for several in horizons for one in several], usd_tables)
+    def usd_curves(self, asked: Sequence[tuple[SpotRun, SpotStates, Sequence[Span]]]) -> list[tuple[Floats, Floats]]:
+        """Return the ticks in some spans of each run on a market, and the dollars of the best policy within them."""
+        keys = [[_horizon_key(run, states, end) for _, end in spans] for run, states, spans in asked]
+        _look_up(self._usd, [one for several in keys for one in several], usd_tables)
         found = []
-        for (_, _, longest), several in zip(keys, horizons, strict=True):
-            hours = [_own_hours(self._usd[key], longest) for key in several]
+        for (_, _, spans), several in zip(asked, keys, strict=True):
+            hours = [self._usd[key].hours_in(*span) for key, span in zip(several, spans, strict=True)]
             usd = [self._usd[key].at(one) for key, one in zip(several, hours, strict=True)]
-            found.append((np.concatenate(hours), np.concatenate(usd)))
+            found.append((np.concatenate([np.zeros(0), *hours]), np.concatenate([np.zeros(0), *usd])))
         return found
 
-    def points(self, run: SpotRun, states: SpotStates, longest_hours: float) -> list[CurvePoint]:
-        """Return points within `longest_hours` by rising hours, each noticeably cheaper than the one before.
+    def pieces(self, run: SpotRun, states: SpotStates, spans: Sequence[Span]) -> list[CurvePiece]:
+        """Return the curve of a run in some spans as straight pieces, by rising hours."""
+        tables = _look_up(self._usd, [_horizon_key(run, states, end) for _, end in spans], usd_tables)
+        return [piece for table, span in zip(tables, spans, strict=True) for piece in straight_pieces(table, *span)]
 
-        Each horizon contributes the part that it is responsible for. ValueError where even on demand takes longer.
-        """
-        keys = [(run, states, horizon) for horizon in horizons_up_to(run, longest_hours)]
-        points: list[CurvePoint] = []
-        for table in _look_up(self._counts, keys, count_tables):
-            for point in curve_points(table, _closer(table, _own_hours(table, longest_hours))):
-                if not points or point.usd < points[-1].usd * (1 - NOTICEABLE_SAVING / 2):
-                    points.append(point)
-        return points
-
-
-def _closer(table: StartTable, hours: Floats) -> Floats:
-    """Return guaranteed times between which the cost falls by little, those of `hours` (k,) among them."""
-    run = table.request.run
-    hours = np.append(max(run.work_hours + run.restart_hours, hours[0] - table.tick), hours) if len(hours) else hours
-    usd = table.at(hours)[:, USD]
-    steps = np.clip(np.ceil((usd[:-1] / usd[1:] - 1) / NOTICEABLE_SAVING), 1, MAX_PARTS_OF_TICK).astype(np.int64)
-    return np.concatenate([hours[:0], *map(np.linspace, hours[:-1], hours[1:], steps + 1)])
+    def close_points(self, run: SpotRun, states: SpotStates, pieces: Sequence[CurvePiece]) -> list[CurvePoint]:
+        """Return the policies at the ends of pieces and between, no two neighbours noticeably apart in dollars."""
+        hours = [time for piece in pieces for time in piece.divided(NOTICEABLE_SAVING)]
+        return self.best_points([(run, states, time) for time in dict.fromkeys(hours)])
 
 
 def _horizon_key(run: SpotRun, states: SpotStates, hours: float) -> Key:
     return run, states, horizon_of(run, hours)
-
-
-def _own_hours(table: StartTable, longest_hours: float) -> Floats:
-    """Return the ticks (k,) that are answered by this horizon, not by a shorter one, up to `longest_hours`."""
-    run, horizon = table.request.run, table.request.guaranteed_hours
-    begin = max((one for one in horizons_up_to(run, horizon) if one < horizon * (1 - 1e-9)), default=0.0)
-    hours = table.hours()
-    return hours[(hours > begin) & (hours <= longest_hours * (1 + 1e-12))]
 
 
 def _look_up(

@@ -38,6 +38,11 @@ class StartTable:
         enough = hours - part.run.work_hours > part.run.restart_hours * (1 + TICK_ROUNDING)
         return np.asarray(hours[enough] * self.request.parts)
 
+    def hours_in(self, begin: float, end: float) -> Floats:
+        """Return the guaranteed times (k,) of whole ticks after `begin` and before `end`, and `end`."""
+        hours = self.hours()
+        return np.append(hours[(hours > begin * (1 + TICK_ROUNDING)) & (hours < end * (1 - TICK_ROUNDING))], end)
+
     def at(self, hours: Floats) -> Floats:
         """Return the figures of the whole run (k, ...) within guaranteed times (k,).
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from dataclasses import replace
 from functools import cache
@@ -15,10 +14,11 @@ from hypothesis import strategies as st
 from planner.spot.market.states import Ages, SpotStates
 from planner.spot.policy.backward_induction import BackwardInduction
 from planner.spot.policy.cost_curve import CurvePoint, count_tables
+from planner.spot.policy.curve_pieces import CURVE_ERROR
 from planner.spot.policy.discretisation import CurveRequest
 from planner.spot.policy.least_cost import usd_tables
 from planner.spot.policy.markov_chain import USD, build_markov_chain
-from planner.spot.policy.policy_cache import PolicyCache
+from planner.spot.policy.policy_cache import PolicyCache, spans_up_to
 from planner.spot.policy.run import SpotRun
 from tests.helpers.spot_cases import cost_curve
 
@@ -231,13 +231,32 @@ def test_dollars_alone_are_those_of_all_counts(cases: list[tuple[SpotRun, SpotSt
 @given(RUNS, MARKETS, st.floats(1.05, 4.0))
 @settings(derandomize=True, max_examples=25, deadline=None)
 def test_a_frontier_and_a_plan_tell_one_cost(run: SpotRun, market: SpotStates, factor: float) -> None:
-    """The points of all times are the policies for exactly those; between two of them the cost lies between theirs."""
+    """Anywhere on a piece the policy for exactly that time costs what the line says; at its ends exactly."""
     cache, hours = PolicyCache(), factor * run.work_hours + 2 * run.restart_hours
-    points = cache.points(run, market, hours)
-    for before, after in itertools.pairwise(points):
-        middle, exact = cache.best_points([(run, market, (before.hours + after.hours) / 2), (run, market, after.hours)])
-        assert exact.usd == pytest.approx(after.usd, rel=1e-9)
-        assert after.usd * (1 - 0.004) <= middle.usd <= before.usd * (1 + 0.004)
+    pieces = cache.pieces(run, market, spans_up_to(run, hours))
+    shares = np.array([0.0, 0.1, 0.5, 0.8, 1.0])
+    for piece in pieces:
+        times = np.interp(shares, (0, 1), piece.hours).tolist()
+        told = np.interp(shares, (0, 1), piece.usd)
+        found = [point.usd for point in cache.best_points([(run, market, time) for time in times])]
+        assert found == pytest.approx(told, rel=CURVE_ERROR + 1e-6)
+        assert found[-1] == pytest.approx(told[-1], rel=1e-5)
+
+
+@pytest.mark.slow
+@given(RUNS, MARKETS, st.floats(1.05, 4.0), st.floats(0.0, 1.0))
+@settings(derandomize=True, max_examples=25, deadline=None)
+def test_no_time_is_missed_by_the_pieces(run: SpotRun, market: SpotStates, factor: float, part: float) -> None:
+    """At any time the pieces up to it cost no more than the best policy for exactly that time, or on demand."""
+    cache, longest = PolicyCache(), factor * run.work_hours + 2 * run.restart_hours
+    needed = run.work_hours + run.restart_hours
+    hours = needed * (1 + 1e-6) + part * (longest - needed)
+    told = [run.on_demand_usd]
+    for piece in cache.pieces(run, market, spans_up_to(run, longest)):
+        if piece.hours[0] <= hours:
+            told.append(float(np.interp(hours, piece.hours, piece.usd)))
+    (exact,) = cache.best_points([(run, market, hours)])
+    assert min(told) <= exact.usd * (1 + CURVE_ERROR + 1e-6)
 
 
 @pytest.mark.parametrize("work", [0.02, 0.5, 300.0, 2000.0])
