@@ -194,6 +194,7 @@ def _stack(framework: FrameworkProfile, memory: Calibration, network: Network) -
         fit_nccl_gib=0.0 if megatron else memory.value("fit_nccl_gib"),
         megatron_context=int(megatron),
         margin=memory.value("margin" if framework.profiled else "margin_unknown"),
+        held_margin=memory.value("held_margin" if framework.profiled else "held_margin_unknown"),
         phi=memory.value("phi"),
     )
 

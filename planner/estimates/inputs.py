@@ -7,7 +7,7 @@ Where the numbers come from (cards, profiles, recipes) is none of this module's 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -164,8 +164,13 @@ class Stack:
     nccl_gib: Numbers = 2.3  # communicators, for display of device-used memory only
     fit_nccl_gib: Numbers = 0.5  # communicators in the fit rule (N > 1)
     megatron_context: Numbers = 0  # 1: device used = allocated + context
-    margin: Numbers = 0.05  # m of the fit rule
+    margin: Numbers = 0.05  # m of the fit rule, on bytes that grow with the batch
+    held_margin: Numbers = 0.02  # the same on bytes that do not, which follow from the accounting
     phi: Numbers = 0.2  # share of (reserved - allocated) that counts in the fit rule
+
+    def with_margin(self, margin: Numbers) -> Stack:
+        """Return the same software with one margin on all bytes."""
+        return replace(self, margin=margin, held_margin=margin)
 
 
 @dataclass(frozen=True)

@@ -202,25 +202,32 @@ def memory(x: Facts) -> tuple[float, float]:
 
     first, last, Ws, Lg, fragments = activations(x, k, layers)
     B = W + A + states
+    # Bytes of each phase whatever the batch, and those that grow with it.
     phases = [
-        B + AMP + root + early + last + Lg,
-        B + AMP + U + Ug + D + early + max(first, last) + Ws,
-        B + AMP + U + Ug + G + Ws,
-        B + G + Tm,
-        load,
+        (B + AMP + root + early, last + Lg),
+        (B + AMP + U + Ug + D + early, max(first, last) + Ws),
+        (B + AMP + U + Ug + G, Ws),
+        (B + G + Tm, 0.0),
+        (load, 0.0),
     ]
-    allocated = max(phases)
-    together = max(B + AMP + U + Ug + D + G + Tm + max(first, last) + Ws + Lg, load)
-    cached = k["rho"] * (together - allocated) + fragments
+    allocated = max(held + grown for held, grown in phases)
+    together = B + AMP + U + Ug + D + G + Tm + max(first, last) + Ws + Lg
     image = x.arch.get("image") or {}
     megatron = x.frame.get("megatron")
     context = k["m_ctx_gib"] if megatron else k["ctx_gib"] + (k["fit_nccl_gib"] if x.s.gpus > 1 else 0.0)
     context = context * GIB + 2.0 * image.get("frozen_parameters", 0)
-    margin = k["margin"] if x.frame["profiled"] else k["margin_unknown"]
-    margin = margin if x.s.headroom is None else x.s.headroom
-    need = allocated * (1 + margin) + k["phi"] * cached + context
+    unknown = "" if x.frame["profiled"] else "_unknown"
+    margins = (k[f"held_margin{unknown}"], k[f"margin{unknown}"])
+    low, high = margins if x.s.headroom is None else (x.s.headroom, x.s.headroom)
+
+    def rule(phi: float) -> float:
+        overlap = phi * k["rho"]
+        ends = [(1 + low - overlap) * held + (1 + high - overlap) * grown for held, grown in phases]
+        return float(max(max(ends) + overlap * together, (1 + low) * load) + phi * fragments + context)
+
+    need = rule(k["phi"])
     if x.z == 3 and need > 0.8 * x.card["usable_gib"] * GIB:
-        need = allocated * (1 + margin) + 0.5 * cached + context
+        need = rule(0.5)
     return need, allocated
 
 

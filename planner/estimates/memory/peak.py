@@ -55,6 +55,7 @@ class MemoryEstimate:
     reserved_uncapped: Floats
     device_used: Floats  # what the driver shows
     need: Floats  # left side of the fit rule
+    margin: Floats  # of it, what its margins set aside
     breakdown: dict[str, Floats]  # of every part in the limiting phase, 0 where it is not alive
 
 
@@ -84,6 +85,7 @@ def estimate_memory(setup: Setup, coefficients: MemoryCoefficients, usable_bytes
         reserved_uncapped=uncapped,
         device_used=np.where(megatron, allocated, reserved) + context,
         need=need,
+        margin=lines.margin(batch),
         breakdown=breakdown,
     )
 
