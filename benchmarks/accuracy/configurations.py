@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from benchmarks.accuracy.hosts import Host, gpu_of_row, host_of_row
+from benchmarks.accuracy.lengths import longest_sample, typical_share
 from benchmarks.accuracy.measurements import Row
 from benchmarks.accuracy.networks import Incomplete, NotExpressible, as_framework_builds, network_of_row
 from benchmarks.accuracy.recipes import (
@@ -167,7 +168,7 @@ def _layout(row: Row, recipe: Recipe, framework: str, network: Network) -> Layou
         micro_batch=micro,
         accumulation=rounds,
         sequence=float(sequence),
-        longest_sequence=float(sequence),
+        longest_sequence=longest_sample(row, float(sequence)),
         gpus=gpus,
         tensor=recipe.tensor_parallel,
         pipeline=recipe.pipeline_parallel,
@@ -175,7 +176,7 @@ def _layout(row: Row, recipe: Recipe, framework: str, network: Network) -> Layou
         context=context,
         zero_stage=recipe.zero_stage,
         hybrid=int(recipe.sharding == "hsdp" or (zero_group(row) or ranks) < ranks),
-        variable_length=int(bool(row.lengths and row.lengths.varying)),
+        variable_length=typical_share(row, float(sequence)),
     )
 
 

@@ -111,7 +111,7 @@ def build_setup(
         pipeline=recipe.pipeline_parallel,
         zero_stage=recipe.zero_stage,
         hybrid=int(recipe.is_hybrid),
-        variable_length=int(job.packing == "padded"),
+        variable_length=work.mean_length / work.longest if job.packing == "padded" else 0.0,
     )
     parts = recipe_coefficients(recipe, job, context.network, library)
     hardware = hardware_numbers(gpu, machine.link, machine.network_gbps, recipe.precision, library)

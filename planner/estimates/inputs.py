@@ -94,7 +94,7 @@ class Layout:
     expert: Numbers = 1
     zero_stage: Numbers = 0  # 0 none or ddp, 1, 2, 3 (= FSDP)
     hybrid: Numbers = 0  # 1: sharded inside each node, replicas across nodes (HSDP; ZeRO groups of one node)
-    variable_length: Numbers = 0  # 1: batches of differing length (padded)
+    variable_length: Numbers = 0  # mean over longest length where batches differ in length (padded); 0: all alike
 
     @property
     def data_parallel(self) -> Numbers:

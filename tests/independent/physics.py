@@ -267,7 +267,10 @@ def activations(x: Facts, k: dict[str, float], layers: int) -> tuple[float, ...]
     if loss["materialised"] and x.checkpoints != "none":
         fragments += k["f_log"] * entries
     if x.s.packing == "padded":
-        fragments += k["f_var"] * (logits + working + (stored if x.checkpoints == "full" else 0.0))
+        mean = min(x.s.mean_length or x.s.sequence, x.s.sequence)
+        fragments += (
+            k["f_var"] * mean / x.s.sequence * (logits + working + (stored if x.checkpoints == "full" else 0.0))
+        )
     return min(x.pp, x.m) * stored, stored, working, logits, fragments
 
 

@@ -66,6 +66,7 @@ CHANGES = [
     ("fragments", 10_300 + 10_000, {}),  # 0.05 * (4,000 + 140,000 + 62,000) + 1 B per logit
     ("fragments", 10_300, {"activations": {"logits_materialised": 0}}),
     ("fragments", 20_300 + 206_000, {"layout": {"variable_length": 1}}),
+    ("fragments", 20_300 + 0.25 * 206_000, {"layout": {"variable_length": 0.25}}),  # samples a quarter of the longest
 ]
 
 
