@@ -12,6 +12,7 @@ from benchmarks.accuracy.lengths import longest_sample, typical_share
 from benchmarks.accuracy.measurements import Row
 from benchmarks.accuracy.networks import Incomplete, NotExpressible, as_framework_builds, network_of_row
 from benchmarks.accuracy.recipes import (
+    casts_each_product,
     checkpointing_of_row,
     degree,
     framework_of_row,
@@ -203,6 +204,8 @@ def _states(row: Row, recipe: Recipe, states: States) -> States:
         if recipe.activation_checkpointing == "none" and "mixed" in row.text("precision"):
             # Autocast hands the backward pass a 16-bit copy of every frozen weight, which nothing frees before.
             changes |= {"cast_bytes": 2.0}
+    if casts_each_product(row):
+        changes |= {"gathered_bytes": 4.0, "reduced_bytes": 4.0}
     if recipe.quant == "int8" and "gptq" in row.text("weight_quant"):
         # PEFT's k-bit preparation leaves GPTQ networks as they are; a scale and a zero per group of 128.
         changes |= {"weight_bytes": 1.02, "embedding_bytes": 2.0, "gathered_bytes": 1.02}
@@ -216,20 +219,25 @@ def _activations(row: Row, network: Network, activations: Activations, states: S
     prepared = states.quantised and states.embedding_bytes == 4.0
     if row.text("framework") == "unsloth":
         kernel = "liger"
+    fp32_stream = casts_each_product(row)
     if kernel == "hf":
-        kernel = "hf-prepared" if prepared else "hf-16bit" if loss_stays_16bit(row, network) else kernel
+        kernel = "hf-prepared" if prepared or fp32_stream else "hf-16bit" if loss_stays_16bit(row, network) else kernel
     if LOSS_ROWS.get(kernel, kernel) in losses:
         loss = losses[LOSS_ROWS.get(kernel, kernel)]
         changes = {"logit_bytes": loss.logit_bytes, "logits_materialised": int(loss.materialised)}
     if states.quantised and not prepared and activations.residual_bytes == 4.0 and row.count("num_gpus") == 1:
         changes["residual_bytes"] = 2.0
+    if fp32_stream:
+        # A loop of its own: the outputs of the last step live on, logits (4 bytes) and cache, until the next ones come.
+        changes |= {"residual_bytes": 4.0, "keeps_cache": 1}
+        changes["logit_bytes"] = changes.get("logit_bytes", activations.logit_bytes) + 4.0
     words = row.text("precision")
     if prepared and "compute" in words and "autocast" not in words and "mixed" not in words:
         changes["fp32_paths"] = 1  # only the type in which the quantised linears compute is said
     text = row.text("act_ckpt")
     if "every 2nd" in text or text == "selective (layer)":
         changes["checkpointing"] = CHECKPOINT_EVERY_2ND
-    if "offload" in text:
+    if "offload" in text or "activations" in row.text("cpu_offload"):
         changes["checkpointing"] = CHECKPOINT_OFFLOAD
     if row.text("compile") in ("yes", "no"):
         changes["compiled"] = int(row.text("compile") == "yes")

@@ -129,6 +129,7 @@ class States:
     # 1: lies in host memory and is copied over PCIe; weights in host memory imply the optimizer (FSDP, ZeRO-Infinity).
     host_weights: Numbers = 0  # under stage 3 only: sharded weights, gradients and optimizer
     host_optimizer: Numbers = 0
+    paged_optimizer: Numbers = 0  # 1: managed pages, which the driver moves to host memory when the card is full
     # Extra bytes per parameter of odd frameworks (Megatron-DeepSpeed, InternEvo); usually 0.
     extra_gradient_bytes: Numbers = 0
     extra_sharded_bytes: Numbers = 0  # while stepping: fp32 copies of the gradient shard and of what is updated
@@ -152,6 +153,7 @@ class Activations:
     compiled: Numbers = 0
     megatron_kernels: Numbers = 0  # 1: k_mws in place of k_ws
     working_factor: Numbers = 0.0  # >0 overrides k_ws (Unsloth 1.1)
+    keeps_cache: Numbers = 0  # 1: the outputs hold keys and values of every layer (an own loop leaves use_cache on)
     fp32_paths: Numbers = 0  # 1: no autocast over a k-bit prepared base, whose fp32 spreads to all but its linears
     scale: Numbers = 1.0  # factor on all bytes that grow with the batch, learned from an observed peak
 

@@ -92,6 +92,8 @@ class Facts:
         self.eight_bit_adam = t["optimizer"] == "adamw_8bit"
         kbit = self.bytes["quantised"][t["quant"]]["prepared"] if self.quantised else False
         self.prepared = bool(kbit and self.z < 3 and self.frame.get("prepared", True))
+        # Some frameworks quantise the scales of nf4 too, whatever they are asked for.
+        self.quant = self.frame.get("stores", {}).get(t["quant"], t["quant"])
         self.adapters = self.bytes["adapters"][self.frame["adapters"]]
         self.row = self._training_row()
         self.checkpoints = t["activation_checkpointing"]
@@ -172,7 +174,7 @@ def memory(x: Facts) -> tuple[float, float]:
     base = 4.0 if x.wide else 2.0
     s1, s2, s3 = (x.group if x.z >= stage_of else 1 for stage_of in (1, 2, 3))
     if x.lora:
-        weight = x.bytes["quantised"][t["quant"]]["weight"] if x.quantised else base
+        weight = x.bytes["quantised"][x.quant]["weight"] if x.quantised else base
         outer, trained, row = (4.0 if x.prepared else base), x.trained * layers / x.L, x.adapters
         optimizer = x.bytes["optimizers"]["adamw_8bit"]["o"] if x.eight_bit_adam else row["o"]
     else:
@@ -192,11 +194,11 @@ def memory(x: Facts) -> tuple[float, float]:
     temporary = 0.0 if x.frame["fused_step"] or x.eight_bit_adam else row["t"]
     Tm = trained * (temporary + row.get("extra_sharded", 0)) / x.tp / s1
     AMP = 0.0 if x.lora or x.z else x.row["cast"] * stage / x.tp
-    wide = weight if x.quantised else 2.0 if x.lora else x.row["gathered"]
-    root = 2 * stage / x.tp if kept else 2 * embedding / x.tp
-    U = (2 * stage / x.tp if kept else (k["n_uns"] * each * wide + 2 * embedding) / x.tp) if gathers else 0.0
-    root = root if gathers else 0.0
-    Ug = 2 * each / x.tp if gathers and not x.lora else 0.0
+    layer = weight if x.quantised else 2.0 if x.lora else x.row["gathered"]
+    wide = max(layer, 2.0)
+    root = wide * (stage if kept else embedding) / x.tp if gathers else 0.0
+    U = (root if kept else k["n_uns"] * each * layer / x.tp + root) if gathers else 0.0
+    Ug = wide * each / x.tp if gathers and not x.lora else 0.0
     D = 2 * x.h * x.f if x.quantised else 0.0
     load = whole * (1 + 1 / s3) if x.z == 3 and x.frame.get("load_whole") else 0.0
 
@@ -244,7 +246,9 @@ def activations(x: Facts, k: dict[str, float], layers: int) -> tuple[float, ...]
     inputs = k["c_in"] * x.adapters["copies"] * x.adapted_inputs * t if x.lora else 0.0
     eager = x.arch["heads"] * t * x.s.sequence / x.tp if x.t["attention"] == "eager" else 0.0
     fsdp_residual = x.lora and x.z == 3 and x.frame.get("fsdp_adapters_fp32_residual")
-    boundary = x.h * (4 if x.prepared or x.wide or fsdp_residual else 2) * t / sp
+    # Autocast over fp32 weights on one replica: the embedding is fp32, and so is what is added to it.
+    autocast = not x.lora and x.z == 0 and x.row["cast"] > 0
+    boundary = x.h * (4 if x.prepared or x.wide or fsdp_residual or autocast else 2) * t / sp
     share = k["k_frz"] if x.lora else k["k_act"]
     if x.quantised and x.frame.get("frozen_quantised_factor") and x.t["quant"] in ("nf4", "nf4_dq", "int8"):
         share = k["k_frzq"]
@@ -267,10 +271,8 @@ def activations(x: Facts, k: dict[str, float], layers: int) -> tuple[float, ...]
     if loss["materialised"] and x.checkpoints != "none":
         fragments += k["f_log"] * entries
     if x.s.packing == "padded":
-        mean = min(x.s.mean_length or x.s.sequence, x.s.sequence)
-        fragments += (
-            k["f_var"] * mean / x.s.sequence * (logits + working + (stored if x.checkpoints == "full" else 0.0))
-        )
+        typical = min(x.s.mean_length or x.s.sequence, x.s.sequence) / x.s.sequence
+        fragments += k["f_var"] * typical * (logits + working + (stored if x.checkpoints == "full" else 0.0))
     return min(x.pp, x.m) * stored, stored, working, logits, fragments
 
 
@@ -295,7 +297,7 @@ def step(x: Facts, sequence: float) -> float:
         fused = k["fused_tensor_factor"] if x.frame["kernels"] == "fused" else 1.0
         work += x.L / x.pp * (4 + 2 * rc) * each * fused
     reduced = (x.adapters if x.lora else x.row)["reduced"]
-    quantised = x.bytes["quantised"][x.t["quant"]]["weight"] if x.quantised else 2
+    quantised = x.bytes["quantised"][x.quant]["weight"] if x.quantised else 2
     gathered = quantised if x.lora else x.row["gathered"]
     cut = x.tp * x.pp
     sharding = reduction = 0.0

@@ -63,7 +63,7 @@ def activation_terms(
     code = np.asarray(activations.checkpointing)
     none, full = code == CHECKPOINT_NONE, code == CHECKPOINT_FULL
 
-    per_layer = _stored(layer, states, activations, k)
+    per_layer = _stored(layer, states, activations, k) + _kept_cache(network, layout, activations, tokens)
     stored_last = stage_layers(network, layout.pipeline) * per_layer
     stored_first = stored_last * _in_flight(layout)
     plain_share = np.where(np.not_equal(activations.megatron_kernels, 0), k.k_mws, k.k_ws)
@@ -114,6 +114,16 @@ def _layer(
         scores=scores,
         boundary=network.hidden * activations.residual_bytes * tokens / split,
     )
+
+
+def _kept_cache(network: Network, layout: Layout, activations: Activations, tokens: Numbers) -> Numbers:
+    """Return the bytes of one layer's keys and values that the outputs of a Transformers class keep until the backward.
+
+    Its classes fill a cache for generation unless told otherwise. Their own checkpointing switches it off; a loop that
+    wraps layers with PyTorch's checkpointing does not (transformers, `use_cache` of the configuration: true).
+    """
+    each = 2 * network.kv_width * np.multiply(activations.element_bytes, tokens) / layout.tensor
+    return np.not_equal(activations.keeps_cache, 0) * each
 
 
 def _fragments_of_lengths(layout: Layout, largest: Numbers, k: MemoryCoefficients) -> Numbers:

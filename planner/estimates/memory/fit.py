@@ -53,6 +53,7 @@ class MemoryLines:
     stage_three: NDArray[np.bool_]
     stack: Stack
     context_bytes: Numbers
+    paged_bytes: Numbers  # optimizer states that leave the card when it is full; no part of any need
 
     @cached_property
     def lines(self) -> list[tuple[Numbers, Numbers]]:
@@ -166,6 +167,7 @@ def memory_lines(setup: Setup, coefficients: MemoryCoefficients) -> MemoryLines:
         stage_three=np.asarray(np.greater_equal(layout.zero_stage, 3)),
         stack=stack,
         context_bytes=context_gib * GIB,
+        paged_bytes=static.paged,
     )
 
 
