@@ -213,28 +213,17 @@ def _states(row: Row, recipe: Recipe, states: States) -> States:
 
 
 def _activations(row: Row, network: Network, activations: Activations, states: States, library: Library) -> Activations:
-    changes: dict[str, Any] = {}
-    kernel = row.text("loss_kernel")
-    losses = library.techniques.bytes.loss
-    prepared = states.quantised and states.embedding_bytes == 4.0
-    if row.text("framework") == "unsloth":
-        kernel = "liger"
-    fp32_stream = casts_each_product(row)
-    if kernel == "hf":
-        kernel = "hf-prepared" if prepared or fp32_stream else "hf-16bit" if loss_stays_16bit(row, network) else kernel
-    if LOSS_ROWS.get(kernel, kernel) in losses:
-        loss = losses[LOSS_ROWS.get(kernel, kernel)]
-        changes = {"logit_bytes": loss.logit_bytes, "logits_materialised": int(loss.materialised)}
+    prepared = bool(states.quantised and states.embedding_bytes == 4.0)
+    changes = _loss(row, network, prepared, library)
     if states.quantised and not prepared and activations.residual_bytes == 4.0 and row.count("num_gpus") == 1:
         changes["residual_bytes"] = 2.0
-    if fp32_stream:
+    if casts_each_product(row):
         # A loop of its own: the outputs of the last step live on, logits (4 bytes) and cache, until the next ones come.
         changes |= {"residual_bytes": 4.0, "keeps_cache": 1}
         changes["logit_bytes"] = changes.get("logit_bytes", activations.logit_bytes) + 4.0
-    words = row.text("precision")
+    words, text = row.text("precision"), row.text("act_ckpt")
     if prepared and "compute" in words and "autocast" not in words and "mixed" not in words:
         changes["fp32_paths"] = 1  # only the type in which the quantised linears compute is said
-    text = row.text("act_ckpt")
     if "every 2nd" in text or text == "selective (layer)":
         changes["checkpointing"] = CHECKPOINT_EVERY_2ND
     if "offload" in text or "activations" in row.text("cpu_offload"):
@@ -244,6 +233,19 @@ def _activations(row: Row, network: Network, activations: Activations, states: S
     if "sequence parallel" in row.text("sharding"):
         changes["sequence_parallel"] = 1
     return replace(activations, **changes)
+
+
+def _loss(row: Row, network: Network, prepared: bool, library: Library) -> dict[str, Any]:
+    """Return the bytes of the loss kernel that a row names, as changes of `Activations`."""
+    kernel, losses = row.text("loss_kernel"), library.techniques.bytes.loss
+    if row.text("framework") == "unsloth":
+        kernel = "liger"
+    if kernel == "hf" and (prepared or casts_each_product(row)):
+        kernel = "hf-prepared"
+    if kernel == "hf" and loss_stays_16bit(row, network):
+        kernel = "hf-16bit"
+    loss = losses.get(LOSS_ROWS.get(kernel, kernel))
+    return {"logit_bytes": loss.logit_bytes, "logits_materialised": int(loss.materialised)} if loss else {}
 
 
 def _shares(row: Row, activations: Activations) -> tuple[tuple[float, Activations], ...]:

@@ -165,7 +165,7 @@ def longest_of(setup: Setup, draws: float) -> float:
 
 def memory(x: Facts) -> tuple[float, float]:
     """Bytes by the fit rule, and in live tensors at the peak (memory model, sections 2, 3 and 6)."""
-    k, t = coefficients("memory"), x.t
+    k = coefficients("memory")
     embedding = x.V * x.h * (1 if x.arch["tied_embeddings"] else 2)
     each = (x.P - embedding) / x.L
     layers = math.ceil(x.L / x.pp)

@@ -12,7 +12,6 @@ import numpy as np
 
 from planner.estimates.inputs import Coefficients, Layout, Network, Numbers, States
 
-
 REDUCE_BUCKET_PARAMETERS = 5e8
 """Gradients that DeepSpeed collects before it reduces them: `reduce_bucket_size`, its documented default."""
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.estimates.memory.states import static_terms
 from planner.estimates.inputs import Stack
+from planner.estimates.memory.states import static_terms
 from planner.units import GIB
 from tests.helpers.memory_cases import HF, PLAIN, TINY, estimate_memory, full_states, layout, network
 from tests.helpers.memory_cases import Case as MemoryCase

@@ -46,11 +46,7 @@ CHANGES = [
     ("working_set", 15_500, {"activations": UNSAVED}),
     ("working_set", 78_000, {"activations": {"attention": ATTENTION_EAGER}}),  # 16 B * 10 heads * 10 * 10
     ("stored_last", 4_000, {}),
-    (
-        "stored_last",
-        4_000 + 8_000,
-        {"activations": {"keeps_cache": 1}},
-    ),  # keys and values: 2 x 100 x 2 B x 10 x 2 layers
+    ("stored_last", 4_000 + 8_000, {"activations": {"keeps_cache": 1}}),  # keys and values: 2 * 100 * 2 B
     ("stored_last", 2_000, {"layout": {"tensor": 2, "gpus": 2}, "activations": {"sequence_parallel": 1}}),
     ("stored_last", 124_000, {"activations": UNSAVED}),
     ("stored_last", 99_200, {"activations": UNSAVED, "states": FROZEN}),
