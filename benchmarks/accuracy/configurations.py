@@ -8,9 +8,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from benchmarks.accuracy.hosts import Host, gpu_of_row, host_of_row
+from benchmarks.accuracy.lengths import longest_sample, typical_share
 from benchmarks.accuracy.measurements import Row
 from benchmarks.accuracy.networks import Incomplete, NotExpressible, as_framework_builds, network_of_row
 from benchmarks.accuracy.recipes import (
+    casts_each_product,
     checkpointing_of_row,
     degree,
     framework_of_row,
@@ -167,7 +169,7 @@ def _layout(row: Row, recipe: Recipe, framework: str, network: Network) -> Layou
         micro_batch=micro,
         accumulation=rounds,
         sequence=float(sequence),
-        longest_sequence=float(sequence),
+        longest_sequence=longest_sample(row, float(sequence)),
         gpus=gpus,
         tensor=recipe.tensor_parallel,
         pipeline=recipe.pipeline_parallel,
@@ -175,7 +177,7 @@ def _layout(row: Row, recipe: Recipe, framework: str, network: Network) -> Layou
         context=context,
         zero_stage=recipe.zero_stage,
         hybrid=int(recipe.sharding == "hsdp" or (zero_group(row) or ranks) < ranks),
-        variable_length=int(bool(row.lengths and row.lengths.varying)),
+        variable_length=typical_share(row, float(sequence)),
     )
 
 
@@ -202,6 +204,8 @@ def _states(row: Row, recipe: Recipe, states: States) -> States:
         if recipe.activation_checkpointing == "none" and "mixed" in row.text("precision"):
             # Autocast hands the backward pass a 16-bit copy of every frozen weight, which nothing frees before.
             changes |= {"cast_bytes": 2.0}
+    if casts_each_product(row):
+        changes |= {"gathered_bytes": 4.0, "reduced_bytes": 4.0}
     if recipe.quant == "int8" and "gptq" in row.text("weight_quant"):
         # PEFT's k-bit preparation leaves GPTQ networks as they are; a scale and a zero per group of 128.
         changes |= {"weight_bytes": 1.02, "embedding_bytes": 2.0, "gathered_bytes": 1.02}
@@ -209,32 +213,39 @@ def _states(row: Row, recipe: Recipe, states: States) -> States:
 
 
 def _activations(row: Row, network: Network, activations: Activations, states: States, library: Library) -> Activations:
-    changes: dict[str, Any] = {}
-    kernel = row.text("loss_kernel")
-    losses = library.techniques.bytes.loss
-    prepared = states.quantised and states.embedding_bytes == 4.0
-    if row.text("framework") == "unsloth":
-        kernel = "liger"
-    if kernel == "hf":
-        kernel = "hf-prepared" if prepared else "hf-16bit" if loss_stays_16bit(row, network) else kernel
-    if LOSS_ROWS.get(kernel, kernel) in losses:
-        loss = losses[LOSS_ROWS.get(kernel, kernel)]
-        changes = {"logit_bytes": loss.logit_bytes, "logits_materialised": int(loss.materialised)}
+    prepared = bool(states.quantised and states.embedding_bytes == 4.0)
+    changes = _loss(row, network, prepared, library)
     if states.quantised and not prepared and activations.residual_bytes == 4.0 and row.count("num_gpus") == 1:
         changes["residual_bytes"] = 2.0
-    words = row.text("precision")
+    if casts_each_product(row):
+        # A loop of its own: the outputs of the last step live on, logits (4 bytes) and cache, until the next ones come.
+        changes |= {"residual_bytes": 4.0, "keeps_cache": 1}
+        changes["logit_bytes"] = changes.get("logit_bytes", activations.logit_bytes) + 4.0
+    words, text = row.text("precision"), row.text("act_ckpt")
     if prepared and "compute" in words and "autocast" not in words and "mixed" not in words:
         changes["fp32_paths"] = 1  # only the type in which the quantised linears compute is said
-    text = row.text("act_ckpt")
     if "every 2nd" in text or text == "selective (layer)":
         changes["checkpointing"] = CHECKPOINT_EVERY_2ND
-    if "offload" in text:
+    if "offload" in text or "activations" in row.text("cpu_offload"):
         changes["checkpointing"] = CHECKPOINT_OFFLOAD
     if row.text("compile") in ("yes", "no"):
         changes["compiled"] = int(row.text("compile") == "yes")
     if "sequence parallel" in row.text("sharding"):
         changes["sequence_parallel"] = 1
     return replace(activations, **changes)
+
+
+def _loss(row: Row, network: Network, prepared: bool, library: Library) -> dict[str, Any]:
+    """Return the bytes of the loss kernel that a row names, as changes of `Activations`."""
+    kernel, losses = row.text("loss_kernel"), library.techniques.bytes.loss
+    if row.text("framework") == "unsloth":
+        kernel = "liger"
+    if kernel == "hf" and (prepared or casts_each_product(row)):
+        kernel = "hf-prepared"
+    if kernel == "hf" and loss_stays_16bit(row, network):
+        kernel = "hf-16bit"
+    loss = losses.get(LOSS_ROWS.get(kernel, kernel))
+    return {"logit_bytes": loss.logit_bytes, "logits_materialised": int(loss.materialised)} if loss else {}
 
 
 def _shares(row: Row, activations: Activations) -> tuple[tuple[float, Activations], ...]:

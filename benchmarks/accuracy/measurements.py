@@ -110,6 +110,8 @@ class Row:
     def peak_kind(self) -> str:
         """What was measured: allocated, reserved, or device (all that the driver shows; also where it is not said)."""
         text = self.text("mem_kind")
+        if "allocator" in text:  # of PyTorch's allocator, which does not see the context
+            return "reserved"
         if "not stated" in text:
             return "device"
         if "reserved" in text:

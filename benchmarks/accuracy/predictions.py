@@ -208,6 +208,7 @@ def without_contradictions(prediction: Prediction) -> Prediction:
     assert found is not None
     against: list[tuple[str, str]] = []
     plain = prediction.row.text("optimizer") in ("", "adam", "adamw") and found.recipe.optimizer == "adamw"
+    plain = plain and not found.states.host_optimizer
     if prediction.peak is not None and found.recipe.method == "full" and plain:
         floor = LEAST_STATE_BYTES * found.network.parameters / found.layout.gpus
         if prediction.peak.measured < 0.95 * floor:

@@ -32,6 +32,10 @@ RECIPE_DECIDES = ("nemo",)
 FP32_BY_DEFAULT = ("megatron", "megatron-deepspeed")
 """Frameworks that train in fp32 unless a flag says otherwise."""
 
+SINGLE_GPU_OPTIMIZERS = {"torchtune": "paged adamw 8bit (optimizer step into backward)"}
+"""Optimizer of a framework's own recipes for full training on one GPU (torchtune: `full_finetune_single_device`
+configs of 7B and 8B networks, PagedAdamW8bit with `optimizer_in_bwd`)."""
+
 _PARTIAL = re.compile(r"partial \((\d+) of (\d+) layers\)")
 _LINEARS = {
     "q_proj": "q", "query": "q", "k_proj": "k", "key": "k", "v_proj": "v", "value": "v", "o_proj": "o",
@@ -64,7 +68,7 @@ def recipe_of_row(row: Row, card: GpuClass | None, framework: str) -> Recipe:
         activation_checkpointing=checkpointing_of_row(row),
         sharding=_sharding(row),
         attention=_attention(row, card, framework),
-        optimizer="adamw_8bit" if re.search(r"8-?bit", row.text("optimizer")) else "adamw",
+        optimizer="adamw_8bit" if re.search(r"8-?bit", optimizer_of_row(row)) else "adamw",
         tensor_parallel=degree(row, "tp"),
         pipeline_parallel=2 if "layer split" in row.text("sharding") else degree(row, "pp"),
     )
@@ -205,20 +209,42 @@ def weights_dtype(row: Row) -> str:
     return row.text("weights_dtype") or ("fp32" if mixed else "")
 
 
+def casts_each_product(row: Row) -> bool:
+    """Return whether weights stay fp32 in the units that FSDP gathers, and autocast converts them for each product.
+
+    FSDP with a policy of its own gathers 16-bit units instead; sources of that kind say that it upcasts the shards.
+    """
+    words = row.text("precision")
+    sharded = "fsdp" in row.text("sharding") and "autocast" in words and "upcast" not in words
+    return sharded and weights_dtype(row) == "fp32"
+
+
 def zero_group(row: Row) -> int | None:
     """Return the ranks that share the states of a row, where it states them; they share a node."""
     found = re.search(r"\(group (\d+)\)", row.text("sharding"))
     return int(found[1]) if found else None
 
 
+def optimizer_of_row(row: Row) -> str:
+    """Return the optimizer in the words of the column; where it is blank, that of the framework's recipes."""
+    alone = row.count("num_gpus") == 1 and row.text("method") == "full"
+    stated, usual = row.text("optimizer"), SINGLE_GPU_OPTIMIZERS.get(row.text("framework"))
+    if usual is None or not alone:
+        return stated
+    # The same recipes step inside the backward pass, whatever pages they use.
+    return f"{stated} (optimizer step into backward)" if stated.startswith("paged") else stated or usual
+
+
 def in_host_memory(row: Row, zero_stage: int) -> dict[str, Any]:
     """Return what a row keeps in host memory, as changes of `States`."""
     text = row.text("cpu_offload")
-    if text in ("", "no"):
+    if text in ("", "no", "activations"):
         if "offload" in row.text("sharding"):
             raise Incomplete("what lies in host memory")
         return {}
     weights, optimizer = "param" in text, "optimizer" in text
+    if optimizer and "fsdp" in row.text("sharding"):
+        weights = True  # PyTorch's CPU offload of FSDP moves the sharded weights, and with them all else
     if not weights and not optimizer:
         raise Incomplete("what lies in host memory")
     if weights and zero_stage < 3:
@@ -228,7 +254,7 @@ def in_host_memory(row: Row, zero_stage: int) -> dict[str, Any]:
 
 def optimizer_bytes(row: Row) -> dict[str, Any]:
     """Return the bytes of optimizers that a scenario cannot name, as changes of `States`, per trained parameter."""
-    text = row.text("optimizer")
+    text = optimizer_of_row(row)
     changes: dict[str, Any] = {}
     if re.search(r"4-?bit", text):
         changes = {"optimizer_bytes": 1.06, "step_bytes": 0.0}
@@ -236,8 +262,10 @@ def optimizer_bytes(row: Row) -> dict[str, Any]:
         changes = {"optimizer_bytes": 0.02}
     elif "sgd" in text:
         changes = {"optimizer_bytes": 0.0}
-    if "into backward" in text:
+    if re.search(r"in(to)? backward", text):
         changes |= {"gradient_bytes": 0.0, "step_bytes": 0.0}
     elif "fused" in text:
         changes |= {"step_bytes": 0.0}
+    if "paged" in text:
+        changes |= {"paged_optimizer": 1}
     return changes

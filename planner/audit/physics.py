@@ -111,7 +111,7 @@ def build_setup(
         pipeline=recipe.pipeline_parallel,
         zero_stage=recipe.zero_stage,
         hybrid=int(recipe.is_hybrid),
-        variable_length=int(job.packing == "padded"),
+        variable_length=work.mean_length / work.longest if job.packing == "padded" else 0.0,
     )
     parts = recipe_coefficients(recipe, job, context.network, library)
     hardware = hardware_numbers(gpu, machine.link, machine.network_gbps, recipe.precision, library)
@@ -198,13 +198,13 @@ def _vram(context: AuditContext, setup: TrainingSetup, learned: Correction, prob
     """Return the need of the fit rule, its parts, and the chance that it fits, as observed peaks have them."""
     run, usable_gib, layout, library = context.observed, context.gpu.usable_gib, setup.inputs.layout, context.library
     micro, longest = int(layout.micro_batch), setup.work.longest
-    inputs, margins = setup.inputs, {}
+    inputs = setup.inputs
+    stack = inputs.stack
     if probed is not None:
         inputs = replace(inputs, activations=replace(inputs.activations, scale=probed.scale))
-        margins = {"phi": probed.phi, "margin": probed.margin_on(context.gpu.name)}
+        stack = replace(stack.with_margin(probed.margin_on(context.gpu.name)), phi=probed.phi)
     if context.scenario.limits.vram_headroom is not None:
-        margins["margin"] = context.scenario.limits.vram_headroom
-    stack = replace(inputs.stack, **margins)
+        stack = stack.with_margin(context.scenario.limits.vram_headroom)
     estimate = replace(setup, inputs=replace(inputs, stack=stack)).memory()
     # What the fit rule sets aside, not the larger context that a monitor shows.
     context_gib = float(stack.context_gib) + (float(stack.fit_nccl_gib) if context.machine.gpus > 1 else 0.0)

@@ -83,7 +83,7 @@ def recipe_coefficients(recipe: Recipe, job: Job, network: Network, library: Lib
     )
     return RecipeCoefficients(
         states=states,
-        activations=_activations(recipe, network, framework, table, prepared),
+        activations=_activations(recipe, network, framework, table, prepared, states),
         stack=_stack(framework, library.calibrations["memory"], network),
         kernels=_kernels(recipe, framework, library.calibrations["kernels"], network),
     )
@@ -101,7 +101,7 @@ def _lora_states(
     adapters = table.bytes.adapters[framework.adapters].model_dump()
     count = lora_parameters(network, job.lora.rank, job.lora.targets)
     base = table.compute(recipe.precision).element_bytes
-    quantised = table.bytes.quantised.get(recipe.quant)
+    quantised = table.bytes.quantised.get(framework.stores.get(recipe.quant, recipe.quant))
     weight = quantised.weight_bytes if quantised else base
     optimizer = table.bytes.optimizers.get(recipe.optimizer)
     if optimizer:
@@ -149,12 +149,14 @@ def _full_training_states(
 
 
 def _activations(
-    recipe: Recipe, network: Network, framework: FrameworkProfile, table: TechniqueTable, prepared: bool
+    recipe: Recipe, network: Network, framework: FrameworkProfile, table: TechniqueTable, prepared: bool, states: States
 ) -> Activations:
     loss = table.bytes.loss["hf-prepared" if prepared and framework.loss == "hf" else framework.loss]
     element = table.compute(recipe.precision).element_bytes
     quantised = table.bytes.quantised.get(recipe.quant)
     sharded_adapters = recipe.method == "lora" and recipe.zero_stage == 3 and framework.fsdp_adapters_fp32_residual
+    # Autocast over fp32 weights that no engine casts: the embedding is fp32, and so is what layers add to it.
+    autocast = recipe.zero_stage == 0 and states.cast_bytes > 0
     norm_units = 5.0 if network.parallel_residual else framework.norm_units
     return Activations(
         checkpointing=_checkpoint_code(recipe, framework),
@@ -162,7 +164,7 @@ def _activations(
         logit_bytes=loss.logit_bytes,
         logits_materialised=int(loss.materialised),
         element_bytes=element,
-        residual_bytes=4.0 if prepared or sharded_adapters else element,
+        residual_bytes=4.0 if prepared or sharded_adapters or autocast else element,
         norm_units=min(norm_units, framework.norm_units),
         rope_factor=2.0 if network.rope and not framework.fused_rope else 1.0,
         ffn_units=(3.0 if framework.fused_swiglu else 4.0) if network.gated else 2.0,
@@ -194,6 +196,7 @@ def _stack(framework: FrameworkProfile, memory: Calibration, network: Network) -
         fit_nccl_gib=0.0 if megatron else memory.value("fit_nccl_gib"),
         megatron_context=int(megatron),
         margin=memory.value("margin" if framework.profiled else "margin_unknown"),
+        held_margin=memory.value("held_margin" if framework.profiled else "held_margin_unknown"),
         phi=memory.value("phi"),
     )
 

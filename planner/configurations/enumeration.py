@@ -152,7 +152,7 @@ class _Grid:
         plain = grid_inputs(job, shape, recipes, machines, library, self.known)
         inputs = learned.correct_memory(plain, recipes, machines)
         if self.headroom is not None:
-            inputs = replace(inputs, stack=replace(inputs.stack, margin=self.headroom))
+            inputs = replace(inputs, stack=inputs.stack.with_margin(self.headroom))
         memory = MemoryCoefficients.of(library.calibrations["memory"].values)
         per_rank = job.global_batch / np.asarray(inputs.layout.data_parallel, dtype=float)
         possible = possible_cells(recipes, inputs.layout, per_rank, len(machines))

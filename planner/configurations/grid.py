@@ -120,7 +120,7 @@ def grid_inputs(
         pipeline=column([r.pipeline_parallel for r in recipes]),
         zero_stage=column([r.zero_stage for r in recipes]),
         hybrid=column([float(r.is_hybrid) for r in recipes]),
-        variable_length=int(job.packing == "padded"),
+        variable_length=shape.mean_length / shape.longest if job.packing == "padded" else 0.0,
     )
     return TimedSetup(
         shape.network,

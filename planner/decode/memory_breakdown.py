@@ -49,7 +49,7 @@ class MemoryEvaluator:
         """
         inputs = learned.correct_memory(grid_inputs(job, shape, [recipe], [machine], library), [recipe], [machine])
         if headroom is not None:
-            inputs = replace(inputs, stack=replace(inputs.stack, margin=headroom))
+            inputs = replace(inputs, stack=inputs.stack.with_margin(headroom))
         return cls(
             inputs,
             MemoryCoefficients.of(library.calibrations["memory"].values),

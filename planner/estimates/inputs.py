@@ -7,7 +7,7 @@ Where the numbers come from (cards, profiles, recipes) is none of this module's 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -94,7 +94,7 @@ class Layout:
     expert: Numbers = 1
     zero_stage: Numbers = 0  # 0 none or ddp, 1, 2, 3 (= FSDP)
     hybrid: Numbers = 0  # 1: sharded inside each node, replicas across nodes (HSDP; ZeRO groups of one node)
-    variable_length: Numbers = 0  # 1: batches of differing length (padded)
+    variable_length: Numbers = 0  # mean over longest length where batches differ in length (padded); 0: all alike
 
     @property
     def data_parallel(self) -> Numbers:
@@ -129,6 +129,7 @@ class States:
     # 1: lies in host memory and is copied over PCIe; weights in host memory imply the optimizer (FSDP, ZeRO-Infinity).
     host_weights: Numbers = 0  # under stage 3 only: sharded weights, gradients and optimizer
     host_optimizer: Numbers = 0
+    paged_optimizer: Numbers = 0  # 1: managed pages, which the driver moves to host memory when the card is full
     # Extra bytes per parameter of odd frameworks (Megatron-DeepSpeed, InternEvo); usually 0.
     extra_gradient_bytes: Numbers = 0
     extra_sharded_bytes: Numbers = 0  # while stepping: fp32 copies of the gradient shard and of what is updated
@@ -152,6 +153,7 @@ class Activations:
     compiled: Numbers = 0
     megatron_kernels: Numbers = 0  # 1: k_mws in place of k_ws
     working_factor: Numbers = 0.0  # >0 overrides k_ws (Unsloth 1.1)
+    keeps_cache: Numbers = 0  # 1: the outputs hold keys and values of every layer (an own loop leaves use_cache on)
     fp32_paths: Numbers = 0  # 1: no autocast over a k-bit prepared base, whose fp32 spreads to all but its linears
     scale: Numbers = 1.0  # factor on all bytes that grow with the batch, learned from an observed peak
 
@@ -164,8 +166,13 @@ class Stack:
     nccl_gib: Numbers = 2.3  # communicators, for display of device-used memory only
     fit_nccl_gib: Numbers = 0.5  # communicators in the fit rule (N > 1)
     megatron_context: Numbers = 0  # 1: device used = allocated + context
-    margin: Numbers = 0.05  # m of the fit rule
+    margin: Numbers = 0.05  # m of the fit rule, on bytes that grow with the batch
+    held_margin: Numbers = 0.02  # the same on bytes that do not, which follow from the accounting
     phi: Numbers = 0.2  # share of (reserved - allocated) that counts in the fit rule
+
+    def with_margin(self, margin: Numbers) -> Stack:
+        """Return the same software with one margin on all bytes."""
+        return replace(self, margin=margin, held_margin=margin)
 
 
 @dataclass(frozen=True)

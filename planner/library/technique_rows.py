@@ -228,6 +228,7 @@ class FrameworkProfile(Row):
     load_whole: bool = False
     no_sync: bool = False
     working_factor: float = 0.0
+    stores: dict[str, str] = {}
 
 
 class Frameworks(Row):

@@ -76,11 +76,19 @@ def test_a_prepared_base_without_autocast_spreads_its_fp32(precision: str, fp32:
 
 
 @pytest.mark.parametrize(
-    ("words", "held"), [("yes (params)", (1, 1)), ("optimizer+params", (1, 1)), ("optimizer", (0, 1)), ("no", (0, 0))]
+    ("words", "sharding", "held"),
+    [
+        ("yes (params)", "fsdp", (1, 1)),
+        ("optimizer+params", "zero3", (1, 1)),
+        ("optimizer", "zero3", (0, 1)),
+        ("optimizer", "fsdp", (1, 1)),  # FSDP moves the sharded weights, and all that hangs on them
+        ("activations", "fsdp", (0, 0)),
+        ("no", "fsdp", (0, 0)),
+    ],
 )
-def test_what_lies_in_host_memory_is_read_from_its_words(words: str, held: tuple[int, int]) -> None:
+def test_what_lies_in_host_memory_is_read_from_its_words(words: str, sharding: str, held: tuple[int, int]) -> None:
     """Weights in host memory take the optimizer with them."""
-    states = set_up(num_gpus="2", sharding="fsdp", cpu_offload=words)[0]
+    states = set_up(num_gpus="2", sharding=sharding, cpu_offload=words)[0]
     assert (states.host_weights, states.host_optimizer) == held
 
 

@@ -172,7 +172,7 @@ def layouts(draw: st.DrawFn) -> Layout:
         interleave=draw(st.sampled_from([1, 2])),
         zero_stage=draw(st.integers(0, 3)),
         hybrid=draw(st.integers(0, 1)),
-        variable_length=draw(st.integers(0, 1)),
+        variable_length=draw(st.sampled_from([0.0, 0.25, 1.0])),
     )
 
 

@@ -92,6 +92,8 @@ class Facts:
         self.eight_bit_adam = t["optimizer"] == "adamw_8bit"
         kbit = self.bytes["quantised"][t["quant"]]["prepared"] if self.quantised else False
         self.prepared = bool(kbit and self.z < 3 and self.frame.get("prepared", True))
+        # Some frameworks quantise the scales of nf4 too, whatever they are asked for.
+        self.quant = self.frame.get("stores", {}).get(t["quant"], t["quant"])
         self.adapters = self.bytes["adapters"][self.frame["adapters"]]
         self.row = self._training_row()
         self.checkpoints = t["activation_checkpointing"]
@@ -163,7 +165,7 @@ def longest_of(setup: Setup, draws: float) -> float:
 
 def memory(x: Facts) -> tuple[float, float]:
     """Bytes by the fit rule, and in live tensors at the peak (memory model, sections 2, 3 and 6)."""
-    k, t = coefficients("memory"), x.t
+    k = coefficients("memory")
     embedding = x.V * x.h * (1 if x.arch["tied_embeddings"] else 2)
     each = (x.P - embedding) / x.L
     layers = math.ceil(x.L / x.pp)
@@ -172,7 +174,7 @@ def memory(x: Facts) -> tuple[float, float]:
     base = 4.0 if x.wide else 2.0
     s1, s2, s3 = (x.group if x.z >= stage_of else 1 for stage_of in (1, 2, 3))
     if x.lora:
-        weight = x.bytes["quantised"][t["quant"]]["weight"] if x.quantised else base
+        weight = x.bytes["quantised"][x.quant]["weight"] if x.quantised else base
         outer, trained, row = (4.0 if x.prepared else base), x.trained * layers / x.L, x.adapters
         optimizer = x.bytes["optimizers"]["adamw_8bit"]["o"] if x.eight_bit_adam else row["o"]
     else:
@@ -192,35 +194,42 @@ def memory(x: Facts) -> tuple[float, float]:
     temporary = 0.0 if x.frame["fused_step"] or x.eight_bit_adam else row["t"]
     Tm = trained * (temporary + row.get("extra_sharded", 0)) / x.tp / s1
     AMP = 0.0 if x.lora or x.z else x.row["cast"] * stage / x.tp
-    wide = weight if x.quantised else 2.0 if x.lora else x.row["gathered"]
-    root = 2 * stage / x.tp if kept else 2 * embedding / x.tp
-    U = (2 * stage / x.tp if kept else (k["n_uns"] * each * wide + 2 * embedding) / x.tp) if gathers else 0.0
-    root = root if gathers else 0.0
-    Ug = 2 * each / x.tp if gathers and not x.lora else 0.0
+    layer = weight if x.quantised else 2.0 if x.lora else x.row["gathered"]
+    wide = max(layer, 2.0)
+    root = wide * (stage if kept else embedding) / x.tp if gathers else 0.0
+    U = (root if kept else k["n_uns"] * each * layer / x.tp + root) if gathers else 0.0
+    Ug = wide * each / x.tp if gathers and not x.lora else 0.0
     D = 2 * x.h * x.f if x.quantised else 0.0
     load = whole * (1 + 1 / s3) if x.z == 3 and x.frame.get("load_whole") else 0.0
 
     first, last, Ws, Lg, fragments = activations(x, k, layers)
     B = W + A + states
+    # Bytes of each phase whatever the batch, and those that grow with it.
     phases = [
-        B + AMP + root + early + last + Lg,
-        B + AMP + U + Ug + D + early + max(first, last) + Ws,
-        B + AMP + U + Ug + G + Ws,
-        B + G + Tm,
-        load,
+        (B + AMP + root + early, last + Lg),
+        (B + AMP + U + Ug + D + early, max(first, last) + Ws),
+        (B + AMP + U + Ug + G, Ws),
+        (B + G + Tm, 0.0),
+        (load, 0.0),
     ]
-    allocated = max(phases)
-    together = max(B + AMP + U + Ug + D + G + Tm + max(first, last) + Ws + Lg, load)
-    cached = k["rho"] * (together - allocated) + fragments
+    allocated = max(held + grown for held, grown in phases)
+    together = B + AMP + U + Ug + D + G + Tm + max(first, last) + Ws + Lg
     image = x.arch.get("image") or {}
     megatron = x.frame.get("megatron")
     context = k["m_ctx_gib"] if megatron else k["ctx_gib"] + (k["fit_nccl_gib"] if x.s.gpus > 1 else 0.0)
     context = context * GIB + 2.0 * image.get("frozen_parameters", 0)
-    margin = k["margin"] if x.frame["profiled"] else k["margin_unknown"]
-    margin = margin if x.s.headroom is None else x.s.headroom
-    need = allocated * (1 + margin) + k["phi"] * cached + context
+    unknown = "" if x.frame["profiled"] else "_unknown"
+    margins = (k[f"held_margin{unknown}"], k[f"margin{unknown}"])
+    low, high = margins if x.s.headroom is None else (x.s.headroom, x.s.headroom)
+
+    def rule(phi: float) -> float:
+        overlap = phi * k["rho"]
+        ends = [(1 + low - overlap) * held + (1 + high - overlap) * grown for held, grown in phases]
+        return float(max(max(ends) + overlap * together, (1 + low) * load) + phi * fragments + context)
+
+    need = rule(k["phi"])
     if x.z == 3 and need > 0.8 * x.card["usable_gib"] * GIB:
-        need = allocated * (1 + margin) + 0.5 * cached + context
+        need = rule(0.5)
     return need, allocated
 
 
@@ -237,7 +246,9 @@ def activations(x: Facts, k: dict[str, float], layers: int) -> tuple[float, ...]
     inputs = k["c_in"] * x.adapters["copies"] * x.adapted_inputs * t if x.lora else 0.0
     eager = x.arch["heads"] * t * x.s.sequence / x.tp if x.t["attention"] == "eager" else 0.0
     fsdp_residual = x.lora and x.z == 3 and x.frame.get("fsdp_adapters_fp32_residual")
-    boundary = x.h * (4 if x.prepared or x.wide or fsdp_residual else 2) * t / sp
+    # Autocast over fp32 weights on one replica: the embedding is fp32, and so is what is added to it.
+    autocast = not x.lora and x.z == 0 and x.row["cast"] > 0
+    boundary = x.h * (4 if x.prepared or x.wide or fsdp_residual or autocast else 2) * t / sp
     share = k["k_frz"] if x.lora else k["k_act"]
     if x.quantised and x.frame.get("frozen_quantised_factor") and x.t["quant"] in ("nf4", "nf4_dq", "int8"):
         share = k["k_frzq"]
@@ -260,7 +271,8 @@ def activations(x: Facts, k: dict[str, float], layers: int) -> tuple[float, ...]
     if loss["materialised"] and x.checkpoints != "none":
         fragments += k["f_log"] * entries
     if x.s.packing == "padded":
-        fragments += k["f_var"] * (logits + working + (stored if x.checkpoints == "full" else 0.0))
+        typical = min(x.s.mean_length or x.s.sequence, x.s.sequence) / x.s.sequence
+        fragments += k["f_var"] * typical * (logits + working + (stored if x.checkpoints == "full" else 0.0))
     return min(x.pp, x.m) * stored, stored, working, logits, fragments
 
 
@@ -285,7 +297,7 @@ def step(x: Facts, sequence: float) -> float:
         fused = k["fused_tensor_factor"] if x.frame["kernels"] == "fused" else 1.0
         work += x.L / x.pp * (4 + 2 * rc) * each * fused
     reduced = (x.adapters if x.lora else x.row)["reduced"]
-    quantised = x.bytes["quantised"][x.t["quant"]]["weight"] if x.quantised else 2
+    quantised = x.bytes["quantised"][x.quant]["weight"] if x.quantised else 2
     gathered = quantised if x.lora else x.row["gathered"]
     cut = x.tp * x.pp
     sharding = reduction = 0.0

@@ -143,7 +143,7 @@ def _percentage(probability: float) -> int:
 def _capacity(resolved: ResolvedConfiguration, memory: MemoryEstimate, vram_gib: float) -> Capacity:
     evaluator = resolved.memory_evaluator
     vram = evaluator.vram(memory)
-    margin = as_scalar(evaluator.inputs.stack.margin) * vram.allocated
+    margin = as_scalar(memory.margin) / GIB
     return Capacity(
         **vram.model_dump(),
         fits=vram.peak <= vram.usable,

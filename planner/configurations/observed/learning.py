@@ -92,17 +92,17 @@ class Correction:
             return inputs
         shape = (len(recipes), len(machines))
         scale = np.ones(shape)
-        margin, phi = (
+        margin, held_margin, phi = (
             np.broadcast_to(np.asarray(one, dtype=float), shape).copy()
-            for one in (inputs.stack.margin, inputs.stack.phi)
+            for one in (inputs.stack.margin, inputs.stack.held_margin, inputs.stack.phi)
         )
         for cell, probed in cells.items():
             scale[cell], phi[cell] = probed.scale, probed.phi
-            margin[cell] = probed.margin_on(machines[cell[1]].gpu)
+            margin[cell] = held_margin[cell] = probed.margin_on(machines[cell[1]].gpu)
         return replace(
             inputs,
             activations=replace(inputs.activations, scale=scale),
-            stack=replace(inputs.stack, margin=margin, phi=phi),
+            stack=replace(inputs.stack, margin=margin, held_margin=held_margin, phi=phi),
         )
 
     def floors(self, recipes: Sequence[Recipe], machines: Sequence[Machine], micro: Floats, longest: float) -> Floats:

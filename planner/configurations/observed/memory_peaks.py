@@ -123,7 +123,7 @@ def _margin_that_fits(peak: ObservedPeak, probed: MemoryCorrection, library: Lib
         inputs,
         layout=replace(inputs.layout, accumulation=float(peak.batch[1])),
         activations=replace(inputs.activations, scale=probed.scale),
-        stack=replace(inputs.stack, margin=probed.margin, phi=probed.phi),
+        stack=replace(inputs.stack.with_margin(probed.margin), phi=probed.phi),
     )
     lines = memory_lines(setup, MemoryCoefficients.of(library.calibrations["memory"].values))
     usable = inputs.hardware.usable_bytes

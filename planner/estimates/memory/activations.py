@@ -63,7 +63,7 @@ def activation_terms(
     code = np.asarray(activations.checkpointing)
     none, full = code == CHECKPOINT_NONE, code == CHECKPOINT_FULL
 
-    per_layer = _stored(layer, states, activations, k)
+    per_layer = _stored(layer, states, activations, k) + _kept_cache(network, layout, activations, tokens)
     stored_last = stage_layers(network, layout.pipeline) * per_layer
     stored_first = stored_last * _in_flight(layout)
     plain_share = np.where(np.not_equal(activations.megatron_kernels, 0), k.k_mws, k.k_ws)
@@ -76,11 +76,10 @@ def activation_terms(
     held = k.k_log * np.where(adapted_shards, k.k_log_fsdp, 1.0)
     logits = held * activations.logit_bytes * logits_held
     cached_logits = np.not_equal(activations.logits_materialised, 0) & ~none
-    varying = np.not_equal(layout.variable_length, 0)
     fragments = (
         k.f_dyn * (stored_last + logits + working)
         + k.f_log * cached_logits * logits_held
-        + (k.f_var * varying) * (logits + working + full * stored_last)
+        + _fragments_of_lengths(layout, logits + working + full * stored_last, k)
     )
     terms = (stored_first, stored_last, working, logits, fragments)
     if np.ndim(activations.scale) == 0 and activations.scale == 1:
@@ -115,6 +114,25 @@ def _layer(
         scores=scores,
         boundary=network.hidden * activations.residual_bytes * tokens / split,
     )
+
+
+def _kept_cache(network: Network, layout: Layout, activations: Activations, tokens: Numbers) -> Numbers:
+    """Return the bytes of one layer's keys and values that the outputs of a Transformers class keep until the backward.
+
+    Its classes fill a cache for generation unless told otherwise. Their own checkpointing switches it off; a loop that
+    wraps layers with PyTorch's checkpointing does not (transformers, `use_cache` of the configuration: true).
+    """
+    each = 2 * network.kv_width * np.multiply(activations.element_bytes, tokens) / layout.tensor
+    return np.not_equal(activations.keeps_cache, 0) * each
+
+
+def _fragments_of_lengths(layout: Layout, largest: Numbers, k: MemoryCoefficients) -> Numbers:
+    """Return the bytes that batches of other lengths leave cached, next to the `largest` blocks of the longest one.
+
+    A batch of the mean length asks for blocks in proportion to its length, which the longest batch cannot use. So
+    what is left behind follows the mean, not the cap: where samples are far shorter than their cap, it is little.
+    """
+    return k.f_var * np.minimum(layout.variable_length, 1.0) * largest
 
 
 def _stored(layer: _Layer, states: States, activations: Activations, k: MemoryCoefficients) -> Numbers:

@@ -53,6 +53,7 @@ class MemoryLines:
     stage_three: NDArray[np.bool_]
     stack: Stack
     context_bytes: Numbers
+    paged_bytes: Numbers  # optimizer states that leave the card when it is full; no part of any need
 
     @cached_property
     def lines(self) -> list[tuple[Numbers, Numbers]]:
@@ -83,20 +84,42 @@ class MemoryLines:
         overlap = self.rho * (self.together(micro_batch) - allocated)
         return np.asarray(overlap + self.fragments_slope * micro_batch)
 
-    def need(self, micro_batch: Numbers, usable_bytes: Numbers = math.inf) -> Floats:
-        """Return the bytes of the fit rule: allocated * (1 + m) + phi * (reserved - allocated) + context.
+    def margin(self, micro_batch: Numbers) -> Floats:
+        """Return the bytes that the margins of the fit rule add to the peak."""
+        ends = self._padded(1.0 + self.stack.held_margin, 1.0 + self.stack.margin, micro_batch)
+        return np.asarray(ends - self.allocated(micro_batch))
 
+    def need(self, micro_batch: Numbers, usable_bytes: Numbers = math.inf) -> Floats:
+        """Return the bytes of the fit rule: allocated + margins + phi * (reserved - allocated) + context.
+
+        Bytes that do not depend on the batch follow from the accounting and have the smaller margin.
         Fits where this is at most `usable_bytes`. Under stage 3, a need above `TIGHT_SHARE` of
         `usable_bytes` is judged again with `TIGHT_PHI`.
         """
-        phi, allocated = self.stack.phi, self.allocated(micro_batch)
-        cached = self.cached(micro_batch, allocated)
-        base = allocated * np.add(1.0, self.stack.margin) + self.context_bytes
-        need = base + phi * cached
+        phi = self.stack.phi
+        need = self._need(micro_batch, phi)
         if not np.any(self.stage_three):
-            return np.asarray(need)
+            return need
         tight = self.stage_three & (need > np.multiply(TIGHT_SHARE, usable_bytes))
-        return np.where(tight, base + np.maximum(phi, TIGHT_PHI) * cached, need)
+        return np.where(tight, self._need(micro_batch, np.maximum(phi, TIGHT_PHI)), need)
+
+    def _need(self, micro_batch: Numbers, phi: Numbers) -> Floats:
+        """Return the left side of the fit rule for one weight of fragmentation.
+
+        Each phase counts with its margins and with what the allocator caches beyond it:
+        max_i ((1 + m_held) * held_i + (1 + m) * grown_i * b + phi * rho * (together(b) - phase_i(b))),
+        or (1 + m_held) * load where loading needs more than all parts together; phi * fragments(b) + context on top.
+        """
+        overlap, whole = np.multiply(phi, self.rho), 1.0 + self.stack.held_margin
+        together_fixed, together_slope = self.together_line
+        peak = self._padded(whole - overlap, 1.0 + self.stack.margin - overlap, micro_batch)
+        step = peak + overlap * (together_fixed + together_slope * micro_batch)
+        above = phi * self.fragments_slope * micro_batch + self.context_bytes
+        return np.asarray(np.maximum(step, whole * self.lines[-1][0]) + above)
+
+    def _padded(self, held: Numbers, grown: Numbers, micro_batch: Numbers) -> Numbers:
+        """Return the largest phase with its held and grown bytes weighted."""
+        return reduce(np.maximum, [held * fixed + grown * slope * micro_batch for fixed, slope in self.lines])
 
     def largest_micro_batch(self, usable_bytes: Numbers) -> NDArray[np.int64]:
         """Return the largest micro-batch whose `need` is at most `usable_bytes`; 0 where one sequence does not fit."""
@@ -111,21 +134,16 @@ class MemoryLines:
         return np.asarray(np.floor(np.clip(largest, 0.0, LARGEST_MICRO_BATCH)), dtype=np.int64)
 
     def _crossing(self, usable_bytes: Numbers, phi: Numbers) -> Floats:
-        """Return the micro-batch (real) at which the need of the fit rule reaches `usable_bytes`.
-
-        With w = 1 + m - phi * rho the need is
-        w * max_i phase_i(b) + phi * (rho * together(b) + fragments(b)) + context,
-        or (1 + m) * load + phi * fragments(b) + context where loading needs more than all parts together.
-        """
-        overlap, whole = phi * self.rho, np.add(1.0, self.stack.margin)
-        weight = whole - overlap
+        """Return the micro-batch (real) at which `_need` reaches `usable_bytes`: the first of its lines to do so."""
+        overlap, whole = np.multiply(phi, self.rho), 1.0 + self.stack.held_margin
         together_fixed, together_slope = self.together_line
-        room = (usable_bytes - self.context_bytes - overlap * together_fixed) / weight
-        shared = (overlap * together_slope + phi * self.fragments_slope) / weight
+        room = usable_bytes - self.context_bytes - overlap * together_fixed
+        shared = overlap * together_slope + phi * self.fragments_slope
+        held, grown = whole - overlap, 1.0 + self.stack.margin - overlap
         spare = np.subtract(usable_bytes, whole * self.lines[-1][0] + self.context_bytes)
         with np.errstate(divide="ignore", invalid="ignore"):
             # fmin drops the nan of 0 / 0: a phase that just fits and does not grow.
-            ends = [np.divide(room - fixed, slope + shared) for fixed, slope in self.lines]
+            ends = [np.divide(room - held * fixed, grown * slope + shared) for fixed, slope in self.lines]
             crossing = reduce(np.fmin, [*ends, np.divide(spare, phi * self.fragments_slope)])
         return np.asarray(np.where(np.isnan(crossing), LARGEST_MICRO_BATCH, crossing))
 
@@ -149,6 +167,7 @@ def memory_lines(setup: Setup, coefficients: MemoryCoefficients) -> MemoryLines:
         stage_three=np.asarray(np.greater_equal(layout.zero_stage, 3)),
         stack=stack,
         context_bytes=context_gib * GIB,
+        paged_bytes=static.paged,
     )
 
 

@@ -55,6 +55,7 @@ class MemoryEstimate:
     reserved_uncapped: Floats
     device_used: Floats  # what the driver shows
     need: Floats  # left side of the fit rule
+    margin: Floats  # of it, what its margins set aside
     breakdown: dict[str, Floats]  # of every part in the limiting phase, 0 where it is not alive
 
 
@@ -76,14 +77,18 @@ def estimate_memory(setup: Setup, coefficients: MemoryCoefficients, usable_bytes
     megatron = np.not_equal(stack.megatron_context, 0)
     several = np.greater(setup.layout.gpus, 1) & ~megatron
     context = (stack.context_gib + np.where(several, stack.nccl_gib, 0.0)) * float(GIB)
+    seen = np.where(megatron, allocated, reserved) + context
+    # Pages take what the card has left (CUDA's managed memory); PyTorch's allocator does not count them.
+    pages = np.minimum(lines.paged_bytes, np.maximum(np.subtract(usable_bytes, seen), 0.0))
     return MemoryEstimate(
         allocated=allocated,
         phase=phase,
         phases=phases,
         reserved=reserved,
         reserved_uncapped=uncapped,
-        device_used=np.where(megatron, allocated, reserved) + context,
+        device_used=seen + pages,
         need=need,
+        margin=lines.margin(batch),
         breakdown=breakdown,
     )
 

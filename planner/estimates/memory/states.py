@@ -12,6 +12,9 @@ import numpy as np
 
 from planner.estimates.inputs import Coefficients, Layout, Network, Numbers, States
 
+REDUCE_BUCKET_PARAMETERS = 5e8
+"""Gradients that DeepSpeed collects before it reduces them: `reduce_bucket_size`, its documented default."""
+
 
 @dataclass(frozen=True)
 class MemoryCoefficients(Coefficients):
@@ -46,6 +49,7 @@ class StaticTerms:
     gradients: Numbers  # G
     early_gradients: Numbers  # G where it is alive during the forward pass too, else 0
     optimizer: Numbers  # O
+    paged: Numbers  # optimizer states in managed pages: on the card as far as it has room, else in host memory
     step_temporary: Numbers  # Tm
     cast_weights: Numbers  # AMP
     gathered_weights: Numbers  # U
@@ -76,7 +80,9 @@ def static_terms(network: Network, layout: Layout, states: States, coefficients:
     over_3 = np.where(threes, shards, 1.0)
     hosted = np.not_equal(states.host_weights, 0) & threes
     weights_here = np.where(hosted, coefficients.host_resident, 1.0)
-    optimizer_here = np.where(hosted | np.not_equal(states.host_optimizer, 0), coefficients.host_resident, 1.0)
+    optimizer_hosted = hosted | np.not_equal(states.host_optimizer, 0)
+    optimizer_here = np.where(optimizer_hosted, coefficients.host_resident, 1.0)
+    paged = np.not_equal(states.paged_optimizer, 0) & ~optimizer_hosted
     gathers = threes & (np.greater(shards, 1) | hosted)
     accumulates = np.greater(layout.accumulation, 1)
 
@@ -90,23 +96,30 @@ def static_terms(network: Network, layout: Layout, states: States, coefficients:
     gradient_bytes = states.gradient_bytes + states.extra_gradient_bytes
     gradients = trained * gradient_bytes * buckets / np.where(keeps_full, 1.0, over_2)
     gradients = np.where(keeps_full, 1.0, weights_here) * gradients
+    # From stage 2 on the CPU that updates takes over each gradient once it is reduced; a bucket stays on the GPU.
+    leaves = optimizer_hosted & ~hosted & twos & ~keeps_full
+    bucket = REDUCE_BUCKET_PARAMETERS * gradient_bytes
+    gradients = np.where(leaves, np.minimum(coefficients.host_resident * gradients + bucket, gradients), gradients)
     early = accumulates | np.not_equal(states.gradients_in_forward, 0)
     # Stage 3 gathers layers one by one, but the root unit (embedding and head) stays gathered.
-    root = 2.0 * embedding
+    wide = np.maximum(states.gathered_bytes, 2.0)  # what is not quantised is gathered in the type that computes
+    root = wide * embedding
     by_layer = coefficients.n_uns * per_layer * states.gathered_bytes + root
-    whole = 2.0 * in_stage
+    whole = wide * in_stage
+    optimizer = trained * states.optimizer_bytes / over_1
     return StaticTerms(
         weights=weights_here * whole_weights / over_3,
         adapters=weights_here * np.where(frozen, trained * states.adapter_bytes, 0.0) / over_3,
         gradients=gradients,
         early_gradients=early * gradients,
-        optimizer=optimizer_here * trained * states.optimizer_bytes / over_1,
+        optimizer=np.where(paged, 0.0, optimizer_here * optimizer),
+        paged=np.where(paged, optimizer, 0.0),
         step_temporary=optimizer_here * trained * (states.step_bytes + states.extra_sharded_bytes) / over_1,
         cast_weights=np.where(ones, 0.0, states.cast_bytes) * in_stage / tensor,
         gathered_weights=gathers * np.where(keeps_full, whole, by_layer) / tensor,
         # FSDP frees a layer's weights once its forward pass is over; what is left at the loss is the root unit.
         gathered_root=gathers * np.where(keeps_full, whole, root) / tensor,
-        gathered_gradients=(gathers & ~frozen) * (2.0 * per_layer / tensor),
+        gathered_gradients=(gathers & ~frozen) * (wide * per_layer / tensor),
         dequantised=np.not_equal(states.quantised, 0) * (2.0 * network.hidden * network.ffn),
         load=np.not_equal(states.load_whole, 0) * whole_weights * (1.0 + 1.0 / over_3),
     )

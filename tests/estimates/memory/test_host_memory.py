@@ -8,8 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from planner.estimates.inputs import Stack
 from planner.estimates.memory.states import static_terms
-from tests.helpers.memory_cases import PLAIN, TINY, full_states, layout, network
+from planner.units import GIB
+from tests.helpers.memory_cases import HF, PLAIN, TINY, estimate_memory, full_states, layout, network
+from tests.helpers.memory_cases import Case as MemoryCase
 from tests.helpers.time_cases import Case, case_of, golden_cases
 
 GOLDEN = golden_cases()
@@ -85,3 +88,27 @@ def test_host_memory_never_takes_more_of_the_gpu(layers: int, gpus: int, stage: 
     there = vars(static_terms(network(layers), plan, states, PLAIN))
     assert all(float(there[name]) <= float(here[name]) for name in here)
     assert float(there["optimizer"]) < float(here["optimizer"])
+
+
+def test_gradients_follow_an_optimizer_on_the_host() -> None:
+    """DeepSpeed's stage 2 hands each reduced gradient to the CPU: a bucket of 5e8 stays of 2 x 1e10 / 2 bytes."""
+    large, plan = network(parameters=10**10), layout(gpus=2, zero_stage=2)
+    there = static_terms(large, plan, full_states(host_optimizer=1), PLAIN)
+    assert there.gradients == pytest.approx(0.02 * 10**10 + 2 * 5e8)
+    first = static_terms(large, layout(gpus=2, zero_stage=1), full_states(host_optimizer=1), PLAIN)
+    assert first.gradients == pytest.approx(2 * 10**10)
+
+
+def test_paged_states_take_what_the_card_has_left() -> None:
+    """Pages are part of no need; the driver shows them as far as the card has room for them."""
+    plain = MemoryCase(network(), layout(micro_batch=4), full_states(), HF, Stack())
+    paged = replace(plain, states=full_states(paged_optimizer=1))
+    before, states = estimate_memory(**plain.arguments()), plain.states.optimizer_bytes * network().parameters
+    free = estimate_memory(**paged.arguments())
+    assert free.breakdown["optimizer"] == 0
+    assert free.need < before.need
+    assert free.device_used - free.reserved == pytest.approx(states + 0.5 * GIB)
+    tight = estimate_memory(**paged.arguments(), usable_bytes=float(free.need) + GIB)
+    assert tight.device_used == pytest.approx(float(free.need) + GIB)
+    gone = estimate_memory(**paged.arguments(), usable_bytes=float(free.allocated))
+    assert gone.device_used == pytest.approx(gone.reserved + 0.5 * GIB)

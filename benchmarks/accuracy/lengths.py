@@ -1,0 +1,34 @@
+"""Longest and typical samples of a row: the length that it states is often where samples are cut, and nothing more."""
+
+from __future__ import annotations
+
+from benchmarks.accuracy.measurements import Row
+
+LONGEST_OVER_MEAN = 14.0
+"""Longest of 50,000 samples over their mean, lengths log-normal with the coefficient of variation of 0.8 that
+predictions.py assumes: exp(4.107 * 0.703 - 0.703^2 / 2)."""
+
+DEFAULT_MEANS = {"torchtune": 1304 / LONGEST_OVER_MEAN, "litgpt": 1304 / LONGEST_OVER_MEAN}
+"""Mean tokens of the set that a framework's recipes train on unless told otherwise: both take Alpaca, whose longest
+sample has 1,304 Llama-2 tokens (litgpt's tables of resources)."""
+
+
+def longest_sample(row: Row, cap: float) -> float:
+    """Return the tokens of the longest sample of a run, which sets its peak; `cap` is where samples are cut."""
+    if row.lengths is None or row.lengths.full:
+        return cap
+    mean = _mean(row)
+    return cap if mean is None else min(cap, LONGEST_OVER_MEAN * mean)
+
+
+def typical_share(row: Row, cap: float) -> float:
+    """Return the mean length over the longest: 0 where all batches have one length, 1 where no mean is known."""
+    if row.lengths is None or not row.lengths.varying:
+        return 0.0
+    mean, longest = _mean(row), longest_sample(row, cap)
+    return 1.0 if mean is None else min(mean, longest) / longest
+
+
+def _mean(row: Row) -> float | None:
+    stated = row.lengths.mean if row.lengths else None
+    return stated or DEFAULT_MEANS.get(row.text("framework"))
