@@ -13,6 +13,8 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from benchmarks.accuracy import baselines, scores
@@ -20,7 +22,7 @@ from benchmarks.accuracy.configurations import Configuration
 from benchmarks.accuracy.measurements import Row, read_measurements
 from benchmarks.accuracy.predictions import Comparison, Prediction, Predictor
 from benchmarks.accuracy.scores import Speed
-from benchmarks.accuracy.splits import SPLITS, side
+from benchmarks.accuracy.splits import HALVES, organisation, side
 from benchmarks.accuracy.text import text_of
 from benchmarks.cost.prices import usd_per_gpu_hour
 from planner.errors import InputError
@@ -34,6 +36,7 @@ GROUPINGS: dict[str, Grouping] = {
     "gpu": lambda p: p.row.cells.get("gpu", "unknown"),
     "framework": lambda p: p.row.text("framework") or "unknown",
     "quality": lambda p: p.row.quality,
+    "organisation": lambda p: organisation(p.row),
 }
 
 
@@ -72,7 +75,15 @@ def summary(predictions: Sequence[Prediction], figure: str) -> dict[str, Any]:
     result["coverage"] = scores.coverage(
         [c.log_error for c in found], [c.sigma for c in found], [c.sigma_tail for c in found]
     )
+    result["organisations"] = mean_over_organisations(predictions, figure)
     return result
+
+
+def mean_over_organisations(predictions: Sequence[Prediction], figure: str) -> dict[str, Any]:
+    """Return the mean over organisations of each one's MAPE and median error, and how many there are."""
+    each = list(by_group(predictions, figure, GROUPINGS["organisation"]).values())
+    means = {key: fmean(one[key] for one in each) if each else None for key in ("mape", "median_ape")}
+    return {"n": len(each), **means}
 
 
 def by_group(predictions: Sequence[Prediction], figure: str, key: Grouping) -> dict[str, Any]:
@@ -201,7 +212,7 @@ def split_figures(known: Sequence[Prediction], unknown: Sequence[Prediction], li
     The shipped calibration has seen both sides, so nothing is held out; benchmarks.calibrate judges that.
     """
     answer: dict[str, Any] = {}
-    for split in SPLITS:
+    for split in HALVES:
         rows = unknown if split == "source_unknown" else known
         sides = {f"side {half}": [p for p in rows if side(p.row, split) == half] for half in (0, 1)}
         answer[split] = {
@@ -214,13 +225,13 @@ def split_figures(known: Sequence[Prediction], unknown: Sequence[Prediction], li
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print the report; 2 where the table cannot be read."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.accuracy", description=__doc__)
-    parser.add_argument("table", metavar="TABLE.csv")
+    parser.add_argument("table", metavar="TABLE.csv", nargs="+", help="several are taken together")
     parser.add_argument("--json", action="store_true", help="one JSON document in place of text")
     parser.add_argument("--brief", action="store_true", help="the headlines alone")
     parser.add_argument("--plot", metavar="DIR", help="write pictures into this folder")
     chosen = parser.parse_args(arguments)
     try:
-        rows = read_measurements(chosen.table)
+        rows = [row for path in chosen.table for row in read_measurements(path)]
         library = read_library()
         answer = report(rows, library)
         if chosen.plot:
@@ -238,5 +249,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(json.dumps({"status": "error", "errors": [vars(fault) for fault in error.faults]}))
         print(error, file=sys.stderr)
         return 2
-    print(json.dumps(answer, indent=2) if chosen.json else text_of(answer, chosen.table, chosen.brief))
+    print(
+        json.dumps(answer, indent=2)
+        if chosen.json
+        else text_of(answer, ", ".join(Path(path).name for path in chosen.table), chosen.brief)
+    )
     return 0

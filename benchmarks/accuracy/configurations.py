@@ -22,6 +22,7 @@ from benchmarks.accuracy.recipes import (
     optimizer_bytes,
     partial_share,
     recipe_of_row,
+    stated_kernels,
     weights_dtype,
     zero_group,
 )
@@ -78,14 +79,17 @@ def configuration_of(row: Row, library: Library, as_unknown: bool = False) -> Co
     Raises Incomplete (a column is blank) or NotExpressible (the estimate has no word for it).
     """
     network = as_framework_builds(network_of_row(row, library), row.text("framework"))
-    framework = "unknown" if as_unknown else framework_of_row(row, library)
+    framework = framework_of_row(row, library, as_unknown)
     card = _card_class(row, library)
     recipe = recipe_of_row(row, card, framework)
     profile = framework_of(library, framework)
     job = _job(row, framework)
     setup = recipe_coefficients(recipe, job, network, library)
+    stated = stated_kernels(row) if profile.unknown else None
     if profile.compiled and row.text("compile") == "no":
-        setup = replace(setup, kernels=recipe_coefficients(recipe, _job(row, "eager"), network, library).kernels)
+        stated = "eager"
+    if stated is not None:
+        setup = replace(setup, kernels=recipe_coefficients(recipe, _job(row, stated), network, library).kernels)
     layout = _layout(row, recipe, framework, network)
     states = _states(row, recipe, setup.states)
     activations = _activations(row, network, setup.activations, states, library)

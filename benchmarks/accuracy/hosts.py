@@ -19,17 +19,13 @@ USUAL_GPUS_PER_NODE = 8
 NETWORK_GB_S = {"Ampere": 200.0, "Hopper": 400.0, "Blackwell": 400.0}
 """GB/s per node by generation where NVLink joins the node: eight links of 200 or 400 Gb/s, as such systems ship.
 
-No table names the network; other machines take the estimate's default for an unknown one.
+Used where the column `network_gbps` is blank; other machines take the estimate's default for an unknown one.
 """
+ASSUMED_NETWORK = 0.5
+"""Spread of an unknown network that the usual one of its GPU leaves: clusters have half to twice as many links."""
 
 NETWORK_OF_RACK_GB_S = {"GB200": 72 * 50.0, "GB300": 72 * 100.0}
 """GB/s per rack of 72 GPUs: one link of 400 Gb/s (GB200) or 800 Gb/s (GB300) for each (NVIDIA's DGX data sheets)."""
-
-NETWORK_OF_FRAMEWORK_GB_S = {("megatron-deepspeed", "Ampere"): 50.0, ("internevo", "Ampere"): 50.0}
-"""GB/s per node where those who publish a framework's runs name their cluster: four links of 100 Gb/s in both.
-
-BLOOM model card: Omni-Path; InternEvo performance page: RoCE.
-"""
 
 PCIE_GENERATION = {"RTX3090": 3}
 """Slots of the host where they are older than the card: desktop boards of its year mostly gave generation 3."""
@@ -48,7 +44,7 @@ class Host:
     gpus_per_node: int
     hardware: Hardware
     efficiency_is_prior: bool
-    network_known: bool
+    network_unknown: float  # 0 stated, ASSUMED_NETWORK the usual one of its GPU, 1 a guess
 
 
 def gpu_of_row(row: Row, library: Library) -> GpuSpec:
@@ -77,9 +73,10 @@ def host_of_row(row: Row, library: Library, precision: str) -> Host:
     together = GPUS_PER_NODE.get(gpu.name, USUAL_GPUS_PER_NODE)
     usual = NETWORK_GB_S.get(gpu.generation) if gpu.nvlink_by_default else None
     usual = NETWORK_OF_RACK_GB_S.get(gpu.name, usual)
-    usual = NETWORK_OF_FRAMEWORK_GB_S.get((row.text("framework"), gpu.generation), usual)
+    stated = row.positive("network_gbps")
+    network_gbps = stated or (usual * 8 if usual else None)
     link = "nvlink" if gpu.nvlink_by_default else "pcie"
-    hardware = hardware_numbers(gpu, link, usual * 8 if usual else None, precision, library)
+    hardware = hardware_numbers(gpu, link, network_gbps, precision, library)
     if gpu.name in PCIE_GENERATION:
         hardware = replace(hardware, pcie=PCIE_BYTES_PER_SECOND[PCIE_GENERATION[gpu.name]])
     if "hbm2e" in row.text("gpu"):
@@ -89,7 +86,7 @@ def host_of_row(row: Row, library: Library, precision: str) -> Host:
         hardware = replace(hardware, **HBM2E_H100, efficiency=share, attention_efficiency=attention)
     hardware = replace(hardware, linear_peak=_linear_peak(row, gpu, hardware, library))
     measured = efficiency_of(gpu, library.calibrations["gpu_efficiency"])[1]
-    return Host(gpu, together, hardware, not measured, usual is not None)
+    return Host(gpu, together, hardware, not measured, 0.0 if stated else ASSUMED_NETWORK if usual else 1.0)
 
 
 def _linear_peak(row: Row, gpu: GpuSpec, hardware: Hardware, library: Library) -> float:
@@ -103,5 +100,5 @@ def _linear_peak(row: Row, gpu: GpuSpec, hardware: Hardware, library: Library) -
     eight = gpu.fp8_tflops * TERA
     if "fp4" in text:
         return shares.value("linear_share.nvfp4_fused") * 2 * eight
-    fused = row.text("framework") in ("nemo", "megatron")
+    fused = row.text("framework") in ("nemo", "megatron") or "(te)" in row.text("attention")
     return shares.value("linear_share.fp8_fused" if fused else "linear_share.fp8_torch") * eight

@@ -192,7 +192,7 @@ class Predictor:
             # What lies in host memory is as uncertain as a mixture of experts.
             mixture=int(found.network.experts > 0 or bool(found.states.host_optimizer)),
             efficiency_is_prior=int(found.host.efficiency_is_prior),
-            network_unknown=int(not found.host.network_known),
+            network_unknown=found.host.network_unknown,
             shape_unknown=int(not found.network.shape_known),
         )
         return float(np.asarray(spreads.display)), float(np.asarray(spreads.tail))

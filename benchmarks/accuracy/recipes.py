@@ -43,10 +43,25 @@ _LINEARS = {
 }  # fmt: skip
 
 
-def framework_of_row(row: Row, library: Library) -> str:
-    """Return the profile: the row's framework where it has one, else `unknown`."""
+def framework_of_row(row: Row, library: Library, as_unknown: bool = False) -> str:
+    """Return the profile: the row's framework where it has one; else, or `as_unknown`, that of an unknown one."""
     known = library.techniques.frameworks
-    return row.text("framework") if row.text("framework") in known else "unknown"
+    return row.text("framework") if row.text("framework") in known and not as_unknown else "unknown"
+
+
+def stated_kernels(row: Row) -> str | None:
+    """Return the framework whose kernels a row of an unknown one states in other columns; None where it states none.
+
+    Transformer Engine and Megatron's softmax are named with the attention, a compiler and a fused loss have columns.
+    """
+    attention, loss = row.text("attention"), row.text("loss_kernel")
+    if "(te)" in attention:
+        return "nemo"
+    if "megatron" in attention:
+        return "megatron"
+    if row.text("compile") == "yes":
+        return "compiled"
+    return "hf-fused" if loss.startswith(("liger", "fused")) else None
 
 
 def recipe_of_row(row: Row, card: GpuClass | None, framework: str) -> Recipe:

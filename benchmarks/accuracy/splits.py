@@ -7,8 +7,27 @@ from collections.abc import Sequence
 
 from benchmarks.accuracy.measurements import Row
 
-SPLITS = ("configuration", "source", "source_unknown")
+HALVES = ("configuration", "source", "source_unknown")
 """By configuration; by whole source, its framework profiled; by whole source, its framework treated as unknown."""
+SPLITS = ("organisation", "organisation_unknown", "configuration")
+"""What a calibration is judged on: one organisation left out at a time, its framework forgotten where it was the only
+one with it; the same with every framework forgotten; halves by configuration."""
+
+PUBLISHERS = {
+    "nvidia-nemo": "nvidia",
+    "arxiv 2205.05198": "nvidia",
+    "arxiv 2201.11990": "nvidia",
+    "arxiv 2211.05100": "bigscience-workshop",
+    "arxiv 2302.13971": "meta-llama",
+    "arxiv 2307.09288": "meta-llama",
+    "llama 3.2": "meta-llama",
+    "mpt-7b announcement": "mosaicml",
+}
+"""Papers, cards and second accounts by the owner of the repositories that those who published them also fill.
+
+NeMo and Megatron, selective recomputation (2205.05198) and Megatron-Turing NLG (2201.11990) are NVIDIA's, BLOOM
+(2211.05100) is BigScience's, LLaMA, Llama 2 and Llama 3.2 are Meta's, MPT is MosaicML's.
+"""
 
 CONFIGURATION_COLUMNS = (
     "model", "method", "lora_rank", "lora_targets", "weight_quant", "precision", "optimizer", "gpu", "gpu_mem_gb",
@@ -21,10 +40,10 @@ CONFIGURATION_COLUMNS = (
 def side(row: Row, split: str) -> int:
     """Return 0 or 1, half of the rows (or of the sources) each; a calibration fits one side and is judged on the other.
 
-    Both source splits share their sides. ValueError for a split that is not in `SPLITS`.
+    Both source splits share their sides. ValueError for a split that is not in `HALVES`.
     """
-    if split not in SPLITS:
-        raise ValueError(f"no split {split!r}; there are {', '.join(SPLITS)}")
+    if split not in HALVES:
+        raise ValueError(f"no split {split!r}; there are {', '.join(HALVES)}")
     return _parity(configuration_cells(row) if split == "configuration" else [family(row)])
 
 
@@ -45,6 +64,17 @@ def family(row: Row) -> str:
     """
     head, colon, _ = row.source.partition(":")
     return head.strip() if colon else " ".join(row.source.split()[:2])
+
+
+def organisation(row: Row) -> str:
+    """Return who published a row: the owner of its repository, else of the paper or package, in lower case.
+
+    All sources of one owner share its clusters, stacks and ways of counting, so none of them judges another.
+    """
+    first = row.source.split()[0] if row.source.split() else ""
+    owner, slash, _ = first.partition("/")
+    name = (owner if slash else " ".join(row.source.partition(":")[0].split()[:2])).casefold()
+    return PUBLISHERS.get(name, name)
 
 
 def _cell(row: Row, column: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 LEAST_PREDICTED = 0.95
@@ -50,7 +49,7 @@ def _verdict(answer: Mapping[str, Any], table: str) -> str:
     memory, speed = answer["memory"], answer["throughput"]
     shares = ", ".join(f"{figure} {_share_predicted(answer[figure])}" for figure in ("memory", "throughput"))
     return (
-        f"{Path(table).name}: {answer['rows']} rows. Memory off by {percent(memory['median_ape'])} % in the median "
+        f"{table}: {answer['rows']} rows. Memory off by {percent(memory['median_ape'])} % in the median "
         f"({memory['n']} of\n{memory['n_complete']} complete rows predicted), throughput by "
         f"{percent(speed['median_ape'])} % ({speed['n']} of {speed['n_complete']}).\n"
         f"Share predicted, %: {shares}.\n"
@@ -74,6 +73,12 @@ def _errors(answer: Mapping[str, Any]) -> str:
         lines.append(
             f"Of {found['n']} {figure} figures, {percent(found['interval_68'])} % lie in our 68 % interval, "
             f"{percent(found['interval_95'])} % in our 95 %."
+        )
+    for figure in ("memory", "throughput"):
+        mean = answer[figure]["organisations"]
+        lines.append(
+            f"Mean over {mean['n']} organisations, {figure}: median {percent(mean['median_ape'])}, "
+            f"MAPE {percent(mean['mape'])}."
         )
     return "\n".join(lines)
 

@@ -17,9 +17,18 @@ import numpy as np
 
 from benchmarks.accuracy.benchmark import FIGURES, baseline_figures, figures, worst
 from benchmarks.accuracy.measurements import read_measurements
-from benchmarks.accuracy.splits import family, side
+from benchmarks.accuracy.splits import organisation, side
 from benchmarks.calibration.files import Found, write_calibration
-from benchmarks.calibration.held_out import MEMORY_FILES, TIME_FILES, Table, counts, folds, split_predictions, spreads
+from benchmarks.calibration.held_out import (
+    MEMORY_FILES,
+    TIME_FILES,
+    Table,
+    counts,
+    folds,
+    parts_judged,
+    split_predictions,
+    spreads,
+)
 from benchmarks.calibration.intervals import estimated_keys
 from benchmarks.calibration.targets import beaten
 from benchmarks.calibration.text import text_of
@@ -40,14 +49,14 @@ def judgement(table: Table) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def refits(table: Table) -> list[dict[str, float]]:
-    """Return the values of fits on halves of the table, by configuration and source, and without one source."""
+    """Return the values of fits on halves of the table, by configuration and source, and without one organisation."""
     everything = np.ones(len(table.rows), dtype=bool)
     chosen = [
         np.array([side(row, split) for row in table.rows]) == half
         for split in ("configuration", "source")
         for half in (0, 1)
     ]
-    chosen += [everything & ~part for part in folds(table, everything, "source")]
+    chosen += [everything & ~part for part in folds(table, everything, "organisation")]
     return [dict(table.fit(some).values) for some in chosen]
 
 
@@ -70,9 +79,9 @@ def calibration(table: Table) -> dict[str, Found]:
             found[one.key] = Found(value, min(reached), max(reached), "measured", source)
         else:
             found[one.key] = Found(value, None, None, "prior", f"{one.why}; the runs of the fit hardly inform it")
-    stated = spreads(table, everything, "source")
+    stated = spreads(table, parts_judged(table, everything, "organisation"), of_sources=True)
     for key in estimated_keys(stated):
-        source = "from published runs of sources left out of the fit"
+        source = "from published runs of organisations left out of the fit"
         found[key] = Found(stated[key], None, None, "measured", source, None if key in table.fixed else "ln")
     return found
 
@@ -82,8 +91,8 @@ def described(table: Table) -> dict[str, str]:
     said = {}
     for figure in FIGURES:
         rows = [p for p in table.known if counts(p, figure)]
-        sources = len({family(p.row) for p in rows})
-        said[figure] = f"{len(rows)} published runs of {sources} sources (python -m benchmarks.calibrate)"
+        sources = len({organisation(p.row) for p in rows})
+        said[figure] = f"{len(rows)} published runs of {sources} organisations (python -m benchmarks.calibrate)"
     return {
         "memory": f"Factors of the memory estimate, fitted on {said['memory']}.",
         "time": f"Coefficients of step time, fitted on {said['throughput']}.",
@@ -96,18 +105,18 @@ def described(table: Table) -> dict[str, str]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print the report and write the calibration; 2 where the table cannot be read."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.calibrate", description=__doc__)
-    parser.add_argument("table", metavar="TABLE.csv")
+    parser.add_argument("table", metavar="TABLE.csv", nargs="+", help="several are taken together")
     parser.add_argument("--out", metavar="DIR", help="write below this folder in place of models/")
     parser.add_argument("--judge", action="store_true", help="print the held-out figures alone, write nothing")
     chosen = parser.parse_args(arguments)
     try:
-        table = Table(read_measurements(chosen.table), read_library())
+        table = Table([row for path in chosen.table for row in read_measurements(path)], read_library())
     except InputError as error:
         print(error, file=sys.stderr)
         return 2
     splits, groups = judgement(table)
     found: Mapping[str, Found] = {} if chosen.judge else calibration(table)
-    print(text_of(splits, groups, found, table, chosen.table))
+    print(text_of(splits, groups, found, table, ", ".join(Path(path).name for path in chosen.table)))
     if not chosen.judge:
         models = data_folder("models")
         for path in write_calibration(models, Path(chosen.out) if chosen.out else models, found, described(table)):

@@ -8,33 +8,33 @@ from dataclasses import dataclass
 import numpy as np
 
 from benchmarks.accuracy.predictions import Prediction
-from benchmarks.accuracy.splits import family
+from benchmarks.accuracy.splits import organisation
 from benchmarks.calibration.fitting import source_weights
 from planner.arrays import Floats
 
 MEASURES = (("sigma", 0.68, 1.0), ("sigma_tail", 0.96, 1.96))
 """Name of a spread, share of rows in its range (in the middle of what is asked for), reach of the range in spreads."""
 EXTRA_ROWS, EXTRA_SOURCES = 25, 2
-"""A class is drawn towards all rows as if so many of their rows, or sources, belonged to it."""
+"""A class is drawn towards all rows as if so many of their rows, or organisations, belonged to it."""
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """Counts rows where new ones come from the same sources, else sources."""
+    """Counts rows where new ones come from the same sources, else organisations."""
 
     of_sources: bool
 
     def weights(self, predictions: Sequence[Prediction]) -> Floats:
-        """Return the weight of each row: all equal, or smaller in large sources."""
+        """Return the weight of each row: all equal, or smaller in large organisations."""
         if self.of_sources:
-            return source_weights([family(p.row) for p in predictions])
+            return source_weights([organisation(p.row) for p in predictions])
         return np.ones(len(predictions))
 
     def believed(self, predictions: Sequence[Prediction]) -> float:
         """Return the share, 0 to 1, that the rows of a class have in its spread."""
         if self.of_sources:
-            sources = len({family(p.row) for p in predictions})
-            return sources / (sources + EXTRA_SOURCES)
+            publishers = len({organisation(p.row) for p in predictions})
+            return publishers / (publishers + EXTRA_SOURCES)
         return len(predictions) / (len(predictions) + EXTRA_ROWS)
 
 

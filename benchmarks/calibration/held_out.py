@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 from benchmarks.accuracy.benchmark import FIGURES, compared, headline, lengths_known
 from benchmarks.accuracy.measurements import Row
 from benchmarks.accuracy.predictions import Comparison, Prediction, Predictor
-from benchmarks.accuracy.splits import SPLITS, family, inner_side, side
+from benchmarks.accuracy.splits import family, inner_side, organisation, side
 from benchmarks.calibration.evidence import Evidence
 from benchmarks.calibration.fitting import Fit, Loss, fitted, read_free, values_at
 from benchmarks.calibration.intervals import Timed, time_spreads
@@ -128,48 +129,94 @@ def unfitted(table: Table) -> list[Prediction]:
 
 
 def folds(table: Table, chosen: NDArray[np.bool_], split: str) -> list[NDArray[np.bool_]]:
-    """Return the parts of the chosen rows, each of which the others can judge as the split judges its sides."""
-    name_of = inner_side if split == "configuration" else family
+    """Return the parts of the chosen rows, each of which the others can judge as the split judges its rows."""
+    name_of = inner_side if split == "configuration" else organisation
     parts = [str(name_of(row)) for row in table.rows]
     names = dict.fromkeys(part for part, there in zip(parts, chosen, strict=True) if there)
     return [chosen & np.array([part == name for part in parts]) for name in names]
 
 
-def spreads(table: Table, chosen: NDArray[np.bool_], split: str) -> dict[str, float]:
-    """Return the spreads from the chosen rows alone: each part of them judged by a fit on the other parts."""
-    known: dict[str, list[Prediction]] = {figure: [] for figure in FIGURES}
-    unknown: dict[str, list[Prediction]] = {figure: [] for figure in FIGURES}
+class Part(NamedTuple):
+    """Rows that a fit on other rows has judged: by index, with their framework named and forgotten."""
+
+    named: dict[int, Prediction]
+    forgotten: dict[int, Prediction]
+    strangers: frozenset[int]  # rows with a framework that no other row of the fit has
+
+    def honest(self) -> list[Prediction]:
+        """Return the predictions that somebody could have made without these rows."""
+        return [self.forgotten[i] if i in self.strangers else p for i, p in self.named.items()]
+
+
+def parts_judged(table: Table, chosen: NDArray[np.bool_], split: str) -> list[Part]:
+    """Return the parts of the chosen rows that hold a figure, each judged by a fit on the other chosen rows.
+
+    A framework is a stranger's where no row of the fit has it.
+    """
+    found = []
     for part in folds(table, chosen, split):
-        if not any(counts(table.known[i], figure) for i in np.flatnonzero(part) for figure in FIGURES):
+        places = np.flatnonzero(part)
+        if not any(counts(table.known[i], figure) for i in places for figure in FIGURES):
             continue
         fit = table.fit(chosen & ~part)
-        for source, into in ((table.known, known), (table.unknown, unknown)):
-            for p in judged(table, fit, [source[i] for i in np.flatnonzero(part)]):
-                for figure in FIGURES:
-                    if counts(p, figure):
-                        into[figure].append(p)
-    evidence = Evidence(of_sources=split != "configuration")
+        named, forgotten = (
+            dict(zip(places.tolist(), judged(table, fit, [rows[i] for i in places]), strict=True))
+            for rows in (table.known, table.unknown)
+        )
+        seen = frameworks(table, chosen & ~part)
+        strangers = frozenset(i for i in named if table.rows[i].text("framework") not in seen)
+        found.append(Part(named, forgotten, strangers))
+    return found
+
+
+def frameworks(table: Table, chosen: NDArray[np.bool_]) -> frozenset[str]:
+    """Return the frameworks that the chosen rows inform: those of rows that are fitted."""
+    rows = [table.known[i] for i in np.flatnonzero(chosen)]
+    return frozenset(p.row.text("framework") for p in rows if any(counts(p, figure) for figure in FIGURES))
+
+
+def spreads(table: Table, parts: Sequence[Part], of_sources: bool) -> dict[str, float]:
+    """Return the spreads that these judged rows show; `of_sources` where new rows come from new organisations.
+
+    Those of an unknown framework come from strangers, where there are any.
+    """
+    named = [p for part in parts for p in part.named.values()]
+    forgotten = [p for part in parts for i, p in part.forgotten.items() if i in part.strangers]
+    forgotten = forgotten or [p for part in parts for p in part.forgotten.values()]
+    evidence = Evidence(of_sources=of_sources)
+    memory, speed = ([[p for p in rows if counts(p, figure)] for rows in (named, forgotten)] for figure in FIGURES)
     return {
-        **time_spreads(known["throughput"], unknown["throughput"], table.fixed, table.library, evidence),
-        **memory_spreads(known["memory"], unknown["memory"], table.library, evidence),
+        **time_spreads(*speed, table.fixed, table.library, evidence),
+        **memory_spreads(*memory, table.library, evidence),
     }
 
 
 def split_predictions(table: Table) -> dict[str, list[Prediction]]:
-    """Return by split the predictions of all rows, each by the fit and the spreads of the other side."""
-    answer: dict[str, list[Prediction]] = {}
-    made: dict[tuple[bytes, bool], dict[str, float]] = {}
-    for split in SPLITS:
-        sides = np.array([side(row, split) for row in table.rows])
-        judges = table.unknown if split == "source_unknown" else table.known
-        found: dict[int, Prediction] = {}
-        for half in (0, 1):
-            train = sides == 1 - half
-            key = (train.tobytes(), split == "configuration")  # both source splits share their fits
-            if key not in made:
-                made[key] = {**table.fixed, **spreads(table, train, split), **table.fit(train).values}
-            chosen = np.flatnonzero(~train)
-            again = judged(table, table.fit(train), [judges[i] for i in chosen])
-            found |= dict(zip(chosen.tolist(), with_spreads(again, made[key], table.library), strict=True))
-        answer[split] = [found[i] for i in range(len(table.rows))]
-    return answer
+    """Return by split the predictions of all rows, each by a fit without it and by the spreads of other rows.
+
+    Rows that no fit judges, because their organisation has no figure to judge, are left out.
+    """
+    everything = np.ones(len(table.rows), dtype=bool)
+    parts = parts_judged(table, everything, "organisation")
+    left_out: dict[str, list[Prediction]] = {"organisation": [], "organisation_unknown": []}
+    for part in parts:
+        # The residuals of the others come from fits that have seen this part, as in cross-conformal prediction: fits
+        # without both would be as many as pairs of organisations.
+        others = [other for other in parts if other is not part]
+        values = {**table.fixed, **spreads(table, others, of_sources=True)}
+        for split, rows in zip(left_out, (part.honest(), list(part.forgotten.values())), strict=True):
+            left_out[split] += with_spreads(rows, values, table.library)
+    return {**left_out, "configuration": _halves(table)}
+
+
+def _halves(table: Table) -> list[Prediction]:
+    """Return the predictions of all rows, each by the fit and the spreads of the other half of the configurations."""
+    sides = np.array([side(row, "configuration") for row in table.rows])
+    found: dict[int, Prediction] = {}
+    for half in (0, 1):
+        train, chosen = sides == 1 - half, np.flatnonzero(sides == half)
+        stated = spreads(table, parts_judged(table, train, "configuration"), of_sources=False)
+        again = judged(table, table.fit(train), [table.known[i] for i in chosen])
+        values = {**table.fixed, **stated}
+        found |= dict(zip(chosen.tolist(), with_spreads(again, values, table.library), strict=True))
+    return [found[i] for i in range(len(table.rows))]

@@ -72,7 +72,7 @@ class Timed:
             found["tokens"].append(setup.layout.micro_batch * setup.layout.sequence)
             found["mixture"].append(setup.network.experts > 0 or bool(setup.states.host_optimizer))
             found["efficiency_is_prior"].append(setup.host.efficiency_is_prior)
-            found["network_unknown"].append(not setup.host.network_known)
+            found["network_unknown"].append(setup.host.network_unknown)
             found["shape_unknown"].append(not setup.network.shape_known)
         profiles, cards = tuple(found.pop("profiles")), tuple(found.pop("cards"))
         numbers = {name: np.array(values, dtype=float) for name, values in found.items()}

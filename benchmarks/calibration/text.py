@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from benchmarks.accuracy.benchmark import FIGURES, summary
-from benchmarks.accuracy.splits import SPLITS, family
+from benchmarks.accuracy.splits import SPLITS, organisation
 from benchmarks.accuracy.text import percent
 from benchmarks.calibration.files import Found, plain
 from benchmarks.calibration.held_out import Table, counts, unfitted
@@ -32,11 +31,11 @@ def _head(table: Table, name: str) -> str:
     said = []
     for figure in FIGURES:
         rows = [p for p in table.known if counts(p, figure)]
-        said.append(f"{len(rows)} rows of {len({family(p.row) for p in rows})} sources for {figure}")
+        said.append(f"{len(rows)} rows of {len({organisation(p.row) for p in rows})} organisations for {figure}")
     return (
-        f"{Path(name).name}: {len(table.rows)} rows. Fitted and judged:\n{said[0]},\n{said[1]}.\n"
-        "Each row is judged by a fit on the side of its split that it is not on, with\n"
-        "spreads from that side alone; both ways are pooled."
+        f"{name}: {len(table.rows)} rows. Fitted and judged:\n{said[0]},\n{said[1]}.\n"
+        "Each row is judged by a fit without it, with spreads from other rows: without\n"
+        "its whole organisation, or without its half of the configurations."
     )
 
 

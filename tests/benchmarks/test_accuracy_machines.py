@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from benchmarks.accuracy.configurations import configuration_of
+from benchmarks.accuracy.hosts import ASSUMED_NETWORK
 from benchmarks.accuracy.measurements import Row
 from planner.library.reading import read_library
 from planner.library.schema import Library
@@ -31,13 +32,32 @@ def set_up(**cells: str) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("framework", "gigabytes"), [("internevo", 50), ("megatron-deepspeed", 50), ("hf", 200), ("", 200)]
+    ("gbps", "gigabytes", "unknown"), [("400", 50, 0.0), ("", 200, ASSUMED_NETWORK), ("none", 200, ASSUMED_NETWORK)]
 )
-def test_a_cluster_that_is_published_gives_its_network(framework: str, gigabytes: float) -> None:
-    """Runs of InternEvo and BigScience had four links of 100 Gb/s per node; others have what such nodes ship with."""
-    host = set_up(framework=framework).host
-    assert host.hardware.network == pytest.approx(gigabytes * 1e9)
-    assert host.network_known
+def test_the_network_is_what_the_row_states(gbps: str, gigabytes: float, unknown: float) -> None:
+    """Gb/s per node, whatever the framework; a blank takes what such nodes ship with, and is less certain."""
+    for framework in ("megatron-deepspeed", "hf"):
+        host = set_up(framework=framework, network_gbps=gbps).host
+        assert host.hardware.network == pytest.approx(gigabytes * 1e9)
+        assert host.network_unknown == unknown
+
+
+@pytest.mark.parametrize(
+    ("cells", "like"),
+    [
+        ({"attention": "cuDNN fused (TE)"}, "nemo"),
+        ({"attention": "eager (Megatron)"}, "megatron"),
+        ({"compile": "yes"}, "compiled"),
+        ({"loss_kernel": "liger"}, "hf-fused"),
+        ({"compile": "no"}, "hf"),
+    ],
+)
+def test_an_unknown_framework_has_the_kernels_that_its_row_states(cells: dict[str, str], like: str) -> None:
+    """Transformer Engine, Megatron's softmax, a compiler and a fused loss are stated beside the framework's name."""
+    found, expected = set_up(framework="", **cells), set_up(framework=like, **cells)
+    assert found.framework == "unknown" and not found.profiled
+    assert found.kernels.launch_seconds == expected.kernels.launch_seconds
+    assert found.kernels.element_traffic == expected.kernels.element_traffic
 
 
 def test_torchtitan_without_compile_runs_plain_kernels() -> None:

@@ -15,12 +15,21 @@ pytest.importorskip("scipy")
 
 from benchmarks.accuracy.measurements import read_measurements
 from benchmarks.accuracy.predictions import Predictor
-from benchmarks.accuracy.splits import SPLITS, configuration_cells, family, side
+from benchmarks.accuracy.splits import HALVES, SPLITS, configuration_cells, family, organisation, side
 from benchmarks.calibration import calibrate
 from benchmarks.calibration.evidence import Evidence, weighted_quantile
 from benchmarks.calibration.files import Found, plain, rewritten, write_calibration
-from benchmarks.calibration.fitting import Free, Loss, fitted, read_free, source_weights, values_at
-from benchmarks.calibration.held_out import MEMORY_FILES, TIME_FILES, Table, counts, folds, judged, unfitted
+from benchmarks.calibration.fitting import Fit, Free, Loss, fitted, read_free, source_weights, values_at
+from benchmarks.calibration.held_out import (
+    MEMORY_FILES,
+    TIME_FILES,
+    Table,
+    counts,
+    folds,
+    judged,
+    parts_judged,
+    unfitted,
+)
 from benchmarks.calibration.intervals import Timed, profile_classes
 from benchmarks.calibration.stacking import MemoryRows, SpeedRows
 from benchmarks.calibration.targets import TARGETS, Target
@@ -188,7 +197,7 @@ def test_every_free_coefficient_exists_and_is_believable() -> None:
 # Held out
 
 
-@pytest.mark.parametrize("split", SPLITS)
+@pytest.mark.parametrize("split", HALVES)
 def test_no_configuration_and_no_source_lies_on_both_sides(split: str) -> None:
     """What a split separates is on one side only, in both tables' rows."""
     of = configuration_cells if split == "configuration" else family
@@ -197,13 +206,13 @@ def test_no_configuration_and_no_source_lies_on_both_sides(split: str) -> None:
     assert not by_side[0] & by_side[1]
 
 
-@pytest.mark.parametrize("split", ["configuration", "source"])
+@pytest.mark.parametrize("split", ["configuration", "organisation"])
 def test_inner_parts_keep_apart_what_the_split_keeps_apart(split: str) -> None:
-    """Within a training side each part holds whole configurations or whole sources; parts cover it once."""
-    chosen = np.array([side(row, split) == 0 for row in table().rows])
+    """Each part holds whole configurations or whole organisations; parts cover the chosen rows once."""
+    chosen = np.array([side(row, "configuration") == 0 or split == "organisation" for row in table().rows])
     parts = folds(table(), chosen, split)
     assert np.array_equal(sum(part.astype(int) for part in parts), chosen.astype(int))
-    of = configuration_cells if split == "configuration" else family
+    of = configuration_cells if split == "configuration" else organisation
     owners = [{of(table().rows[i]) for i in np.flatnonzero(part)} for part in parts]
     assert sum(len(some) for some in owners) == len(set().union(*owners))
 
@@ -219,6 +228,24 @@ def test_the_side_that_judges_does_not_reach_the_fit() -> None:
         for p, there in zip(changed.known, train, strict=True)
     )
     assert changed.fit(train).values == before
+
+
+def test_a_framework_that_one_organisation_has_alone_is_forgotten_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its rows are judged as a stranger's; those with a framework that others have, too, keep their profile."""
+    free = (*table().free[MEMORY_FILES], *table().free[TIME_FILES])
+    shipped = {one.key: table().fixed[one.key] for one in free}
+    nothing = dict.fromkeys(shipped, 0.0)
+    monkeypatch.setattr(Table, "fit", lambda _table, _chosen: Fit(shipped, nothing, nothing, dict.fromkeys(shipped, 0)))
+    parts = parts_judged(table(), everything(), "organisation")
+    judged_by = [{(organisation(p.row), p.row.text("framework")): p for p in part.honest()} for part in parts]
+    by_name = {name: p for part in judged_by for name, p in part.items()}
+    assert all(len({owner for owner, _ in part}) == 1 for part in judged_by)
+    for owner, framework in (("mosaicml", "llm-foundry"), ("internlm", "internevo")):
+        found = by_name[owner, framework].configuration
+        assert found is not None and found.framework == "unknown"
+    hugging = by_name["huggingface", "hf"].configuration
+    assert hugging is not None and hugging.framework == "hf"
+    assert all(part.strangers <= set(part.named) == set(part.forgotten) for part in parts)
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.accuracy.measurements import NEEDED_COLUMNS, Row, read_measurements
-from benchmarks.accuracy.splits import CONFIGURATION_COLUMNS, SPLITS, family, side
+from benchmarks.accuracy.splits import CONFIGURATION_COLUMNS, HALVES, family, organisation, side
 from planner.errors import InputError
 
 HEADER = ",".join((*NEEDED_COLUMNS, "peak_mem_gb_per_gpu", "mem_unit", "mem_kind"))
@@ -86,9 +86,9 @@ def test_a_file_that_is_no_table_is_told_apart(tmp_path: Path) -> None:
 def test_sides_are_fixed_for_good() -> None:
     """The halves are part of what was published: these may only change together with a new calibration."""
     row = Row(2, {"source": "owner/repository:path/a.csv", "model": "Llama-3-8B", "num_gpus": "8"})
-    assert [side(row, split) for split in SPLITS] == [1, 1, 1]
+    assert [side(row, split) for split in HALVES] == [1, 1, 1]
     other = Row(2, {"source": "arXiv 2304.01373 Table 5", "model": "Llama-3-8B", "num_gpus": "64.0"})
-    assert [side(other, split) for split in SPLITS] == [0, 0, 0]
+    assert [side(other, split) for split in HALVES] == [0, 0, 0]
 
 
 @settings(derandomize=True, max_examples=40)
@@ -104,6 +104,20 @@ def test_files_of_one_repository_and_tables_of_one_paper_are_one_source() -> Non
     """Split apart they would judge themselves."""
     assert family(Row(2, {"source": "a/b:x.csv"})) == family(Row(2, {"source": "a/b:docs/y.md @2024"})) == "a/b"
     assert family(Row(2, {"source": "arXiv 2304.01373 Table 5"})) == "arXiv 2304.01373"
+
+
+def test_all_that_one_owner_published_is_one_organisation() -> None:
+    """Repositories of an owner, its second accounts and its papers; what another one quotes stays with its author."""
+
+    def of(source: str) -> str:
+        return organisation(Row(2, {"source": source}))
+
+    assert of("pytorch/ao:docs/training.md") == of("pytorch/torchtitan PR 996") == "pytorch"
+    assert of("NVIDIA-NeMo/Automodel:a.md") == of("arXiv 2205.05198 Table 5 (via calculon-ai/calculon:x)") == "nvidia"
+    assert of("arXiv 2211.05100 section 3.4") == of("bigscience-workshop/bigscience:train/x.md")
+    assert of("hiyouga/LLaMA-Factory wiki (quoted in unslothai/unsloth:README.md)") == "hiyouga"
+    assert of("PyPI fitcheck-llm 0.3.1 sdist:data/a.json[0]") == of("PyPI fitcheck-llm 0.4 sdist:b.json")
+    assert of("") == ""
 
 
 def test_an_unknown_split_is_refused() -> None:
