@@ -37,7 +37,7 @@ _ATTENTION = {"flash": ATTENTION_FLASH, "mem_efficient": ATTENTION_MEM_EFFICIENT
 
 _SAME_NAMES = (
     *("layers", "hidden", "heads", "kv_heads", "head_dim", "ffn", "vocab", "gated", "rope", "parallel_residual"),
-    *("experts", "sliding_window"),
+    "experts",
 )
 """Fields that `Network` and an architecture card share."""
 
@@ -45,15 +45,37 @@ _SAME_NAMES = (
 def network_of(architecture: Architecture) -> Network:
     """Return the shape of an architecture card, without its names and sources."""
     same = {name: getattr(architecture, name) for name in _SAME_NAMES}
+    window, share = _window(architecture)
     return Network(
         **same,
         parameters=float(architecture.parameters),
         active_parameters=float(architecture.active_parameters),
         tied=architecture.tied_embeddings,
         experts_per_token=architecture.experts_per_token + architecture.shared_experts if architecture.experts else 0,
-        sliding_layers=architecture.sliding_layer_share,
+        sliding_window=window,
+        sliding_layers=share,
+        uneven_layers=architecture.linear_layers > 0,
         frozen_parameters=float(architecture.image.frozen_parameters) if architecture.image else 0.0,
     )
+
+
+_CHUNK_TOKENS = 64
+"""Tokens that kernels of linear attention take together (flash-linear-attention's gated delta rule)."""
+
+
+def _window(architecture: Architecture) -> tuple[int, float]:
+    """Return a window in tokens, and the share of layers that have it, at the cost of the layer's own attention.
+
+    A gated delta rule costs the same for every token: per head 6 d_k d_v FLOP to read, correct and write its state, and
+    4 C (d_k + d_v) within a chunk of C tokens (Gated DeltaNet, arXiv:2412.06464). Softmax attention costs
+    4 d FLOP per head and token attended to; the window is how many of those cost as much.
+    """
+    if not architecture.linear_layers:
+        return architecture.sliding_window, architecture.sliding_layer_share
+    key, value = architecture.linear_key_dim, architecture.linear_value_dim
+    flop = architecture.linear_value_heads * (6 * key * value + 4 * _CHUNK_TOKENS * (key + value))
+    window = flop / (4 * architecture.heads * architecture.head_dim)
+    return max(round(window), 1), architecture.linear_layers / architecture.layers
 
 
 @dataclass(frozen=True)

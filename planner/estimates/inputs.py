@@ -58,6 +58,7 @@ class Network:
     experts_per_token: int = 0
     sliding_window: int = 0  # tokens; 0 = full attention
     sliding_layers: float = 0.0  # share of layers that use the window
+    uneven_layers: bool = False  # layers differ in their weights: the stack is counted from `active_parameters`
     frozen_parameters: float = 0.0  # loaded with the network, never trained (text encoders, autoencoder)
     shape_known: bool = True  # False: shape guessed from the parameter count (+0.10 sigma)
 

@@ -33,6 +33,9 @@ class Dimensions:
     norms_per_layer: int = 2
     embedding_norm: bool = False
     qk_norm: bool = False
+    qk_norm_all_heads: bool = False
+    query_gate: bool = False
+    attention_sinks: bool = False
     qkv_bias: bool = False
     output_bias: bool = False
     ffn_bias: bool = False
@@ -40,6 +43,7 @@ class Dimensions:
     experts: int = 0
     experts_per_token: int = 0
     shared_experts: int = 0
+    shared_expert_gate: bool = False
     dense_layers: int = 0
     dense_ffn: int = 0
     router_bias: bool = False
@@ -47,12 +51,20 @@ class Dimensions:
     kv_lora_rank: int = 0
     rope_head_dim: int = 0
     value_head_dim: int = 0
+    linear_layers: int = 0
+    linear_key_heads: int = 0
+    linear_value_heads: int = 0
+    linear_key_dim: int = 0
+    linear_value_dim: int = 0
+    linear_kernel: int = 0
 
     def __post_init__(self) -> None:
         if self.experts and not 0 < self.experts_per_token <= self.experts:
             raise ValueError(f"experts_per_token {self.experts_per_token} lies outside 1..{self.experts}")
         if self.dense_layers > self.layers:
             raise ValueError(f"{self.dense_layers} dense layers in a model of {self.layers}")
+        if self.linear_layers > self.layers:
+            raise ValueError(f"{self.linear_layers} layers of linear attention in a model of {self.layers}")
 
 
 def count_parameters(dimensions: Dimensions) -> int:
@@ -69,21 +81,35 @@ def _count(d: Dimensions, experts: int) -> int:
     norm = d.hidden * (2 if d.norm_bias else 1)
     embedding = d.vocab * d.hidden * (1 if d.tied_embeddings else 2) + d.learned_positions * d.hidden
     outer_norms = norm * (2 if d.embedding_norm else 1)
-    common = _attention(d) + d.norms_per_layer * norm
+    norms = d.layers * d.norms_per_layer * norm
+    mixing = (d.layers - d.linear_layers) * _attention(d) + d.linear_layers * _linear_attention(d)
     plain = d.dense_layers if d.experts else d.layers
-    plain_layer = common + _feed_forward(d, d.dense_ffn if d.experts else d.ffn)
-    router = d.hidden * d.experts + (d.experts if d.router_bias else 0)
-    expert_layer = common + router + (experts + d.shared_experts) * _feed_forward(d, d.ffn)
-    return embedding + outer_norms + plain * plain_layer + (d.layers - plain) * expert_layer
+    plain_layer = _feed_forward(d, d.dense_ffn if d.experts else d.ffn)
+    router = d.hidden * (d.experts + d.shared_expert_gate) + (d.experts if d.router_bias else 0)
+    expert_layer = router + (experts + d.shared_experts) * _feed_forward(d, d.ffn)
+    return embedding + outer_norms + norms + mixing + plain * plain_layer + (d.layers - plain) * expert_layer
 
 
 def _attention(d: Dimensions) -> int:
     if d.kv_lora_rank:
         return _latent_attention(d)
     queries, keys = d.heads * d.head_dim, d.kv_heads * d.head_dim
-    weights = d.hidden * (2 * queries + 2 * keys)
-    biases = (queries + 2 * keys if d.qkv_bias else 0) + (d.hidden if d.output_bias else 0)
-    return weights + biases + (2 * d.head_dim if d.qk_norm else 0)
+    asked = queries * (2 if d.query_gate else 1)  # the gate of each query is computed with it
+    weights = d.hidden * (asked + queries + 2 * keys)
+    biases = (asked + 2 * keys if d.qkv_bias else 0) + (d.hidden if d.output_bias else 0)
+    norms = (queries + keys if d.qk_norm_all_heads else 2 * d.head_dim) if d.qk_norm else 0
+    return weights + biases + norms + (d.heads if d.attention_sinks else 0)
+
+
+def _linear_attention(d: Dimensions) -> int:
+    """Return the weights of a gated delta rule: queries, keys, values and gate, decay and step, a short convolution.
+
+    Shapes as in the released Qwen3-Next; the method is Gated DeltaNet (arXiv:2412.06464).
+    """
+    keys, values = d.linear_key_heads * d.linear_key_dim, d.linear_value_heads * d.linear_value_dim
+    inputs = d.hidden * (2 * keys + 2 * values + 2 * d.linear_value_heads)
+    convolution = (2 * keys + values) * d.linear_kernel
+    return inputs + convolution + 2 * d.linear_value_heads + d.linear_value_dim + values * d.hidden
 
 
 def _latent_attention(d: Dimensions) -> int:

@@ -127,6 +127,9 @@ class Architecture(Card):
     norms_per_layer: PositiveInt = 2
     embedding_norm: bool = False
     qk_norm: bool = False  # one norm of head_dim for the queries, one for the keys
+    qk_norm_all_heads: bool = False  # those norms span all heads
+    query_gate: bool = False  # the query projection is twice as wide: a gate per query
+    attention_sinks: bool = False  # one learned weight per head
     qkv_bias: bool = False
     output_bias: bool = False
     ffn_bias: bool = False
@@ -135,7 +138,8 @@ class Architecture(Card):
     experts: int = Field(default=0, ge=0)
     experts_per_token: int = Field(default=0, ge=0)
     shared_experts: int = Field(default=0, ge=0)
-    dense_layers: int = Field(default=0, ge=0)  # leading layers without experts
+    shared_expert_gate: bool = False
+    dense_layers: int = Field(default=0, ge=0)  # layers without experts, wherever they stand
     dense_ffn: int = Field(default=0, ge=0)  # their feed-forward width
     router_bias: bool = False
 
@@ -147,6 +151,14 @@ class Architecture(Card):
     kv_lora_rank: int = Field(default=0, ge=0)
     rope_head_dim: int = Field(default=0, ge=0)  # the rotated part of head_dim, one key for all heads
     value_head_dim: int = Field(default=0, ge=0)
+
+    # Linear attention (gated delta rule) in some layers; widths of one head, and of the convolution before it.
+    linear_layers: int = Field(default=0, ge=0)
+    linear_key_heads: int = Field(default=0, ge=0)
+    linear_value_heads: int = Field(default=0, ge=0)
+    linear_key_dim: int = Field(default=0, ge=0)
+    linear_value_dim: int = Field(default=0, ge=0)
+    linear_kernel: int = Field(default=0, ge=0)
 
     image: ImageWork | None = None
     source: str = Field(min_length=1)
@@ -170,6 +182,9 @@ class Architecture(Card):
             raise ValueError("experts_per_token must lie between 1 and experts")
         if self.dense_layers and not (self.experts and self.dense_ffn):
             raise ValueError("dense_layers require experts and dense_ffn")
+        linear = (self.linear_key_heads, self.linear_value_heads, self.linear_key_dim, self.linear_value_dim)
+        if self.linear_layers and not (all(linear) and self.linear_kernel):
+            raise ValueError("linear_layers require heads, dimensions and kernel of linear attention")
         if bool(self.sliding_window) != bool(self.sliding_layer_share):
             raise ValueError("sliding_window and sliding_layer_share belong together")
         if (self.kind == "diffusion") != (self.image is not None):

@@ -62,3 +62,10 @@ def test_an_image_network_is_no_plain_decoder() -> None:
     unet = network_of(read_library(["stable-diffusion-1.5"]).architecture("stable-diffusion-1.5"))
     kernels = recipe_coefficients(PLAIN, images, unet, library()).kernels
     assert kernels.element_traffic == set_up("llama-3.1-8b").kernels.element_traffic
+
+
+def test_linear_attention_costs_as_much_as_a_short_window() -> None:
+    """Qwen3-Next: 32 heads x (6 x 128 x 128 + 4 x 64 x 256) FLOP per token are 320 tokens of 16 heads of 256."""
+    network = network_of(read_library(["qwen3-next-80b-a3b"]).architecture("qwen3-next-80b-a3b"))
+    assert (network.sliding_window, network.sliding_layers) == (320, 0.75)
+    assert network.uneven_layers

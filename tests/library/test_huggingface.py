@@ -184,6 +184,10 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "no_bias": True,
     },
 }
+FACTS: dict[str, dict[str, Any]] = yaml.safe_load(
+    (Path(__file__).parents[1] / "data" / "huggingface_configs.yaml").read_text(encoding="utf-8")
+)
+"""Families of 2025 and later; tests/library/test_ecosystem.py compares them with Transformers."""
 DIFFERS = {"name", "aliases", "source", "notes", "parameters_basis"}
 
 
@@ -193,6 +197,34 @@ def test_a_config_gives_the_card_of_its_release(name: str) -> None:
     card = Architecture.model_validate(yaml.safe_load((CARDS / f"{name}.yaml").read_text(encoding="utf-8")))
     read = Architecture.model_validate(architecture_from_config(CONFIGS[name], name))
     assert read.model_dump(exclude=DIFFERS) == card.model_dump(exclude=DIFFERS)
+
+
+@pytest.mark.parametrize("name", sorted(name for name, facts in FACTS.items() if "weights" in facts))
+def test_a_config_has_the_weights_of_its_release(name: str) -> None:
+    """The count equals the sum over the released tensors (Transformers 5.23 builds the same)."""
+    assert architecture_from_config(FACTS[name]["config"], name)["parameters"] == FACTS[name]["weights"]
+
+
+@pytest.mark.parametrize("name", sorted(set(FACTS) & {path.stem for path in CARDS.glob("*.yaml")}))
+def test_a_config_of_2025_gives_the_card_of_its_release(name: str) -> None:
+    """What is read equals the card in models/, count included."""
+    card = Architecture.model_validate(yaml.safe_load((CARDS / f"{name}.yaml").read_text(encoding="utf-8")))
+    read = Architecture.model_validate(architecture_from_config(FACTS[name]["config"], name))
+    assert read.model_dump(exclude=DIFFERS) == card.model_dump(exclude=DIFFERS)
+
+
+def test_experts_in_every_second_layer_leave_dense_layers() -> None:
+    """Layers 0, 2, 4, 6 have no experts by the step, layer 7 by the list: five of eight are dense."""
+    card = architecture_from_config(FACTS["sparse-every-second"]["config"], "x")
+    assert (card["dense_layers"], card["dense_ffn"], card["ffn"]) == (5, 768, 96)
+
+
+def test_experts_are_found_under_the_name_of_transformers_5() -> None:
+    """A Qwen3 mixture that Transformers 5 wrote names its experts `num_local_experts`."""
+    config = dict(CONFIGS["qwen3-30b-a3b"])
+    config["num_local_experts"] = config.pop("num_experts")
+    config["rope_parameters"] = {"rope_type": "default", "rope_theta": 1e6}
+    assert architecture_from_config(config, "x")["parameters"] == 30_532_122_624
 
 
 def test_nested_text_config_is_read() -> None:
@@ -236,13 +268,17 @@ def test_null_head_dim_means_hidden_by_heads() -> None:
 @pytest.mark.parametrize(
     ("config", "told"),
     [
-        ({"model_type": "mamba"}, "'mamba'.*expected one of .*llama"),
+        ({"model_type": "lama"}, "'lama'.*expected one of .*llama"),
+        ({"model_type": "mamba"}, "'mamba' cannot be planned: its state-space layers"),
+        ({"model_type": "gemma3n", "text_config": {"model_type": "gemma3n_text"}}, "'gemma3n_text'.*AltUp"),
+        ({**CONFIGS["qwen3-30b-a3b"], "shared_expert_intermediate_size": 1000}, "no whole number of experts"),
+        ({**FACTS["deepseek-v3"]["config"], "attention_bias": True}, "biases of latent attention"),
         ({}, "model_type"),
         ({**LLAMA, "num_hidden_layers": "32"}, "layers.*'32'"),
         ({**LLAMA, "vocab_size": True}, "vocab"),
         ({"model_type": "llama", "hidden_size": 64, "num_attention_heads": 4}, "num_hidden_layers: missing"),
         ({**CONFIGS["opt-6.7b"], "word_embed_proj_dim": 512}, "word_embed_proj_dim"),
-        ({**CONFIGS["qwen3-30b-a3b"], "mlp_only_layers": [0]}, "decoder_sparse_step"),
+        ({**CONFIGS["qwen3-30b-a3b"], "mlp_only_layers": 3}, "mlp_only_layers: 3 is not a list"),
         ({**CONFIGS["mixtral-8x7b"], "num_experts_per_tok": 9}, "experts_per_token"),
     ],
 )

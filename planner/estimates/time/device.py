@@ -71,7 +71,7 @@ def recompute_shares(checkpointing: Numbers) -> Recompute:
 
 def stack_parameters(network: Network) -> float:
     """Return the matmul parameters of the layer stack that one token meets (N; no embedding, no head)."""
-    if network.experts:
+    if network.experts or network.uneven_layers:
         return network.active_parameters - network.embedding_parameters
     attention = network.hidden * 2 * (network.query_width + network.kv_width)
     return network.layers * (attention + ffn_matrices(network) * network.hidden * network.ffn)
