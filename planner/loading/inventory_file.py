@@ -22,7 +22,7 @@ class InventoryFile(StrictModel):
     """An inventory as written; its offers are validated one by one, with the terms of their provider."""
 
     date: Date | None = None
-    currency: Currency
+    currency: Currency = "USD"
     description: str = ""
     notes: str = ""
     source: str = ""

@@ -60,6 +60,15 @@ def card_text(facts: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def described_names(described: Mapping[str, str]) -> str:
+    """Return each name with its description, wrapped beside it."""
+    width = max(map(len, described), default=0) + 2
+    lines: list[str] = []
+    for name, text in described.items():
+        lines += words.hang(f"{name:<{width}}", words.wrap_lines(text or "-", words.WIDTH - width, 4))
+    return "\n".join(lines)
+
+
 def table(columns: Sequence[Column], items: Iterable[Any]) -> str:
     """Return a line per item; columns are as wide as their widest cell, with two blanks between."""
     rows = [

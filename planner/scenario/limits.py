@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Self
+from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
@@ -84,8 +84,26 @@ class Limits(StrictModel):
     gpus: AllowForbid = AllowForbid()
     regions: AllowForbid = AllowForbid()
     tiers: Annotated[AllowForbid, AfterValidator(_tiers_exist)] = AllowForbid()
+    spot: bool | None = None  # as written; false is a plain word for spot_share.max: 0, which it becomes
     spot_share: SpotShare = SpotShare()
     vram_headroom: Annotated[float, Field(ge=0, lt=1)] | None = None  # share; replaces the margin of the fit rule
+
+    @model_validator(mode="before")
+    @classmethod
+    def _spot_is_a_share(cls, data: Any) -> Any:
+        """Return the data with the plain word written as the bound that it stands for."""
+        share = data.get("spot_share", {}) if isinstance(data, dict) else None
+        if not isinstance(share, dict) or not isinstance(data.get("spot"), bool):
+            if isinstance(data, dict) and isinstance(data.get("spot"), dict):
+                fix = "did you mean limits.spot_share.max? limits.spot is true or false"
+                raise validation_error("bounds are those of spot_share", fix, "spot")
+            return data
+        rest = {key: value for key, value in data.items() if key != "spot"}
+        if data["spot"]:
+            return {**rest, "spot_share": {key: end for key, end in share.items() if key != "max" or end != 0}}
+        if share.get("min"):
+            raise validation_error(f"spot is forbidden, and spot_share.min is {share['min']}", "keep one", "spot")
+        return {**rest, "spot_share": {**share, "max": 0.0}}
 
     def permits(self, offer: Offer) -> bool:
         """Return whether the lists allow an offer; a list of GPUs does not concern an offer without GPU."""

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, model_validator
 
+from planner.documents.instants import parse_instant
 from planner.documents.quantities import (
     Currency,
     NotNegative,
@@ -61,12 +62,23 @@ def _names_differ(jobs: tuple[Job, ...]) -> tuple[Job, ...]:
     return jobs
 
 
+def _now(value: Any) -> Any:
+    """Return the text of a point in time; else raise a fault."""
+    parse_instant(value)
+    return value
+
+
+Now = Annotated[str, BeforeValidator(_now, json_schema_input_type=str)]
+"""A day and time, as in `2026-11-21 09:00 UTC`."""
+
+
 class _ScenarioBase(StrictModel):
     """The fields of a scenario apart from its offers."""
 
-    name: Text
+    name: Text = "scenario"  # left out: the name of its file
     description: str = ""
-    inventory: ZeroOrMany[Text] = ()  # offer files as written, relative to the scenario's file
+    now: Now | None = None  # what deadlines that are dates count from; None: the clock
+    inventory: ZeroOrMany[Text] = ()  # offer files as written, relative to the scenario's file; `market` is the shipped
     jobs: Annotated[Rows[Job], Field(min_length=1), AfterValidator(_names_differ)]
     limits: Limits = Limits()
     adjust: Rows[Adjust] = ()
