@@ -45,7 +45,7 @@ OFFER_COLUMNS: tuple[Column, ...] = (
     ("$/GPU-h", ">", lambda row: _price(row[1])),
     ("spot", ">", lambda row: _per_gpu(row[1].spot_usd_per_hour, row[1].gpus or 1)),
     ("tier", "<", lambda row: _tier(row[1])),
-    ("date", "<", lambda row: str(row[1].date or "-")),
+    ("date", "<", lambda row: row[1].date_text or "-"),
 )
 """Of a label and an `Offer`: prices in dollars per GPU and hour; another unit follows its price."""
 

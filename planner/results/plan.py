@@ -111,6 +111,7 @@ def plan_figures(jobs: tuple[Assignment, ...]) -> dict[str, Any]:
         "cost_usd": Spread(**{key: math.fsum(getattr(job.cost, key) for job in jobs) for key in Spread.model_fields}),
         "cost_at_confidence": math.fsum(job.cost_at_confidence for job in jobs),
         "hours": Hours(**{key: max(getattr(job.hours, key) for job in jobs) for key in Hours.model_fields}),
+        "price_age_days": max((job.price_age_days for job in jobs if job.price_age_days is not None), default=None),
         "jobs": jobs,
     }
 
@@ -155,6 +156,10 @@ class CandidateCounts(Part):
     made: int
     rejected: int
     dominated: int
+    offers: int = 0
+    """Offers that candidates were made for."""
+    outdated_offers: int = 0
+    """Offers that were left out for the age of their price."""
     reasons: dict[str, int] = Field(default_factory=dict)
 
 
@@ -178,6 +183,8 @@ class Plan(Part):
     """Probability that the cost is within the budget, with fully correlated lateness of the jobs."""
     hours: Hours | None
     jobs: tuple[Assignment, ...] = ()
+    price_age_days: int | None = None
+    """Age of the oldest price that the plan rests on; None if none is dated."""
     infeasible: Infeasible | None = None
     warnings: tuple[str, ...] = ()
 
