@@ -6,7 +6,6 @@ spot share or guaranteed time. Nothing of how the plan was found is known here.
 
 from __future__ import annotations
 
-import datetime
 import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -29,6 +28,8 @@ from planner.results.plan_parts import BillItem, CommitmentUse, Hours, SpotPlan,
 from planner.units import GB, HOUR
 
 if TYPE_CHECKING:
+    import datetime
+
     from planner.audit.context import AuditContext
     from planner.audit.hours import Pair
     from planner.audit.physics import Workload
@@ -93,7 +94,7 @@ def evaluate(context: AuditContext, as_of: datetime.date) -> Evaluation:
 def _named(context: AuditContext, as_of: datetime.date) -> dict[str, Any]:
     """Return the fields that follow from job and offer by name."""
     job, offer = context.job, context.offer
-    date = datetime.date.fromisoformat(str(offer.date)) if offer.date else None
+    date = offer.last_date
     return {
         "architecture": context.architecture.name,
         **{name: getattr(offer, name) for name in ("provider", "instance", "tier")},
@@ -103,7 +104,7 @@ def _named(context: AuditContext, as_of: datetime.date) -> dict[str, Any]:
         "unit": "images" if context.architecture.image else "tokens",
         "trials": job.trials.count,
         "runs_at_once": job.trials.at_once,
-        "price_date": str(offer.date or ""),
+        "price_date": offer.date_text,
         "price_age_days": (as_of - date).days if date else None,
         "price_source": offer.source,
     }
@@ -111,10 +112,12 @@ def _named(context: AuditContext, as_of: datetime.date) -> dict[str, Any]:
 
 def _region(context: AuditContext) -> str:
     """Return the offer's region, or in how many the same is offered: equal in all but date, source and notes."""
-    mine, apart_from = context.offer, {"region", "date", "source", "notes"}
+    mine, apart_from = context.offer, {"region", "date", "dates", "source", "notes"}
     what = mine.model_dump(exclude=apart_from)
     kind = (mine.provider, mine.instance, mine.gpu)
+    is_outdated = context.scenario.limits.is_outdated
     near = [offer for offer in context.offers.values() if (offer.provider, offer.instance, offer.gpu) == kind]
+    near = [offer for offer in near if is_outdated(offer) == is_outdated(mine)]
     regions = {offer.region for offer in near if offer.model_dump(exclude=apart_from) == what}
     lists, sources = context.scenario.limits.regions, (one.stages.transfer for one in context.scenario.jobs)
     matters = any(source and source.region for source in sources) or lists.allow is not None or lists.forbid

@@ -45,6 +45,8 @@ def choices_of_job(context: AuditContext) -> Iterator[Broken]:
     for key, name in named.items():
         if not getattr(limits, key).permits(name):
             yield f"limits.{key}", "a name that is allowed", name
+    if limits.is_outdated(offer):
+        yield "limits.max_price_age", "a price that is not too old", f"{offer.days_behind} days older than the newest"
     if offer.managed is not None:
         yield from _service(context, offer.managed)
         return
@@ -220,7 +222,9 @@ def totals(plan: Plan, scenario: Scenario) -> dict[str, object]:
     hours = {name: max(job.delay_hours + getattr(job.hours, name) for job in jobs) for name in Hours.model_fields}
     confidence = min(job.confidence for job in scenario.jobs)
     expected = paid + math.fsum(job.cost_usd for job in jobs)
+    ages = [job.price_age_days for job in jobs if job.price_age_days is not None]
     return {
+        "price_age_days": max(ages, default=None),
         "cost_usd": Spread(**cost),
         "cost_at_confidence": late,
         "hours": Hours(**hours),

@@ -37,7 +37,7 @@ MIN_PEERS = 3
 """Offers of an instance from which on it has a usual discount."""
 PRICE_FIELDS = ("usd_per_hour", "spot_usd_per_hour")
 TERM_FIELDS = tuple(
-    Offer.model_fields.keys() - {*PRICE_FIELDS, "region", "instance", "notes", "currency", "date", "source"}
+    Offer.model_fields.keys() - {*PRICE_FIELDS, "region", "instance", "notes", "currency", "date", "dates", "source"}
 )
 """What a plan may depend on besides region, instance and prices."""
 
@@ -49,6 +49,7 @@ class Market:
     offers: tuple[Offer, ...]
     labels: tuple[str, ...]
     merged: tuple[int, ...]  # in how many regions each is offered
+    is_outdated: Flags  # (offers,), a price that is too old to plan with
     is_outlier: Flags  # (offers,), a spot price far below that of the same instance elsewhere
     cards: tuple[GpuSpec | None, ...]  # None: a managed service
     machines: tuple[tuple[Machine, ...], ...]  # per offer
@@ -103,14 +104,16 @@ def build_market(scenario: Scenario, library: Library) -> Market:
     groups: dict[tuple[object, ...], list[tuple[str, Offer]]] = {}
     for label, offer in zip(offer_labels(scenario.offers), scenario.adjusted_offers(), strict=True):
         if not offer.is_cpu:
-            groups.setdefault(facts(offer.__dict__), []).append((label, offer))
+            key = (scenario.limits.is_outdated(offer), facts(offer.__dict__))
+            groups.setdefault(key, []).append((label, offer))
     firsts = [min(group, key=itemgetter(0)) for group in groups.values()]
+    is_outdated = np.asarray([old for old, _ in groups], dtype=bool)
     merged = [len({offer.region for _, offer in group}) for group in groups.values()]
     labels, found = [label for label, _ in firsts], [offer for _, offer in firsts]
     is_outlier = flag_spot_outliers(found)
     keep = np.arange(len(found))
     if has_comparable_prices(scenario):
-        keep = np.asarray(find_undominated_offers(found, labels, is_outlier, places), dtype=np.int64)
+        keep = np.asarray(find_undominated_offers(found, labels, is_outlier, is_outdated, places), dtype=np.int64)
     offers = tuple(found[index] for index in keep)
     cards = tuple(library.gpu(offer.card) if offer.rents_gpus else None for offer in offers)
     # Thousands of offers rent a few hundred kinds of machine: equal ones are made once.
@@ -126,6 +129,7 @@ def build_market(scenario: Scenario, library: Library) -> Market:
         offers,
         tuple(labels[index] for index in keep),
         tuple(merged[index] for index in keep),
+        is_outdated[keep],
         is_outlier[keep],
         cards,
         tuple(machines),
@@ -156,11 +160,12 @@ def has_comparable_prices(scenario: Scenario) -> bool:
 
 
 def find_undominated_offers(
-    offers: Sequence[Offer], labels: Sequence[str], is_outlier: Flags, places: Sequence[str]
+    offers: Sequence[Offer], labels: Sequence[str], is_outlier: Flags, is_outdated: Flags, places: Sequence[str]
 ) -> list[int]:
     """Return the places of the offers that no other dominates; of equal ones the first name stays.
 
-    An outlying spot price dominates only outliers: a plan says what it costs without them.
+    An outlying spot price dominates only outliers, an old price only old ones: a plan says what it costs without or
+    with them.
     """
     keep: list[int] = []
     terms = itemgetter(*places, *TERM_FIELDS)
@@ -171,7 +176,7 @@ def find_undominated_offers(
             continue
         on_demand = np.inf if offer.usd_per_hour is None else offer.usd_per_hour
         spot = offer.spot_usd_per_hour if offer.has_spot else None
-        key = (offer.usd_per_hour is None, bool(is_outlier[index]), terms(offer.__dict__))
+        key = (offer.usd_per_hour is None, bool(is_outlier[index]), bool(is_outdated[index]), terms(offer.__dict__))
         classes.setdefault(key, []).append((on_demand, np.inf if spot is None else spot, label, index))
     for members in classes.values():
         least = None

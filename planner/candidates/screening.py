@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 ENDS_AFTER_DEADLINE = "it ends after the deadline"
 OUTLASTS_COMMITMENT = "it runs longer than the commitment"
+OUTDATED_PRICE = "its price is too old"
 INSUFFICIENT_RAM = "its memory is too small to prepare the data"
 COARSE_STEP = 0.05
 """Share of the run above which a billing step is rounded where there is a spot market."""
@@ -162,6 +163,8 @@ def _apply_filters(candidates: JobCandidates, market: Market, limits: Limits, me
     if any(lists != AllowForbid() for lists in (limits.providers, limits.gpus, limits.regions, limits.tiers)):
         permitted = np.asarray([limits.permits(offer) for offer in market.offers], dtype=bool)
         found.reject(~permitted[table.offer], "its provider, GPU, region or tier is not allowed")
+    if market.is_outdated.any() and limits.max_price_age_hours is not None:
+        found.reject(market.is_outdated[table.offer], OUTDATED_PRICE)
     found.reject(_exceeds_limits(table, market, limits), "it needs more GPUs than a limit, quota or stock allows")
     found.reject(candidates.lacks_ram(), INSUFFICIENT_RAM)
     found.reject(candidates.hours_rented() > columns.term_hours[table.offer], OUTLASTS_COMMITMENT)

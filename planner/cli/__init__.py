@@ -14,6 +14,8 @@ from planner.cli.explain import explain
 from planner.cli.frontier import frontier
 from planner.cli.market import market
 from planner.cli.offers import offers
+from planner.cli.scenarios.catalog import scenarios
+from planner.cli.scenarios.init import init
 from planner.cli.simulate import simulate
 from planner.cli.solve import check, solve
 from planner.cli.what_if import what_if
@@ -54,6 +56,8 @@ COMMANDS: tuple[click.Command, ...] = (
     calibrate,
     market,
     check,
+    init,
+    scenarios,
     architectures,
     gpus,
     offers,

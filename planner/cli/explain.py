@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from planner.cli.options import json_option, loaded_scenario, solve_options
+from planner.cli.options import json_option, solve_options
 from planner.cli.output import Output
+from planner.cli.scenarios.question import loaded_question
 from planner.cli.terminal import show_progress
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@loaded_scenario
+@loaded_question
 @click.option(
     "--why-not", metavar="KEY=VALUE,...", help="Explain why not this alternative, such as gpu=RTX4090,method=full."
 )

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from planner.cli.options import EXIT_CODES, loaded_scenario, output_options, solve_options
+from planner.cli.options import EXIT_CODES, output_options, solve_options
+from planner.cli.scenarios.question import loaded_question
 from planner.cli.terminal import show_progress
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@loaded_scenario
+@loaded_question
 @click.option("--by", type=click.Choice(["method", "gpu", "provider"]), help="Show one curve for each of them.")
 @click.option("--all", "every", is_flag=True, help="Show every breakpoint, not a selection.")
 @output_options

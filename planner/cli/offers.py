@@ -82,12 +82,12 @@ def read_market(path: str | None) -> tuple[Offer, ...]:
 
     Raises `ScenarioError` with every fault.
     """
-    from planner.documents.files import data_folder
     from planner.documents.strict_yaml import read_document
+    from planner.loading.defaults import MARKET, shipped_inventory
     from planner.loading.inventory_file import read_offers
     from planner.loading.scenario_file import read_scenario
 
-    file = str(data_folder("scenarios") / "inventory" / "market.yaml") if path is None else path
+    file = str(shipped_inventory(path or MARKET) or path)
     document = read_document(file) if os.path.isfile(file) else None
     if document is None or "jobs" in document.data:
         return read_scenario(file).offers

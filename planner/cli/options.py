@@ -27,7 +27,13 @@ set_option = click.option(
     multiple=True,
     help="Change one value, such as limits.budget_usd=100; repeatable.",
 )
+now_option = click.option("--now", metavar="TIME", help="What deadlines that are days count from (default: the clock).")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+
+
+def clock_setting(now: str | None) -> tuple[str, ...]:
+    """Return the setting that --now stands for."""
+    return (f"now={now}",) if now else ()
 
 
 def finite(_: click.Context, parameter: click.Parameter, value: float | None) -> float | None:
@@ -38,15 +44,16 @@ def finite(_: click.Context, parameter: click.Parameter, value: float | None) ->
 
 
 def loaded_scenario(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add SCENARIO and --set; the command receives `loaded`, the scenario with the settings applied."""
+    """Add SCENARIO, --set and --now; the command receives `loaded`, the scenario with the settings applied."""
 
     @scenario_argument
     @set_option
+    @now_option
     @functools.wraps(command)
-    def wrapper(scenario: str, settings: tuple[str, ...], **others: Any) -> Any:
+    def wrapper(scenario: str, settings: tuple[str, ...], now: str | None, **others: Any) -> Any:
         from planner.loading.scenario_file import load_scenario
 
-        return command(loaded=load_scenario(scenario, settings), **others)
+        return command(loaded=load_scenario(scenario, (*clock_setting(now), *settings)), **others)
 
     return wrapper
 

@@ -23,6 +23,10 @@ STANDARD_OUTPUT = ("-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
 """Paths that mean standard output."""
 
 
+SAVING = "planner.saving"
+"""Key of the running command's context: the command that saves its question, where options asked it."""
+
+
 @dataclass(frozen=True)
 class Output:
     """Where the answer of a command goes: text or JSON on standard output, a picture and a file if asked for."""
@@ -81,6 +85,9 @@ class Output:
             write_json(answer.model_dump(mode="json", by_alias=True))
         else:
             show(text, color=color)
+            context = click.get_current_context(silent=True)
+            if context is not None and SAVING in context.meta:
+                show(f"\nTo keep this question: {context.meta[SAVING]}")
 
 
 @contextlib.contextmanager

@@ -10,6 +10,7 @@ from planner.cli.exit_codes import INFEASIBLE
 from planner.cli.options import EXIT_CODES, json_option, loaded_scenario, solve_options
 from planner.cli.output import Output, json_text, show, write_json
 from planner.cli.plan_file import read_plan
+from planner.cli.scenarios.question import loaded_question
 from planner.cli.terminal import show_progress
 
 if TYPE_CHECKING:
@@ -19,16 +20,17 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@loaded_scenario
+@loaded_question
 @json_option
 @click.option("-o", "--output", "path", metavar="FILE", help="Also write the plan to FILE as JSON.")
 @solve_options(stop=True)
 def solve(loaded: LoadedScenario, as_json: bool, path: str | None, options: SolveOptions) -> None:
     """Find the best plan for SCENARIO.
 
-    SCENARIO is a file, the name of a shipped scenario, or - for standard input.
+    SCENARIO is a file, the name of a shipped scenario, or - for standard
+    input. Without one, --model and --tokens ask the question.
 
-    Try: planner solve quickstart
+    Try: planner solve --model llama-3.1-8b --tokens 24M --deadline 14h
     """
     scenario = loaded.scenario
     output = Output(as_json, path=path)

@@ -6,20 +6,21 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from planner.cli.options import EXIT_CODES, output_options, scenario_argument, set_option, solve_options
+from planner.cli.options import EXIT_CODES, output_options, solve_options
+from planner.cli.scenarios.question import asked_scenario
 from planner.cli.terminal import count_cells, show_progress
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from planner.cli.output import Output
+    from planner.loading.scenario_file import LoadedScenario
     from planner.results.what_if import Sweep, Tornado, WhatIf
     from planner.scenario.scenario import Scenario, SolveOptions
 
 
 @click.command("what-if")
-@scenario_argument
-@set_option
+@asked_scenario
 @click.option(
     "--vary",
     "vary",
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 @output_options
 @solve_options()
 def what_if(
-    scenario: str,
+    load: Callable[..., LoadedScenario],
     settings: tuple[str, ...],
     vary: tuple[str, ...],
     as_tornado: bool,
@@ -51,11 +52,9 @@ def what_if(
 
     Try: planner what-if quickstart --set limits.budget_usd=4
     """
-    from planner.loading.scenario_file import load_scenario
-
     if vary and as_tornado:
         raise click.UsageError("--vary and --tornado exclude each other: give one of them")
-    loaded = load_scenario(scenario)
+    loaded = load()
     if not settings and not vary and not as_tornado:
         vary = loaded.scenario.vary
         if not vary:

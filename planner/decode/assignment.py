@@ -67,7 +67,7 @@ def build_assignment(chosen: ChosenCandidate, limits: Limits, library: Library, 
         deadline_probability=deadline_probability(
             job.deadline_hours, hours.expected, hours.at_confidence, job.confidence
         ),
-        price_date=str(offer.date or ""),
+        price_date=offer.date_text,
         price_age_days=age_in_days(offer, as_of),
         price_source=offer.source,
         end_at_hours=hours.at_confidence,

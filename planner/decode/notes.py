@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 from typing import TYPE_CHECKING
 
 from planner.configurations.hardware import DEFAULT_NETWORK_BYTES_PER_SECOND, efficiency_of
@@ -15,6 +14,8 @@ from planner.scenario.stages import Stages, Trials
 from planner.units import GB, HOUR, MINUTE
 
 if TYPE_CHECKING:
+    import datetime
+
     from planner.configurations.observed.learning import Correction
     from planner.decode.chosen import ChosenCandidate
     from planner.library.schema import Library
@@ -105,8 +106,8 @@ def _on_observed_stages(job: Job) -> list[str]:
 
 
 def age_in_days(offer: Offer, as_of: datetime.date) -> int | None:
-    """Return the days from the date of the price to `as_of`; None for an undated price."""
-    return (as_of - datetime.date.fromisoformat(str(offer.date))).days if offer.date else None
+    """Return the days from the last day that the price can be of to `as_of`; None for an undated price."""
+    return (as_of - offer.last_date).days if offer.last_date else None
 
 
 def _on_whole_runs(chosen: ChosenCandidate, observed: bool) -> list[str]:

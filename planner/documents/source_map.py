@@ -24,7 +24,7 @@ _Model = TypeVar("_Model", bound=BaseModel)
 
 @dataclass(frozen=True)
 class Source:
-    """A document, and the places in its data that a setting replaced."""
+    """A document, and the places in its data that a setting `PATH=VALUE` or an option `--name value` wrote."""
 
     file: str
     document: Document | JsonDocument | None = None
@@ -42,12 +42,16 @@ class Source:
         for length in range(len(path), 0, -1):
             if path[:length] in self.origins:
                 setting = self.origins[path[:length]]
+                if setting.startswith("--"):
+                    return Fault(setting, 0, "", what, fix)
                 shown = ".".join((_typed_path(setting), *map(str, path[length:])))
                 return Fault(setting_name(setting), 0, shown, what, fix)
         # A setting may also have created the faulty mapping: `limit.x=1` creates an unknown `limit`.
         inside = [(place, setting) for place, setting in self.origins.items() if place[: len(path)] == path]
         if inside and (self.document is None or self.document.line(path) == self.document.line(path[:-1])):
             place, setting = inside[-1]
+            if setting.startswith("--"):
+                return Fault(setting, 0, "", what, fix)
             rest = "." + ".".join(map(str, place[len(path) :]))
             typed = _typed_path(setting)
             shown = typed.removesuffix(rest) if typed.endswith(rest) else where

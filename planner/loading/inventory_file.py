@@ -11,7 +11,7 @@ from planner.documents.source_map import Source
 from planner.documents.validation import validation_complaints
 from planner.library.reading import CardNames
 from planner.loading.name_resolution import resolve_offer_names
-from planner.scenario.offer import Offer, Terms
+from planner.scenario.offer import Offer, Terms, mark_price_lag
 
 if TYPE_CHECKING:
     from planner.documents.strict_yaml import Document, KeyPath
@@ -22,7 +22,7 @@ class InventoryFile(StrictModel):
     """An inventory as written; its offers are validated one by one, with the terms of their provider."""
 
     date: Date | None = None
-    currency: Currency
+    currency: Currency = "USD"
     description: str = ""
     notes: str = ""
     source: str = ""
@@ -65,7 +65,7 @@ def validate_offers(
         except ValidationError as error:
             for path, what, fix in validation_complaints(error, Offer, filled):
                 faults.append(source.fault(_origin(path, index, written, terms), what, fix))
-    return tuple(offers)
+    return mark_price_lag(offers)
 
 
 def _fill_terms(written: Any, header: dict[str, Any], terms: dict[str, Any]) -> Any:
@@ -78,7 +78,12 @@ def _fill_terms(written: Any, header: dict[str, Any], terms: dict[str, Any]) -> 
     for block in ("billing", "fees"):  # an offer may differ in one fee; spot statistics belong together
         if isinstance(common.get(block), dict) and isinstance(written.get(block), dict):
             filled[block] = {**common[block], **written[block]}
+    if {"date", "dates"} & written.keys():  # what the offer says of its day replaces what its provider says
+        for key in {"date", "dates"} - written.keys():
+            filled.pop(key, None)
     for key in ("date", "source"):
+        if key == "date" and "dates" in filled:
+            continue
         if key not in filled and isinstance(header.get(key), str):
             filled[key] = header[key]
     sources = header.get("sources")

@@ -19,6 +19,7 @@ from planner.documents.sweep_ranges import check_ranges
 from planner.documents.validation import suggest_names, validation_complaints
 from planner.errors import Fault, InputError, ScenarioError, collect_faults
 from planner.library.reading import CardNames
+from planner.loading.defaults import MARKET, fill_names, resolve_deadlines, shipped_inventory
 from planner.loading.inventory_file import read_offers, validate_offers
 from planner.loading.name_resolution import (
     check_providers,
@@ -31,7 +32,7 @@ from planner.scenario.offer import Offer, offer_labels
 from planner.scenario.scenario import MAX_OFFERS, NO_TRAINING_OFFER, Scenario, ScenarioFile, scenario_data
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 MAX_MACHINE_SIZES = 50_000
 """Most machines to compare, each number of nodes counted: a hundred times the shipped market, in 8 s and 0.5 GB."""
@@ -86,7 +87,7 @@ def load_scenario(path_or_name: str | Path, set_: Sequence[str] = ()) -> LoadedS
         document = read_document(path)
     except InputError as error:
         raise ScenarioError(error.faults) from None
-    return _load_document(document, Path() if str(path) == "-" else Path(path).parent, set_)
+    return load_document(document, Path() if str(path) == "-" else Path(path).parent, set_)
 
 
 def parse_scenario(text: str, folder: str | Path = ".", file: str = "scenario", set_: Sequence[str] = ()) -> Scenario:
@@ -95,7 +96,7 @@ def parse_scenario(text: str, folder: str | Path = ".", file: str = "scenario", 
         document = parse_document(text, file)
     except InputError as error:
         raise ScenarioError(error.faults) from None
-    return _load_document(document, Path(folder), set_).scenario
+    return load_document(document, Path(folder), set_).scenario
 
 
 def change_scenario(scenario: Scenario, set_: Sequence[str]) -> Scenario:
@@ -112,12 +113,20 @@ def change_scenario(scenario: Scenario, set_: Sequence[str]) -> Scenario:
     return _validate(data, Path(), source, from_files, faults)
 
 
-def _load_document(document: Document, folder: Path, set_: Sequence[str]) -> LoadedScenario:
-    data, origins, faults = override(document.data, set_)
-    source = Source(document.file, document, origins)
+def load_document(
+    document: Document, folder: Path, set_: Sequence[str], options: Mapping[KeyPath, str] | None = None
+) -> LoadedScenario:
+    """Return the scenario of a document with the sources of its values; raises like `read_scenario`.
+
+    `options` are the command-line options that wrote values of the document, by place.
+    """
+    data, origins, faults = override(fill_names(document.data, document.file), set_)
+    source = Source(document.file, document, {**(options or {}), **origins})
     if not {"jobs", "inventory", "offers"} & data.keys():  # perhaps a file of passwords: nothing of it is shown
         fix = "give a file with the keys name and jobs; planner schema lists all keys"
         raise ScenarioError([*faults, source.fault((), "is not a scenario: it has no jobs", fix)])
+    if not data.get("inventory") and not data.get("offers"):
+        data = {**data, "inventory": [MARKET]}
     found = _inventories(data.get("inventory"), folder, source, faults)
     scenario = _validate(data, folder, source, tuple(offer for _, offers in found for offer in offers), faults)
     # Without faults all offers of a file are read, in its order.
@@ -131,6 +140,7 @@ def _validate(
 ) -> Scenario:
     """Return the scenario of plain data; raises every fault together, including those found before."""
     gpus = CardNames("gpus")
+    data = resolve_deadlines(data, source, faults)
     data = resolve_architectures(data, folder, source, faults)
     data = resolve_gpus(data, gpus, source, faults)
     offered = {offer.provider for offer in from_files}
@@ -143,9 +153,7 @@ def _validate(
         inline = validate_offers(resolve_offer_names(written, gpus, source, faults), source, faults)
         data = {**data, "offers": []}  # validated above
     offers = from_files + inline
-    if not data.get("inventory") and not written:
-        faults.append(source.fault(("offers",), "no offers given", "add inventory: [FILE] or offers: [...]"))
-    elif offers and all(offer.is_cpu for offer in offers):
+    if offers and all(offer.is_cpu for offer in offers):
         faults.append(source.fault(("offers",) if written else ("inventory",), *NO_TRAINING_OFFER))
     for what in _oversizes(offers):
         fix = "lower max_nodes, or leave out offers that no job may use"
@@ -198,9 +206,9 @@ def _inventories(
         if not isinstance(name, str) or not name:
             continue
         place = ("inventory", index) if isinstance(named, list) else ("inventory",)
-        path = source.folder(place, folder) / name
+        path = shipped_inventory(name) or source.folder(place, folder) / name
         if not os.path.isfile(path):  # not Path.is_file, which raises for too long a name
-            fix = "give a path relative to the folder of the scenario"
+            fix = f"give a path relative to the folder of the scenario, or {MARKET} for the shipped prices"
             faults.append(source.fault(place, f"no such file: {path}", fix))
             continue
         with collect_faults(faults):

@@ -45,7 +45,7 @@ OFFER_COLUMNS: tuple[Column, ...] = (
     ("$/GPU-h", ">", lambda row: _price(row[1])),
     ("spot", ">", lambda row: _per_gpu(row[1].spot_usd_per_hour, row[1].gpus or 1)),
     ("tier", "<", lambda row: _tier(row[1])),
-    ("date", "<", lambda row: str(row[1].date or "-")),
+    ("date", "<", lambda row: row[1].date_text or "-"),
 )
 """Of a label and an `Offer`: prices in dollars per GPU and hour; another unit follows its price."""
 
@@ -57,6 +57,15 @@ def card_text(facts: Mapping[str, Any]) -> str:
     for key, value in facts.items():
         texts = words.wrap_lines(_text(value), max(20, words.WIDTH - width - 2), 100)
         lines += words.hang(f"  {key:<{width}}", texts)
+    return "\n".join(lines)
+
+
+def described_names(described: Mapping[str, str]) -> str:
+    """Return each name with its description, wrapped beside it."""
+    width = max(map(len, described), default=0) + 2
+    lines: list[str] = []
+    for name, text in described.items():
+        lines += words.hang(f"{name:<{width}}", words.wrap_lines(text or "-", words.WIDTH - width, 4))
     return "\n".join(lines)
 
 

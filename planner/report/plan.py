@@ -41,7 +41,8 @@ def render(plan: Plan) -> str:
 def _single(plan: Plan) -> list[str]:
     """Return the sections of one job; the bill and the notes get the lines that the others leave."""
     job = plan.jobs[0]
-    summary = _summary_line(plan.scenario, *(f"{text}, {parts.format_optimality(plan)}" for text in _headlines(job)))
+    texts = (f"{text}, {parts.format_optimality(plan)}" for text in _headlines(job))
+    summary = _with_price_age(_summary_line(plan.scenario, *texts), plan)
     above = [
         *words.section("Train", parts.train(job)),
         *words.section("Memory", parts.memory(job)),
@@ -57,15 +58,31 @@ def _single(plan: Plan) -> list[str]:
             "Limits", [*parts.budget(plan), *words.wrap_lines("; ".join(job.binding) or "none binds", ROOM, 2)]
         ),
         *words.section("Prices", parts.prices(job)),
+        *words.section("Scope", parts.scope(plan)),
     ]
     all_notes = tuple(dict.fromkeys((*job.notes, *plan.warnings)))
     most = LINES + MORE_LINES * bool(job.stage_hours or job.trials > 1 or job.commitment or job.spot)
-    room = most - 1 - len(above) - len(below) - bool(all_notes)
+    room = most - len(summary) - len(above) - len(below) - bool(all_notes)
     costs = words.section("Bill", bill(job, max(3, room)))
-    left = most - 1 - len(above) - len(costs) - len(below)
+    left = most - len(summary) - len(above) - len(costs) - len(below)
     remarks = render_notes(all_notes, left)
     first, second = [""] * (left > len(remarks)), [""] * (left > len(remarks) + 1)  # blank lines if there is room
-    return [summary, *first, *above, *costs, *second, *below, *remarks]
+    return [*summary, *first, *above, *costs, *second, *below, *remarks]
+
+
+OLD_PRICE_DAYS = 60
+"""Age from which on a price is told beside the figures that rest on it."""
+
+
+def _with_price_age(summary: str, plan: Plan) -> list[str]:
+    """Return the first line with the age of old prices, on a second line where it does not fit."""
+    if plan.price_age_days is None or plan.price_age_days <= OLD_PRICE_DAYS:
+        return [summary]
+    age = f"(prices {plan.price_age_days:,} days old)"
+    if len(summary) + len(age) < words.WIDTH:
+        return [f"{summary} {age}"]
+    indent = min(len(summary.partition(": ")[0]) + 2, words.WIDTH - len(age))
+    return [summary, " " * indent + age]
 
 
 SHORT_NAME = 24
@@ -77,7 +94,7 @@ def _joint(plan: Plan) -> list[str]:
     for detail in (6, 4, 3, 2):
         lines = _joint_lines(plan, detail)
         if len(lines) <= LINES:
-            return lines
+            return [*lines, *words.section("Scope", parts.scope(plan))][:LINES]
     return _joint_lines(plan, 1)
 
 
@@ -87,7 +104,7 @@ def _joint_lines(plan: Plan, detail: int) -> list[str]:
     figures = [f"{len(plan.jobs)} jobs"]
     figures += [words.hours(plan.hours.expected)] if plan.hours else []
     figures += [words.usd(plan.cost_usd.expected)] if plan.cost_usd else []
-    lines = [_summary_line(plan.scenario, ", ".join((*figures, parts.format_optimality(plan))))]
+    lines = _with_price_age(_summary_line(plan.scenario, ", ".join((*figures, parts.format_optimality(plan)))), plan)
     for job in plan.jobs:
         lines += [*[""] * full, *_block(job)[:detail]]
     binding = "; ".join(f"{job.name}: {', '.join(job.binding)}" for job in plan.jobs if job.binding)

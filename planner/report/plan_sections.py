@@ -252,6 +252,17 @@ def commitment(job: Assignment) -> list[str]:
     return words.wrap_lines(f"{months}, {words.usd(term.usd)}: uses {used}; {pays}", ROOM, 2)
 
 
+def scope(plan: Plan) -> list[str]:
+    """Return among what the plan is the best one: what "optimal" covers."""
+    counts = plan.candidates
+    best = "optimal" if plan.status == "optimal" else "best found"
+    if not counts.offers:  # a plan that was written before offers were counted
+        return []
+    among = f"{best} among {counts.made:,} candidates of {counts.offers:,} offers"
+    left = f"; {counts.outdated_offers:,} left out for old prices" if counts.outdated_offers else ""
+    return words.wrap_lines(among + left, ROOM, 1)
+
+
 def prices(job: Assignment) -> list[str]:
     """Return the age and the source of the price."""
     days = job.price_age_days

@@ -132,6 +132,7 @@ def plan_figures(jobs: tuple[Assignment, ...], reservations: tuple[Reservation, 
         "cost_usd": Spread(**cost),
         "cost_at_confidence": paid + math.fsum(job.cost_at_confidence for job in jobs),
         "hours": Hours(**hours),
+        "price_age_days": max((job.price_age_days for job in jobs if job.price_age_days is not None), default=None),
         "jobs": jobs,
         "reservations": reservations,
     }
@@ -177,6 +178,10 @@ class CandidateCounts(Part):
     made: int
     rejected: int
     dominated: int
+    offers: int = 0
+    """Offers that candidates were made for."""
+    outdated_offers: int = 0
+    """Offers that were left out for the age of their price."""
     reasons: dict[str, int] = Field(default_factory=dict)
 
 
@@ -200,6 +205,8 @@ class Plan(Part):
     """Probability that the cost is within the budget, with fully correlated lateness of the jobs."""
     hours: Hours | None
     jobs: tuple[Assignment, ...] = ()
+    price_age_days: int | None = None
+    """Age of the oldest price that the plan rests on; None if none is dated."""
     infeasible: Infeasible | None = None
     reservations: tuple[Reservation, ...] = ()
     baseline: Baseline | None = None

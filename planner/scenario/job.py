@@ -39,7 +39,7 @@ def _confidence(value: object) -> object:
 class Job(StrictModel):
     """One training run, or several trials of it, with the stages around it."""
 
-    name: Text
+    name: Text = "job"  # left out: the name of its model
     architecture: Text
     """Name of a card, or the path of a Hugging Face config.json."""
     work: Work

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Self
+from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
 from planner.documents.quantities import (
+    Hours,
     Positive,
     PositiveInteger,
     Rows,
@@ -22,9 +23,12 @@ from planner.scenario.job import Job
 from planner.scenario.offer import Offer
 from planner.scenario.payment import TIERS
 from planner.scenario.schedule import PeriodBudget
+from planner.units import DAY_HOURS
 
 DEFAULT_MAX_HOURS = {"finetune": 720.0, "pretrain": 2160.0}
 """Longest run by kind of job where the scenario sets none: without a limit the cheapest machine may take years."""
+DEFAULT_MAX_PRICE_AGE_HOURS = 180 * DAY_HOURS
+"""Age of a price, against the newest of its file, from which on no plan rests on it: prices fall by half in a year."""
 UNLIMITED_HOURS = 1e6
 """A value of `max_hours` that limits nothing."""
 
@@ -88,8 +92,32 @@ class Limits(StrictModel):
     gpus: AllowForbid = AllowForbid()
     regions: AllowForbid = AllowForbid()
     tiers: Annotated[AllowForbid, AfterValidator(_tiers_exist)] = AllowForbid()
+    spot: bool | None = None  # as written; false is a plain word for spot_share.max: 0, which it becomes
     spot_share: SpotShare = SpotShare()
+    max_price_age_hours: Hours | None = Field(default=DEFAULT_MAX_PRICE_AGE_HOURS, alias="max_price_age")
     vram_headroom: Annotated[float, Field(ge=0, lt=1)] | None = None  # share; replaces the margin of the fit rule
+
+    @model_validator(mode="before")
+    @classmethod
+    def _spot_is_a_share(cls, data: Any) -> Any:
+        """Return the data with the plain word written as the bound that it stands for."""
+        share = data.get("spot_share", {}) if isinstance(data, dict) else None
+        if not isinstance(share, dict) or not isinstance(data.get("spot"), bool):
+            if isinstance(data, dict) and isinstance(data.get("spot"), dict):
+                fix = "did you mean limits.spot_share.max? limits.spot is true or false"
+                raise validation_error("bounds are those of spot_share", fix, "spot")
+            return data
+        rest = {key: value for key, value in data.items() if key != "spot"}
+        if data["spot"]:
+            return {**rest, "spot_share": {key: end for key, end in share.items() if key != "max" or end != 0}}
+        if share.get("min"):
+            raise validation_error(f"spot is forbidden, and spot_share.min is {share['min']}", "keep one", "spot")
+        return {**rest, "spot_share": {**share, "max": 0.0}}
+
+    def is_outdated(self, offer: Offer) -> bool:
+        """Return whether the price is too old to plan with, against the newest of its file."""
+        most = self.max_price_age_hours
+        return most is not None and offer.can_outdate and offer.days_behind * DAY_HOURS > most
 
     def permits(self, offer: Offer) -> bool:
         """Return whether the lists allow an offer; a list of GPUs does not concern an offer without GPU."""

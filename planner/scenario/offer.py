@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import datetime
 from collections import Counter
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, PrivateAttr, model_validator
 
 from planner.documents.quantities import (
     Currency,
@@ -19,6 +20,7 @@ from planner.documents.quantities import (
     WholeNumber,
     validation_error,
 )
+from planner.scenario.date_window import DateWindow
 from planner.scenario.payment import Commitment, Managed, Own, Tier
 from planner.scenario.schedule import Block, Window
 from planner.scenario.spot_statistics import SpotStatistics
@@ -65,6 +67,7 @@ class Terms(StrictModel):
     notes: str = ""
     currency: Currency = "USD"
     date: Date | None = None
+    dates: DateWindow | None = None  # in place of date, where only the window of its collection is known
     source: str = ""
 
 
@@ -87,6 +90,27 @@ class Offer(Terms):
     managed: Managed | None = None
     block: Block | None = None  # bought for a fixed time
     available: Annotated[tuple[Window, ...], Field(strict=False)] = ()  # when it may be used; empty: always
+    _days_behind: int = PrivateAttr(default=0)
+
+    @property
+    def last_date(self) -> datetime.date | None:
+        """The day of the price, the last one that it can be of; None for an undated price."""
+        return self.dates.to if self.dates else self.date
+
+    @property
+    def date_text(self) -> str:
+        """The day of the price, or the window that it is of; empty for an undated price."""
+        return f"{self.dates.from_} to {self.dates.to}" if self.dates else str(self.date or "")
+
+    @property
+    def days_behind(self) -> int:
+        """Days by which the price is older than the newest one of the file that it stands in."""
+        return self._days_behind
+
+    @property
+    def can_outdate(self) -> bool:
+        """Whether the price is one that changes: of GPUs that are rented by the hour."""
+        return self.rents_gpus and self.tier in ("secure", "community")
 
     @property
     def is_cpu(self) -> bool:
@@ -200,6 +224,12 @@ class Offer(Terms):
                 raise validation_error(f"a managed service has no {key}", fix, key)
 
     @model_validator(mode="after")
+    def _has_one_date(self) -> Self:
+        if self.date is not None and self.dates is not None:
+            raise validation_error("date and dates contradict each other", "keep one", "dates")
+        return self
+
+    @model_validator(mode="after")
     def _is_paid_in_one_way(self) -> Self:
         ways = [
             key
@@ -255,6 +285,15 @@ def offer_data(offer: Offer) -> dict[str, Any]:
     if offer.own is not None:
         data.pop("usd_per_hour", None)
     return data
+
+
+def mark_price_lag(offers: Sequence[Offer]) -> tuple[Offer, ...]:
+    """Return the offers of one file, each with the days by which its price is older than the newest of them."""
+    newest = max((offer.last_date for offer in offers if offer.last_date is not None), default=None)
+    for offer in offers:
+        if newest is not None and offer.last_date is not None:
+            offer._days_behind = (newest - offer.last_date).days
+    return tuple(offers)
 
 
 def offer_labels(offers: Sequence[Offer]) -> tuple[str, ...]:

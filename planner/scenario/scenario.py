@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, model_validator
 
+from planner.documents.instants import parse_instant
 from planner.documents.quantities import (
     Currency,
     NotNegative,
@@ -80,19 +81,29 @@ def _jobs_follow_jobs(jobs: tuple[Job, ...]) -> tuple[Job, ...]:
     return jobs
 
 
+def _now(value: Any) -> Any:
+    """Return the text of a point in time; else raise a fault."""
+    parse_instant(value)
+    return value
+
+
+Now = Annotated[str, BeforeValidator(_now, json_schema_input_type=str)]
+"""A day and time, as in `2026-11-21 09:00 UTC`."""
+
+
 class _ScenarioBase(StrictModel):
     """The fields of a scenario apart from its offers."""
 
-    name: Text
+    name: Text = "scenario"  # left out: the name of its file
     description: str = ""
-    inventory: ZeroOrMany[Text] = ()  # offer files as written, relative to the scenario's file
+    now: Now | None = None  # what dates and the hours of a timetable count from; None: the clock
+    inventory: ZeroOrMany[Text] = ()  # offer files as written, relative to the scenario's file; `market` is the shipped
     jobs: Annotated[Rows[Job], Field(min_length=1), AfterValidator(_names_differ), AfterValidator(_jobs_follow_jobs)]
     limits: Limits = Limits()
     adjust: Rows[Adjust] = ()
     objective: Objective = "cost"
     currency: Currency = "USD"
     schedule: Literal["over_time", "side_by_side"] = "over_time"  # whether jobs may wait for one another's machines
-    now: datetime.datetime | None = None  # what hours of the plan count from
     vary: ZeroOrMany[Text] = ()  # PATH=A:B:STEP or PATH=[a, b, c]: the values of `what-if`; no other command uses them
 
 

@@ -130,7 +130,8 @@ def _market_inputs(scenario: Scenario) -> tuple[object, ...]:
     comparable = has_comparable_prices(scenario)
     # Stages on separate machines may rent what the lists allow.
     lists = (limits.providers, limits.gpus, limits.tiers) if any(are_separate) else ()
-    return scenario.offers, scenario.adjust, limits.regions, are_separate, data_regions, lists, comparable
+    age = limits.max_price_age_hours
+    return scenario.offers, age, scenario.adjust, limits.regions, are_separate, data_regions, lists, comparable
 
 
 NON_FILTER_LIMITS = {"budget_usd": None, "vram_headroom": None}

@@ -16,9 +16,9 @@ from planner.results.plan import Assignment, CandidateCounts, Plan, Status, plan
 from planner.scenario.scenario import Scenario, SolveOptions
 from planner.solving.alternatives import best_by_method, find_runners_up
 from planner.solving.binding_limits import describe_binding_limits
+from planner.solving.doubtful_prices import describe_outdated_prices, describe_spot_outlier
 from planner.solving.optimise import OptimisedChoice, optimise
 from planner.solving.prepare import PreparedScenario, prepare
-from planner.solving.price_outliers import describe_spot_outlier
 from planner.solving.scoring import CandidateObjective
 from planner.solving.sharing import fits_side_by_side, may_take_turns
 
@@ -152,7 +152,11 @@ def _assignment(
             "ladder": best_by_method(prepared, index),
             "runner_up": find_runners_up(prepared, index, chosen_row, share),
             "compared_by": CandidateObjective.of(prepared.scenario).formula,
-            "notes": (*describe_spot_outlier(prepared, index, chosen_row, share), *made.notes),
+            "notes": (
+                *describe_spot_outlier(prepared, index, chosen_row, share),
+                *describe_outdated_prices(prepared, index, chosen_row, share),
+                *made.notes,
+            ),
             "binding": describe_binding_limits(prepared, index),
         }
     )
@@ -163,10 +167,14 @@ def count_candidates(prepared: PreparedScenario, dominated: int) -> CandidateCou
     reasons: Counter[str] = Counter()
     for candidates, screened in zip(prepared.candidates, prepared.screened, strict=True):
         reasons += candidates.physics.rejected + screened.rejected
+    limits = prepared.scenario.limits
+    outdated = sum(limits.is_outdated(offer) for offer in prepared.scenario.offers)
     return CandidateCounts(
         made=sum(len(one.table) for one in prepared.candidates),
         rejected=sum(reasons.values()),
         dominated=dominated,
+        offers=len(prepared.scenario.offers) - outdated,
+        outdated_offers=outdated,
         reasons=dict(reasons.most_common()),
     )
 

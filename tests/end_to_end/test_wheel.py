@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 import zipfile
 from pathlib import Path
 
 import pytest
+
+from tests.helpers.documents import HEAD, blocks
 
 ROOT = Path(__file__).parents[2]
 
@@ -68,3 +71,21 @@ def test_wheel_solves_beside_a_foreign_package_called_models(unpacked: Path, tmp
     )  # fmt: skip
     assert result.returncode == 0, result.stderr
     assert json.loads(result.stdout)["status"] == "optimal"
+
+
+def test_first_scenario_works_in_an_empty_folder(unpacked: Path, tmp_path: Path) -> None:
+    """Every command of docs/first-scenario.md succeeds from the wheel, in order, with the files that it shows."""
+    document = "docs/first-scenario.md"
+    for block in blocks(document, "yaml"):
+        (tmp_path / block.label).write_text(block.body, encoding="utf-8")
+    commands = [command for block in blocks(document, "console") for command, _ in block.sessions]
+    assert len(commands) >= 8
+    for command in commands:
+        words = shlex.split(HEAD.sub("", command))
+        code = f"from planner.cli import main; main({words[1:]!r})"
+        result = subprocess.run(
+            [sys.executable, "-c", code], cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(unpacked)},
+            capture_output=True, text=True, stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+        assert result.returncode == 0, f"{command}: {result.stderr}"
+        assert result.stdout or " -o " in command

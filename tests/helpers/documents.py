@@ -27,6 +27,9 @@ DOCUMENTS = (
 )
 """Documents whose `console` and `python` blocks are run, relative to the repository."""
 
+EMPTY_FOLDER = ("docs/first-scenario.md",)
+"""Documents that work far from a checkout."""
+
 FENCE = re.compile(r"^```(?P<language>\w+)[ ]*(?P<label>[^\n]*)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
 HEAD = re.compile(r" \| head -(\d+)$")
 
@@ -75,15 +78,18 @@ def all_blocks(language: str) -> list[Block]:
 
 @contextlib.contextmanager
 def working_in(document: str, folder: Path) -> Iterator[None]:
-    """Work in an empty folder that is made to look like a checkout with frozen prices.
+    """Work in a folder that looks like a checkout with frozen prices; for `EMPTY_FOLDER` in an empty one beside it.
 
     YAML blocks of the document that are labelled with a file name lie there under that name.
     """
-    make_workplace(folder)
+    checkout = make_workplace(folder)
+    if document in EMPTY_FOLDER:
+        folder = folder / "empty"
+        folder.mkdir()
     for block in blocks(document, "yaml"):
         if block.label:
             (folder / block.label).write_text(block.body, encoding="utf-8")
-    with contextlib.chdir(folder), mock.patch.object(files, "PACKAGE_FOLDER", folder / "planner"):
+    with contextlib.chdir(folder), mock.patch.object(files, "PACKAGE_FOLDER", checkout / "planner"):
         yield
 
 

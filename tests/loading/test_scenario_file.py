@@ -95,7 +95,6 @@ def test_every_fault_is_told_at_once_with_its_line(tmp_path: Path) -> None:
         ("epochs: 3", "epochs: 3, tokens: 5", "s.yaml:5: jobs.0.work.tokens: samples and tokens contradict"),
         ("50000", "12:30", "s.yaml:5: jobs.0.work.samples: '12:30' is not a count"),
         ("name: small", "name: no\nobjective: on", "s.yaml:2: objective: 'on' is not an objective"),
-        ("name: small\n", "", "s.yaml:1: name: is missing"),
         ("name: small", "name: s\nlimits: {quota: {lamda: 8}}", "limits.quota.lamda: no offers of provider"),
         ("name: small", "name: s\nlimits: 5", "s.yaml:2: limits: 5 is not a mapping"),
         ("name: small", "name: s\nadjust: {gpu: T4}", "s.yaml:2: adjust: a mapping is not a list"),
@@ -115,12 +114,6 @@ def test_one_wrong_thing_is_one_fault(old: str, new: str, fault: str) -> None:
     """A single slip is told once, in the words of the file, with its line."""
     (found,) = told(changed(old, new))
     assert fault in found
-
-
-def test_a_scenario_without_offers_says_how_to_name_them() -> None:
-    """Nothing to rent is a fault of the input, not an infeasible plan."""
-    (fault,) = told(GOOD[: GOOD.index("offers:")])
-    assert "add inventory: [FILE] or offers: [...]" in fault
 
 
 def test_aliases_of_cards_become_their_names() -> None:

@@ -55,7 +55,7 @@ def test_prices_are_dollars_with_a_date_and_a_source(name: str) -> None:
     for offer in document["offers"]:
         prices = [offer[key] for key in ("usd_per_hour", "spot_usd_per_hour") if key in offer]
         assert prices and min(prices) > 0, offer
-        assert datetime.date.fromisoformat(offer["date"]) <= newest, offer
+        assert datetime.date.fromisoformat(offer["dates"]["to"] if "dates" in offer else offer["date"]) <= newest, offer
         assert document["sources"][offer["source"]], offer
 
 

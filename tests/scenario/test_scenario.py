@@ -232,7 +232,7 @@ def test_the_schema_is_json_and_allows_what_people_write() -> None:
     """Scalars for lists, units in text, and no unknown keys."""
     schema = json.loads(json.dumps(scenario_schema()))
     assert schema["additionalProperties"] is False
-    assert set(schema["required"]) == {"name", "jobs"}
+    assert set(schema["required"]) == {"jobs"}
     job = schema["$defs"]["Job"]["properties"]
     assert {"type": "string", "examples": ["90m", "36h", "1d12h"]} in job["deadline"]["anyOf"]
     method = schema["$defs"]["Techniques"]["properties"]["method"]["anyOf"]

@@ -1,0 +1,1 @@
+"""Commands that make and show scenarios, and the options that ask a question without a file."""

@@ -1,0 +1,60 @@
+"""`scenarios`: the scenarios that ship with the program."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from planner.cli.exit_codes import ListGroup
+from planner.cli.options import json_option
+from planner.cli.output import show, write_either, write_json
+from planner.errors import Fault, ScenarioError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@click.group(cls=ListGroup)
+def scenarios() -> None:
+    """List the scenarios that ship with the program."""
+
+
+@scenarios.command("list")
+@json_option
+def scenarios_list(as_json: bool) -> None:
+    """List all, one per line, with the question that each asks."""
+    from planner.documents.strict_yaml import read_document
+    from planner.loading.scenario_file import shipped_scenarios
+    from planner.report.catalog import described_names
+
+    found = {name: str(read_document(path).data.get("description", "")) for name, path in shipped_scenarios().items()}
+    rows = [{"name": name, "description": text} for name, text in found.items()]
+    write_either(as_json, rows, lambda _: described_names(found))
+
+
+@scenarios.command("show")
+@click.argument("name")
+@json_option
+def scenarios_show(name: str, as_json: bool) -> None:
+    """Print the file of one, to start an own one from: planner scenarios show quickstart > my.yaml."""
+    from planner.documents.files import read_text
+    from planner.documents.strict_yaml import read_document
+
+    path = _path_of(name)
+    if as_json:
+        write_json(read_document(path).data)
+    else:
+        show(read_text(path).rstrip("\n"))
+
+
+def _path_of(name: str) -> Path:
+    from planner.documents.validation import suggest_names
+    from planner.loading.scenario_file import shipped_scenarios
+
+    shipped = shipped_scenarios()
+    if name not in shipped:
+        close = suggest_names(name, shipped)
+        fix = f"did you mean {close}?" if close else "see: planner scenarios list"
+        raise ScenarioError([Fault(name, 0, "", "no shipped scenario of that name", fix)])
+    return shipped[name]

@@ -1,0 +1,102 @@
+"""A scenario by its file or by options: `--model M --tokens N`."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from planner.cli.options import clock_setting, now_option, set_option, table_options
+from planner.cli.output import SAVING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from planner.cli.options import OptionTable
+    from planner.loading.scenario_file import LoadedScenario
+
+QUESTION: OptionTable = {
+    # option: type, metavar and help; the values are checked where the scenario is read
+    "model": (str, "NAME", "Ask without a file: a model, or the path of a config.json."),
+    "tokens": (str, "N", "Tokens to train on, such as 24M."),
+    "samples": (str, "N", "Samples, in place of --tokens."),
+    "tokens-per-sample": (str, "N", "Their mean length."),
+    "epochs": (str, "N", "How often they are read [1]."),
+    "method": (str, "lora|qlora|full", "[the cheapest]"),
+    "deadline": (str, "TIME", "36h, 2d or a day: '2026-11-25 09:00'."),
+    "budget": (str, "USD", "Dollars for everything."),
+    "gpus": (str, "A,B", "Only these GPUs."),
+    "providers": (str, "A,B", "Only these providers."),
+    "max-gpus": (str, "N", "GPUs at one time."),
+    "objective": (str, "cost|time", "What is least [cost]."),
+}
+
+
+def question_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options of a question; the command receives `question`, None where none was given."""
+
+    @table_options(QUESTION)
+    @click.option("--no-spot", is_flag=True, help="No machines that the provider may take away.")
+    @functools.wraps(command)
+    def wrapper(**given: Any) -> Any:
+        keys = [*(name.replace("-", "_") for name in QUESTION), "no_spot"]
+        asked = {key: value for key in keys if (value := given.pop(key))}
+        if not asked:
+            return command(question=None, **given)
+        from planner.loading.question import Question
+
+        return command(question=Question(**asked), **given)
+
+    return wrapper
+
+
+def asked_scenario(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add [SCENARIO], the options of a question, --set and --now; the command receives `load` and `settings`.
+
+    `load(settings)` returns the scenario with settings applied. The text of the answer to a question ends with the
+    line that saves it.
+    """
+
+    @click.argument("scenario", required=False)
+    @question_options
+    @set_option
+    @now_option
+    @functools.wraps(command)
+    def wrapper(scenario: str | None, question: Any, settings: tuple[str, ...], now: str | None, **others: Any) -> Any:
+        if (scenario is None) == (question is None):
+            what = "give SCENARIO or --model" + (
+                ", not both" if scenario else ": a file, a shipped scenario or a model"
+            )
+            raise click.UsageError(what, click.get_current_context())
+
+        def load(settings: Sequence[str] = ()) -> LoadedScenario:
+            return load_asked(scenario, question, (*clock_setting(now), *settings))
+
+        if question is not None:
+            click.get_current_context().meta[SAVING] = question.command("planner init") + " -o my.yaml"
+        return command(load=load, settings=settings, **others)
+
+    return wrapper
+
+
+def load_asked(scenario: str | None, question: Any, settings: Sequence[str]) -> LoadedScenario:
+    """Return the scenario of a file or of a question."""
+    if scenario is None:
+        from planner.loading.question import load_question
+
+        return load_question(question, settings)
+    from planner.loading.scenario_file import load_scenario
+
+    return load_scenario(scenario, settings)
+
+
+def loaded_question(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add what `asked_scenario` adds; the command receives `loaded`, the scenario with the settings applied."""
+
+    @asked_scenario
+    @functools.wraps(command)
+    def wrapper(load: Callable[..., LoadedScenario], settings: tuple[str, ...], **others: Any) -> Any:
+        return command(loaded=load(settings), **others)
+
+    return wrapper

@@ -1,0 +1,170 @@
+"""A question asked in options instead of a file: the text of its scenario, and the scenario itself."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from planner.documents.strict_yaml import Document, KeyPath, Marks, parse_document, parse_value
+from planner.errors import Fault, InputError, ScenarioError
+from planner.library.reading import is_config_path
+from planner.loading.defaults import default_name
+from planner.loading.scenario_file import load_document
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from planner.loading.scenario_file import LoadedScenario
+
+COMMAND_LINE = "command line"
+UNQUOTED = re.compile(r"[\w.+-][\w./+-]*\Z")
+"""Text that YAML reads as it is written."""
+FOUR_BIT_LORA = "qlora"
+"""LoRA on 4-bit weights: a word for two techniques."""
+
+PLACES: dict[str, KeyPath] = {
+    "model": ("jobs", 0, "architecture"),
+    "tokens": ("jobs", 0, "work", "tokens"),
+    "samples": ("jobs", 0, "work", "samples"),
+    "tokens_per_sample": ("jobs", 0, "work", "tokens_per_sample"),
+    "epochs": ("jobs", 0, "work", "epochs"),
+    "deadline": ("jobs", 0, "deadline"),
+    "method": ("jobs", 0, "techniques", "method"),
+    "budget": ("limits", "budget_usd"),
+    "max_gpus": ("limits", "max_gpus"),
+    "gpus": ("limits", "gpus", "allow"),
+    "providers": ("limits", "providers", "allow"),
+    "no_spot": ("limits", "spot"),
+    "objective": ("objective",),
+}
+"""Where the value of each option stands in a scenario."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked, as it was typed; the empty text is not asked for."""
+
+    model: str = ""
+    tokens: str = ""
+    samples: str = ""
+    tokens_per_sample: str = ""
+    epochs: str = ""
+    method: str = ""
+    deadline: str = ""
+    budget: str = ""
+    gpus: str = ""
+    providers: str = ""
+    max_gpus: str = ""
+    no_spot: bool = False
+    objective: str = ""
+
+    def options(self) -> dict[str, list[str]]:
+        """Return the words of each option that was given, by the name of its field."""
+        given: dict[str, list[str]] = {}
+        for one in fields(self):
+            value = getattr(self, one.name)
+            if value:
+                option = f"--{one.name.replace('_', '-')}"
+                given[one.name] = [option] if value is True else [option, value]
+        return given
+
+    def command(self, program: str) -> str:
+        """Return the command line that asks this question of a program."""
+        return shlex.join([*program.split(), *(word for words in self.options().values() for word in words)])
+
+
+def load_question(question: Question, set_: Sequence[str] = ()) -> LoadedScenario:
+    """Return the scenario of a question; raises `ScenarioError` with every fault, each under its option."""
+    _check_amounts(question)
+    try:
+        data = parse_document(scenario_text(question), COMMAND_LINE).data
+    except InputError as error:
+        raise ScenarioError(error.faults) from None
+    origins = {PLACES[name]: shlex.join(words) for name, words in question.options().items()}
+    return load_document(Document(COMMAND_LINE, data, Marks(0)), Path(), set_, origins)
+
+
+def _check_amounts(question: Question) -> None:
+    faults = []
+    if not question.model:
+        faults.append(("--model is missing", "such as --model llama-3.1-8b"))
+    if not question.tokens and not question.samples:
+        faults.append(("the amount of work is missing", "give --tokens, or --samples with --tokens-per-sample"))
+    if faults:
+        raise ScenarioError([Fault(COMMAND_LINE, 0, "", *fault) for fault in faults])
+
+
+def scenario_text(question: Question) -> str:
+    """Return the scenario file of a question, with comments on what else it may say.
+
+    A scenario that is read from this text is the one that `load_question` returns.
+    """
+    work = [f"{key}: {_scalar(value)}" for key in _WORK if (value := getattr(question, key))]
+    method, bits = ("lora", 4) if question.method.lower() == FOUR_BIT_LORA else (question.method, None)
+    lines = [
+        f"name: {_name(default_name(question.model))}",
+        "jobs:",
+        f"  - architecture: {_name(question.model)}  # planner architectures list, or the path of a config.json",
+        f"    work: {{{', '.join(work)}}}  # tokens of all epochs, or samples, tokens_per_sample and epochs",
+        _line(question.deadline, "    deadline: {}", "36h", "or a day: 2026-11-25 09:00"),
+        "    # confidence: 0.9  # probability with which deadline and budget hold",
+        "    # sequence_length: 2048",
+        "    # global_batch: 64  # sequences per optimizer step",
+        f"    {'' if method else '# '}techniques:",
+        _line(method, "      method: {}", "lora", "left out: full training and LoRA"),
+        _line(str(bits or ""), "      weight_bits: {}", "[16, 8, 4]", "bits of frozen weights; 4 is QLoRA"),
+        "limits:" if _has_limits(question) else "# limits:",
+        _line(question.budget.removeprefix("$"), "  budget_usd: {}", "20", "dollars for everything"),
+        _line(question.max_gpus, "  max_gpus: {}", "8", "at one time"),
+        _line(_names(question.gpus), "  gpus: {{allow: {}}}", "[RTX4090, A100-80GB]", "planner gpus list"),
+        _line(_names(question.providers), "  providers: {{allow: {}}}", "[aws, gcp]", "planner offers list"),
+        _line("false" if question.no_spot else "", "  spot: {}", "false", "no machines that may be taken away"),
+        _line(question.objective, "objective: {}", "cost", "cost, time, or {value_of_time_usd_per_hour: 5}"),
+        "inventory: [market]  # the price list that ships with the program; add files with your own prices",
+    ]
+    return "\n".join(["# Keys with a # in front are not set. `planner schema` lists all keys.", *lines, ""])
+
+
+_WORK = ("tokens", "samples", "tokens_per_sample", "epochs")
+_LIMITS = ("budget", "max_gpus", "gpus", "providers", "no_spot")
+
+
+def _has_limits(question: Question) -> bool:
+    return any(getattr(question, key) for key in _LIMITS)
+
+
+def _line(value: str, form: str, example: str, comment: str) -> str:
+    """Return a line with the value, or one that is commented out with an example."""
+    if value:
+        return f"{form.format(value if value.startswith('[') else _scalar(value))}  # {comment}"
+    line = form.format(example)
+    indent = line[: len(line) - len(line.lstrip())]
+    return f"{indent}# {line.lstrip()}  # {comment}"
+
+
+def _names(listed: str) -> str:
+    """Return a list of YAML from names with commas between them; empty without names."""
+    names = [part.strip() for part in listed.split(",") if part.strip()]
+    return f"[{', '.join(map(_name, names))}]" if names else ""
+
+
+def _name(text: str) -> str:
+    """Return text that YAML reads as text, quoted where it looks like a number or has other signs."""
+    return text if UNQUOTED.match(text) and isinstance(parse_value(text, ""), str) else json.dumps(text)
+
+
+def _scalar(text: str) -> str:
+    """Return a value that YAML reads as a number or text, a mapping of an objective as it is."""
+    return text if UNQUOTED.match(text) or text.startswith("{") else json.dumps(text)
+
+
+def relative_to(question: Question, folder: Path) -> Question:
+    """Return the question as a file in another folder must ask it: the path of a config.json starts there."""
+    from dataclasses import replace
+    from os.path import relpath
+
+    return replace(question, model=relpath(question.model, folder)) if is_config_path(question.model) else question

@@ -1,0 +1,102 @@
+"""A question asked in options: the same plan as its file, in any folder, with faults under their options."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from planner.cli import main
+from planner.loading.question import Question, load_question, scenario_text
+from planner.loading.scenario_file import parse_scenario
+
+ASKED = ("--model", "llama-3.1-8b", "--tokens", "24M", "--method", "lora", "--deadline", "14h", "--budget", "20")
+AS_OF = ("--as-of", "2026-11-21")
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(main, arguments)
+
+
+@pytest.mark.slow
+def test_the_line_that_saves_a_question_writes_a_file_with_the_same_plan(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In an empty folder: solve without a file, run the printed command, solve the file; the answers are equal."""
+    monkeypatch.chdir(tmp_path)
+    asked = run("solve", *ASKED, *AS_OF)
+    assert asked.exit_code == 0, asked.stderr
+    answer, _, saving = asked.stdout.partition("\n\nTo keep this question: ")
+    assert answer.startswith("llama-3.1-8b: ")
+    assert run(*shlex.split(saving)[1:]).exit_code == 0
+    kept = run("solve", "my.yaml", *AS_OF)
+    assert kept.stdout.rstrip("\n") == answer
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "command",
+    [["frontier"], ["explain"], ["explain", "--why-not", "gpu=RTX3090"], ["what-if", "--set", "limits.budget_usd=2"]],
+)
+def test_other_commands_take_a_question_too(command: list[str]) -> None:
+    """Their text ends with the line that saves it, their JSON is one document."""
+    text = run(command[0], *ASKED, *command[1:], *AS_OF)
+    assert text.exit_code == 0 and "To keep this question: planner init" in text.stdout.splitlines()[-1], text.stderr
+    assert json.loads(run(command[0], *ASKED, *command[1:], *AS_OF, "--json").stdout)
+
+
+FULL = Question(
+    model="mistral-7b",
+    samples="50000",
+    tokens_per_sample="600",
+    epochs="3",
+    method="qlora",
+    deadline="2d",
+    budget="$7.50",
+    gpus="rtx 4090, A6000",
+    providers="vast,lambda",
+    max_gpus="4",
+    no_spot=True,
+    objective="{value_of_time_usd_per_hour: 5}",
+)
+
+
+def test_every_option_reaches_the_scenario() -> None:
+    """Amounts, techniques, limits and the objective; names of GPUs in any spelling that is known."""
+    scenario = load_question(FULL).scenario
+    job, limits = scenario.jobs[0], scenario.limits
+    assert (job.work.samples, job.work.tokens_per_sample, job.work.epochs) == (50000, 600, 3)
+    assert (job.techniques.method, job.techniques.weight_bits, job.deadline_hours) == (("lora",), (4,), 48)
+    assert (limits.budget_usd, limits.max_gpus, limits.spot_share.max) == (7.5, 4, 0)
+    assert (limits.gpus.allow, limits.providers.allow) == (("RTX4090", "A6000"), ("vast", "lambda"))
+    assert scenario.value_of_time_usd_per_hour == 5
+
+
+@pytest.mark.parametrize("question", [FULL, Question(model="llama-3.1-8b", tokens="24M")])
+def test_the_written_file_is_the_question(question: Question) -> None:
+    """The text of `init` is read as the same scenario; what is not asked for stands in comments."""
+    assert parse_scenario(scenario_text(question)) == load_question(question).scenario
+
+
+def test_faults_name_the_option(tmp_path: Path) -> None:
+    """All at once, without lines of a file that nobody wrote."""
+    result = run("solve", "--model", "llama-3.1-8x", "--tokens", "24X", "--budget", "dear", "--max-gpus", "0")
+    assert result.exit_code == 2
+    faults = result.stderr.splitlines()
+    assert sorted(fault.partition(":")[0] for fault in faults) == [
+        "--budget dear", "--max-gpus 0", "--model llama-3.1-8x", "--tokens 24X"
+    ]  # fmt: skip
+    samples = run("solve", "--model", "mistral-7b", "--samples", "5").stderr
+    assert samples == "--samples 5: samples of unknown length; add tokens_per_sample (the mean)\n"
+    nothing = run("solve", "--model", "mistral-7b").stderr
+    assert nothing.startswith("command line: the amount of work is missing; give --tokens")
+
+
+def test_a_file_and_a_question_exclude_each_other() -> None:
+    """Neither is silently ignored, and one of them is needed."""
+    assert "not both" in run("solve", "quickstart", "--model", "mistral-7b").stderr
+    assert "give SCENARIO or --model" in run("solve").stderr
+    assert run("solve").exit_code == 2
