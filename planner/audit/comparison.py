@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 Figure = float | str | None
 
 _DECIDED = ("start_at_hours", "end_at_hours", "reservation")  # checked with the timetable
-_UNAUDITED = {"ladder", "runner_up", "compared_by", "binding", "notes", *_DECIDED}  # other configurations, and prose
+_PROSE = ("compared_by", "binding", "notes")
+_UNAUDITED = {"ladder", "frameworks", "runner_up", *_PROSE, *_DECIDED}  # other configurations, and prose
 _KEYS = {"bill": "item", "beside": "stage"}  # lists without an order: the field that identifies an element
 _AMOUNTS = ("usd", "quantity", "hours")  # of an element, all zero where it may be left out
 

@@ -53,8 +53,8 @@ class AuditContext:
 
     @cached_property
     def framework(self) -> FrameworkProfile:
-        """Profile of the job's framework."""
-        return framework_of(self.library, self.job.framework)
+        """Profile of the plan's framework; of a service, whose own is unknown, that of Transformers."""
+        return framework_of(self.library, "hf" if self.offer.is_managed else self.recipe.framework)
 
     @cached_property
     def recipe(self) -> Recipe:

@@ -101,6 +101,7 @@ def _named(context: AuditContext, as_of: datetime.date) -> dict[str, Any]:
         **{name: getattr(job, name) for name in ("name", "global_batch", "packing", "deadline_hours")},
         "region": _region(context),
         "offer": context.plan.offer,
+        "framework": "managed" if offer.is_managed else context.recipe.framework,
         "unit": "images" if context.architecture.image else "tokens",
         "trials": job.trials.count,
         "runs_at_once": job.trials.at_once,
@@ -223,7 +224,7 @@ def _at_service(context: AuditContext, managed: Managed, as_of: datetime.date) -
     expected = upload + full * job.early_stopping + export
     late = (upload + full + export) * float(confidence_factor(sigma, job.confidence))
     # A service reports its method alone.
-    recipe = Recipe(managed.method, 16, "none", "managed", "none", "none", "managed", "managed")
+    recipe = Recipe(managed.method, 16, "none", "managed", "none", "none", "managed", "managed", framework="managed")
     lines, late_lines = (recompute_service_bill(context, managed, work, result, is_late) for is_late in (False, True))
     figures = _Figures(rate, Sigmas(sigma, sigma), upload, {"export": export}, (expected, late), (lines, late_lines))
     return Assignment(

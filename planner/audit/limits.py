@@ -101,7 +101,7 @@ def _techniques(context: AuditContext) -> Iterator[Broken]:
             yield what, "one of " + ", ".join(map(str, values)), getattr(recipe, what)
     if recipe.is_hybrid and not (plan.gpus > HYBRID_ABOVE_GPUS and plan.instances > 1):
         yield "sharding", f"more than {HYBRID_ABOVE_GPUS} GPUs on several machines", recipe.sharding
-    reason = find_incompatibility(recipe, card, job.framework, library)
+    reason = find_incompatibility(recipe, card, library)
     if reason is not None or recipe not in allowed:
         yield "recipe", "techniques that work together", reason
 

@@ -211,7 +211,7 @@ def _vram(context: AuditContext, setup: TrainingSetup, learned: Correction, prob
     need = max(float(estimate.need) / GIB, probed.floor_gib(micro, longest) if probed else 0.0)
     if run:  # it did fit: what was seen, else at most the card
         need = run.peak_vram_gib or min(need, usable_gib)
-    before = memory_tail(context.values("memory"), context.job.framework, context.framework.profiled)
+    before = memory_tail(context.values("memory"), context.recipe.framework, context.framework.profiled)
     sigma = learned.fit_sigma(before, context.recipe, context.machine.gpus, library)
     is_proven = learned.has_run(context.recipe, context.machine, micro, int(layout.accumulation), setup.work.sequence)
     chance = float(fit_probability(estimate.allocated, (usable_gib - context_gib) * GIB, sigma))

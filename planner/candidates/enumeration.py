@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from planner.candidate_table import concatenate
-from planner.candidates.job_candidates import JobCandidates
+from planner.candidates.job_candidates import JobCandidates, beaten_on_machine, burden_of, outdone_by_other_frameworks
 from planner.candidates.machine_candidates import MachineCandidates
 from planner.candidates.managed_service import find_services
 from planner.candidates.offer_columns import OfferColumns
 from planner.candidates.offer_terms import spot_markets
-from planner.candidates.pricing import price_machines
+from planner.candidates.pricing import price_machines, technique_uses
 from planner.candidates.run_hours import RunHours, compute_run_hours
 from planner.candidates.stage_placement import Placement, enumerate_placements
 from planner.configurations.enumeration import JobConfigurations, enumerate_configurations
+from planner.configurations.recipe import is_allowed
 from planner.scenario.stages import Stages, Trials
 from planner.spot.policy.policy_cache import PolicyCache
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from planner.arrays import Integers
+    from planner.arrays import Flags, Integers
     from planner.candidates.market import Market
     from planner.configurations.configuration_table import Configurations
     from planner.configurations.grid import Machine
@@ -83,7 +85,8 @@ def enumerate_candidates(
     placements = (*enumerate_placements(job, architecture, physics.shape, market, library), Placement())
     spot = spot_markets(market.offers, library)
     columns = OfferColumns.of(market, job, spot, library)
-    machines = _join_placements(job, physics, run_hours, columns, placements, market)
+    joined = ~outdone_by_other_frameworks(job, physics.ways, run_hours)
+    machines = _join_placements(job, physics, run_hours, columns, placements, market, joined)
     services = find_services(job, architecture, physics.shape, market, library)
     hours = machines.hours()
     table = price_machines(machines, hours, market, jobs)
@@ -106,6 +109,37 @@ def enumerate_candidates(
         headroom,
         services,
         before.policies if before is not None else PolicyCache(),
+    )
+
+
+def candidates_of_framework(
+    candidates: JobCandidates, framework: str, market: Market, library: Library
+) -> JobCandidates:
+    """Return the candidates of the job that may be the best under one framework, whether the job uses it or not."""
+    job = candidates.job.model_copy(update={"framework": (framework,)})
+    physics, run_hours = candidates.physics, candidates.run_hours
+    if any(one.framework == framework for one in physics.ways.recipes):
+        of = np.asarray([one.framework == framework for one in physics.ways.recipes], dtype=bool)[physics.ways.recipe]
+    else:
+        architecture, machines = candidates.architecture, market.distinct_machines
+        physics = enumerate_configurations(job, architecture, machines, library, candidates.headroom)
+        run_hours, of = compute_run_hours(job, architecture, physics, library), np.ones(len(physics.ways), dtype=bool)
+    is_used = np.asarray([is_allowed(one, job) for one in physics.ways.recipes], dtype=bool)[physics.ways.recipe]
+    which = of & is_used
+    burden = burden_of(physics.ways, run_hours, technique_uses(job, physics.ways)[1])
+    which[which] = ~beaten_on_machine(physics.ways.rows(which), burden[:, which])
+    columns, placements = candidates.columns, candidates.placements
+    machines_ = _join_placements(job, physics, run_hours, columns, placements, market, which)
+    hours = machines_.hours()
+    return replace(
+        candidates,
+        job=job,
+        physics=physics,
+        table=price_machines(machines_, hours, market, candidates.table.jobs),
+        configuration=machines_.configuration,
+        placement=machines_.placement,
+        hours=hours,
+        run_hours=run_hours,
     )
 
 
@@ -134,12 +168,13 @@ def _join_placements(
     columns: OfferColumns,
     placements: tuple[Placement, ...],
     market: Market,
+    which: Flags,
 ) -> MachineCandidates:
     """Return the rows of configurations x offers x placements, without the last placement, which is for observed runs.
 
     Observed runs have a row per placement too, all of them alike: the hours of the whole job are known.
     """
-    configuration, offer = _join_offers(physics.ways, market)
+    configuration, offer = _join_offers(physics.ways, market, which)
     count = len(placements) - 1
     placement = np.tile(np.arange(count), len(configuration))
     configuration, offer = np.repeat(configuration, count), np.repeat(offer, count)
@@ -167,8 +202,8 @@ def _has_same_hours(before: Job, job: Job) -> bool:
     return all(getattr(before, field) == getattr(job, field) for field in TIMING_FIELDS)
 
 
-def _join_offers(ways: Configurations, market: Market) -> tuple[Integers, Integers]:
-    """Return index pairs (configuration, offer) of every offer that rents the machine of a configuration."""
+def _join_offers(ways: Configurations, market: Market, which: Flags) -> tuple[Integers, Integers]:
+    """Return index pairs (configuration, offer) of offers that rent the machine of a configuration in `which`."""
     # Offers of one kind share their tuple of machines, so only one of each kind is looked up.
     kinds: dict[int, list[int]] = {}
     for index, several in enumerate(market.machines):
@@ -179,7 +214,7 @@ def _join_offers(ways: Configurations, market: Market) -> tuple[Integers, Intege
             offers_by_machine.setdefault(machine, []).extend(alike)
     pairs = [(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64))]
     for position, machine in enumerate(ways.machines):
-        here = np.flatnonzero(ways.machine == position)
+        here = np.flatnonzero((ways.machine == position) & which)
         offers = np.sort(np.asarray(offers_by_machine[machine], dtype=np.int64))
         pairs.append((np.repeat(here, len(offers)), np.tile(offers, len(here))))
     configuration, offer = (np.concatenate(side) for side in zip(*pairs, strict=True))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from planner.candidates.pricing import technique_uses
 from planner.spot.policy.policy_cache import PolicyCache
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from planner.candidates.run_hours import RunHours
     from planner.candidates.stage_hours import RowHours
     from planner.candidates.stage_placement import Placement
+    from planner.configurations.configuration_table import Configurations
     from planner.configurations.enumeration import JobConfigurations
     from planner.configurations.recipe import Recipe
     from planner.library.schema import Architecture
@@ -94,22 +96,10 @@ class JobCandidates:
 
         Compared is all that hours and dollars depend on: on no offer and at no spot share is such a row the best.
         """
-        ways, run = self.physics.ways, self.run_hours
-        names, label = np.unique([recipe.method_label for recipe in ways.recipes], return_inverse=True)
-        penalty, rents = np.zeros(len(ways)), ~self.is_managed_service
-        penalty[self.configuration[rents]] = self.table.penalty_usd[rents]
-        elsewhere = run.training_hours + run.checkpoint_hours  # the run where another machine evaluates
-        hours = elsewhere, elsewhere + run.evaluation_hours, run.reload_hours
-        restarts = run.load_seconds, run.confidence_factor, run.stall_seconds, run.saved_bytes, ~run.observed
-        of_recipe = np.asarray([run.export_gb, run.kept_gb, run.adapts])[:, ways.recipe]
-        burden = np.stack([*hours, *restarts, *of_recipe, penalty])
-        group = ways.machine * len(names) + label[ways.recipe]
-        order = np.lexsort((*burden[::-1], group))
-        _, first, group = np.unique(group[order], return_index=True, return_inverse=True)
-        burden = burden[:, order] - burden[:, order[first[group]]]
-        beaten = np.zeros(len(ways) + 1, dtype=bool)  # the last element is that of managed services
-        beaten[order] = np.all(burden >= 0, axis=0) & np.any(burden > 0, axis=0)
-        return beaten[self.configuration]
+        ways = self.physics.ways
+        burden = burden_of(ways, self.run_hours, technique_uses(self.job, ways)[1])
+        # The last element is that of managed services.
+        return np.append(beaten_on_machine(ways, burden), False)[self.configuration]
 
     def without_hours_limit(self) -> JobCandidates:
         """Return the same candidates where every offer has as many prepaid hours left as needed."""
@@ -125,3 +115,47 @@ class JobCandidates:
             placement=self.placement[which],
             hours=self.hours.rows(which),
         )
+
+
+def burden_of(ways: Configurations, run: RunHours, penalty_usd: Floats) -> Floats:
+    """Return all that hours and dollars of configurations on one machine depend on, (k, n); less is never worse."""
+    elsewhere = run.training_hours + run.checkpoint_hours  # the run where another machine evaluates
+    hours = elsewhere, elsewhere + run.evaluation_hours, run.reload_hours
+    restarts = run.load_seconds, run.confidence_factor, run.stall_seconds, run.saved_bytes, ~run.observed
+    of_recipe = np.asarray([run.export_gb, run.kept_gb, run.adapts])[:, ways.recipe]
+    return np.stack([*hours, *restarts, *of_recipe, penalty_usd])
+
+
+def beaten_on_machine(ways: Configurations, burden: Floats) -> Flags:
+    """Return the configurations (n,) that are in nothing better than the fastest of their machine and method."""
+    names, label = np.unique([recipe.method_label for recipe in ways.recipes], return_inverse=True)
+    group = ways.machine * len(names) + label[ways.recipe]
+    order = np.lexsort((*burden[::-1], group))
+    _, first, group = np.unique(group[order], return_index=True, return_inverse=True)
+    burden = burden[:, order] - burden[:, order[first[group]]]
+    beaten = np.zeros(len(ways), dtype=bool)
+    beaten[order] = np.all(burden >= 0, axis=0) & np.any(burden > 0, axis=0)
+    return beaten
+
+
+def outdone_by_other_frameworks(job: Job, ways: Configurations, run: RunHours) -> Flags:
+    """Return the configurations (n,) that another framework on the same machine, method and bits is nowhere worse than.
+
+    They are joined with no offer: on none and at no spot share is such a configuration better than the other. Of two
+    that are equal in everything the framework that comes first stays.
+    """
+    outdone = np.zeros(len(ways), dtype=bool)
+    order = list(dict.fromkeys(recipe.framework for recipe in ways.recipes))
+    if len(order) < 2:
+        return outdone
+    framework = np.asarray([order.index(recipe.framework) for recipe in ways.recipes])[ways.recipe]
+    names, label = np.unique([recipe.method_label for recipe in ways.recipes], return_inverse=True)
+    burden = burden_of(ways, run, technique_uses(job, ways)[1])
+    group = ways.machine * len(names) + label[ways.recipe]
+    by_group = np.argsort(group, kind="stable")
+    for members in np.split(by_group, np.flatnonzero(np.diff(group[by_group])) + 1):
+        mine, of = burden[:, members], framework[members]
+        no_worse = np.all(mine[:, :, None] <= mine[:, None, :], axis=0)
+        better = np.any(mine[:, :, None] < mine[:, None, :], axis=0) | (of[:, None] < of)
+        outdone[members] = np.any(no_worse & better & (of[:, None] != of), axis=0)
+    return outdone

@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from planner.scenario.offer import Offer
 
 RECIPES = {
-    method: Recipe(method, 16, "none", "managed", "none", "none", "managed", "managed") for method in ("lora", "full")
+    method: Recipe(method, 16, "none", "managed", "none", "none", "managed", "managed", framework="managed")
+    for method in ("lora", "full")
 }
 """What a service trains; it does not state how."""
 SIZING_RECIPES = {

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from planner.candidates.machine_candidates import MachineCandidates
     from planner.candidates.market import Market
     from planner.candidates.stage_hours import RowHours
+    from planner.configurations.configuration_table import Configurations
+    from planner.scenario.job import Job
 
 
 def price_machines(machines: MachineCandidates, hours: RowHours, market: Market, jobs: Sequence[str]) -> CandidateTable:
@@ -41,7 +43,7 @@ def price_machines(machines: MachineCandidates, hours: RowHours, market: Market,
     )
     late_h = np.stack([run_h[:, ON_DEMAND] * hours.late_factor, hours.late_spot_wall + hours.switch * late], axis=1)
     run_usd, late_usd = _market_usd(machines, hours, run_h, late_h)
-    uses, penalty_usd = _technique_uses(machines)
+    uses, penalty_usd = technique_uses(machines.job, ways)  # rows are many times as many as configurations
     return CandidateTable(
         **market.identity_columns(jobs, machines.job.name, machines.offer),
         recipe=machines.recipe,
@@ -57,8 +59,8 @@ def price_machines(machines: MachineCandidates, hours: RowHours, market: Market,
         late_usd=late_usd,
         share_low=np.where(has_on_demand, 0.0, 1.0),
         share_high=np.where(no_spot, 0.0, 1.0),
-        uses=uses,
-        penalty_usd=penalty_usd,
+        uses=uses.take(machines.configuration, axis=0),
+        penalty_usd=penalty_usd[machines.configuration],
         fit_gib=ways.fit_gib[machines.configuration],
         usable_gib=ways.usable_gib[machines.configuration],
         rented_h=(hours.once * late * groups + hours.group_run * hours.late_factor) * instances,
@@ -97,11 +99,10 @@ def _fixed_usd(machines: MachineCandidates, hours: RowHours) -> Floats:
     )
 
 
-def _technique_uses(machines: MachineCandidates) -> tuple[Flags, Floats]:
-    """Return the techniques in use (n, T) and the sum of their penalties (n,)."""
-    # Computed per configuration: rows are many times as many.
-    ways = machines.physics.ways
-    penalties = np.asarray(machines.job.techniques.penalties_usd)
-    by_recipe = np.asarray([[one.uses(steps) for one in ways.recipes] for steps in (False, True)], dtype=bool)
+def technique_uses(job: Job, ways: Configurations) -> tuple[Flags, Floats]:
+    """Return the techniques in use (configurations, T) and the sum of their penalties (configurations,)."""
+    penalties = np.asarray(job.techniques.penalties_usd)
+    known = {one: (one.uses(False), one.uses(True)) for one in dict.fromkeys(ways.recipes)}  # recipes repeat
+    by_recipe = np.asarray([[known[one][steps] for one in ways.recipes] for steps in (0, 1)], dtype=bool)
     uses = by_recipe.reshape(2, -1, len(penalties))[(ways.accumulation > 1).astype(np.int64), ways.recipe]
-    return uses.take(machines.configuration, axis=0), (uses @ penalties)[machines.configuration]
+    return uses, uses @ penalties

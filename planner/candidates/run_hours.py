@@ -172,7 +172,7 @@ class _RunTimes:
         job, stages, ways = self.job, self.stages, self.physics.ways
         parameters = self.physics.shape.network.parameters
         quantised = self.of_recipe([float(parameters * (one.weight_bits < 16)) for one in ways.recipes])
-        compiled = int(framework_of(self.library, job.framework).compiled)
+        compiled = self.of_recipe([float(framework_of(self.library, one.framework).compiled) for one in ways.recipes])
         disk = job.storage_gb_per_second * GB / stages.disk_efficiency * job.load_efficiency
         weights = self.architecture.download_gb * GB
         seconds = load_seconds(weights, self.gpus, disk, self.pcie, stages, quantised, compiled)
@@ -216,7 +216,7 @@ def compute_run_hours(job: Job, architecture: Architecture, physics: JobConfigur
     stages = StageCoefficients.of(values)
     times = _RunTimes(job, architecture, physics, library, stages)
     recipes, observed = physics.ways.recipes, times.observed
-    sigma, tail = sigmas(job, architecture, physics, library)
+    sigma, tail = sigmas(architecture, physics, library)
     trials = trial_work(job.trials.count, job.trials.at_once, job.trials.halving)
     chain = trials.wall * job.early_stopping
     training, saved = times.training_hours(), np.asarray(checkpoint_bytes(times.trained, stages), dtype=float)
@@ -278,11 +278,12 @@ def export_gb(recipe: Recipe, coefficients: RecipeCoefficients, architecture: Ar
     return architecture.download_gb
 
 
-def sigmas(job: Job, architecture: Architecture, physics: JobConfigurations, library: Library) -> tuple[Floats, Floats]:
+def sigmas(architecture: Architecture, physics: JobConfigurations, library: Library) -> tuple[Floats, Floats]:
     """Return the standard deviations of ln(time) of every configuration: for display, and for deadline and budget."""
     ways = physics.ways
     tokens = ways.micro_batch * ways.sequence
-    found = configuration_sigmas(job.framework, architecture, ways.machines, ways.machine, tokens, library)
+    frameworks = [ways.recipes[index].framework for index in ways.recipe]
+    found = configuration_sigmas(frameworks, architecture, ways.machines, ways.machine, tokens, library)
     cards = [m.gpu for m in ways.machines]
     several = np.asarray([m.instances > 1 for m in ways.machines], dtype=bool)[ways.machine]
     methods = [r.method for r in ways.recipes]

@@ -89,8 +89,8 @@ class RecipeCoefficients:
 
 
 def recipe_coefficients(recipe: Recipe, job: Job, network: Network, library: Library) -> RecipeCoefficients:
-    """Return the numbers of one recipe under the job's framework, whatever GPU it runs on."""
-    framework = framework_of(library, job.framework)
+    """Return the numbers of one recipe under its framework, whatever GPU it runs on."""
+    framework = framework_of(library, recipe.framework)
     table = library.techniques
     prepared = _is_kbit_prepared(recipe, framework, table)
     if recipe.method == "full":

@@ -122,7 +122,7 @@ def _compatible_recipes(job: Job, group: Sequence[Machine], library: Library, re
     card = GpuClass.of(library.gpu(group[0].gpu))
     working = []
     for recipe in enumerate_recipes(job, card, group[0].gpus > 1, library):
-        reason = find_incompatibility(recipe, card, job.framework, library)
+        reason = find_incompatibility(recipe, card, library)
         if reason is None:
             working.append(recipe)
         else:

@@ -40,6 +40,7 @@ class Recipe:
     optimizer: str
     tensor_parallel: int = 1
     pipeline_parallel: int = 1
+    framework: str = "hf"
 
     @property
     def zero_stage(self) -> int:
@@ -87,6 +88,21 @@ def framework_of(library: Library, name: str) -> FrameworkProfile:
     return known[name]
 
 
+def frameworks_of(job: Job, library: Library) -> tuple[str, ...]:
+    """Return the frameworks that the job may use: those that it names, else every profile that takes part by itself."""
+    if job.framework is not None:
+        return job.framework
+    family, profiles = library.architecture(job.architecture).family, library.techniques.frameworks
+    return tuple(name for name, one in profiles.items() if one.takes_part and one.trains(job.kind, family))
+
+
+def unnamed_frameworks(job: Job, library: Library) -> tuple[str, ...]:
+    """Return the maintained frameworks that train such a job and that it does not use: their estimates are priors."""
+    family, used = library.architecture(job.architecture).family, frameworks_of(job, library)
+    profiles = {name: one for name, one in library.techniques.frameworks.items() if name not in used}
+    return tuple(name for name, one in profiles.items() if one.maintained and one.trains(job.kind, family))
+
+
 def enumerate_recipes(job: Job, card: GpuClass, multi_gpu: bool, library: Library) -> list[Recipe]:
     """Return every recipe that makes sense for the job on this class of GPU, whether the job allows it or not.
 
@@ -96,21 +112,21 @@ def enumerate_recipes(job: Job, card: GpuClass, multi_gpu: bool, library: Librar
     asked, table = job.techniques, library.techniques
     methods = ("full",) if job.kind == "pretrain" else table.tried("method")
     found = []
-    for method in methods:
-        facts = {**vars(card), "method": method}
+    for method, framework in itertools.product(methods, frameworks_of(job, library)):
+        facts, profile = {**vars(card), "method": method}, framework_of(library, framework)
         # Weight bits that `techniques` excludes are made like its methods.
         for bits, precision, ckpt, sharding, attention, optimizer, tp, pp in itertools.product(
             table.tried("weight_bits", **facts),
             asked.precision or table.tried("precision", **facts),
-            _checkpointing(job, library),
-            _shardings(job, multi_gpu, library),
+            _checkpointing(job, profile, library),
+            _shardings(job, profile, multi_gpu),
             asked.attention or table.tried("attention", **facts),
             asked.optimizer or table.tried("optimizer", **facts),
             asked.tensor_parallel or (1,),
             asked.pipeline_parallel or (1,),
         ):
             found += [
-                Recipe(method, bits, quant, precision, ckpt, sharding, attention, optimizer, tp, pp)
+                Recipe(method, bits, quant, precision, ckpt, sharding, attention, optimizer, tp, pp, framework)
                 for quant in quantisations(bits, asked.quant, library)
             ]
     return found
@@ -125,9 +141,9 @@ def best_attention(card: GpuClass, precision: str, library: Library) -> str:
     return next(one for one in fastest_first if width <= (rows[one].max_element_bytes or width))
 
 
-def find_incompatibility(recipe: Recipe, card: GpuClass, framework: str, library: Library) -> str | None:
+def find_incompatibility(recipe: Recipe, card: GpuClass, library: Library) -> str | None:
     """Return why this pair does not work; None where no rule refuses it and the GPU has the precision's peak."""
-    return library.techniques.refusal({**vars(recipe), **vars(card), "framework": framework})
+    return library.techniques.refusal({**vars(recipe), **vars(card)})
 
 
 def is_allowed(recipe: Recipe, job: Job) -> bool:
@@ -148,15 +164,14 @@ def with_parallel_degrees(recipe: Recipe, tensor: int, pipeline: int) -> Recipe:
 
 def expand_parallel_degrees(job: Job, recipes: Sequence[Recipe], library: Library) -> list[Recipe]:
     """Return the recipes at every degree of both parallelisms; none where the job asks or the framework has none."""
-    asked = job.techniques.tensor_parallel or job.techniques.pipeline_parallel
-    if asked or not framework_of(library, job.framework).parallel:
+    if job.techniques.tensor_parallel or job.techniques.pipeline_parallel:
         return []
     return [
         with_parallel_degrees(recipe, tensor, pipeline)
         for recipe in recipes
         for tensor in TENSOR_DEGREES
         for pipeline in PIPELINE_DEGREES
-        if tensor * pipeline > 1 and not recipe.is_hybrid
+        if tensor * pipeline > 1 and not recipe.is_hybrid and framework_of(library, recipe.framework).parallel
     ]
 
 
@@ -167,16 +182,15 @@ def quantisations(bits: int, asked: Sequence[str] | None, library: Library) -> t
     return tuple(asked) if asked and usual in values.quant.values else (usual,)
 
 
-def _shardings(job: Job, multi_gpu: bool, library: Library) -> tuple[str, ...]:
+def _shardings(job: Job, framework: FrameworkProfile, multi_gpu: bool) -> tuple[str, ...]:
     if not multi_gpu:
         return (UNSHARDED,)
-    framework = framework_of(library, job.framework)
     asked = job.techniques.sharding or framework.sharding
     return tuple(one for one in asked if one in framework.allowed and one != UNSHARDED)
 
 
-def _checkpointing(job: Job, library: Library) -> tuple[str, ...]:
+def _checkpointing(job: Job, framework: FrameworkProfile, library: Library) -> tuple[str, ...]:
     options = job.techniques.activation_checkpointing or library.techniques.tried("activation_checkpointing")
-    if framework_of(library, job.framework).offloaded_checkpoints:
+    if framework.offloaded_checkpoints:
         return tuple(one for one in options if one != "selective")
     return tuple(options)

@@ -19,17 +19,24 @@ if TYPE_CHECKING:
 
 
 def configuration_sigmas(
-    framework: str,
+    frameworks: Sequence[str],
     architecture: Architecture,
     machines: Sequence[Machine],
     machine: Integers,
     tokens_per_micro_batch: Floats | float,
     library: Library,
 ) -> Sigmas:
-    """Return the spread of ln(time) of configurations on `machines[machine]`, of the shape of `machine`."""
+    """Return the spread of ln(time) of configurations on `machines[machine]`, of the shape of `machine`.
+
+    `frameworks`: the name of each configuration's.
+    """
     values = library.calibrations["uncertainty"].values
-    row = framework_of(library, framework)
-    profile = class_sigmas(values, "unknown" if row.unknown else row.kernels)
+    names, index = np.unique(np.asarray(frameworks, dtype=str), return_inverse=True)
+    rows = [framework_of(library, str(name)) for name in names]
+    profiles = [class_sigmas(values, "unknown" if row.unknown else row.kernels) for row in rows]
+    profile = Sigmas(
+        *(np.asarray(side, dtype=float)[index] for side in zip(*profiles, strict=True)) if profiles else (0.0, 0.0)
+    )
     cards = [library.gpu(one.gpu) for one in machines]
     classes = [class_sigmas(values, card.name) for card in cards]
     speeds = library.calibrations["gpu_efficiency"]

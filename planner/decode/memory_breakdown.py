@@ -55,7 +55,7 @@ class MemoryEvaluator:
             MemoryCoefficients.of(library.calibrations["memory"].values),
             as_scalar(inputs.hardware.usable_bytes) / GIB,
             machine.gpus > 1,
-            learned.fit_sigma(memory_sigma(job.framework, library), recipe, machine.gpus, library),
+            learned.fit_sigma(memory_sigma(recipe.framework, library), recipe, machine.gpus, library),
         )
 
     def at(self, micro_batch: float, accumulation: float, sequence: float | None = None) -> MemoryEstimate:

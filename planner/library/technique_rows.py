@@ -14,6 +14,10 @@ PeakKey = Literal["fp32_tflops", "tf32_tflops", "tensor16_tflops", "fp8_tflops"]
 PEAK_KEYS: tuple[PeakKey, ...] = get_args(PeakKey)
 
 
+LEAST_RUNS = 15
+"""Published runs that a framework's profile rests on at least, where it takes part without being named."""
+
+
 class Row(BaseModel):
     """A row of a table: frozen, no unknown keys."""
 
@@ -212,6 +216,13 @@ class FrameworkProfile(Row):
     parallel: bool
     profiled: bool
     basis: Literal["peaks", "fits", "shared", "documented", "none"]
+    label: str
+    kernel_set: str
+    runs: int
+    maintained: bool
+    kinds: tuple[str, ...] = ("finetune", "pretrain")
+    families: tuple[str, ...] | None = None  # of architectures; None: all
+    facts: str
     unknown: bool = False
     prepared: bool = True
     masters: str | None = None
@@ -229,6 +240,15 @@ class FrameworkProfile(Row):
     no_sync: bool = False
     working_factor: float = 0.0
     stores: dict[str, str] = {}
+
+    @property
+    def takes_part(self) -> bool:
+        """Whether it is tried where a job names no framework: an untested profile must not win by being optimistic."""
+        return self.maintained and self.profiled and self.runs >= LEAST_RUNS
+
+    def trains(self, kind: str, family: str) -> bool:
+        """Return whether it trains such a job and family of architectures at all."""
+        return kind in self.kinds and (self.families is None or family in self.families)
 
 
 class Frameworks(Row):

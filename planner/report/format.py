@@ -190,8 +190,8 @@ def join_parts(parts: Iterable[str], gap: str, width: int, most: int) -> list[st
 
 
 def section(label: str, lines: Sequence[str]) -> list[str]:
-    """Return the lines with the label in the margin of the first."""
-    return hang(f"  {label:<{LABEL - 2}}", lines)
+    """Return the lines with the label in the margin of the first; a label that does not fit widens it."""
+    return hang(f"  {label:<{max(LABEL - 2, len(label) + 1)}}", lines)
 
 
 def hang(start: str, lines: Sequence[str]) -> list[str]:

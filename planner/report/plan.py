@@ -53,6 +53,7 @@ def _single(plan: Plan) -> list[str]:
     ]
     below = [
         *words.section("Methods", parts.methods(job)),
+        *words.section(parts.FRAMEWORKS, parts.frameworks(job)),
         *words.section("Next", parts.format_alternatives(job)),
         *words.section(
             "Limits", [*parts.budget(plan), *words.wrap_lines("; ".join(job.binding) or "none binds", ROOM, 2)]

@@ -58,6 +58,12 @@ def techniques(job: Run, brief: bool = False) -> str:
     return ", ".join(parts)
 
 
+def kernels(job: Assignment) -> str:
+    """Return the framework and its kernels; empty for a managed service."""
+    profile = read_techniques().frameworks.get(job.framework)
+    return f"{profile.label}: {profile.kernel_set}" if profile else ""
+
+
 def batch(job: Run) -> str:
     """Return how the global batch is made up."""
     how = job.techniques
@@ -88,8 +94,8 @@ def machines(job: Run) -> str:
 
 
 def train(job: Assignment) -> list[str]:
-    """Return technique, batch, machines and trials in at most five lines."""
-    rest = [batch(job)] + ([machines(job)] if job.gpus > 1 else []) + [trials(job)]
+    """Return technique, batch, machines and trials in at most six lines."""
+    rest = [kernels(job), batch(job)] + ([machines(job)] if job.gpus > 1 else []) + [trials(job)]
     return words.wrap_lines(techniques(job), ROOM, 2) + [words.shorten(line, ROOM) for line in rest if line]
 
 
@@ -177,6 +183,18 @@ def methods(job: Assignment) -> list[str]:
     """Return every method with its least cost."""
     rungs = [format_method(option, job) for option in job.ladder]
     return words.join_parts(rungs, "   ", ROOM, 3) if rungs else []
+
+
+FRAMEWORKS = "Frameworks"
+"""Label of the section: wider than the margin of the others."""
+
+
+def frameworks(job: Assignment) -> list[str]:
+    """Return the frameworks with their least cost, cheapest first, and then what rests on priors."""
+    options = sorted(job.frameworks, key=lambda one: (one.prior, one.cost_usd))
+    priced = [(one.label, words.usd(one.cost_usd), one.prior) for one in options if one.cost_usd is not None]
+    rungs = [f"{label} about {usd} (prior)" if prior else f"{label} {usd}" for label, usd, prior in priced]
+    return words.join_parts(rungs, "   ", ROOM - (len(FRAMEWORKS) + 3 - words.LABEL), 2) if len(rungs) > 1 else []
 
 
 def format_method(option: Option, job: Assignment) -> str:

@@ -40,6 +40,7 @@ class Assignment(Part):
     region: str
     instance: str
     offer: str
+    framework: str = ""
     gpu: str
     gpus: int
     gpus_per_instance: int
@@ -93,6 +94,8 @@ class Assignment(Part):
     price_age_days: int | None
     price_source: str
     ladder: tuple[Option, ...] = ()
+    frameworks: tuple[Option, ...] = ()
+    """The best plan of each framework; those that the job does not use are priors."""
     runner_up: tuple[Option, ...] = ()
     compared_by: str = ""
     """Objective by which alternatives are compared, if it is not plain dollars or hours."""

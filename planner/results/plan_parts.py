@@ -51,6 +51,7 @@ class Techniques(Part):
     optimizer: str
     tensor_parallel: int
     pipeline_parallel: int
+    framework: str
     lora_rank: int | None = None
     lora_targets: str | tuple[str, ...] | None = None
 
@@ -90,6 +91,8 @@ class Option(Part):
     cost_usd: float | None
     hours: float | None
     allowed: bool = True
+    prior: bool = False
+    """Whether the figures rest on documentation or on few runs: such a framework takes part only when it is named."""
     note: str = ""
 
 

@@ -10,6 +10,7 @@ from planner.documents.quantities import (
     Gigabytes,
     Hours,
     NotNegative,
+    OneOrMany,
     Positive,
     PositiveInteger,
     Price,
@@ -51,7 +52,7 @@ class Job(StrictModel):
     kind: Literal["finetune", "pretrain"] = "finetune"
     deadline_hours: Hours | None = Field(default=None, alias="deadline")
     confidence: Annotated[float, Field(gt=0, le=MAX_CONFIDENCE), BeforeValidator(_confidence)] = 0.9
-    framework: Framework = "hf"
+    framework: OneOrMany[Framework] | None = None  # None: every profile that takes part by itself
     lora_given: LoraSettings | None = Field(default=None, alias="lora")
     techniques: Techniques = Techniques()
     efficiency: Positive = 1.0

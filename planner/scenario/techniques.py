@@ -127,6 +127,7 @@ class Techniques(StrictModel):
 class RunSettings(StrictModel):
     """How one run is set up; None is not said."""
 
+    framework: Framework | None = None
     method: Method | None = None
     weight_bits: WeightBits | None = None
     quant: Quantisation | None = None

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 
 from planner.candidate_table import CandidateTable, concatenate
+from planner.candidates.enumeration import candidates_of_framework
 from planner.candidates.screening import screen
 from planner.candidates.spot_search import MAX_RUNNERS_UP, SearchScope
-from planner.configurations.recipe import is_allowed
+from planner.configurations.recipe import frameworks_of, is_allowed, unnamed_frameworks
 from planner.decode.assignment_parts import describe_break_even
 from planner.results.explanation import Alternative
 from planner.results.plan_parts import Option
@@ -79,6 +80,25 @@ def best_by_method(prepared: PreparedScenario, job: int) -> tuple[Option, ...]:
             note = "not observed there" if _are_all_observed(candidates) else "no configuration within the limits"
             nothing = {"provider": "", "gpu": "", "gpus": 0, "cost_usd": None, "hours": None}
             options.append(Option(label=label, allowed=allowed, note=note, **nothing))
+    return tuple(options)
+
+
+def best_by_framework(prepared: PreparedScenario, job: int) -> tuple[Option, ...]:
+    """Return the best candidate of each framework within the limits, those of the job first, then priors."""
+    candidates, library = prepared.candidates[job], prepared.library
+    used, profiles = frameworks_of(candidates.job, library), library.techniques.frameworks
+    if candidates.job.kind == "pretrain" and len(used) == 1:
+        return ()
+    objective, options = CandidateObjective.of(prepared.scenario), []
+    for name in (*used, *unnamed_frameworks(candidates.job, library)):
+        one = candidates_of_framework(candidates, name, prepared.market, library)
+        screened = screen(one, prepared.market, prepared.scenario.limits, library, True, objective.waiting_usd)
+        value, share = objective.best(screened.table)
+        if not len(value) or not np.isfinite(value).any():
+            continue
+        best = int(np.argmin(value))
+        figures = _figures(screened.table, best, float(share[best]), prepared.market)
+        options.append(Option(label=profiles[name].label, allowed=name in used, prior=name not in used, **figures))
     return tuple(options)
 
 

@@ -14,7 +14,7 @@ from planner.decode.probability import budget_probability
 from planner.errors import PlannerError
 from planner.results.plan import Assignment, CandidateCounts, Plan, Status, plan_figures
 from planner.scenario.scenario import Scenario, SolveOptions
-from planner.solving.alternatives import best_by_method, find_runners_up
+from planner.solving.alternatives import best_by_framework, best_by_method, find_runners_up
 from planner.solving.binding_limits import describe_binding_limits
 from planner.solving.doubtful_prices import describe_outdated_prices, describe_spot_outlier
 from planner.solving.optimise import OptimisedChoice, optimise
@@ -150,6 +150,7 @@ def _assignment(
     return made.model_copy(
         update={
             "ladder": best_by_method(prepared, index),
+            "frameworks": best_by_framework(prepared, index),
             "runner_up": find_runners_up(prepared, index, chosen_row, share),
             "compared_by": CandidateObjective.of(prepared.scenario).formula,
             "notes": (

@@ -322,7 +322,9 @@ def test_the_techniques_in_use_are_those_of_the_recipe() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("job", [PADDED, {"techniques": {"penalty_usd": {"eight_bit_optimizer": 3.0}}}])
+@pytest.mark.parametrize(
+    "job", [PADDED, {"framework": "hf", "techniques": {"penalty_usd": {"eight_bit_optimizer": 3.0}}}]
+)
 def test_beaten_rows_are_never_the_best_of_their_method(job: Data) -> None:
     """On no offer, in dollars, in hours and late, in either market; and they are most rows."""
     candidates = prepared(job).candidates[0]

@@ -28,7 +28,7 @@ def set_up(architecture: str, framework: str = "hf", **changes: object) -> Recip
     job = Job.model_validate(
         {"name": "job", "architecture": architecture, "work": Work(steps=1), "framework": framework}
     )
-    recipe = replace(PLAIN, **changes)  # type: ignore[arg-type]
+    recipe = replace(PLAIN, framework=framework, **changes)  # type: ignore[arg-type]
     return recipe_coefficients(recipe, job, network_of(library().architecture(architecture)), library())
 
 

@@ -19,6 +19,7 @@ TECHNIQUES: dict[str, Any] = {
     "optimizer": "adamw",
     "tensor_parallel": 1,
     "pipeline_parallel": 1,
+    "framework": "hf",
     "lora_rank": 16,
     "lora_targets": "all-linear",
 }

@@ -36,6 +36,7 @@ FP8 = {
 }
 PROGRAM = """
 import json
+from dataclasses import replace
 from planner.configurations.recipe import GpuClass, enumerate_recipes, find_incompatibility
 from planner.configurations.hardware import peaks_of
 from planner.library.reading import read_library
@@ -49,7 +50,8 @@ for name in ("H100-80GB", "A100-80GB"):
     gpu = library.gpu(name)
     recipes = enumerate_recipes(job, GpuClass.of(gpu), True, library)
     full = next(recipe for recipe in recipes if recipe.method == "full")
-    reasons = [find_incompatibility(full, GpuClass.of(gpu), framework, library) for framework in ("torchtitan", "hf")]
+    same = [replace(full, framework=name) for name in ("torchtitan", "hf")]
+    reasons = [find_incompatibility(one, GpuClass.of(gpu), library) for one in same]
     found[name] = [sorted({recipe.precision for recipe in recipes}), full.uses(False), reasons]
 share = library.calibrations["kernels"].value("linear_share.fp8_torch")
 print(json.dumps({

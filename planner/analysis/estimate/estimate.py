@@ -98,7 +98,7 @@ def _build_estimate(resolved: ResolvedConfiguration, library: Library) -> Estima
     seconds = as_scalar(step.seconds)
     tokens = resolved.micro_batch * processed_tokens(job, shape, resolved.micro_batch)
     first = np.zeros(1, dtype=np.int64)
-    spread = configuration_sigmas(job.framework, resolved.architecture, [machine], first, tokens, library)
+    spread = configuration_sigmas([recipe.framework], resolved.architecture, [machine], first, tokens, library)
     sigma, tail = as_scalar(spread.display), as_scalar(spread.tail)
     low, high = (float(factor) for factor in display_factors(sigma))
     filled = PACKED_FILL * shape.sequence if job.packing == "packed" else shape.mean_length
@@ -126,8 +126,8 @@ def _build_estimate(resolved: ResolvedConfiguration, library: Library) -> Estima
         tokens_per_second_high=rate * high,
         processed_tokens_per_second=as_scalar(step.tokens_per_second),
         step_seconds=StepSeconds(total=seconds, parts={name: as_scalar(value) for name, value in step.visible.items()}),
-        profile=job.framework,
-        profiled=framework_of(library, job.framework).profiled,
+        profile=recipe.framework,
+        profiled=framework_of(library, recipe.framework).profiled,
         sigma=sigma,
         sigma_tail=tail,
         assumed=resolved.assumed,
@@ -161,7 +161,7 @@ def _capacity(resolved: ResolvedConfiguration, memory: MemoryEstimate, vram_gib:
 def _notes(resolved: ResolvedConfiguration, capacity: Capacity, library: Library) -> tuple[str, ...]:
     """Return notes on assumptions in place of facts, and on the limits of the estimate."""
     notes = []
-    machine, shape, framework = resolved.machine, resolved.shape, resolved.job.framework
+    machine, shape, framework = resolved.machine, resolved.shape, resolved.recipe.framework
     row = framework_of(library, framework)
     if capacity.fits and capacity.fit_probability < TIGHT_FIT_PROBABILITY:
         cases = _percentage(capacity.fit_probability)

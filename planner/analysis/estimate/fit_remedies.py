@@ -59,8 +59,7 @@ def find_fit_remedies(
         return []
 
     found = list(_smaller_batches(resolved))
-    recipe, framework, gpus = resolved.recipe, resolved.job.framework, resolved.machine.gpus
-    for change, settings in memory_saving_changes(recipe, framework, card, gpus, library):
+    for change, settings in memory_saving_changes(resolved.recipe, card, resolved.machine.gpus, library):
         found += attempt(change, settings)
     if not found:
         found += attempt(MEMORY_SAVING_CHANGE, MEMORY_SAVING_SETTINGS)
@@ -84,7 +83,7 @@ def _smaller_batches(resolved: ResolvedConfiguration) -> Iterator[tuple[str, flo
 
 
 def memory_saving_changes(
-    recipe: Recipe, framework: str, card: GpuSpec, gpus: int, library: Library
+    recipe: Recipe, card: GpuSpec, gpus: int, library: Library
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield settings that save memory and differ from those of a recipe, those that change the result last.
 
@@ -95,7 +94,7 @@ def memory_saving_changes(
         yield "full checkpointing", {"activation_checkpointing": "full"}
     if recipe.attention == "eager" and best_attention(GpuClass.of(card), recipe.precision, library) != "eager":
         yield "fused attention", {"attention": None}
-    if framework == "hf":
+    if recipe.framework == "hf":
         yield "a fused loss kernel (framework hf-fused)", {"framework": "hf-fused"}
     if gpus > 1 and recipe.zero_stage < 3:
         yield "zero3: every state sharded", {"sharding": "zero3"}

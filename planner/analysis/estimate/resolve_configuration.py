@@ -141,10 +141,13 @@ def _recipes(asked: Configuration, card: GpuSpec, machine: Machine, library: Lib
     ]
     degrees = (asked.tensor_parallel, asked.pipeline_parallel)
     recipes = [
-        Recipe(method, bits, quant, precision, checkpointing, sharding, attention, asked.optimizer, *degrees)
+        Recipe(
+            *(method, bits, quant, precision, checkpointing, sharding, attention, asked.optimizer, *degrees),
+            asked.framework,
+        )
         for sharding in _shardings(asked, machine, library)
     ]
-    refused = [find_incompatibility(recipe, kind, asked.framework, library) for recipe in recipes]
+    refused = [find_incompatibility(recipe, kind, library) for recipe in recipes]
     if all(refused):
         raise _fault("", f"does not work together: {refused[0]}", _describe_recipe(recipes[-1]))
     return [recipe for recipe, reason in zip(recipes, refused, strict=True) if reason is None], assumed
@@ -191,7 +194,7 @@ def _job(asked: Configuration, architecture: Architecture) -> Job:
         sequence_length=asked.sequence_length,
         packing=asked.packing,
         length_cv=asked.length_cv,
-        framework=asked.framework,
+        framework=(asked.framework,),
         lora=LoraSettings(rank=asked.lora_rank, targets=asked.lora_targets),
     )
 

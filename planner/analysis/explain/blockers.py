@@ -13,7 +13,7 @@ import numpy as np
 from planner.analysis.estimate.fit_remedies import memory_saving_changes
 from planner.analysis.explain.why_not_query import WhyNotQuery
 from planner.configurations.enumeration import MANY_ACCUMULATION_STEPS, enumerate_configurations
-from planner.configurations.recipe import GpuClass, Recipe, enumerate_recipes, find_incompatibility
+from planner.configurations.recipe import GpuClass, Recipe, enumerate_recipes, find_incompatibility, frameworks_of
 from planner.decode.memory_breakdown import MemoryEvaluator
 from planner.errors import ScenarioError
 from planner.loading.suggestions import suggest_gpus
@@ -51,7 +51,9 @@ def pin_techniques(prepared: PreparedScenario, query: WhyNotQuery) -> Job:
     """Return the query's job with its techniques as in the query and no other restriction."""
     job = prepared.scenario.jobs[query.job]
     update = {field: (value,) for field, value in query.techniques.items()}
-    return job.model_copy(update={"techniques": unrestricted_techniques(job.techniques).model_copy(update=update)})
+    framework = update.pop("framework", job.framework)
+    techniques = unrestricted_techniques(job.techniques).model_copy(update=update)
+    return job.model_copy(update={"techniques": techniques, "framework": framework})
 
 
 def find_blockers(prepared: PreparedScenario, query: WhyNotQuery) -> Blockers:
@@ -127,7 +129,7 @@ def _refusal(prepared: PreparedScenario, query: WhyNotQuery, machines: list[Mach
     for machine in machines:
         card = GpuClass.of(library.gpu(machine.gpu))
         recipes = [r for r in enumerate_recipes(job, card, machine.gpus > 1, library) if matches_query(r, query)]
-        found = [find_incompatibility(recipe, card, job.framework, library) for recipe in recipes]
+        found = [find_incompatibility(recipe, card, library) for recipe in recipes]
         if any(reason is None for reason in found):
             return ""
         reasons.update(reason for reason in found if reason)
@@ -141,12 +143,12 @@ def _no_recipe(query: WhyNotQuery, job: Job, machine: Machine, card: GpuClass, l
     bits = query.techniques.get("weight_bits", 16)
     if query.techniques.get("method") == "full" and bits != 16:
         plain = Recipe("full", bits, "nf4" if bits == 4 else "int8", "bf16_mixed", "none", "none", "flash", "adamw")
-        return find_incompatibility(plain, card, job.framework, library) or "quantised weights are not trained in full"
+        return find_incompatibility(plain, card, library) or "quantised weights are not trained in full"
     sharding = query.techniques.get("sharding")
     if sharding is not None and (machine.gpus > 1) == (sharding == "none"):
         return f"sharding {sharding} needs {'one GPU' if sharding == 'none' else 'more than one GPU'}"
     techniques = ", ".join(f"{field} {value}" for field, value in query.techniques.items())
-    return f"framework {job.framework} does not combine {techniques}"
+    return f"framework {' or '.join(frameworks_of(job, library))} does not combine {techniques}"
 
 
 def _try_machines(
@@ -233,10 +235,13 @@ def _possible_remedies(prepared: PreparedScenario, query: WhyNotQuery) -> Iterat
 
 def settings_to_allow(prepared: PreparedScenario, query: WhyNotQuery) -> tuple[str, ...]:
     """Return the settings that admit the techniques of a query to the lists of the job."""
-    techniques = prepared.scenario.jobs[query.job].techniques
+    job = prepared.scenario.jobs[query.job]
+    techniques, used = job.techniques, frameworks_of(job, prepared.library)
     made = []
+    if (framework := query.techniques.get("framework", used[0])) not in used:
+        made.append(f"jobs.{query.job}.framework=[{','.join((*used, framework))}]")
     for field, value in query.techniques.items():
-        given = getattr(techniques, field)
+        given = getattr(techniques, field, None)
         of_adapters = field == "weight_bits" and query.techniques.get("method") == "full"
         if isinstance(given, tuple) and value not in given and not of_adapters:
             made.append(f"jobs.{query.job}.techniques.{field}=[{','.join(map(str, (*given, value)))}]")
@@ -249,7 +254,7 @@ def _memory_saving_settings(
     """Yield changes of the job that save memory and that no configuration has tried, with the setting of each."""
     if not shortfalls:
         return
-    job, library = prepared.scenario.jobs[query.job], prepared.library
+    library = prepared.library
     shape = prepared.candidates[query.job].physics.shape
     if shape.unit == "tokens":
         longest = max(longest_fitting_sequence(_evaluator(prepared, query, miss)) for miss in shortfalls[:3])
@@ -259,7 +264,7 @@ def _memory_saving_settings(
     found: dict[str, str] = {}
     for miss in shortfalls:
         gpu, gpus = library.gpu(miss.machine.gpu), miss.machine.gpus
-        for change, settings in memory_saving_changes(miss.recipe, job.framework, gpu, gpus, library):
+        for change, settings in memory_saving_changes(miss.recipe, gpu, gpus, library):
             for field, value in settings.items():
                 if settings.keys() <= UNTRIED_SETTINGS.keys() and field not in query.techniques:
                     found[change] = f"jobs.{query.job}.{UNTRIED_SETTINGS[field]}={value}"

@@ -103,12 +103,16 @@ def _with_every_offer(prepared: PreparedScenario, query: WhyNotQuery) -> Prepare
 
 def _fix_techniques(scenario: Scenario, query: WhyNotQuery) -> Scenario:
     """Return the scenario with each technique of the query as the only one, if the job's own list admits it."""
-    techniques = scenario.jobs[query.job].techniques
-    given = {field: getattr(techniques, field) for field in query.techniques}
+    job = scenario.jobs[query.job]
+    techniques = job.techniques
+    given: dict[str, Any] = {
+        field: job.framework if field == "framework" else getattr(techniques, field) for field in query.techniques
+    }
     update = {
         field: (value,) for field, value in query.techniques.items() if given[field] is None or value in given[field]
     }
-    return with_job(scenario, query.job, {"techniques": techniques.model_copy(update=update)})
+    framework = update.pop("framework", job.framework)
+    return with_job(scenario, query.job, {"framework": framework, "techniques": techniques.model_copy(update=update)})
 
 
 def match_rows(one: JobCandidates, table: CandidateTable, offers: Flags, query: WhyNotQuery) -> Flags:

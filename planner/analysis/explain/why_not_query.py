@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from planner.scenario.scenario import Scenario
 
 OFFER_KEYS = ("gpu", "provider", "region", "instance", "offer")
-KEYS = ("job", *OFFER_KEYS, "gpus", "market", *TECHNIQUE_FIELDS)
+RECIPE_KEYS = ("framework", *TECHNIQUE_FIELDS)
+KEYS = ("job", *OFFER_KEYS, "gpus", "market", *RECIPE_KEYS)
 QLORA = "qlora"
 """LoRA on 4-bit weights: what people ask about, and no method of its own."""
 ALIASES = {"checkpointing": "activation_checkpointing", "card": "gpu", "spot": "market"}
@@ -41,7 +42,7 @@ class WhyNotQuery:
     @property
     def techniques(self) -> dict[str, Any]:
         """Fields of a recipe by name."""
-        return {key: value for key, value in self.given.items() if key in TECHNIQUE_FIELDS}
+        return {key: value for key, value in self.given.items() if key in RECIPE_KEYS}
 
     @property
     def where(self) -> dict[str, str]:
@@ -98,7 +99,7 @@ def _read(text: str, given: dict[str, str], scenario: Scenario, library: Library
         "instance": [offer.instance for offer in scenario.offers if offer.instance],
         "offer": list(offer_labels(scenario.offers)),
         "market": [market for market in MARKET_SHARES if market],
-        **{key: [str(value) for value in library.techniques.allowed(key)] for key in TECHNIQUE_FIELDS},
+        **{key: [str(value) for value in library.techniques.allowed(key)] for key in RECIPE_KEYS},
     }
     known["method"] = [*known["method"], QLORA]
     values: dict[str, Any] = {}
@@ -127,7 +128,7 @@ def _read(text: str, given: dict[str, str], scenario: Scenario, library: Library
             fault(key, f"unknown {key} {format_value(value)}", f"did you mean {close}?" if close else names)
         else:
             values[key] = exact
-    settled: dict[str, Any] = {key: values[key] for key in TECHNIQUE_FIELDS if key in values}
+    settled: dict[str, Any] = {key: values[key] for key in RECIPE_KEYS if key in values}
     _settle_method(settled, fault)
     job = known["job"].index(values["job"]) if "job" in values else 0
     if len(scenario.jobs) > 1 and "job" not in given:

@@ -21,6 +21,7 @@ from planner.configurations.recipe import (
     enumerate_recipes,
     expand_parallel_degrees,
     find_incompatibility,
+    frameworks_of,
     is_allowed,
 )
 from planner.estimates.memory.fit import memory_lines
@@ -76,10 +77,11 @@ def compare_run(job: Job, run: Measured, architecture: Architecture, library: Li
     recipes = [
         recipe
         for recipe in enumerate_recipes(own, GpuClass.of(card), machine.gpus > 1, library)
-        if is_allowed(recipe, own) and find_incompatibility(recipe, GpuClass.of(card), own.framework, library) is None
+        if is_allowed(recipe, own) and find_incompatibility(recipe, GpuClass.of(card), library) is None
     ]
     if not recipes:
-        return f"framework {own.framework} and the job's techniques allow no such run"
+        names = " or ".join(frameworks_of(own, library))
+        return f"framework {names} and the job's techniques allow no such run"
     shape = shape_of(own, architecture)
     found = _fastest_fit(own, run, shape, recipes, machine, library)
     if (found is None or not found.fits) and (opened := expand_parallel_degrees(own, recipes, library)):
@@ -148,6 +150,7 @@ def job_of_run(job: Job, run: Measured) -> Job:
     return job.model_copy(
         update={
             "measured": (),
+            "framework": (run.framework,) if run.framework else job.framework,
             "techniques": job.techniques.model_copy(update=said),
             "sequence_length": run.sequence_length or job.sequence_length,
             "global_batch": run.global_batch or job.global_batch,

@@ -152,17 +152,19 @@ def learn_correction(job: Job, architecture: Architecture, library: Library) -> 
             unused.append((run, seen))
     if not runs and not unused:
         return NO_CORRECTION
-    return Correction(tuple(runs), tuple(unused), _memory_corrections(job, runs, library))
+    return Correction(tuple(runs), tuple(unused), _memory_corrections(runs, library))
 
 
-def _memory_corrections(job: Job, runs: Sequence[ComparedRun], library: Library) -> dict[Setting, MemoryCorrection]:
+def _memory_corrections(runs: Sequence[ComparedRun], library: Library) -> dict[Setting, MemoryCorrection]:
     """Return the corrections by the peaks among the runs, by setting."""
     peaks: dict[Setting, list[ObservedPeak]] = {}
     for seen in runs:
         if seen.peak is not None:
             peaks.setdefault(memory_setting(seen.recipe, seen.machine.gpus), []).append(seen.peak)
-    sigma = memory_sigma(job.framework, library)
-    return {setting: learn_memory_correction(several, sigma, library) for setting, several in peaks.items()}
+    return {
+        setting: learn_memory_correction(several, memory_sigma(setting[0].framework, library), library)
+        for setting, several in peaks.items()
+    }
 
 
 def memory_sigma(framework: str, library: Library) -> float:

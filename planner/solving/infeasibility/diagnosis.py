@@ -7,6 +7,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING
 
 from planner.candidates.screening import screen
+from planner.configurations.recipe import frameworks_of, unnamed_frameworks
 from planner.results.plan import Infeasible
 from planner.solving.infeasibility.elastic_program import ElasticProgram, ElasticSolution
 from planner.solving.infeasibility.near_misses import find_near_misses
@@ -19,11 +20,12 @@ from planner.solving.infeasibility.relaxations import (
     verify_relaxation,
 )
 from planner.solving.infeasibility.relaxed_candidates import RelaxedCandidates, relax_candidates
-from planner.solving.resolve import ResolvedPlan, try_solve
+from planner.solving.resolve import ResolvedPlan, recipe_of, try_solve
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from planner.scenario.scenario import Scenario
     from planner.solving.prepare import PreparedScenario
 
 MAX_RELAXATIONS = 3
@@ -40,7 +42,10 @@ def diagnose(prepared: PreparedScenario) -> Infeasible:
     """Return up to three relaxations, fewest limits first, and the candidates that come nearest to the limits."""
     limits, market, library = prepared.scenario.limits, prepared.market, prepared.library
     relaxed = relax_candidates(prepared)
-    verified = enumerate(verified_relaxations(prepared, relaxed, try_solve), 1)
+    others = _other_frameworks(prepared, try_solve)
+    verified = enumerate(
+        [*others, *verified_relaxations(prepared, relaxed, try_solve, MAX_RELAXATIONS - len(others))], 1
+    )
     # A near miss is a mix of both markets, whose shares can be moved. A relaxation must not reuse these candidates:
     # its plan is that of `solve`, with policies.
     mixes = tuple(screen(one, market, limits, library) for one in prepared.candidates)
@@ -62,6 +67,38 @@ def verified_relaxations(
         if len(found) == most:
             break
     return found or _reduce_concurrency(prepared, solve)
+
+
+def _other_frameworks(prepared: PreparedScenario, solve: TrySolve) -> list[tuple[ResolvedPlan, list[LimitChange]]]:
+    """Return the plan with other frameworks within all limits, which is tried before any limit; empty if there is none.
+
+    The profiles that take part by themselves come first, and those that rest on priors after them.
+    """
+    scenario, library = prepared.scenario, prepared.library
+    profiles = library.techniques.frameworks
+    for has_priors in (False, True):
+        changes = []
+        for job in scenario.jobs:
+            used = frameworks_of(job, library)
+            if more := [name for name in unnamed_frameworks(job, library) if has_priors or profiles[name].takes_part]:
+                path, names = f"jobs.{job.name}.framework", ", ".join((*used, *more))
+                setting = f"{setting_path(path, scenario)}=[{','.join((*used, *more))}]"
+                changes.append(LimitChange(path, ", ".join(used), names, setting))
+        verified = verify_relaxation(prepared, changes, solve) if changes else None
+        if verified is not None:
+            return [(verified[0], _needed_frameworks(verified[0], changes, scenario))]
+    return []
+
+
+def _needed_frameworks(plan: ResolvedPlan, changes: list[LimitChange], scenario: Scenario) -> list[LimitChange]:
+    """Return the changes of the jobs whose plan uses a new framework, each with that framework alone."""
+    kept = []
+    for job, candidates, row in zip(scenario.jobs, plan.prepared.candidates, plan.rows, strict=True):
+        name = recipe_of(candidates, row).framework
+        change = next((one for one in changes if one.limit == f"jobs.{job.name}.framework"), None)
+        if change is not None and name not in str(change.old).split(", "):
+            kept.append(replace(change, new=name, setting=f"{change.setting.partition('=')[0]}={name}"))
+    return kept
 
 
 def _reduce_concurrency(prepared: PreparedScenario, solve: TrySolve) -> list[tuple[ResolvedPlan, list[LimitChange]]]:

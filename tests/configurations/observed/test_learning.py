@@ -35,7 +35,7 @@ offers:
   - {provider: a, gpu: A100-80GB, gpus: 4, usd_per_hour: 8, max_nodes: 2, network_gbps: 400}
   - {provider: b, gpu: RTX3060, gpus: 1, usd_per_hour: 0.1}
 jobs:
-  - {name: seen, architecture: llama-2-7b, work: {tokens: 20e6}, sequence_length: 1024, global_batch: 32}
+  - {name: seen, architecture: llama-2-7b, framework: hf, work: {tokens: 20e6}, sequence_length: 1024, global_batch: 32}
 """
 LIBRARY = read_library(["llama-2-7b"])
 QLORA = "method: lora, weight_bits: 4, activation_checkpointing: selective"

@@ -1,0 +1,121 @@
+"""The framework as a decision: which take part, what each costs, and what a job that fits with none is told."""
+
+from __future__ import annotations
+
+import datetime
+
+import pytest
+
+from planner.configurations.recipe import frameworks_of, unnamed_frameworks
+from planner.library.reading import read_library
+from planner.library.technique_rows import LEAST_RUNS
+from planner.library.techniques import read_techniques
+from planner.results.plan import Plan
+from planner.scenario.scenario import Scenario, SolveOptions
+from planner.solving.solve import solve
+from tests.helpers.scenarios import parse_scenario
+
+OPTIONS = SolveOptions(as_of=datetime.date(2026, 11, 21))
+LIBRARY = read_library(["llama-2-7b", "falcon-7b", "opt-6.7b", "stable-diffusion-1.5", "llama-3.1-8b"])
+SCENARIO = """
+name: choice
+offers:
+  - {provider: a, gpu: RTX4090, gpus: 1, usd_per_hour: 0.5, max_nodes: 1}
+  - {provider: a, gpu: A100-80GB, gpus: 1, usd_per_hour: 1.6}
+  - {provider: b, gpu: A100-80GB, gpus: 4, usd_per_hour: 6.0, spot_usd_per_hour: 2.4}
+jobs:
+  - {name: j, architecture: llama-2-7b, work: {tokens: 20e6}, sequence_length: 1024, global_batch: 32, deadline: 30h}
+"""
+LONG = (
+    "jobs.j.architecture=llama-3.1-8b", "jobs.j.sequence_length=131072", "jobs.j.global_batch=4",
+    "jobs.j.techniques.method=lora", "limits.max_gpus=1", "jobs.j.deadline=20d",
+)  # fmt: skip
+
+
+def asked(*settings: str) -> Scenario:
+    return parse_scenario(SCENARIO, set_=settings)
+
+
+def solved(*settings: str) -> Plan:
+    return solve(asked(*settings), OPTIONS, LIBRARY)
+
+
+@pytest.mark.parametrize(
+    ("architecture", "kind", "names"),
+    [
+        ("llama-2-7b", "finetune", {"hf", "hf-fused", "litgpt"}),
+        ("llama-2-7b", "pretrain", {"hf", "hf-fused", "litgpt", "torchtitan"}),
+        ("falcon-7b", "finetune", {"hf", "litgpt"}),
+        ("opt-6.7b", "finetune", {"hf"}),
+        ("stable-diffusion-1.5", "finetune", {"hf"}),
+    ],
+)
+def test_a_profile_takes_part_where_it_is_maintained_measured_and_trains_the_job(
+    architecture: str, kind: str, names: set[str]
+) -> None:
+    """By the facts of its card: kinds of jobs and families of architectures."""
+    work = "{steps: 100}"
+    job = asked(f"jobs.j.architecture={architecture}", f"jobs.j.kind={kind}", f"jobs.j.work={work}").jobs[0]
+    assert set(frameworks_of(job, LIBRARY)) == names
+    assert not names & set(unnamed_frameworks(job, LIBRARY))
+
+
+def test_a_profile_on_few_runs_or_documentation_takes_part_only_when_named() -> None:
+    """Each that takes part rests on published runs, and says where its facts come from."""
+    for name, profile in read_techniques().frameworks.items():
+        assert profile.facts
+        if profile.takes_part:
+            assert profile.runs >= LEAST_RUNS and profile.basis in ("peaks", "fits", "shared"), name
+    assert not read_techniques().frameworks["unsloth"].takes_part
+    assert frameworks_of(asked("jobs.j.framework=unsloth").jobs[0], LIBRARY) == ("unsloth",)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("objective", ["cost", "time"])
+@pytest.mark.parametrize("more", [(), ("jobs.j.techniques.method=full",), ("limits.budget_usd=8",)])
+def test_the_choice_of_frameworks_is_the_best_of_each_alone(objective: str, more: tuple[str, ...]) -> None:
+    """Leaving out what another framework outdoes never changes the optimum, and the ladder is what each would cost."""
+    named = {name: solved(f"jobs.j.framework={name}", f"objective={objective}", *more) for name in ("hf", "hf-fused")}
+    both = solved("jobs.j.framework=[hf,hf-fused]", f"objective={objective}", *more)
+    best = [plan.objective for plan in named.values() if plan.objective is not None]
+    assert both.objective == pytest.approx(min(best), rel=1e-9)
+    ladder = {option.label: option.cost_usd for option in both.jobs[0].frameworks if not option.prior}
+    for label, plan in zip(("hf", "hf + Liger"), named.values(), strict=True):
+        assert plan.cost_usd is not None
+        if objective == "cost" and not more:
+            assert ladder[label] == pytest.approx(plan.cost_usd.expected, abs=0.006)  # the half cent of the second pass
+
+
+def test_a_prior_never_wins_by_being_optimistic() -> None:
+    """It stands in the ladder with its figure, marked; named, it is the plan of that figure."""
+    job = solved().jobs[0]
+    prior = next(option for option in job.frameworks if option.label == "unsloth")
+    assert prior.prior and not prior.allowed
+    assert job.framework == job.techniques.framework != "unsloth"
+    named = solved("jobs.j.framework=unsloth")
+    assert named.cost_usd is not None and named.jobs[0].framework == "unsloth"
+    assert prior.cost_usd == pytest.approx(named.cost_usd.expected, abs=0.006)
+
+
+def test_a_job_that_fits_with_no_framework_of_its_own_is_told_which_one_would() -> None:
+    """Before any limit is relaxed, and the setting has a plan."""
+    plan = solved(*LONG, "jobs.j.framework=hf")
+    assert plan.infeasible is not None
+    first = plan.infeasible.relax[0]
+    assert first.limit == "jobs.j.framework" and first.way == 1
+    again = solved(*LONG, first.setting)
+    assert again.cost_usd is not None and first.cost_usd == pytest.approx(again.cost_usd.expected, abs=0.006)
+
+
+def test_an_observed_run_says_its_framework() -> None:
+    """Its speed is compared with the estimate of that framework."""
+    from planner.configurations.observed.comparison import ComparedRun, compare_run
+
+    rates = {}
+    for name in ("hf", "hf-fused"):
+        run = f"[{{gpu: A100-80GB, gpus: 1, method: full, framework: {name}, tokens_per_second: 4000}}]"
+        job = asked(f"jobs.j.measured={run}").jobs[0]
+        found = compare_run(job, job.measured[0], LIBRARY.architecture("llama-2-7b"), LIBRARY)
+        assert isinstance(found, ComparedRun) and found.recipe.framework == name
+        rates[name] = found.predicted
+    assert rates["hf-fused"] > rates["hf"]
