@@ -92,7 +92,7 @@ class _ScenarioBase(StrictModel):
     objective: Objective = "cost"
     currency: Currency = "USD"
     schedule: Literal["over_time", "side_by_side"] = "over_time"  # whether jobs may wait for one another's machines
-    now: datetime.datetime | None = None  # what hours of the plan count from
+    now: Annotated[datetime.datetime | None, Field(strict=False)] = None  # what hours of the plan count from
     vary: ZeroOrMany[Text] = ()  # PATH=A:B:STEP or PATH=[a, b, c]: the values of `what-if`; no other command uses them
 
 
