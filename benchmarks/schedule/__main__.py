@@ -1,4 +1,4 @@
-"""Solve published instances: `python -m benchmarks.schedule FOLDER [--seconds 60]`.
+"""Solve published instances, `python -m benchmarks.schedule FOLDER [--seconds 60]`, or drawn portfolios, `--drawn 12`.
 
 FOLDER has PSPLIB files (`.sm`), flexible job shops (`.fjs`) and `optimum.csv` with the best known makespans. The exit
 code is 1 if a makespan is above the best known one, below a proven bound, or breaks a rule of its instance.
@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 from benchmarks.schedule.instances import READERS, best_known
+from benchmarks.schedule.portfolios import SHARED, measure
 from planner.formulation.timetable.problem import violations
 from planner.solvers.cp_sat_timetable import SearchLimits, solve_timetable
 from planner.solving.timetable.greedy import best_greedy
@@ -38,9 +39,16 @@ def solve_instance(path: Path, known: tuple[int, int], seconds: float) -> bool:
 def main() -> int:
     """Solve every instance of a folder."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folder", type=Path)
+    parser.add_argument("folder", type=Path, nargs="?", help="published instances with their optimum.csv")
+    parser.add_argument("--drawn", type=int, nargs="*", default=[], help="numbers of jobs of drawn portfolios")
+    parser.add_argument("--shared", nargs="*", choices=SHARED, default=SHARED, help="what the drawn jobs share")
     parser.add_argument("--seconds", type=float, default=60.0, help="time limit of each instance (default 60)")
     asked = parser.parse_args()
+    for count in asked.drawn:
+        for shared in asked.shared:
+            print(measure(count, shared, (10.0, asked.seconds)), flush=True)
+    if asked.folder is None:
+        return 0
     known = best_known(asked.folder)
     results = [solve_instance(asked.folder / name, bounds, asked.seconds) for name, bounds in sorted(known.items())]
     print(f"{sum(results)} of {len(results)} instances as good as the best known")

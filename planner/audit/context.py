@@ -17,7 +17,7 @@ from planner.scenario.offer import Offer, offer_labels
 from planner.units import GB
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from planner.estimates.inputs import Network
     from planner.estimates.trials import TrialWork
@@ -127,3 +127,14 @@ def resolve_assignment(
     except KeyError as error:
         return None, [Violation(name, "architecture", "an architecture of the library", str(error.args[0]))]
     return AuditContext(assignment, job, scenario, architecture, offer, offers, library), []
+
+
+def hourly_price(mine: Offer, offers: Iterable[Offer]) -> float | None:
+    """Return the least price per hour of as many equal GPUs, of the same provider if it has one."""
+    alike = [
+        (offer.provider != mine.provider, offer.usd_per_hour)
+        for offer in offers
+        if (offer.gpu, offer.gpus) == (mine.gpu, mine.gpus) and offer.usd_per_hour
+        if (offer.commitment, offer.committed_hours, offer.own, offer.block) == (None, None, None, None)
+    ]
+    return min(alike)[1] if alike else None

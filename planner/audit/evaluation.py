@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from planner.audit.bill import FIXED, recompute_bill, recompute_service_bill, service_data_gb
+from planner.audit.context import hourly_price
 from planner.audit.hours import (
     market_ends,
     may_follow_policy,
@@ -188,13 +189,7 @@ def _commitment_use(context: AuditContext, stages: JobStages) -> CommitmentUse |
     mine, n, groups = context.offer, context.machine.instances, context.job.trials.at_once
     if mine.commitment is None or context.plan.is_reserved:
         return None
-    alike = [
-        (offer.provider != mine.provider, offer.usd_per_hour)  # of the same provider if it has one
-        for offer in context.offers.values()
-        if (offer.gpu, offer.gpus) == (mine.gpu, mine.gpus) and offer.usd_per_hour
-        if (offer.commitment, offer.committed_hours, offer.own, offer.block) == (None, None, None, None)
-    ]
-    price = min(alike)[1] if alike else None
+    price = hourly_price(mine, context.offers.values())
     due, term = mine.committed_usd * n * groups, mine.term_hours * n * groups
     return CommitmentUse(
         months=mine.commitment.months,

@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from planner.audit.comparison import Broken, Tolerance, at_most
+from planner.audit.context import hourly_price
 from planner.scenario.offer import offer_labels
 
 if TYPE_CHECKING:
@@ -68,6 +69,11 @@ def times_of_plan(plan: Plan, scenario: Scenario, tolerance: Tolerance) -> Itera
             yield from _in_reservation(job, offer, plan.reservations)
     for place, reservation in enumerate(plan.reservations):
         yield from _reservation(place, reservation, plan, offers, tolerance)
+    now = "" if scenario.now is None else scenario.now.isoformat(timespec="minutes")
+    if plan.now not in ("", now):
+        yield "now", now, plan.now
+    if plan.baseline is not None and scenario.objective_kind == "cost":
+        yield from at_most("bound", plan.baseline.cost_usd, plan.bound or 0.0, tolerance.usd * len(plan.jobs))
     yield from _spending(plan, scenario, offers, tolerance)
 
 
@@ -156,6 +162,12 @@ def _reservation(
     share = used / (offer.term_hours * reservation.count) if reservation.count else 0.0
     if abs(used - reservation.used_hours) > 1e-6 * max(1.0, used) or abs(share - reservation.used_share) > 1e-6:
         yield f"{what}: used_hours", used, reservation.used_hours
+    price = hourly_price(offer, offers.values())
+    pays = offer.committed_usd * reservation.count / price if price else None
+    if (pays is None) != (reservation.pays_from_hours is None) or abs(
+        (pays or 0.0) - (reservation.pays_from_hours or 0.0)
+    ) > _SLACK:
+        yield f"{what}: pays_from_hours", pays, reservation.pays_from_hours
 
 
 def _spending(plan: Plan, scenario: Scenario, offers: dict[str, Offer], tolerance: Tolerance) -> Iterator[Broken]:

@@ -1,24 +1,15 @@
-"""What a scenario may leave out or write in relation to the clock: names, shipped inventories, deadlines as dates."""
+"""What a scenario may leave out: names, and the inventory where nothing is listed."""
 
 from __future__ import annotations
 
-import datetime
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from pydantic_core import PydanticCustomError
-
 from planner.documents.files import data_folder
-from planner.documents.instants import is_instant, parse_instant
-from planner.documents.overrides import replace_value
-from planner.documents.quantities import format_hours
-from planner.units import HOUR
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from planner.documents.source_map import Source
-    from planner.errors import Fault
 
 MARKET = "market"
 """Name of the shipped price list, which is the inventory of a scenario without offers."""
@@ -56,37 +47,3 @@ def _named(job: Any, taken: set[Any]) -> Any:
     name = next(one for one in numbered if one not in taken)
     taken.add(name)
     return {"name": name, **job}
-
-
-def resolve_deadlines(data: dict[str, Any], source: Source, faults: list[Fault]) -> dict[str, Any]:
-    """Return the data with every deadline that is a date as hours from `now`, which is the clock where it is not set.
-
-    The `now` that dates were counted from stays in the data, so that a change of another value moves no deadline.
-    """
-    jobs = data.get("jobs")
-    dated = [
-        index
-        for index, job in enumerate(jobs if isinstance(jobs, list) else ())
-        if isinstance(job, dict) and is_instant(job.get("deadline"))
-    ]
-    if not dated:
-        return data
-    try:
-        now = parse_instant(data["now"]) if data.get("now") is not None else datetime.datetime.now(datetime.UTC)
-    except PydanticCustomError:
-        return data  # the validation reports it
-    data = {**data, "now": now.isoformat(sep=" ", timespec="minutes")} if data.get("now") is None else data
-    for index in dated:
-        place = ("jobs", index, "deadline")
-        try:
-            hours = (parse_instant(data["jobs"][index]["deadline"]) - now).total_seconds() / HOUR
-        except PydanticCustomError as error:
-            context = error.context or {}
-            faults.append(source.fault(place, context["what"], context["fix"]))
-            hours = 1.0
-        if hours <= 0:
-            fix = "give a later day, or set now (--now) to the day on which the job may start"
-            faults.append(source.fault(place, f"{data['jobs'][index]['deadline']} is over", fix))
-            hours = 1.0
-        data = replace_value(data, place, format_hours(hours))
-    return data

@@ -19,7 +19,8 @@ from planner.documents.sweep_ranges import check_ranges
 from planner.documents.validation import suggest_names, validation_complaints
 from planner.errors import Fault, InputError, ScenarioError, collect_faults
 from planner.library.reading import CardNames
-from planner.loading.defaults import MARKET, fill_names, resolve_deadlines, shipped_inventory
+from planner.loading.calendar import resolve_dates
+from planner.loading.defaults import MARKET, fill_names, shipped_inventory
 from planner.loading.inventory_file import read_offers, validate_offers
 from planner.loading.name_resolution import (
     check_providers,
@@ -140,7 +141,7 @@ def _validate(
 ) -> Scenario:
     """Return the scenario of plain data; raises every fault together, including those found before."""
     gpus = CardNames("gpus")
-    data = resolve_deadlines(data, source, faults)
+    data = resolve_dates(data, source, faults)
     data = resolve_architectures(data, folder, source, faults)
     data = resolve_gpus(data, gpus, source, faults)
     offered = {offer.provider for offer in from_files}
@@ -168,7 +169,7 @@ def _validate(
         faults.extend(source.faults(suggest_for_unknown_keys(found, source.origins, schema, data)))
     if faults or validated is None:
         raise ScenarioError(list(dict.fromkeys(faults)))
-    return Scenario.model_validate({**dict(validated), "offers": offers, "offers_inline": inline})
+    return source.validate(Scenario, {**dict(validated), "offers": offers, "offers_inline": inline})
 
 
 def _oversizes(offers: Sequence[Offer]) -> list[str]:

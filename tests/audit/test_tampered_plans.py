@@ -62,6 +62,27 @@ QUESTIONS: dict[str, dict[str, Any]] = {
         stages={**STAGES, "ingest": {"raw_gb": 50}},
     ),
     "own": question({**GPU, **UNPRICED, "own": OWN}),
+    "timetable": {
+        "name": "s",
+        "now": "2026-01-01T09:00",
+        "jobs": [
+            {**JOB, "name": "first", "deadline": "9h"},
+            {**JOB, "name": "second", "after": {"job": "first", "lag": "30m"}, "due": "1h", "late_usd_per_hour": 0.01},
+            {**JOB, "name": "third", "release": "1h", "techniques": {**JOB["techniques"], "penalty_usd": {}}},
+        ],
+        "offers": [
+            {**UNPRICED, "provider": "lab", "gpu": "A100-80GB", "gpus": 1, "own": OWN},
+            {
+                "provider": "block",
+                "date": "2025-12-01",
+                "gpu": "A100-80GB",
+                "gpus": 1,
+                "block": {"start": "2h", "end": "12h", "usd": 0.01},
+            },
+            RENTED,
+        ],
+        "limits": {"max_gpus": 2, "budgets": [{"per": "day", "usd": 50}], "max_usd_per_hour": 40},
+    },
 }
 
 
@@ -88,6 +109,7 @@ def test_the_plans_are_worth_tampering_with() -> None:
     service = [line.item for line in plan("service").jobs[0].bill]
     assert service[:3] == ["tokens trained", "training runs", "minimum charge"]
     assert {*service[3:]} == {"kept after", "data leaving", "transfer in", "transfer out"}
+    assert plan("timetable").reservations and plan("timetable").is_timetable
     assert {line.item for line in plan("own").jobs[0].bill} >= {"power", "wear of own machines"}
 
 

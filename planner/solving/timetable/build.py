@@ -103,7 +103,7 @@ def _check_windows(prepared: PreparedScenario, jobs: tuple[JobModes, ...], horiz
         needed = float(table.late_hours(table.share_low).min())
         what = f"{job.name} takes {needed:.1f} h at least, and no window is longer than {longest / 60:.1f} h"
         fix = "lengthen `available` of its offers, or add a machine that is always there"
-        faults.append(Fault(scenario.name, 0, f"jobs.{job.name}", what, fix))
+        faults.append(Fault(scenario.name, 0, f"jobs.{job.name}.work", what, fix))
     raise_faults(faults, ScenarioError)
 
 

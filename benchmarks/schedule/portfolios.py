@@ -1,0 +1,121 @@
+"""Portfolios of jobs that compete, drawn from shipped architectures on the shipped market: `--drawn 12 --shared own`.
+
+What is shared is scarce on purpose: a portfolio that does not contend is solved by the simple rule.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter
+
+from planner.documents.files import data_folder
+from planner.formulation.timetable.problem import UNITS_PER_USD, Schedule, Timetable, objective_value
+from planner.loading.scenario_file import parse_scenario
+from planner.scenario.scenario import Scenario
+from planner.solvers.cp_sat_timetable import SearchLimits, solve_timetable
+from planner.solving.prepare import prepare
+from planner.solving.timetable.build import build_timetable
+from planner.solving.timetable.greedy import ORDERS, best_greedy, greedy_timetable
+from planner.solving.timetable.optimise import linear_bound
+
+SHARED = ("own", "gpus", "reservation", "everything")
+ARCHITECTURES = ("tinyllama-1.1b", "mistral-7b", "llama-2-7b", "llama-2-13b", "llama-3-8b")
+SEED = 20261122
+
+
+def draw(count: int, shared: str, seed: int = SEED) -> Scenario:
+    """Return a portfolio of `count` jobs that share machines, GPUs, a reservation, or all of them."""
+    random_ = random.Random(f"{seed}-{count}-{shared}")
+    jobs, total = [], 0.0
+    for number in range(count):
+        tokens, hours = random_.choice([20, 40, 80, 160]) * 10**6, random_.choice([12, 24, 48, 96])
+        total += tokens
+        jobs.append(
+            f"  - {{name: job-{number:03d}, architecture: {random_.choice(ARCHITECTURES)}, work: {{tokens: {tokens}}}, "
+            f"deadline: {hours}h, techniques: {{method: lora}}"
+            + (f", release: {random_.choice([1, 2, 4])}h" if random_.random() < 0.3 else "")
+            + (f", after: job-{number - 1:03d}" if number and hours == 96 and random_.random() < 0.3 else "")
+            + "}"
+        )
+    offers, limits = [], ["spot_share: {max: 0}"]
+    if shared in ("own", "everything"):
+        own = "own: {power_watts: 500, usd_per_kwh: 0.3}"
+        offers.append(f"  - {{provider: lab, gpu: RTX4090, gpus: 1, stock: {max(1, count // 8)}, {own}}}")
+        offers.append(f"  - {{provider: desk, gpu: RTX3090, gpus: 1, stock: {max(1, count // 12)}, {own}}}")
+    if shared in ("gpus", "everything"):
+        limits.append(f"max_gpus: {max(2, count // 4)}")
+    if shared in ("reservation", "everything"):
+        month = "commitment: {months: 1, upfront_usd: 40}"
+        offers.append(f"  - {{provider: term, gpu: RTX4090, gpus: 1, usd_per_hour: 0, stock: {count}, {month}}}")
+    listed = "offers:\n" + "\n".join(offers) + "\n" if offers else ""
+    text = (
+        f"name: {shared}-{count}\ninventory: [inventory/market.yaml]\n{listed}"
+        f"limits: {{{', '.join(limits)}}}\njobs:\n" + "\n".join(jobs) + "\n"
+    )
+    return parse_scenario(text, Path(data_folder("scenarios")))
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What one portfolio took and cost; dollars are the objective of the timetable."""
+
+    name: str
+    prepare_seconds: float
+    build_seconds: float
+    modes: int
+    first_plan_seconds: float
+    rules: dict[str, float | None]  # dollars by simple rule
+    found: dict[float, tuple[float | None, float]]  # seconds -> dollars and the larger bound
+    proven: bool
+
+    def __str__(self) -> str:
+        rules = ", ".join(f"{name} {'none' if usd is None else f'${usd:,.2f}'}" for name, usd in self.rules.items())
+        gaps = ", ".join(
+            f"{seconds:g} s ${usd:,.2f} gap {(usd - bound) / usd:.2%}" if usd else f"{seconds:g} s no plan"
+            for seconds, (usd, bound) in self.found.items()
+        )
+        return (
+            f"{self.name:<16} prepared {self.prepare_seconds:.1f} s, {self.modes} modes {self.build_seconds:.1f} s, "
+            f"first plan {self.first_plan_seconds:.2f} s; {rules}; {gaps}{' proven' if self.proven else ''}"
+        )
+
+
+def measure(count: int, shared: str, seconds: Sequence[float], seed: int = SEED) -> Measured:
+    """Solve one portfolio for each time limit; the last one continues with the bound of the linear program."""
+    started = perf_counter()
+    prepared = prepare(draw(count, shared, seed))
+    prepared_at = perf_counter()
+    problem = build_timetable(prepared).problem
+    built_at = perf_counter()
+    rules = {order: _usd(problem, greedy_timetable(problem, order)) for order in ORDERS}
+    hint = best_greedy(problem)
+    first = perf_counter() - built_at
+    found: dict[float, tuple[float | None, float]] = {}
+    proven, bound, incumbent = False, 0.0, hint
+    for limit in seconds:
+        begun = perf_counter()
+        if bound == 0.0:
+            known = None if incumbent is None else objective_value(problem, incumbent)
+            bound = linear_bound(problem, known, limit / 2)
+        left = max(0.5, limit - (perf_counter() - begun))
+        result = solve_timetable(problem, SearchLimits(left, hint=incumbent, least=int(bound) or None))
+        incumbent, bound = result.schedule or incumbent, max(bound, result.bound)
+        proven = result.termination.value == "optimal"
+        found[limit] = (_usd(problem, incumbent), bound / UNITS_PER_USD)
+    return Measured(
+        f"{shared}-{count}",
+        prepared_at - started,
+        built_at - prepared_at,
+        sum(len(task.modes) for task in problem.tasks),
+        first,
+        dict(rules),
+        found,
+        proven,
+    )
+
+
+def _usd(problem: Timetable, schedule: Schedule | None) -> float | None:
+    return None if schedule is None else objective_value(problem, schedule) / UNITS_PER_USD

@@ -1,0 +1,80 @@
+"""Dates in a scenario as hours from its `now`, so that everything behind the file counts in hours."""
+
+from __future__ import annotations
+
+import datetime
+from typing import TYPE_CHECKING, Any
+
+from pydantic_core import PydanticCustomError
+
+from planner.documents.instants import is_instant, parse_instant
+from planner.documents.overrides import replace_value
+from planner.documents.quantities import format_hours
+from planner.units import HOUR
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from planner.documents.source_map import Source
+    from planner.documents.strict_yaml import KeyPath
+    from planner.errors import Fault
+
+MOMENTS = (
+    ("jobs", "*", "deadline"),
+    ("jobs", "*", "release"),
+    ("jobs", "*", "due"),
+    ("offers", "*", "block", "start"),
+    ("offers", "*", "block", "end"),
+    ("offers", "*", "available", "*", "from"),
+    ("offers", "*", "available", "*", "to"),
+    ("limits", "budgets", "*", "from"),
+    ("limits", "budgets", "*", "to"),
+)
+"""Places of a scenario that may hold a date instead of a duration."""
+MAY_BE_NOW = ("release", "start", "from")
+"""Keys of moments at which something begins."""
+
+
+def resolve_dates(data: dict[str, Any], source: Source, faults: list[Fault]) -> dict[str, Any]:
+    """Return the data with every date as hours from `now`, which is the clock where it is not set.
+
+    The `now` that dates were counted from stays in the data, so that a change of another value moves no date.
+    """
+    dated = [(path, value) for place in MOMENTS for path, value in _values_at(data, place) if is_instant(value)]
+    if not dated:
+        return data
+    try:
+        now = parse_instant(data["now"]) if data.get("now") is not None else datetime.datetime.now(datetime.UTC)
+    except PydanticCustomError:
+        return data  # the validation reports it
+    data = {**data, "now": now.isoformat(sep=" ", timespec="minutes")} if data.get("now") is None else data
+    for path, value in dated:
+        hours = _hours_until(value, now, path, source, faults)
+        data = replace_value(data, path, "0h" if hours == 0 else format_hours(hours))
+    return data
+
+
+def _hours_until(value: str, now: datetime.datetime, path: KeyPath, source: Source, faults: list[Fault]) -> float:
+    """Return the hours from `now` to a date; what is no date, or over, is a fault."""
+    try:
+        hours = (parse_instant(value) - now).total_seconds() / HOUR
+    except PydanticCustomError as error:
+        context = error.context or {}
+        faults.append(source.fault(path, context["what"], context["fix"]))
+        return 1.0
+    if hours < 0 or (hours == 0 and path[-1] not in MAY_BE_NOW):
+        fix = "give a later day, or set now (--now) to the day on which the job may start"
+        faults.append(source.fault(path, f"{value} is over", fix))
+        return 1.0
+    return hours
+
+
+def _values_at(data: Any, place: tuple[str, ...], path: KeyPath = ()) -> Iterator[tuple[KeyPath, Any]]:
+    """Yield every value at a place in which `*` is any item of a list."""
+    if not place:
+        yield path, data
+    elif place[0] == "*" and isinstance(data, list):
+        for index, item in enumerate(data):
+            yield from _values_at(item, place[1:], (*path, index))
+    elif isinstance(data, dict) and place[0] in data:
+        yield from _values_at(data[place[0]], place[1:], (*path, place[0]))
