@@ -14,6 +14,7 @@ import numpy as np
 
 from planner.errors import Fault, InputError
 from planner.spot.market.hazard_fit import MIN_ENDS, PRIOR_ENDS, count_ends, fit_ages
+from planner.spot.market.market_fit import IntervalEstimate, MarketFit, availability_of, fit_durations, summarise_trace
 from planner.spot.market.states import Ages, SpotStates
 from planner.spot.market.trace import MarketDurations
 from planner.spot.market.zones import ZoneGroup, fit_stays, follow, hops, worth_of
@@ -29,12 +30,36 @@ POOL_WEIGHT = MIN_ENDS
 class ZoneFit:
     """A group of zones as one market."""
 
-    names: tuple[str, ...]
+    group: ZoneGroup
+    runs: MarketDurations  # of a run that stays in a zone until it is lost
     stays: tuple[Ages, ...]  # up-times of each zone: where to go
     states: SpotStates  # of a run that stays in a zone until it is lost
     losses: int  # ends of a stay that were observed
     hops: int  # those after which another zone was up at once
     mean_usd_per_hour: float  # of the zones by the time spent in them
+
+    def as_market(self) -> MarketFit:
+        """Return the fit with its intervals, as one of a single market.
+
+        The intervals of outages rest on those of all zones together where there were any, else of single zones.
+        """
+        step, runs = self.group.gap_hours, self.runs
+        up = fit_durations(runs.up_hours, runs.up_censored, step)
+        downs = (runs.down_hours, runs.down_censored)
+        if not runs.down_hours.sum() > 0:
+            downs = _single_outages(self.group)
+        down = fit_durations(*downs, step, self.states.down)
+        share, mean = 1 - self.states.instant, down.mean_hours
+        lost = IntervalEstimate(share * mean.value, share * mean.low, share * mean.high)
+        return MarketFit(
+            instances=1,
+            availability=availability_of(up.mean_hours, lost),
+            up=up,
+            down=down,
+            held_out=None,
+            traces=tuple(summarise_trace(self.group.trace(zone), 1) for zone in range(len(self.group.names))),
+            instant=self.states.instant,
+        )
 
 
 def fit_zones(group: ZoneGroup) -> ZoneFit:
@@ -56,7 +81,7 @@ def fit_zones(group: ZoneGroup) -> ZoneFit:
     instant = (moves + PRIOR_ENDS) / (losses + 2 * PRIOR_ENDS)
     spent = np.bincount(zone, minlength=len(group.names) + 1)[1:]
     usd = float(np.average(group.usd_per_hour, weights=spent))
-    return ZoneFit(group.names, stays, SpotStates(up, _fit_outages(group, runs), instant), losses, moves, usd)
+    return ZoneFit(group, runs, stays, SpotStates(up, _fit_outages(group, runs), instant), losses, moves, usd)
 
 
 def stay_runs(zone: Integers, gap_hours: float) -> MarketDurations:
@@ -75,9 +100,7 @@ def _fit_outages(group: ZoneGroup, runs: MarketDurations) -> Ages:
 
     Per band (ends + w) / (hours + w / rate of the single zones), the mean of a Gamma posterior.
     """
-    each = [group.trace(zone).runs(1, with_first=False) for zone in range(len(group.names))]
-    hours: Floats = np.concatenate([one.down_hours for one in each])
-    censored: Flags = np.concatenate([one.down_censored for one in each])
+    hours, censored = _single_outages(group)
     step = group.gap_hours
     if not hours.sum() > 0:  # no zone was ever seen to go down and stay down
         return Ages((0.0,), (1 / step,))
@@ -90,3 +113,9 @@ def _fit_outages(group: ZoneGroup, runs: MarketDurations) -> Ages:
     rates = np.maximum(pooled, PRIOR_ENDS) / np.maximum(spent, step)
     ended, known = (one.sum(axis=0) for one in count_ends(bands, runs.down_hours, runs.down_censored))
     return Ages(begins, tuple(((ended + POOL_WEIGHT) / (known + POOL_WEIGHT / rates)).tolist()))
+
+
+def _single_outages(group: ZoneGroup) -> tuple[Floats, Flags]:
+    """Return the hours of the outages of every zone, and which of them are censored."""
+    each = [group.trace(zone).runs(1, with_first=False) for zone in range(len(group.names))]
+    return np.concatenate([one.down_hours for one in each]), np.concatenate([one.down_censored for one in each])
