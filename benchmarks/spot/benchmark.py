@@ -14,11 +14,14 @@ from typing import Any
 import numpy as np
 
 from benchmarks.spot.fleets import judge_recorded
+from benchmarks.spot.groups import JOBS, group_targets, group_text, judge_groups, made_group, recorded_groups
 from benchmarks.spot.judge import POLICIES, SLACKS, job, summary
 from benchmarks.spot.units import check_markets, unit_rows
 from benchmarks.spot.zones import SEED, SETS, TICK_HOURS, WORK_HOURS, judge_zones
 from planner.spot.market.sampling import sample_states
 from planner.spot.market.states import Ages, SpotStates
+from planner.spot.market.trace_files import read_traces
+from planner.spot.market.zones import group_zones
 from planner.spot.policy.baseline_policies import Greedy, UniformProgress
 from planner.spot.policy.switching_policy import best_policy
 from planner.spot.replay.replay import replay
@@ -47,8 +50,26 @@ def speed() -> dict[str, float]:
     return rates
 
 
+MADE_JOBS = JOBS[:2]
+"""Jobs on the groups that are made."""
+RECORDED_GROUPS = 9
+"""Groups of each size out of recorded zones: there are only nine of eight out of nine."""
+
+
+def group_tables(made: int, recorded: str, processes: int) -> dict[str, list[dict[str, Any]]]:
+    """Return the tables of groups of zones, made and recorded, by title."""
+    tables = {}
+    if made:
+        groups = [(4, made_group(number)) for number in range(made)]
+        tables["made groups of zones"] = judge_groups(groups, MADE_JOBS, processes)
+    if recorded:
+        groups = list(recorded_groups(group_zones(read_traces(recorded)), RECORDED_GROUPS))
+        tables["recorded groups of zones"] = judge_groups(groups, JOBS, processes)
+    return tables
+
+
 def report(zones: int, markets: int, traces: list[str], processes: int) -> dict[str, Any]:
-    """Return all figures, as plain data."""
+    """Return all figures but those of groups of zones, as plain data."""
     tables = {}
     for kind, count in zip(SETS, (zones, zones // 4), strict=True):
         if count:
@@ -87,6 +108,8 @@ def targets_met(found: dict[str, Any]) -> list[tuple[str, bool]]:
         )
         met = unit["within_limit"] == unit["markets"] and unit["least_met_percent"] >= 97.0
         lines.append((text, met))
+    for title, rows in found.get("groups", {}).items():
+        lines += group_targets(title, rows)
     slowest = min(found["runs_per_second"].values())
     lines.append((f"replays per second: {slowest:,.0f}, at least {RUNS_PER_SECOND:,}", slowest >= RUNS_PER_SECOND))
     return lines
@@ -108,6 +131,8 @@ def text_of(found: dict[str, Any]) -> str:
             )
         lines.append("")
     lines += [*(f"left out: {reason}" for reason in found["left_out"]), ""] if found["left_out"] else []
+    for title, rows in found.get("groups", {}).items():
+        lines += group_text(title, rows)
     lines += _units(found["units"])
     lines += [f"replays per second, {name}: {rate:,.0f}" for name, rate in found["runs_per_second"].items()]
     lines += ["", *(f"{'met   ' if met else 'MISSED'}  {what}" for what, met in targets_met(found))]
@@ -138,8 +163,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--zones", type=int, default=200, help="synthetic zones (default 200); 0 for none")
     parser.add_argument("--markets", type=int, default=40, help="markets for curves against replays (default 40)")
     parser.add_argument("--traces", nargs="*", default=[], help="folders or files of recorded markets")
+    parser.add_argument("--groups", type=int, default=60, help="groups of zones that are made (default 60)")
+    parser.add_argument("--together", default="", metavar="TRACES", help="zones recorded at the same times, for groups")
     parser.add_argument("--processes", type=int, default=min(2, os.cpu_count() or 1), help="(default 2)")
     asked = parser.parse_args(arguments)
     found = report(asked.zones, asked.markets, asked.traces, asked.processes)
+    found["groups"] = group_tables(asked.groups, asked.together, asked.processes)
     print(json.dumps(found, indent=2) if asked.json else text_of(found))
     return 0 if all(met for _, met in targets_met(found)) else 1

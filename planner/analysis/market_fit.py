@@ -15,6 +15,8 @@ from planner.results.plan_parts import Spread
 from planner.spot.market.market_fit import DurationFit, IntervalEstimate, fit_market
 from planner.spot.market.market_fit import MarketFit as Fitted
 from planner.spot.market.trace_files import read_traces
+from planner.spot.market.zone_fit import POOL_WEIGHT, ZoneFit, fit_zones
+from planner.spot.market.zones import group_zones
 from planner.units import MINUTE, round_digits
 
 if TYPE_CHECKING:
@@ -36,12 +38,16 @@ LONG_FIRST_SHARE = 0.1
 """Share of the hours before the first change above which a note says so."""
 
 
-def market_fit(traces: str | Path | Sequence[str | Path], instances: int = 1, only: Sequence[str] = ()) -> MarketFit:
+def market_fit(
+    traces: str | Path | Sequence[str | Path], instances: int = 1, only: Sequence[str] = (), together: bool = False
+) -> MarketFit:
     """Return the `spot:` block of an offer that recorded traces support.
 
     `traces` are files, or folders of them, in the formats of `planner.spot.market.trace_files`; all are pooled.
     `instances` machines must be available together for the market to be up.
     `only` names the traces to use, where the files hold others too.
+    `together`: the traces are zones that were observed at the same times, and a run may move from one to another. The
+    block is then that of the group: stays in one zone, outages of all, and the chance to move on at once.
     Raises `InputError` for files that cannot be read and for traces with too little data.
     """
     paths = [traces] if isinstance(traces, (str, Path)) else list(traces)
@@ -51,7 +57,9 @@ def market_fit(traces: str | Path | Sequence[str | Path], instances: int = 1, on
         what = f"{instances} is not a number of machines"
         raise InputError([Fault(FIT_COMMAND, 0, "--instances", what, "give 1 or more")])
     read = _chosen(read_traces_of(paths), only)
-    fitted = fit_market(read, instances)
+    zones = fit_zones(group_zones(read, instances)) if together else None
+    fitted = replace(zones.as_market(), instances=instances) if zones else fit_market(read, instances)
+    another = round_digits(fitted.instant)
     hours, test = sum(one.hours for one in fitted.traces), fitted.held_out
     up, outage = _build_hazard(fitted.up.ages), _build_hazard(fitted.down.ages)
     mean_up, mean_outage = (mean_hours(one.ages_hours, one.ends_per_hour) for one in (up, outage))
@@ -64,16 +72,17 @@ def market_fit(traces: str | Path | Sequence[str | Path], instances: int = 1, on
         up=_durations(fitted.up),
         outage=_durations(fitted.down),
         spot=SpotBlock(
-            availability=round_digits(mean_up / (mean_up + mean_outage)),
+            availability=round_digits(mean_up / (mean_up + (1 - another) * mean_outage)),
             mean_up_hours=round_digits(mean_up),
             mean_outage_hours=round_digits(mean_outage),
             up=up,
             outage=outage,
+            another_zone=another,
             instances=instances,
         ),
         held_out=HoldoutComparison(likelier_by=exp(test.gain_per_end), ends=test.ends) if test else None,
         traces=tuple(TraceReport(**asdict(one)) for one in fitted.traces),
-        notes=tuple(_notes(fitted, read)),
+        notes=tuple(_notes(fitted, read) if zones is None else _zone_notes(zones, fitted)),
     )
 
 
@@ -157,6 +166,21 @@ def _notes(fitted: Fitted, traces: Sequence[Trace]) -> list[str]:
             "or whether the machines were requested yet"
         )
     return notes + _find_step_warnings(fitted)
+
+
+def _zone_notes(zones: ZoneFit, fitted: Fitted) -> list[str]:
+    """Return what the block of a group means, and what it rests on."""
+    names = [
+        name for name, _ in sorted(zip(zones.group.names, zones.stays, strict=True), key=lambda one: -one[1].mean())
+    ]
+    return [
+        f"{len(names)} zones as one market: a run stays in a zone until its machines are taken, then moves to the one "
+        f"that is up with the longest expected stay; on average they last longest in {', '.join(names[:3])}",
+        f"{zones.hops} of {zones.losses} losses were followed by machines in another zone at once (another_zone)",
+        f"outages of all zones are rare, so those of single zones count as {POOL_WEIGHT} more in each band",
+        "the first counts of all traces are taken to be of the same moment",
+        *_find_step_warnings(fitted),
+    ]
 
 
 def _find_step_warnings(fitted: Fitted) -> list[str]:

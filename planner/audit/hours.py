@@ -202,7 +202,8 @@ def _states(context: AuditContext) -> SpotStates:
     """Return the market of all machines together: as the offer tells it by age, else its means in the usual shape."""
     given = context.offer.spot
     if given and given.up and given.outage and given.instances == context.machine.instances:
-        return SpotStates(*(Ages(one.ages_hours, one.ends_per_hour) for one in (given.up, given.outage)))
+        up, outage = (Ages(one.ages_hours, one.ends_per_hour) for one in (given.up, given.outage))
+        return SpotStates(up, outage, given.another_zone)
     group = group_market(context)
     return states_from_means(float(group.mean_up), float(group.mean_outage), DurationShape.of(context.values("spot")))
 

@@ -67,7 +67,7 @@ def group_states(statistics: SpotStatistics) -> SpotStates | None:
     if statistics.up is None or statistics.outage is None:
         return None
     up, down = (Ages(one.ages_hours, one.ends_per_hour) for one in (statistics.up, statistics.outage))
-    return SpotStates(up, down)
+    return SpotStates(up, down, statistics.another_zone)
 
 
 def _single_machine_statistics(statistics: SpotStatistics, library: Library) -> SpotMarket:

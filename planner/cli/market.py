@@ -23,17 +23,23 @@ def market() -> None:
     metavar="K",
     help="Number of machines that must be available together.",
 )
+@click.option(
+    "--together", is_flag=True, help="The traces are zones, observed at the same times, that a run moves among."
+)
 @click.option("--only", metavar="NAME", multiple=True, help="Use only this trace of the files; repeatable.")
 @json_option
 @click.option("-o", "--output", "path", metavar="FILE", help="Also write the block to FILE as YAML.")
-def fit(traces: tuple[str, ...], instances: int, only: tuple[str, ...], as_json: bool, path: str | None) -> None:
+def fit(
+    traces: tuple[str, ...], instances: int, together: bool, only: tuple[str, ...], as_json: bool, path: str | None
+) -> None:
     """Fit the `spot:` block of an offer to recorded traces.
 
     TRACE is a file or a folder of files: JSON with metadata.gap_seconds and
-    data (a count of machines per step), CSV with trace_id, step_s and
-    availability_rle (64x12;63x3: count x steps), or CSV with time_seconds
-    and available. Files may be gzipped. All traces are pooled. Prints the
-    block to paste into an offer, and how certain it is.
+    data, CSV with trace_id, step_s and availability_rle (64x12;63x3: count
+    x steps), or CSV with time_seconds and available. A value is a count of
+    machines: 1 = available, 0 = none. Files may be gzipped. All traces are
+    pooled, or with --together made into one market of several zones. Prints
+    the block to paste into an offer, and how certain it is.
 
     Try: planner market fit us-east-1a.json --instances 4
     """
@@ -42,5 +48,5 @@ def fit(traces: tuple[str, ...], instances: int, only: tuple[str, ...], as_json:
 
     output = Output(as_json, path=path)
     output.check()
-    found = market_fit(traces, instances, only)
+    found = market_fit(traces, instances, only, together)
     output.write(found, render_market, document=lambda found: found.spot_yaml)

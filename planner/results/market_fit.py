@@ -28,6 +28,8 @@ class SpotBlock(Part):
     mean_outage_hours: float
     up: EndsByAge
     outage: EndsByAge
+    another_zone: float = 0.0
+    """In a group of zones: chance that another zone has machines when they are taken from one."""
     instances: int = 1
 
 
@@ -94,6 +96,7 @@ class MarketFit(Part):
         block = self.spot
         lines = [f"{key}: {getattr(block, key):g}" for key in ("availability", "mean_up_hours", "mean_outage_hours")]
         lines += [f"up: {block.up._yaml()}", f"outage: {block.outage._yaml()}"]
+        lines += [f"another_zone: {block.another_zone:g}"] if block.another_zone else []
         lines += [f"instances: {block.instances}"] if block.instances > 1 else []
         return "\n".join(["spot:", *(f"  {line}" for line in lines)]) + "\n"
 

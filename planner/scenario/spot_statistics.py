@@ -49,6 +49,8 @@ def _two_are_enough(schema: dict[str, Any]) -> None:
 class SpotStatistics(StrictModel):
     """How a spot market comes and goes; `availability` = up / (up + outage).
 
+    In a group of zones an up-time is a stay in one of them, and only the share 1 - `another_zone` ends in an outage.
+
     Two of the three means are enough, or `up` and `outage` by age, from which they follow; all are there afterwards.
     """
 
@@ -59,6 +61,8 @@ class SpotStatistics(StrictModel):
     mean_outage_hours: NotNegative
     up: EndsByAge | None = None
     outage: EndsByAge | None = None
+    another_zone: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """In a group of zones: the chance that another zone has machines at once when they are taken from one."""
     instances: PositiveInteger = 1
     """How many machines must be there together for these statistics to call it up."""
     notice_seconds: NotNegative | None = None
@@ -85,7 +89,10 @@ class SpotStatistics(StrictModel):
                     name = key.split("_")[1]
                     what = f"{name}.ends_per_hour means {mean:.3g} h on average, not {given:.3g}"
                     raise validation_error(what, "correct one, or leave the mean out", key)
-        implied = self.mean_up_hours / (self.mean_up_hours + self.mean_outage_hours)
+        if self.another_zone and self.up is None:
+            raise validation_error("another_zone without up and outage by age", "give both (market fit --together)")
+        outage = (1 - self.another_zone) * self.mean_outage_hours
+        implied = self.mean_up_hours / (self.mean_up_hours + outage)
         if abs(implied - self.availability) > AGREEMENT * self.availability:
             what = f"up and outage hours mean an availability of {implied:.3g}, not {self.availability:.3g}"
             raise validation_error(what, "correct one, or leave one out", "availability")
@@ -98,7 +105,9 @@ def _from_ages(data: dict[str, Any]) -> dict[str, Any]:
         up, outage = (EndsByAge.model_validate(data[key]).mean_hours for key in ("up", "outage"))
     except ValueError:
         up = outage = 1.0
-    means = dict(zip(_MEANS, (up / (up + outage), up, outage), strict=True))
+    another = data.get("another_zone")
+    share = 1 - another if isinstance(another, (int, float)) and 0 <= another < 1 else 1.0
+    means = dict(zip(_MEANS, (up / (up + share * outage), up, outage), strict=True))
     return {**data, **{key: mean for key, mean in means.items() if data.get(key) is None}}
 
 

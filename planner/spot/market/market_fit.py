@@ -27,6 +27,8 @@ SUFFICIENT_ENDS = 20
 """Ends with which a mean is known to about 30 %."""
 MIN_ENDS_TO_TEST = 10
 """Fewest ends in a held-out half for a comparison."""
+MIN_EXPOSURE_HOURS = 1e-9
+"""In place of no hours at all in a band, whose rate is then not known."""
 RESAMPLES = 400
 CONFIDENCE = 0.8
 """Share of cases that an interval covers."""
@@ -87,11 +89,12 @@ class MarketFit:
     down: DurationFit
     held_out: HeldOutTest | None  # None where a half is too short
     traces: tuple[ObservedTrace, ...]
+    instant: float = 0.0  # chance of another zone at the end of an up-time
 
     @property
     def states(self) -> SpotStates:
         """Return the market as the planner uses it."""
-        return SpotStates(self.up.ages, self.down.ages)
+        return SpotStates(self.up.ages, self.down.ages, self.instant)
 
 
 def fit_market(traces: Sequence[Trace], instances: int = 1) -> MarketFit:
@@ -100,15 +103,15 @@ def fit_market(traces: Sequence[Trace], instances: int = 1) -> MarketFit:
     The run in which a trace begins is left out of the fit (`Trace.runs`), and the one in which it ends is censored.
     Raises `InputError` where the traces show too few interruptions or outages.
     """
-    observed = tuple(_summarise_trace(trace, instances) for trace in traces)
+    observed = tuple(summarise_trace(trace, instances) for trace in traces)
     runs = pool_runs(traces, instances)
     _check(observed, runs, instances)
     step = max(trace.gap_hours for trace in traces)
-    up = _fit_durations(runs.up_hours, runs.up_censored, step)
-    down = _fit_durations(runs.down_hours, runs.down_censored, step)
+    up = fit_durations(runs.up_hours, runs.up_censored, step)
+    down = fit_durations(runs.down_hours, runs.down_censored, step)
     return MarketFit(
         instances=instances,
-        availability=_availability(up.mean_hours, down.mean_hours),
+        availability=availability_of(up.mean_hours, down.mean_hours),
         up=up,
         down=down,
         held_out=_held_out_test(traces, instances),
@@ -132,7 +135,8 @@ def poisson_quantile(ends: float, probability: float) -> float:
     return shape * max(0.0, 1 - 1 / (9 * shape) + z / (3 * math.sqrt(shape))) ** 3
 
 
-def _summarise_trace(trace: Trace, instances: int) -> ObservedTrace:
+def summarise_trace(trace: Trace, instances: int) -> ObservedTrace:
+    """Return what a trace shows of `instances` machines together."""
     up = trace.up(instances)
     losses = int((up[:-1] & ~up[1:]).sum())
     returns = int((~up[:-1] & up[1:]).sum())
@@ -152,10 +156,11 @@ def _summarise_trace(trace: Trace, instances: int) -> ObservedTrace:
     )
 
 
-def _fit_durations(hours: Floats, censored: Flags, step_hours: float) -> DurationFit:
-    ages = fit_ages(hours, censored, step_hours=step_hours)
+def fit_durations(hours: Floats, censored: Flags, step_hours: float, ages: Ages | None = None) -> DurationFit:
+    """Return the fit of durations with its intervals; with `ages` given, those intervals around them."""
+    ages = ages or fit_ages(hours, censored, step_hours=step_hours)
     ended, spent = count_ends(ages, hours, censored)
-    ends, exposed = ended.sum(axis=0), spent.sum(axis=0)
+    ends, exposed = ended.sum(axis=0), np.maximum(spent.sum(axis=0), MIN_EXPOSURE_HOURS)
     margin = (1 - CONFIDENCE) / 2
     rates = tuple(
         IntervalEstimate(rate, poisson_quantile(count, margin) / time, poisson_quantile(count, 1 - margin) / time)
@@ -186,7 +191,7 @@ def _mean(ages: Ages, ended: Floats, spent: Floats) -> IntervalEstimate:
     return IntervalEstimate(value, min(value * value / float(high), least), max(value * value / float(low), most))
 
 
-def _availability(up: IntervalEstimate, down: IntervalEstimate) -> IntervalEstimate:
+def availability_of(up: IntervalEstimate, down: IntervalEstimate) -> IntervalEstimate:
     """Return up / (up + down); the errors of the two means are independent, so squares of logarithms add."""
 
     def share(odds: float) -> float:

@@ -25,7 +25,7 @@ LENGTH_BIAS_POOL_SIZE: Final = 20_000
 class Paths:
     """Paths of a stationary market: each starts at a random moment of a process without beginning."""
 
-    up: Flags  # (runs, ticks)
+    up: Flags | Integers  # (runs, ticks); of several zones the number of the zone, 0 for none
     age_hours: Floats  # (runs,): age of the state in which each path starts
 
 
@@ -64,8 +64,31 @@ def round_to_ticks(hours: Floats, tick_hours: float, rng: Generator) -> Integers
 
 
 def sample_states(states: SpotStates, runs: int, ticks: int, tick_hours: float, rng: Generator) -> Paths:
-    """Draw paths of a market of known states."""
+    """Draw paths of a market of known states; where it has several zones, stays in turn in zone 1 and in zone 2."""
+    if states.instant:
+        return _sample_zones(states, runs, ticks, tick_hours, rng)
     return sample_paths(ages_draw(states.up), ages_draw(states.down), runs, ticks, tick_hours, rng)
+
+
+def _sample_zones(states: SpotStates, runs: int, ticks: int, tick_hours: float, rng: Generator) -> Paths:
+    """Draw paths on which another stay follows at once with chance `states.instant`; as `sample_paths`."""
+    up, down = ages_draw(states.up), ages_draw(states.down)
+    is_up = rng.random(runs) < states.availability()
+    pools = up(rng, LENGTH_BIAS_POOL_SIZE), down(rng, LENGTH_BIAS_POOL_SIZE)
+    first = np.where(is_up, *(_length_biased(pool, runs, rng) for pool in pools))
+    age = rng.random(runs) * first
+    label = np.ones(runs, dtype=np.int64)
+    marks = np.full((runs, ticks), -1, dtype=np.int64)
+    marks[:, 0] = is_up
+    at = round_to_ticks(first - age, tick_hours, rng)
+    while (inside := at < ticks).any():
+        rows = np.flatnonzero(inside)
+        is_up = ~is_up | (rng.random(runs) < states.instant)
+        label = np.where(is_up, 3 - label, label)
+        marks[rows, at[rows]] = np.where(is_up, label, 0)[rows]
+        at = at + round_to_ticks(np.where(is_up, up(rng, runs), down(rng, runs)), tick_hours, rng)
+    known = np.maximum.accumulate(np.where(marks >= 0, np.arange(ticks), 0), axis=1)
+    return Paths(np.take_along_axis(marks, known, axis=1), age)
 
 
 def ages_draw(ages: Ages) -> Draw:

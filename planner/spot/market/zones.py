@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.errors import Fault, InputError, raise_faults
+from planner.errors import Fault, raise_faults
 from planner.spot.market.hazard_fit import PRIOR_ENDS, fit_ages
 from planner.spot.market.states import Ages
 from planner.spot.market.trace import Trace
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from planner.arrays import Flags, Floats, Integers
 
-NO_ZONE = -1
-"""In place of a zone's number: no zone is up."""
 MAX_STEP_DIFFERENCE = 1e-6
 """Relative difference between the steps of traces that count as equal."""
 
@@ -49,20 +47,6 @@ class ZoneGroup:
     def trace(self, zone: int) -> Trace:
         """Return one zone as a trace of one machine."""
         return Trace(self.names[zone], self.gap_hours * HOUR, self.up[zone].astype(np.int64))
-
-
-@dataclass(frozen=True, eq=False)
-class ZonePaths:
-    """Where a run that stays until it is lost would be; arrays of shape (runs, ticks)."""
-
-    zone: Integers  # `NO_ZONE` while none is up
-    hop: Flags  # the zone of the tick before was lost, and another one is up at once
-
-    @property
-    def up(self) -> Flags:
-        """Return whether any zone is up."""
-        flags: Flags = self.zone != NO_ZONE
-        return flags
 
 
 def group_zones(traces: Sequence[Trace], instances: int = 1, usd_per_hour: Sequence[float] | None = None) -> ZoneGroup:
@@ -138,31 +122,32 @@ def worth_of(group: ZoneGroup, stays: Sequence[Ages]) -> Floats:
     return worth
 
 
-def follow(worth: Floats, start: Integers, ticks: int) -> ZonePaths:
-    """Return the paths of runs that begin at some steps (runs,) of the recorded time and last `ticks`.
+def follow(worth: Floats, starts: Sequence[int], ticks: int) -> Integers:
+    """Return the zones of runs that begin at some steps of the recorded time and last `ticks`; (runs, ticks).
 
-    Each takes the zone of the most worth (`worth_of`) and stays until it is lost.
+    Each takes the zone of the most worth (`worth_of`) and stays until it is lost. Numbers begin at 1; 0 is no zone.
     """
-    best = worth.argmax(axis=0)
-    down = np.isneginf(worth)
-    none = down.all(axis=0)
-    zone = np.full((start.size, ticks), NO_ZONE, dtype=np.int64)
-    hop = np.zeros(zone.shape, dtype=bool)
-    here = np.full(start.size, NO_ZONE, dtype=np.int64)
+    best = worth.argmax(axis=0) + 1
+    is_up = np.concatenate([np.zeros((1, worth.shape[1]), dtype=bool), ~np.isneginf(worth)])
+    best[~is_up.any(axis=0)] = 0
+    begin = np.asarray(starts, dtype=np.int64)
+    zone = np.zeros((begin.size, ticks), dtype=np.int64)
+    here = np.zeros(begin.size, dtype=np.int64)
     for tick in range(ticks):
-        at = start + tick
-        lost = (here != NO_ZONE) & down[here, at]
-        move = lost | (here == NO_ZONE)
-        hop[:, tick] = lost & ~none[at]
-        here = np.where(none[at], NO_ZONE, np.where(move, best[at], here))
+        at = begin + tick
+        here = np.where(is_up[here, at], here, best[at])
         zone[:, tick] = here
-    return ZonePaths(zone, hop)
+    return zone
 
 
-def sticky_trace(group: ZoneGroup, stays: Sequence[Ages] | None = None) -> Trace:
-    """Return the market that a run meets which stays until it is lost, as one trace: each hop is an outage of a step."""
-    if len(group.names) < 2:
-        raise InputError([Fault(group.names[0], 0, "", "is one zone", "name two or more to use them together")])
-    paths = follow(worth_of(group, stays or fit_stays(group)), np.zeros(1, dtype=np.int64), group.up.shape[1])
-    name = " + ".join(group.names)
-    return Trace(name, group.gap_hours * HOUR, (paths.up & ~paths.hop)[0].astype(np.int64))
+def hops(zone: Integers) -> Flags:
+    """Return where a zone was lost and another one is up at once; shape of `zone`, (.., ticks)."""
+    flags: Flags = np.zeros(zone.shape, dtype=bool)
+    flags[..., 1:] = (zone[..., 1:] != zone[..., :-1]) & (zone[..., 1:] > 0) & (zone[..., :-1] > 0)
+    return flags
+
+
+def sticky_trace(group: ZoneGroup, stays: Sequence[Ages]) -> Trace:
+    """Return the market of a run that stays in a zone until it is lost as a trace: each hop is an outage of a step."""
+    zone = follow(worth_of(group, stays), [0], group.up.shape[1])[0]
+    return Trace(" + ".join(group.names), group.gap_hours * HOUR, ((zone > 0) & ~hops(zone)).astype(np.int64))

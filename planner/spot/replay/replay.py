@@ -40,12 +40,11 @@ class Replays:
 def replay(
     policy: Policy,
     run: SpotRun,
-    up: Flags,
+    up: Flags | Integers,
     tick_hours: float,
     deadline_hours: float,
     slowness: ArrayLike = 1.0,
     age_hours: ArrayLike = 0.0,
-    hop: Flags | None = None,
 ) -> Replays:
     """Follow `policy` along paths of a market.
 
@@ -57,15 +56,13 @@ def replay(
     ----------
     up
         Shape (runs, ticks): whether the machines of the run are available on spot during each tick. The policy is
-        asked at the start of each; restarts, checkpoints and the end within a tick are exact.
+        asked at the start of each; restarts, checkpoints and the end within a tick are exact. With several zones it is
+        the number of the zone, from 1 on, and 0 for none: a change from one to another takes the machines.
     slowness
         Factor on `run.work_hours`, of each run or one for all; the policy sees the work left at the true speed, which
         an observer of the steps knows.
     age_hours
         How long the market has been in its first state when a run begins.
-    hop
-        Shape of `up`: the zone of the tick before was lost, and another one is up. Machines that ran are lost, and a
-        new up-time begins.
 
     Raises
     ------
@@ -83,8 +80,7 @@ def replay(
     parts = []
     for first in range(0, runs, RUNS_PER_BLOCK):
         block = slice(first, first + RUNS_PER_BLOCK)
-        hops = None if hop is None else np.ascontiguousarray(hop[block].T)
-        state = _ReplayState(run, work[block], ages[block], np.ascontiguousarray(up[block].T), hops)
+        state = _ReplayState(run, work[block], ages[block], np.ascontiguousarray(up[block].T))  # type: ignore[arg-type]
         state.play(policy, tick_hours, deadline_hours, sold)
         if sold:
             state.finish_on_demand()
@@ -101,12 +97,11 @@ class _ReplayState:
     since the restart ended and `base` the work left then; progress follows from both in closed form, without events.
     """
 
-    def __init__(self, run: SpotRun, work: Floats, ages: Floats, up: Flags, hop: Flags | None) -> None:
+    def __init__(self, run: SpotRun, work: Floats, ages: Floats, zones: Flags | Integers) -> None:
         runs = work.size
         self.run = run
         self.work = work
-        self.up = up  # (ticks, runs): what one tick needs lies together
-        self.hop = hop
+        self.zones = zones  # (ticks, runs): what one tick needs lies together
         # A checkpoint that costs nothing may be written all the time: nothing is ever lost then.
         self.loses = not run.last_checkpoint and run.interval_hours > 0
         self.interval = min(run.interval_hours, NO_CHECKPOINT_HOURS) or NO_CHECKPOINT_HOURS
@@ -129,29 +124,25 @@ class _ReplayState:
 
     def play(self, policy: Policy, tick: float, deadline: float, sold: bool) -> None:
         """Advance tick by tick to the deadline, or to the end of the path where on demand is not sold."""
-        end = min(deadline, len(self.up) * tick) if sold else len(self.up) * tick
-        before = self.up[0]
-        for number, up in enumerate(self.up):
+        end = min(deadline, len(self.zones) * tick) if sold else len(self.zones) * tick
+        before = self.zones[0]
+        for number, zone in enumerate(self.zones):
             if self.now >= end - ROUNDING_HOURS or not self.open.any():
                 return
             if number:
                 self.age += tick
-                self.age[up != before] = 0.0
-            before = up
-            stays = up
-            if number and self.hop is not None:
-                self.age[self.hop[number]] = 0.0
-                stays = up & ~self.hop[number]
-            self._interrupt(stays)
+                self.age[zone != before] = 0.0
+            self._interrupt(zone != before)
+            before, up = zone, zone != 0
             action = policy.decide(self.left, np.full(self.left.size, deadline - self.now), up, self.age, self.running)
             self._switch(action, up)
             step = min(tick, end - self.now)
             self._advance(step)
             self.now += step
 
-    def _interrupt(self, stays: Flags) -> None:
-        """Stop spot machines whose zone went down, and lose the work that no checkpoint holds."""
-        lost = (self.running == Action.SPOT) & ~stays & self.open
+    def _interrupt(self, changed: Flags) -> None:
+        """Stop spot machines where their zone is up no more, and lose the work that no checkpoint holds."""
+        lost = (self.running == Action.SPOT) & changed & self.open
         if not lost.any():
             return
         self.interruptions += lost

@@ -1,0 +1,226 @@
+"""Groups of zones: one zone, the best-known one, the stay of one path, the planned use of all, and the optimum."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import nullcontext
+from dataclasses import dataclass
+from functools import partial
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from benchmarks.spot.judge import SLACKS, ages_before, deadline_of, states_of
+from benchmarks.spot.zones import DAYS, SEED, TICK_HOURS, draw_of, published
+from planner.arrays import Flags, Floats
+from planner.spot.market.sampling import sample_paths
+from planner.spot.market.states import SpotStates
+from planner.spot.market.zone_fit import fit_zones
+from planner.spot.market.zones import ZoneGroup, follow, sticky_trace, worth_of
+from planner.spot.policy.run import SpotRun
+from planner.spot.policy.switching_policy import best_policy
+from planner.spot.replay.offline_optimum import optimum_of_zones_usd
+from planner.spot.replay.replay import replay
+from planner.units import DAY_HOURS
+
+COLUMNS = ("mean zone", "best known", "sticky", "planned", "optimum")
+SIZES = (2, 4, 8)
+JOBS = ((24.0, 0.1), (24.0, 0.3), (8.0, 0.1), (8.0, 0.3))
+"""Hours of work and of a restart."""
+WINDOWS = 12
+MADE_ZONES = 4
+REGION_COUPLING = 0.43
+"""Correlation of the states of two zones of one region: the mean over the ten pairs of the recorded V100 zones."""
+COUPLING_HOURS = 24.0
+"""Mean time for which a zone goes with its region, or not."""
+SPOT_USD = 0.3
+"""An hour on spot where an hour on demand costs 1."""
+
+
+@dataclass(frozen=True)
+class Half:
+    """A group of zones, observed in one half of its time and used in the other."""
+
+    known: ZoneGroup
+    used: ZoneGroup
+
+
+def halves(group: ZoneGroup) -> tuple[Half, Half]:
+    """Return both directions: either half is known once and used once."""
+    steps = group.up.shape[1]
+    early, late = group.part(0, steps // 2), group.part(steps // 2, steps)
+    return Half(early, late), Half(late, early)
+
+
+def zone_job(work_hours: float, restart_hours: float) -> SpotRun:
+    """Return a run with free checkpoints and enough notice, whose hops and interruptions each cost a restart."""
+    return SpotRun(work_hours, restart_hours, 0.0, 0.0, SPOT_USD, 1.0, last_checkpoint=True)
+
+
+def judge_half(half: Half, jobs: Sequence[tuple[float, float]]) -> dict[tuple[float, float, float], list[float]]:
+    """Return the cost over on demand of each of `COLUMNS`, and the runs of the planned policy that are late.
+
+    By hours of work, restart and deadline over work; means over windows spread evenly over the used half.
+    """
+    known, used, tick = half.known, half.used, half.used.gap_hours
+    fit = fit_zones(known)
+    sticky = states_of([sticky_trace(known, fit.stays).runs(1, with_first=False)], tick)
+    zones = range(len(known.names))
+    single = [states_of([known.trace(zone).runs(1, with_first=False)], tick) for zone in zones]
+    worth = worth_of(used, fit.stays)
+    found = {}
+    for work, restart in jobs:
+        run = zone_job(work, restart)
+        length = round(deadline_of(run, max(SLACKS), tick) / tick)
+        starts = _starts(used, length)
+        path = follow(worth, starts, length)
+        moved = path.copy()
+        moved[:, 1:][(path[:, 1:] != path[:, :-1]) & (path[:, :-1] > 0)] = 0  # a hop is an outage of a step
+        up = _windows(used, starts, length)
+        past = _windows(known, _starts(known, length), length)
+        for slack in SLACKS:
+            deadline = deadline_of(run, slack, tick)
+            cost = partial(_cost, run, tick=tick, deadline=deadline)
+            ages = np.array([ages_before(one, starts, tick) for one in used.up])
+            each = [cost(single[zone], up[zone], ages[zone])[0] for zone in zones]
+            before = [cost(single[zone], past[zone], 0.0)[0] for zone in zones]
+            optimum = optimum_of_zones_usd(run, up, tick, deadline, [SPOT_USD] * len(zones)) / run.on_demand_usd
+            planned, late = cost(fit.states, path, 0.0)
+            values = [float(np.mean(each)), each[int(np.argmin(before))], cost(sticky, moved, 0.0)[0], planned]
+            found[work, restart, slack] = [*values, float(np.minimum(optimum, 1.0).mean()), float(late)]
+    return found
+
+
+def _cost(
+    run: SpotRun, states: SpotStates, up: Flags, ages: Floats | float, tick: float, deadline: float
+) -> tuple[float, int]:
+    """Return the mean cost of the planned policy over that of on demand, and how many runs are late."""
+    policy = _policy(run, states, deadline, tick)
+    result = replay(policy, run, up, tick, deadline, age_hours=ages)
+    return float(result.usd.mean()) / run.on_demand_usd, int((~result.met).sum())
+
+
+_POLICIES: dict[Any, Any] = {}
+
+
+def _policy(run: SpotRun, states: SpotStates, deadline: float, tick: float) -> Any:
+    """Return the policy, computed once: a zone is in many groups."""
+    key = run, states, deadline, tick
+    if key not in _POLICIES:
+        _POLICIES[key] = best_policy(run, states, deadline, tick_hours=tick)
+    return _POLICIES[key]
+
+
+def _starts(group: ZoneGroup, length: int) -> list[int]:
+    last = group.up.shape[1] - length
+    if last < 0:
+        raise ValueError(f"{group.up.shape[1]} steps are shorter than a deadline of {length}")
+    return [round(start) for start in np.linspace(0, last, WINDOWS)]
+
+
+def _windows(group: ZoneGroup, starts: Sequence[int], length: int) -> Flags:
+    """Return windows of every zone; shape (zones, windows, ticks)."""
+    return np.stack([group.up[:, start : start + length] for start in starts], axis=1)
+
+
+def made_group(number: int) -> ZoneGroup:
+    """Return a group of four zones by its number, of regions with published zones, whose zones fail together.
+
+    A zone follows the path of its region for a share sqrt(`REGION_COUPLING`) of the time, in stretches, and else its
+    own, so that two of one region have that correlation; both are drawn from published quantiles of the region.
+    """
+    rng = np.random.default_rng([SEED, 7, number])
+    pairs = published("one V100")
+    regions: dict[str, list[Any]] = {}
+    for pair in pairs:
+        regions.setdefault(pair[0]["zone"].rstrip("abcdef"), []).append(pair)
+    ticks = round(DAYS * DAY_HOURS / TICK_HOURS)
+
+    def path(region: str) -> Flags:
+        rows = regions[region][rng.integers(len(regions[region]))]
+        up, down = (draw_of(row, 1.0) for row in rows)
+        return np.asarray(sample_paths(up, down, 1, ticks, TICK_HOURS, rng).up[0])
+
+    shared = {region: path(region) for region in sorted(regions)}
+    share = math.sqrt(REGION_COUPLING)
+    up, names = [], []
+    for zone in range(MADE_ZONES):
+        region = sorted(regions)[rng.integers(len(regions))]
+
+        def stay(mean: float) -> Any:
+            return lambda random, n: random.exponential(mean, n)
+
+        together = sample_paths(
+            stay(COUPLING_HOURS), stay(COUPLING_HOURS * (1 - share) / share), 1, ticks, TICK_HOURS, rng
+        ).up[0]
+        up.append(np.where(together, shared[region], path(region)))
+        names.append(f"{region}-{zone}")
+    return ZoneGroup(tuple(names), TICK_HOURS, np.array(up), np.ones(MADE_ZONES))
+
+
+def recorded_groups(group: ZoneGroup, count: int) -> Iterator[tuple[int, ZoneGroup]]:
+    """Yield the size and members of random groups of recorded zones, all different, `count` of each size at most."""
+    rng = np.random.default_rng([SEED, 8])
+    for size in SIZES:
+        every = list(combinations(range(len(group.names)), size))
+        for index in sorted(rng.permutation(len(every))[:count]):
+            yield size, group.some(every[index])
+
+
+def judge_groups(
+    groups: Sequence[tuple[int, ZoneGroup]], jobs: Sequence[tuple[float, float]], processes: int = 1
+) -> list[dict[str, Any]]:
+    """Return a row per size, job and deadline: percent of on demand for each of `COLUMNS`, n and standard errors."""
+    directions = [(size, half) for size, group in groups for half in halves(group)]
+    with ProcessPoolExecutor(processes) if processes > 1 else nullcontext() as pool:
+        found = list((pool.map if pool else map)(partial(judge_half, jobs=jobs), [half for _, half in directions]))
+    rows = []
+    for size in dict.fromkeys(size for size, _ in directions):
+        mine = [one for (its, _), one in zip(directions, found, strict=True) if its == size]
+        for work, restart, slack in mine[0]:
+            values = np.array([one[work, restart, slack] for one in mine])
+            percent = 100 * values[:, : len(COLUMNS)]
+            errors = percent.std(axis=0, ddof=1) / math.sqrt(len(mine)) if len(mine) > 1 else np.zeros(len(COLUMNS))
+            rows.append(
+                {
+                    "zones": size,
+                    "work_hours": work,
+                    "restart_hours": restart,
+                    "deadline_over_work": slack,
+                    "n": len(mine),
+                    "percent_of_on_demand": dict(zip(COLUMNS, percent.mean(axis=0).tolist(), strict=True)),
+                    "standard_error": dict(zip(COLUMNS, errors.tolist(), strict=True)),
+                    "late": int(values[:, -1].sum()),
+                }
+            )
+    return rows
+
+
+def group_targets(title: str, rows: list[dict[str, Any]]) -> list[tuple[str, bool]]:
+    """Return the targets of a table and whether they are met: planned is never above sticky or the best-known zone."""
+    lines = []
+    for other in ("sticky", "best known"):
+        above = [
+            row for row in rows if row["percent_of_on_demand"]["planned"] > row["percent_of_on_demand"][other] + 1e-9
+        ]
+        text = f"{title}: planned above {other} in {len(above)} of {len(rows)} cells"
+        lines.append((text, not above))
+    late = sum(row["late"] for row in rows)
+    lines.append((f"{title}: {late} deadlines missed", late == 0))
+    return lines
+
+
+def group_text(title: str, rows: list[dict[str, Any]]) -> list[str]:
+    """Return the table as text, in percent of the cost on demand."""
+    lines = [f"{title}; percent of on demand (+- standard error), n = {rows[0]['n']} groups and halves"]
+    lines += ["zones  work restart deadline" + "".join(f"{name:>16}" for name in COLUMNS)]
+    for row in rows:
+        cells = "".join(
+            f"{row['percent_of_on_demand'][name]:9.1f} +- {row['standard_error'][name]:<3.1f}" for name in COLUMNS
+        )
+        head = f"{row['zones']:5d}{row['work_hours']:6.0f}{row['restart_hours']:8.1f}{row['deadline_over_work']:9.2f}"
+        lines.append(head + cells)
+    return [*lines, ""]
