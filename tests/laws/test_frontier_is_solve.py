@@ -91,7 +91,7 @@ def cost_of_solving(scenario: Scenario, hours: float) -> float:
 
 
 @pytest.mark.long
-@settings(max_examples=200, derandomize=True, deadline=None, phases=[Phase.generate])
+@settings(max_examples=100, derandomize=True, deadline=None, phases=[Phase.generate])
 @given(scenarios(), st.floats(0.0, 1.0), st.booleans())
 def test_the_frontier_at_a_random_time_is_the_plan_for_that_time(scenario: Scenario, part: float, early: bool) -> None:
     """At a time drawn between the first and the last point, or just before a point, both tell one cost.

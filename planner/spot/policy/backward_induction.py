@@ -168,8 +168,8 @@ class BackwardInduction:
 def _between(counts: Floats, low: Integers, part: Floats) -> Floats:
     """Return counts (COUNTS, ...) between the places `low` (...) of the flat arrays and the next ones."""
     flat = counts.reshape(COUNTS, -1)
-    rows = np.take(flat, low, axis=1, mode="clip")
-    upper = np.take(flat, low + 1, axis=1, mode="clip")
+    rows = flat.take(low, axis=1, mode="clip")
+    upper = flat.take(low + 1, axis=1, mode="clip")
     upper -= rows
     upper *= part
     rows += upper

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 CURVE_ERROR = 1e-3
 """Relative: how far a piece may lie from its curve, below what the grid of the curve errs by."""
-JUST_AFTER = 1 + 1e-9
+JUST_AFTER = 1 + 2e-6
 """A curve begins right after on demand alone, or after the last time that a shorter horizon answers."""
 
 
