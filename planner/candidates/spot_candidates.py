@@ -265,7 +265,7 @@ class SpotCandidates:
 
     def _allowed(self, point: CurvePoint) -> bool:
         """Return whether the point uses spot, within the bounds on its share."""
-        return point.spot_share > 0 and self.target.low - 1e-9 <= point.spot_share <= self.target.high + 1e-9
+        return point.spot_hours > 0 and self.target.low - 1e-9 <= point.spot_share <= self.target.high + 1e-9
 
     def as_rows(self, which: Integers, found: Sequence[SpotChoice | SpotPiece]) -> CandidateTable:
         """Return rows of the table for policies: at a point the figures of both markets are equal."""
