@@ -172,7 +172,8 @@ def figures_of_job(context: AuditContext, evaluation: Evaluation, tolerance: Tol
         yield from at_most("term of the commitment", term, evaluation.late_term_hours, tolerance.hours * term)
     if plan.spot_share > 0 and not evaluation.may_use_spot:
         yield "spot_share", "0: on this market the run never ends", plan.spot_share
-    should_follow = evaluation.may_follow_policy and plan.spot_share > 0
+    # A policy whose starts take longer than its work may use spot and still do none of the work there.
+    should_follow = evaluation.may_follow_policy and (plan.spot_share > 0 or plan.spot is not None)
     # A mix may reach a floor on the share that no policy asks for.
     if (plan.spot is not None) != should_follow and (
         plan.spot is not None or context.scenario.limits.spot_share.min == 0

@@ -10,7 +10,7 @@ import numpy as np
 
 from planner.candidate_table import ON_DEMAND, CandidateTable, concatenate
 from planner.candidates.deadline import least_late_hours, max_spot_share
-from planner.candidates.spot_candidates import SearchTarget, SpotCandidates, SpotChoice, SpotPiece, policy_rows
+from planner.candidates.spot_candidates import SearchTarget, SpotCandidates, policy_rows
 from planner.candidates.spot_search import DEFAULT_SCOPE, FoundPolicies, SearchScope, find_policies
 from planner.configurations.recipe import is_allowed
 from planner.estimates.billing import round_up_hours
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from planner.arrays import Flags, Floats, Integers
-    from planner.candidates.job_candidates import JobCandidates
+    from planner.candidates.job_candidates import JobCandidates, SpotChoice, SpotPiece
     from planner.candidates.market import Market
     from planner.candidates.offer_columns import OfferColumns
     from planner.candidates.stage_hours import RowHours

@@ -18,6 +18,7 @@ import numpy as np
 
 from planner.candidate_table import ON_DEMAND, SPOT, CandidateTable
 from planner.candidates.deadline import policy_guarantee_hours, policy_late_hours
+from planner.candidates.job_candidates import SpotChoice, SpotPiece
 from planner.candidates.offer_terms import group_states
 from planner.estimates.preemption import node_group_market
 from planner.spot.market.duration_shapes import DurationShape, states_from_means
@@ -37,61 +38,11 @@ if TYPE_CHECKING:
     from planner.scenario.offer import Offer
     from planner.spot.market.states import SpotStates
     from planner.spot.policy.cost_curve import CurvePoint
-    from planner.spot.policy.policy_cache import Key, PolicyCache, Span
+    from planner.spot.policy.policy_cache import Span
 
 ALL = slice(None)
 FINE_BILLING_HOURS = 0.1
 """Longest billing step for a policy: each start would pay for whole steps."""
-
-
-@dataclass(frozen=True)
-class SpotChoice:
-    """A run, its market, and the point of its market curve that is chosen."""
-
-    run: SpotRun
-    states: SpotStates
-    point: CurvePoint
-
-    @property
-    def ends(self) -> tuple[Floats, Floats, Floats, Floats]:
-        """Return guaranteed hours, expected hours, dollars and spot share of the columns of both markets: equal."""
-        one = self.point
-        hours, finish, usd, share = (np.full(2, x) for x in (one.hours, one.finish_hours, one.usd, one.spot_share))
-        return hours, finish, usd, share
-
-
-@dataclass(frozen=True)
-class SpotPiece:
-    """A run, its market, and a straight piece of its market curve, along which a row's share goes from 0 to 1.
-
-    Only dollars are known along it: the expected hours stand for themselves at most, as the guaranteed ones.
-    """
-
-    run: SpotRun
-    states: SpotStates
-    piece: CurvePiece
-
-    @property
-    def ends(self) -> tuple[Floats, Floats, Floats, Floats]:
-        """Return what the columns of the two markets hold: the figures of either end, and the shares 0 and 1."""
-        hours = np.asarray(self.piece.hours)
-        return hours, hours, np.asarray(self.piece.usd), np.arange(2.0)
-
-    def key(self, share: float) -> Key:
-        """Return the run, its market and the guaranteed hours at a share of the piece."""
-        begin, end = self.piece.hours
-        return self.run, self.states, begin + share * (end - begin)
-
-    def settle(
-        self, figures: CandidateTable, share: float, policies: PolicyCache
-    ) -> tuple[SpotChoice, CandidateTable, float]:
-        """Return the best policy at a share of the piece, the table row with its hours, and its spot share."""
-        run, states, hours = self.key(share)
-        (point,) = policies.best_points([(run, states, hours)])
-        run_h = figures.hours(share) - figures.start_h + point.finish_hours - hours
-        late_h = figures.late_hours(share) - figures.late_start_h
-        exact = replace(figures, run_h=_in_both(run_h), late_h=_in_both(late_h))
-        return SpotChoice(run, states, point), exact, point.spot_share
 
 
 @dataclass(frozen=True)
@@ -336,11 +287,6 @@ class SpotCandidates:
             share_low=share[:, 0],
             share_high=share[:, 1],
         )
-
-
-def _in_both(values: Floats) -> Floats:
-    """Return a column (n,) for both markets (n, 2)."""
-    return np.repeat(values[:, None], 2, axis=1)
 
 
 def market_states(candidates: JobCandidates, place: int, offer: Offer, nodes: int, library: Library) -> SpotStates:

@@ -10,13 +10,15 @@ import numpy as np
 
 from planner.candidate_table import ON_DEMAND
 from planner.candidates.deadline import policy_guarantee_hours, policy_late_hours
+from planner.spot.policy.curve_pieces import LeastCost
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from planner.arrays import Flags, Floats, Integers
     from planner.candidate_table import CandidateTable
-    from planner.candidates.spot_candidates import SpotCandidates, SpotChoice, SpotPiece
+    from planner.candidates.job_candidates import SpotChoice, SpotPiece
+    from planner.candidates.spot_candidates import SpotCandidates
     from planner.spot.policy.policy_cache import Span
 
 BATCH_SIZE = 12
@@ -225,37 +227,6 @@ class _Best(_Search):
         return self.work.choices(self.kept_rows())
 
 
-class _LeastCost:
-    """The least cost known by each time: falls in steps."""
-
-    def __init__(self, hours: Floats, usd: Floats) -> None:
-        self.hours, self.usd = hours, usd
-        self.add(np.zeros(0), np.zeros(0))
-
-    def add(self, hours: Floats, usd: Floats) -> None:
-        """Lower the cost to `usd` (k,) from `hours` (k,) on."""
-        every, cost = np.concatenate([self.hours, hours]), np.concatenate([self.usd, usd])
-        order = np.lexsort((cost, every))
-        least = np.minimum.accumulate(cost[order])
-        falls = np.isfinite(least) & (np.diff(least, prepend=np.inf) < 0)
-        self.hours, self.usd = every[order][falls], least[falls]
-
-    def by(self, hours: Floats) -> Floats:
-        """Return the least cost by `hours` (k,); inf before the first."""
-        place = np.searchsorted(self.hours, hours, side="right")
-        return np.concatenate([[np.inf], self.usd])[place]
-
-    def ends(self, latest_hours: float, most: int) -> tuple[Floats, Floats]:
-        """Return the ends of the steps in hours and their costs, the time before the first step included.
-
-        Neighbours are joined where there are more than `most`: to the end of the last, at the cost of the first.
-        """
-        ends, usd = np.append(self.hours, latest_hours), np.concatenate([[np.inf], self.usd])
-        last = len(usd) - 1
-        first = np.unique(np.append(0, np.linspace(min(1, last), last, most).astype(np.int64)))
-        return ends[np.append(first[1:] - 1, last)], usd[first]
-
-
 class _Frontier(_Search):
     """For every deadline: what may be the cheapest (of its method, or place) at some time.
 
@@ -270,10 +241,10 @@ class _Frontier(_Search):
         elif not scope.by_method:
             self.method = np.zeros(len(work.table), dtype=np.int64)
         late = work.table.late_hours(0.0)
-        self.least: dict[int, _LeastCost] = {}
+        self.least: dict[int, LeastCost] = {}
         for code in np.unique(self.method).tolist():
             which = (self.method == code) & np.isfinite(late) & np.isfinite(self.on_demand)
-            self.least[code] = _LeastCost(late[which], self.on_demand[which])
+            self.least[code] = LeastCost(late[which], self.on_demand[which])
         self.curves: dict[int, tuple[Floats, Floats]] = {}
         self.spans: dict[int, list[Span]] = {}
         self.priced = np.zeros(len(work.table), dtype=bool)

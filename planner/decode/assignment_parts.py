@@ -12,8 +12,8 @@ from planner.estimates.uncertainty import interval
 from planner.results.plan_parts import CommitmentUse, SpotPlan, Spread, Techniques
 
 if TYPE_CHECKING:
+    from planner.candidates.job_candidates import SpotChoice
     from planner.candidates.market import Market
-    from planner.candidates.spot_candidates import SpotChoice
     from planner.configurations.recipe import Recipe
     from planner.decode.chosen import ChosenCandidate
     from planner.scenario.job import Job

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from planner.analysis.frontier.frontier import frontier
 from planner.audit.audit import audit
-from planner.candidates.spot_candidates import SpotChoice
+from planner.candidates.job_candidates import SpotChoice
 from planner.loading.scenario_file import read_scenario
 from planner.results.plan import Assignment, Plan
 from planner.results.plan_parts import SpotPlan

@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any
 
 import pytest
-from hypothesis import Phase, given, settings
+from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
 from planner.analysis.frontier.frontier import frontier
@@ -61,15 +61,45 @@ def scenarios(draw: st.DrawFn) -> Scenario:
         "gpus": draw(st.sampled_from([1, 2])),
         "usd_per_hour": round(draw(st.floats(0.05, 0.6)), 3),
     }
+    return scenario_of(round(draw(st.floats(5e6, 2e8))), [*fast, late])
+
+
+def scenario_of(tokens: int, offers: list[dict[str, Any]]) -> Scenario:
+    """One small job on some offers."""
     job = {
         "name": "job",
         "architecture": "gemma-2-2b",
-        "work": {"tokens": round(draw(st.floats(5e6, 2e8)))},
+        "work": {"tokens": tokens},
         "sequence_length": 512,
         "global_batch": 32,
         "techniques": {"method": "lora", "weight_bits": 4},
     }
-    return parse_scenario(json.dumps({"name": "drawn", "jobs": [job], "offers": [*fast, late]}))
+    return parse_scenario(json.dumps({"name": "drawn", "jobs": [job], "offers": offers}))
+
+
+def one_on_spot(tokens: int, late: dict[str, Any], **offer: Any) -> Scenario:
+    """An offer with a spot market, and a late one."""
+    return scenario_of(tokens, [{"provider": "p0", "gpus": 4, **offer}, {"provider": "late", "gpus": 1, **late}])
+
+
+STEEP = one_on_spot(
+    92_004_363,
+    {"gpu": "T4", "usd_per_hour": 0.48},
+    gpu="L40S",
+    usd_per_hour=2.582,
+    spot_usd_per_hour=0.516,
+    spot={"availability": 0.45, "mean_up_hours": 5.97},
+)
+"""The curve falls by a third within one percent of its time."""
+MOSTLY_STARTS = one_on_spot(
+    5_000_000,
+    {"gpu": "RTX3090", "usd_per_hour": 0.2},
+    gpu="H100-80GB",
+    usd_per_hour=4.397,
+    spot_usd_per_hour=0.879,
+    spot={"availability": 0.67, "mean_up_hours": 0.5},
+)
+"""A start takes longer than the work: some policies use spot without any lasting work there."""
 
 
 def cost_by(found: Frontier, hours: float) -> float:
@@ -91,7 +121,9 @@ def cost_of_solving(scenario: Scenario, hours: float) -> float:
 
 
 @pytest.mark.long
-@settings(max_examples=200, derandomize=True, deadline=None, phases=[Phase.generate])
+@settings(max_examples=100, derandomize=True, deadline=None, phases=[Phase.explicit, Phase.generate])
+@example(STEEP, 0.2, True)
+@example(MOSTLY_STARTS, 0.67, True)
 @given(scenarios(), st.floats(0.0, 1.0), st.booleans())
 def test_the_frontier_at_a_random_time_is_the_plan_for_that_time(scenario: Scenario, part: float, early: bool) -> None:
     """At a time drawn between the first and the last point, or just before a point, both tell one cost.

@@ -23,8 +23,8 @@ from planner.solving.prepare import PreparedScenario, build_shared_limits
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from planner.candidates.job_candidates import SpotChoice
     from planner.candidates.screening import ScreenedCandidates
-    from planner.candidates.spot_candidates import SpotChoice
     from planner.results.plan import Assignment, Status
     from planner.scenario.scenario import SolveOptions
 
@@ -113,10 +113,11 @@ class FrontierTracer:
                     jobs=jobs,
                     before=before,
                     change=describe_job_differences(earlier, jobs),
-                    bound=min(one.bound, usd),  # the two differ by rounding where they are one
+                    # Along a piece the policy for exactly these hours costs a little more or less than the line.
+                    bound=min(one.bound + usd - one.usd, usd),
                     gap=one.gap,
                     budget_probability=budget_probability(self.prepared.scenario, jobs),
-                    separate_usd=one.separate_usd,
+                    separate_usd=None if one.separate_usd is None else min(one.separate_usd, usd),
                     floor_usd=None if one.floor_usd is None else min(one.floor_usd, usd),
                     mostly_start_up=last.start_hours > 0.5 * last.hours.expected,
                     spot_only=any(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.candidates.spot_candidates import SearchTarget, SpotCandidates, SpotChoice
+from planner.candidates.spot_candidates import SearchTarget, SpotCandidates
 from planner.decode.assignment_parts import techniques_of
 from planner.errors import Fault, ScenarioError
 from planner.estimates.billing import round_up_hours
@@ -20,7 +20,7 @@ from planner.units import HOUR
 
 if TYPE_CHECKING:
     from planner.arrays import Floats
-    from planner.candidates.job_candidates import JobCandidates
+    from planner.candidates.job_candidates import JobCandidates, SpotChoice
     from planner.candidates.screening import ScreenedCandidates
     from planner.results.plan import Assignment, Plan
     from planner.solving.prepare import PreparedScenario

@@ -3,9 +3,10 @@
 At the deadline nothing is left to pay. One tick earlier the value of an action is the cost of that tick plus the mean,
 over the states that the tick leads to, of the value reached before; the cheapest action that the guard allows gives
 the value of the state. Slack is continuous, so a tick leads between two points of its axis and the value is
-interpolated linearly. The rows of all states and runs lie in one flat array (b * rows * slack, COUNTS): where they
+interpolated linearly. The rows of all states and runs lie in one flat array (COUNTS, b * rows * slack): where they
 lead is computed once for the chain, and a tick is then two gathers, one product with the matrix of market transitions
-and the comparison of the actions. Counts other than dollars follow the chosen action.
+and the comparison of the actions. Counts other than dollars follow the chosen action. Each count is an array of its
+own, because numpy is several times slower where it repeats a factor for every eight numbers.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ WAIT_FACTOR = 1 - 1e-7
 class TimeSlice:
     """All states at one time left.
 
-    `counts` (b, 2M + U, slack, COUNTS): the rest of the run under the best policy. `idle` (b, M, slack): the action
+    `counts` (COUNTS, b, 2M + U, slack): the rest of the run under the best policy. `idle` (b, M, slack): the action
     with nothing running. `leaves_demand` (b, M, slack), `leaves_spot` (b, U, slack): whether what runs is given up for
     that action.
     """
@@ -52,19 +53,20 @@ class BackwardInduction:
         m, ups = chain.states, chain.ups
         self.rows = 2 * m + ups
         self._spent_low, self._spent_part = self._flat(chain.spent, chain.spent_rows)
-        starts = [*range(m, 2 * m), *range(2 * m, 2 * m + ups)]
-        start_low, start_part = self._flat(chain.started, starts)
-        self._start_low, self._start_part = start_low, start_part[..., 0]
-        self._choices = self._choice_tables(start_low, self._start_part)
+        self._start_low, self._start_part = self._flat(chain.started, list(range(m, self.rows)))
+        self._choices = self._choice_tables(self._start_low, self._start_part)
         self._cells = np.arange(batch * m * points).reshape(batch, m, points)
-        self._cost = chain.cost[:, :, None, :]
+        self._cost = np.moveaxis(chain.cost, -1, 0)[..., None].copy()
+        self._beyond = np.moveaxis(chain.beyond, -1, 0).copy()
+        rates = (chain.cheap_rate, chain.demand_rate, chain.spot_rate)
+        self._rates = [rate.T[:, :, None, None].copy() for rate in rates]
         self.now = self._end()
 
     def _flat(self, lerp: Interpolation, sources: list[int]) -> tuple[Integers, Floats]:
-        """Return row numbers in (b * rows * slack, COUNTS) of the lower neighbours, and the share of the upper ones."""
+        """Return places in (b * rows * slack) of the lower neighbours, and the share of the upper ones."""
         batch, _, points = lerp.low.shape
         rows = np.arange(batch)[:, None, None] * self.rows + np.array(sources)[None, :, None]
-        return rows * points + lerp.low, lerp.part[..., None]
+        return rows * points + lerp.low, lerp.part
 
     def _choice_tables(self, start_low: Integers, start_part: Floats) -> tuple[Integers, Floats]:
         """Return where the counts of each action lie for each idle state; shapes (3, b, M, slack), flat."""
@@ -86,7 +88,7 @@ class BackwardInduction:
         m, ups = self.chain.states, self.chain.ups
         moment = TimeSlice(
             np.zeros(batch),
-            np.zeros((batch, self.rows, points, COUNTS)),
+            np.zeros((COUNTS, batch, self.rows, points)),
             np.zeros((batch, m, points), np.int64),
             np.zeros((batch, m, points), bool),
             np.zeros((batch, ups, points), bool),
@@ -101,39 +103,38 @@ class BackwardInduction:
         work left, so they continue the line on which those lie: a start, and the work at the cheaper rate.
         """
         chain = self.chain
-        work = hours_left[:, None] - chain.slack
-        done = (work <= 0)[:, None, :, None]
+        over = (hours_left[:, None] - chain.slack)[:, None, :]
+        done = over <= 0
         if not done.any():
             return
-        m = chain.states
-        over = work[:, None, :, None]
-        np.copyto(counts[:, :m], (over + chain.restart) * chain.cheap_rate[:, None, None, :], where=done)
-        np.copyto(counts[:, m : 2 * m], over * chain.demand_rate[:, None, None, :], where=done)
-        np.copyto(counts[:, 2 * m :], over * chain.spot_rate[:, None, None, :], where=done)
+        m, (cheap, demand, spot) = chain.states, self._rates
+        np.copyto(counts[:, :, :m], (over + chain.restart[..., 0]) * cheap, where=done)
+        np.copyto(counts[:, :, m : 2 * m], over * demand, where=done)
+        np.copyto(counts[:, :, 2 * m :], over * spot, where=done)
 
     def step(self) -> TimeSlice:
         """Move one tick back in time and return the states there."""
         chain = self.chain
         m, ups = chain.states, chain.ups
         after = self._value_after_tick()
-        usd = np.ascontiguousarray(after[..., USD])
+        usd = after[USD]
         flat = usd.reshape(-1)
         low = flat.take(self._start_low)
         started = low + self._start_part * (flat.take(self._start_low + 1) - low)
         wait = usd[:, :m] + chain.wait_barred
-        demand = started[:, :m] + chain.beyond[..., USD]
+        demand = started[:, :m] + self._beyond[USD]
         idle = np.where(wait < demand * TIE_FACTOR, Action.WAIT, Action.ON_DEMAND)
         spot = started[:, m:] + chain.start_barred
         better = (spot < demand[:, :ups] * TIE_FACTOR) & (spot * WAIT_FACTOR <= wait[:, :ups])
         idle[:, :ups][better] = Action.SPOT
 
-        counts = np.empty_like(after)
-        counts[:, :m] = self._chosen(idle, after)
-        nothing = counts[:, :m, :, USD]
-        leaves_demand = nothing < usd[:, m : 2 * m] * TIE_FACTOR
-        leaves_spot = nothing[:, :ups] <= usd[:, 2 * m :] + chain.spot_barred
-        counts[:, m : 2 * m] = np.where(leaves_demand[..., None], counts[:, :m], after[:, m : 2 * m])
-        counts[:, 2 * m :] = np.where(leaves_spot[..., None], counts[:, :ups], after[:, 2 * m :])
+        chosen = self._chosen(idle, after)
+        leaves_demand = chosen[USD] < usd[:, m : 2 * m] * TIE_FACTOR
+        leaves_spot = chosen[USD, :, :ups] <= usd[:, 2 * m :] + chain.spot_barred
+        counts = after
+        counts[:, :, :m] = chosen
+        np.copyto(counts[:, :, m : 2 * m], chosen, where=leaves_demand)
+        np.copyto(counts[:, :, 2 * m :], chosen[:, :, :ups], where=leaves_spot)
         hours_left = self.now.hours_left + chain.tick
         if (hours_left <= chain.slack[:, -1]).any():
             self._finish(hours_left, counts)
@@ -141,36 +142,34 @@ class BackwardInduction:
         return self.now
 
     def _value_after_tick(self) -> Floats:
-        """Return counts of one tick of each kind followed by the best policy; shape (b, 2M + U, slack, COUNTS).
+        """Return counts of one tick of each kind followed by the best policy; shape (COUNTS, b, 2M + U, slack).
 
         A variance is the mean of the variances that the tick leads to plus the spread of their means. Between points
         of the slack axis variances are interpolated directly; second moments would add a spread of the grid's own.
         """
-        batch, points = self.chain.slack.shape
-        flat = self.now.counts.reshape(-1, COUNTS)
-        rows = flat.take(self._spent_low, axis=0)
-        upper = flat.take(self._spent_low + 1, axis=0)
-        upper -= rows
-        upper *= self._spent_part
-        rows += upper
-        rows[..., VARIANCES] += np.square(rows[..., MEANS])
-        mixed: Floats = np.matmul(self.chain.mix, rows.reshape(batch, rows.shape[1], points * COUNTS))
-        mixed = mixed.reshape(batch, self.rows, points, COUNTS)
-        mixed[..., VARIANCES] -= np.square(mixed[..., MEANS])
+        rows = _between(self.now.counts, self._spent_low, self._spent_part)
+        rows[VARIANCES] += np.square(rows[MEANS])
+        mixed: Floats = np.matmul(self.chain.mix, rows)
+        mixed[VARIANCES] -= np.square(mixed[MEANS])
         mixed += self._cost
         return mixed
 
     def _chosen(self, idle: Integers, after: Floats) -> Floats:
-        """Return the counts of the chosen actions with nothing running; shape (b, M, slack, COUNTS)."""
+        """Return the counts of the chosen actions with nothing running; shape (COUNTS, b, M, slack)."""
         lows, parts = self._choices
-        flat = after.reshape(-1, COUNTS)
         at = idle * self._cells.size
         at += self._cells
-        low = lows.take(at)
-        rows = flat.take(low, axis=0)
-        upper = flat.take(low + 1, axis=0)
-        upper -= rows
-        upper *= parts.take(at)[..., None]
-        rows += upper
-        rows += (idle == Action.ON_DEMAND)[..., None] * self.chain.beyond
+        rows = _between(after, lows.take(at), parts.take(at))
+        rows += (idle == Action.ON_DEMAND) * self._beyond
         return rows
+
+
+def _between(counts: Floats, low: Integers, part: Floats) -> Floats:
+    """Return counts (COUNTS, ...) between the places `low` (...) of the flat arrays and the next ones."""
+    flat = counts.reshape(COUNTS, -1)
+    rows = flat.take(low, axis=1, mode="clip")
+    upper = flat.take(low + 1, axis=1, mode="clip")
+    upper -= rows
+    upper *= part
+    rows += upper
+    return rows

@@ -89,11 +89,11 @@ def count_tables(requests: Sequence[CurveRequest], ticks: int, points: int) -> l
     chain = backward.chain
     counts = np.empty((len(requests), ticks, points, COUNTS))
     for number in range(ticks):
-        idle = backward.step().counts[:, : chain.states].copy()
-        idle[..., VARIANCES] += np.square(idle[..., MEANS])
-        mixed = np.einsum("bm,bmsk->bsk", chain.first, idle)
-        mixed[..., VARIANCES] -= np.square(mixed[..., MEANS])
-        counts[:, number] = mixed
+        idle = backward.step().counts[:, :, : chain.states].copy()
+        idle[VARIANCES] += np.square(idle[MEANS])
+        mixed = np.einsum("bm,kbms->kbs", chain.first, idle)
+        mixed[VARIANCES] -= np.square(mixed[MEANS])
+        counts[:, number] = np.moveaxis(mixed, 0, -1)
     return start_tables(requests, chain, counts)
 
 

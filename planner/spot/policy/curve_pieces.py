@@ -1,5 +1,6 @@
-"""A cost curve as straight pieces: within `CURVE_ERROR`, each time between two of its points costs what the line says.
+"""Cost against time: the least of several curves as steps, and one curve as straight pieces.
 
+Within `CURVE_ERROR` each time between the ends of a piece costs what the line between them says.
 Between two samples, the ticks and the points of the slack axis, a curve is quadratic, because `StartTable` interpolates
 in both. A quadratic is farthest from its chord in the middle, so one more value tells how finely a stretch must be
 divided. The samples are then thinned as by Douglas and Peucker (1973): a line is divided where a sample lies farthest
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 CURVE_ERROR = 1e-3
 """Relative: how far a piece may lie from its curve, below what the grid of the curve errs by."""
-JUST_AFTER = 1 + 1e-9
+JUST_AFTER = 1 + 2e-6
 """A curve begins right after on demand alone, or after the last time that a shorter horizon answers."""
 
 
@@ -34,6 +35,37 @@ class CurvePiece(NamedTuple):
         """Return hours from end to end, evenly, of which each costs at most that share less than the one before."""
         steps = max(1, math.ceil(math.log(self.usd[0] / self.usd[1]) / math.log1p(saving)))
         return list(map(float, np.linspace(*self.hours, steps + 1)))
+
+
+class LeastCost:
+    """The least cost known by each time: falls in steps."""
+
+    def __init__(self, hours: Floats, usd: Floats) -> None:
+        self.hours, self.usd = hours, usd
+        self.add(np.zeros(0), np.zeros(0))
+
+    def add(self, hours: Floats, usd: Floats) -> None:
+        """Lower the cost to `usd` (k,) from `hours` (k,) on."""
+        every, cost = np.concatenate([self.hours, hours]), np.concatenate([self.usd, usd])
+        order = np.lexsort((cost, every))
+        least = np.minimum.accumulate(cost[order])
+        falls = np.isfinite(least) & (np.diff(least, prepend=np.inf) < 0)
+        self.hours, self.usd = every[order][falls], least[falls]
+
+    def by(self, hours: Floats) -> Floats:
+        """Return the least cost by `hours` (k,); inf before the first."""
+        place = np.searchsorted(self.hours, hours, side="right")
+        return np.concatenate([[np.inf], self.usd])[place]
+
+    def ends(self, latest_hours: float, most: int) -> tuple[Floats, Floats]:
+        """Return the ends of the steps in hours and their costs, the time before the first step included.
+
+        Neighbours are joined where there are more than `most`: to the end of the last, at the cost of the first.
+        """
+        ends, usd = np.append(self.hours, latest_hours), np.concatenate([[np.inf], self.usd])
+        last = len(usd) - 1
+        first = np.unique(np.append(0, np.linspace(min(1, last), last, most).astype(np.int64)))
+        return ends[np.append(first[1:] - 1, last)], usd[first]
 
 
 def straight_pieces(table: StartTable, begin: float, end: float) -> list[CurvePiece]:

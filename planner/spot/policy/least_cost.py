@@ -86,8 +86,8 @@ def _lerp(values: Floats, places: tuple[Integers, Integers, Floats], lower: Floa
     """Return `values` between their neighbours, in the array `lower`."""
     low, high, part = places
     flat = values.reshape(-1)
-    np.take(flat, low, out=lower, mode="clip")  # no place lies outside; "clip" spares the copy that a check needs
-    np.take(flat, high, out=upper, mode="clip")
+    flat.take(low, out=lower, mode="clip")  # no place lies outside; "clip" spares the copy that a check needs
+    flat.take(high, out=upper, mode="clip")
     upper -= lower
     upper *= part
     lower += upper

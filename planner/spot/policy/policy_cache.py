@@ -30,6 +30,8 @@ RUNS_PER_PASS = 8
 """Runs that are computed together: their arrays stay in the processor's cache."""
 FIRST_SLACK = 1 / 16
 """Slack of the shortest horizon over the work; each further one has twice as much."""
+SAME_TIME = 1e-6
+"""Relative: a time this close after the end of a horizon is its end, so that rounding leads to no other grid."""
 MAX_DOUBLINGS = 7
 """Slack beyond 8 times the work saves almost nothing more: the longest horizon serves all times beyond it."""
 NOTICEABLE_SAVING = 3e-3
@@ -48,7 +50,7 @@ def horizon_of(run: SpotRun, guaranteed_hours: float) -> float:
     needed = run.work_hours + run.restart_hours
     slack = FIRST_SLACK * run.work_hours
     for _ in range(MAX_DOUBLINGS):
-        if needed + slack >= guaranteed_hours:
+        if needed + slack >= guaranteed_hours * (1 - SAME_TIME):
             break
         slack *= 2
     return needed + slack

@@ -13,6 +13,7 @@ from planner.analysis.frontier.envelope_sum import evaluate_envelope, sum_envelo
 from planner.analysis.frontier.lower_envelope import (
     EnvelopePiece,
     Knee,
+    Segments,
     build_segments,
     clip_to_caps,
     convex_hull,
@@ -166,6 +167,23 @@ def test_a_jump_a_crossing_and_a_level_are_told_apart() -> None:
     (stops, _) = sum_envelopes([pieces])
     assert [(stop.hours, stop.usd) for stop in stops] == [(1, 10), (3, 7), (5, 6), (8, 4)]
     assert [bool(stop.before) for stop in stops] == [False, True, False, False]
+
+
+def test_a_steep_piece_that_ends_gives_way_to_the_next_one() -> None:
+    """Pieces of a curve that grow less steep are followed one after the other, each to its end."""
+    columns = {
+        "hours_from": np.array([1.0, 2.0, 3.0]),
+        "hours_to": np.array([2.0, 3.0, 5.0]),
+        "usd_from": np.array([9.0, 4.0, 2.0]),
+        "usd_to": np.array([4.0, 2.0, 1.0]),
+    }
+    number = np.arange(3)
+    segments = Segments(row=number, share_from=np.zeros(3), share_to=np.ones(3), rank=number, **columns)
+    assert [(one.row, one.hours_from, one.hours_to) for one in lower_envelope(segments)] == [
+        (0, 1.0, 2.0),
+        (1, 2.0, 3.0),
+        (2, 3.0, 5.0),
+    ]
 
 
 def test_of_equal_ways_the_one_with_more_free_memory_wins_then_the_first_name() -> None:
