@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from planner.scenario.job import Job
 
 UNSHARDED = "none"
-"""The sharding of a run on one GPU."""
+"""The sharding of a run on one GPU, and the offload of one that keeps all states on its GPUs."""
 TENSOR_DEGREES = (1, 2, 4, 8)
 PIPELINE_DEGREES = (1, 2, 4, 8, 16)
 HYBRID_ABOVE_GPUS = 16
@@ -40,6 +40,7 @@ class Recipe:
     optimizer: str
     tensor_parallel: int = 1
     pipeline_parallel: int = 1
+    offload: str = UNSHARDED
 
     @property
     def zero_stage(self) -> int:
@@ -99,7 +100,7 @@ def enumerate_recipes(job: Job, card: GpuClass, multi_gpu: bool, library: Librar
     for method in methods:
         facts = {**vars(card), "method": method}
         # Weight bits that `techniques` excludes are made like its methods.
-        for bits, precision, ckpt, sharding, attention, optimizer, tp, pp in itertools.product(
+        for bits, precision, ckpt, sharding, attention, optimizer, tp, pp, offload in itertools.product(
             table.tried("weight_bits", **facts),
             asked.precision or table.tried("precision", **facts),
             _checkpointing(job, library),
@@ -108,9 +109,10 @@ def enumerate_recipes(job: Job, card: GpuClass, multi_gpu: bool, library: Librar
             asked.optimizer or table.tried("optimizer", **facts),
             asked.tensor_parallel or (1,),
             asked.pipeline_parallel or (1,),
+            asked.offload or table.tried("offload", **facts),
         ):
             found += [
-                Recipe(method, bits, quant, precision, ckpt, sharding, attention, optimizer, tp, pp)
+                Recipe(method, bits, quant, precision, ckpt, sharding, attention, optimizer, tp, pp, offload)
                 for quant in quantisations(bits, asked.quant, library)
             ]
     return found

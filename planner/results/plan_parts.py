@@ -51,6 +51,7 @@ class Techniques(Part):
     optimizer: str
     tensor_parallel: int
     pipeline_parallel: int
+    offload: str = "none"  # plans of earlier releases had no other
     lora_rank: int | None = None
     lora_targets: str | tuple[str, ...] | None = None
 
