@@ -75,9 +75,7 @@ def static_terms(network: Network, layout: Layout, states: States, coefficients:
     ones = np.greater_equal(zero, 1)
     twos = np.greater_equal(zero, 2)
     threes = np.greater_equal(zero, 3)
-    over_1 = np.where(ones, shards, 1.0)
-    over_2 = np.where(twos, shards, 1.0)
-    over_3 = np.where(threes, shards, 1.0)
+    over_1, over_2, over_3 = (np.where(stage, shards, 1.0) for stage in (ones, twos, threes))
     hosted = np.not_equal(states.host_weights, 0) & threes
     weights_here = np.where(hosted, coefficients.host_resident, 1.0)
     optimizer_hosted = hosted | np.not_equal(states.host_optimizer, 0)
