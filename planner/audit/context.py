@@ -67,7 +67,8 @@ class AuditContext:
         offer, instances = self.offer, self.plan.instances
         link = offer.interconnect or ("nvlink" if self.gpu.nvlink_by_default else "pcie")
         network_gbps = offer.network_gbps if instances > 1 else None
-        return Machine(self.gpu.name, offer.gpus, instances, "pcie" if offer.gpus == 1 else link, network_gbps)
+        link = "pcie" if offer.gpus == 1 else link
+        return Machine(self.gpu.name, offer.gpus, instances, link, network_gbps, offer.ram_gb)
 
     @cached_property
     def trials(self) -> TrialWork:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from planner.audit.comparison import Broken, Tolerance, at_most
 from planner.audit.hours import probability_within
+from planner.audit.physics import build_setup
 from planner.audit.stages import STAGES
 from planner.audit.timetable import gpus_of, idle_hours, machines_of, peak, times_of_plan
 from planner.configurations.recipe import (
@@ -18,6 +19,8 @@ from planner.configurations.recipe import (
     find_incompatibility,
     is_allowed,
 )
+from planner.estimates.memory.host_offload import host_bytes
+from planner.estimates.memory.states import MemoryCoefficients
 from planner.estimates.time.data_stages import evaluation_bytes
 from planner.results.plan_parts import Hours, Spread
 from planner.scenario.offer import offer_labels
@@ -101,6 +104,7 @@ def _techniques(context: AuditContext) -> Iterator[Broken]:
             yield what, "one of " + ", ".join(map(str, values)), getattr(recipe, what)
     if recipe.is_hybrid and not (plan.gpus > HYBRID_ABOVE_GPUS and plan.instances > 1):
         yield "sharding", f"more than {HYBRID_ABOVE_GPUS} GPUs on several machines", recipe.sharding
+    yield from _host_memory(context)
     reason = find_incompatibility(recipe, card, library)
     if reason is not None or recipe not in allowed:
         yield "recipe", "techniques that work together", reason
@@ -147,6 +151,17 @@ def _unfit(context: AuditContext, stage: str, offer: Offer) -> Iterator[tuple[st
             yield "one GPU, and text to evaluate", offer.label
     if needs > room:
         yield f"{needs:.1f} GB of memory", f"{room:.1f}"
+
+
+def _host_memory(context: AuditContext) -> Iterator[Broken]:
+    """Yield host memory that offloaded states take and the offer does not state; observed runs had it."""
+    plan, batch = context.plan, (context.plan.techniques.micro_batch, context.plan.techniques.accumulation_steps)
+    if context.observed or not context.library.techniques.values.offload.values[context.recipe.offload].technique:
+        return
+    inputs = build_setup(context, context.job, context.recipe, context.machine, batch).inputs
+    values = MemoryCoefficients.of(context.library.calibrations["memory"].values)
+    each = float(host_bytes(inputs.network, inputs.layout, inputs.states, values))
+    yield from at_most("host memory in GB", context.offer.ram_gb or 0.0, each * plan.gpus_per_instance / GB)
 
 
 def figures_of_job(context: AuditContext, evaluation: Evaluation, tolerance: Tolerance) -> Iterator[Broken]:

@@ -116,6 +116,7 @@ def build_market(scenario: Scenario, library: Library) -> Market:
         keep = np.asarray(find_undominated_offers(found, labels, is_outlier, is_outdated, places), dtype=np.int64)
     offers = tuple(found[index] for index in keep)
     cards = tuple(library.gpu(offer.card) if offer.rents_gpus else None for offer in offers)
+    hosts_states = any(job.techniques.uses_host_memory for job in scenario.jobs)
     # Thousands of offers rent a few hundred kinds of machine: equal ones are made once.
     made: dict[tuple[object, ...], tuple[Machine, ...]] = {}
     machines: list[tuple[Machine, ...]] = []
@@ -123,8 +124,9 @@ def build_market(scenario: Scenario, library: Library) -> Market:
         if card is None:
             machines.append(())
             continue
-        kind = (card.name, offer.gpus, offer.max_nodes, offer.interconnect, offer.network_gbps)
-        machines.append(made[kind] if kind in made else made.setdefault(kind, machines_of(offer, card)))
+        ram_gb = offer.ram_gb if hosts_states else None
+        kind = (card.name, offer.gpus, offer.max_nodes, offer.interconnect, offer.network_gbps, ram_gb)
+        machines.append(made[kind] if kind in made else made.setdefault(kind, machines_of(offer, card, ram_gb)))
     return Market(
         offers,
         tuple(labels[index] for index in keep),

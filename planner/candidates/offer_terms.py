@@ -44,11 +44,11 @@ def interconnect_of(offer: Offer, gpu: GpuSpec) -> str:
     return offer.interconnect or ("nvlink" if gpu.nvlink_by_default else "pcie")
 
 
-def machines_of(offer: Offer, gpu: GpuSpec) -> tuple[Machine, ...]:
-    """Return the machines that an offer can rent: one instance up to `max_nodes`."""
+def machines_of(offer: Offer, gpu: GpuSpec, ram_gb: float | None = None) -> tuple[Machine, ...]:
+    """Return the machines that an offer can rent: one instance up to `max_nodes`; `ram_gb` where it matters."""
     link = interconnect_of(offer, gpu)
     return tuple(
-        Machine(gpu.name, offer.gpus, nodes, link, offer.network_gbps if nodes > 1 else None)
+        Machine(gpu.name, offer.gpus, nodes, link, offer.network_gbps if nodes > 1 else None, ram_gb)
         for nodes in range(1, offer.max_nodes + 1)
     )
 

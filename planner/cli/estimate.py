@@ -20,6 +20,7 @@ CHOICES: OptionTable = {
 NUMBERS: OptionTable = {
     "gpus": (int, None, "Number of GPUs in total [1]"),
     "instances": (int, None, "Number of machines [8 GPUs each]"),
+    "ram-gb": (float, None, "Host memory of one machine in GB, for offloaded states"),
     "network-gbps": (float, None, "Network of one machine in Gbit/s, if there are several"),
     "sequence-length": (int, None, "Tokens per sequence [2048]"),
     "micro-batch": (int, None, "Sequences per GPU and step [the largest that fits]"),

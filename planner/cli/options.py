@@ -159,6 +159,7 @@ TECHNIQUE_OPTIONS = (
     "sharding",
     "attention",
     "optimizer",
+    "offload",
 )
 """Options that take their values and help from `models/techniques`."""
 

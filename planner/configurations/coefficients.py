@@ -98,10 +98,13 @@ def recipe_coefficients(recipe: Recipe, job: Job, network: Network, library: Lib
     else:
         states = _lora_states(recipe, job, network, framework, table, prepared)
     fully_sharded = recipe.zero_stage == 3
+    hosted = library.techniques.values.offload.values[recipe.offload]
     states = replace(
         states,
         no_sync_full_gradients=int(framework.no_sync and fully_sharded),
         load_whole=int(framework.load_whole and fully_sharded),
+        host_weights=int(hosted.weights),
+        host_optimizer=int(hosted.optimizer),
     )
     return RecipeCoefficients(
         states=states,
@@ -150,8 +153,9 @@ def _scheme_row(recipe: Recipe, framework: FrameworkProfile, table: TechniqueTab
         return recipe.precision
     if framework.masters:
         return framework.masters
-    if recipe.zero_stage in (1, 2):
-        return "deepspeed"  # the two stages that FSDP does not have
+    hosted = table.values.offload.values[recipe.offload]
+    if recipe.zero_stage in (1, 2) or (hosted.optimizer and not hosted.weights):
+        return "deepspeed"  # the stages, and the offload, that FSDP does not have
     return (framework.zero3_masters if recipe.zero_stage == 3 else None) or recipe.precision
 
 

@@ -35,11 +35,12 @@ from planner.configurations.recipe import (
     is_allowed,
 )
 from planner.estimates.memory.fit import MemoryLines, memory_lines
+from planner.estimates.memory.host_offload import host_bytes
 from planner.estimates.memory.states import MemoryCoefficients
 from planner.estimates.time.coefficients import TimeCoefficients
 from planner.estimates.time.step import step_seconds
 from planner.estimates.work import processed_length
-from planner.units import GIB
+from planner.units import GB, GIB
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -53,6 +54,8 @@ if TYPE_CHECKING:
 MANY_ACCUMULATION_STEPS = 64
 """Accumulation steps beyond any pipeline degree."""
 DOES_NOT_FIT = "it does not fit in memory"
+HOST_MEMORY_UNKNOWN = "the offer does not state its host memory (ram_gb), which offloaded states need"
+HOST_MEMORY_SMALL = "offloaded states do not fit in the host memory of the offer"
 
 
 @dataclass(frozen=True)
@@ -156,6 +159,8 @@ class _Grid:
         memory = MemoryCoefficients.of(library.calibrations["memory"].values)
         per_rank = job.global_batch / np.asarray(inputs.layout.data_parallel, dtype=float)
         possible = possible_cells(recipes, inputs.layout, per_rank, len(machines))
+        without_room = ~possible
+        possible = self._with_host_memory(inputs, machines, memory, possible)
         # While accumulating, a first pipeline stage holds as many micro-batches as there are stages: 64 covers all.
         lines = [_lines(inputs, steps, memory) for steps in (1, MANY_ACCUMULATION_STEPS)]
         micro, accumulation = choose(inputs, lines, per_rank, possible)
@@ -171,7 +176,7 @@ class _Grid:
         if learned.probed:  # no estimate lies below the memory that a run at most as large took
             floors = learned.floors(recipes, machines, micro, shape.longest)
             need, fits = np.maximum(need, floors), fits & (floors <= usable)
-        self.rejected["the global batch does not divide over the GPUs"] += int(np.sum(~possible))
+        self.rejected["the global batch does not divide over the GPUs"] += int(np.sum(without_room))
         r, h = np.nonzero(fits)
         found = Configurations(
             tuple(recipes),
@@ -187,6 +192,22 @@ class _Grid:
             np.full(len(r), np.nan),
         )
         return found, misses
+
+    def _with_host_memory(
+        self, inputs: TimedSetup, machines: Sequence[Machine], memory: MemoryCoefficients, possible: Flags
+    ) -> Flags:
+        """Return the possible cells whose states in host memory are known to have room there; count the others."""
+        each = host_bytes(inputs.network, inputs.layout, inputs.states, memory)
+        taken = np.multiply(each, inputs.layout.gpus_per_node)
+        if not np.any(taken):
+            return possible
+        ram = np.asarray([np.nan if machine.ram_gb is None else machine.ram_gb * GB for machine in machines])
+        taken = np.broadcast_to(taken, possible.shape)
+        unknown = possible & (taken > 0) & np.isnan(ram)
+        small = possible & (taken > ram)
+        self.rejected[HOST_MEMORY_UNKNOWN] += int(np.sum(unknown))
+        self.rejected[HOST_MEMORY_SMALL] += int(np.sum(small))
+        return np.asarray(possible & ~unknown & ~small)
 
     def _speeds(
         self, inputs: TimedSetup, lines: Sequence[MemoryLines], micro: Floats, accumulation: Floats, per_rank: Floats

@@ -32,6 +32,7 @@ class Machine:
     instances: int
     link: str
     network_gbps: float | None
+    ram_gb: float | None = None  # of one instance; None: unknown, or no job has use for it
 
     @property
     def gpus(self) -> int:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from planner.scenario.job import Job
 
 UNSHARDED = "none"
-"""The sharding of a run on one GPU."""
+"""The sharding of a run on one GPU, and the offload of one that keeps all states on its GPUs."""
 TENSOR_DEGREES = (1, 2, 4, 8)
 PIPELINE_DEGREES = (1, 2, 4, 8, 16)
 HYBRID_ABOVE_GPUS = 16
@@ -41,6 +41,7 @@ class Recipe:
     tensor_parallel: int = 1
     pipeline_parallel: int = 1
     framework: str = "hf"
+    offload: str = UNSHARDED
 
     @property
     def zero_stage(self) -> int:
@@ -115,7 +116,7 @@ def enumerate_recipes(job: Job, card: GpuClass, multi_gpu: bool, library: Librar
     for method, framework in itertools.product(methods, frameworks_of(job, library)):
         facts, profile = {**vars(card), "method": method}, framework_of(library, framework)
         # Weight bits that `techniques` excludes are made like its methods.
-        for bits, precision, ckpt, sharding, attention, optimizer, tp, pp in itertools.product(
+        for bits, precision, ckpt, sharding, attention, optimizer, tp, pp, offload in itertools.product(
             table.tried("weight_bits", **facts),
             asked.precision or table.tried("precision", **facts),
             _checkpointing(job, profile, library),
@@ -124,9 +125,10 @@ def enumerate_recipes(job: Job, card: GpuClass, multi_gpu: bool, library: Librar
             asked.optimizer or table.tried("optimizer", **facts),
             asked.tensor_parallel or (1,),
             asked.pipeline_parallel or (1,),
+            asked.offload or table.tried("offload", **facts),
         ):
             found += [
-                Recipe(method, bits, quant, precision, ckpt, sharding, attention, optimizer, tp, pp, framework)
+                Recipe(method, bits, quant, precision, ckpt, sharding, attention, optimizer, tp, pp, framework, offload)
                 for quant in quantisations(bits, asked.quant, library)
             ]
     return found

@@ -10,10 +10,11 @@ import numpy as np
 from planner.configurations.grid import JobShape, Machine, grid_inputs
 from planner.configurations.observed.learning import NO_CORRECTION, Correction, memory_sigma
 from planner.estimates.memory.fit import MemoryLines, fit_probability, memory_lines
+from planner.estimates.memory.host_offload import host_bytes
 from planner.estimates.memory.peak import PHASES, MemoryEstimate, estimate_memory
 from planner.estimates.memory.states import MemoryCoefficients
 from planner.results.plan_parts import Vram
-from planner.units import GIB
+from planner.units import GB, GIB
 
 if TYPE_CHECKING:
     from planner.configurations.recipe import Recipe
@@ -99,6 +100,13 @@ class MemoryEvaluator:
             phase=PHASES[int(as_scalar(estimate.phase))],
             parts={name: as_scalar(part) / GIB for name, part in estimate.breakdown.items()},
         )
+
+    @property
+    def host_gb(self) -> float:
+        """Return the host memory that offloaded states take on one machine, in GB; 0 where none are offloaded."""
+        inputs = self.inputs
+        each = host_bytes(inputs.network, inputs.layout, inputs.states, self.coefficients)
+        return as_scalar(each) * as_scalar(inputs.layout.gpus_per_node) / GB
 
     @property
     def context_gib(self) -> float:

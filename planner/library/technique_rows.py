@@ -74,6 +74,13 @@ class Attention(Value):
     max_element_bytes: float | None = None
 
 
+class Offload(Value):
+    """What of the states lies in host memory."""
+
+    optimizer: bool = False
+    weights: bool = False
+
+
 class Default(Row):
     """Values that are tried where a job does not say, under a condition."""
 
@@ -137,6 +144,7 @@ class Values(Row):
     sharding: Technique[str, Sharding]
     attention: Technique[str, Attention]
     optimizer: Technique[str, Value]
+    offload: Technique[str, Offload]
     compute: dict[str, Compute]
     synonyms: dict[str, str]
 

@@ -32,7 +32,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 TechniqueField = Literal[
-    "method", "weight_bits", "quant", "precision", "activation_checkpointing", "sharding", "attention", "optimizer"
+    "method",
+    "weight_bits",
+    "quant",
+    "precision",
+    "activation_checkpointing",
+    "sharding",
+    "attention",
+    "optimizer",
+    "offload",
 ]
 """The keys of a job's `techniques` whose values are names; the parallel degrees are numbers."""
 TECHNIQUE_FIELDS: tuple[TechniqueField, ...] = get_args(TechniqueField)

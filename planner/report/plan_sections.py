@@ -54,6 +54,7 @@ def techniques(job: Run, brief: bool = False) -> str:
     parts = [first, *(table.words(field, getattr(how, field)) for field in ("precision", "activation_checkpointing"))]
     if not brief:
         parts += [table.words(field, getattr(how, field)) for field in ("attention", "optimizer")]
+        parts += [table.words("offload", how.offload)] if table.of("offload").values[how.offload].technique else []
         parts += [job.packing] if job.unit == "tokens" else []
     return ", ".join(parts)
 

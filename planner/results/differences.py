@@ -28,6 +28,7 @@ FEATURES: tuple[tuple[str, Callable[[Assignment], str]], ...] = (
     ("checkpointing", lambda job: job.techniques.activation_checkpointing),
     ("sharding", lambda job: job.techniques.sharding),
     ("optimizer", lambda job: job.techniques.optimizer),
+    ("offload", lambda job: job.techniques.offload),
     ("tensor parallel", lambda job: str(job.techniques.tensor_parallel)),
     ("pipeline parallel", lambda job: str(job.techniques.pipeline_parallel)),
     ("batch", lambda job: f"{job.techniques.micro_batch} x {job.techniques.accumulation_steps}"),

@@ -52,6 +52,7 @@ class Techniques(Part):
     tensor_parallel: int
     pipeline_parallel: int
     framework: str
+    offload: str = "none"  # plans of earlier releases had no other
     lora_rank: int | None = None
     lora_targets: str | tuple[str, ...] | None = None
 

@@ -22,6 +22,7 @@ class Configuration(RunSettings):
     architecture: Text
     gpu: Text
     gpus: PositiveInteger = 1
+    ram_gb: Positive | None = None  # of one machine; read where states lie in host memory
     instances: PositiveInteger | None = None
     optimizer: Optimizer = "adamw"
     lora_rank: PositiveInteger = 16

@@ -48,6 +48,7 @@ Checkpointing = Annotated[str, _OneOf("activation_checkpointing")]
 Sharding = Annotated[str, _OneOf("sharding")]
 Attention = Annotated[str, _OneOf("attention")]
 Optimizer = Annotated[str, _OneOf("optimizer")]
+Offload = Annotated[str, _OneOf("offload")]
 TechniqueName = Annotated[str, _OneOf("names")]
 """Techniques with a 0/1 name, the ones that a penalty can be put on."""
 Framework = Annotated[str, _OneOf("framework")]
@@ -104,10 +105,17 @@ class Techniques(StrictModel):
     sharding: OneOrMany[Sharding] | None = None
     attention: OneOrMany[Attention] | None = None
     optimizer: OneOrMany[Optimizer] | None = None
+    offload: OneOrMany[Offload] | None = None
     tensor_parallel: OneOrMany[PositiveInteger] | None = None
     pipeline_parallel: OneOrMany[PositiveInteger] | None = None
     penalty_usd: dict[TechniqueName, Price] = Field(default_factory=dict)
     lora_given: LoraSettings | None = Field(default=None, alias="lora")
+
+    @property
+    def uses_host_memory(self) -> bool:
+        """Whether states may lie in host memory, so that the memory of an offer matters."""
+        rows = read_techniques().values.offload.values
+        return any(rows[one].optimizer or rows[one].weights for one in self.offload or ())
 
     @property
     def penalties_usd(self) -> tuple[float, ...]:
@@ -136,6 +144,7 @@ class RunSettings(StrictModel):
     sharding: Sharding | None = None
     attention: Attention | None = None
     optimizer: Optimizer | None = None
+    offload: Offload | None = None
     tensor_parallel: PositiveInteger | None = None
     pipeline_parallel: PositiveInteger | None = None
     micro_batch: PositiveInteger | None = None

@@ -158,6 +158,13 @@ def _capacity(resolved: ResolvedConfiguration, memory: MemoryEstimate, vram_gib:
     )
 
 
+def _host_memory_notes(resolved: ResolvedConfiguration) -> list[str]:
+    """Return what offloaded states take in host memory; nothing where there are none."""
+    taken_gb = resolved.memory_evaluator.host_gb
+    known = "" if resolved.machine.ram_gb else "; whether the machine has it is unknown: give --ram-gb"
+    return [f"offloaded states take {taken_gb:,.0f} GB of host memory per machine{known}"] if taken_gb else []
+
+
 def _notes(resolved: ResolvedConfiguration, capacity: Capacity, library: Library) -> tuple[str, ...]:
     """Return notes on assumptions in place of facts, and on the limits of the estimate."""
     notes = []
@@ -178,6 +185,7 @@ def _notes(resolved: ResolvedConfiguration, capacity: Capacity, library: Library
         notes.append(f"bandwidth between machines unknown: {assumed:g} GB/s assumed; set --network-gbps")
     if resolved.recipe.tensor_parallel * resolved.recipe.pipeline_parallel > 1 and not row.parallel:
         notes.append(f"framework {framework} has no tensor or pipeline parallelism: estimated as if it had")
+    notes += _host_memory_notes(resolved)
     if resolved.architecture.experts:
         notes.append("mixture-of-experts estimates are the least accurate: looped and grouped kernels differ fourfold")
     if shape.unit == "images":

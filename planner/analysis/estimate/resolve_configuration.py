@@ -66,6 +66,9 @@ def resolve_configuration(
     # The first that fits the requested batch, else the one that needs least.
     needs = [0.0 if memory.fits(*batch) else memory.need_gib(*batch) for memory in memories]
     recipe, memory = recipes[needs.index(min(needs))], memories[needs.index(min(needs))]
+    if asked.ram_gb is not None and memory.host_gb > asked.ram_gb:
+        what = f"offloaded states take {memory.host_gb:,.0f} GB of host memory per machine"
+        raise _fault("ram_gb", what, "give a machine with more, or offload less")
     if asked.sharding is None and machine.gpus > 1:
         assumed.append(recipe.sharding)
     ranks = machine.gpus // (asked.tensor_parallel * asked.pipeline_parallel)
@@ -97,9 +100,8 @@ def _machine(asked: Configuration, card: GpuSpec) -> Machine:
     if asked.interconnect in ("nvlink", "nvswitch") and not card.nvlink_gb_s:
         raise _fault("interconnect", f"{card.name} has no NVLink", "give pcie, or leave it out")
     link = asked.interconnect or ("nvlink" if card.nvlink_by_default else "pcie")
-    return Machine(
-        card.name, each, instances, link if each > 1 else "pcie", asked.network_gbps if instances > 1 else None
-    )
+    link = link if each > 1 else "pcie"
+    return Machine(card.name, each, instances, link, asked.network_gbps if instances > 1 else None, asked.ram_gb)
 
 
 def _check_batch(asked: Configuration, machine: Machine) -> None:
@@ -139,11 +141,12 @@ def _recipes(asked: Configuration, card: GpuSpec, machine: Machine, library: Lib
         )
         if value is None and parts is not None
     ]
+    offload = asked.offload or table.tried("offload")[0]
     degrees = (asked.tensor_parallel, asked.pipeline_parallel)
     recipes = [
         Recipe(
             *(method, bits, quant, precision, checkpointing, sharding, attention, asked.optimizer, *degrees),
-            asked.framework,
+            *(asked.framework, offload),
         )
         for sharding in _shardings(asked, machine, library)
     ]
@@ -156,7 +159,8 @@ def _recipes(asked: Configuration, card: GpuSpec, machine: Machine, library: Lib
 def _describe_recipe(recipe: Recipe) -> str:
     weights = f"{recipe.weight_bits}-bit weights"
     attention, sharding = f"{recipe.attention} attention", f"sharding {recipe.sharding}"
-    parts = (recipe.method, weights, recipe.precision, attention, sharding, recipe.optimizer)
+    parts = [recipe.method, weights, recipe.precision, attention, sharding, recipe.optimizer]
+    parts += [f"offload {recipe.offload}"] if recipe.offload != UNSHARDED else []
     return f"requested or assumed: {', '.join(parts)}"
 
 

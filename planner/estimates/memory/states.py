@@ -75,9 +75,7 @@ def static_terms(network: Network, layout: Layout, states: States, coefficients:
     ones = np.greater_equal(zero, 1)
     twos = np.greater_equal(zero, 2)
     threes = np.greater_equal(zero, 3)
-    over_1 = np.where(ones, shards, 1.0)
-    over_2 = np.where(twos, shards, 1.0)
-    over_3 = np.where(threes, shards, 1.0)
+    over_1, over_2, over_3 = (np.where(stage, shards, 1.0) for stage in (ones, twos, threes))
     hosted = np.not_equal(states.host_weights, 0) & threes
     weights_here = np.where(hosted, coefficients.host_resident, 1.0)
     optimizer_hosted = hosted | np.not_equal(states.host_optimizer, 0)
@@ -96,10 +94,8 @@ def static_terms(network: Network, layout: Layout, states: States, coefficients:
     gradient_bytes = states.gradient_bytes + states.extra_gradient_bytes
     gradients = trained * gradient_bytes * buckets / np.where(keeps_full, 1.0, over_2)
     gradients = np.where(keeps_full, 1.0, weights_here) * gradients
-    # From stage 2 on the CPU that updates takes over each gradient once it is reduced; a bucket stays on the GPU.
-    leaves = optimizer_hosted & ~hosted & twos & ~keeps_full
-    bucket = REDUCE_BUCKET_PARAMETERS * gradient_bytes
-    gradients = np.where(leaves, np.minimum(coefficients.host_resident * gradients + bucket, gradients), gradients)
+    leaves = optimizer_hosted & ~hosted & (twos | np.less_equal(layout.gpus, 1)) & ~keeps_full
+    gradients = np.where(leaves, _left_behind(gradients, gradient_bytes, coefficients), gradients)
     early = accumulates | np.not_equal(states.gradients_in_forward, 0)
     # Stage 3 gathers layers one by one, but the root unit (embedding and head) stays gathered.
     wide = np.maximum(states.gathered_bytes, 2.0)  # what is not quantised is gathered in the type that computes
@@ -123,6 +119,15 @@ def static_terms(network: Network, layout: Layout, states: States, coefficients:
         dequantised=np.not_equal(states.quantised, 0) * (2.0 * network.hidden * network.ffn),
         load=np.not_equal(states.load_whole, 0) * whole_weights * (1.0 + 1.0 / over_3),
     )
+
+
+def _left_behind(gradients: Numbers, each_bytes: Numbers, coefficients: MemoryCoefficients) -> Numbers:
+    """Return the gradients that stay where a CPU updates: from ZeRO-2 on it takes over each one once it is reduced.
+
+    A bucket of them stays on the GPU (DeepSpeed documentation, `reduce_bucket_size`).
+    """
+    bucket = REDUCE_BUCKET_PARAMETERS * np.asarray(each_bytes)
+    return np.minimum(coefficients.host_resident * gradients + bucket, gradients)
 
 
 def stage_layers(network: Network, pipeline: Numbers) -> Numbers:

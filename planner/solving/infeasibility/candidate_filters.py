@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 LISTS = {"providers": "provider", "gpus": "gpu", "regions": "region", "tiers": "tier"}
 """Limit -> the field of an offer that it reads."""
-TECHNIQUES = ("weight_bits", "precision", "activation_checkpointing", "sharding", "attention", "optimizer")
+TECHNIQUES = ("weight_bits", "precision", "activation_checkpointing", "sharding", "attention", "optimizer", "offload")
 """Techniques that a recipe has under the same name, without the method."""
 DEGREES = ("tensor_parallel", "pipeline_parallel")
 HEADROOM = "limits.vram_headroom"

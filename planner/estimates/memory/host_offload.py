@@ -1,0 +1,30 @@
+"""Bytes of host memory that states take which lie there between their uses."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from planner.estimates.memory.states import static_terms
+
+if TYPE_CHECKING:
+    from planner.estimates.inputs import Layout, Network, Numbers, States
+    from planner.estimates.memory.states import MemoryCoefficients
+
+HOST_BUFFERS = 1.5
+"""Host memory over the states that lie in it, copies and pinned buffers included: the `additional_buffer_factor` of
+DeepSpeed's own estimators (documentation, "Memory Requirements")."""
+
+
+def host_bytes(network: Network, layout: Layout, states: States, coefficients: MemoryCoefficients) -> Numbers:
+    """Return the bytes of host memory for one GPU: its shard of the optimizer, with weights offloaded of all states.
+
+    Shape: that of the layout and states, broadcast. 0 where all states stay on the GPU.
+    """
+    here = static_terms(network, layout, replace(states, host_weights=0, host_optimizer=0), coefficients)
+    weights = np.not_equal(states.host_weights, 0) & np.greater_equal(layout.zero_stage, 3)
+    optimizer = weights | np.not_equal(states.host_optimizer, 0)
+    moved = optimizer * here.optimizer + weights * (here.weights + here.adapters + here.gradients)
+    return HOST_BUFFERS * moved
