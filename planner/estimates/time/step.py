@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from planner.estimates.inputs import Hardware, Kernels, Layout, States, TimedSetup
     from planner.estimates.time.coefficients import TimeCoefficients
 
-_HOST_STEP_BYTES = 4.0  # per parameter updated in host memory: a 16-bit gradient down, a 16-bit weight up
+# Per parameter updated in host memory: a 16-bit weight up once a step; in every micro-step a 16-bit gradient down, read there
+# and added to an fp32 sum (4 read, 4 written, and the copy's 4 written and read as 16 bit).
+_HOST_WEIGHT_BYTES, _HOST_GRADIENT_BYTES, _HOST_SUM_BYTES = 2.0, 2.0, 12.0
 
 
 @dataclass(frozen=True)
@@ -177,10 +179,22 @@ def _optimizer_seconds(layout: Layout, states: States, hardware: Hardware, coeff
     )
     if not np.any(hosted):
         return seconds
-    # Gradients go down and weights come back in 16 bit, and the GPUs of a node share its CPUs.
-    copies_seconds = _HOST_STEP_BYTES * updated / (coefficients.host_copy_utilisation * hardware.pcie)
-    updating = updated * layout.gpus_per_node / coefficients.host_optimizer_rate
-    return np.where(hosted, copies_seconds + updating, seconds)
+    return np.where(hosted, host_optimizer_seconds(updated, layout, states, hardware, coefficients), seconds)
+
+
+def host_optimizer_seconds(
+    updated: Any, layout: Layout, states: States, hardware: Hardware, coefficients: TimeCoefficients
+) -> Any:
+    """Return the seconds of one step's optimizer in host memory; `updated` parameters are those of one GPU.
+
+    The CPUs of a node update what its GPUs hold at the bandwidth of its memory. Gradients go down and are summed after
+    every micro-step, weights come back once. Source: ZeRO-Offload (arXiv 2101.06840), section 4 and table 4.
+    """
+    slot = coefficients.host_copy_utilisation * hardware.pcie
+    node = coefficients.host_bandwidth / layout.gpus_per_node  # one GPU's share
+    update = states.optimizer_traffic_bytes / node + _HOST_WEIGHT_BYTES / slot
+    gradients = _HOST_GRADIENT_BYTES / slot + _HOST_SUM_BYTES / node
+    return updated * (update + layout.accumulation * gradients)
 
 
 def _cube(values: Any) -> Any:
