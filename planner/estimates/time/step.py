@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from planner.estimates.time import communication
-from planner.estimates.time.device import DeviceTime, device_time, launch_seconds
+from planner.estimates.time.device import DeviceTime, device_time, hook_seconds, launch_seconds
 
 if TYPE_CHECKING:
     from planner.estimates.inputs import Hardware, Kernels, Layout, States, TimedSetup
     from planner.estimates.time.coefficients import TimeCoefficients
 
-# Per parameter updated in host memory: a 16-bit weight up once a step; in every micro-step a 16-bit gradient down, read there
-# and added to an fp32 sum (4 read, 4 written, and the copy's 4 written and read as 16 bit).
+# Per parameter updated in host memory: a 16-bit weight up once a step; in every micro-step a 16-bit gradient down, which is
+# written and read there (4) and added to an fp32 sum (8).
 _HOST_WEIGHT_BYTES, _HOST_GRADIENT_BYTES, _HOST_SUM_BYTES = 2.0, 2.0, 12.0
 
 
@@ -47,6 +47,7 @@ class _MicroBatch(NamedTuple):
     expert: Any
     sharding: Any
     handover: Any
+    hooks: Any
     reduction: Any
     optimizer: Any
 
@@ -57,7 +58,7 @@ def step_time(setup: TimedSetup, coefficients: TimeCoefficients) -> StepTime:
     `tokens_per_second` counts tokens as processed; padding and packing turn them into real ones (`work.py`).
     """
     layout, parts = setup.layout, _micro_batch(setup, coefficients)
-    each = _overlap_seconds(parts, setup.kernels) + parts.handover
+    each = _overlap_seconds(parts, setup.kernels) + parts.handover + parts.hooks
     seconds, nodes_factor = _assemble_step(parts, each, layout, coefficients)
     whole, visible = (
         _by_cause(parts, shown, each, seconds * (1.0 - 1.0 / nodes_factor), layout, coefficients)
@@ -69,7 +70,7 @@ def step_time(setup: TimedSetup, coefficients: TimeCoefficients) -> StepTime:
 def step_seconds(setup: TimedSetup, coefficients: TimeCoefficients) -> Any:
     """Return the seconds of one optimizer step without breakdown: `step_time(...).seconds`, for large grids."""
     parts = _micro_batch(setup, coefficients)
-    each = _overlap_seconds(parts, setup.kernels) + parts.handover
+    each = _overlap_seconds(parts, setup.kernels) + parts.handover + parts.hooks
     return _assemble_step(parts, each, setup.layout, coefficients)[0]
 
 
@@ -89,6 +90,7 @@ def _micro_batch(setup: TimedSetup, coefficients: TimeCoefficients) -> _MicroBat
         sharding=communication.sharding_seconds(network, layout, states, reached)
         + communication.host_seconds(setup, coefficients),
         handover=communication.pipeline_seconds(network, layout, reached),
+        hooks=hook_seconds(setup),
         reduction=communication.reduction_seconds(layout, states, setup.kernels, coefficients, reached),
         optimizer=_optimizer_seconds(layout, states, setup.hardware, coefficients),
     )
@@ -149,6 +151,7 @@ def _by_cause(
         "expert_parallel": rounds * parts.expert * shown.exchange,
         "sharding": rounds * parts.sharding * shown.sharding,
         "pipeline_transfer": rounds * parts.handover,
+        "hooks": rounds * parts.hooks,
         "bubble": (layout.pipeline - 1.0) / layout.interleave * each,
         "data_parallel": parts.reduction,
         "optimizer": parts.optimizer,
