@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from planner.estimates.inputs import Hardware, Kernels, Layout, States, TimedSetup
     from planner.estimates.time.coefficients import TimeCoefficients
 
-# Per parameter updated in host memory: a 16-bit weight up once a step; in every micro-step a 16-bit gradient down, which is
-# written and read there (4) and added to an fp32 sum (8).
+# Per parameter updated in host memory: a 16-bit weight up once a step; in every micro-step a 16-bit gradient down,
+# which is written and read there (4) and added to an fp32 sum (8).
 _HOST_WEIGHT_BYTES, _HOST_GRADIENT_BYTES, _HOST_SUM_BYTES = 2.0, 2.0, 12.0
 
 
