@@ -12,6 +12,7 @@ from benchmarks.accuracy.measurements import Row
 from benchmarks.accuracy.networks import Incomplete, NotExpressible, as_framework_builds, network_of_row
 from benchmarks.accuracy.recipes import (
     checkpointing_of_row,
+    checkpointing_open,
     degree,
     framework_of_row,
     in_host_memory,
@@ -242,7 +243,7 @@ def _activations(row: Row, network: Network, activations: Activations, states: S
 
 
 def _shares(row: Row, activations: Activations) -> tuple[tuple[float, Activations], ...]:
-    share = partial_share(row)
+    share = 0.5 if checkpointing_open(row) else partial_share(row)
     if share is None:
         return ((1.0, activations),)
     return ((share, replace(activations, checkpointing=CHECKPOINT_FULL)), (1.0 - share, activations))
