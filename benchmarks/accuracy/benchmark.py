@@ -75,8 +75,42 @@ def summary(predictions: Sequence[Prediction], figure: str) -> dict[str, Any]:
     result["coverage"] = scores.coverage(
         [c.log_error for c in found], [c.sigma for c in found], [c.sigma_tail for c in found]
     )
+    result["classes"] = class_coverage(predictions, figure)
     result["organisations"] = mean_over_organisations(predictions, figure)
     return result
+
+
+CLASSES: dict[str, Callable[[Prediction], bool]] = {
+    "framework seen": lambda p: _setup(p).framework != "unknown",
+    "framework unseen": lambda p: _setup(p).framework == "unknown",
+    "one GPU": lambda p: _setup(p).layout.gpus == 1,
+    "several GPUs": lambda p: _setup(p).layout.gpus > 1,
+    "full": lambda p: _setup(p).recipe.method == "full",
+    "LoRA": lambda p: _setup(p).recipe.method == "lora" and not _setup(p).states.quantised,
+    "quantised": lambda p: bool(_setup(p).states.quantised),
+}
+"""Classes whose ranges are judged each on its own."""
+LEAST_OF_CLASS = 25
+
+
+def _setup(prediction: Prediction) -> Configuration:
+    assert prediction.configuration is not None
+    return prediction.configuration
+
+
+def class_coverage(predictions: Sequence[Prediction], figure: str) -> dict[str, Any]:
+    """Return for each class of enough rows the rows inside the 68 and 95 % ranges, with 95 % Wilson intervals."""
+    found: dict[str, Any] = {}
+    for name, belongs in CLASSES.items():
+        members = [c for p in predictions if (c := compared(p, figure)) is not None and belongs(p)]
+        if len(members) >= LEAST_OF_CLASS:
+            within = sum(abs(c.log_error) <= c.sigma for c in members)
+            wide = sum(abs(c.log_error) <= 1.96 * c.sigma_tail for c in members)
+            found[name] = {
+                "interval_68": scores.share(within, len(members)),
+                "interval_95": scores.share(wide, len(members)),
+            }
+    return found
 
 
 def mean_over_organisations(predictions: Sequence[Prediction], figure: str) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from benchmarks.accuracy.networks import Incomplete, NotExpressible, as_framewor
 from benchmarks.accuracy.recipes import (
     casts_each_product,
     checkpointing_of_row,
+    checkpointing_open,
     degree,
     framework_of_row,
     in_host_memory,
@@ -253,7 +254,7 @@ def _loss(row: Row, network: Network, prepared: bool, library: Library) -> dict[
 
 
 def _shares(row: Row, activations: Activations) -> tuple[tuple[float, Activations], ...]:
-    share = partial_share(row)
+    share = 0.5 if checkpointing_open(row) else partial_share(row)
     if share is None:
         return ((1.0, activations),)
     return ((share, replace(activations, checkpointing=CHECKPOINT_FULL)), (1.0 - share, activations))

@@ -84,9 +84,19 @@ def host_of_row(row: Row, library: Library, precision: str) -> Host:
         # The power limit slows attention as it slows products.
         attention = hardware.attention_efficiency * (share / hardware.efficiency)
         hardware = replace(hardware, **HBM2E_H100, efficiency=share, attention_efficiency=attention)
+    if "power limit" in row.text("gpu"):
+        hardware = _under_power_limit(hardware, library)
     hardware = replace(hardware, linear_peak=_linear_peak(row, gpu, hardware, library))
     measured = efficiency_of(gpu, library.calibrations["gpu_efficiency"])[1]
     return Host(gpu, together, hardware, not measured, 0.0 if stated else ASSUMED_NETWORK if usual else 1.0)
+
+
+def _under_power_limit(hardware: Hardware, library: Library) -> Hardware:
+    """Return the GPU with clocks below its sheet: products and attention slow down alike, memory does not."""
+    share = library.calibrations["gpu_efficiency"].value("limit.power")
+    return replace(
+        hardware, efficiency=hardware.efficiency * share, attention_efficiency=hardware.attention_efficiency * share
+    )
 
 
 def _linear_peak(row: Row, gpu: GpuSpec, hardware: Hardware, library: Library) -> float:

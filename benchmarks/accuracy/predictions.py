@@ -13,7 +13,7 @@ from benchmarks.accuracy.configurations import Configuration, configuration_of, 
 from benchmarks.accuracy.hosts import gpu_of_row
 from benchmarks.accuracy.measurements import Lengths, Row
 from benchmarks.accuracy.networks import Incomplete, NotExpressible
-from benchmarks.accuracy.recipes import checkpointing_known
+from benchmarks.accuracy.recipes import checkpointing_known, checkpointing_open
 from planner.configurations.recipe import framework_of
 from planner.estimates.inputs import Setup, TimedSetup
 from planner.estimates.memory.peak import estimate_memory
@@ -66,6 +66,12 @@ class Comparison:
     predicted: float
     sigma: float
     sigma_tail: float
+    open_spread: float = 0.0  # of ln(predicted) over settings that the row leaves open
+
+    def with_sigmas(self, display: float, tail: float) -> Comparison:
+        """Return it with these spreads, wider by what is left open."""
+        sigma, sigma_tail = (math.hypot(one, self.open_spread) for one in (display, tail))
+        return replace(self, sigma=sigma, sigma_tail=sigma_tail)
 
     @property
     def error(self) -> float:
@@ -137,8 +143,11 @@ class Predictor:
         peak = None
         if measured is not None and not prediction.row.out_of_memory:
             name = {"device": "device_used"}.get(prediction.row.peak_kind, prediction.row.peak_kind)
-            predicted = sum(share * float(getattr(estimate, name)) for share, estimate in estimates)
-            peak = Comparison(measured, predicted, *self._memory_sigmas(prediction.row, found))
+            each = [(share, float(getattr(estimate, name))) for share, estimate in estimates]
+            peak = Comparison(
+                measured, sum(share * size for share, size in each), 0, 0, _open_spread(prediction.row, each)
+            )
+            peak = peak.with_sigmas(*self._memory_sigmas(prediction.row, found))
         prediction = replace(prediction, peak=peak, usable_bytes=usable)
         if found.host is None or prediction.row.text("status") not in ("ok", "oom"):
             return prediction
@@ -170,13 +179,18 @@ class Predictor:
             together = layout.micro_batch if lengths.varying else 1  # buckets of like lengths need no padding
             layout = replace(layout, sequence=float(processed(together, layout.longest_sequence)))
         parts = (found.stack, found.kernels, found.host.hardware)
-        seconds = sum(
-            share * float(step_seconds(TimedSetup(found.network, layout, found.states, activations, *parts), self.time))
+        each = [
+            (
+                share,
+                float(step_seconds(TimedSetup(found.network, layout, found.states, activations, *parts), self.time)),
+            )
             for share, activations in found.activations
-        )
+        ]
+        seconds = sum(share * one for share, one in each)
         per_step = float(tokens_per_step(layout)) * real / float(layout.sequence)
         sigma, tail = self._time_sigmas(found)
-        return Comparison(_measured_speed(row, real, per_step), per_step / seconds, sigma, tail)
+        measured = _measured_speed(row, real, per_step)
+        return Comparison(measured, per_step / seconds, 0, 0, _open_spread(row, each)).with_sigmas(sigma, tail)
 
     def _time_sigmas(self, found: Configuration) -> tuple[float, float]:
         assert found.host is not None
@@ -196,6 +210,14 @@ class Predictor:
             shape_unknown=int(not found.network.shape_known),
         )
         return float(np.asarray(spreads.display)), float(np.asarray(spreads.tail))
+
+
+def _open_spread(row: Row, each: Sequence[tuple[float, float]]) -> float:
+    """Return the standard deviation of ln over shares of settings; 0 where the row leaves none open."""
+    if not checkpointing_open(row):
+        return 0.0
+    mean = sum(share * math.log(value) for share, value in each)
+    return math.sqrt(sum(share * (math.log(value) - mean) ** 2 for share, value in each))
 
 
 def without_contradictions(prediction: Prediction) -> Prediction:

@@ -116,7 +116,14 @@ def lora_targets(row: Row) -> str | tuple[str, ...]:
 
 def checkpointing_known(row: Row) -> bool:
     """Return whether a blank in the column leaves open what a fit depends on."""
-    return bool(row.text("act_ckpt")) or row.text("framework") not in RECIPE_DECIDES
+    return bool(row.text("act_ckpt")) or not (checkpointing_open(row) or row.text("framework") in RECIPE_DECIDES)
+
+
+def checkpointing_open(row: Row) -> bool:
+    """Return whether the column is blank and the framework leaves it to its user: then both are averaged."""
+    named, prepared = row.text("framework"), row.text("method") == "qlora"
+    decided = named in CHECKPOINTING_BY_DEFAULT or (prepared and named in ("hf", "hf-fused"))
+    return not row.text("act_ckpt") and not decided
 
 
 def partial_share(row: Row) -> float | None:
@@ -164,7 +171,7 @@ def _precision(row: Row, card: GpuClass | None, lora: bool) -> str:
 
 
 def checkpointing_of_row(row: Row) -> str:
-    """Return the kind, as the column says or the framework does; Incomplete where it is blank and the user's choice."""
+    """Return the kind, as the column says or the framework does; none where it is blank and the user's choice."""
     text = row.text("act_ckpt")
     if text == "none" or _PARTIAL.search(text):
         return "none"
@@ -179,9 +186,7 @@ def checkpointing_of_row(row: Row) -> str:
         return "full"
     if row.text("method") == "qlora" and named in ("hf", "hf-fused"):
         return "full"  # the k-bit preparation turns it on
-    if named not in CHECKPOINTING_BY_DEFAULT:
-        raise Incomplete("whether activations are checkpointed")
-    return CHECKPOINTING_BY_DEFAULT[named]
+    return CHECKPOINTING_BY_DEFAULT.get(named, "none")
 
 
 def _sharding(row: Row) -> str:

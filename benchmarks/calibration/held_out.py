@@ -110,10 +110,10 @@ def with_spreads(predictions: Sequence[Prediction], values: Mapping[str, float],
     for p in predictions:
         if p.speed is not None and sigmas is not None:
             display, tail = float(sigmas.display[place]), float(sigmas.tail[place])
-            p, place = replace(p, speed=replace(p.speed, sigma=display, sigma_tail=tail)), place + 1
+            p, place = replace(p, speed=p.speed.with_sigmas(display, tail)), place + 1
         if p.peak is not None:
             display, tail = memory_sigma(p, values)
-            p = replace(p, peak=replace(p.peak, sigma=display, sigma_tail=tail))
+            p = replace(p, peak=p.peak.with_sigmas(display, tail))
         found.append(p)
     return found
 

@@ -20,7 +20,7 @@ def text_of(
     splits: Mapping[str, Any], groups: Mapping[str, Any], found: Mapping[str, Found], table: Table, name: str
 ) -> str:
     """Return the whole report; `found` is empty where nothing is calibrated for shipping."""
-    parts = [_head(table, name), table_of(splits), _priors(table)]
+    parts = [_head(table, name), table_of(splits), _classes(splits["organisation"]), _priors(table)]
     if found:
         parts += [_measured(found), _rest(found)]
     parts += [_worst(groups[split][figure], split, figure) for split in SPLITS for figure in FIGURES]
@@ -37,6 +37,21 @@ def _head(table: Table, name: str) -> str:
         "Each row is judged by a fit without it, with spreads from other rows: without\n"
         "its whole organisation, or without its half of the configurations."
     )
+
+
+def _classes(figures: Mapping[str, Any]) -> str:
+    """Return the share of each class inside its ranges, organisation left out, and whether that may be chance."""
+    lines = [f"{'In the ranges, organisation left out, %':<40}{'n':>5}{'68 %':>17}{'95 %':>17}"]
+    for figure in FIGURES:
+        for name, ranges in figures[figure]["classes"].items():
+            cells = [_verdict(ranges["interval_68"], 0.68), _verdict(ranges["interval_95"], 0.95)]
+            lines.append(f"{f'{figure}, {name}':<40}{ranges['interval_68']['n']:>5}{cells[0]:>17}{cells[1]:>17}")
+    lines.append("ok: the 95 % binomial interval of the share holds what is asked for.")
+    return "\n".join(lines)
+
+
+def _verdict(share: Mapping[str, Any], asked: float) -> str:
+    return f"{percent(share['share'])} {'ok' if share['low'] <= asked <= share['high'] else 'off'}"
 
 
 def _priors(table: Table) -> str:

@@ -244,6 +244,9 @@ def _kernels(recipe: Recipe, framework: FrameworkProfile, kernels: Calibration, 
     plain = f"{profile}.plain_element_traffic"
     if plain in kernels.coefficients and not network.gated and not network.frozen_parameters:
         values["element_traffic"] = kernels.value(plain)
+    hooks = f"{profile}.hook_seconds"
+    if hooks in kernels.coefficients:
+        values["hook_seconds"] = kernels.value(hooks)
     return Kernels(
         **values,
         quantised_bytes=kernels.value(f"quantised_bytes.{recipe.quant}") if recipe.weight_bits < 16 else 0.0,

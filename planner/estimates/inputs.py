@@ -192,6 +192,7 @@ class Kernels:
     naive_experts: Numbers = 1  # 1: experts looped in Python, 0: grouped kernels
     fused: Numbers = 0  # 1: tensor-parallel traffic x 0.38
     attention_factor: Numbers = 1.0  # cuDNN x1.47, FlashAttention-1 x0.64
+    hook_seconds: Numbers = 0.0  # c_hook, per module and pass
     overlaps_reduction: Numbers = 1  # 0: gradients are reduced when the last backward pass is over
 
 

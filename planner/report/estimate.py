@@ -35,6 +35,7 @@ PART_NAMES = {
     "elementwise": "elementwise traffic",
     "dequantisation": "dequantising weights",
     "launch": "kernel launches",
+    "hooks": "waiting for Python",
     "sharding": "sharding traffic",
     "data_parallel": "gradient reduction",
     "bubble": "pipeline bubble",

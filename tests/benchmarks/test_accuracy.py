@@ -138,6 +138,26 @@ def test_forgetting_the_framework_makes_memory_worse() -> None:
     assert unknown["fit"]["false_reject"] > known["fit"]["false_reject"]
 
 
+def test_ranges_are_judged_class_by_class() -> None:
+    """Classes of 25 rows or more, each with the interval of its share."""
+    for figure in accuracy.FIGURES:
+        classes = answer()[figure]["classes"]
+        assert set(classes) <= set(accuracy.CLASSES)
+        assert 0 < sum(classes[name]["interval_68"]["n"] for name in classes if "GPU" in name) <= answer()[figure]["n"]
+        for ranges in classes.values():
+            for share in ranges.values():
+                assert share["n"] >= accuracy.LEAST_OF_CLASS and share["low"] <= share["share"] <= share["high"]
+
+
+def test_means_over_organisations_weigh_each_of_them_alike() -> None:
+    """The mean of each one's own median and MAPE, however many rows it has."""
+    for figure in accuracy.FIGURES:
+        found, each = answer()[figure]["organisations"], answer()[figure]["by"]["organisation"].values()
+        assert found["n"] == len(each)
+        assert found["mape"] == pytest.approx(sum(one["mape"] for one in each) / len(each))
+        assert found["median_ape"] == pytest.approx(sum(one["median_ape"] for one in each) / len(each))
+
+
 def test_rows_apart_are_not_in_the_headline() -> None:
     """Unnamed frameworks and lengths known by a mean are counted elsewhere."""
     assert answer()["apart"]["lengths from a mean"]["throughput"]["n"] > 0

@@ -76,7 +76,6 @@ def test_an_unknown_card_is_our_gap_in_speed_and_none_in_memory() -> None:
     [
         ({"seq_len": ""}, "the sequence length"),
         ({"micro_batch": ""}, "the micro-batch"),
-        ({"act_ckpt": ""}, "whether activations are checkpointed"),
         ({"num_gpus": ""}, "the number of GPUs"),
         ({"model": "no card", "params_b": ""}, "the network's dimensions"),
     ],

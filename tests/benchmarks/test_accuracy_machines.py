@@ -60,6 +60,16 @@ def test_an_unknown_framework_has_the_kernels_that_its_row_states(cells: dict[st
     assert found.kernels.element_traffic == expected.kernels.element_traffic
 
 
+def test_a_limit_of_power_slows_products_and_attention() -> None:
+    """A card that its owner limits further has the memory of its sheet, and the same share less of both peaks."""
+    row = {"framework": "torchtitan", "sharding": "fsdp", "gpu_mem_gb": ""}
+    limited, full = (set_up(**row, gpu=name).host.hardware for name in ("B200 (power limited)", "B200"))
+    share = library().calibrations["gpu_efficiency"].value("limit.power")
+    assert limited.efficiency == pytest.approx(share * full.efficiency)
+    assert limited.attention_efficiency == pytest.approx(share * full.attention_efficiency)
+    assert limited.bandwidth == full.bandwidth and share < 1
+
+
 def test_torchtitan_without_compile_runs_plain_kernels() -> None:
     """A row that says it was not compiled moves more bytes and launches more kernels than one that was."""
     compiled = set_up(framework="torchtitan", sharding="fsdp", compile="yes").kernels

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import cache
 from typing import Any
 
@@ -94,7 +95,6 @@ def test_a_framework_can_be_forgotten() -> None:
     [
         ({"seq_len": ""}, "the sequence length"),
         ({"micro_batch": ""}, "the micro-batch"),
-        ({"act_ckpt": ""}, "whether activations are checkpointed"),
         ({"num_gpus": "8", "sharding": ""}, "how the network is spread"),
         ({"num_gpus": "8", "sharding": "fsdp+tp"}, "the degree of tp"),
         ({"cpu_offload": "yes"}, "what lies in host memory"),
@@ -250,6 +250,18 @@ def test_a_run_out_of_memory_judges_the_fit_alone() -> None:
     """Its peak and speed are no measurements."""
     found = predicted(status="oom", micro_batch="64")
     assert (found.peak, found.speed, found.fits) == (None, None, False)
+
+
+def test_a_choice_that_its_user_did_not_state_is_averaged_and_widens_the_range() -> None:
+    """Checkpointing that a row leaves open: half of none and half of full, wider by their spread, no fit judged."""
+    asked = {"framework": "hf", "peak_mem_gb_per_gpu": "20", "mem_unit": "GiB", "mem_kind": "allocated"}
+    none, full, vague = (predicted(**asked, act_ckpt=kind) for kind in ("none", "full", ""))
+    assert none.peak and full.peak and vague.peak and none.speed and full.speed and vague.speed
+    assert vague.peak.predicted == pytest.approx((none.peak.predicted + full.peak.predicted) / 2)
+    assert 2 / vague.speed.predicted == pytest.approx(1 / none.speed.predicted + 1 / full.speed.predicted)
+    apart = math.log(none.speed.predicted / full.speed.predicted) / 2
+    assert vague.speed.sigma == pytest.approx(math.hypot(none.speed.sigma, apart))
+    assert vague.need_bytes is None and ("fit", "whether activations are checkpointed") in vague.missing
 
 
 def test_a_fit_is_not_judged_where_a_recipe_may_have_checkpointed() -> None:

@@ -88,8 +88,14 @@ def time_coefficients() -> TimeCoefficients:
 def kernels_of(profile: str, quant: str | None = None, flash_1: bool = False, shipped: bool = False) -> Kernels:
     """The kernel coefficients of a profile: those of the golden cases, or those that ship."""
     values = calibration("kernels") if shipped else golden_values("kernels")
-    names = {field.name for field in fields(Kernels)} - {"quantised_bytes", "fused", "overlaps_reduction"}
+    names = {field.name for field in fields(Kernels)} - {
+        "quantised_bytes",
+        "fused",
+        "overlaps_reduction",
+        "hook_seconds",
+    }
     chosen = {name: values[f"{profile}.{name}"] for name in names}
+    chosen["hook_seconds"] = values.get(f"{profile}.hook_seconds", 0.0)
     if flash_1:
         chosen["attention_factor"] = values["flash_1.attention_factor"]
     quantised = values[f"quantised_bytes.{quant}"] if quant else 0.0

@@ -313,6 +313,9 @@ def step(x: Facts, sequence: float) -> float:
     overlap = coefficients("kernels")[f"{x.frame['kernels']}.overlap"]
     each = (work**3 + (overlap * sharding) ** 3) ** (1 / 3) + (1 - overlap) * sharding
     each += tokens * x.h / across if x.pp > 1 else 0.0
+    modules = 10 + x.g + (4 * x.adapted_linears if x.lora else 0)
+    hook = coefficients("kernels").get(f"{x.frame['kernels']}.hook_seconds", 0.0)
+    each += hook * modules * (2 + rc) * x.L / x.pp * coefficients("gpu_efficiency").get(f"host.{s.gpu}", 1.0)
     copies = x.group * cut if hybrid else s.gpus if x.z else cut
     traffic = (x.adapters if x.lora else x.row)["traffic"]
     if x.eight_bit_adam and not x.lora:

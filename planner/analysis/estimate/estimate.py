@@ -165,6 +165,13 @@ def _host_memory_notes(resolved: ResolvedConfiguration) -> list[str]:
     return [f"offloaded states take {taken_gb:,.0f} GB of host memory per machine{known}"] if taken_gb else []
 
 
+def _profile_notes(resolved: ResolvedConfiguration, never_seen: bool) -> list[str]:
+    """Return what is less certain of a framework without a measured profile, most of all of a stranger's."""
+    margin = as_scalar(resolved.memory_evaluator.inputs.stack.margin)
+    notes = [f"framework {resolved.job.framework} has no measured memory profile: margin {margin * 100:.3g} %"]
+    return ["framework never seen: ranges are those of unseen frameworks", *notes] if never_seen else notes
+
+
 def _notes(resolved: ResolvedConfiguration, capacity: Capacity, library: Library) -> tuple[str, ...]:
     """Return notes on assumptions in place of facts, and on the limits of the estimate."""
     notes = []
@@ -176,8 +183,7 @@ def _notes(resolved: ResolvedConfiguration, capacity: Capacity, library: Library
         room = f"{safer}--vram-headroom 0.15 reserves more memory"
         notes.append(f"memory is tight: it fits with {cases} % probability only; {room}")
     if not row.profiled:
-        margin = as_scalar(resolved.memory_evaluator.inputs.stack.margin)
-        notes.append(f"framework {framework} has no measured memory profile: margin {margin * 100:.3g} %")
+        notes += _profile_notes(resolved, row.unknown)
     if not efficiency_of(library.gpu(machine.gpu), library.calibrations["gpu_efficiency"])[1]:
         notes.append(f"speed of {machine.gpu} is from a prior, not from measurements")
     if machine.instances > 1 and machine.network_gbps is None:

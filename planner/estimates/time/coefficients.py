@@ -30,7 +30,7 @@ class TimeCoefficients(Coefficients):
     network_utilisation: float
     pcie_utilisation: float
     host_copy_utilisation: float  # copies between pinned host memory and a GPU, over PCIe as reached
-    host_optimizer_rate: float  # parameters per second that the CPUs of one node update
+    host_bandwidth: float  # bytes per second that the CPUs of one node move in an optimizer step
     data_parallel_overlap: float  # share of the gradient reduction hidden under backward
     group_loss_per_doubling: float  # collective bandwidth lost per doubling of nodes
     node_loss_per_doubling: float  # step time lost per doubling of nodes (stragglers, jitter)

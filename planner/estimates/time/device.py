@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 # By CHECKPOINT_ code: none, every second layer, selective per operator, full, offload, Megatron selective.
 _RECOMPUTED_MATMUL = np.array([0.0, 0.5, 0.4, 1.0, 1.0, 0.0])
 _RECOMPUTED_ATTENTION = np.array([0.0, 0.5, 0.0, 1.0, 1.0, 1.0])
+# Python modules of a decoder layer beside its linears: the layer, attention, feed-forward, two norms, the activation.
+_OTHER_MODULES = 6
+_MODULES_PER_ADAPTER = 4  # the wrapper, its dropout and its two factors, as PEFT nests them
 _LINEARS_PER_QUANTISED_LAYER = 7  # q k v o gate up down
 _MOE_TOKEN_SHARE = 0.25  # experts see fewer tokens per weight read than dense layers
 _PASSES = 3.0  # forward and twice as much backward
@@ -171,6 +174,21 @@ def launch_seconds(setup: TimedSetup, coefficients: TimeCoefficients) -> Any:
         looped = kernels.naive_experts * (network.experts / layout.expert)
         rest = rest + looped * coefficients.expert_launch_seconds * again
     return (layers * blocks) * setup.hardware.host_factor + layers * rest
+
+
+def hook_seconds(setup: TimedSetup) -> Any:
+    """Return the seconds of one micro-batch that the device waits for Python: n_modules * c_hook * passes.
+
+    Hooks of modules and gradients that synchronise, or that run between two kernels, are hidden under nothing, unlike
+    launches. `hook_seconds` of a profile is per module and pass. Source: `Module._call_impl` of PyTorch, which every
+    call of a module goes through; the size is fitted.
+    """
+    network, layout, states = setup.network, setup.layout, setup.states
+    plain = 4.0 + ffn_matrices(network) + _OTHER_MODULES
+    modules = plain + states.frozen * states.adapted_linears * _MODULES_PER_ADAPTER
+    passes = 2.0 + recompute_shares(setup.activations.checkpointing).matmul
+    each = setup.kernels.hook_seconds * setup.hardware.host_factor
+    return each * modules * passes * (network.layers / layout.pipeline)
 
 
 def _matmul_factor(setup: TimedSetup, coefficients: TimeCoefficients) -> Any:

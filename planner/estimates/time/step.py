@@ -13,13 +13,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from planner.estimates.time import communication
-from planner.estimates.time.device import DeviceTime, device_time, launch_seconds
+from planner.estimates.time.device import DeviceTime, device_time, hook_seconds, launch_seconds
 
 if TYPE_CHECKING:
     from planner.estimates.inputs import Hardware, Kernels, Layout, States, TimedSetup
     from planner.estimates.time.coefficients import TimeCoefficients
 
-_HOST_STEP_BYTES = 4.0  # per parameter updated in host memory: a 16-bit gradient down, a 16-bit weight up
+# Per parameter updated in host memory: a 16-bit weight up once a step; in every micro-step a 16-bit gradient down,
+# which is written and read there (4) and added to an fp32 sum (8).
+_HOST_WEIGHT_BYTES, _HOST_GRADIENT_BYTES, _HOST_SUM_BYTES = 2.0, 2.0, 12.0
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,7 @@ class _MicroBatch(NamedTuple):
     expert: Any
     sharding: Any
     handover: Any
+    hooks: Any
     reduction: Any
     optimizer: Any
 
@@ -55,7 +58,7 @@ def step_time(setup: TimedSetup, coefficients: TimeCoefficients) -> StepTime:
     `tokens_per_second` counts tokens as processed; padding and packing turn them into real ones (`work.py`).
     """
     layout, parts = setup.layout, _micro_batch(setup, coefficients)
-    each = _overlap_seconds(parts, setup.kernels) + parts.handover
+    each = _overlap_seconds(parts, setup.kernels) + parts.handover + parts.hooks
     seconds, nodes_factor = _assemble_step(parts, each, layout, coefficients)
     whole, visible = (
         _by_cause(parts, shown, each, seconds * (1.0 - 1.0 / nodes_factor), layout, coefficients)
@@ -67,7 +70,7 @@ def step_time(setup: TimedSetup, coefficients: TimeCoefficients) -> StepTime:
 def step_seconds(setup: TimedSetup, coefficients: TimeCoefficients) -> Any:
     """Return the seconds of one optimizer step without breakdown: `step_time(...).seconds`, for large grids."""
     parts = _micro_batch(setup, coefficients)
-    each = _overlap_seconds(parts, setup.kernels) + parts.handover
+    each = _overlap_seconds(parts, setup.kernels) + parts.handover + parts.hooks
     return _assemble_step(parts, each, setup.layout, coefficients)[0]
 
 
@@ -87,6 +90,7 @@ def _micro_batch(setup: TimedSetup, coefficients: TimeCoefficients) -> _MicroBat
         sharding=communication.sharding_seconds(network, layout, states, reached)
         + communication.host_seconds(setup, coefficients),
         handover=communication.pipeline_seconds(network, layout, reached),
+        hooks=hook_seconds(setup),
         reduction=communication.reduction_seconds(layout, states, setup.kernels, coefficients, reached),
         optimizer=_optimizer_seconds(layout, states, setup.hardware, coefficients),
     )
@@ -147,6 +151,7 @@ def _by_cause(
         "expert_parallel": rounds * parts.expert * shown.exchange,
         "sharding": rounds * parts.sharding * shown.sharding,
         "pipeline_transfer": rounds * parts.handover,
+        "hooks": rounds * parts.hooks,
         "bubble": (layout.pipeline - 1.0) / layout.interleave * each,
         "data_parallel": parts.reduction,
         "optimizer": parts.optimizer,
@@ -177,10 +182,22 @@ def _optimizer_seconds(layout: Layout, states: States, hardware: Hardware, coeff
     )
     if not np.any(hosted):
         return seconds
-    # Gradients go down and weights come back in 16 bit, and the GPUs of a node share its CPUs.
-    copies_seconds = _HOST_STEP_BYTES * updated / (coefficients.host_copy_utilisation * hardware.pcie)
-    updating = updated * layout.gpus_per_node / coefficients.host_optimizer_rate
-    return np.where(hosted, copies_seconds + updating, seconds)
+    return np.where(hosted, host_optimizer_seconds(updated, layout, states, hardware, coefficients), seconds)
+
+
+def host_optimizer_seconds(
+    updated: Any, layout: Layout, states: States, hardware: Hardware, coefficients: TimeCoefficients
+) -> Any:
+    """Return the seconds of one step's optimizer in host memory; `updated` parameters are those of one GPU.
+
+    The CPUs of a node update what its GPUs hold at the bandwidth of its memory. Gradients go down and are summed after
+    every micro-step, weights come back once. Source: ZeRO-Offload (arXiv 2101.06840), section 4 and table 4.
+    """
+    slot = coefficients.host_copy_utilisation * hardware.pcie
+    node = coefficients.host_bandwidth / layout.gpus_per_node  # one GPU's share
+    update = states.optimizer_traffic_bytes / node + _HOST_WEIGHT_BYTES / slot
+    gradients = _HOST_GRADIENT_BYTES / slot + _HOST_SUM_BYTES / node
+    return updated * (update + layout.accumulation * gradients)
 
 
 def _cube(values: Any) -> Any:

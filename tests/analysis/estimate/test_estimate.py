@@ -209,6 +209,7 @@ def test_an_unprofiled_framework_is_said_and_is_less_sure() -> None:
     assert unknown.vram_gib.set_aside["margin"] > 2 * known.vram_gib.set_aside["margin"]
     assert unknown.sigma > known.sigma
     assert any("no measured memory profile" in note for note in unknown.notes)
+    assert "framework never seen: ranges are those of unseen frameworks" in unknown.notes
 
 
 def test_a_fit_that_may_fail_is_said() -> None:

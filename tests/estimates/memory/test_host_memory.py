@@ -60,11 +60,12 @@ def test_copies_of_weights_by_hand() -> None:
 
 
 def test_a_step_on_the_host_by_hand() -> None:
-    """LoRA weights of two GPUs: 4 bytes each over PCIe and 1.1e9 per second on the CPUs that both share."""
+    """LoRA weights of two GPUs: their states and gradient sums through 33 GB/s that both share, 16 bit over PCIe."""
     case = hosted("m0859", host_optimizer=1)
     each = case.states.trainable / 2
     node = float(case.layout.gpus_per_node)
-    expected = 4 * each / PCIE + each * node / 1.1e9
+    traffic, rounds = float(case.states.optimizer_traffic_bytes), float(case.layout.accumulation)
+    expected = each * (2 + 2 * rounds) / PCIE + each * node * (traffic + 12 * rounds) / 33e9
     assert float(case.time().parts["optimizer"]) == pytest.approx(expected)
 
 
