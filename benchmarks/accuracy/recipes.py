@@ -33,10 +33,10 @@ FP32_BY_DEFAULT = ("megatron", "megatron-deepspeed")
 """Frameworks that train in fp32 unless a flag says otherwise."""
 
 _PARTIAL = re.compile(r"partial \((\d+) of (\d+) layers\)")
-_LINEARS = {
-    "q_proj": "q", "query": "q", "k_proj": "k", "key": "k", "v_proj": "v", "value": "v", "o_proj": "o",
-    "projection": "o", "gate_proj": "gate", "up_proj": "up", "down_proj": "down",
-}  # fmt: skip
+_LINEARS = {"query": "q", "key": "k", "value": "v", "projection": "o", "head": "", "default": ""}
+"""Words of tables that no release uses for a module; an empty one is no linear layer of a block."""
+EMBEDDINGS_TOO = "+ trainable embedding and output layer"
+"""Said of runs that train embedding and output layer in full beside the adapters."""
 
 
 def framework_of_row(row: Row, library: Library) -> str:
@@ -85,14 +85,19 @@ def lora_targets(row: Row) -> str | tuple[str, ...]:
         return "all-linear"
     if "qkv" in text or text in ("default (c_attn)", "c_attn"):
         return ("q", "k", "v")
-    words = [word for word in re.split(r"[\s,]+", text) if word]
-    known = {"q", "k", "v", "o", "gate", "up", "down"}
-    found = tuple(dict.fromkeys(_LINEARS.get(word, word) for word in words if _LINEARS.get(word, word) in known))
+    known = read_techniques().linears.names | {"q", "k", "v", "o", "gate", "up", "down"}
+    words = [_LINEARS.get(word, word) for word in re.split(r"[\s,]+", text.removesuffix(EMBEDDINGS_TOO)) if word]
     if "mlp" in words:
-        found = tuple(dict.fromkeys((*found, "gate", "up", "down")))
+        words += ["gate", "up", "down"]
+    found = tuple(dict.fromkeys(word for word in words if word in known))
     if not found:
         raise NotExpressible(f"adapters on {text}")
     return found
+
+
+def trains_embeddings(row: Row) -> bool:
+    """Return whether embedding and output layer are trained in full beside the adapters."""
+    return row.text("lora_targets").endswith(EMBEDDINGS_TOO)
 
 
 def checkpointing_known(row: Row) -> bool:
