@@ -24,11 +24,13 @@ from benchmarks.accuracy.recipes import (
     partial_share,
     recipe_of_row,
     stated_kernels,
+    trains_embeddings,
     weights_dtype,
     zero_group,
 )
 from planner.configurations.coefficients import recipe_coefficients
 from planner.configurations.recipe import GpuClass, Recipe, framework_of
+from planner.estimates.adapters import with_modules
 from planner.estimates.inputs import (
     CHECKPOINT_EVERY_2ND,
     CHECKPOINT_FULL,
@@ -83,6 +85,8 @@ def configuration_of(row: Row, library: Library, as_unknown: bool = False) -> Co
     framework = framework_of_row(row, library, as_unknown)
     card = _card_class(row, library)
     recipe = recipe_of_row(row, card, framework)
+    if recipe.method == "lora":
+        network = _with_named_modules(network, lora_targets(row), library)
     profile = framework_of(library, framework)
     job = _job(row, framework)
     setup = recipe_coefficients(recipe, job, network, library)
@@ -90,7 +94,9 @@ def configuration_of(row: Row, library: Library, as_unknown: bool = False) -> Co
     if profile.compiled and row.text("compile") == "no":
         stated = "eager"
     if stated is not None:
-        setup = replace(setup, kernels=recipe_coefficients(recipe, _job(row, stated), network, library).kernels)
+        setup = replace(
+            setup, kernels=recipe_coefficients(replace(recipe, framework=stated), job, network, library).kernels
+        )
     layout = _layout(row, recipe, framework, network)
     states = _states(row, recipe, setup.states)
     activations = _activations(row, network, setup.activations, states, library)
@@ -141,11 +147,23 @@ def _card_class(row: Row, library: Library) -> GpuClass | None:
         return None
 
 
+def _with_named_modules(network: Network, targets: str | tuple[str, ...], library: Library) -> Network:
+    """Return a network without a card with the modules of the family that its adapters' names belong to."""
+    table = library.techniques.linears
+    names = [] if isinstance(targets, str) else [name for name in targets if name in table.names]
+    family = table.family_of(names) if names and not network.linears else None
+    return with_modules(network, table.modules[family]) if family else network
+
+
 def _job(row: Row, framework: str) -> Job:
     """Return the part of a job that a recipe's coefficients read: framework, rank and targets."""
     lora = {}
     if row.text("method") in ("lora", "qlora"):
-        lora = {"lora": LoraSettings(rank=row.count("lora_rank") or 16, targets=lora_targets(row))}  # type: ignore[arg-type]
+        lora = {
+            "lora": LoraSettings(
+                rank=row.count("lora_rank") or 16, targets=lora_targets(row), train_embeddings=trains_embeddings(row)
+            )
+        }  # type: ignore[arg-type]
     return Job.model_validate(
         {"name": "row", "architecture": "row", "work": Work(steps=1), "framework": framework, **lora}
     )

@@ -37,10 +37,10 @@ SINGLE_GPU_OPTIMIZERS = {"torchtune": "paged adamw 8bit (optimizer step into bac
 configs of 7B and 8B networks, PagedAdamW8bit with `optimizer_in_bwd`)."""
 
 _PARTIAL = re.compile(r"partial \((\d+) of (\d+) layers\)")
-_LINEARS = {
-    "q_proj": "q", "query": "q", "k_proj": "k", "key": "k", "v_proj": "v", "value": "v", "o_proj": "o",
-    "projection": "o", "gate_proj": "gate", "up_proj": "up", "down_proj": "down",
-}  # fmt: skip
+_LINEARS = {"query": "q", "key": "k", "value": "v", "projection": "o", "head": "", "default": ""}
+"""Words of tables that no release uses for a module; an empty one is no linear layer of a block."""
+EMBEDDINGS_TOO = "+ trainable embedding and output layer"
+"""Said of runs that train embedding and output layer in full beside the adapters."""
 
 
 def framework_of_row(row: Row, library: Library, as_unknown: bool = False) -> str:
@@ -86,6 +86,7 @@ def recipe_of_row(row: Row, card: GpuClass | None, framework: str) -> Recipe:
         optimizer="adamw_8bit" if re.search(r"8-?bit", optimizer_of_row(row)) else "adamw",
         tensor_parallel=degree(row, "tp"),
         pipeline_parallel=2 if "layer split" in row.text("sharding") else degree(row, "pp"),
+        framework=framework,
     )
 
 
@@ -104,14 +105,19 @@ def lora_targets(row: Row) -> str | tuple[str, ...]:
         return "all-linear"
     if "qkv" in text or text in ("default (c_attn)", "c_attn"):
         return ("q", "k", "v")
-    words = [word for word in re.split(r"[\s,]+", text) if word]
-    known = {"q", "k", "v", "o", "gate", "up", "down"}
-    found = tuple(dict.fromkeys(_LINEARS.get(word, word) for word in words if _LINEARS.get(word, word) in known))
+    known = read_techniques().linears.names | {"q", "k", "v", "o", "gate", "up", "down"}
+    words = [_LINEARS.get(word, word) for word in re.split(r"[\s,]+", text.removesuffix(EMBEDDINGS_TOO)) if word]
     if "mlp" in words:
-        found = tuple(dict.fromkeys((*found, "gate", "up", "down")))
+        words += ["gate", "up", "down"]
+    found = tuple(dict.fromkeys(word for word in words if word in known))
     if not found:
         raise NotExpressible(f"adapters on {text}")
     return found
+
+
+def trains_embeddings(row: Row) -> bool:
+    """Return whether embedding and output layer are trained in full beside the adapters."""
+    return row.text("lora_targets").endswith(EMBEDDINGS_TOO)
 
 
 def checkpointing_known(row: Row) -> bool:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from planner.configurations.hardware import PCIE_BYTES_PER_SECOND
-from planner.estimates.parameters import lora_parameters
+from planner.estimates.adapters import lora_parameters
 from planner.estimates.time import data_stages, stages
 from planner.results.plan_parts import SeparateMachine
 from planner.units import GB, HOUR, TERA

@@ -5,10 +5,12 @@ This is the one place where names become coefficients; candidates and audit both
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
 from planner.configurations.recipe import Recipe, framework_of
+from planner.errors import Fault, InputError
+from planner.estimates.adapters import linears_of, lora_parameters
 from planner.estimates.inputs import (
     ATTENTION_EAGER,
     ATTENTION_FLASH,
@@ -20,16 +22,18 @@ from planner.estimates.inputs import (
     CHECKPOINT_SELECTIVE,
     Activations,
     Kernels,
+    Linear,
     Network,
     Stack,
     States,
 )
-from planner.estimates.parameters import lora_parameters
+from planner.estimates.parameters import Dimensions
+from planner.library.techniques import read_techniques
 from planner.units import GIB
 
 if TYPE_CHECKING:
     from planner.library.schema import Architecture, Calibration, Library
-    from planner.library.technique_rows import FrameworkProfile
+    from planner.library.technique_rows import FrameworkProfile, OptimizerBytes
     from planner.library.techniques import TechniqueTable
     from planner.scenario.job import Job
 
@@ -55,8 +59,17 @@ def network_of(architecture: Architecture) -> Network:
         sliding_window=window,
         sliding_layers=share,
         uneven_layers=architecture.linear_layers > 0,
+        linears=_linears(architecture),
         frozen_parameters=float(architecture.image.frozen_parameters) if architecture.image else 0.0,
     )
+
+
+def _linears(architecture: Architecture) -> tuple[Linear, ...]:
+    """Return the modules that adapters can extend; none for an image network, whose shape is a stand-in."""
+    if architecture.image is not None:
+        return ()
+    dimensions = Dimensions(**{field.name: getattr(architecture, field.name) for field in fields(Dimensions)})
+    return linears_of(dimensions, read_techniques().linears.of(architecture.family))
 
 
 _CHUNK_TOKENS = 64
@@ -124,7 +137,11 @@ def _lora_states(
     recipe: Recipe, job: Job, network: Network, framework: FrameworkProfile, table: TechniqueTable, prepared: bool
 ) -> States:
     adapters = table.bytes.adapters[framework.adapters].model_dump()
-    count = lora_parameters(network, job.lora.rank, job.lora.targets)
+    try:
+        count = lora_parameters(network, job.lora.rank, job.lora.targets)
+    except ValueError as error:
+        fix = "name what it has, or write all-linear, attention or qv"
+        raise InputError([Fault("", 0, "lora.targets", str(error), fix)]) from None
     base = table.compute(recipe.precision).element_bytes
     quantised = table.bytes.quantised.get(framework.stores.get(recipe.quant, recipe.quant))
     weight = quantised.weight_bytes if quantised else base
@@ -133,18 +150,42 @@ def _lora_states(
         adapters["optimizer_bytes"] = optimizer.optimizer_bytes
     if optimizer or framework.fused_step:
         adapters["step_bytes"] = 0.0
+    embedding_bytes, trainable = 4.0 if prepared else base, float(count.trainable)
+    if job.lora.train_embeddings:
+        saved = network.embedding_parameters
+        adapters = _with_saved_modules(adapters, saved / (trainable + saved), embedding_bytes, optimizer)
+        trainable += saved
     return States(
         frozen=1,
         quantised=int(quantised is not None),
         weight_bytes=weight,
-        embedding_bytes=4.0 if prepared else base,
+        embedding_bytes=embedding_bytes,
         cast_bytes=0.0,
-        trainable=float(count.trainable),
+        trainable=trainable,
         adapter_inputs=float(count.inputs_per_layer),
         adapted_linears=float(count.linears_per_layer),
         gathered_bytes=weight if quantised else 2.0,
         **adapters,
     )
+
+
+def _with_saved_modules(
+    adapters: dict[str, float], share: float, element: float, optimizer: OptimizerBytes | None
+) -> dict[str, float]:
+    """Return the mean bytes per trained weight where a share of them are copies of modules of the network.
+
+    PEFT (`modules_to_save`) copies such a module in its own type, and AdamW keeps gradients and moments in that type.
+    """
+    moments = optimizer.optimizer_bytes if optimizer else 2 * element
+    copies = {
+        "adapter_bytes": element,
+        "gradient_bytes": element,
+        "optimizer_bytes": moments,
+        "step_bytes": element if adapters["step_bytes"] else 0.0,
+        "optimizer_traffic_bytes": 8 * element,
+        "reduced_bytes": element,
+    }
+    return adapters | {key: (1 - share) * adapters[key] + share * value for key, value in copies.items()}
 
 
 def _scheme_row(recipe: Recipe, framework: FrameworkProfile, table: TechniqueTable) -> str:

@@ -8,7 +8,7 @@ Where the numbers come from (cards, profiles, recipes) is none of this module's 
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,6 +37,17 @@ CHECKPOINT_MEGATRON_SELECTIVE = 5
 ATTENTION_FLASH, ATTENTION_MEM_EFFICIENT, ATTENTION_EAGER = range(3)
 
 
+class Linear(NamedTuple):
+    """One module that adapters can extend, all of its copies."""
+
+    path: str
+    letters: frozenset[str]
+    inputs: int
+    outputs: int
+    copies: int  # in the whole network
+    met: int  # of those, by one token
+
+
 @dataclass(frozen=True)
 class Network:
     """The shape of one architecture; scalars."""
@@ -59,6 +70,7 @@ class Network:
     sliding_window: int = 0  # tokens; 0 = full attention
     sliding_layers: float = 0.0  # share of layers that use the window
     uneven_layers: bool = False  # layers differ in their weights: the stack is counted from `active_parameters`
+    linears: tuple[Linear, ...] = ()  # that adapters can extend; none: one for each letter, from the widths
     frozen_parameters: float = 0.0  # loaded with the network, never trained (text encoders, autoencoder)
     shape_known: bool = True  # False: shape guessed from the parameter count (+0.10 sigma)
 

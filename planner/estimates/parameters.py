@@ -1,4 +1,4 @@
-"""Counts of weights: of a network, of those that a token meets, and of LoRA adapters.
+"""Counts of weights: of a network, and of those that a token meets.
 
 Counts follow the released implementations weight by weight: the result equals the sum over a checkpoint.
 Buffers (rotary tables, masks) are not weights.
@@ -7,13 +7,6 @@ Buffers (rotary tables, masks) are not weights.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from planner.estimates.inputs import Network
-
-ATTENTION_LINEARS = ("q", "k", "v", "o")
-FFN_LINEARS = ("gate", "up", "down")
 
 
 @dataclass(frozen=True)
@@ -132,68 +125,6 @@ def _feed_forward(d: Dimensions, width: int) -> int:
     inner = 2 if d.gated else 1
     biases = inner * width + d.hidden if d.ffn_bias else 0
     return (inner + 1) * d.hidden * width + biases
-
-
-class LoraCount(NamedTuple):
-    """The weights that adapters of one rank add."""
-
-    trainable: int  # adapter weights in the whole network
-    inputs_per_layer: int  # sum of d_in over the adapted linears that one token meets in one layer
-    linears_per_layer: int  # number of adapted linears that one token meets in one layer
-
-
-def lora_parameters(network: Network, rank: int, targets: str | tuple[str, ...] = "all-linear") -> LoraCount:
-    """Count the adapters A (rank x d_in) and B (d_out x rank) on the chosen linears of every layer.
-
-    `targets`: "all-linear" (attention and feed-forward), "attention" (q, k, v, o), "qv", or names out of
-    q, k, v, o, gate, up, down; of a feed-forward without gate, `gate` names nothing.
-    In a network with experts every expert has its own adapters (`trainable`), but a token meets only those of
-    `experts_per_token` experts (`inputs_per_layer`, `linears_per_layer`).
-    Separate q, k and v are assumed; where a family fuses them, adapters on the fused matrix are smaller.
-    Raises ValueError on an unknown target, on a rank under 1 and where nothing is adapted.
-    """
-    if rank < 1:
-        raise ValueError(f"LoRA rank {rank} is not a positive whole number")
-    names = _target_names(targets)
-    attention = [_shape(network, name) for name in ATTENTION_LINEARS if name in names]
-    inner = FFN_LINEARS if network.gated else FFN_LINEARS[1:]
-    feed_forward = [_shape(network, name) for name in inner if name in names]
-    if not attention and not feed_forward:
-        raise ValueError(f"LoRA targets {targets!r} match no linear layer of this architecture")
-    copies = max(network.experts, 1)
-    met = network.experts_per_token if network.experts else 1
-    weights = sum(map(sum, attention)) + copies * sum(map(sum, feed_forward))
-    return LoraCount(
-        trainable=network.layers * rank * weights,
-        inputs_per_layer=sum(d_in for d_in, _ in attention) + met * sum(d_in for d_in, _ in feed_forward),
-        linears_per_layer=len(attention) + met * len(feed_forward),
-    )
-
-
-def _target_names(targets: str | tuple[str, ...]) -> frozenset[str]:
-    groups = {"all-linear": ATTENTION_LINEARS + FFN_LINEARS, "attention": ATTENTION_LINEARS, "qv": ("q", "v")}
-    if isinstance(targets, str) and targets in groups:
-        return frozenset(groups[targets])
-    names = frozenset((targets,) if isinstance(targets, str) else targets)
-    unknown = names - frozenset(groups["all-linear"])
-    if unknown or not names:
-        expected = f"{', '.join(groups)} or names out of {', '.join(groups['all-linear'])}"
-        raise ValueError(f"LoRA targets {targets!r}: expected {expected}")
-    return names
-
-
-def _shape(network: Network, name: str) -> tuple[int, int]:
-    """Return (d_in, d_out) of one linear."""
-    hidden = network.hidden
-    return {
-        "q": (hidden, network.query_width),
-        "k": (hidden, network.kv_width),
-        "v": (hidden, network.kv_width),
-        "o": (network.query_width, hidden),
-        "gate": (hidden, network.ffn),
-        "up": (hidden, network.ffn),
-        "down": (network.ffn, hidden),
-    }[name]
 
 
 def training_flops(active: float, tokens: float, *, frozen: bool = False, recomputed: float = 0.0) -> float:

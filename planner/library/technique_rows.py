@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeVar, get
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
 PeakKey = Literal["fp32_tflops", "tf32_tflops", "tensor16_tflops", "fp8_tflops"]
 """Keys of a GPU's sheet that hold a peak, the widest format first."""
@@ -30,6 +30,14 @@ def _as_tuples(when: Any) -> Any:
         return when
     return {key: value if isinstance(value, list) else [value] for key, value in when.items()}
 
+
+def _as_tuple(value: Any) -> Any:
+    """Give a single text the form of a list of one."""
+    return [value] if isinstance(value, str) else value
+
+
+Matrices = Annotated[tuple[str, ...], BeforeValidator(_as_tuple)]
+"""One matrix, or several that one module holds."""
 
 Condition = Annotated[dict[str, tuple[str | int | bool, ...]], BeforeValidator(_as_tuples)]
 """Facts by name with the values that they may have; all must hold."""
@@ -278,3 +286,27 @@ class Rules(Row):
     """`rules.yaml`: what is refused, the first that holds gives the reason."""
 
     rules: tuple[Rule, ...]
+
+
+class Linears(Row):
+    """`linears.yaml`: names of the linear layers that adapters can extend."""
+
+    source: str
+    modules: dict[str, dict[str, Matrices]]
+    families: dict[str, str]
+
+    def of(self, family: str) -> dict[str, tuple[str, ...]]:
+        """Return the modules of one layer of a family, by path."""
+        return self.modules[self.families.get(family, "llama")]
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Return the last parts of all paths: what people list as target modules."""
+        return frozenset(path.rpartition(".")[2] for modules in self.modules.values() for path in modules)
+
+    def family_of(self, names: Collection[str]) -> str | None:
+        """Return the modules, by their key, that have every one of the names; None where none or several differ."""
+        found = [
+            key for key, modules in self.modules.items() if set(names) <= {path.rpartition(".")[2] for path in modules}
+        ]
+        return found[0] if found else None

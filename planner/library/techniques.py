@@ -20,6 +20,7 @@ from planner.library.technique_rows import (
     Compute,
     FrameworkProfile,
     Frameworks,
+    Linears,
     Row,
     Rule,
     Rules,
@@ -53,6 +54,7 @@ class TechniqueTable(Row):
     bytes: Bytes
     frameworks: dict[str, FrameworkProfile]
     rules: tuple[Rule, ...]
+    linears: Linears
 
     def of(self, field: str) -> Technique[Any, Any]:
         """Return the values of one of `TECHNIQUE_FIELDS`."""
@@ -113,6 +115,7 @@ class TechniqueTable(Row):
             yield f"{name}.adapters", profile.adapters, self.bytes.adapters
             yield from ((f"{name}.allowed", one, self.values.sharding.values) for one in profile.allowed)
             yield from ((f"{name}.sharding", one, profile.allowed) for one in profile.sharding)
+        yield from (("linears.families", name, self.linears.modules) for name in self.linears.families.values())
         for rule in self.rules:
             known = [(key, set(self.allowed(key))) for key in rule.when if key in (*TECHNIQUE_FIELDS, "framework")]
             yield from ((f"rule on {key}", value, values) for key, values in known for value in rule.when[key])
@@ -140,6 +143,7 @@ def read_techniques() -> TechniqueTable:
             bytes=_read("bytes", Bytes),
             frameworks=_read("frameworks", Frameworks).frameworks,
             rules=_read("rules", Rules).rules,
+            linears=_read("linears", Linears),
         )
     except ValidationError as error:
         what = str(error.errors()[0]["msg"])

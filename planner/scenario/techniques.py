@@ -17,6 +17,7 @@ from planner.documents.quantities import (
     format_value,
     validation_error,
 )
+from planner.documents.validation import suggest_names
 from planner.library.techniques import read_techniques
 
 
@@ -69,14 +70,18 @@ def _targets_form(value: object) -> str:
 
 
 LINEARS = ("q", "k", "v", "o", "gate", "up", "down")
-"""The linear layers of a block that adapters can extend; `q_proj` and the like are accepted."""
+"""The linear layers of a block that adapters can extend; `q_proj` and a family's own names are accepted too."""
 
 
 def _linear(name: str) -> str:
-    short = name.removesuffix("_proj")
-    if short not in LINEARS:
-        raise validation_error(f"{name!r} is not a linear layer for adapters", f"one of {', '.join(LINEARS)}")
-    return short
+    short, known = name.removesuffix("_proj"), read_techniques().linears.names
+    if short in LINEARS:
+        return short
+    if name not in known:
+        close = suggest_names(name, known)
+        fix = f"did you mean {close}?" if close else f"one of {', '.join(LINEARS)}, or a module of the architecture"
+        raise validation_error(f"{name!r} is not a linear layer for adapters", fix)
+    return name
 
 
 Linear = Annotated[Text, AfterValidator(_linear)]
@@ -92,6 +97,7 @@ class LoraSettings(StrictModel):
 
     rank: PositiveInteger = 16
     targets: Targets = "all-linear"
+    train_embeddings: bool = False  # embedding and output layer in full (`modules_to_save` of PEFT)
 
 
 class Techniques(StrictModel):

@@ -8,14 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from planner.estimates.adapters import lora_parameters, with_modules
 from planner.estimates.inputs import Network
-from planner.estimates.parameters import (
-    Dimensions,
-    active_parameters,
-    count_parameters,
-    lora_parameters,
-    training_flops,
-)
+from planner.estimates.parameters import Dimensions, active_parameters, count_parameters, training_flops
 
 LLAMA_3_8B = Dimensions(layers=32, hidden=4096, heads=32, kv_heads=8, head_dim=128, ffn=14336, vocab=128256)
 MIXTRAL = replace(LLAMA_3_8B, vocab=32000, experts=8, experts_per_token=2)
@@ -148,10 +143,10 @@ def test_lora_targets_select_linears() -> None:
     """Shorthands and names choose the same matrices, worked out by hand for Llama-3-8B."""
     network = _network(LLAMA_3_8B)
     wide, narrow = 4096 + 4096, 4096 + 1024
-    assert lora_parameters(network, 8, "qv") == (32 * 8 * (wide + narrow), 2 * 4096, 2)
+    assert lora_parameters(network, 8, "qv")[:3] == (32 * 8 * (wide + narrow), 2 * 4096, 2)
     assert lora_parameters(network, 8, ("v", "q")) == lora_parameters(network, 8, "qv")
-    assert lora_parameters(network, 8, "attention") == (32 * 8 * 2 * (wide + narrow), 4 * 4096, 4)
-    assert lora_parameters(network, 8, "down") == (32 * 8 * (4096 + 14336), 14336, 1)
+    assert lora_parameters(network, 8, "attention")[:3] == (32 * 8 * 2 * (wide + narrow), 4 * 4096, 4)
+    assert lora_parameters(network, 8, "down")[:3] == (32 * 8 * (4096 + 14336), 14336, 1)
 
 
 def test_lora_adapts_every_expert_but_a_token_meets_few() -> None:
@@ -163,6 +158,27 @@ def test_lora_adapts_every_expert_but_a_token_meets_few() -> None:
     assert count.inputs_per_layer == 4 * 4096 + 2 * (2 * 4096 + 14336)
 
 
+PHI_3 = {"qkv_proj": ("q", "k", "v"), "o_proj": ("o",), "gate_up_proj": ("gate", "up"), "down_proj": ("down",)}
+
+
+def test_adapters_of_a_fused_matrix_share_one_input() -> None:
+    """Phi-3's manner on Llama-3-8B: the fused q, k, v have one A of 4096 and one B of 4096 + 2 x 1024."""
+    network = with_modules(_network(LLAMA_3_8B), PHI_3)
+    fused = lora_parameters(network, 8, ("q",))
+    assert fused[:3] == (32 * 8 * (4096 + 6144), 4096, 1)
+    assert fused == lora_parameters(network, 8, ("qkv_proj",)) == lora_parameters(network, 8, "qv")
+    assert lora_parameters(network, 8, ("gate_up_proj",)).trainable == 32 * 8 * (4096 + 2 * 14336)
+    assert lora_parameters(network, 8).linears_per_layer == 4
+
+
+def test_a_name_chooses_every_module_that_ends_with_it() -> None:
+    """Qwen-1 calls two modules c_proj: the output of attention and the last matrix of the feed-forward."""
+    names = {"attn.c_attn": ("q", "k", "v"), "attn.c_proj": ("o",), "mlp.c_proj": ("down",)}
+    network = with_modules(_network(LLAMA_3_8B), names)
+    assert lora_parameters(network, 1, ("c_proj",)).trainable == 32 * (4096 + 4096 + 14336 + 4096)
+    assert lora_parameters(network, 1, ("proj", "attn.c_proj")).trainable == 32 * (4096 + 4096)
+
+
 def test_lora_without_gate_has_two_linears_per_feed_forward() -> None:
     """GPT-2 has no gate matrix: naming only it adapts nothing, which is an error."""
     network = _network(_old(12, 768, 12, 50257))
@@ -171,7 +187,7 @@ def test_lora_without_gate_has_two_linears_per_feed_forward() -> None:
         lora_parameters(network, 4, ("gate",))
 
 
-@pytest.mark.parametrize(("rank", "targets"), [(0, "qv"), (8, "all"), (8, ()), (8, ("q", "w"))])
+@pytest.mark.parametrize(("rank", "targets"), [(0, "qv"), (8, "all"), (8, ()), (8, ("w",))])
 def test_unusable_lora_settings_are_refused(rank: int, targets: str | tuple[str, ...]) -> None:
     """A rank under one, an unknown shorthand, no target and an unknown name are told apart from a plan."""
     with pytest.raises(ValueError):

@@ -1,0 +1,154 @@
+"""LoRA adapters: the linear layers of a network under the names of its release, and the weights that adapters add."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from planner.estimates.inputs import Linear
+from planner.estimates.parameters import Dimensions
+
+if TYPE_CHECKING:
+    from planner.estimates.inputs import Network
+
+Modules = Mapping[str, tuple[str, ...]]
+"""Path of a module in one layer -> the matrices that it holds; several where they are fused into one."""
+
+ATTENTION_LINEARS = ("q", "k", "v", "o")
+FFN_LINEARS = ("gate", "up", "down")
+TARGET_SETS: dict[str, tuple[str, ...]] = {
+    "all-linear": ATTENTION_LINEARS + FFN_LINEARS,
+    "attention": (*ATTENTION_LINEARS, "linear"),
+    "qv": ("q", "v"),
+}
+"""Shorthands for what is adapted, and the letters that they stand for."""
+SEPARATE: Modules = {
+    name: (name,) for name in (*ATTENTION_LINEARS, *FFN_LINEARS, *(f"experts.{one}" for one in FFN_LINEARS))
+}
+"""Modules of a network whose release is not known: one matrix for each letter."""
+
+_LETTERS = {"q_a": ("q",), "q_b": ("q",), "kv_a": ("k", "v"), "kv_b": ("k", "v")}
+"""Matrices of compressed attention, and the letters that choose them; those of linear attention have `linear`."""
+
+
+class LoraCount(NamedTuple):
+    """The weights that adapters of one rank add."""
+
+    trainable: int  # adapter weights in the whole network
+    inputs_per_layer: float  # sum of d_in over the adapted linears that one token meets in one layer, on average
+    linears_per_layer: float  # number of adapted linears that one token meets in one layer, on average
+    outputs: int = 0  # sum of d_out over all adapted linears of the network
+
+
+def linears_of(dimensions: Dimensions, modules: Modules) -> tuple[Linear, ...]:
+    """Return the modules that exist in a network of these dimensions; a fused one has all parts' outputs."""
+    shapes = _shapes(dimensions)
+    found = []
+    for path, parts in modules.items():
+        held = [shapes[part] for part in parts if part in shapes]
+        if held and held[0][2]:
+            inputs, _, copies, met = held[0]
+            letters = frozenset(letter for part in parts for letter in _letters(part))
+            found.append(Linear(path, letters, inputs, sum(one[1] for one in held), copies, met))
+    return tuple(found)
+
+
+def _letters(part: str) -> tuple[str, ...]:
+    return ("linear",) if part.startswith("linear_") else _LETTERS.get(part, (part.rpartition(".")[2],))
+
+
+def _shapes(d: Dimensions) -> dict[str, tuple[int, int, int, int]]:
+    """Return (d_in, d_out, copies, copies that a token meets) of every matrix; of a plain feed-forward no gate."""
+    queries, keys = d.heads * d.head_dim, d.kv_heads * d.head_dim
+    attending, plain = d.layers - d.linear_layers, d.dense_layers if d.experts else d.layers
+    value_inputs = d.heads * d.value_head_dim if d.kv_lora_rank else queries
+    routed = d.layers - plain
+    found = {"o": (value_inputs, d.hidden, attending, attending)}
+    if d.kv_lora_rank:
+        plain_keys = d.head_dim - d.rope_head_dim
+        found |= {
+            "kv_a": (d.hidden, d.kv_lora_rank + d.rope_head_dim, attending, attending),
+            "kv_b": (d.kv_lora_rank, d.heads * (plain_keys + d.value_head_dim), attending, attending),
+        }
+    else:
+        found |= {name: (d.hidden, keys, attending, attending) for name in ("k", "v")}
+    if d.q_lora_rank:
+        found |= {"q_a": (d.hidden, d.q_lora_rank, attending, attending)}
+        found |= {"q_b": (d.q_lora_rank, queries, attending, attending)}
+    else:
+        found["q"] = (d.hidden, queries * (2 if d.query_gate else 1), attending, attending)
+    places = (
+        ("", d.dense_ffn if d.experts else d.ffn, plain, plain),
+        ("experts.", d.ffn, routed * d.experts, routed * d.experts_per_token),
+        ("shared.", d.ffn * d.shared_experts, routed * bool(d.shared_experts), routed * bool(d.shared_experts)),
+    )
+    for place, width, copies, met in places:
+        found[f"{place}up"] = (d.hidden, width, copies, met)
+        found[f"{place}down"] = (width, d.hidden, copies, met)
+        if d.gated:
+            found[f"{place}gate"] = (d.hidden, width, copies, met)
+    return found | _linear_attention(d)
+
+
+def _linear_attention(d: Dimensions) -> dict[str, tuple[int, int, int, int]]:
+    """Return the matrices of a gated delta rule, as Qwen3-Next fuses them and as Qwen3.5 separates them."""
+    keys, values = d.linear_key_heads * d.linear_key_dim, d.linear_value_heads * d.linear_value_dim
+    widths = {"qkvz": 2 * keys + 2 * values, "ba": 2 * d.linear_value_heads, "qkv": 2 * keys + values, "z": values}
+    widths |= {"b": d.linear_value_heads, "a": d.linear_value_heads}
+    found = {f"linear_{name}": (d.hidden, width, d.linear_layers, d.linear_layers) for name, width in widths.items()}
+    return found | {"linear_o": (values, d.hidden, d.linear_layers, d.linear_layers)}
+
+
+def lora_parameters(network: Network, rank: int, targets: str | tuple[str, ...] = "all-linear") -> LoraCount:
+    """Count the adapters A (rank x d_in) and B (d_out x rank) on the chosen linears of every layer.
+
+    `targets`: a shorthand of `TARGET_SETS`, or letters (q, k, v, o, gate, up, down) and names of modules, which
+    choose every path that ends with them, as in PEFT. A letter of a fused matrix chooses all of it.
+    In a network with experts every expert has its own adapters (`trainable`), but a token meets only those of
+    `experts_per_token` experts (`inputs_per_layer`, `linears_per_layer`).
+    Raises ValueError on a rank under 1 and where nothing is adapted.
+    """
+    if rank < 1:
+        raise ValueError(f"LoRA rank {rank} is not a positive whole number")
+    linears = network.linears or linears_of(_plain(network), SEPARATE)
+    chosen = [one for one in linears if _is_chosen(one, targets)]
+    if not chosen:
+        known = ", ".join(dict.fromkeys(one.path.rpartition(".")[2] for one in linears))
+        words = targets if isinstance(targets, str) else ", ".join(targets)
+        raise ValueError(f"LoRA targets {words or 'none'} match no linear layer of this architecture; it has {known}")
+    return LoraCount(
+        trainable=rank * sum(one.copies * (one.inputs + one.outputs) for one in chosen),
+        inputs_per_layer=sum(one.met * one.inputs for one in chosen) / network.layers,
+        linears_per_layer=sum(one.met for one in chosen) / network.layers,
+        outputs=sum(one.copies * one.outputs for one in chosen),
+    )
+
+
+def _is_chosen(linear: Linear, targets: str | tuple[str, ...]) -> bool:
+    if targets == "all-linear":
+        return True
+    names = TARGET_SETS.get(targets, (targets,)) if isinstance(targets, str) else targets
+    path = f".{linear.path}"
+    return any(name in linear.letters or path.endswith(f".{name}") for name in names)
+
+
+def with_modules(network: Network, modules: Modules) -> Network:
+    """Return a network of plain layers whose linear layers have these names."""
+    return replace(network, linears=linears_of(_plain(network), modules))
+
+
+def _plain(network: Network) -> Dimensions:
+    """Return the dimensions of a network of which no release is known."""
+    return Dimensions(
+        layers=network.layers,
+        hidden=network.hidden,
+        heads=network.heads,
+        kv_heads=network.kv_heads,
+        head_dim=network.head_dim,
+        ffn=network.ffn,
+        vocab=network.vocab,
+        gated=network.gated,
+        experts=network.experts,
+        experts_per_token=network.experts_per_token if network.experts else 0,
+    )
