@@ -51,6 +51,7 @@ def _single(plan: Plan) -> list[str]:
         *words.section("Term", parts.commitment(job)),
     ]
     below = [
+        *words.section("Faster", parts.faster(plan)),
         *words.section("Methods", parts.methods(job)),
         *words.section("Next", parts.format_alternatives(job)),
         *words.section(

@@ -252,6 +252,20 @@ def commitment(job: Assignment) -> list[str]:
     return words.wrap_lines(f"{months}, {words.usd(term.usd)}: uses {used}; {pays}", ROOM, 2)
 
 
+def faster(plan: Plan) -> list[str]:
+    """Return what it costs to end in half and in a quarter of the hours, a line each."""
+    lines = []
+    for one in plan.faster:
+        if one.cost_usd is None or one.hours is None:
+            continue
+        more = one.cost_usd - plan.jobs[0].cost_usd
+        sign = "+" if more >= 0 else "-"
+        machines = words.gpus(one.gpus, one.gpu, one.runs_at_once)
+        trade = f"{words.hours(one.hours)} for {words.usd(one.cost_usd)} ({sign}{words.usd(abs(more))})"
+        lines.append(words.shorten(words.sanitise(f"{trade}: {machines} at {one.provider}"), ROOM))
+    return lines
+
+
 def scope(plan: Plan) -> list[str]:
     """Return among what the plan is the best one: what "optimal" covers."""
     counts = plan.candidates
@@ -260,7 +274,15 @@ def scope(plan: Plan) -> list[str]:
         return []
     among = f"{best} among {counts.made:,} candidates of {counts.offers:,} offers"
     left = f"; {counts.outdated_offers:,} left out for old prices" if counts.outdated_offers else ""
-    return words.wrap_lines(among + left, ROOM, 1)
+    return words.wrap_lines(among + left, ROOM, 1) + near_tie(plan)
+
+
+def near_tie(plan: Plan) -> list[str]:
+    """Return the least cost where the plan costs a near tie more, and ends earlier for it."""
+    least = plan.least_cost_usd
+    if least is None or plan.cost_usd is None or words.usd(least) == words.usd(plan.cost_usd.expected):
+        return []
+    return words.wrap_lines(f"least cost {words.usd(least)}, which takes longer: --set solve.ties=0", ROOM, 1)
 
 
 def prices(job: Assignment) -> list[str]:

@@ -183,6 +183,10 @@ class Plan(Part):
     """Probability that the cost is within the budget, with fully correlated lateness of the jobs."""
     hours: Hours | None
     jobs: tuple[Assignment, ...] = ()
+    least_cost_usd: float | None = None
+    """Dollars of the strict optimum, than which a plan may cost a near tie more. None if not only dollars count."""
+    faster: tuple[Option, ...] = ()
+    """The least cost of plans that end in half and in a quarter of the hours, by candidates within the limits."""
     price_age_days: int | None = None
     """Age of the oldest price that the plan rests on; None if none is dated."""
     infeasible: Infeasible | None = None

@@ -72,6 +72,16 @@ Now = Annotated[str, BeforeValidator(_now, json_schema_input_type=str)]
 """A day and time, as in `2026-11-21 09:00 UTC`."""
 
 
+NEAR_TIE_USD, NEAR_TIE_SHARE, MOST_NEAR_TIE_USD = 0.05, 0.01, 5.0
+"""Dollars, or the share of the least cost up to other dollars, that are not worth an hour's wait."""
+
+
+class SolveSettings(StrictModel):
+    """How one plan is picked among plans of nearly the same cost."""
+
+    ties: NotNegative | None = None  # dollars; None: max($0.05, min(1 % of the least cost, $5)); 0: the strict optimum
+
+
 class _ScenarioBase(StrictModel):
     """The fields of a scenario apart from its offers."""
 
@@ -83,6 +93,7 @@ class _ScenarioBase(StrictModel):
     limits: Limits = Limits()
     adjust: Rows[Adjust] = ()
     objective: Objective = "cost"
+    solve: SolveSettings = SolveSettings()
     currency: Currency = "USD"
     vary: ZeroOrMany[Text] = ()  # PATH=A:B:STEP or PATH=[a, b, c]: the values of `what-if`; no other command uses them
 
@@ -119,6 +130,23 @@ class Scenario(_ScenarioBase):
     def value_of_time_usd_per_hour(self) -> float:
         """Return the value of an hour in dollars; 0 unless the objective states it."""
         return self.objective.value_of_time_usd_per_hour if isinstance(self.objective, ValueOfTime) else 0.0
+
+    @property
+    def has_plain_dollars(self) -> bool:
+        """Whether the objective is dollars and nothing else: no hours, no value of time, no penalties."""
+        penalties = any(any(job.techniques.penalty_usd.values()) for job in self.jobs)
+        return self.objective_kind == "cost" and not self.value_of_time_usd_per_hour and not penalties
+
+    def near_tie_usd(self, least_usd: float) -> float:
+        """Return by how much a plan may cost more than the least cost if it ends earlier than all others that near.
+
+        Nothing where the scenario itself says what an hour is worth.
+        """
+        if self.solve.ties is not None:
+            return self.solve.ties
+        if self.value_of_time_usd_per_hour:
+            return 0.0
+        return max(NEAR_TIE_USD, min(NEAR_TIE_SHARE * least_usd, MOST_NEAR_TIE_USD))
 
     def adjusted_offers(self) -> tuple[Offer, ...]:
         """Return the offers at the prices of the what-if, in the order of `offers`."""

@@ -14,7 +14,7 @@ from planner.decode.probability import budget_probability
 from planner.errors import PlannerError
 from planner.results.plan import Assignment, CandidateCounts, Plan, Status, plan_figures
 from planner.scenario.scenario import Scenario, SolveOptions
-from planner.solving.alternatives import best_by_method, find_runners_up
+from planner.solving.alternatives import best_by_method, find_faster, find_runners_up
 from planner.solving.binding_limits import describe_binding_limits
 from planner.solving.doubtful_prices import describe_outdated_prices, describe_spot_outlier
 from planner.solving.optimise import OptimisedChoice, optimise
@@ -97,6 +97,8 @@ def _plan(
         objective=first.objective,
         bound=first.bound if first.gap is not None else None,
         gap=first.gap,
+        least_cost_usd=first.objective if scenario.has_plain_dollars else None,
+        faster=find_faster(prepared, jobs[0].hours.at_confidence) if len(jobs) == 1 else (),
         budget_usd=scenario.limits.budget_usd,
         budget_probability=budget_probability(scenario, jobs),
         warnings=_warnings(jobs),

@@ -13,6 +13,7 @@ UNAUDITED = {
     "seconds": "how long it took",
     "candidates": "how many ways there were",
     "warnings": "words",
+    "faster": "other ways",
     "jobs.ladder": "other ways",
     "jobs.runner_up": "other ways",
     "jobs.compared_by": "what other ways are compared by",
