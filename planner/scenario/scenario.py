@@ -174,6 +174,8 @@ class SolveOptions(StrictModel):
 def scenario_data(scenario: Scenario) -> dict[str, Any]:
     """Return the scenario as plain data in the form of its file, without defaults; inventory files stay named."""
     data = scenario.model_dump(mode="json", by_alias=True, exclude_defaults=True, exclude={"offers", "offers_inline"})
+    data["name"] = scenario.name  # names are never left out: settings find jobs by them
+    data["jobs"] = [{"name": job.name, **written} for job, written in zip(scenario.jobs, data["jobs"], strict=True)]
     if scenario.offers_inline:
         data["offers"] = [offer_data(offer) for offer in scenario.offers_inline]
     return data
