@@ -22,6 +22,7 @@ from planner.library.reading import CardNames
 from planner.loading.defaults import MARKET, fill_names, resolve_deadlines, shipped_inventory
 from planner.loading.inventory_file import read_offers, validate_offers
 from planner.loading.name_resolution import (
+    check_lengths,
     check_providers,
     resolve_architectures,
     resolve_gpus,
@@ -145,6 +146,7 @@ def _validate(
     data = resolve_gpus(data, gpus, source, faults)
     offered = {offer.provider for offer in from_files}
     offered.update(name for _, name in texts_at(data, ("offers", "*", "provider")))
+    check_lengths(data, source, faults)
     check_providers(data, offered, source, faults)
     inline: tuple[Offer, ...] = ()
     written = data.get("offers")
