@@ -170,7 +170,8 @@ def _validate(
         faults.extend(source.faults(suggest_for_unknown_keys(found, source.origins, schema, data)))
     if faults or validated is None:
         raise ScenarioError(list(dict.fromkeys(faults)))
-    return Scenario.model_validate({**dict(validated), "offers": offers, "offers_inline": inline})
+    fields = {**dict(validated), "offers": offers, "offers_inline": inline}
+    return Scenario.model_validate({"schema": fields.pop("schema_version"), **fields})
 
 
 def _oversizes(offers: Sequence[Offer]) -> list[str]:

@@ -163,10 +163,20 @@ class CandidateCounts(Part):
     reasons: dict[str, int] = Field(default_factory=dict)
 
 
+class Inputs(Part):
+    """What a plan was made from, so that it can be checked and carried out without its files."""
+
+    scenario: dict[str, Any]
+    """The scenario in the form of its file, names resolved and settings applied; its offers are below."""
+    offers: tuple[dict[str, Any], ...]
+    """The offers that the plan rents or names as the next best, with their terms, at the prices as read."""
+    versions: dict[str, str]
+
+
 class Plan(Part):
     """The result of `solve`."""
 
-    schema_version: int = 1
+    schema_version: int = 2
     scenario: str
     status: Status
     objective: float | None
@@ -191,6 +201,7 @@ class Plan(Part):
     """Age of the oldest price that the plan rests on; None if none is dated."""
     infeasible: Infeasible | None = None
     warnings: tuple[str, ...] = ()
+    inputs: Inputs | None = None
 
     def _repr_html_(self) -> str:
         """Return jobs and bill as tables for notebooks."""

@@ -85,6 +85,7 @@ class SolveSettings(StrictModel):
 class _ScenarioBase(StrictModel):
     """The fields of a scenario apart from its offers."""
 
+    schema_version: Literal[2] | None = Field(default=None, alias="schema")  # of the defaults that the file expects
     name: Text = "scenario"  # left out: the name of its file
     description: str = ""
     now: Now | None = None  # what deadlines that are dates count from; None: the clock

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from planner.audit.audit import audit
 from planner.decode.assignment import build_assignment
 from planner.decode.chosen import ChosenCandidate
+from planner.decode.inputs import build_inputs
 from planner.decode.probability import budget_probability
 from planner.errors import PlannerError
 from planner.results.plan import Assignment, CandidateCounts, Plan, Status, plan_figures
@@ -24,6 +25,11 @@ from planner.solving.scoring import CandidateObjective
 if TYPE_CHECKING:
     from planner.library.schema import Library
 
+CHANGED_DEFAULTS_NOTE = (
+    "defaults of schema 2 hold; solve.ties: 0, limits.max_price_age: null and interconnect: nvlink in offers restore "
+    "those before; schema: 2 in the scenario hides this note"
+)
+"""A warning of every plan whose scenario does not say that it expects the present defaults."""
 PARALLEL_JOBS_NOTE = "jobs run on separate machines; methods and limits apply per job"
 """A warning of every plan with several jobs."""
 
@@ -101,7 +107,8 @@ def _plan(
         faster=find_faster(prepared, jobs[0].hours.at_confidence) if len(jobs) == 1 else (),
         budget_usd=scenario.limits.budget_usd,
         budget_probability=budget_probability(scenario, jobs),
-        warnings=_warnings(jobs),
+        warnings=_warnings(scenario, jobs),
+        inputs=build_inputs(scenario, jobs),
         **plan_figures(jobs),
     )
 
@@ -145,6 +152,7 @@ def count_candidates(prepared: PreparedScenario, dominated: int) -> CandidateCou
     )
 
 
-def _warnings(jobs: tuple[Assignment, ...]) -> tuple[str, ...]:
+def _warnings(scenario: Scenario, jobs: tuple[Assignment, ...]) -> tuple[str, ...]:
+    schema = () if scenario.schema_version else (CHANGED_DEFAULTS_NOTE,)
     joint = (PARALLEL_JOBS_NOTE,) if len(jobs) > 1 else ()
-    return tuple(dict.fromkeys((*joint, *(note for job in jobs for note in job.notes))))
+    return tuple(dict.fromkeys((*joint, *(note for job in jobs for note in job.notes), *schema)))

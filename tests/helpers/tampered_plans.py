@@ -13,6 +13,7 @@ UNAUDITED = {
     "seconds": "how long it took",
     "candidates": "how many ways there were",
     "warnings": "words",
+    "inputs": "what was asked, which an audit receives apart",
     "faster": "other ways",
     "jobs.ladder": "other ways",
     "jobs.runner_up": "other ways",
