@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _NO_PLAN = ("infeasible", "no_plan")  # statuses without jobs
 _TIE_SLACK = {"cost": 0.005, "time": 0.001}
-"""How far above the optimum (dollars, hours) a plan may lie that is better in what counts second."""
+"""How far above the optimum (dollars, hours) a plan may lie that is better in what counts second, at the least."""
 
 
 def audit(
@@ -113,9 +113,17 @@ def _objective(plan: Plan, scenario: Scenario, tolerance: Tolerance) -> Iterator
         value = math.fsum(job.cost_usd + _penalty_usd(job, scenario) for job in plan.jobs)
         value += math.fsum(one.usd for one in plan.reservations) + lateness_usd(plan, scenario)
         value += scenario.value_of_time_usd_per_hour * hours
-    slack = _TIE_SLACK[scenario.objective_kind] + tolerance.hours * max(1.0, abs(value))
-    if plan.objective is not None and not abs(value - plan.objective) <= slack:
+    slack = tolerance.hours * max(1.0, abs(value))
+    if plan.objective is None:
+        return
+    tie = _TIE_SLACK[scenario.objective_kind]
+    if scenario.objective_kind == "cost":
+        tie = max(tie, scenario.near_tie_usd(plan.objective))
+    if not -slack - _TIE_SLACK[scenario.objective_kind] <= value - plan.objective <= tie + slack:
         yield "objective", value, plan.objective
+    least = plan.objective if scenario.has_plain_dollars else None
+    if plan.least_cost_usd != least:
+        yield "least_cost_usd", least, plan.least_cost_usd
 
 
 def _penalty_usd(assignment: Assignment, scenario: Scenario) -> float:

@@ -65,7 +65,7 @@ class AuditContext:
     def machine(self) -> Machine:
         """Machines of one run: the link is the offer's, else the usual one of the card, and pcie for a single card."""
         offer, instances = self.offer, self.plan.instances
-        link = offer.interconnect or ("nvlink" if self.gpu.nvlink_by_default else "pcie")
+        link = offer.interconnect or "pcie"
         network_gbps = offer.network_gbps if instances > 1 else None
         link = "pcie" if offer.gpus == 1 else link
         return Machine(self.gpu.name, offer.gpus, instances, link, network_gbps, offer.ram_gb)

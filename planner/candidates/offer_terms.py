@@ -37,16 +37,14 @@ class SpotMarket:
     basis: str
 
 
-def interconnect_of(offer: Offer, gpu: GpuSpec) -> str:
-    """Return the link between the GPUs of one instance: as the offer states, else the default of the GPU."""
-    if offer.gpus == 1:
-        return "pcie"
-    return offer.interconnect or ("nvlink" if gpu.nvlink_by_default else "pcie")
+def interconnect_of(offer: Offer) -> str:
+    """Return the link between the GPUs of one instance: as the offer or its instance type states, else PCIe."""
+    return (offer.interconnect or "pcie") if offer.gpus > 1 else "pcie"
 
 
 def machines_of(offer: Offer, gpu: GpuSpec, ram_gb: float | None = None) -> tuple[Machine, ...]:
     """Return the machines that an offer can rent: one instance up to `max_nodes`; `ram_gb` where it matters."""
-    link = interconnect_of(offer, gpu)
+    link = interconnect_of(offer)
     return tuple(
         Machine(gpu.name, offer.gpus, nodes, link, offer.network_gbps if nodes > 1 else None, ram_gb)
         for nodes in range(1, offer.max_nodes + 1)

@@ -54,10 +54,10 @@ def gpus() -> None:
 def gpus_list(as_json: bool) -> None:
     """List all, one per line."""
     from planner.library.reading import read_library
-    from planner.report.catalog import GPU_COLUMNS, table
+    from planner.report.catalog import gpu_table
 
     cards = list(read_library([]).gpus.values())
-    write_either(as_json, [card.model_dump(mode="json") for card in cards], lambda _: table(GPU_COLUMNS, cards))
+    write_either(as_json, [card.model_dump(mode="json") for card in cards], lambda _: gpu_table(cards))
 
 
 @gpus.command("show")

@@ -37,8 +37,10 @@ NUMBERS: OptionTable = {
 
 
 @click.command()
-@click.option("--architecture", required=True, metavar="NAME", help="A name, an alias or the path of a config.json.")
-@click.option("--gpu", required=True, metavar="NAME", help="Name or alias of a GPU.")
+@click.argument("model", required=False)
+@click.argument("card", metavar="[GPU]", required=False)
+@click.option("--architecture", metavar="NAME", help="In place of MODEL: a name, an alias or a config.json.")
+@click.option("--gpu", metavar="NAME", help="In place of GPU: name or alias.")
 @click.option("--framework", metavar="NAME", help="Framework profile of the estimates [hf]")
 @click.option("--lora-targets", metavar="SET|LIST", help="all-linear, attention, qv, or such as q,k,v [all-linear]")
 @table_options(NUMBERS)
@@ -54,17 +56,19 @@ NUMBERS: OptionTable = {
     expose_value=False,
     help="Accepted and ignored: an estimate has no prices.",
 )
-def estimate(as_json: bool, lora_targets: str | None, **settings: Any) -> None:
+def estimate(as_json: bool, lora_targets: str | None, model: str | None, card: str | None, **settings: Any) -> None:
     """Estimate memory and speed of one configuration, by part.
 
     Options that are not given take the value [in brackets]; the output
     lists these values.
 
-    Try: planner estimate --architecture mistral-7b --gpu A10G --weight-bits 4
+    Try: planner estimate mistral-7b A10G --weight-bits 4
     """
     from planner.analysis.estimate.estimate import estimate as estimate_configuration
     from planner.report.estimate import render_estimate
 
+    settings |= {"architecture": _one_of("MODEL", model, "--architecture", settings["architecture"])}
+    settings |= {"gpu": _one_of("GPU", card, "--gpu", settings["gpu"])}
     given = {name: value for name, value in settings.items() if value is not None}
     if lora_targets is not None:
         given["lora_targets"] = _targets(lora_targets)
@@ -73,6 +77,18 @@ def estimate(as_json: bool, lora_targets: str | None, **settings: Any) -> None:
     except ScenarioError as error:
         raise ScenarioError([_as_option(fault) for fault in error.faults]) from None
     Output(as_json).write(estimate, render_estimate, color=True)
+
+
+def _one_of(name: str, argument: str | None, option: str, value: str | None) -> str:
+    """Return what was given by position or by option."""
+    if (argument is None) == (value is None):
+        what = (
+            f"missing {name}: planner estimate mistral-7b A10G"
+            if argument is None
+            else f"{name} and {option}: keep one"
+        )
+        raise click.UsageError(what, click.get_current_context())
+    return str(argument or value)
 
 
 def _targets(text: str) -> str | list[str]:

@@ -13,6 +13,8 @@ from planner.cli.output import write_either
 from planner.errors import Fault, ScenarioError, raise_faults
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from planner.scenario.offer import Offer
 
 inventory_option = click.option(
@@ -35,18 +37,42 @@ def offers_list(inventory: str | None, gpu: str | None, provider: str | None, as
 
     Prices are dollars per GPU and hour; an upfront payment is spread over its term.
     """
-    from planner.library.reading import CardNames
     from planner.report.catalog import OFFER_COLUMNS, table
     from planner.scenario.offer import offer_labels
 
     found = read_market(inventory)
-    name = CardNames("gpus").canonical(gpu) or gpu if gpu else None
+    names = _cards_like(gpu) if gpu else None
     chosen = [
         (label, offer)
         for label, offer in zip(offer_labels(found), found, strict=True)
-        if name in (None, offer.gpu) and provider in (None, offer.provider)
+        if (names is None or offer.gpu in names) and provider in (None, offer.provider)
     ]
-    write_either(as_json, [_facts(*row) for row in chosen], lambda _: table(OFFER_COLUMNS, chosen))
+    why = "" if chosen else _why_none(found, names, gpu, provider)
+    write_either(as_json, [_facts(*row) for row in chosen], lambda _: why or table(OFFER_COLUMNS, chosen))
+
+
+def _cards_like(wanted: str) -> frozenset[str]:
+    """Return the GPU of that name or alias, else those whose name has the text in it; `ScenarioError` if none has."""
+    from planner.library.reading import CardNames
+
+    cards = CardNames("gpus")
+    if (name := cards.canonical(wanted)) is not None:
+        return frozenset([name])
+    plain = "".join(wanted.casefold().split())
+    found = frozenset(name for name in cards.names if plain in name.casefold())
+    if not found:
+        raise ScenarioError([Fault(f"--gpu {wanted}", 0, "", "unknown GPU", cards.suggestion(wanted))])
+    return found
+
+
+def _why_none(found: Sequence[Offer], names: frozenset[str] | None, gpu: str | None, provider: str | None) -> str:
+    """Return why a list of offers is empty, in a line."""
+    providers = sorted({offer.provider for offer in found})
+    if provider is not None and provider not in providers:
+        return f"no offers: none is of provider {provider}; there are {', '.join(providers)}"
+    rented = sorted({offer.provider for offer in found if names is None or offer.gpu in names})
+    where = f"; {', '.join(rented)} has it" if rented else ""
+    return f"no offers: {f'{provider} does' if provider else 'these prices do'} not list {gpu}{where}"
 
 
 @offers.command("show")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from planner.cli.terminal import wants_color
+from planner.cli.terminal import count_columns, wants_color
 from planner.errors import printable
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class Output:
             from planner.documents.files import write_text_atomically
 
             write_text_atomically(self.path, written)
-        text = "" if self.as_json and self.plot is None else render(answer)
+        text = "" if self.as_json and self.plot is None else _rendered(answer, render)
         if self.plot is not None and draw is not None:
             with _silent_matplotlib():
                 draw(answer, self.plot, text.splitlines())
@@ -88,6 +88,14 @@ class Output:
             context = click.get_current_context(silent=True)
             if context is not None and SAVING in context.meta:
                 show(f"\nTo keep this question: {context.meta[SAVING]}")
+
+
+def _rendered(answer: Any, render: Callable[[Any], str]) -> str:
+    """Return the text of an answer, as wide as standard output."""
+    from planner.report.format import text_width
+
+    with text_width(count_columns()):
+        return render(answer)
 
 
 @contextlib.contextmanager
@@ -121,7 +129,7 @@ def write_either(as_json: bool, document: Any, render: Callable[[Any], str]) -> 
     if as_json:
         write_json(document)
     else:
-        show(render(document))
+        show(_rendered(document, render))
 
 
 def write_json(document: Any) -> None:

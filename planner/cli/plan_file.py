@@ -8,6 +8,7 @@ from planner.errors import InputError
 
 if TYPE_CHECKING:
     from planner.results.plan import Plan
+    from planner.scenario.scenario import Scenario
 
 
 def read_plan(path: str) -> Plan:
@@ -23,3 +24,17 @@ def read_plan(path: str) -> Plan:
     if missing:
         raise InputError([document.fault((), f"not a plan: no {', '.join(missing)}", fix)])
     return Source(document.file, document).validate(Plan, data)
+
+
+def scenario_of(plan: Plan, path: str) -> Scenario:
+    """Return the scenario that a plan carries, with the offers that it names; `ScenarioError` if it carries none."""
+    import json
+
+    from planner.errors import Fault, ScenarioError
+    from planner.loading.scenario_file import parse_scenario
+
+    if plan.inputs is None:
+        fix = "name the scenario: planner check PLAN SCENARIO"
+        raise ScenarioError([Fault(path, 0, "inputs", "the plan does not carry its scenario", fix)])
+    data = {key: value for key, value in plan.inputs.scenario.items() if key != "inventory"}
+    return parse_scenario(json.dumps({**data, "offers": plan.inputs.offers}), file=path)

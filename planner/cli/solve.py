@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import click
 
 from planner.cli.exit_codes import INFEASIBLE
-from planner.cli.options import EXIT_CODES, json_option, loaded_scenario, solve_options
+from planner.cli.options import EXIT_CODES, clock_setting, json_option, now_option, set_option, solve_options
 from planner.cli.output import Output, json_text, show, write_json
-from planner.cli.plan_file import read_plan
+from planner.cli.plan_file import read_plan, scenario_of
 from planner.cli.scenarios.question import loaded_question
 from planner.cli.terminal import show_progress
 
@@ -52,20 +52,27 @@ def _plan_text(plan: Plan) -> str:
 
 @click.command()
 @click.argument("plan_file", metavar="PLAN")
-@loaded_scenario
+@click.argument("scenario", required=False)
+@set_option
+@now_option
 @json_option
-def check(plan_file: str, loaded: LoadedScenario, as_json: bool) -> None:
-    """Audit the file PLAN against SCENARIO.
+def check(plan_file: str, scenario: str | None, settings: tuple[str, ...], now: str | None, as_json: bool) -> None:
+    """Audit the file PLAN against SCENARIO, or against the scenario that it carries.
 
     Recomputes every figure of the plan. Excludes its notes and its
     alternatives (methods, next best, limits that bind).
     """
     from planner.audit.audit import audit
     from planner.library.reading import read_library
+    from planner.loading.scenario_file import read_scenario
 
     plan = read_plan(plan_file)
-    library = read_library([job.architecture for job in loaded.scenario.jobs])
-    violations = audit(plan, loaded.scenario, library)
+    if scenario is None and (settings or now):
+        raise click.UsageError("--set and --now change a SCENARIO: name it", click.get_current_context())
+    asked = (
+        scenario_of(plan, plan_file) if scenario is None else read_scenario(scenario, (*clock_setting(now), *settings))
+    )
+    violations = audit(plan, asked, read_library([job.architecture for job in asked.jobs]))
     if as_json:
         keys = ("job", "what", "expected", "found")
         write_json({"violations": [{key: getattr(violation, key) for key in keys} for violation in violations]})

@@ -23,6 +23,16 @@ def wants_color() -> bool:
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
+def count_columns() -> int:
+    """Return the columns of standard output: what COLUMNS says, in a pipe too, else those of the terminal, else 80."""
+    told = os.environ.get("COLUMNS", "")
+    if told.isdecimal() and len(told) < 6:
+        return int(told)
+    with contextlib.suppress(OSError, ValueError):  # no file behind it
+        return os.get_terminal_size(sys.stdout.fileno()).columns
+    return 80
+
+
 @contextlib.contextmanager
 def show_progress(what: str) -> Iterator[None]:
     """Show a line on the terminal during the work inside; nothing if messages go to a file."""

@@ -179,6 +179,8 @@ def _on_estimates(chosen: ChosenCandidate, vram: Vram, limits: Limits, library: 
         notes.append(f"framework {framework} has no measured memory profile: margin {margin * 100:.3g} %")
     if machine.instances > 1 and machine.network_gbps is None:
         notes.append(f"bandwidth between instances unknown: {DEFAULT_NETWORK_BYTES_PER_SECOND / GB:g} GB/s assumed")
+    if machine.gpus_per_instance > 1 and chosen.offer.interconnect is None and library.gpu(machine.gpu).nvlink_gb_s:
+        notes.append("link between the GPUs unknown: PCIe assumed; if it is NVLink, say interconnect: nvlink")
     _, measured = efficiency_of(library.gpu(machine.gpu), library.calibrations["gpu_efficiency"])
     if not measured:
         notes.append(f"speed of {machine.gpu} is from a prior, not from measurements")

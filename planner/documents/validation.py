@@ -18,6 +18,21 @@ Complaint = tuple[KeyPath, str, str]
 """A place in the data, what is wrong there, and how to fix it."""
 
 UNKNOWN_KEY = "unknown key"
+SYNONYMS = {
+    **dict.fromkeys(("price", "cost", "usd", "hourly_price", "price_per_hour", "on_demand"), "usd_per_hour"),
+    **dict.fromkeys(("spot_price", "preemptible"), "spot_usd_per_hour"),
+    **dict.fromkeys(("batch_size", "batch", "train_batch_size"), "global_batch"),
+    **dict.fromkeys(("model", "base_model", "model_name"), "architecture"),
+    **dict.fromkeys(("seq_len", "seq_length", "context", "context_length", "max_length"), "sequence_length"),
+    **dict.fromkeys(("budget", "max_cost", "max_usd"), "budget_usd"),
+    **dict.fromkeys(("count", "num_gpus", "gpu_count"), "gpus"),
+    **dict.fromkeys(("memory_gb", "ram"), "ram_gb"),
+    **dict.fromkeys(("cloud", "vendor"), "provider"),
+    **dict.fromkeys(("prices", "market", "catalog"), "inventory"),
+    "checkpointing": "activation_checkpointing",
+    "gradient_checkpointing": "activation_checkpointing",
+}
+"""Words that people use for keys -> the key."""
 MAX_COMPLAINTS = 100
 """Most errors of one validation that are reported: nobody reads more at a time."""
 
@@ -118,7 +133,8 @@ def list_alternatives(node: Any, schema: dict[str, Any]) -> list[dict[str, Any]]
 
 
 def _known_keys(key: str, known: list[str]) -> str:
-    close = suggest_names(key, known)
+    meant = SYNONYMS.get(key.casefold().replace("-", "_"))
+    close = meant if meant in known else suggest_names(key, known)
     return f"did you mean {close}?" if close else f"known keys: {', '.join(sorted(known))}"
 
 

@@ -21,11 +21,11 @@ def cost_objective(columns: VariableLayout) -> Floats:
 
 
 def hours_objective(columns: VariableLayout) -> Floats:
-    """Return expected hours summed over the jobs.
+    """Return the hours at the requested confidence, summed over the jobs.
 
-    sum_j hours_j,    hours_j = sum_{c of j} ( start_h*choose + sum_m run_h*share )
+    sum_j late_j,    late_j = sum_{c of j} ( late_start_h*choose + sum_m late_h*share )
     """
-    return columns.hours()
+    return columns.late_hours()
 
 
 def time_objective(columns: VariableLayout) -> Floats:

@@ -9,6 +9,7 @@ from pydantic import Field, ValidationError
 from planner.documents.quantities import Currency, Date, StrictModel
 from planner.documents.source_map import Source
 from planner.documents.validation import validation_complaints
+from planner.library.machines import known_interconnect
 from planner.library.reading import CardNames
 from planner.loading.name_resolution import resolve_offer_names
 from planner.scenario.offer import Offer, Terms, mark_price_lag
@@ -78,6 +79,14 @@ def _fill_terms(written: Any, header: dict[str, Any], terms: dict[str, Any]) -> 
     for block in ("billing", "fees"):  # an offer may differ in one fee; spot statistics belong together
         if isinstance(common.get(block), dict) and isinstance(written.get(block), dict):
             filled[block] = {**common[block], **written[block]}
+    if "interconnect" not in filled and filled.get("instance") and isinstance(provider, str):
+        link = known_interconnect(provider, str(filled["instance"]))
+        filled |= {"interconnect": link} if link else {}
+    return _fill_origin(filled, written, header)
+
+
+def _fill_origin(filled: dict[str, Any], written: dict[str, Any], header: dict[str, Any]) -> dict[str, Any]:
+    """Return the offer with day and source: its own, else those of its provider, else those of the file."""
     if {"date", "dates"} & written.keys():  # what the offer says of its day replaces what its provider says
         for key in {"date", "dates"} - written.keys():
             filled.pop(key, None)

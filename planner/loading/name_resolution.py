@@ -65,6 +65,20 @@ def _check_work(job: KeyPath, work: dict[str, Any], name: str, kind: str, source
             faults.append(source.fault((*job, "work", unit), what, "give images, epochs and resolution"))
 
 
+UNKNOWN_LENGTH = ("samples of unknown length", "add tokens_per_sample (the mean)")
+
+
+def check_lengths(data: Any, source: Source, faults: list[Fault]) -> None:
+    """Add the fault of samples without a length, which is found with the other faults of a job only here."""
+    jobs = data.get("jobs")
+    for index, job in enumerate(jobs if isinstance(jobs, list) else ()):
+        work = job.get("work") if isinstance(job, dict) else None
+        if not isinstance(work, dict) or job.get("packing") == "fixed" or work.get("samples") is None:
+            continue
+        if all(work.get(key) is None for key in ("tokens_per_sample", "tokens", "steps", "images")):
+            faults.append(source.fault(("jobs", index, "work"), *UNKNOWN_LENGTH))
+
+
 GPU_PLACES = (
     ("limits", "gpus", "allow", "*"),
     ("limits", "gpus", "forbid", "*"),

@@ -106,6 +106,7 @@ def scenario_text(question: Question) -> str:
     work = [f"{key}: {_scalar(value)}" for key in _WORK if (value := getattr(question, key))]
     method, bits = ("lora", 4) if question.method.lower() == FOUR_BIT_LORA else (question.method, None)
     lines = [
+        "schema: 2",
         f"name: {_name(default_name(question.model))}",
         "jobs:",
         f"  - architecture: {_name(question.model)}  # planner architectures list, or the path of a config.json",

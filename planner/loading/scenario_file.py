@@ -23,6 +23,7 @@ from planner.loading.calendar import resolve_dates
 from planner.loading.defaults import MARKET, fill_names, shipped_inventory
 from planner.loading.inventory_file import read_offers, validate_offers
 from planner.loading.name_resolution import (
+    check_lengths,
     check_providers,
     resolve_architectures,
     resolve_gpus,
@@ -146,6 +147,7 @@ def _validate(
     data = resolve_gpus(data, gpus, source, faults)
     offered = {offer.provider for offer in from_files}
     offered.update(name for _, name in texts_at(data, ("offers", "*", "provider")))
+    check_lengths(data, source, faults)
     check_providers(data, offered, source, faults)
     inline: tuple[Offer, ...] = ()
     written = data.get("offers")
@@ -169,7 +171,8 @@ def _validate(
         faults.extend(source.faults(suggest_for_unknown_keys(found, source.origins, schema, data)))
     if faults or validated is None:
         raise ScenarioError(list(dict.fromkeys(faults)))
-    return source.validate(Scenario, {**dict(validated), "offers": offers, "offers_inline": inline})
+    fields = {**dict(validated), "offers": offers, "offers_inline": inline}
+    return source.validate(Scenario, {"schema": fields.pop("schema_version"), **fields})
 
 
 def _oversizes(offers: Sequence[Offer]) -> list[str]:

@@ -24,7 +24,7 @@ def bill(job: Assignment, room: int) -> list[str]:
     free = ("gpu committed", "tokens trained", "training runs")  # shown although they cost nothing
     known = [item for item in job.bill if NOT_INCLUDED not in item.basis]
     paid = [item for item in known if round(item.usd, 2) != 0 or item.item in free]
-    tail = words.join_parts([f"not included: {', '.join(unknown)}"], "", words.ROOM, 1) if unknown else []
+    tail = words.join_parts([f"not included: {', '.join(unknown)}"], "", words.line_room(), 1) if unknown else []
     certain = words.usd(job.cost.low) == words.usd(job.cost.high)
     spread = "" if certain else f"({words.usd_between(job.cost.low, job.cost.high)})"
     tail.append(_amount("total", spread, job.cost.expected))

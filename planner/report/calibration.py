@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from planner.report import format as words
-from planner.report.format import ROOM
+from planner.report.format import line_room
 
 if TYPE_CHECKING:
     from planner.results.calibration import CalibrationResult, Comparison, PlanSummary, StepTimes
@@ -15,14 +15,14 @@ def render_calibration(result: CalibrationResult) -> str:
     """Return the text of a result: the entry to paste, then what it is based on."""
     entry = [result.block.rstrip(), ""]  # one line of YAML, however long
     lines = entry if result.compared is None else [_summary(result, result.compared), "", *entry]
-    lines += words.section("Logs", words.wrap_all(result.logs, ROOM, 2))
+    lines += words.section("Logs", words.wrap_all(result.logs, line_room(), 2))
     if result.step_times is not None:
-        lines += words.section("Step", words.wrap_lines(_step(result.step_times), ROOM, 2))
+        lines += words.section("Step", words.wrap_lines(_step(result.step_times), line_room(), 2))
     lines += words.section("Speed", _speed(result))
     lines += words.section("Memory", _memory(result))
     if result.before is not None and result.after is not None:
         lines += words.section("Plan", [*_plan("before", result.before), *_plan("after", result.after)])
-    lines += words.section("Notes", words.wrap_all(result.notes, ROOM, 3))
+    lines += words.section("Notes", words.wrap_all(result.notes, line_room(), 3))
     return "\n".join(line.rstrip() for line in lines)
 
 
@@ -66,4 +66,4 @@ def _plan(when: str, plan: PlanSummary) -> list[str]:
     interval = words.between(plan.hours_low or 0.0, plan.hours_high or 0.0)
     where = words.sanitise(f"{words.gpus(plan.gpus, plan.gpu)} at {plan.provider}")
     text = f"{when:<7} {where}, {words.hours(plan.hours)} ({interval}), {words.usd(plan.cost_usd)}"
-    return words.wrap_lines(text, ROOM, 2)
+    return words.wrap_lines(text, line_room(), 2)

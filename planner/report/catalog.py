@@ -55,7 +55,7 @@ def card_text(facts: Mapping[str, Any]) -> str:
     width = max(len(key) for key in facts) + 2
     lines = []
     for key, value in facts.items():
-        texts = words.wrap_lines(_text(value), max(20, words.WIDTH - width - 2), 100)
+        texts = words.wrap_lines(_text(value), max(20, words.width() - width - 2), 100)
         lines += words.hang(f"  {key:<{width}}", texts)
     return "\n".join(lines)
 
@@ -65,7 +65,7 @@ def described_names(described: Mapping[str, str]) -> str:
     width = max(map(len, described), default=0) + 2
     lines: list[str] = []
     for name, text in described.items():
-        lines += words.hang(f"{name:<{width}}", words.wrap_lines(text or "-", words.WIDTH - width, 4))
+        lines += words.hang(f"{name:<{width}}", words.wrap_lines(text or "-", words.width() - width, 4))
     return "\n".join(lines)
 
 
@@ -79,6 +79,16 @@ def table(columns: Sequence[Column], items: Iterable[Any]) -> str:
     sides = [side for _, side, _ in columns]
     cells = [zip(row, sides, widths, strict=True) for row in rows]
     return "\n".join("  ".join(f"{c:{side}{width}}" for c, side, width in row).rstrip() for row in cells)
+
+
+GPU_LEGEND = (
+    "GiB: nominal; usable: what a process can allocate; TFLOPS: dense 16-bit peak; bf16: without it training uses fp16."
+)
+
+
+def gpu_table(cards: Sequence[Any]) -> str:
+    """Return the table of GPUs with a line of explanation."""
+    return "\n".join([table(GPU_COLUMNS, cards), "", *words.wrap_lines(GPU_LEGEND, words.width(), 2)])
 
 
 def _billions(count: int) -> str:

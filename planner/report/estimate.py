@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from planner.report import format as words
 from planner.report import plan_sections as parts
-from planner.report.format import ROOM
+from planner.report.format import LABEL, WIDTH, line_room
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 PART_COLUMNS, FIGURE_COLUMNS = 22, 7
 """Columns of the name and of the figure before a bar."""
 
-BAR_WIDTH = ROOM - PART_COLUMNS - FIGURE_COLUMNS - 2
+BAR_WIDTH = WIDTH - LABEL - PART_COLUMNS - FIGURE_COLUMNS - 2
 
 MIN_SHARE = 0.005
 """Parts below this share of the whole are only in --json."""
@@ -55,8 +55,10 @@ def render_estimate(estimate: Estimate) -> str:
         *words.section("Limits", _limits(estimate)),
         *words.section("Step", _step(estimate)),
         *words.section("Basis", _basis(estimate)),
-        *words.section("Assumed", words.wrap_lines(", ".join(estimate.assumed), ROOM, 3) if estimate.assumed else []),
-        *words.section("Notes", words.wrap_all(estimate.notes, ROOM, 2)),
+        *words.section(
+            "Assumed", words.wrap_lines(", ".join(estimate.assumed), line_room(), 3) if estimate.assumed else []
+        ),
+        *words.section("Notes", words.wrap_all(estimate.notes, line_room(), 2)),
     ]
     return "\n".join(lines)
 
@@ -71,8 +73,8 @@ def _summary(estimate: Estimate) -> str:
         wordings = [f"{room}, {parts.rate(estimate)}", f"{room}, {rate}"]
     else:
         wordings = [f"does not fit: {words.gib(estimate.short_gib)} GiB short of {words.gib(vram.usable)} GiB"]
-    form = next((form for form in wordings if len(what) + len(form) + 2 <= words.WIDTH), wordings[-1])
-    return f"{words.shorten(what, words.WIDTH - len(form) - 2)}: {form}"
+    form = next((form for form in wordings if len(what) + len(form) + 2 <= words.width()), wordings[-1])
+    return f"{words.shorten(what, words.width() - len(form) - 2)}: {form}"
 
 
 def _train(estimate: Estimate) -> list[str]:
@@ -81,7 +83,7 @@ def _train(estimate: Estimate) -> list[str]:
     if estimate.techniques.method == "lora":
         share += f", {words.percent(estimate.trainable_parameters / estimate.parameters)} of the model"
     machines = [parts.machines(estimate)] if estimate.gpus > 1 else []
-    return words.wrap_all([parts.techniques(estimate), parts.batch(estimate), *machines, share], ROOM, 2)
+    return words.wrap_all([parts.techniques(estimate), parts.batch(estimate), *machines, share], line_room(), 2)
 
 
 def _count(weights: int) -> str:
@@ -113,9 +115,9 @@ def _step(estimate: Estimate) -> list[str]:
     elif estimate.unit == "tokens":
         counted = words.significant(estimate.processed_tokens_per_second)
         each += f", {counted} tokens/s with {'padding' if estimate.packing == 'padded' else 'unfilled positions'}"
-    lines = [words.shorten(each, ROOM)]
+    lines = [words.shorten(each, line_room())]
     if estimate.gpus > 1:  # traffic and computation overlap, so that a part may take longer than its bar
-        lines += words.wrap_lines("time that each part adds, without what overlaps with another part", ROOM, 2)
+        lines += words.wrap_lines("time that each part adds, without what overlaps with another part", line_room(), 2)
     return [*lines, *_bars(step.parts, step.total, words.significant)]
 
 
@@ -136,7 +138,9 @@ def _remedies(estimate: Estimate) -> list[str]:
         return []
     if not estimate.remedies:
         return ["no single change makes it fit on this GPU"]
-    return words.wrap_all((f"{remedy.change}: {words.gib(remedy.peak)} GiB" for remedy in estimate.remedies), ROOM, 2)
+    return words.wrap_all(
+        (f"{remedy.change}: {words.gib(remedy.peak)} GiB" for remedy in estimate.remedies), line_room(), 2
+    )
 
 
 def _basis(estimate: Estimate) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from planner.report import format as words
-from planner.report.format import ROOM
+from planner.report.format import line_room
 from planner.report.infeasible import format_relaxation, limit_name, limit_value, render_relaxations, settings
 
 if TYPE_CHECKING:
@@ -40,10 +40,10 @@ def plan(explanation: Explanation) -> list[str]:
     """Return why the plan is as it is."""
     lines = [_summary(explanation)]
     if explanation.compared_by:
-        lines.append(words.shorten(f"  compared by {explanation.compared_by}", words.WIDTH))
-    lines += [f"  {line}" for line in words.wrap_all(explanation.notes, words.WIDTH - 2, 2)]
+        lines.append(words.shorten(f"  compared by {explanation.compared_by}", words.width()))
+    lines += [f"  {line}" for line in words.wrap_all(explanation.notes, words.width() - 2, 2)]
     lines.append("")
-    binds = [words.shorten(_binding_line(limit, explanation), ROOM) for limit in explanation.binding]
+    binds = [words.shorten(_binding_line(limit, explanation), line_room()) for limit in explanation.binding]
     lines += words.section("Binds", binds or ["none: relaxing a single limit does not change the plan"])
     lines += words.section("Next", _next(explanation)) if explanation.next_steps else []
     jobs = dict.fromkeys(option.job for option in explanation.alternatives)
@@ -63,7 +63,7 @@ def _summary(explanation: Explanation) -> str:
     jobs = len({option.job for option in explanation.alternatives})
     if jobs > 1:
         what = f"{jobs} jobs"
-    room = words.WIDTH - len(name) - len(figures) - 4
+    room = words.width() - len(name) - len(figures) - 4
     while len(what) > room and ", " in what:
         what = what.rpartition(", ")[0]
     if len(what) > room:
@@ -114,7 +114,7 @@ def _next(explanation: Explanation) -> list[str]:
     lines = [line for step in paying for line in step_lines(step, explanation)]
     idle = [limit_name(step.limit, job_scope(explanation)) for step in explanation.next_steps if step.change_to is None]
     if idle:
-        lines += words.wrap_lines(f"no gain from relaxing: {', '.join(idle)}", ROOM, 3)
+        lines += words.wrap_lines(f"no gain from relaxing: {', '.join(idle)}", line_room(), 3)
     return lines
 
 
@@ -126,12 +126,12 @@ def step_lines(step: LimitSensitivity, explanation: Explanation) -> list[str]:
     looser = f"{limit_name(step.limit, job_scope(explanation))}{change}: {gains}"
     hours = f"{words.hours(step.hours)}, " if step.hours is not None else ""
     plan = f"{step.plan}, {hours}{words.usd(step.cost_usd or 0.0)}"
-    return words.wrap_lines(looser, ROOM, 2) + words.hang("  ", words.wrap_lines(plan, ROOM - 2, 3))
+    return words.wrap_lines(looser, line_room(), 2) + words.hang("  ", words.wrap_lines(plan, line_room() - 2, 3))
 
 
 def _alternatives(options: Sequence[Alternative], job: str, most: int) -> list[str]:
     """Return tables by provider, GPU and method: the best plan of each, and how it differs."""
-    lines = [words.shorten(f"  Alternatives{f' for {words.sanitise(job)}' if job else ''}", words.WIDTH)]
+    lines = [words.shorten(f"  Alternatives{f' for {words.sanitise(job)}' if job else ''}", words.width())]
     for by, title in TABLES.items():
         rows = [option for option in options if option.by == by]
         if not rows:
@@ -160,7 +160,7 @@ def _row(option: Alternative) -> list[str]:
     difference = difference.replace("no real ", "no ").replace(" more expensive", " more")
     row = f"    {name:<18}{words.shorten(words.sanitise(how), MACHINES):<{MACHINES + 1}}{hours:>6}{cost:>10}  "
     lines = words.hang(row, words.wrap_lines(difference, DIFFERENCE, 2))
-    return [words.shorten(line, words.WIDTH) for line in lines]
+    return [words.shorten(line, words.width()) for line in lines]
 
 
 def _count(option: Alternative) -> str:
@@ -178,25 +178,25 @@ def why_not(explanation: Explanation, found: WhyNot) -> list[str]:
         against = f" against {words.usd(explanation.cost_usd)}, {words.hours(explanation.hours)}"
     figures = f"{words.usd(found.cost_usd or 0.0)}, {words.hours(found.hours or 0.0)}"
     if found.status == "chosen":
-        return words.wrap_lines(f"{query}: this is the plan: {found.plan}, {figures}", words.WIDTH, 2)
+        return words.wrap_lines(f"{query}: this is the plan: {found.plan}, {figures}", words.width(), 2)
     if found.status == "possible":
-        lines = words.wrap_lines(f"{query}: feasible: {figures}{against}{_times(found, explanation)}", words.WIDTH, 2)
-        lines += words.section("Plan", words.wrap_lines(found.plan, ROOM, 2))
-        lines += words.section("Because", words.wrap_all(found.reasons, ROOM, 2))
+        lines = words.wrap_lines(f"{query}: feasible: {figures}{against}{_times(found, explanation)}", words.width(), 2)
+        lines += words.section("Plan", words.wrap_lines(found.plan, line_room(), 2))
+        lines += words.section("Because", words.wrap_all(found.reasons, line_room(), 2))
         return lines
     if found.status == "beyond":
-        lines = words.wrap_lines(f"{query}: infeasible within the limits: {'; '.join(found.reasons)}", words.WIDTH, 4)
+        lines = words.wrap_lines(f"{query}: infeasible within the limits: {'; '.join(found.reasons)}", words.width(), 4)
         lines.append("Smallest change, verified by solving:")
         lines += format_relaxation(1, found.relax, explanation.scenario)
-        price = words.wrap_lines(f"which is {figures}{against}{_times(found, explanation)}", words.WIDTH - 5, 2)
+        price = words.wrap_lines(f"which is {figures}{against}{_times(found, explanation)}", words.width() - 5, 2)
         return lines + words.hang(" " * 5, price)
-    lines = words.wrap_lines(f"{query}: infeasible: {'; '.join(found.reasons)}", words.WIDTH, 5)
+    lines = words.wrap_lines(f"{query}: infeasible: {'; '.join(found.reasons)}", words.width(), 5)
     lines += _memory(found)
     if found.remedies:
         lines.append("Feasible with one of these changes, each verified by solving:")
         for number, fix in enumerate(found.remedies, 1):
             figures = f", {words.usd(fix.cost_usd)}, {words.hours(fix.hours)}" if fix.cost_usd and fix.hours else ""
-            change = words.wrap_lines(f"{fix.change}: {fix.plan}{figures}", words.WIDTH - 5, 2)
+            change = words.wrap_lines(f"{fix.change}: {fix.plan}{figures}", words.width() - 5, 2)
             lines += words.hang(f"  {number}. ", change)
             lines += settings([pair for pair in (fix.setting, *fix.also) if pair])
     return lines
@@ -221,4 +221,4 @@ def _memory(found: WhyNot) -> list[str]:
         return []
     parts = sorted(found.memory.parts.items(), key=lambda part: (-part[1], part[0]))
     sizes = [f"{name.replace('_', ' ')} {words.gib(size)}" for name, size in parts if size >= 0.05]
-    return words.section("Memory", words.join_parts([*sizes, f"peak in: {found.memory.phase}"], "  ", ROOM, 3))
+    return words.section("Memory", words.join_parts([*sizes, f"peak in: {found.memory.phase}"], "  ", line_room(), 3))

@@ -1,9 +1,11 @@
-"""Figures, intervals and lines as text: no more digits than are known, at most 80 columns."""
+"""Figures, intervals and lines as text: no more digits than are known, 80 to 120 columns."""
 
 from __future__ import annotations
 
 import math
 import textwrap
+from contextlib import contextmanager
+from contextvars import ContextVar
 from itertools import zip_longest
 from typing import TYPE_CHECKING
 
@@ -12,22 +14,42 @@ from planner.results.plan_parts import describe_machines
 from planner.scenario.job import MAX_CONFIDENCE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
-WIDTH = 80
-"""Columns of the text output."""
+WIDTH, MOST_WIDTH = 80, 120
+"""Columns of the text output: where nothing else is known, and at most."""
+
+_columns: ContextVar[int] = ContextVar("columns", default=WIDTH)
 
 LABEL = 11
 """Columns of the margin that holds the section labels."""
 
-ROOM = WIDTH - LABEL
-"""Columns of a line inside a section."""
 
 NO_BREAK = "\x1f"
 """A space at which no line may break; it never occurs in the text itself."""
 
 BAR = 20
 """Characters of the memory bar."""
+
+
+def width() -> int:
+    """Return the columns of the text output."""
+    return _columns.get()
+
+
+def line_room() -> int:
+    """Return the columns of a line inside a section."""
+    return width() - LABEL
+
+
+@contextmanager
+def text_width(count: int) -> Iterator[None]:
+    """Write text that is so many columns wide, between 80 and 120."""
+    before = _columns.set(min(max(count, WIDTH), MOST_WIDTH))
+    try:
+        yield
+    finally:
+        _columns.reset(before)
 
 
 def usd(amount: float) -> str:
@@ -144,13 +166,13 @@ def shorten(text: str, width: int) -> str:
     return f"{(whole if 2 * len(whole) >= width else cut).rstrip(' ,;:(')}..."
 
 
-def first_fitting(name: str, *texts: str, width: int = WIDTH) -> str:
+def first_fitting(name: str, *texts: str) -> str:
     """Return `name: text` with the first text that fits; if none fits, cut the name and then the last text."""
     name, forms = sanitise(name), [sanitise(text) for text in texts]
     for form in forms:
-        if len(name) + 2 + len(form) <= width:
+        if len(name) + 2 + len(form) <= width():
             return f"{name}: {form}"
-    return shorten(f"{shorten(name, max(12, width - len(forms[-1]) - 2))}: {forms[-1]}", width)
+    return shorten(f"{shorten(name, max(12, width() - len(forms[-1]) - 2))}: {forms[-1]}", width())
 
 
 def wrap_lines(text: str, width: int, most: int) -> list[str]:
@@ -171,7 +193,7 @@ def wrap_all(texts: Iterable[str], width: int, most: int) -> list[str]:
 
 def wrap_hanging(text: str, most: int) -> list[str]:
     """Return the text in at most `most` indented lines, the later ones indented further."""
-    lines = wrap_lines(text, WIDTH - 4, most)
+    lines = wrap_lines(text, width() - 4, most)
     return [f"  {line}" if i == 0 else f"    {line}" for i, line in enumerate(lines)]
 
 

@@ -36,7 +36,7 @@ def render_frontier(found: Frontier, every: bool = False) -> str:
     lines.append("")
     lines += _curves(found) if found.by else _table(found, every)
     lines += [line for note in format_notes(found) for line in words.wrap_hanging(note, 3)]
-    return "\n".join(line.rstrip() for line in [*lines, *words.wrap_lines(format_optimality(found), words.WIDTH, 2)])
+    return "\n".join(line.rstrip() for line in [*lines, *words.wrap_lines(format_optimality(found), words.width(), 2)])
 
 
 def format_summary(found: Frontier) -> str:
@@ -71,8 +71,9 @@ def format_hours(hours: float) -> str:
     return f"{hours:.2f}" if hours < 1 else f"{hours:,.{0 if hours >= 1000 else 1}f}"
 
 
-def describe_hardware(point: Point, room: int = words.WIDTH) -> list[str]:
+def describe_hardware(point: Point, room: int | None = None) -> list[str]:
     """Return what is rented: the configuration of one job, or the GPUs of several in the order of the jobs."""
+    room = words.width() if room is None else room
     if len(point.jobs) > 1:
         *cards, last = (words.gpus(job.gpus, words.sanitise(job.gpu), job.runs_at_once) for job in point.jobs)
         return words.join_parts([*(f"{card}," for card in cards), last], " ", room, 3)
@@ -117,10 +118,12 @@ def _table(found: Frontier, every: bool) -> list[str]:
     rows = [" ".join(cells) for cells in zip(*columns, strict=True)]
     left = len(rows[0]) + 2
     needed = min(CHANGES if len(points[0].jobs) > 1 else CHANGE, max(len("change"), *(len(text) for text in changes)))
-    wide = min(words.WIDTH - left - 1 - needed, max(len(line) for point in points for line in describe_hardware(point)))
+    wide = min(
+        words.width() - left - 1 - needed, max(len(line) for point in points for line in describe_hardware(point))
+    )
     lines = [f"{rows[0]}  {'plan':<{wide}} change"]
     for start, point, change in zip(rows[1:], points, changes, strict=True):
-        wrapped = words.wrap_lines(change, words.WIDTH - left - 1 - wide, ROW_LINES)
+        wrapped = words.wrap_lines(change, words.width() - left - 1 - wide, ROW_LINES)
         lines += words.hang(f"{start}  ", words.columns(describe_hardware(point, wide), wrapped, wide + 1))
     if hidden := len(found.points) - len(points):
         lines.append(f"  {hidden} similar breakpoint{'s' if hidden > 1 else ''} not shown (--all shows them)")
@@ -149,7 +152,7 @@ def _curves(found: Frontier) -> list[str]:
             lines.append("excluded by the scenario:")
         for curve in curves:
             label = words.shorten(words.sanitise(curve.label), CURVE_NAME - 2)
-            lines.append(words.shorten(f"{label:<{CURVE_NAME}}{_ends(curve)}", words.WIDTH))
+            lines.append(words.shorten(f"{label:<{CURVE_NAME}}{_ends(curve)}", words.width()))
     without = ", ".join(words.sanitise(curve.label) for curve in found.curves if not curve.points)
     return [*lines, *(words.wrap_hanging(f"infeasible within the limits: {without}", 3) if without else []), ""]
 

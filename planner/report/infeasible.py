@@ -26,7 +26,7 @@ def render_infeasible(plan: Plan) -> list[str]:
         counts = plan.candidates
         lines.append(f"  {counts.made:,} candidates, {counts.rejected:,} of them rejected")
         for reason, count in sorted(counts.reasons.items(), key=lambda item: (-item[1], item[0]))[:8]:
-            lines.append(words.shorten(f"  {count:,} x {words.sanitise(reason)}", words.WIDTH))
+            lines.append(words.shorten(f"  {count:,} x {words.sanitise(reason)}", words.width()))
     return [*lines, *_notes(plan)]
 
 
@@ -45,15 +45,15 @@ def format_relaxation(number: int, changes: Sequence[Relaxation], scenario: str)
     texts = [" and ".join(_change(change, scenario) for change in changes)]
     texts += [f"then {change.then.removeprefix('then ')}" for change in changes if change.then][:1]
     typed = settings([change.setting for change in changes if change.setting])
-    return words.hang(f"  {number}. ", words.wrap_all(texts, words.WIDTH - 5, 3)) + typed
+    return words.hang(f"  {number}. ", words.wrap_all(texts, words.width() - 5, 3)) + typed
 
 
 def settings(pairs: Sequence[str], margin: int = 5) -> list[str]:
     """Return the settings as typed in a shell, long lines continued by a backslash."""
     lines: list[str] = []
     for pair in pairs:
-        typed = words.shorten(f"--set {shlex.quote(words.sanitise(pair))}", words.WIDTH - margin - 2)
-        if lines and len(lines[-1]) + 1 + len(typed) <= words.WIDTH - 2:
+        typed = words.shorten(f"--set {shlex.quote(words.sanitise(pair))}", words.width() - margin - 2)
+        if lines and len(lines[-1]) + 1 + len(typed) <= words.width() - 2:
             lines[-1] += f" {typed}"
         else:
             lines = [*lines[:-1], *(f"{line} \\" for line in lines[-1:]), " " * margin + typed]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from planner.report import format as words
-from planner.report.format import ROOM
+from planner.report.format import line_room
 
 if TYPE_CHECKING:
     from planner.results.market_fit import EndsByAge, FittedDuration, MarketFit, TraceReport
@@ -20,12 +20,12 @@ MOST_TRACES = 20
 def render_market(fit: MarketFit) -> str:
     """Return the text of a fit: the summary, the block, then what it is based on."""
     lines = [_summary(fit), "", fit.spot_yaml.rstrip(), ""]
-    lines += words.section("Share", words.wrap_lines(_available(fit), ROOM, 3))
+    lines += words.section("Share", words.wrap_lines(_available(fit), line_room(), 3))
     lines += words.section("Up", _durations(fit.up, fit.spot.up))
     lines += words.section("Outage", _durations(fit.outage, fit.spot.outage))
-    lines += words.section("Ages", words.wrap_lines(_ages(fit), ROOM, 3))
+    lines += words.section("Ages", words.wrap_lines(_ages(fit), line_room(), 3))
     lines += words.section("Traces", _traces(fit.traces))
-    return "\n".join([*lines, *words.section("Notes", words.wrap_all(fit.notes, ROOM, 5))])
+    return "\n".join([*lines, *words.section("Notes", words.wrap_all(fit.notes, line_room(), 5))])
 
 
 def span(hours: float) -> str:
@@ -53,7 +53,7 @@ def _available(fit: MarketFit) -> str:
 def _durations(fitted: FittedDuration, block: EndsByAge) -> list[str]:
     mean = f"{span(fitted.mean_hours.expected)} on average ({_between(fitted.mean_hours)})"
     mean += f", {fitted.ends:,} observed to the end" + (f", CV {fitted.cv:.1f}" if fitted.cv is not None else "")
-    return words.wrap_lines(mean, ROOM, 1) + words.wrap_lines(_rates(block), ROOM, 3)
+    return words.wrap_lines(mean, line_room(), 1) + words.wrap_lines(_rates(block), line_room(), 3)
 
 
 def _between(interval: Spread) -> str:

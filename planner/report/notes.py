@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from planner.report import format as words
-from planner.report.format import ROOM
+from planner.report.format import line_room
 
 NOTE_LINES = 3
 """Most lines of one note."""
@@ -14,14 +14,14 @@ def render_notes(texts: tuple[str, ...], room: int) -> list[str]:
     lines: list[str] = []
     left = list(texts)
     while left:
-        wrapped = words.wrap_lines(left[0], ROOM, NOTE_LINES)
+        wrapped = words.wrap_lines(left[0], line_room(), NOTE_LINES)
         if len(lines) + len(wrapped) + (len(left) > 1) > room:
             break
         lines += wrapped
         left.pop(0)
     if left:
         more = f" ({len(left) - 1} more: --json)" if len(left) > 1 else ""
-        short = next((text for text in left if len(text) + len(more) <= ROOM), None)
+        short = next((text for text in left if len(text) + len(more) <= line_room()), None)
         counted = f"{len(left)} {'more' if lines else 'notes'}: --json"
         lines.append(f"{words.sanitise(short)}{more}" if short else counted)
     return words.section("Notes", lines)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from planner.report import format as words
 from planner.report import plan_sections as parts
 from planner.report.bill import bill
-from planner.report.format import ROOM
+from planner.report.format import line_room
 from planner.report.infeasible import render_infeasible
 from planner.report.notes import render_notes
 from planner.report.timetable import render_timetable
@@ -52,11 +52,12 @@ def _single(plan: Plan) -> list[str]:
         *words.section("Term", parts.commitment(job)),
     ]
     below = [
+        *words.section("Faster", parts.faster(plan)),
         *words.section("Methods", parts.methods(job)),
         *words.section(parts.FRAMEWORKS, parts.frameworks(job)),
         *words.section("Next", parts.format_alternatives(job)),
         *words.section(
-            "Limits", [*parts.budget(plan), *words.wrap_lines("; ".join(job.binding) or "none binds", ROOM, 2)]
+            "Limits", [*parts.budget(plan), *words.wrap_lines("; ".join(job.binding) or "none binds", line_room(), 2)]
         ),
         *words.section("Prices", parts.prices(job)),
         *words.section("Scope", parts.scope(plan)),
@@ -80,9 +81,9 @@ def _with_price_age(summary: str, plan: Plan) -> list[str]:
     if plan.price_age_days is None or plan.price_age_days <= OLD_PRICE_DAYS:
         return [summary]
     age = f"(prices {plan.price_age_days:,} days old)"
-    if len(summary) + len(age) < words.WIDTH:
+    if len(summary) + len(age) < words.width():
         return [f"{summary} {age}"]
-    indent = min(len(summary.partition(": ")[0]) + 2, words.WIDTH - len(age))
+    indent = min(len(summary.partition(": ")[0]) + 2, words.width() - len(age))
     return [summary, " " * indent + age]
 
 
@@ -111,7 +112,7 @@ def _joint_lines(plan: Plan, detail: int) -> list[str]:
     binding = "; ".join(f"{job.name}: {', '.join(job.binding)}" for job in plan.jobs if job.binding)
     ages = dict.fromkeys(parts.prices(job)[0] for job in plan.jobs)
     lines += ["", *words.section("Bill", _joint_bill(plan) if full else _joint_bill(plan)[-1:])]
-    binds = words.wrap_lines(binding or "no limit of a single job binds", ROOM, 2)
+    binds = words.wrap_lines(binding or "no limit of a single job binds", line_room(), 2)
     lines += words.section("Limits", [*parts.budget(plan), *binds])
     lines += words.section("Prices", list(ages)[:2])
     return [*lines, *render_notes(_joint_notes(plan), 4 if full else 3)]
@@ -134,13 +135,13 @@ def _block(job: Assignment) -> list[str]:
     chance = f"; {text}" if (text := parts.format_job_deadline(job)) else ""
     interval = words.between(job.hours.low, job.hours.high)
     lines = [
-        *words.wrap_lines(parts.techniques(job, brief=True), ROOM, 1),
-        *([words.shorten(made, ROOM)] if (made := parts.batch(job)) else []),
-        words.shorten(f"{fit}; {parts.rate(job)}" if job.gpus else parts.rate(job), ROOM),
-        words.shorten(f"{interval}{chance}", ROOM),
-        *(words.wrap_lines(parts.methods_brief(job), ROOM, 1) if job.ladder else []),
+        *words.wrap_lines(parts.techniques(job, brief=True), line_room(), 1),
+        *([words.shorten(made, line_room())] if (made := parts.batch(job)) else []),
+        words.shorten(f"{fit}; {parts.rate(job)}" if job.gpus else parts.rate(job), line_room()),
+        words.shorten(f"{interval}{chance}", line_room()),
+        *(words.wrap_lines(parts.methods_brief(job), line_room(), 1) if job.ladder else []),
     ]
-    summary = _summary_line(job.name, *_headlines(job), width=words.WIDTH - 2)
+    summary = _summary_line(job.name, *_headlines(job), width=words.width() - 2)
     return [f"  {summary}", *(" " * words.LABEL + line for line in lines)]
 
 
@@ -165,12 +166,12 @@ def _headlines(job: Assignment) -> tuple[str, str, str, str]:
     return parts.format_place(job) + rest, short + rest, short + figures, f"{least}{figures}"
 
 
-def _summary_line(name: str, *texts: str, width: int = words.WIDTH) -> str:
+def _summary_line(name: str, *texts: str, width: int | None = None) -> str:
     """Return `name: text` with the first text that fits; if none fits, cut the name and then the hardware.
 
     Hours, dollars and optimality at the end are never cut.
     """
-    name = words.sanitise(name)
+    name, width = words.sanitise(name), words.width() if width is None else width
     # Market and place are shown below too: drop them before a short name is cut.
     forms = texts if len(name) <= SHORT_NAME else texts[:2]
     for form in forms:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from planner.library.techniques import read_techniques
 from planner.report import format as words
-from planner.report.format import ROOM
+from planner.report.format import line_room
 from planner.results.estimate import Estimate
 from planner.results.plan import Assignment, Plan
 
@@ -97,7 +97,9 @@ def machines(job: Run) -> str:
 def train(job: Assignment) -> list[str]:
     """Return technique, batch, machines and trials in at most six lines."""
     rest = [kernels(job), batch(job)] + ([machines(job)] if job.gpus > 1 else []) + [trials(job)]
-    return words.wrap_lines(techniques(job), ROOM, 2) + [words.shorten(line, ROOM) for line in rest if line]
+    return words.wrap_lines(techniques(job), line_room(), 2) + [
+        words.shorten(line, line_room()) for line in rest if line
+    ]
 
 
 def trials(job: Assignment) -> str:
@@ -120,8 +122,8 @@ def memory(job: Assignment) -> list[str]:
     if job.observed_hours is not None:
         fits = "fits: observed"
         if vram.allocated > vram.peak:  # the estimated parts would contradict the observed peak
-            return words.join_parts([*head, fits, f"estimated {words.gib(vram.allocated)} GiB"], "  ", ROOM, 3)
-    return words.join_parts([*head, fits, *shown, f"peak in: {vram.phase}"], "  ", ROOM, 3)
+            return words.join_parts([*head, fits, f"estimated {words.gib(vram.allocated)} GiB"], "  ", line_room(), 3)
+    return words.join_parts([*head, fits, *shown, f"peak in: {vram.phase}"], "  ", line_room(), 3)
 
 
 def rate(job: Run) -> str:
@@ -135,7 +137,7 @@ def speed(job: Assignment) -> list[str]:
     count = f"{job.steps:,} step{'' if job.steps == 1 else 's'}"
     steps = f", {count} of {words.significant(job.step_seconds)} s" if job.step_seconds else ""
     paced = ", limited by storage" if job.fed_by_storage else ""
-    return words.wrap_lines(f"{rate(job)}{steps}{paced}", ROOM, 2 if paced else 1)
+    return words.wrap_lines(f"{rate(job)}{steps}{paced}", line_room(), 2 if paced else 1)
 
 
 def time(job: Assignment) -> list[str]:
@@ -150,14 +152,16 @@ def time(job: Assignment) -> list[str]:
         first = "start" if job.gpus else "upload"
         stages = {**before, first: job.start_hours, **training, **job.stage_hours}
         steps = [f"{name} {words.hours(hours)}" for name, hours in stages.items() if hours > 0]
-        lines = [", ".join([*steps, whole])] if len(steps) < 3 else [*words.join_parts(steps, ", ", ROOM, 2), whole]
+        lines = (
+            [", ".join([*steps, whole])] if len(steps) < 3 else [*words.join_parts(steps, ", ", line_room(), 2), whole]
+        )
     else:
         lines = [_format_observed(job, whole, interval)]
     lines += [chance] if (chance := format_job_deadline(job)) else []
     if job.spot is None and job.spot_share > 0 and job.switch_to_on_demand_at_hours is not None:
         switch = words.plain_number(job.switch_to_on_demand_at_hours)
         lines.append(f"switches to on demand at hour {switch} if not done on spot")
-    return [words.shorten(line, ROOM) for line in lines]
+    return [words.shorten(line, line_room()) for line in lines]
 
 
 def _format_observed(job: Assignment, whole: str, interval: str) -> str:
@@ -183,7 +187,7 @@ def format_job_deadline(job: Assignment) -> str:
 def methods(job: Assignment) -> list[str]:
     """Return every method with its least cost."""
     rungs = [format_method(option, job) for option in job.ladder]
-    return words.join_parts(rungs, "   ", ROOM, 3) if rungs else []
+    return words.join_parts(rungs, "   ", line_room(), 3) if rungs else []
 
 
 FRAMEWORKS = "Frameworks"
@@ -195,7 +199,9 @@ def frameworks(job: Assignment) -> list[str]:
     options = sorted(job.frameworks, key=lambda one: (one.prior, one.cost_usd))
     priced = [(one.label, words.usd(one.cost_usd), one.prior) for one in options if one.cost_usd is not None]
     rungs = [f"{label} about {usd} (prior)" if prior else f"{label} {usd}" for label, usd, prior in priced]
-    return words.join_parts(rungs, "   ", ROOM - (len(FRAMEWORKS) + 3 - words.LABEL), 2) if len(rungs) > 1 else []
+    return (
+        words.join_parts(rungs, "   ", line_room() - (len(FRAMEWORKS) + 3 - words.LABEL), 2) if len(rungs) > 1 else []
+    )
 
 
 def format_method(option: Option, job: Assignment) -> str:
@@ -222,13 +228,13 @@ def methods_brief(job: Assignment) -> str:
 
 def format_alternatives(job: Assignment) -> list[str]:
     """Return the two best alternatives in two lines each, after the objective if it is more than dollars."""
-    lines = [words.shorten(f"compared by {job.compared_by}:", ROOM)] if job.compared_by and job.runner_up else []
+    lines = [words.shorten(f"compared by {job.compared_by}:", line_room())] if job.compared_by and job.runner_up else []
     for option in job.runner_up[:2]:
         what = f"{words.gpus(option.gpus, option.gpu, option.runs_at_once)} at {option.provider}"
         cost = f" {words.usd(option.cost_usd)}" if option.cost_usd is not None else ""
         took = f", {words.hours(option.hours)}" if option.hours is not None else ""
         note = f": {option.note}" if option.note else ""
-        lines += words.wrap_lines(f"{what}{cost}{took}{note}", ROOM, 2)
+        lines += words.wrap_lines(f"{what}{cost}{took}{note}", line_room(), 2)
     return lines
 
 
@@ -242,7 +248,7 @@ def spot(job: Assignment) -> list[str]:
     lost = f"{words.hours(policy.wasted_hours)} of restarts and lost work"
     latest = words.plain_number(policy.latest_on_demand_hours)
     guard = f"on demand from hour {latest} if no spot capacity appears"
-    return words.join_parts([saved, times, lost, guard], "; ", ROOM, 3)
+    return words.join_parts([saved, times, lost, guard], "; ", line_room(), 3)
 
 
 def budget(plan: Plan) -> list[str]:
@@ -268,7 +274,21 @@ def commitment(job: Assignment) -> list[str]:
         pays = f"breaks even at {words.hours(term.break_even_hours)} of use ({words.percent(share)}) {against}"
         if share > 1:
             pays = f"never breaks even {against}"
-    return words.wrap_lines(f"{months}, {words.usd(term.usd)}: uses {used}; {pays}", ROOM, 2)
+    return words.wrap_lines(f"{months}, {words.usd(term.usd)}: uses {used}; {pays}", line_room(), 2)
+
+
+def faster(plan: Plan) -> list[str]:
+    """Return what it costs to end in half and in a quarter of the hours, a line each."""
+    lines = []
+    for one in plan.faster:
+        if one.cost_usd is None or one.hours is None:
+            continue
+        more = one.cost_usd - plan.jobs[0].cost_usd
+        sign = "+" if more >= 0 else "-"
+        machines = words.gpus(one.gpus, one.gpu, one.runs_at_once)
+        trade = f"{words.hours(one.hours)} for {words.usd(one.cost_usd)} ({sign}{words.usd(abs(more))})"
+        lines.append(words.shorten(words.sanitise(f"{trade}: {machines} at {one.provider}"), line_room()))
+    return lines
 
 
 def scope(plan: Plan) -> list[str]:
@@ -279,7 +299,15 @@ def scope(plan: Plan) -> list[str]:
         return []
     among = f"{best} among {counts.made:,} candidates of {counts.offers:,} offers"
     left = f"; {counts.outdated_offers:,} left out for old prices" if counts.outdated_offers else ""
-    return words.wrap_lines(among + left, ROOM, 1)
+    return words.wrap_lines(among + left, line_room(), 1) + near_tie(plan)
+
+
+def near_tie(plan: Plan) -> list[str]:
+    """Return the least cost where the plan costs a near tie more, and ends earlier for it."""
+    least = plan.least_cost_usd
+    if least is None or plan.cost_usd is None or words.usd(least) == words.usd(plan.cost_usd.expected):
+        return []
+    return words.wrap_lines(f"least cost {words.usd(least)}, which takes longer: --set solve.ties=0", line_room(), 1)
 
 
 def prices(job: Assignment) -> list[str]:
@@ -288,4 +316,4 @@ def prices(job: Assignment) -> list[str]:
     age = "of unknown age" if days is None else f"{days:,} day{'' if days == 1 else 's'} old"
     date = f" ({job.price_date})" if job.price_date else ""
     source = f"; {job.price_source}" if job.price_source else ""
-    return words.wrap_lines(f"{age}{date}{source}", ROOM, 1)
+    return words.wrap_lines(f"{age}{date}{source}", line_room(), 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from planner.report import format as words
-from planner.report.format import ROOM
+from planner.report.format import line_room
 from planner.report.infeasible import render_infeasible
 from planner.results.differences import spot_percent
 from planner.results.simulation import OPTIMUM
@@ -37,13 +37,13 @@ def render_simulation(found: Simulation) -> str:
     lines += words.section("Hours", [spread, *_deadline(found)])
     lines += _draw_histogram(found.hours_histogram, words.hours)
     if found.spot_share:
-        lines += words.section("Spot", words.wrap_lines(_spot(found), ROOM, 3))
+        lines += words.section("Spot", words.wrap_lines(_spot(found), line_room(), 3))
     if len(found.policies) > 1:
         lines += ["", *_policies(found.policies)]
     if len(found.jobs) > 1:
         lines += ["", *_jobs(found.jobs)]
-    lines += ["", *words.section("Sampled", words.wrap_lines("; ".join(_sources(found)), ROOM, 5))]
-    return "\n".join([*lines, *words.section("Notes", words.wrap_all(found.notes, ROOM, 3))])
+    lines += ["", *words.section("Sampled", words.wrap_lines("; ".join(_sources(found)), line_room(), 5))]
+    return "\n".join([*lines, *words.section("Notes", words.wrap_all(found.notes, line_room(), 3))])
 
 
 def format_summary(found: Simulation) -> list[str]:
@@ -58,7 +58,7 @@ def format_summary(found: Simulation) -> list[str]:
         rate = format_frequency(found.deadline_hit_rate)
         met = f", deadline{several} met in {rate} of runs{_format_guarantee(found)}"
     name = words.shorten(words.sanitise(found.scenario), 40)
-    return words.wrap_lines(f"{name}: {cost}{planned}{met}", words.WIDTH, 3)
+    return words.wrap_lines(f"{name}: {cost}{planned}{met}", words.width(), 3)
 
 
 def _runs(found: Simulation) -> str:

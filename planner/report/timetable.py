@@ -6,7 +6,7 @@ import datetime
 from typing import TYPE_CHECKING
 
 from planner.report import format as words
-from planner.report.format import ROOM
+from planner.report.format import line_room
 from planner.report.notes import render_notes
 from planner.report.plan_sections import budget, format_optimality, format_place, prices
 
@@ -87,14 +87,16 @@ def _reserved(plan: Plan, one: Reservation) -> list[str]:
     text += f": used {words.percent(one.used_share)}"
     if one.pays_from_hours is not None:
         text += f", pays from {words.hours(one.pays_from_hours)} of use"
-    return words.wrap_lines(text, ROOM, 2)
+    return words.wrap_lines(text, line_room(), 2)
 
 
 def _idle(plan: Plan) -> list[str]:
     """Return the idle hours of own machines."""
     last = plan.hours.at_confidence if plan.hours else 0.0
     texts = [f"{offer} {words.hours(hours)}" for offer, hours in plan.idle_hours.items()]
-    return words.wrap_lines(f"own machines until {_when(plan, last)}: {', '.join(texts)}", ROOM, 3) if texts else []
+    return (
+        words.wrap_lines(f"own machines until {_when(plan, last)}: {', '.join(texts)}", line_room(), 3) if texts else []
+    )
 
 
 def _baseline(plan: Plan) -> list[str]:

@@ -188,10 +188,20 @@ class CandidateCounts(Part):
     reasons: dict[str, int] = Field(default_factory=dict)
 
 
+class Inputs(Part):
+    """What a plan was made from, so that it can be checked and carried out without its files."""
+
+    scenario: dict[str, Any]
+    """The scenario in the form of its file, names resolved and settings applied; its offers are below."""
+    offers: tuple[dict[str, Any], ...]
+    """The offers that the plan rents or names as the next best, with their terms, at the prices as read."""
+    versions: dict[str, str]
+
+
 class Plan(Part):
     """The result of `solve`."""
 
-    schema_version: int = 1
+    schema_version: int = 2
     scenario: str
     status: Status
     objective: float | None
@@ -208,6 +218,10 @@ class Plan(Part):
     """Probability that the cost is within the budget, with fully correlated lateness of the jobs."""
     hours: Hours | None
     jobs: tuple[Assignment, ...] = ()
+    least_cost_usd: float | None = None
+    """Dollars of the strict optimum, than which a plan may cost a near tie more. None if not only dollars count."""
+    faster: tuple[Option, ...] = ()
+    """The least cost of plans that end in half and in a quarter of the hours, by candidates within the limits."""
     price_age_days: int | None = None
     """Age of the oldest price that the plan rests on; None if none is dated."""
     infeasible: Infeasible | None = None
@@ -218,6 +232,7 @@ class Plan(Part):
     now: str = ""
     """Date and time that hours count from; empty if the scenario states none."""
     warnings: tuple[str, ...] = ()
+    inputs: Inputs | None = None
 
     @property
     def is_timetable(self) -> bool:

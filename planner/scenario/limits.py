@@ -43,6 +43,12 @@ class AllowForbid(StrictModel):
         """Return whether the name may be used."""
         return name not in self.forbid and (self.allow is None or name in self.allow)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _names_alone_are_allowed(cls, data: Any) -> Any:
+        """Return a name or a list of names as what is allowed."""
+        return {"allow": data} if isinstance(data, (str, list, tuple)) else data
+
     @model_validator(mode="after")
     def _do_not_contradict(self) -> Self:
         """Raise a fault where the lists contradict each other or allow nothing."""

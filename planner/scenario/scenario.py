@@ -91,9 +91,20 @@ Now = Annotated[str, BeforeValidator(_now, json_schema_input_type=str)]
 """A day and time, as in `2026-11-21 09:00 UTC`."""
 
 
+NEAR_TIE_USD, NEAR_TIE_SHARE, MOST_NEAR_TIE_USD = 0.05, 0.01, 5.0
+"""Dollars, or the share of the least cost up to other dollars, that are not worth an hour's wait."""
+
+
+class SolveSettings(StrictModel):
+    """How one plan is picked among plans of nearly the same cost."""
+
+    ties: NotNegative | None = None  # dollars; None: max($0.05, min(1 % of the least cost, $5)); 0: the strict optimum
+
+
 class _ScenarioBase(StrictModel):
     """The fields of a scenario apart from its offers."""
 
+    schema_version: Literal[2] | None = Field(default=None, alias="schema")  # of the defaults that the file expects
     name: Text = "scenario"  # left out: the name of its file
     description: str = ""
     now: Now | None = None  # what dates and the hours of a timetable count from; None: the clock
@@ -102,6 +113,7 @@ class _ScenarioBase(StrictModel):
     limits: Limits = Limits()
     adjust: Rows[Adjust] = ()
     objective: Objective = "cost"
+    solve: SolveSettings = SolveSettings()
     currency: Currency = "USD"
     schedule: Literal["over_time", "side_by_side"] = "over_time"  # whether jobs may wait for one another's machines
     vary: ZeroOrMany[Text] = ()  # PATH=A:B:STEP or PATH=[a, b, c]: the values of `what-if`; no other command uses them
@@ -151,6 +163,23 @@ class Scenario(_ScenarioBase):
             or any(offer.block or offer.available for offer in self.offers)
         )
 
+    @property
+    def has_plain_dollars(self) -> bool:
+        """Whether the objective is dollars and nothing else: no hours, no value of time, no penalties."""
+        penalties = any(any(job.techniques.penalty_usd.values()) for job in self.jobs)
+        return self.objective_kind == "cost" and not self.value_of_time_usd_per_hour and not penalties
+
+    def near_tie_usd(self, least_usd: float) -> float:
+        """Return by how much a plan may cost more than the least cost if it ends earlier than all others that near.
+
+        Nothing where the scenario itself says what an hour is worth.
+        """
+        if self.solve.ties is not None:
+            return self.solve.ties
+        if self.value_of_time_usd_per_hour:
+            return 0.0
+        return max(NEAR_TIE_USD, min(NEAR_TIE_SHARE * least_usd, MOST_NEAR_TIE_USD))
+
     def adjusted_offers(self) -> tuple[Offer, ...]:
         """Return the offers at the prices of the what-if, in the order of `offers`."""
         return apply_adjustments(self.offers, self.adjust)
@@ -185,6 +214,8 @@ class SolveOptions(StrictModel):
 def scenario_data(scenario: Scenario) -> dict[str, Any]:
     """Return the scenario as plain data in the form of its file, without defaults; inventory files stay named."""
     data = scenario.model_dump(mode="json", by_alias=True, exclude_defaults=True, exclude={"offers", "offers_inline"})
+    data["name"] = scenario.name  # names are never left out: settings find jobs by them
+    data["jobs"] = [{"name": job.name, **written} for job, written in zip(scenario.jobs, data["jobs"], strict=True)]
     if scenario.offers_inline:
         data["offers"] = [offer_data(offer) for offer in scenario.offers_inline]
     return data

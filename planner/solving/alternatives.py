@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 
 from planner.candidate_table import CandidateTable, concatenate
+from planner.candidates.deadline import max_spot_share
 from planner.candidates.enumeration import candidates_of_framework
 from planner.candidates.screening import screen
 from planner.candidates.spot_search import MAX_RUNNERS_UP, SearchScope
@@ -161,6 +162,31 @@ def find_runners_up(prepared: PreparedScenario, job: int, chosen: int, share: fl
         if len(found) == MAX_RUNNERS_UP:
             break
     return tuple(found)
+
+
+FASTER = {"half the time": 0.5, "a quarter": 0.25}
+"""Trades that a plan of least cost shows, as shares of its hours at the confidence."""
+
+
+def find_faster(prepared: PreparedScenario, hours: float) -> tuple[Option, ...]:
+    """Return what it costs at least to end within shares of the hours at confidence, where cost is minimised.
+
+    Each is a point of the frontier of one job: of all its candidates, the spot shares cut so that they end in time.
+    """
+    table, objective = prepared.screened[0].table, CandidateObjective.of(prepared.scenario)
+    found: dict[tuple[int, float], Option] = {}
+    for label, part in () if objective.by_time else FASTER.items():
+        most = np.minimum(table.share_high, max_spot_share(table, part * hours))
+        rows = np.flatnonzero(most >= table.share_low)
+        if not len(rows):
+            continue
+        cut = replace(table.rows(rows), share_high=most[rows])
+        value, share = objective.best(cut)
+        best = int(np.lexsort((cut.late_hours(share), value))[0])
+        if math.isfinite(value[best]):
+            figures = _figures(cut, best, float(share[best]), prepared.market)
+            found.setdefault((int(rows[best]), float(share[best])), Option(label=label, **figures))
+    return tuple(found.values())
 
 
 def find_best_alternatives(plan: ResolvedPlan) -> tuple[Alternative, ...]:

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from planner.formulation.shared_limits import SharedLimits
     from planner.solvers.base import SolveResult
 
+Ties = Callable[[float], float]
+"""Dollars above a least cost within which the faster plan is taken."""
 Run = Callable[[Program], "SolveResult"]
 """What runs a program: the solver, its limits and its gap are chosen by the caller."""
 
@@ -52,6 +54,12 @@ HOURS_GOAL = Goal("hours", hours_objective, 1e-3)  # h: a few seconds, more than
 LAST = Goal("last", time_objective, 0.001)  # h
 MEMORY = Goal("memory", memory_objective, 1e-3)  # GiB
 NAME_ORDER = Goal("names", name_objective, 0.0)
+
+
+def no_ties(_: float) -> float:
+    """Return the tie of a strict optimum: no more than the slack of the goal."""
+    return 0.0
+
 
 GOALS = {"cost": (COST, HOURS_GOAL, MEMORY, NAME_ORDER), "time": (LAST, COST, MEMORY, NAME_ORDER)}
 """The passes, in order, for each objective; the second one also fixes the spot shares."""
@@ -74,9 +82,12 @@ class LexicographicSolution:
     spot_share: Floats  # (jobs,)
 
 
-def solve_lexicographic(table: CandidateTable, shared: SharedLimits, run: Run) -> LexicographicSolution:
-    """Return the plan of least objective; among plans within half a cent, least hours, most free VRAM, first name.
+def solve_lexicographic(
+    table: CandidateTable, shared: SharedLimits, run: Run, ties: Ties = no_ties
+) -> LexicographicSolution:
+    """Return the plan of least objective; among plans within a tie, least hours, most free VRAM, first name.
 
+    A tie is half a cent, or more dollars if `ties` says so: the objective of the first pass stays the strict one.
     With objective `time`: the least last finish; within 0.001 h of it the least cost, then as above. A first pass
     without a proven optimum is followed by the second only: breaking ties means nothing then.
     """
@@ -88,6 +99,7 @@ def solve_lexicographic(table: CandidateTable, shared: SharedLimits, run: Run) -
     columns = VariableLayout(narrowed, shared)
     rows = columns.chosen(first.values)
     shares = columns.spot_share(first.values, rows)
+    goals = (_with_ties(goals[0], first.objective, ties), *goals[1:])
     result, kept, caps = first, np.arange(len(table)), [_cap(goals[0], first)]
     for position in range(1, len(goals)):
         decided = len(kept) == len(table.jobs) or not (first.is_proven and result.is_proven)
@@ -107,7 +119,12 @@ def solve_lexicographic(table: CandidateTable, shared: SharedLimits, run: Run) -
     return LexicographicSolution(first, rows, _snap_shares(table, rows, shares))
 
 
-def potentially_optimal_rows(table: CandidateTable, shared: SharedLimits) -> Integers:
+def _with_ties(goal: Goal, reached: float | None, ties: Ties) -> Goal:
+    """Return the goal with the slack of near ties, where it is dollars."""
+    return replace(goal, slack=max(goal.slack, ties(reached))) if goal is COST and reached is not None else goal
+
+
+def potentially_optimal_rows(table: CandidateTable, shared: SharedLimits, ties: Ties = no_ties) -> Integers:
     """Return the rows that a plan of one job may need: others are worse than one row at an end of its share.
 
     This is a bound, cheaper than comparing pairs, and exact for one job because its plan is one row. With several
@@ -127,7 +144,9 @@ def potentially_optimal_rows(table: CandidateTable, shared: SharedLimits) -> Int
     for share, values in zip((table.share_low, table.share_high), ends, strict=True):
         allowed = values[table.late_cost_usd(share) <= budget]
         reached = min(reached, float(np.min(allowed, initial=np.inf)))
-    slack = goal.slack + BOUND_TOLERANCE * max(1.0, abs(reached)) if np.isfinite(reached) else 0.0
+    slack = 0.0
+    if np.isfinite(reached):
+        slack = _with_ties(goal, reached, ties).slack + BOUND_TOLERANCE * max(1.0, abs(reached))
     return np.flatnonzero(np.minimum(*ends) <= reached + slack)
 
 

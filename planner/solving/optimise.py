@@ -51,7 +51,7 @@ def optimise(prepared: PreparedScenario, options: SolveOptions, side_by_side: bo
     shared = build_shared_limits(prepared.scenario, prepared.market)
     if not side_by_side:
         shared = replace(shared, max_gpus=None, quota={}, stock={})
-    keep = potentially_optimal_rows(table, shared)
+    keep = potentially_optimal_rows(table, shared, prepared.scenario.near_tie_usd)
     keep = keep[find_undominated(table.rows(keep), shared)]
     solver = partial(
         run,
@@ -59,7 +59,7 @@ def optimise(prepared: PreparedScenario, options: SolveOptions, side_by_side: bo
         time_limit_seconds=options.time_limit_seconds,
         relative_gap=max(options.gap, DEFAULT_GAP),
     )
-    choice = solve_lexicographic(table.rows(keep), shared, solver)
+    choice = solve_lexicographic(table.rows(keep), shared, solver, prepared.scenario.near_tie_usd)
     rows = tuple(keep[choice.rows].tolist())
     shares = _round_shares(prepared.scenario, table.rows(np.asarray(rows)), choice.spot_share) if rows else ()
     return OptimisedChoice(choice, rows, shares, table, owner, len(table) - len(keep))

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 from planner.audit.audit import audit
 from planner.decode.assignment import build_assignment
 from planner.decode.chosen import ChosenCandidate
+from planner.decode.inputs import build_inputs
 from planner.decode.probability import budget_probability
 from planner.errors import PlannerError
 from planner.results.plan import Assignment, CandidateCounts, Plan, Status, plan_figures
 from planner.scenario.scenario import Scenario, SolveOptions
-from planner.solving.alternatives import best_by_framework, best_by_method, find_runners_up
+from planner.solving.alternatives import best_by_framework, best_by_method, find_faster, find_runners_up
 from planner.solving.binding_limits import describe_binding_limits
 from planner.solving.doubtful_prices import describe_outdated_prices, describe_spot_outlier
 from planner.solving.optimise import OptimisedChoice, optimise
@@ -25,6 +26,11 @@ from planner.solving.sharing import fits_side_by_side, may_take_turns
 if TYPE_CHECKING:
     from planner.library.schema import Library
 
+CHANGED_DEFAULTS_NOTE = (
+    "defaults of schema 2 hold; solve.ties: 0, limits.max_price_age: null and interconnect: nvlink in offers restore "
+    "those before; schema: 2 in the scenario hides this note"
+)
+"""A warning of every plan whose scenario does not say that it expects the present defaults."""
 PARALLEL_JOBS_NOTE = "jobs run on separate machines; methods and limits apply per job"
 """A warning of every plan with several jobs."""
 
@@ -133,9 +139,12 @@ def _plan(
         objective=first.objective,
         bound=first.bound if first.gap is not None else None,
         gap=first.gap,
+        least_cost_usd=first.objective if scenario.has_plain_dollars else None,
+        faster=find_faster(prepared, jobs[0].hours.at_confidence) if len(jobs) == 1 else (),
         budget_usd=scenario.limits.budget_usd,
         budget_probability=budget_probability(scenario, jobs),
-        warnings=_warnings(jobs),
+        warnings=_warnings(scenario, jobs),
+        inputs=build_inputs(scenario, jobs),
         **plan_figures(jobs),
     )
 
@@ -180,6 +189,7 @@ def count_candidates(prepared: PreparedScenario, dominated: int) -> CandidateCou
     )
 
 
-def _warnings(jobs: tuple[Assignment, ...]) -> tuple[str, ...]:
+def _warnings(scenario: Scenario, jobs: tuple[Assignment, ...]) -> tuple[str, ...]:
+    schema = () if scenario.schema_version else (CHANGED_DEFAULTS_NOTE,)
     joint = (PARALLEL_JOBS_NOTE,) if len(jobs) > 1 else ()
-    return tuple(dict.fromkeys((*joint, *(note for job in jobs for note in job.notes))))
+    return tuple(dict.fromkeys((*joint, *(note for job in jobs for note in job.notes), *schema)))

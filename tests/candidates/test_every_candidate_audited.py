@@ -103,6 +103,7 @@ def plan_of(scenario: Scenario, job: Assignment) -> Plan:
         objective=job.cost_usd,
         bound=None,
         gap=None,
+        least_cost_usd=job.cost_usd if scenario.has_plain_dollars else None,
         solver="none",
         seconds=0.0,
         as_of=AS_OF.isoformat(),

@@ -32,6 +32,7 @@ offers:
   - {provider: fast, gpu: H100-80GB, gpus: 1, usd_per_hour: 3.1}
   - {provider: fast, gpu: H100-80GB, gpus: 8, usd_per_hour: 26}
 limits: {budget_usd: 60, max_gpus: 8, spot_share: {max: 0.5}}
+solve: {ties: 0}
 """
 
 TWO = SMALL.replace(

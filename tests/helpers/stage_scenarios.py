@@ -48,9 +48,10 @@ def library() -> Library:
 
 
 def question(*offers: dict[str, Any], limits: dict[str, Any] | None = None, **job: Any) -> dict[str, Any]:
-    """The small job with other settings on these offers, else on the rented machine, as plain data of its own."""
+    """The small job with other settings on these offers, else on the rented one, for its strict optimum."""
     rented = list(offers) or [RENTED]
-    return copy.deepcopy({"name": "s", "offers": rented, "jobs": [{**JOB, **job}], "limits": limits or {}})
+    data = {"name": "s", "offers": rented, "jobs": [{**JOB, **job}], "limits": limits or {}, "solve": {"ties": 0}}
+    return copy.deepcopy(data)
 
 
 def read(data: dict[str, Any]) -> Scenario:

@@ -14,6 +14,8 @@ UNAUDITED = {
     "candidates": "how many ways there were",
     "warnings": "words",
     "baseline": "another timetable",
+    "inputs": "what was asked, which an audit receives apart",
+    "faster": "other ways",
     "jobs.ladder": "other ways",
     "jobs.runner_up": "other ways",
     "jobs.compared_by": "what other ways are compared by",

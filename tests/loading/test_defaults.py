@@ -35,6 +35,12 @@ def test_the_market_can_be_named_beside_own_prices_from_any_folder(tmp_path: Pat
     assert parse_scenario(named, tmp_path).offers[-1].provider == "mine"
 
 
+def test_a_job_with_the_default_name_can_be_changed_by_it() -> None:
+    """Names are kept where a scenario is written and read again."""
+    scenario = parse_scenario("jobs: [{name: job, architecture: mistral-7b, work: {tokens: 1M}}]\nname: scenario")
+    assert change_scenario(scenario, ["jobs.job.deadline=3h"]).jobs[0].deadline_hours == 3
+
+
 def test_own_offers_stay_alone_unless_the_market_is_named() -> None:
     """Somebody who lists machines plans on these."""
     offers = "offers: [{provider: mine, gpu: T4, gpus: 1, usd_per_hour: 0.1}]"

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from planner.results.what_if import BillDelta, JobDelta, WhatIf
 
 ROW_LABEL, BEFORE, AFTER = 14, 31, 35
-"""Columns of the label and of either side; together `words.WIDTH`."""
+"""Columns of the label and of either side; together 80."""
 
 
 def render_what_if(answer: WhatIf) -> str:
@@ -37,7 +37,7 @@ def render_what_if(answer: WhatIf) -> str:
         lines = _unchanged(answer)
     else:
         lines = [_summary(answer, *_describe_change(answer)), "", *_table_lines(answer)]
-        reasons = words.wrap_all(describe_reasons(answer), words.WIDTH - ROW_LABEL, 3)
+        reasons = words.wrap_all(describe_reasons(answer), words.width() - ROW_LABEL, 3)
         lines += words.hang(f"{'why':<{ROW_LABEL}}", reasons)
     return "\n".join(line.rstrip() for line in lines)
 
@@ -80,7 +80,7 @@ def _unchanged(answer: WhatIf) -> list[str]:
             lines += words.wrap_hanging(hint, 3)
     else:
         lines.append("  no value was set: --set PATH=VALUE changes one")
-    return [words.shorten(line, words.WIDTH) for line in lines]
+    return [words.shorten(line, words.width()) for line in lines]
 
 
 def _no_plan_after(answer: WhatIf) -> list[str]:
@@ -115,14 +115,14 @@ def _table_lines(answer: WhatIf) -> list[str]:
         if _is_same(delta):
             same.append(delta.name)
         else:
-            lines += ["", words.shorten(words.sanitise(delta.name), words.WIDTH)]
+            lines += ["", words.shorten(words.sanitise(delta.name), words.width())]
             lines += _block(earlier[delta.name], later[delta.name], delta)
     for name in (name for name in later if name not in earlier):
         lines += ["", f"{words.shorten(words.sanitise(name), 60)}: new", *_block(None, later[name], None)]
     gone = [name for name in earlier if name not in later]
     for label, names in (("unchanged", same), ("removed", gone if after.jobs else [])):
         if names:
-            lines += ["", *words.wrap_lines(f"{label}: {', '.join(names)}", words.WIDTH, 2)]
+            lines += ["", *words.wrap_lines(f"{label}: {', '.join(names)}", words.width(), 2)]
     return lines
 
 

@@ -31,7 +31,7 @@ def render_sweep(answer: Sweep) -> str:
     else:
         lines += _grids(answer)
     if answer.unsolved is not None:
-        lines += ["", *words.wrap_lines(f"with the loosest values, {_loosest(answer)}:", words.WIDTH, 2)]
+        lines += ["", *words.wrap_lines(f"with the loosest values, {_loosest(answer)}:", words.width(), 2)]
         lines += render_infeasible(answer.unsolved)
     return "\n".join(line.rstrip() for line in lines)
 
@@ -92,7 +92,7 @@ def _curve(answer: Sweep) -> list[str]:
     head = axis_name(answer.axes[0].path)
     width = min(24, max(len(head), *(len(value) for value in values)))
     lines = [f"{words.shorten(head, width):>{width}}  {'cost':>10}  {'hours':>7}  machines"]
-    room = words.WIDTH - width - 23
+    room = words.width() - width - 23
     last = ""
     for value, cell in zip(values, answer.cells, strict=True):
         start = f"{words.shorten(value, width):>{width}}"
@@ -130,7 +130,7 @@ def _grids(answer: Sweep) -> list[str]:
     if _is_start_dominant(answer):
         lines += [*_grid(answer, "minutes before the first step", begins), ""]
     for what, letter in list(letters.items())[:20]:
-        lines += words.hang(f"  {letter:<3}", _wrap_jobs(what, words.WIDTH - 5))
+        lines += words.hang(f"  {letter:<3}", _wrap_jobs(what, words.width() - 5))
     return lines + ([f"  and {len(letters) - 20} others: --json"] if len(letters) > 20 else [])
 
 
@@ -167,7 +167,7 @@ def _grid(answer: Sweep, name: str, render: Callable[[Cell], str]) -> list[str]:
     head = f"{axis_name(answer.axes[0].path)} by {axis_name(answer.axes[1].path)}"
     label = min(24, max(len(row) for row in rows)) + 2
     width = max(*(len(text) for row in texts for text in row), *(min(16, len(column)) for column in columns)) + 2
-    at_once = max(1, (words.WIDTH - label) // width)
+    at_once = max(1, (words.width() - label) // width)
     lines = [f"{name}, {words.shorten(head, 60)}"]
     for first in range(0, len(columns), at_once):
         part = slice(first, first + at_once)

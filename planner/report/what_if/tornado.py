@@ -43,7 +43,7 @@ def render_tornado(answer: Tornado) -> str:
         lines += ["", f"  - moved down, + moved up; {unit}"]
     rest = [f"{words.sanitise(name)}{_base(bar)}" for name, bar in answer.lines if not is_visible(answer, bar)]
     if rest:
-        lines += [f"  {line}" for line in words.wrap_lines(f"no effect: {'; '.join(rest)}", words.WIDTH - 2, 6)]
+        lines += [f"  {line}" for line in words.wrap_lines(f"no effect: {'; '.join(rest)}", words.width() - 2, 6)]
     return "\n".join(line.rstrip() for line in lines)
 
 

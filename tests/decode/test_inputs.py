@@ -1,0 +1,88 @@
+"""A plan carries what it was made from, so that it can be checked without its files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from planner.cli import main
+from planner.loading.scenario_file import parse_scenario
+from planner.solving.solve import CHANGED_DEFAULTS_NOTE, solve
+
+OFFERS = """\
+date: 2026-11-01
+terms: {p: {fees: {egress_usd_per_gb: 0.05, storage_usd_per_gb_month: 0.1}, billing: {step_seconds: 60}}}
+offers:
+  - {provider: p, region: a, instance: x, gpu: A6000, gpus: 1, usd_per_hour: 0.6}
+  - {provider: p, region: b, instance: x, gpu: A6000, gpus: 1, usd_per_hour: 0.6}
+  - {provider: q, gpu: RTX3090, gpus: 1, usd_per_hour: 0.9}
+  - {provider: r, gpu: H200, gpus: 8, usd_per_hour: 90}
+"""
+SCENARIO = """\
+jobs: [{architecture: mistral-7b, work: {tokens: 5M}, deadline: 2d}]
+limits: {budget_usd: 90}
+adjust: [{match: {provider: q}, usd_per_hour_factor: 2}]
+inventory: offers.yaml
+"""
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(main, arguments)
+
+
+@pytest.fixture
+def plan_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A plan beside its files."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "offers.yaml").write_text(OFFERS, encoding="utf-8")
+    (tmp_path / "s.yaml").write_text(SCENARIO, encoding="utf-8")
+    assert run("solve", "s.yaml", "--set", "jobs.0.techniques.method=lora", "-o", "plan.json").exit_code == 0
+    return tmp_path / "plan.json"
+
+
+def test_a_plan_is_checked_without_its_files(plan_file: Path) -> None:
+    """Scenario and offers are gone: the plan holds the settings, the terms of its offers and their days."""
+    for name in ("offers.yaml", "s.yaml"):
+        (plan_file.parent / name).unlink()
+    assert run("check", "plan.json").exit_code == 0
+    document = json.loads(plan_file.read_text(encoding="utf-8"))
+    assert document["schema_version"] == 2
+    inputs = document["inputs"]
+    assert inputs["scenario"]["jobs"][0]["techniques"]["method"] == ["lora"]
+    assert {"planner", "ortools", "python"} <= set(inputs["versions"])
+    rented = inputs["offers"][0]
+    assert (rented["date"], rented["fees"]["egress_usd_per_gb"], rented["billing"]["step_seconds"]) == (
+        "2026-11-01", 0.05, 60
+    )  # fmt: skip
+    document["jobs"][0]["cost_usd"] *= 0.5
+    plan_file.write_text(json.dumps(document), encoding="utf-8")
+    assert run("check", "plan.json").exit_code == 3
+
+
+def test_a_plan_of_the_former_format_is_read_and_needs_its_scenario(plan_file: Path) -> None:
+    """Without `inputs` the scenario is asked for; with it the plan is checked as before."""
+    document = json.loads(plan_file.read_text(encoding="utf-8"))
+    del document["inputs"]
+    plan_file.write_text(json.dumps({**document, "schema_version": 1}), encoding="utf-8")
+    refused = run("check", "plan.json")
+    assert refused.exit_code == 2 and "planner check PLAN SCENARIO" in refused.stderr
+    assert run("check", "plan.json", "s.yaml", "--set", "jobs.0.techniques.method=lora").exit_code == 0
+
+
+@pytest.mark.parametrize(("schema", "told"), [("schema: 2\n", False), ("", True)])
+def test_changed_defaults_are_told_unless_the_file_expects_them(schema: str, told: bool) -> None:
+    """One note, with the keys that restore what held before."""
+    offer = "offers: [{provider: p, gpu: A6000, gpus: 1, usd_per_hour: 0.6}]"
+    plan = solve(parse_scenario(f"{schema}jobs: [{{architecture: mistral-7b, work: {{tokens: 5M}}}}]\n{offer}"))
+    assert (CHANGED_DEFAULTS_NOTE in plan.warnings) == told
+
+
+def test_an_unknown_schema_is_refused() -> None:
+    """A file for another version is not read with the defaults of this one."""
+    from planner.errors import ScenarioError
+
+    with pytest.raises(ScenarioError, match="schema: 3 is not one of 2"):
+        parse_scenario("schema: 3\njobs: [{architecture: mistral-7b, work: {tokens: 5M}}]")
