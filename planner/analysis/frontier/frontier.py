@@ -19,6 +19,7 @@ from planner.scenario.limits import UNLIMITED_HOURS, latest_finish_hours
 from planner.scenario.scenario import Scenario, SolveOptions
 from planner.solving.infeasibility.diagnosis import diagnose
 from planner.solving.prepare import PreparedScenario, prepare
+from planner.solving.sharing import takes_turns
 from planner.solving.solve import count_candidates
 
 if TYPE_CHECKING:
@@ -58,6 +59,10 @@ def frontier(
     started = perf_counter()
     prepared = prepare(scenario, library)
     options = options or SolveOptions()
+    if takes_turns(prepared, options):
+        from planner.analysis.frontier.timetable import frontier_over_time  # loads CP-SAT
+
+        return frontier_over_time(prepared, options, points)
     tracer = FrontierTracer(prepared, options)
     screened = _whole_curves(prepared)
     main = tracer.traced(screened, points)
