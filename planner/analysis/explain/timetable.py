@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from planner.results.plan import Plan
     from planner.solving.prepare import PreparedScenario
 
-SECONDS = 5.0
+QUESTION_SECONDS = 5.0
 """Time limit of each question that is solved again."""
 MIN_SAVING_USD = 0.01
 """A limit binds if the plan without it is at least a cent better."""
@@ -62,7 +62,7 @@ def _binding(problem: Timetable, plan: Plan) -> Iterator[Binding]:
     unit = 60 if problem.objective == "last" else UNITS_PER_USD
     found = []
     for name, current, without in _relaxations(problem):
-        result = solve_timetable(without, SearchLimits(SECONDS))
+        result = solve_timetable(without, SearchLimits(QUESTION_SECONDS))
         if result.objective is None or result.schedule is None or plan.objective is None:
             continue
         saving = plan.objective - result.objective / unit
@@ -122,7 +122,7 @@ def _why_not(prepared: PreparedScenario, plan: Plan, query: WhyNotQuery) -> WhyN
         one = screened.select(rows)
         return replace(one, table=in_market(one.table, query))
 
-    options = SolveOptions(time_limit_seconds=2 * SECONDS)
+    options = SolveOptions(time_limit_seconds=2 * QUESTION_SECONDS)
     forced = solve_built(prepared, build_timetable(prepared, keep), options, perf_counter(), explains=False)
     if forced.cost_usd is None or forced.hours is None:
         reason = "no timetable within the limits runs the job so"

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from planner.solving.prepare import PreparedScenario
 
 MAX_FINISHES = 9
-"""Most finishes that are solved: each takes up to `SECONDS`."""
-SECONDS = 10.0
+"""Most finishes that are solved: each takes up to `POINT_SECONDS`."""
+POINT_SECONDS = 10.0
 
 
 def frontier_over_time(prepared: PreparedScenario, options: SolveOptions, points: int) -> Frontier:
@@ -37,7 +37,7 @@ def frontier_over_time(prepared: PreparedScenario, options: SolveOptions, points
         "as_of": as_of.isoformat(),
         "budget_usd": scenario.limits.budget_usd,
     }
-    limit = SearchLimits(options.time_limit_seconds or SECONDS)
+    limit = SearchLimits(options.time_limit_seconds or POINT_SECONDS)
     fastest = solve_timetable(replace(problem, objective="last"), limit)
     if fastest.schedule is None or fastest.objective is None:
         plan = solve_built(prepared, built, options, started)
@@ -71,7 +71,7 @@ def _point(
 ) -> Point | None:
     """Return the cheapest timetable that ends by a minute; None if none is found in time."""
     by_then = replace(built, problem=ending_by(problem, finish))
-    limited = options.model_copy(update={"time_limit_seconds": options.time_limit_seconds or SECONDS})
+    limited = options.model_copy(update={"time_limit_seconds": options.time_limit_seconds or POINT_SECONDS})
     paid = _paid(prepared)
     plan = solve_built(paid, by_then, limited, perf_counter(), explains=False)
     if plan.cost_usd is None or plan.hours is None:
