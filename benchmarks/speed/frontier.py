@@ -79,4 +79,5 @@ def _five_jobs() -> Scenario:
         for number, (architecture, tokens, hours) in enumerate(FIVE_JOBS)
     )
     limits = scenario.limits.model_copy(update={"budget_usd": 60.0, "max_gpus": 16})
-    return scenario.model_copy(update={"name": "five-jobs", "jobs": jobs, "limits": limits})
+    changes = {"name": "five-jobs", "jobs": jobs, "limits": limits, "schedule": "side_by_side"}
+    return scenario.model_copy(update=changes)

@@ -83,7 +83,7 @@ def _times_of_job(wanted: Job, job: Assignment, by_name: dict[str, Assignment]) 
     start, end, name = job.start_at_hours, end_hours(job), wanted.name
     if start < wanted.release_hours - _SLACK:
         yield f"start of {name}", f"at least {wanted.release_hours:g}", start
-    if not -_SLACK <= end - start - job.hours.at_confidence <= _MINUTE + _SLACK:
+    if abs(end - start - job.hours.at_confidence) > _SLACK:
         yield f"end of {name}", start + job.hours.at_confidence, end
     for one in wanted.after:
         earliest = end_hours(by_name[one.job]) + one.lag_hours if one.job in by_name else 0.0

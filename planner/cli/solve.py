@@ -14,6 +14,8 @@ from planner.cli.scenarios.question import loaded_question
 from planner.cli.terminal import show_progress
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from planner.loading.scenario_file import LoadedScenario
     from planner.results.plan import Plan
     from planner.scenario.scenario import SolveOptions
@@ -23,8 +25,9 @@ if TYPE_CHECKING:
 @loaded_question
 @json_option
 @click.option("-o", "--output", "path", metavar="FILE", help="Also write the plan to FILE as JSON.")
+@click.option("--plot", metavar="FILE", help="Draw the timetable of several jobs: .png, .svg or .html.")
 @solve_options(stop=True)
-def solve(loaded: LoadedScenario, as_json: bool, path: str | None, options: SolveOptions) -> None:
+def solve(loaded: LoadedScenario, as_json: bool, path: str | None, plot: str | None, options: SolveOptions) -> None:
     """Find the best plan for SCENARIO.
 
     SCENARIO is a file, the name of a shipped scenario, or - for standard
@@ -33,7 +36,7 @@ def solve(loaded: LoadedScenario, as_json: bool, path: str | None, options: Solv
     Try: planner solve --model llama-3.1-8b --tokens 24M --deadline 14h
     """
     scenario = loaded.scenario
-    output = Output(as_json, path=path)
+    output = Output(as_json, plot, path)
     output.check()
     with show_progress(f"solving {scenario.name}"), loaded.locate_faults():
         # Imported late: a wrong scenario is reported before numpy and the solvers are loaded.
@@ -42,8 +45,15 @@ def solve(loaded: LoadedScenario, as_json: bool, path: str | None, options: Solv
         plan = find_plan(scenario, options)
     from planner.report.plan import render
 
-    output.write(plan, render, document=_plan_text, color=True)
+    output.write(plan, render, _draw if plan.jobs else None, document=_plan_text, color=True)
     click.get_current_context().exit(EXIT_CODES[plan.status])
+
+
+def _draw(plan: Plan, path: str, caption: Sequence[str]) -> None:
+    """Draw a plan; what draws is loaded only where a picture is asked for."""
+    from planner.report.plots.timetable import draw_timetable
+
+    draw_timetable(plan, path, caption)
 
 
 def _plan_text(plan: Plan) -> str:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from planner.results.plan import Assignment, Plan
     from planner.results.plan_parts import Reservation
 
-MAX_ROWS = 60
+MAX_JOBS_SHOWN = 60
 """Most jobs in the table; `--json` has them all."""
 
 
@@ -43,12 +43,12 @@ def _table(plan: Plan) -> list[str]:
     width = max(6, *(len(text) for pair in times for text in pair))
     room = words.WIDTH - 2 - name - 2 * (width + 2) - 11 - 9
     lines = [f"  {'job':<{name}}  {'machine':<{room}}{'start':>{width}}  {'end':>{width}}{'cost':>11}"]
-    for job, (start, end) in list(zip(jobs, times, strict=True))[:MAX_ROWS]:
+    for job, (start, end) in list(zip(jobs, times, strict=True))[:MAX_JOBS_SHOWN]:
         who, where = words.shorten(words.sanitise(job.name), name), words.shorten(_place(job), room - 1)
         row = f"  {who:<{name}}  {where:<{room}}{start:>{width}}  {end:>{width}}{words.usd(job.cost_usd):>11}"
         lines.append(f"{row}  {_method(job)}")
-    if len(jobs) > MAX_ROWS:
-        lines.append(f"  {len(jobs) - MAX_ROWS} more jobs: --json")
+    if len(jobs) > MAX_JOBS_SHOWN:
+        lines.append(f"  {len(jobs) - MAX_JOBS_SHOWN} more jobs: --json")
     return lines
 
 

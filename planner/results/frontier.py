@@ -14,7 +14,7 @@ from planner.errors import NoPlanError
 from planner.results.differences import method_name, spot_percent
 from planner.results.html import html_table
 from planner.results.plan import Assignment, CandidateCounts, Infeasible, Plan, Status, plan_figures
-from planner.results.plan_parts import Part, describe_machines
+from planner.results.plan_parts import Part, Reservation, describe_machines
 
 _NO_GUARANTEE = " (spot only: no guarantee)"
 
@@ -66,6 +66,7 @@ class Point(Part):
     expected_hours: float
     cost_usd: float
     jobs: tuple[Assignment, ...]
+    reservations: tuple[Reservation, ...] = ()
     before: tuple[Assignment, ...] = ()
     change: str = ""
     bound: float
@@ -193,7 +194,7 @@ class Frontier(Part):
                 "budget_usd": self.budget_usd,
                 "budget_probability": point.budget_probability,
                 "warnings": tuple(dict.fromkeys(note for job in point.jobs for note in job.notes)),
-                **plan_figures(point.jobs),
+                **plan_figures(point.jobs, point.reservations),
             }
         same = ("scenario", "solver", "seconds", "as_of", "candidates", "infeasible")
         return Plan(status=status, **{key: getattr(self, key) for key in same}, **figures)

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from planner.solving.optimise import optimise
 from planner.solving.prepare import build_shared_limits
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from planner.candidate_table import CandidateTable
+    from planner.scenario.scenario import SolveOptions
     from planner.solving.prepare import PreparedScenario
 
 
@@ -21,11 +23,21 @@ def may_take_turns(prepared: PreparedScenario) -> bool:
     scenario = prepared.scenario
     if scenario.needs_timetable:
         return True
-    if len(scenario.jobs) < 2:
+    if scenario.schedule == "side_by_side" or len(scenario.jobs) < 2:
         return False
     limits = build_shared_limits(scenario, prepared.market)
     reserved = any(one.is_reservation for one in prepared.market.offers)
     return bool(limits.stock or limits.quota or reserved or limits.max_gpus is not None)
+
+
+def takes_turns(prepared: PreparedScenario, options: SolveOptions) -> bool:
+    """Return whether `solve` makes a timetable of a scenario: jobs compete, and not all can start at once."""
+    if not all(len(one.table) for one in prepared.screened) or not may_take_turns(prepared):
+        return False
+    if prepared.scenario.needs_timetable:
+        return True
+    solved = optimise(prepared, options, side_by_side=False)
+    return not (solved.rows and fits_side_by_side(prepared, solved.chosen, solved.shares))
 
 
 def fits_side_by_side(prepared: PreparedScenario, chosen: CandidateTable, shares: Sequence[float]) -> bool:

@@ -25,6 +25,7 @@ from planner.solving.sharing import fits_side_by_side, may_take_turns
 
 if TYPE_CHECKING:
     from planner.library.schema import Library
+    from planner.solving.timetable.build import BuiltTimetable
 
 CHANGED_DEFAULTS_NOTE = (
     "defaults of schema 2 hold; solve.ties: 0, limits.max_price_age: null and interconnect: nvlink in offers restore "
@@ -67,7 +68,7 @@ def solve_prepared(
     options = options or SolveOptions()
     started = perf_counter() if started is None else started
     has_candidates = all(len(one.table) for one in prepared.screened)
-    free = prepared.scenario.schedule == "over_time" and has_candidates and may_take_turns(prepared)
+    free = has_candidates and may_take_turns(prepared)
     if free and prepared.scenario.needs_timetable:
         return solve_over_time(prepared, options, started, explains)
     solved = optimise(prepared, options, side_by_side=not free) if has_candidates else None
@@ -81,10 +82,17 @@ def solve_over_time(prepared: PreparedScenario, options: SolveOptions, started: 
     """Return the plan of a scenario whose jobs take turns on what they share."""
     # CP-SAT and the modules of timetables are loaded only where jobs compete.
     from planner.solving.timetable.build import build_timetable
+
+    return solve_built(prepared, build_timetable(prepared), options, started, explains)
+
+
+def solve_built(
+    prepared: PreparedScenario, built: BuiltTimetable, options: SolveOptions, started: float, explains: bool = True
+) -> Plan:
+    """Return the plan of a timetable that is built already, perhaps from some of the candidates only."""
     from planner.solving.timetable.optimise import solve_schedule
     from planner.solving.timetable.plan import timetable_plan
 
-    built = build_timetable(prepared)
     solved = solve_schedule(built.problem, options)
     dominated = sum(len(one.table) for one in prepared.screened) - sum(len(one.modes) for one in built.jobs)
     facts = _facts(prepared, options, perf_counter() - started, max(0, dominated)) | {"solver": "cp-sat"}

@@ -20,6 +20,7 @@ from planner.solving.infeasibility.relaxed_candidates import relax_candidates
 from planner.solving.prepare import PreparedScenario, prepare
 from planner.solving.resolve import ResolvedPlan, try_solve
 from planner.solving.scoring import CandidateObjective
+from planner.solving.sharing import takes_turns
 
 if TYPE_CHECKING:
     from planner.library.schema import Library
@@ -52,6 +53,11 @@ def explain(
     started = perf_counter()
     prepared = prepare(scenario, library)
     query = parse_query(why_not, scenario, prepared.library) if why_not is not None else None
+    if takes_turns(prepared, options or SolveOptions()):
+        from planner.analysis.explain.timetable import explain_over_time  # loads CP-SAT
+
+        found = explain_over_time(prepared, query, options or SolveOptions())
+        return found.model_copy(update={"seconds": perf_counter() - started})
     plan = try_solve(prepared, options or SolveOptions())
     explanation = _summary(prepared, plan)
     if query is not None:

@@ -74,7 +74,7 @@ def solve_query(prepared: PreparedScenario, query: WhyNotQuery) -> ResolvedPlan 
     screened = list(pinned.screened)
     one = _require_spot_majority(pinned, query.job) if query.given.get("market") == "spot" else screened[query.job]
     one = one.select(match_rows(pinned.candidates[query.job], one.table, named_offers(pinned, query), query))
-    screened[query.job] = replace(one, table=_in_market(one.table, query))
+    screened[query.job] = replace(one, table=in_market(one.table, query))
     return try_solve(replace(pinned, screened=tuple(screened)))
 
 
@@ -123,7 +123,7 @@ def match_rows(one: JobCandidates, table: CandidateTable, offers: Flags, query: 
     return np.asarray(mask & (table.gpus == query.given.get("gpus", table.gpus)), dtype=bool)
 
 
-def _in_market(table: CandidateTable, query: WhyNotQuery, members: Flags | bool = True) -> CandidateTable:
+def in_market(table: CandidateTable, query: WhyNotQuery, members: Flags | bool = True) -> CandidateTable:
     """Return a table with the work of some rows (n,) in the market of the query."""
     floor, cap = query.spot_bounds
     low, high = np.maximum(table.share_low, floor), np.minimum(table.share_high, cap)
@@ -149,7 +149,7 @@ def _relaxed_matches(prepared: PreparedScenario, query: WhyNotQuery) -> RelaxedC
     floor, cap = query.spot_bounds
     table = relaxed.table
     relaxed = relaxed.rows((table.job != query.job) | ((table.share_low <= cap) & (table.share_high >= floor)))
-    return replace(relaxed, table=_in_market(relaxed.table, query, relaxed.table.job == query.job))
+    return replace(relaxed, table=in_market(relaxed.table, query, relaxed.table.job == query.job))
 
 
 def _is_same(plan: ResolvedPlan, found: ResolvedPlan, job: int) -> bool:

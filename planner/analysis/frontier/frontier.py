@@ -19,6 +19,7 @@ from planner.scenario.limits import UNLIMITED_HOURS, latest_finish_hours
 from planner.scenario.scenario import Scenario, SolveOptions
 from planner.solving.infeasibility.diagnosis import diagnose
 from planner.solving.prepare import PreparedScenario, prepare
+from planner.solving.sharing import takes_turns
 from planner.solving.solve import count_candidates
 
 if TYPE_CHECKING:
@@ -58,6 +59,12 @@ def frontier(
     started = perf_counter()
     prepared = prepare(scenario, library, with_policies=False)
     options = options or SolveOptions()
+    if takes_turns(prepared, options):
+        from planner.analysis.frontier.timetable import frontier_over_time  # loads CP-SAT
+
+        found = frontier_over_time(prepared, options, points)
+        note = "jobs take turns: one curve for each value needs schedule: side_by_side"
+        return found.model_copy(update={"notes": (*found.notes, note)}) if by else found
     tracer = FrontierTracer(prepared, options)
     screened = _whole_curves(prepared)
     prepared = replace(prepared, screened=screened)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from planner.errors import Fault, ScenarioError, raise_faults
 from planner.formulation.timetable.problem import Task, Timetable
 from planner.solving.timetable.calendar import minutes_down, minutes_up, open_times
-from planner.solving.timetable.modes import JobModes, job_modes
+from planner.solving.timetable.modes import JobModes, KeepRows, job_modes
 from planner.solving.timetable.shared import SharedThings, shared_things
 
 if TYPE_CHECKING:
@@ -28,8 +28,8 @@ class BuiltTimetable:
     shared: SharedThings
 
 
-def build_timetable(prepared: PreparedScenario) -> BuiltTimetable:
-    """Return the timetable of a scenario.
+def build_timetable(prepared: PreparedScenario, keep: KeepRows | None = None) -> BuiltTimetable:
+    """Return the timetable of a scenario, of the candidates that `keep` leaves of each job.
 
     Raises
     ------
@@ -39,8 +39,9 @@ def build_timetable(prepared: PreparedScenario) -> BuiltTimetable:
     scenario = prepared.scenario
     horizon = _horizon(prepared)
     shared = shared_things(scenario, prepared.market, horizon)
-    jobs = tuple(job_modes(prepared, index, shared, horizon) for index in range(len(scenario.jobs)))
-    _check_windows(prepared, jobs, horizon)
+    jobs = tuple(job_modes(prepared, index, shared, horizon, keep) for index in range(len(scenario.jobs)))
+    if keep is None:
+        _check_windows(prepared, jobs, horizon)
     places = {job.name: index for index, job in enumerate(scenario.jobs)}
     usd_per_hour = scenario.value_of_time_usd_per_hour
     tasks = tuple(_task(job, made, places, usd_per_hour) for job, made in zip(scenario.jobs, jobs, strict=True))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.candidates.screening import screen
+from planner.candidates.screening import ScreenedCandidates, screen
 from planner.formulation.dominance import find_undominated
 from planner.formulation.shared_limits import SharedLimits
 from planner.formulation.timetable.problem import Mode
@@ -20,12 +21,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from planner.candidate_table import CandidateTable
-    from planner.candidates.screening import ScreenedCandidates
     from planner.solving.prepare import PreparedScenario
     from planner.solving.timetable.shared import SharedThings
 
 SHORTER_GUARANTEES = (0.5, 0.25)
 """Parts of the time that a job has for which policies on spot are made too: a shorter one leaves room for others."""
+
+
+KeepRows = Callable[[int, ScreenedCandidates], ScreenedCandidates]
+"""What leaves some of the candidates of a job (by its place): those that a question asks for."""
 
 
 @dataclass(frozen=True)
@@ -48,9 +52,13 @@ class JobModes:
     has_rows: bool
 
 
-def job_modes(prepared: PreparedScenario, index: int, shared: SharedThings, horizon: int) -> JobModes:
-    """Return the undominated modes of one job."""
+def job_modes(
+    prepared: PreparedScenario, index: int, shared: SharedThings, horizon: int, keep: KeepRows | None = None
+) -> JobModes:
+    """Return the undominated modes of one job, of the candidates that `keep` leaves."""
     tables = _screens(prepared, index)
+    if keep is not None:
+        tables = [keep(index, one) for one in tables]
     found: list[tuple[Mode, ModeSource]] = []
     for screened in tables:
         for row in _useful_rows(prepared, screened, shared):

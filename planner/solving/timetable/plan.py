@@ -43,7 +43,7 @@ def timetable_plan(
     jobs = tuple(
         _assignment(prepared, built, schedule, index, bought, as_of) for index in range(len(built.problem.tasks))
     )
-    reservations = tuple(_reservation(prepared, built, schedule, number) for number in bought)
+    reservations = tuple(_reservation(prepared, built, schedule, number, jobs) for number in bought)
     figures = plan_figures(jobs, reservations)
     objective = objective_of(prepared.scenario, jobs, reservations)
     bound, gap = _proof(built, solved, objective)
@@ -80,7 +80,8 @@ def _assignment(
     timed = made.model_copy(
         update={
             "start_at_hours": schedule.starts[index] / 60,
-            "end_at_hours": schedule.end(built.problem, index) / 60,
+            # The run itself is not rounded to minutes: it gives its machines back within the last one.
+            "end_at_hours": schedule.starts[index] / 60 + made.hours.at_confidence,
             "reservation": None if source.lot is None else bought[source.lot],
         }
     )
@@ -90,22 +91,25 @@ def _assignment(
     return timed.model_copy(update={"deadline_probability": chance})
 
 
-def _reservation(prepared: PreparedScenario, built: BuiltTimetable, schedule: Schedule, resource: int) -> Reservation:
+def _reservation(
+    prepared: PreparedScenario, built: BuiltTimetable, schedule: Schedule, resource: int, jobs: tuple[Assignment, ...]
+) -> Reservation:
     """Return a lot that is bought, and how full it is."""
     lot = next(one for lots in built.shared.lots.values() for one in lots if one.resource == resource)
     offer, count = prepared.market.offers[lot.offer], schedule.bought[resource]
-    held = 0
-    for index in range(len(built.problem.tasks)):
-        mode = schedule.mode(built.problem, index)
-        held += sum(amount * mode.minutes for which, amount in mode.needs if which == resource)
+    place = [number for number, bought in enumerate(schedule.bought) if bought].index(resource)
+    users = [job for job in jobs if job.reservation == place]
+    held = sum(
+        max(1, job.instances) * job.runs_at_once * ((job.end_at_hours or 0.0) - job.start_at_hours) for job in users
+    )
     return Reservation(
         offer=prepared.market.labels[lot.offer],
         count=count,
         start_hours=lot.start / 60,
         end_hours=lot.start / 60 + offer.term_hours,
         usd=offer.committed_usd * count,
-        used_hours=held / 60,
-        used_share=held / 60 / (offer.term_hours * count),
+        used_hours=held,
+        used_share=held / (offer.term_hours * count),
         pays_from_hours=pays_from_hours(prepared.market, offer, float(count)),
     )
 
@@ -150,7 +154,8 @@ def _proof(built: BuiltTimetable, solved: SolvedTimetable, objective: float) -> 
         return None, None
     if solved.termination is Termination.OPTIMAL:
         return objective, 0.0
-    unit = 60 if built.problem.objective == "last" else UNITS_PER_USD
-    slack = len(built.problem.tasks) / 2 if unit == UNITS_PER_USD else 0.0
+    unit, slack = (60, 1.0) if built.problem.objective == "last" else (UNITS_PER_USD, 0.0)
+    if built.problem.objective == "cost":  # half a unit, and up to a minute of lateness, is rounding
+        slack = sum(0.5 + task.late for task in built.problem.tasks)
     bound = min(objective, max(0.0, (solved.bound - slack) / unit))
     return bound, (objective - bound) / max(abs(objective), 1e-9)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from planner.solving.prepare import PreparedScenario
     from planner.solving.timetable.build import BuiltTimetable
 
-SECONDS = 10.0
+RELAXATION_SECONDS = 10.0
 """Time limit of each question that is solved again."""
 STEP_HOURS = 0.1
 """Deadlines are extended in these steps."""
@@ -65,7 +65,7 @@ def _later_deadlines(prepared: PreparedScenario, built: BuiltTimetable) -> list[
         for task in problem.tasks
     )
     soft = replace(problem, tasks=tasks, objective="cost", horizon=problem.horizon + longest)
-    schedule = solve_timetable(soft, SearchLimits(SECONDS)).schedule
+    schedule = solve_timetable(soft, SearchLimits(RELAXATION_SECONDS)).schedule
     if schedule is None:
         return []
     changes: list[tuple[str, float | str | None, float | str | None, str]] = []
@@ -100,7 +100,7 @@ def _is_feasible(problem: Timetable, resource: int, capacity: int) -> bool:
     resources[resource] = replace(resources[resource], capacity=capacity)
     tasks = tuple(replace(task, modes=tuple(replace(mode, cost=0) for mode in task.modes)) for task in problem.tasks)
     changed = replace(problem, tasks=tasks, resources=tuple(resources))
-    return solve_timetable(changed, SearchLimits(SECONDS)).schedule is not None
+    return solve_timetable(changed, SearchLimits(RELAXATION_SECONDS)).schedule is not None
 
 
 def _verified(
@@ -116,7 +116,7 @@ def _verified(
         return []
     from planner.solving.timetable.plan import timetable_plan
 
-    solved = solve_schedule(built.problem, SolveOptions(time_limit_seconds=SECONDS))
+    solved = solve_schedule(built.problem, SolveOptions(time_limit_seconds=RELAXATION_SECONDS))
     if solved.schedule is None:
         return []
     facts = {

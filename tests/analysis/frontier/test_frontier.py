@@ -37,6 +37,10 @@ def scenario_of(name: str, *changes: str) -> Scenario:
     return read_scenario(name, changes)
 
 
+SIDE_BY_SIDE = "schedule=side_by_side"
+"""Jobs that take turns have a frontier of their own: test_timetable_frontier.py."""
+
+
 @cache
 def traced(name: str, *changes: str, by: str | None = None) -> Frontier:
     return frontier(scenario_of(name, *changes), OPTIONS, library(), by=by)  # type: ignore[arg-type]
@@ -139,7 +143,7 @@ def test_jobs_that_share_nothing_cost_the_sum_of_their_frontiers() -> None:
 @pytest.mark.long
 def test_jobs_that_share_a_budget_are_never_below_their_sum_and_as_solve_finds() -> None:
     """Where the budget and the GPUs bind, each point is what solve finds at its hours."""
-    found, scenario = traced("three-jobs-one-budget"), scenario_of("three-jobs-one-budget")
+    found, scenario = traced("three-jobs-one-budget", SIDE_BY_SIDE), scenario_of("three-jobs-one-budget", SIDE_BY_SIDE)
     assert not found.exact
     assert any("compete for shared limits" in note for note in found.notes)
     assert any(point.separate_usd is not None and point.cost_usd > point.separate_usd + 0.01 for point in found.points)
@@ -157,7 +161,8 @@ def test_jobs_that_share_a_budget_are_never_below_their_sum_and_as_solve_finds()
 @pytest.mark.long
 def test_between_two_points_nothing_is_below_the_bound_that_is_shown() -> None:
     """Solving just before each point costs no less than the floor; where the floor is the cost, the step is proven."""
-    found, scenario = traced("three-jobs-one-budget", MIXED), scenario_of("three-jobs-one-budget", MIXED)
+    settings = (SIDE_BY_SIDE, MIXED)
+    found, scenario = traced("three-jobs-one-budget", *settings), scenario_of("three-jobs-one-budget", *settings)
     proven = 0
     for left, right in itertools.pairwise(found.points):
         assert left.floor_usd is not None and right.cost_usd - 0.01 <= left.floor_usd <= left.cost_usd
@@ -175,7 +180,7 @@ def test_between_two_points_nothing_is_below_the_bound_that_is_shown() -> None:
 @pytest.mark.slow
 def test_the_lower_bound_of_jobs_in_each_others_way_is_the_sum_of_their_frontiers() -> None:
     """It stands beside the points where they are not exact, and nowhere else."""
-    found = traced("three-jobs-one-budget")
+    found = traced("three-jobs-one-budget", SIDE_BY_SIDE)
     assert found.separate and not traced("quickstart").separate
 
     def least(hours: float) -> float:
@@ -195,9 +200,9 @@ def test_the_lower_bound_of_jobs_in_each_others_way_is_the_sum_of_their_frontier
 @pytest.mark.long
 def test_fewer_points_are_solved_where_fewer_are_asked_for() -> None:
     """The number bounds the work, and the note says so."""
-    found = frontier(scenario_of("three-jobs-one-budget"), OPTIONS, library(), points=3)
+    found = frontier(scenario_of("three-jobs-one-budget", SIDE_BY_SIDE), OPTIONS, library(), points=3)
     assert any("solved together for 3 deadlines" in note for note in found.notes)
-    assert 2 <= len(found.points) < len(traced("three-jobs-one-budget").points)
+    assert 2 <= len(found.points) < len(traced("three-jobs-one-budget", SIDE_BY_SIDE).points)
 
 
 @pytest.mark.long
@@ -262,7 +267,7 @@ def test_an_infeasible_scenario_is_explained_as_by_solve() -> None:
 @pytest.mark.long
 def test_jobs_that_cannot_share_are_infeasible_together() -> None:
     """Each would fit alone, three at a time on two GPUs would not."""
-    found = frontier(scenario_of("three-jobs-one-budget", "limits.max_gpus=2"), OPTIONS, library())
+    found = frontier(scenario_of("three-jobs-one-budget", SIDE_BY_SIDE, "limits.max_gpus=2"), OPTIONS, library())
     assert found.status == "infeasible"
     assert found.infeasible is not None
     assert found.infeasible.relax
@@ -302,7 +307,7 @@ def test_a_notebook_shows_a_line_per_breakpoint() -> None:
 @pytest.mark.long
 def test_between_the_points_of_a_joint_curve_nothing_is_further_below_than_is_said() -> None:
     """A curve of jobs that compete for shared limits shows what its few solved deadlines may hide, and has no knee."""
-    found = traced("three-jobs-one-budget", MIXED, by="provider")
+    found = traced("three-jobs-one-budget", SIDE_BY_SIDE, MIXED, by="provider")
     curve = next(one for one in found.curves if one.label == "vast")
     assert not curve.exact and curve.knee is None and curve.hidden_usd > 0
     alone = read_scenario("three-jobs-one-budget", [MIXED, "limits.providers={allow: [vast]}"])

@@ -1,0 +1,146 @@
+"""Explain a timetable: what each shared limit, deadline or precedence costs, and what another choice would cost."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+from planner.analysis.explain.blockers import named_offers
+from planner.analysis.explain.why_not import in_market, match_rows
+from planner.formulation.timetable.problem import UNITS_PER_USD, Resource, Task, Timetable
+from planner.results.explanation import Binding, Explanation, WhyNot
+from planner.scenario.scenario import SolveOptions
+from planner.solvers.cp_sat_timetable import SearchLimits, solve_timetable
+from planner.solving.scoring import CandidateObjective
+from planner.solving.solve import solve_built
+from planner.solving.timetable.build import build_timetable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from planner.analysis.explain.why_not_query import WhyNotQuery
+    from planner.candidates.screening import ScreenedCandidates
+    from planner.results.plan import Plan
+    from planner.solving.prepare import PreparedScenario
+
+QUESTION_SECONDS = 5.0
+"""Time limit of each question that is solved again."""
+MIN_SAVING_USD = 0.01
+"""A limit binds if the plan without it is at least a cent better."""
+
+
+def explain_over_time(prepared: PreparedScenario, query: WhyNotQuery | None, options: SolveOptions) -> Explanation:
+    """Return what binds a timetable, each limit left out alone, or the answer to a query, or why there is no plan."""
+    started, scenario = perf_counter(), prepared.scenario
+    built = build_timetable(prepared)
+    plan = solve_built(prepared, built, options, started)
+    found = Explanation(
+        scenario=scenario.name,
+        status=plan.status,
+        objective=scenario.objective_kind,
+        compared_by=CandidateObjective.of(scenario).formula,
+        plan=_describe(plan),
+        cost_usd=plan.cost_usd.expected if plan.cost_usd else None,
+        hours=plan.hours.expected if plan.hours else None,
+    )
+    if query is not None:
+        return found.model_copy(update={"why_not": _why_not(prepared, plan, query)})
+    if plan.infeasible is not None:
+        return found.model_copy(update=dict(plan.infeasible))
+    return found.model_copy(update={"binding": tuple(_binding(built.problem, plan))})
+
+
+def _describe(plan: Plan) -> str:
+    """Return how many jobs there are on which machines."""
+    machines = dict.fromkeys(f"{job.gpus} x {job.gpu} at {job.provider}" for job in plan.jobs)
+    return f"{len(plan.jobs)} jobs on {', '.join(machines)}" if plan.jobs else ""
+
+
+def _binding(problem: Timetable, plan: Plan) -> Iterator[Binding]:
+    """Yield every limit without which the timetable is better, the largest saving first."""
+    unit = 60 if problem.objective == "last" else UNITS_PER_USD
+    found = []
+    for name, current, without in _relaxations(problem):
+        result = solve_timetable(without, SearchLimits(QUESTION_SECONDS))
+        if result.objective is None or result.schedule is None or plan.objective is None:
+            continue
+        saving = plan.objective - result.objective / unit
+        if saving < MIN_SAVING_USD:
+            continue
+        last = max(result.schedule.end(without, index) for index in range(len(without.tasks))) / 60
+        hours = (plan.hours.at_confidence if plan.hours else last) - last
+        usd = saving if problem.objective == "cost" else 0.0
+        found.append(Binding(limit=name, current=current, saving=saving, saving_usd=usd, saving_hours=hours))
+    yield from sorted(found, key=lambda one: -one.saving)
+
+
+def _relaxations(problem: Timetable) -> Iterator[tuple[str, float | str, Timetable]]:
+    """Yield the timetable without each limit: name, present value, and what is left."""
+    for number, one in enumerate(problem.resources):
+        if one.price is None:
+            most = sum(
+                max((n for mode in task.modes for which, n in mode.needs if which == number), default=0)
+                for task in problem.tasks
+            )
+            if most > one.capacity:
+                yield _without_resource(problem, number, one, most)
+    for number, pool in enumerate(problem.pools):
+        pools = tuple(replace(other, amount=10**15) if k == number else other for k, other in enumerate(problem.pools))
+        yield pool.name, pool.amount / UNITS_PER_USD, replace(problem, pools=pools)
+    if problem.periods:
+        yield "limits.budgets", len(problem.periods), replace(problem, periods=())
+    for index, task in enumerate(problem.tasks):
+        if task.deadline is not None:
+            later = problem.horizon + max(mode.minutes for mode in task.modes)
+            changed = _with_task(problem, index, replace(task, deadline=None))
+            yield f"deadline of {task.name}", f"{task.deadline / 60:g} h", replace(changed, horizon=later)
+        if task.after:
+            names = ", ".join(problem.tasks[other].name for other, _ in task.after)
+            yield f"{task.name} after {names}", names, _with_task(problem, index, replace(task, after=()))
+
+
+def _without_resource(problem: Timetable, number: int, one: Resource, most: int) -> tuple[str, float | str, Timetable]:
+    resources = list(problem.resources)
+    resources[number] = replace(one, capacity=most)
+    return one.name, float(one.capacity), replace(problem, resources=tuple(resources))
+
+
+def _with_task(problem: Timetable, index: int, task: Task) -> Timetable:
+    tasks = tuple(task if place == index else one for place, one in enumerate(problem.tasks))
+    return replace(problem, tasks=tasks)
+
+
+def _why_not(prepared: PreparedScenario, plan: Plan, query: WhyNotQuery) -> WhyNot:
+    """Return what the timetable costs where one job runs as the query asks; the others are free to move."""
+    offers = named_offers(prepared, query)
+
+    def keep(index: int, screened: ScreenedCandidates) -> ScreenedCandidates:
+        if index != query.job:
+            return screened
+        rows = match_rows(prepared.candidates[index], screened.table, offers, query)
+        one = screened.select(rows)
+        return replace(one, table=in_market(one.table, query))
+
+    options = SolveOptions(time_limit_seconds=2 * QUESTION_SECONDS)
+    forced = solve_built(prepared, build_timetable(prepared, keep), options, perf_counter(), explains=False)
+    if forced.cost_usd is None or forced.hours is None:
+        reason = "no timetable within the limits runs the job so"
+        return WhyNot(asked=query.text, status="impossible", reasons=(reason,))
+    before = plan.cost_usd.expected if plan.cost_usd else None
+    same = plan.objective is not None and forced.objective is not None
+    same = same and abs((plan.objective or 0.0) - (forced.objective or 0.0)) < MIN_SAVING_USD
+    return WhyNot(
+        asked=query.text,
+        status="chosen" if same and _runs_so(plan, forced, query) else "possible",
+        plan=_describe(forced),
+        cost_usd=forced.cost_usd.expected,
+        hours=forced.hours.expected,
+        times=forced.cost_usd.expected / before if before else None,
+    )
+
+
+def _runs_so(plan: Plan, forced: Plan, query: WhyNotQuery) -> bool:
+    """Return whether the job runs on the same machines in both."""
+    one, other = plan.jobs[query.job], forced.jobs[query.job]
+    return (one.offer, one.gpus, one.techniques.method) == (other.offer, other.gpus, other.techniques.method)

@@ -1,0 +1,28 @@
+"""What binds a timetable, and what another choice costs."""
+
+from __future__ import annotations
+
+import pytest
+
+from planner.analysis.explain.explain import explain
+from planner.loading.scenario_file import read_scenario
+
+
+@pytest.mark.slow
+def test_a_quota_and_the_deadlines_bind() -> None:
+    """Without the quota all twelve runs cost 40 dollars; without one deadline one run more does."""
+    found = explain(read_scenario("team-quota"))
+    savings = {one.limit: one.saving_usd for one in found.binding}
+    assert found.cost_usd == pytest.approx(560.0)
+    assert savings.pop("limits.quota.cheap") == pytest.approx(80.0)
+    assert savings == {f"deadline of run-{number:02d}": pytest.approx(20.0) for number in range(1, 13)}
+
+
+@pytest.mark.slow
+def test_why_not_moves_the_other_jobs() -> None:
+    """SFT on the own card is 4 h slower: the least cost is then DPO on the rented one and an hour of lateness."""
+    found = explain(read_scenario("sft-dpo-evaluation"), "job=sft,provider=lab")
+    assert found.why_not is not None
+    assert found.why_not.status == "possible"
+    assert found.why_not.cost_usd == pytest.approx(8 * 0.15 + 3 * 2.00 + 2 * 0.15)
+    assert explain(read_scenario("sft-dpo-evaluation"), "job=sft,provider=cloud").why_not.status == "chosen"
