@@ -61,14 +61,19 @@ def market_fit(
     fitted = replace(zones.as_market(), instances=instances) if zones else fit_market(read, instances)
     another = round_digits(fitted.instant)
     hours, test = sum(one.hours for one in fitted.traces), fitted.held_out
+    losses = sum(one.interruptions for one in fitted.traces)
+    up_hours = sum(one.availability * one.hours for one in fitted.traces)
+    if zones is not None:
+        hours, losses = read[0].hours, zones.losses
+        up_hours = float(zones.group.up.any(axis=0).mean()) * hours
     up, outage = _build_hazard(fitted.up.ages), _build_hazard(fitted.down.ages)
     mean_up, mean_outage = (mean_hours(one.ages_hours, one.ends_per_hour) for one in (up, outage))
     return MarketFit(
         instances=instances,
         hours=hours,
-        interruptions=sum(one.interruptions for one in fitted.traces),
+        interruptions=losses,
         availability=_spread(fitted.availability),
-        share_of_hours=sum(one.availability * one.hours for one in fitted.traces) / hours,
+        share_of_hours=up_hours / hours,
         up=_durations(fitted.up),
         outage=_durations(fitted.down),
         spot=SpotBlock(

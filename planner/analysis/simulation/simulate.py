@@ -70,6 +70,7 @@ def simulate(
     **arguments
         `traces`: files or folders of recorded markets (`planner.spot.market.trace_files`); windows of them, evenly
         spread over all moments and at most `runs`, replace markets drawn from the plan's own.
+        `together`: the traces are zones of the same times, among which a run moves; else each is a market of its own.
         `runs`: number of markets and speeds, 10,000 unless given. `seed`: the same seed gives the same answer.
         `exact_speed`: every run is as fast as expected; else its speed is drawn from the error of the estimate, one
         draw for all jobs, as for the probability of the budget.
@@ -190,7 +191,7 @@ def _source(job_run: JobRun, settings: SimulationSettings, rng: np.random.Genera
     if not settings.traces:
         tick = choose_tick_hours(job_run.run, job_run.states, job_run.target_hours)
         return SampledPaths(job_run.states, math.ceil(hours / tick), tick, rng)
-    return build_recorded_windows(settings.traces, job_run.job.name, job_run.instances, hours)
+    return build_recorded_windows(settings.traces, job_run.job.name, job_run.instances, hours, settings.together)
 
 
 def _job(job_run: JobRun, source: PathSource | None, replayed: ReplayedJob) -> JobReplays:
