@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 @click.option(
     "--together", is_flag=True, help="The traces are zones, observed at the same times, that a run moves among."
 )
+@click.option("--preempted", is_flag=True, help="In the traces 1 means taken away, and 0 available.")
 @click.option(
     "--runs",
     type=click.IntRange(min=1, max=1_000_000),

@@ -150,8 +150,8 @@ def build_recorded_windows(
         what = f"{only} is {best.hours:.1f} h long, but {job} may take {hours:.1f} h"
         raise InputError([Fault(best.name, 0, "", what, "give longer traces, or set an earlier deadline")])
     if not any(trace.up(instances).any() for trace in long):
-        together = f"{instances} machines were never available together"
-        never = together if instances > 1 else "a machine was never available"
+        several = f"{instances} machines were never available together"
+        never = several if instances > 1 else "a machine was never available"
         raise InputError([Fault(long[0].name, 0, "", f"{never}, but {job} needs it", "give other traces")])
     if together:
         group = group_zones(traces, instances)

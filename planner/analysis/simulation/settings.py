@@ -23,6 +23,7 @@ class SimulationArguments(TypedDict, total=False):
 
     traces: Sequence[str | Path]
     together: bool
+    preempted: bool
     runs: int
     seed: int
     exact_speed: bool
@@ -39,7 +40,7 @@ class SimulationSettings:
     together: bool = False  # the traces are zones that a run may move among
 
     @classmethod
-    def of(cls, traces: Sequence[str | Path] = (), **settings: Any) -> SimulationSettings:
+    def of(cls, traces: Sequence[str | Path] = (), preempted: bool = False, **settings: Any) -> SimulationSettings:
         """Return checked settings; ScenarioError for runs or a seed that cannot be used."""
         found = cls(**settings)
         if not 1 <= found.runs <= MAX_RUNS:
@@ -47,7 +48,7 @@ class SimulationSettings:
             raise ScenarioError([Fault("simulate", 0, "runs", what, fix)])
         if found.seed < 0:
             raise ScenarioError([Fault("simulate", 0, "seed", f"{found.seed} is not a seed", "0 or more")])
-        read = tuple(read_traces_of(traces)) if traces else ()
+        read = tuple(read_traces_of(traces, preempted)) if traces else ()
         if found.together and len(read) < 2:
             what, fix = f"{len(read)} zones cannot be used together", "give two traces or more with --trace"
             raise ScenarioError([Fault("simulate", 0, "--together", what, fix)])
