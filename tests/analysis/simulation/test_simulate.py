@@ -253,6 +253,24 @@ def test_traces_of_two_steps_are_not_mixed_and_short_ones_left_out(tmp_path: Pat
     assert "1 trace of 2 left out: shorter than the 20.0 h that bot may take" in simulated(traces=[long, short]).notes
 
 
+def test_a_plan_counts_on_another_zone_and_replays_come_true() -> None:
+    """The block of a group makes the plan cheaper; it passes its audit, and drawn markets cost what it says."""
+    ages = "up: {ages_hours: [0], ends_per_hour: [0.5]}, outage: {ages_hours: [0], ends_per_hour: [0.7]}"
+    alone = SPOT.replace("{availability: 0.7, mean_up_hours: 3}", f"{{{ages}}}").replace(
+        "deadline: 20h", "deadline: 6h"
+    )
+    group = alone.replace(
+        "{ages_hours: [0], ends_per_hour: [0.7]}}", "{ages_hours: [0], ends_per_hour: [0.7]}, another_zone: 0.8}"
+    )
+    one, several = (planned(text).jobs[0] for text in (alone, group))
+    assert several.cost_usd < one.cost_usd
+    found = simulated(group, exact_speed=True, runs=2000)
+    assert found.cost_usd is not None
+    assert found.cost_usd.mean == pytest.approx(several.cost_usd, rel=0.03)
+    assert found.policies[PLANNED].usd_over_optimum is not None
+    assert found.deadline_hit_rate == 1.0
+
+
 def test_a_run_that_moves_among_zones_beats_each_alone(tmp_path: Path) -> None:
     """Three zones, one of them up at a time: alone each is worth little, together they are a market that is always up.
 
