@@ -30,6 +30,8 @@ HASTY_GAP_SECONDS = 10.0
 """Shorter steps are so rare that minutes may have been meant."""
 COARSE_STEPS = 3.0
 """Mean durations of fewer steps: some changes within a step were not recorded."""
+RARELY_AVAILABLE = 0.2
+"""Share of the time below which a trace may have been read the wrong way round."""
 AVAILABILITY_RATIO = 3.0
 """Ratio of the odds of availability between traces above which they are different markets."""
 MAX_LISTED_NAMES = 12
@@ -39,13 +41,18 @@ LONG_FIRST_SHARE = 0.1
 
 
 def market_fit(
-    traces: str | Path | Sequence[str | Path], instances: int = 1, only: Sequence[str] = (), together: bool = False
+    traces: str | Path | Sequence[str | Path],
+    instances: int = 1,
+    only: Sequence[str] = (),
+    together: bool = False,
+    preempted: bool = False,
 ) -> MarketFit:
     """Return the `spot:` block of an offer that recorded traces support.
 
     `traces` are files, or folders of them, in the formats of `planner.spot.market.trace_files`; all are pooled.
     `instances` machines must be available together for the market to be up.
     `only` names the traces to use, where the files hold others too.
+    `preempted`: in the files 1 means that the machine was taken away, and 0 that it is there.
     `together`: the traces are zones that were observed at the same times, and a run may move from one to another. The
     block is then that of the group: stays in one zone, outages of all, and the chance to move on at once.
     Raises `InputError` for files that cannot be read and for traces with too little data.
@@ -56,19 +63,24 @@ def market_fit(
     if instances < 1:
         what = f"{instances} is not a number of machines"
         raise InputError([Fault(FIT_COMMAND, 0, "--instances", what, "give 1 or more")])
-    read = _chosen(read_traces_of(paths), only)
+    read = _chosen(read_traces_of(paths, preempted), only)
     zones = fit_zones(group_zones(read, instances)) if together else None
     fitted = replace(zones.as_market(), instances=instances) if zones else fit_market(read, instances)
     another = round_digits(fitted.instant)
     hours, test = sum(one.hours for one in fitted.traces), fitted.held_out
+    losses = sum(one.interruptions for one in fitted.traces)
+    up_hours = sum(one.availability * one.hours for one in fitted.traces)
+    if zones is not None:
+        hours, losses = read[0].hours, zones.losses
+        up_hours = float(zones.group.up.any(axis=0).mean()) * hours
     up, outage = _build_hazard(fitted.up.ages), _build_hazard(fitted.down.ages)
     mean_up, mean_outage = (mean_hours(one.ages_hours, one.ends_per_hour) for one in (up, outage))
     return MarketFit(
         instances=instances,
         hours=hours,
-        interruptions=sum(one.interruptions for one in fitted.traces),
+        interruptions=losses,
         availability=_spread(fitted.availability),
-        share_of_hours=sum(one.availability * one.hours for one in fitted.traces) / hours,
+        share_of_hours=up_hours / hours,
         up=_durations(fitted.up),
         outage=_durations(fitted.down),
         spot=SpotBlock(
@@ -82,12 +94,17 @@ def market_fit(
         ),
         held_out=HoldoutComparison(likelier_by=exp(test.gain_per_end), ends=test.ends) if test else None,
         traces=tuple(TraceReport(**asdict(one)) for one in fitted.traces),
-        notes=tuple(_notes(fitted, read) if zones is None else _zone_notes(zones, fitted)),
+        notes=(
+            *rarely_available([(one.name, one.availability) for one in fitted.traces]),
+            *(_notes(fitted, read) if zones is None else _zone_notes(zones, fitted)),
+        ),
     )
 
 
-def read_traces_of(paths: Sequence[str | Path]) -> list[Trace]:
+def read_traces_of(paths: Sequence[str | Path], preempted: bool = False) -> list[Trace]:
     """Return all traces of files and folders; traces of one name are prefixed with their files.
+
+    `preempted`: 1 means that the machine was taken away.
 
     Raises `InputError` with every fault of every file.
     """
@@ -101,7 +118,28 @@ def read_traces_of(paths: Sequence[str | Path]) -> list[Trace]:
         faults = [Fault(str(path), 0, "", "is given twice", "give it once") for path in again]
     raise_faults(faults)
     names = Counter(trace.name for _, trace in read)
-    return [trace if names[trace.name] == 1 else replace(trace, name=f"{path}: {trace.name}") for path, trace in read]
+    found = [trace if names[trace.name] == 1 else replace(trace, name=f"{path}: {trace.name}") for path, trace in read]
+    return [_inverted(trace) for trace in found] if preempted else found
+
+
+def _inverted(trace: Trace) -> Trace:
+    """Return the trace of a file in which 1 means that the machine was taken away; `InputError` for other counts."""
+    if trace.available.max(initial=0) > 1:
+        what = f"{trace.available.max()} is neither 0 nor 1, so it cannot say whether a machine was taken away"
+        raise InputError([Fault(trace.name, 0, "--preempted", what, "leave --preempted out for counts of machines")])
+    return replace(trace, available=1 - trace.available)
+
+
+def rarely_available(traces: Sequence[tuple[str, float]]) -> list[str]:
+    """Return a note where traces, by name and availability, may have been read the wrong way round."""
+    rare = [f"{name} ({share:.0%})" for name, share in traces if share < RARELY_AVAILABLE]
+    if not rare:
+        return []
+    names = ", ".join(rare[:MAX_LISTED_NAMES]) + (", ..." if len(rare) > MAX_LISTED_NAMES else "")
+    return [
+        f"available less than {RARELY_AVAILABLE:.0%} of the time: {names}; a value is a count of machines (1 = "
+        "available): where 1 means taken away, read the file with --preempted"
+    ]
 
 
 def _chosen(traces: list[Trace], only: Sequence[str]) -> list[Trace]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from planner.cli.options import json_option
@@ -26,20 +28,21 @@ def market() -> None:
 @click.option(
     "--together", is_flag=True, help="The traces are zones, observed at the same times, that a run moves among."
 )
+@click.option("--preempted", is_flag=True, help="In the files 1 means taken away, and 0 available.")
 @click.option("--only", metavar="NAME", multiple=True, help="Use only this trace of the files; repeatable.")
 @json_option
 @click.option("-o", "--output", "path", metavar="FILE", help="Also write the block to FILE as YAML.")
-def fit(
-    traces: tuple[str, ...], instances: int, together: bool, only: tuple[str, ...], as_json: bool, path: str | None
-) -> None:
+def fit(traces: tuple[str, ...], only: tuple[str, ...], as_json: bool, path: str | None, **how: Any) -> None:
     """Fit the `spot:` block of an offer to recorded traces.
 
     TRACE is a file or a folder of files: JSON with metadata.gap_seconds and
-    data, CSV with trace_id, step_s and availability_rle (64x12;63x3: count
-    x steps), or CSV with time_seconds and available. A value is a count of
-    machines: 1 = available, 0 = none. Files may be gzipped. All traces are
-    pooled, or with --together made into one market of several zones. Prints
-    the block to paste into an offer, and how certain it is.
+    data, or CSV with trace_id, step_s and availability_rle (64x12;63x3:
+    count x steps), with time_seconds and available, or with date and
+    availability. A value is a count of machines, 1 = available; some
+    published files have 1 = taken away: read them with --preempted. Files
+    may be gzipped. All traces are pooled, or with --together made into one
+    market of several zones. Prints the block to paste into an offer, and
+    how certain it is.
 
     Try: planner market fit us-east-1a.json --instances 4
     """
@@ -48,5 +51,5 @@ def fit(
 
     output = Output(as_json, path=path)
     output.check()
-    found = market_fit(traces, instances, only, together)
+    found = market_fit(traces, only=only, **how)
     output.write(found, render_market, document=lambda found: found.spot_yaml)

@@ -25,6 +25,10 @@ if TYPE_CHECKING:
 @click.option("--plan", "plan_file", metavar="FILE", help="Replay this plan, written by solve (default: solve now).")
 @click.option("--trace", "traces", metavar="FILE|FOLDER", multiple=True, help="Replay on recorded markets; repeatable.")
 @click.option(
+    "--together", is_flag=True, help="The traces are zones, observed at the same times, that a run moves among."
+)
+@click.option("--preempted", is_flag=True, help="In the traces 1 means taken away, and 0 available.")
+@click.option(
     "--runs",
     type=click.IntRange(min=1, max=1_000_000),
     default=10_000,
@@ -54,8 +58,8 @@ def simulate(
     Markets are sampled from the market model of the plan's offer, speeds
     from the uncertainty of the estimate. With --trace the markets are
     recorded ones: JSON with metadata.gap_seconds and data (a count of
-    machines per step), or the CSV formats of planner market fit. Shows the
-    distribution of cost and hours, and compares other policies on the same
+    machines per step, 1 = available), or the CSV formats of planner market
+    fit. Shows the distribution of cost and hours, and compares other policies on the same
     markets.
 
     Try: planner simulate spot-heavy --as-of 2026-06-01

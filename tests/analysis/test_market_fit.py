@@ -142,3 +142,44 @@ def test_a_notebook_shows_the_figures_with_their_intervals(fitted: MarketFit) ->
     """A small table, escaped."""
     shown = fitted._repr_html_()
     assert "mean up, h" in shown and f"{fitted.up.mean_hours.low:.3g}" in shown
+
+
+def several(folder: Path, count: int = 3) -> list[Path]:
+    """Zones that are observed at the same times and come and go on their own."""
+    return [write(folder / f"zone-{number}.json", counts(seed=number)) for number in range(count)]
+
+
+def test_zones_together_are_one_market_that_is_there_more_often(tmp_path: Path) -> None:
+    """The block of a group can be pasted, and its states hold the chance of another zone."""
+    paths = several(tmp_path)
+    alone, together = market_fit(paths), market_fit(paths, together=True)
+    assert together.availability.expected > alone.availability.expected + 0.1
+    assert together.availability.low < together.availability.expected < together.availability.high
+    assert together.hours == pytest.approx(alone.hours / 3)
+    block = yaml.safe_load(together.spot_yaml)
+    offer = Offer.model_validate({"provider": "p", "gpu": "T4", "gpus": 1, "spot_usd_per_hour": 0.1, **block})
+    assert offer.spot is not None
+    states = group_states(offer.spot)
+    assert states is not None
+    assert states.instant == block["spot"]["another_zone"] == together.spot.another_zone > 0.4
+    assert states.availability() == pytest.approx(offer.spot.availability, rel=1e-3)
+    assert any("losses were followed by machines in another zone at once" in note for note in together.notes)
+
+
+def test_a_chance_of_another_zone_needs_durations_by_age() -> None:
+    """From means alone it would be ignored."""
+    with pytest.raises(ValueError, match="another_zone without up and outage by age"):
+        SpotStatistics.model_validate({"availability": 0.8, "mean_up_hours": 2.0, "another_zone": 0.5})
+
+
+def test_files_in_which_one_means_taken_away_are_read_with_preempted(tmp_path: Path) -> None:
+    """Read the wrong way round a warning asks; counts cannot be inverted."""
+    there = [int(mark) for mark in np.array(counts()) > 0]
+    taken = write(tmp_path / "taken.json", [1 - one for one in there])
+    right = market_fit(write(tmp_path / "there.json", there))
+    assert market_fit(taken, preempted=True).spot == right.spot
+    assert not any("--preempted" in note for note in right.notes)
+    rare = write(tmp_path / "rare.json", ([1] * 3 + [0] * 30) * 20)
+    assert "less than 20% of the time: rare (9%)" in market_fit(rare).notes[0]
+    with pytest.raises(InputError, match="3 is neither 0 nor 1"):
+        market_fit(write(tmp_path / "fleet.json", [3, 2, 1, 0] * 50), preempted=True)

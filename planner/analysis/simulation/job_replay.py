@@ -15,7 +15,7 @@ from planner.results.simulation import GREEDY, ON_DEMAND_ONLY, PLANNED, UNIFORM
 from planner.spot.market.sampling import Paths
 from planner.spot.policy.baseline_policies import Greedy, SpotOnly, UniformProgress, apply_safety_net
 from planner.spot.policy.switching_policy import best_policy
-from planner.spot.replay.offline_optimum import optimum_usd
+from planner.spot.replay.offline_optimum import optimum_of_zones_usd, optimum_usd
 from planner.spot.replay.replay import RUNS_PER_BLOCK, Replays, replay
 
 if TYPE_CHECKING:
@@ -180,12 +180,23 @@ def _offline_optimum(job_run: JobRun, paths: Paths, tick: float, slow: Floats) -
     """
     run, ticks = job_run.run, math.ceil(job_run.target_hours / tick - 1e-9)
     most = min(MAX_OPTIMA, max(MIN_OPTIMA, MAX_OPTIMUM_TICKS // ticks))
-    up, slow = paths.up[:most, :ticks], slow[:most]
-    usd = optimum_usd(run, up, tick, job_run.target_hours)
+    slow = slow[:most]
+    usd = _optimum_usd(run, paths, most, ticks, tick, job_run.target_hours)
     alone = (run.work_hours + run.restart_hours) * (run.on_demand_usd_per_hour + run.standing_usd_per_hour)
     none = np.zeros(slow.size)
     outside = job_run.usd(slow, none, none, none) + job_run.waiting_usd * slow * job_run.outside_run_hours
     return np.asarray(outside + slow * np.minimum(usd, alone))
+
+
+def _optimum_usd(run: SpotRun, paths: Paths, most: int, ticks: int, tick: float, hours: float) -> Floats:
+    """Return the offline optimum of the first `most` paths, over all zones where there are several."""
+    up = paths.up[:most, :ticks]
+    zones = paths.zones_up[:, :most, :ticks] if paths.zones_up is not None else None
+    if zones is None and up.dtype != np.bool_:  # drawn: stays in turn in zone 1 and in zone 2
+        zones = np.stack([up == zone for zone in (1, 2)])
+    if zones is not None:
+        return optimum_of_zones_usd(run, zones, tick, hours, [run.spot_usd_per_hour] * len(zones))
+    return optimum_usd(run, up != 0, tick, hours)
 
 
 def _job_outcome(job_run: JobRun, slow: Floats, replays: Replays, paths: Paths, tick: float) -> JobOutcome:

@@ -10,6 +10,7 @@ import numpy as np
 
 from planner.errors import Fault, InputError
 from planner.spot.market.sampling import Paths, sample_states
+from planner.spot.market.zones import ZoneGroup, fit_stays, follow, group_zones, worth_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -89,6 +90,29 @@ class RecordedWindows:
         return float(np.mean(np.concatenate(self.flags)))
 
 
+class RecordedZones(RecordedWindows):
+    """Windows of zones that were recorded at the same times: a run stays in one until it is lost."""
+
+    def __init__(self, group: ZoneGroup, ticks: int, notes: Sequence[str] = ()) -> None:
+        super().__init__([group.trace(zone) for zone in range(len(group.names))], 1, ticks, notes)
+        self.group = group
+        self.worth = worth_of(group, fit_stays(group))
+        self.windows = group.up.shape[1] - ticks + 1
+        self.chosen = np.arange(self.windows)
+
+    def paths(self, runs: Integers) -> Paths:
+        """Return the zones of these runs, each of which begins where the expected stay per dollar is longest."""
+        starts = self.chosen[runs].tolist()
+        zones = follow(self.worth, starts, self.ticks)
+        up = np.stack([self.group.up[:, start : start + self.ticks] for start in starts], axis=1)
+        return Paths(zones, np.zeros(len(starts)), up)
+
+    @property
+    def availability(self) -> float:
+        """Share of the recorded time at which any zone is up."""
+        return float(np.mean(self.group.up.any(axis=0)))
+
+
 PathSource = SampledPaths | RecordedWindows
 """Where paths of one job's market come from: `paths` takes run numbers, which come in order."""
 
@@ -100,8 +124,12 @@ def _ages(flags: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Floats:
     return np.asarray(steps - np.maximum.accumulate(np.where(changed, steps, 0)), dtype=float)
 
 
-def build_recorded_windows(traces: Sequence[Trace], job: str, instances: int, hours: float) -> RecordedWindows:
+def build_recorded_windows(
+    traces: Sequence[Trace], job: str, instances: int, hours: float, together: bool = False
+) -> RecordedWindows:
     """Return windows of the traces that are long enough for a job, with notes on what could be misread.
+
+    `together`: the traces are zones that the run may move among.
 
     Raises `InputError` where none is, where their steps differ, or where they are too coarse for the job.
     """
@@ -122,10 +150,13 @@ def build_recorded_windows(traces: Sequence[Trace], job: str, instances: int, ho
         what = f"{only} is {best.hours:.1f} h long, but {job} may take {hours:.1f} h"
         raise InputError([Fault(best.name, 0, "", what, "give longer traces, or set an earlier deadline")])
     if not any(trace.up(instances).any() for trace in long):
-        together = f"{instances} machines were never available together"
-        never = together if instances > 1 else "a machine was never available"
+        several = f"{instances} machines were never available together"
+        never = several if instances > 1 else "a machine was never available"
         raise InputError([Fault(long[0].name, 0, "", f"{never}, but {job} needs it", "give other traces")])
-    notes = []
+    if together:
+        group = group_zones(traces, instances)
+        return RecordedZones(group, ticks, [f"the run moves among {len(traces)} zones, each move paid with a restart"])
+    notes: list[str] = []
     if short := len(traces) - len(long):
         which = f"{short} trace{'s' if short > 1 else ''} of {len(traces)}"
         notes.append(f"{which} left out: shorter than the {hours:.1f} h that {job} may take")

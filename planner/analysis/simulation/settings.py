@@ -22,6 +22,8 @@ class SimulationArguments(TypedDict, total=False):
     """How a plan is replayed; see `simulate`."""
 
     traces: Sequence[str | Path]
+    together: bool
+    preempted: bool
     runs: int
     seed: int
     exact_speed: bool
@@ -35,9 +37,10 @@ class SimulationSettings:
     runs: int = DEFAULT_RUNS  # at most
     seed: int = 0
     exact_speed: bool = False
+    together: bool = False  # the traces are zones that a run may move among
 
     @classmethod
-    def of(cls, traces: Sequence[str | Path] = (), **settings: Any) -> SimulationSettings:
+    def of(cls, traces: Sequence[str | Path] = (), preempted: bool = False, **settings: Any) -> SimulationSettings:
         """Return checked settings; ScenarioError for runs or a seed that cannot be used."""
         found = cls(**settings)
         if not 1 <= found.runs <= MAX_RUNS:
@@ -45,4 +48,8 @@ class SimulationSettings:
             raise ScenarioError([Fault("simulate", 0, "runs", what, fix)])
         if found.seed < 0:
             raise ScenarioError([Fault("simulate", 0, "seed", f"{found.seed} is not a seed", "0 or more")])
-        return replace(found, traces=tuple(read_traces_of(traces))) if traces else found
+        read = tuple(read_traces_of(traces, preempted)) if traces else ()
+        if found.together and len(read) < 2:
+            what, fix = f"{len(read)} zones cannot be used together", "give two traces or more with --trace"
+            raise ScenarioError([Fault("simulate", 0, "--together", what, fix)])
+        return replace(found, traces=read)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Unpack
 
 import numpy as np
 
+from planner.analysis.market_fit import rarely_available
 from planner.analysis.simulation.job_replay import ReplayedJob, replay_job, replay_without_spot, run_deadlines
 from planner.analysis.simulation.job_runs import JobRun, RunKind, build_job_runs
 from planner.analysis.simulation.market_paths import (
@@ -70,6 +71,8 @@ def simulate(
     **arguments
         `traces`: files or folders of recorded markets (`planner.spot.market.trace_files`); windows of them, evenly
         spread over all moments and at most `runs`, replace markets drawn from the plan's own.
+        `together`: the traces are zones of the same times, among which a run moves; else each is a market of its own.
+        `preempted`: in the traces 1 means that the machine was taken away.
         `runs`: number of markets and speeds, 10,000 unless given. `seed`: the same seed gives the same answer.
         `exact_speed`: every run is as fast as expected; else its speed is drawn from the error of the estimate, one
         draw for all jobs, as for the probability of the budget.
@@ -190,7 +193,7 @@ def _source(job_run: JobRun, settings: SimulationSettings, rng: np.random.Genera
     if not settings.traces:
         tick = choose_tick_hours(job_run.run, job_run.states, job_run.target_hours)
         return SampledPaths(job_run.states, math.ceil(hours / tick), tick, rng)
-    return build_recorded_windows(settings.traces, job_run.job.name, job_run.instances, hours)
+    return build_recorded_windows(settings.traces, job_run.job.name, job_run.instances, hours, settings.together)
 
 
 def _job(job_run: JobRun, source: PathSource | None, replayed: ReplayedJob) -> JobReplays:
@@ -234,9 +237,8 @@ def _notes(job_runs: Sequence[JobRun], settings: SimulationSettings) -> list[str
     has_prior = any(one.job.spot and one.job.spot.basis for one in drawing)
     notes = {
         "no job of this plan runs on spot: the traces are not used": settings.traces and not drawing,
-        "the market is a prior, not measured for the offer: replay recorded traces with --trace": (
-            has_prior and not settings.traces
-        ),
+        "the market is a prior, not measured for the offer: first fit recorded traces (planner market fit TRACE) and "
+        "paste the block into the offer, or replay them with --trace": (has_prior and not settings.traces),
         "each job has its own market, drawn independently of the others": len(drawing) > 1 and not settings.traces,
         "over optimum: in the objective of the plan, dollars plus the value of waiting hours": any(
             one.waiting_usd for one in drawing
@@ -244,4 +246,5 @@ def _notes(job_runs: Sequence[JobRun], settings: SimulationSettings) -> list[str
         SPOT_ONLY_NOTE: any(one.kind == RunKind.SPOT for one in job_runs),
         "concurrent trials share one market and are interrupted together": any(one.job.trials > 1 for one in drawing),
     }
-    return [note for note, holds in notes.items() if holds]
+    shares = [(trace.name, float((trace.available > 0).mean())) for trace in settings.traces]
+    return [*rarely_available(shares), *(note for note, holds in notes.items() if holds)]

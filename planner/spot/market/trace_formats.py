@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import datetime
 import io
 import json
 import math
@@ -32,6 +33,7 @@ Rows = list[tuple[int, dict[str, str]]]
 _PIECE = re.compile(r"\s*(-?\d{1,12})\s*[x*]\s*(\d{1,12})\s*")
 _RLE = ("trace_id", "step_s", "availability_rle")
 _TIMES = ("time_seconds", "available")
+_DATES = ("date", "availability")
 
 
 def read_counts_json(text: str, file: str, name: str) -> Trace:
@@ -70,7 +72,26 @@ def read_table(text: str, file: str, name: str) -> list[Trace] | None:
         return _run_lengths(body, file)
     if set(_TIMES) <= set(header):
         return [_counts_over_time(body, file, name)]
+    if set(_DATES) <= set(header):
+        return [_counts_over_time(_dates_as_seconds(body, file), file, name)]
     return None
+
+
+def _dates_as_seconds(body: Rows, file: str) -> Rows:
+    """Return rows of date and availability as rows of time_seconds and available; `InputError` for other dates."""
+    faults: list[Fault] = []
+    rows: Rows = []
+    for line, cells in body:
+        text, count = (cells.get(column, "") for column in _DATES)
+        try:
+            date = datetime.datetime.fromisoformat(text)
+            moment = date if date.tzinfo else date.replace(tzinfo=datetime.UTC)
+            rows.append((line, dict(zip(_TIMES, (repr(moment.timestamp()), count), strict=True))))
+        except ValueError:
+            what = f"{_abbreviate(text)} is not a date"
+            faults.append(Fault(file, line, "date", what, "write 2024-05-01T12:30:00, in UTC unless it says otherwise"))
+    raise_faults(faults)
+    return rows
 
 
 def _run_lengths(body: Rows, file: str) -> list[Trace]:

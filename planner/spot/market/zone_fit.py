@@ -78,7 +78,7 @@ def fit_zones(group: ZoneGroup) -> ZoneFit:
         what = f"{losses} losses of machines were observed in {group.up.shape[1] * group.gap_hours:.0f} h: too few"
         raise InputError([Fault(" + ".join(group.names), 0, "", what, "give longer traces")])
     up = fit_ages(runs.up_hours, runs.up_censored, step_hours=group.gap_hours)
-    instant = (moves + PRIOR_ENDS) / (losses + 2 * PRIOR_ENDS)
+    instant = min(moves, losses - PRIOR_ENDS) / losses  # an outage of all zones is possible, seen or not
     spent = np.bincount(zone, minlength=len(group.names) + 1)[1:]
     usd = float(np.average(group.usd_per_hour, weights=spent))
     return ZoneFit(group, runs, stays, SpotStates(up, _fit_outages(group, runs), instant), losses, moves, usd)

@@ -253,6 +253,46 @@ def test_traces_of_two_steps_are_not_mixed_and_short_ones_left_out(tmp_path: Pat
     assert "1 trace of 2 left out: shorter than the 20.0 h that bot may take" in simulated(traces=[long, short]).notes
 
 
+def test_a_plan_counts_on_another_zone_and_replays_come_true() -> None:
+    """The block of a group makes the plan cheaper; it passes its audit, and drawn markets cost what it says."""
+    ages = "up: {ages_hours: [0], ends_per_hour: [0.5]}, outage: {ages_hours: [0], ends_per_hour: [0.7]}"
+    alone = SPOT.replace("{availability: 0.7, mean_up_hours: 3}", f"{{{ages}}}").replace(
+        "deadline: 20h", "deadline: 6h"
+    )
+    group = alone.replace(
+        "{ages_hours: [0], ends_per_hour: [0.7]}}", "{ages_hours: [0], ends_per_hour: [0.7]}, another_zone: 0.8}"
+    )
+    one, several = (planned(text).jobs[0] for text in (alone, group))
+    assert several.cost_usd < one.cost_usd
+    found = simulated(group, exact_speed=True, runs=2000)
+    assert found.cost_usd is not None
+    assert found.cost_usd.mean == pytest.approx(several.cost_usd, rel=0.03)
+    assert found.policies[PLANNED].usd_over_optimum is not None
+    assert found.deadline_hit_rate == 1.0
+
+
+def test_a_run_that_moves_among_zones_beats_each_alone(tmp_path: Path) -> None:
+    """Three zones, one of them up at a time: alone each is worth little, together they are a market that is always up.
+
+    Every move is paid with a restart, and the optimum over all zones is the yardstick.
+    """
+    zones = [
+        trace(tmp_path, ([0] * 120 * number + [1] * 120 + [0] * 120 * (2 - number)) * 4, f"zone-{number}")
+        for number in range(3)
+    ]
+    together = simulated(traces=zones, together=True, exact_speed=True)
+    alone = [simulated(traces=[zone], exact_speed=True) for zone in zones]
+    assert together.cost_usd.mean < 0.8 * min(one.cost_usd.mean for one in alone)
+    market = together.jobs[0].market
+    assert market is not None
+    assert market.availability == 1.0
+    assert (together.jobs[0].interruptions or 0) > 0
+    usd = {name: one.usd_over_optimum for name, one in together.policies.items()}
+    assert 0 <= (usd[PLANNED] or 0.0) < 0.05
+    with pytest.raises(ScenarioError, match="1 zones cannot be used together"):
+        simulated(traces=zones[:1], together=True)
+
+
 def test_machines_that_stand_in_for_one_another_are_reported(tmp_path: Path) -> None:
     """A count of five says nothing of the one machine that a job has."""
     notes = simulated(traces=[trace(tmp_path, [5] * 300)]).notes

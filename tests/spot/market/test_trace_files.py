@@ -174,3 +174,16 @@ def test_missing_broken_and_empty_places_are_told(tmp_path: Path) -> None:
     assert "not UTF-8" in faults(broken)[0]
     broken.write_bytes(gzip.compress(b" " * (11 * 2**20)))
     assert "unpacks to more than 10 MB" in faults(broken)[0]
+
+
+def test_dates_and_availability_are_a_format(tmp_path: Path) -> None:
+    """ISO dates, in UTC where no zone is given; another text is a fault at its line."""
+    rows = [f"2024-05-01T{hour:02}:{minute:02}:00,{hour % 2}" for hour in range(4) for minute in (0, 20, 40)]
+    path = tmp_path / "zone.csv"
+    path.write_text("\n".join(["date,availability", *rows]))
+    (trace,) = read_traces(path)
+    assert trace.gap_seconds == 1200
+    assert trace.available.tolist() == [0, 0, 0, 1, 1, 1, 0, 0, 0, 1, 1, 1]
+    path.write_text("\n".join(["date,availability", "yesterday,1", *rows]))
+    with pytest.raises(InputError, match=r"zone.csv:2.*'yesterday' is not a date"):
+        read_traces(path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from planner.arrays import Flags
 from planner.spot.policy.baseline_policies import Greedy, SpotOnly, UniformProgress
 from planner.spot.policy.run import Action, SpotRun
 from planner.spot.replay.lagrangian_bound import lower_bound_usd
-from planner.spot.replay.offline_optimum import optimum_usd
+from planner.spot.replay.offline_optimum import optimum_of_zones_usd, optimum_usd
 from planner.spot.replay.replay import replay
 from tests.helpers.spot_cases import TICK, Coin, Script, paths, runs
 
@@ -126,3 +127,24 @@ def test_trying_every_way_finds_nothing_cheaper_and_nothing_dearer(bits: int, re
                     after[key] = usd + price
         costs = after
     assert optimum_usd(run, up, TICK, 3.0)[0] == pytest.approx(cheapest)
+
+
+@given(st.integers(2, 4), st.integers(0, 10**6), st.floats(0.2, 0.9))
+@settings(max_examples=30, deadline=None)
+def test_one_zone_more_never_costs_more(zones: int, seed: int, share: float) -> None:
+    """With all zones known in advance, and no schedule of one zone undercuts the bound over all of them."""
+    turns = np.random.default_rng(seed).random((zones, 3, 40)) < 0.2 * share
+    up = np.logical_xor.accumulate(turns, axis=2)
+    usd = [optimum_of_zones_usd(RUN, up[: count + 1], TICK, 6.0, [1.0] * (count + 1)) for count in range(zones)]
+    assert all((more <= fewer * (1 + 1e-5)).all() for fewer, more in pairwise(usd))
+    assert (usd[0] <= optimum_usd(RUN, up[0], TICK, 6.0) * (1 + 1e-9)).all()
+
+
+def test_the_optimum_over_zones_pays_a_restart_for_a_change_and_the_price_of_each_zone() -> None:
+    """The bound over two zones that take turns lies just below one change; of two equal zones the cheaper counts."""
+    turns = np.concatenate([path("u" * 5 + "d" * 5), path("d" * 5 + "u" * 5)])[:, None]
+    assert 0.98 * 2.5 <= optimum_of_zones_usd(RUN, turns, TICK, 2.5, [1.0, 1.0])[0] <= 2.5 * (1 + 1e-9)
+    both = np.concatenate([path("u" * 20), path("u" * 20)])[:, None]
+    alone = optimum_of_zones_usd(RUN, both[:1], TICK, 5.0, [1.0])[0]
+    assert optimum_of_zones_usd(RUN, both, TICK, 5.0, [1.0, 1.0])[0] == pytest.approx(alone)
+    assert optimum_of_zones_usd(RUN, both, TICK, 5.0, [1.0, 0.6])[0] == pytest.approx(0.6 * alone)
