@@ -25,6 +25,9 @@ START_UP_MARK, SPOT_ONLY_MARK = "*", "~"
 SLOPE = "falls"
 """First word of a slope in the column of changes."""
 
+CURVED = f"{SLOPE} gradually"
+"""The same of a policy on spot, whose curve consists of many short segments."""
+
 
 def render_frontier(found: Frontier, every: bool = False) -> str:
     """Return the text of a frontier without a final newline; `every` shows all breakpoints."""
@@ -88,7 +91,8 @@ def describe_change(found: Frontier, above: int | None, here: int) -> str:
         # Without such a segment the cost falls in one step.
         along = next((leg for leg in found.segments if leg.hours_to == point.hours and leg.saved_per_hour > 0), None)
         if along is not None:
-            falls = _format_slope(along, found.points[above])
+            follows_policy = any(job.spot for job in point.before or point.jobs)
+            falls = CURVED if follows_policy else _format_slope(along, found.points[above])
             # The slope of the previous configuration ends where another configuration becomes cheaper.
             ends = point.before or not along.to_included
             text = ", ".join(part for part in ((falls, f"then {text}") if ends and text else (text, falls)) if part)
@@ -128,7 +132,9 @@ def _table(found: Frontier, every: bool) -> list[str]:
     if hidden := len(found.points) - len(points):
         lines.append(f"  {hidden} similar breakpoint{'s' if hidden > 1 else ''} not shown (--all shows them)")
     if any(SLOPE in text for text in changes):
-        lines.append(f"  {SLOPE} $/h: the cost falls linearly up to this row, elsewhere in one step")
+        kinds = [f"{SLOPE} $/h: the cost falls linearly up to this row"] * any(f"{SLOPE} $" in text for text in changes)
+        kinds += [f"{CURVED}: along a curve"] * any(CURVED in text for text in changes)
+        lines += words.wrap_hanging(f"{'; '.join(kinds)}; elsewhere in one step", 3)
     if not found.exact:
         lines.append("  bound: no plan that ends before the next row costs less")
     if any(point.mostly_start_up for point in points):

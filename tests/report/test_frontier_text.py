@@ -141,7 +141,7 @@ def test_the_knee_says_what_changes_and_how_the_cost_falls() -> None:
     found = make_frontier(points=points, segments=(slope((2.9, 38.5), (5.2, 26.4)),), knee=1)
     assert row_of(found, "5.2").endswith("spot 80 % knee: spot 20 % to 80 %, falls $5.26/h")
     assert row_of(found, "34.6").endswith("1 GPU instead of 8")
-    assert "the cost falls linearly up to this row, elsewhere in one step" in render_frontier(found)
+    assert "falls $/h: the cost falls linearly up to this row; elsewhere in one step" in render_frontier(found)
     assert "evenly" not in render_frontier(make_frontier())
 
 

@@ -51,10 +51,11 @@ def frontier(
 ) -> Frontier:
     """Return the cost for every deadline: every breakpoint with its plan, none dominated.
 
-    One job: exact, the lower envelope of all candidates. Several: exact where the separate optima keep the budget,
-    GPUs, quota and stock that they share; elsewhere the program is solved at up to `points` breakpoints. `by` adds one
-    curve per method, GPU or provider. Raises ScenarioError or LibraryError on bad input, SolverError where the
-    solver failed; an infeasible scenario is a Frontier with that status and its explanation.
+    One job: exact, the lower envelope of all candidates, with curves on spot to within `CURVE_ERROR`. Several: exact
+    where the separate optima keep the budget, GPUs, quota and stock that they share; elsewhere the program is solved
+    at up to `points` breakpoints. `by` adds one curve per method, GPU or provider. Raises ScenarioError or
+    LibraryError on bad input, SolverError where the solver failed; an infeasible scenario is a Frontier with that
+    status and its explanation.
     """
     started = perf_counter()
     prepared = prepare(scenario, library, with_policies=False)
