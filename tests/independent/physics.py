@@ -113,8 +113,8 @@ class Facts:
         if self.mixed and self.frame.get("masters"):
             name = self.frame["masters"]
         elif self.mixed:
-            engine = self.z in (1, 2) or self.offload == "optimizer" or (self.z == 3 and self.frame.get("zero3_masters"))
-            name = "deepspeed" if engine else name
+            own = self.z == 3 and self.frame.get("zero3_masters")
+            name = "deepspeed" if self.z in (1, 2) or self.offload == "optimizer" or own else name
         return self.bytes["training"][name]
 
     def _adapters(self) -> tuple[float, float, float]:
