@@ -13,7 +13,7 @@ from benchmarks.accuracy.configurations import Configuration, configuration_of, 
 from benchmarks.accuracy.hosts import gpu_of_row
 from benchmarks.accuracy.measurements import Lengths, Row
 from benchmarks.accuracy.networks import Incomplete, NotExpressible
-from benchmarks.accuracy.recipes import checkpointing_known, checkpointing_open
+from benchmarks.accuracy.recipes import checkpointing_known, checkpointing_open, precision_known
 from planner.configurations.recipe import framework_of
 from planner.estimates.inputs import Setup, TimedSetup
 from planner.estimates.memory.peak import estimate_memory
@@ -153,7 +153,19 @@ class Predictor:
             return prediction
         if not checkpointing_known(prediction.row):
             return replace(prediction, missing=(*prediction.missing, ("fit", "whether activations are checkpointed")))
-        return replace(prediction, need_bytes=sum(share * float(estimate.need) for share, estimate in estimates))
+        prediction = replace(prediction, need_bytes=sum(share * float(one.need) for share, one in estimates))
+        if self._precision_decides(prediction):
+            return replace(prediction, need_bytes=None, missing=(*prediction.missing, ("fit", "the precision")))
+        return prediction
+
+    def _precision_decides(self, prediction: Prediction) -> bool:
+        """Return whether a row leaves its precision open and fits in pure 16 bit alone: too little to judge by."""
+        row, found = prediction.row, prediction.configuration
+        if found is None or prediction.fits or precision_known(row):
+            return False
+        pure = replace(row, cells={**row.cells, "precision": "bf16 pure", "weights_dtype": "bf16"})
+        found = configuration_of(pure, self.library, found.framework == "unknown")
+        return self._with_memory(replace(prediction, row=pure, configuration=found, need_bytes=None)).fits
 
     def _memory_sigmas(self, row: Row, found: Configuration) -> tuple[float, float]:
         """Return display and tail spread: of the framework where it has its own, else by the kind of figure."""

@@ -132,6 +132,13 @@ def checkpointing_open(row: Row) -> bool:
     return not row.text("act_ckpt") and not decided
 
 
+def precision_known(row: Row) -> bool:
+    """Return whether a row of full training says how many bytes its weights take, or its framework decides it."""
+    open_to_user = row.text("framework") not in (*FP32_BY_DEFAULT, "nemo", "internevo", "deepspeed")
+    full = row.text("method") in ("full", "pretrain")
+    return bool(row.text("precision") or row.text("weights_dtype")) or not (full and open_to_user)
+
+
 def partial_share(row: Row) -> float | None:
     """Return the share of the layers that are checkpointed, where a row says how many of how many."""
     found = _PARTIAL.search(row.text("act_ckpt"))

@@ -9,6 +9,7 @@ import pytest
 
 from benchmarks.accuracy.configurations import configuration_of
 from benchmarks.accuracy.measurements import Row
+from benchmarks.accuracy.predictions import Predictor
 from planner.estimates.inputs import Activations, States
 from planner.library.reading import read_library
 from planner.library.schema import Library
@@ -101,3 +102,18 @@ def test_litgpt_holds_a_head_of_its_own() -> None:
     )
     assert (one.network.tied, two.network.tied) == (True, False)
     assert two.network.parameters - one.network.parameters == 128_256 * 3_072
+
+
+def test_a_blank_precision_leaves_a_fit_open_where_it_decides() -> None:
+    """8 billion weights on two GPUs of 80 GB: 16-bit weights fit and fp32 masters do not."""
+    cells = {
+        **{"model": "Llama-3-8B", "method": "full", "gpu": "A100-SXM", "gpu_mem_gb": "80", "num_gpus": "2"},
+        **{"sharding": "fsdp", "act_ckpt": "full", "micro_batch": "2", "seq_len": "2048", "status": "ok"},
+        **{"framework": "hf", "loss_kernel": "hf", "quality": "B", "source": "s", "attention": "flash2"},
+    }
+    predictor = Predictor(read_library())
+    blank = predictor.one(Row(2, cells))
+    assert blank.need_bytes is None
+    assert ("fit", "the precision") in blank.missing
+    assert predictor.one(Row(2, {**cells, "precision": "bf16 pure", "weights_dtype": "bf16"})).fits
+    assert not predictor.one(Row(2, {**cells, "precision": "bf16 mixed"})).fits

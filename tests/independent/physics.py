@@ -94,6 +94,7 @@ class Facts:
         self.prepared = bool(kbit and self.z < 3 and self.frame.get("prepared", True))
         # Some frameworks quantise the scales of nf4 too, whatever they are asked for.
         self.quant = self.frame.get("stores", {}).get(t["quant"], t["quant"])
+        self.offload = t.get("offload", "none")
         self.adapters = self.bytes["adapters"][self.frame["adapters"]]
         self.row = self._training_row()
         self.checkpoints = t["activation_checkpointing"]
@@ -111,8 +112,9 @@ class Facts:
         name = self.t["precision"]
         if self.mixed and self.frame.get("masters"):
             name = self.frame["masters"]
-        elif self.mixed and (self.z in (1, 2) or (self.z == 3 and self.frame.get("zero3_masters"))):
-            name = "deepspeed"
+        elif self.mixed:
+            own = self.z == 3 and self.frame.get("zero3_masters")
+            name = "deepspeed" if self.z in (1, 2) or self.offload == "optimizer" or own else name
         return self.bytes["training"][name]
 
     def _adapters(self) -> tuple[float, float, float]:
@@ -186,13 +188,21 @@ def memory(x: Facts) -> tuple[float, float]:
     whole = (each * layers * weight + embedding * outer) / x.tp
     W, states = whole / s3, trained * optimizer / x.tp / s1
     A = trained * row["w"] / x.tp / s3 if x.lora else 0.0
-    gathers = x.z == 3 and x.group > 1
+    # In host memory: all states, or the optimizer alone, and with it from ZeRO-2 on all gradients but a bucket.
+    stay, alone = k["host_resident"], x.offload == "optimizer"
+    W, A = (W * stay, A * stay) if x.offload == "optimizer_and_weights" else (W, A)
+    states = states * stay if x.offload != "none" else states
+    gathers = x.z == 3 and (x.group > 1 or x.offload == "optimizer_and_weights")
     kept = gathers and x.m > 1 and bool(x.frame.get("no_sync") or x.pp > 1)
     G = trained * (row["g"] + row.get("extra_gradient", 0)) / x.tp / (1 if kept else s2)
     G *= 2 if x.z == 0 and x.dp > 1 else 1
+    if x.offload == "optimizer_and_weights" and not kept:
+        G *= stay
+    if alone and (x.z >= 2 or x.s.gpus == 1) and not kept:
+        G = min(stay * G + 5e8 * row["g"], G)
     early = G if x.m > 1 else 0.0
     temporary = 0.0 if x.frame["fused_step"] or x.eight_bit_adam else row["t"]
-    Tm = trained * (temporary + row.get("extra_sharded", 0)) / x.tp / s1
+    Tm = trained * (temporary + row.get("extra_sharded", 0)) / x.tp / s1 * (stay if x.offload != "none" else 1)
     AMP = 0.0 if x.lora or x.z else x.row["cast"] * stage / x.tp
     layer = weight if x.quantised else 2.0 if x.lora else x.row["gathered"]
     wide = max(layer, 2.0)

@@ -116,6 +116,30 @@ def test_estimate_agrees_with_the_second_physics(architecture: str, gpu: str, se
     assert found.tokens_per_second == pytest.approx(mine.units_per_second, rel=WITHIN)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("gpus", "settings"),
+    [
+        (1, {"framework": "deepspeed", "offload": "optimizer"}),
+        (8, {"framework": "deepspeed", "offload": "optimizer", "sharding": "zero1"}),
+        (8, {"framework": "hf", "offload": "optimizer", "sharding": "zero2", "accumulation_steps": 4}),
+        (8, {"framework": "deepspeed", "offload": "optimizer", "sharding": "zero3"}),
+        (8, {"framework": "fsdp", "offload": "optimizer_and_weights", "sharding": "zero3"}),
+        (2, {"framework": "torchtune", "offload": "optimizer_and_weights", "sharding": "zero3", "precision": "bf16"}),
+    ],
+)
+def test_memory_of_offloaded_states_agrees_with_the_second_physics(gpus: int, settings: dict[str, Any]) -> None:
+    """What stays on the GPU where optimizer, gradients or all states lie in host memory."""
+    found = planner.estimate("llama-2-7b", "A100-80GB", gpus=gpus, method="full", micro_batch=1, **settings)
+    setup = Setup(
+        "llama-2-7b", found.gpu, found.gpus, found.gpus_per_instance, found.interconnect, found.network_gbps,
+        found.profile, found.techniques.model_dump(), found.sequence_length,
+    )  # fmt: skip
+    mine = answer(setup)
+    assert found.vram_gib.peak == pytest.approx(mine.need_gib, rel=WITHIN)
+    assert found.vram_gib.allocated == pytest.approx(mine.allocated_gib, rel=WITHIN)
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_plan_of_a_shipped_scenario_agrees_with_the_second_physics(name: str) -> None:
