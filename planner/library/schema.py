@@ -262,6 +262,10 @@ class Library(Card):
         return _find(self.gpus, name_or_alias, "GPU", find_gpu)
 
 
+def _labels(card: Architecture | GpuSpec) -> tuple[str, ...]:
+    return (card.name, *card.aliases)
+
+
 _Found = TypeVar("_Found", Architecture, GpuSpec)
 
 
@@ -270,11 +274,13 @@ def _find(
 ) -> _Found:
     if wanted in cards:
         return cards[wanted]
-    folded = wanted.casefold()
+    folded, labels = wanted.casefold(), dict[str, str]()
     for card in cards.values():
-        if folded == card.name.casefold() or folded in (alias.casefold() for alias in card.aliases):
+        own = _labels(card)
+        if folded in (label.casefold() for label in own):
             return card
-    found = otherwise(wanted, {label: one.name for one in cards.values() for label in (one.name, *one.aliases)})
+        labels |= dict.fromkeys(own, card.name)
+    found = otherwise(wanted, labels)
     if found is not None and found in cards:
         return cards[found]
     raise KeyError(f"no {noun} {wanted!r}; known: {', '.join(sorted(cards))}")

@@ -81,7 +81,7 @@ def test_targets_that_an_architecture_has_not_are_a_fault() -> None:
 
 
 def test_trained_embeddings_add_their_own_type() -> None:
-    """Qwen2.5-7B in bf16: 2 x 152,064 x 3,584 copies with 2 + 2 + 4 bytes of weight, gradient and moments beside fp32."""
+    """Qwen2.5-7B in bf16: 2 x 152,064 x 3,584 copies with 2 + 2 + 4 bytes of weight, gradient and moments."""
     given = {"name": "j", "architecture": "qwen2.5-7b", "work": {"steps": 1}}
     library = read_library(["qwen2.5-7b"])
     network = network_of(library.architecture("qwen2.5-7b"))
