@@ -40,7 +40,7 @@ NUMBERS: OptionTable = {
 @click.argument("model", required=False)
 @click.argument("card", metavar="[GPU]", required=False)
 @click.option("--architecture", metavar="NAME", help="In place of MODEL: a name, an alias or a config.json.")
-@click.option("--gpu", metavar="NAME", help="In place of GPU: name or alias.")
+@click.option("--gpu", metavar="NAME", help="In place of GPU: name or alias, also with a count: 2xA100.")
 @click.option("--framework", metavar="NAME", help="Framework profile of the estimates [hf]")
 @click.option("--lora-targets", metavar="SET|LIST", help="all-linear, attention, qv, or such as q,k,v [all-linear]")
 @table_options(NUMBERS)
@@ -93,13 +93,15 @@ def _one_of(name: str, argument: str | None, option: str, value: str | None) -> 
 
 def _targets(text: str) -> str | list[str]:
     """Return a set by its name, or a list of linear layers."""
-    from planner.scenario.techniques import LINEARS
+    from typing import get_args
 
-    parts = [part.strip() for part in text.split(",")]
-    return parts if len(parts) > 1 or parts[0].removesuffix("_proj") in LINEARS else text
+    from planner.scenario.techniques import TargetSet
+
+    return text if text in get_args(TargetSet) else [part.strip() for part in text.split(",")]
 
 
 def _as_option(fault: Fault) -> Fault:
     """Return the fault with the name of the option instead of that of the setting."""
-    where = f"--{fault.where.partition('.')[0].replace('_', '-')}" if fault.where else ""
+    option = fault.where.replace("lora.", "lora_").partition(".")[0]
+    where = f"--{option.replace('_', '-')}" if option else ""
     return replace(fault, file="planner estimate", where=where)

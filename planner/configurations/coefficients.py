@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
 from planner.configurations.recipe import Recipe, framework_of
-from planner.errors import Fault, InputError
+from planner.errors import Fault, ScenarioError
 from planner.estimates.adapters import linears_of, lora_parameters
 from planner.estimates.inputs import (
     ATTENTION_EAGER,
@@ -141,7 +141,7 @@ def _lora_states(
         count = lora_parameters(network, job.lora.rank, job.lora.targets)
     except ValueError as error:
         fix = "name what it has, or write all-linear, attention or qv"
-        raise InputError([Fault("", 0, "lora.targets", str(error), fix)]) from None
+        raise ScenarioError([Fault(f"job {job.name}", 0, "lora.targets", str(error), fix)]) from None
     base = table.compute(recipe.precision).element_bytes
     quantised = table.bytes.quantised.get(framework.stores.get(recipe.quant, recipe.quant))
     weight = quantised.weight_bytes if quantised else base

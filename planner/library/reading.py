@@ -13,6 +13,7 @@ from planner.documents.source_map import Source
 from planner.documents.strict_yaml import Document, read_document
 from planner.documents.validation import suggest_names, validation_complaints
 from planner.errors import Fault, InputError, LibraryError, collect_faults, raise_faults
+from planner.library.names import find_architecture, find_gpu, split_count
 from planner.library.schema import Architecture, Calibration, Card, GpuSpec, Library
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ class CardNames:
     """Names of the cards of one kind; aliases are read only when a name is no card's own."""
 
     def __init__(self, kind: Literal["architectures", "gpus"]):
+        self._find = find_gpu if kind == "gpus" else find_architecture
         self.folder = data_folder("models") / kind
         self.names = tuple(sorted(path.stem for path in self.folder.glob("*.yaml")))
         self._own = frozenset(self.names)
@@ -45,11 +47,17 @@ class CardNames:
         return found | {name.casefold(): name for name in self.names}
 
     def canonical(self, wanted: str) -> str | None:
-        """Return the name behind a name or alias in any case; None where there is none."""
-        return wanted if wanted in self._own else self.by_alias.get(wanted.casefold())
+        """Return the name behind a name, alias or other spelling of one in any case; None where there is none."""
+        if wanted in self._own:
+            return wanted
+        return self.by_alias.get(wanted.casefold()) or self._find(wanted, self.by_alias)
 
     def suggestion(self, wanted: str) -> str:
         """Return what may have been meant."""
+        count, name = split_count(wanted)
+        counted = self.canonical(name) if count is not None else None
+        if counted is not None:
+            return f"a count does not belong here: write {counted}"
         # Aliases are for recognising, names for suggesting: a near alias leads to its name.
         close = suggest_names(wanted, self.by_alias)
         names = dict.fromkeys(self.by_alias[alias] for alias in close.split(" or ")) if close else {}

@@ -5,10 +5,12 @@ Nothing here reads a file of its own or computes a FLOP.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, model_validator
 
+from planner.library.names import find_architecture, find_gpu
 from planner.library.technique_rows import PEAK_KEYS, PeakKey
 from planner.library.techniques import TechniqueTable, read_techniques
 
@@ -252,22 +254,33 @@ class Library(Card):
     techniques: TechniqueTable = Field(default_factory=read_techniques)
 
     def architecture(self, name_or_alias: str) -> Architecture:
-        """Return the architecture of that name or alias, in any case; KeyError names what is known."""
-        return _find(self.architectures, name_or_alias, "architecture")
+        """Return the architecture of that name, alias or fine-tune, in any case; KeyError names what is known."""
+        return _find(self.architectures, name_or_alias, "architecture", find_architecture)
 
     def gpu(self, name_or_alias: str) -> GpuSpec:
-        """Return the GPU of that name or alias, in any case; KeyError names what is known."""
-        return _find(self.gpus, name_or_alias, "GPU")
+        """Return the GPU of that name, alias or other spelling, in any case; KeyError names what is known."""
+        return _find(self.gpus, name_or_alias, "GPU", find_gpu)
+
+
+def _labels(card: Architecture | GpuSpec) -> tuple[str, ...]:
+    return (card.name, *card.aliases)
 
 
 _Found = TypeVar("_Found", Architecture, GpuSpec)
 
 
-def _find(cards: dict[str, _Found], wanted: str, noun: str) -> _Found:
+def _find(
+    cards: dict[str, _Found], wanted: str, noun: str, otherwise: Callable[[str, dict[str, str]], str | None]
+) -> _Found:
     if wanted in cards:
         return cards[wanted]
-    folded = wanted.casefold()
+    folded, labels = wanted.casefold(), dict[str, str]()
     for card in cards.values():
-        if folded == card.name.casefold() or folded in (alias.casefold() for alias in card.aliases):
+        own = _labels(card)
+        if folded in (label.casefold() for label in own):
             return card
+        labels |= dict.fromkeys(own, card.name)
+    found = otherwise(wanted, labels)
+    if found is not None and found in cards:
+        return cards[found]
     raise KeyError(f"no {noun} {wanted!r}; known: {', '.join(sorted(cards))}")

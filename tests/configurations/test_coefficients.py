@@ -9,6 +9,7 @@ import pytest
 
 from planner.configurations.coefficients import RecipeCoefficients, network_of, recipe_coefficients
 from planner.configurations.recipe import Recipe
+from planner.errors import ScenarioError
 from planner.library.reading import read_library
 from planner.library.schema import Library
 from planner.scenario.job import Job
@@ -69,3 +70,25 @@ def test_linear_attention_costs_as_much_as_a_short_window() -> None:
     network = network_of(read_library(["qwen3-next-80b-a3b"]).architecture("qwen3-next-80b-a3b"))
     assert (network.sliding_window, network.sliding_layers) == (320, 0.75)
     assert network.uneven_layers
+
+
+def test_targets_that_an_architecture_has_not_are_a_fault() -> None:
+    """GPT-2 has no gate: one message with what it has, and no crash."""
+    job = Job.model_validate({"name": "j", "architecture": "gpt2", "work": {"steps": 1}, "lora": {"targets": ["gate"]}})
+    network = network_of(read_library(["gpt2"]).architecture("gpt2"))
+    with pytest.raises(ScenarioError, match=r"it has c_attn, c_proj, c_fc"):
+        recipe_coefficients(replace(PLAIN, method="lora"), job, network, read_library([]))
+
+
+def test_trained_embeddings_add_their_own_type() -> None:
+    """Qwen2.5-7B in bf16: 2 x 152,064 x 3,584 copies with 2 + 2 + 4 bytes of weight, gradient and moments."""
+    given = {"name": "j", "architecture": "qwen2.5-7b", "work": {"steps": 1}}
+    library = read_library(["qwen2.5-7b"])
+    network = network_of(library.architecture("qwen2.5-7b"))
+    totals = []
+    for lora in ({}, {"lora": {"train_embeddings": True}}):
+        job = Job.model_validate({**given, **lora})
+        states = recipe_coefficients(replace(PLAIN, method="lora"), job, network, library).states
+        each = states.adapter_bytes + states.gradient_bytes + states.optimizer_bytes
+        totals.append(states.trainable * each)
+    assert totals[1] - totals[0] == pytest.approx(8 * 2 * 152064 * 3584)

@@ -11,8 +11,11 @@ from typing import Any
 import pytest
 import yaml
 
+from planner.configurations.coefficients import network_of
+from planner.estimates.adapters import lora_parameters
 from planner.library.huggingface import architecture_from_config
 from planner.library.schema import Architecture
+from tests.library.test_huggingface import CONFIGS
 
 pytestmark = pytest.mark.ecosystem
 
@@ -22,13 +25,15 @@ FACTS: dict[str, dict[str, Any]] = yaml.safe_load(
 
 
 EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts")
+LAYER_KEYS = ("num_hidden_layers", "n_layer", "n_layers")
 LAYERS, MOST_EXPERTS = 8, 16
 
 
 def smaller(config: dict[str, Any]) -> dict[str, Any]:
     """Return a configuration of the same widths with few layers and experts: building each of them takes its time."""
     experts = {key: min(config[key], MOST_EXPERTS) for key in EXPERTS if key in config}
-    return {**config, **experts, "num_hidden_layers": min(config["num_hidden_layers"], LAYERS)}
+    layers = {key: min(config[key], LAYERS) for key in LAYER_KEYS if key in config}
+    return {**config, **experts, **layers}
 
 
 def network(facts: dict[str, Any]) -> Any:
@@ -61,3 +66,71 @@ def test_a_config_that_transformers_wrote_again_gives_the_same_card(name: str) -
     configs = (smaller(FACTS[name]["config"]), network(FACTS[name]).config.to_dict())
     read = [Architecture.model_validate(architecture_from_config(one, name)) for one in configs]
     assert read[0].model_dump() == read[1].model_dump()
+
+
+ALL = {**{name: {"config": config} for name, config in CONFIGS.items()}, **FACTS}
+ATTENTION = ["q_proj", "k_proj", "v_proj", "o_proj"]
+
+
+def adapter_weights(facts: dict[str, Any], targets: str | list[str]) -> tuple[int, int]:
+    """Return the weights that PEFT trains at rank 4, and those that we count."""
+    peft = pytest.importorskip("peft")
+    config = peft.LoraConfig(r=4, target_modules=targets, task_type="CAUSAL_LM")
+    adapted = peft.get_peft_model(network(facts), config)
+    trained = sum(one.numel() for one in adapted.parameters() if one.requires_grad)
+    card = Architecture.model_validate(architecture_from_config(smaller(facts["config"]), "x"))
+    ours = targets if isinstance(targets, str) else tuple(targets)
+    return trained, lora_parameters(network_of(card), 4, ours).trainable
+
+
+def is_mixture(config: dict[str, Any]) -> bool:
+    """Return whether a configuration has experts."""
+    return any(key in config for key in EXPERTS)
+
+
+@pytest.mark.parametrize("name", sorted(name for name, facts in ALL.items() if not is_mixture(facts["config"])))
+def test_adapters_on_all_linears_are_those_of_peft(name: str) -> None:
+    """Of a dense network PEFT trains as many weights as we count, fused matrices and linear attention included."""
+    trained, counted = adapter_weights(ALL[name], "all-linear")
+    assert trained == counted
+
+
+@pytest.mark.parametrize("name", sorted(name for name, facts in ALL.items() if is_mixture(facts["config"])))
+def test_adapters_on_the_attention_of_mixtures_are_those_of_peft(name: str) -> None:
+    """Attention of a mixture; that of DeepSeek-V3 has no q_proj, so that only the output is adapted."""
+    trained, counted = adapter_weights(ALL[name], ["q_a_proj", "q_b_proj", "kv_b_proj", *ATTENTION])
+    letters = "deepseek" in name  # a letter such as k means the compressed matrices as well
+    latent = ["q_a_proj", "q_b_proj", "kv_a_proj_with_mqa", "kv_b_proj", "o_proj"]
+    assert trained == counted if not letters else len(set(adapter_weights(ALL[name], latent))) == 1
+
+
+@pytest.mark.parametrize(
+    "name", ["deepseek-v3", "glm-4.5", "qwen3-next-80b-a3b", "sparse-every-second", "mixtral-8x7b"]
+)
+def test_adapters_on_experts_are_those_of_peft_on_separate_experts(name: str) -> None:
+    """Transformers 4 holds each expert as modules of its own; 5 fuses them, and PEFT then counts otherwise."""
+    transformers = pytest.importorskip("transformers")
+    if int(transformers.__version__.split(".")[0]) >= 5:
+        pytest.skip("Transformers 5 holds all experts in one tensor")
+    trained, counted = adapter_weights(ALL[name], ["gate_proj", "up_proj", "down_proj", "w1", "w2", "w3"])
+    assert trained == counted
+
+
+@pytest.mark.parametrize(
+    ("name", "targets"),
+    [
+        ("gpt2", ["c_attn"]),
+        ("gpt2", ["c_proj"]),
+        ("phi-3-mini", ["qkv_proj", "gate_up_proj"]),
+        ("pythia-6.9b", ["query_key_value", "dense"]),
+        ("falcon-40b", ["query_key_value", "dense_h_to_4h"]),
+        ("bloom-176b", ["dense_4h_to_h"]),
+        ("mpt-7b", ["Wqkv", "out_proj"]),
+        ("opt-6.7b", ["fc1", "out_proj"]),
+        ("qwen3-next-80b-a3b", ["in_proj_qkvz", "out_proj"]),
+    ],
+)
+def test_names_of_modules_choose_what_peft_chooses(name: str, targets: list[str]) -> None:
+    """A name stands for every module that ends with it, whatever the family means by it."""
+    trained, counted = adapter_weights(ALL[name], targets)
+    assert trained == counted

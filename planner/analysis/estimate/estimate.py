@@ -25,6 +25,7 @@ from planner.errors import Fault, ScenarioError
 from planner.estimates.time.coefficients import TimeCoefficients
 from planner.estimates.uncertainty import display_factors
 from planner.estimates.work import PACKED_FILL
+from planner.library.names import split_count
 from planner.loading.arguments import resolve_cards
 from planner.results.estimate import Capacity, Estimate, Remedy, StepSeconds
 from planner.scenario.configuration import WHERE, Configuration
@@ -46,8 +47,8 @@ def estimate(
 ) -> Estimate:
     """Return memory and speed of one configuration.
 
-    `architecture` is the name or alias of an architecture card, the path of a config.json, or a card; `gpu` the name or
-    alias of a GPU.
+    `architecture` is the name or alias of an architecture card, the repository of a fine-tune, the path of a
+    config.json, or a card; `gpu` the name or alias of a GPU, also with their number (`2xA100`).
     `settings` are the other fields of `planner.scenario.configuration.Configuration`, in the spelling of the scenario
     file: `gpus`, `method`, `weight_bits`, `micro_batch`, `sequence_length` and so on. What is left out is chosen, and
     listed in `assumed`.
@@ -60,6 +61,10 @@ def estimate(
     True
     """
     name = architecture if isinstance(architecture, str) else architecture.name
+    count, gpu = split_count(gpu)
+    if count is not None and settings.setdefault("gpus", count) != count:
+        what = f"{count} by the name of the GPU, {settings['gpus']} here"
+        raise ScenarioError([Fault(WHERE, 0, "gpus", what, "give one of the two")])
     asked = Source(WHERE).validate(Configuration, {"architecture": name, "gpu": gpu, **settings})
     network, card, library = resolve_cards(architecture, gpu, library)
     resolved = resolve_configuration(asked, network, card, library)
