@@ -16,9 +16,11 @@ from planner.results.plan_parts import (
     BillItem,
     CommitmentUse,
     Hours,
+    LossyChoice,
     ObservedRun,
     Option,
     Part,
+    QualityNote,
     SeparateMachine,
     SpotPlan,
     Spread,
@@ -90,6 +92,8 @@ class Assignment(Part):
     price_date: str
     price_age_days: int | None
     price_source: str
+    lossy: tuple[LossyChoice, ...] = ()
+    quality: tuple[QualityNote, ...] = ()
     ladder: tuple[Option, ...] = ()
     runner_up: tuple[Option, ...] = ()
     compared_by: str = ""
