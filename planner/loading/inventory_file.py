@@ -79,7 +79,8 @@ def _fill_terms(written: Any, header: dict[str, Any], terms: dict[str, Any]) -> 
     for block in ("billing", "fees"):  # an offer may differ in one fee; spot statistics belong together
         if isinstance(common.get(block), dict) and isinstance(written.get(block), dict):
             filled[block] = {**common[block], **written[block]}
-    if "interconnect" not in filled and filled.get("instance") and isinstance(provider, str):
+    several = isinstance(filled.get("gpus"), int) and filled["gpus"] > 1
+    if several and "interconnect" not in filled and filled.get("instance") and isinstance(provider, str):
         link = known_interconnect(provider, str(filled["instance"]))
         filled |= {"interconnect": link} if link else {}
     return _fill_origin(filled, written, header)

@@ -1,4 +1,4 @@
-"""A plan as text: the summary first, at most 25 lines of 80 columns for one job."""
+"""A plan as text: the summary first, at most 30 lines of 80 columns for one job."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from planner.report import format as words
+from planner.report import plan_alternatives as others
 from planner.report import plan_sections as parts
 from planner.report.bill import bill
 from planner.report.format import line_room
@@ -16,7 +17,7 @@ from planner.report.timetable import render_timetable
 if TYPE_CHECKING:
     from planner.results.plan import Assignment, Plan
 
-LINES = 25
+LINES = 30
 """Most lines of a plan for one job."""
 
 MORE_LINES = 10
@@ -42,7 +43,7 @@ def _single(plan: Plan) -> list[str]:
     """Return the sections of one job; the bill and the notes get the lines that the others leave."""
     job = plan.jobs[0]
     texts = (f"{text}, {parts.format_optimality(plan)}" for text in _headlines(job))
-    summary = _with_price_age(_summary_line(plan.scenario, *texts), plan)
+    summary = [*_with_price_age(_summary_line(plan.scenario, *texts), plan), *others.lossy(job)]
     above = [
         *words.section("Train", parts.train(job)),
         *words.section("Memory", parts.memory(job)),
@@ -52,15 +53,15 @@ def _single(plan: Plan) -> list[str]:
         *words.section("Term", parts.commitment(job)),
     ]
     below = [
-        *words.section("Faster", parts.faster(plan)),
-        *words.section("Methods", parts.methods(job)),
-        *words.section(parts.FRAMEWORKS, parts.frameworks(job)),
-        *words.section("Next", parts.format_alternatives(job)),
+        *words.section("Faster", others.faster(plan)),
+        *words.section("Methods", [*others.methods(job), *others.quality(job)]),
+        *words.section(others.FRAMEWORKS, others.frameworks(job)),
+        *words.section("Next", others.format_alternatives(job)),
         *words.section(
             "Limits", [*parts.budget(plan), *words.wrap_lines("; ".join(job.binding) or "none binds", line_room(), 2)]
         ),
         *words.section("Prices", parts.prices(job)),
-        *words.section("Scope", parts.scope(plan)),
+        *words.section("Scope", others.scope(plan)),
     ]
     all_notes = tuple(dict.fromkeys((*job.notes, *plan.warnings)))
     most = LINES + MORE_LINES * bool(job.stage_hours or job.trials > 1 or job.commitment or job.spot)
@@ -96,7 +97,7 @@ def _joint(plan: Plan) -> list[str]:
     for detail in (6, 4, 3, 2):
         lines = _joint_lines(plan, detail)
         if len(lines) <= LINES:
-            return [*lines, *words.section("Scope", parts.scope(plan))][:LINES]
+            return [*lines, *words.section("Scope", others.scope(plan))][:LINES]
     return _joint_lines(plan, 1)
 
 
@@ -139,7 +140,7 @@ def _block(job: Assignment) -> list[str]:
         *([words.shorten(made, line_room())] if (made := parts.batch(job)) else []),
         words.shorten(f"{fit}; {parts.rate(job)}" if job.gpus else parts.rate(job), line_room()),
         words.shorten(f"{interval}{chance}", line_room()),
-        *(words.wrap_lines(parts.methods_brief(job), line_room(), 1) if job.ladder else []),
+        *(words.wrap_lines(others.methods_brief(job), line_room(), 1) if job.ladder else []),
     ]
     summary = _summary_line(job.name, *_headlines(job), width=words.width() - 2)
     return [f"  {summary}", *(" " * words.LABEL + line for line in lines)]

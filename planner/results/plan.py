@@ -17,9 +17,11 @@ from planner.results.plan_parts import (
     BillItem,
     CommitmentUse,
     Hours,
+    LossyChoice,
     ObservedRun,
     Option,
     Part,
+    QualityNote,
     Reservation,
     SeparateMachine,
     SpotPlan,
@@ -93,6 +95,8 @@ class Assignment(Part):
     price_date: str
     price_age_days: int | None
     price_source: str
+    lossy: tuple[LossyChoice, ...] = ()
+    quality: tuple[QualityNote, ...] = ()
     ladder: tuple[Option, ...] = ()
     frameworks: tuple[Option, ...] = ()
     """The best plan of each framework; those that the job does not use are priors."""

@@ -97,6 +97,25 @@ class Option(Part):
     note: str = ""
 
 
+class LossyChoice(Part):
+    """A technique of the plan that may cost quality and was not asked for, and the least cost without it."""
+
+    technique: str
+    without: str
+    """What takes its place, such as `16-bit`."""
+    cost_usd: float | None
+    """None: no plan within the limits does without it."""
+    hours: float | None
+
+
+class QualityNote(Part):
+    """What published work says of the quality that a technique in use reaches."""
+
+    text: str
+    setting: str
+    source: str
+
+
 class ObservedRun(Part):
     """An observed run of the job, with the estimate of the same configuration."""
 

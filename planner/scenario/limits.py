@@ -123,7 +123,7 @@ class Limits(StrictModel):
     def is_outdated(self, offer: Offer) -> bool:
         """Return whether the price is too old to plan with, against the newest of its file."""
         most = self.max_price_age_hours
-        return most is not None and offer.can_outdate and offer.days_behind * DAY_HOURS > most
+        return most is not None and offer.days_behind * DAY_HOURS > most and offer.can_outdate
 
     def permits(self, offer: Offer) -> bool:
         """Return whether the lists allow an offer; a list of GPUs does not concern an offer without GPU."""

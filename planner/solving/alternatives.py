@@ -66,7 +66,7 @@ def best_by_method(prepared: PreparedScenario, job: int) -> tuple[Option, ...]:
     candidates, recipes = prepared.candidates[job], prepared.candidates[job].recipes
     if candidates.job.kind == "pretrain":
         return ()
-    table = _with_excluded_methods(prepared, job)
+    table = with_excluded_methods(prepared, job)
     value, share = CandidateObjective.of(prepared.scenario).best(table)
     row_labels = np.asarray([recipe.method_label for recipe in recipes], dtype=str)[table.recipe]
     options = []
@@ -103,7 +103,7 @@ def best_by_framework(prepared: PreparedScenario, job: int) -> tuple[Option, ...
     return tuple(options)
 
 
-def _with_excluded_methods(prepared: PreparedScenario, job: int) -> CandidateTable:
+def with_excluded_methods(prepared: PreparedScenario, job: int) -> CandidateTable:
     """Return the job's screened candidates, and of those that only their method excludes what may be the best."""
     candidates, table = prepared.candidates[job], prepared.screened[job].table
     recipes = [one.method_label in METHOD_LABELS and not is_allowed(one, candidates.job) for one in candidates.recipes]

@@ -13,11 +13,15 @@ from planner.decode.chosen import ChosenCandidate
 from planner.decode.inputs import build_inputs
 from planner.decode.probability import budget_probability
 from planner.errors import PlannerError
+from planner.library.quality import facts_on
+from planner.library.techniques import read_techniques
 from planner.results.plan import Assignment, CandidateCounts, Plan, Status, plan_figures
+from planner.results.plan_parts import QualityNote
 from planner.scenario.scenario import Scenario, SolveOptions
 from planner.solving.alternatives import best_by_framework, best_by_method, find_faster, find_runners_up
 from planner.solving.binding_limits import describe_binding_limits
 from planner.solving.doubtful_prices import describe_outdated_prices, describe_spot_outlier
+from planner.solving.lossy_techniques import find_lossy
 from planner.solving.optimise import OptimisedChoice, optimise
 from planner.solving.prepare import PreparedScenario, prepare
 from planner.solving.scoring import CandidateObjective
@@ -166,6 +170,8 @@ def _assignment(
     made = build_assignment(chosen, prepared.scenario.limits, prepared.library, as_of)
     return made.model_copy(
         update={
+            "lossy": find_lossy(prepared, index, chosen.recipe),
+            "quality": _quality(made),
             "ladder": best_by_method(prepared, index),
             "frameworks": best_by_framework(prepared, index),
             "runner_up": find_runners_up(prepared, index, chosen_row, share),
@@ -178,6 +184,13 @@ def _assignment(
             "binding": describe_binding_limits(prepared, index),
         }
     )
+
+
+def _quality(job: Assignment) -> tuple[QualityNote, ...]:
+    """Return what is published of the quality that the techniques of a job reach."""
+    values = vars(job.techniques)
+    facts = facts_on(read_techniques().in_use(values, job.techniques.accumulation_steps > 1), values)
+    return tuple(QualityNote(text=fact.short, setting=fact.setting, source=fact.source) for fact in facts)
 
 
 def count_candidates(prepared: PreparedScenario, dominated: int) -> CandidateCounts:

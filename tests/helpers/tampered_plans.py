@@ -17,6 +17,8 @@ UNAUDITED = {
     "inputs": "what was asked, which an audit receives apart",
     "faster": "other ways",
     "jobs.ladder": "other ways",
+    "jobs.lossy": "other ways",
+    "jobs.quality": "words",
     "jobs.runner_up": "other ways",
     "jobs.compared_by": "what other ways are compared by",
     "jobs.binding": "words",

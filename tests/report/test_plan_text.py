@@ -143,7 +143,7 @@ def test_a_long_bill_keeps_its_largest_items_and_the_total() -> None:
 
 def test_warnings_that_do_not_fit_are_counted() -> None:
     """The last line says how many remarks only the JSON holds."""
-    text = render(make_plan(warnings=[f"remark {i} " + "word " * 30 for i in range(6)]))
+    text = render(make_plan(warnings=[f"remark {i} " + "word " * 30 for i in range(8)]))
     assert text.splitlines()[-1].endswith("5 more: --json")
 
 

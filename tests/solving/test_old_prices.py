@@ -53,8 +53,8 @@ def test_what_is_left_out_is_counted_and_named() -> None:
     (note,) = (note for note in plan.warnings if "left out" in note)
     cheaper = planned(change_scenario(scenario("date: 2026-01-15"), ["limits.max_price_age=365d"]))
     assert "with a price of 2026-01: 1 x A6000 at old" in note and f"${cheaper.jobs[0].cost_usd:,.2f}" in note
-    assert "1 left out for old prices" in render(plan)
-    assert "left out" not in render(cheaper)
+    assert "1 prices too old" in render(plan)
+    assert "too old" not in render(cheaper)
 
 
 def test_no_limit_restores_every_price() -> None:
