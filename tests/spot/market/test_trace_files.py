@@ -1,4 +1,4 @@
-"""Recorded spot markets: the three formats, the runs in them, and what is refused."""
+"""Recorded spot markets: the four formats, the runs in them, and what is refused."""
 
 from __future__ import annotations
 
