@@ -12,7 +12,6 @@ from planner.report.bill import bill
 from planner.report.format import line_room
 from planner.report.infeasible import render_infeasible
 from planner.report.notes import render_notes
-from planner.report.timetable import render_timetable
 
 if TYPE_CHECKING:
     from planner.results.plan import Assignment, Plan
@@ -31,6 +30,8 @@ def render(plan: Plan) -> str:
     if plan.status in ("infeasible", "no_plan") or not plan.jobs:
         lines = render_infeasible(plan)
     elif plan.is_timetable:
+        from planner.report.timetable import render_timetable
+
         lines = render_timetable(plan)
     elif len(plan.jobs) == 1:
         lines = _single(plan)

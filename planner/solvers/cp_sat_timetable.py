@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from planner.errors import SolverError
 from planner.solvers.base import Termination
 from planner.solvers.timetable_model import TimetableModel
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from planner.formulation.timetable.problem import Schedule, Timetable
 
 WORKERS = 8
@@ -41,10 +39,8 @@ class SearchLimits:
     most: int | None = None  # the objective must not be above it: the value of an earlier pass
 
 
-def solve_timetable(
-    problem: Timetable, limits: SearchLimits | None = None, report: Callable[[float, float], None] | None = None
-) -> TimetableResult:
-    """Return the best timetable that CP-SAT finds; `report` hears of every better plan with its bound.
+def solve_timetable(problem: Timetable, limits: SearchLimits | None = None) -> TimetableResult:
+    """Return the best timetable that CP-SAT finds.
 
     With `limits.most` the objective is bounded by it and the sum of the ends is minimised, tasks in their order.
     """
@@ -64,7 +60,7 @@ def solve_timetable(
     solver.parameters.relative_gap_limit = limits.relative_gap
     if limits.time_limit_seconds is not None:
         solver.parameters.max_time_in_seconds = max(0.01, limits.time_limit_seconds)
-    status = solver.solve(built.model, _callback(cp_model, report))
+    status = solver.solve(built.model)
     names = {cp_model.OPTIMAL: "OPTIMAL", cp_model.FEASIBLE: "FEASIBLE", cp_model.INFEASIBLE: "INFEASIBLE"}
     if status == cp_model.MODEL_INVALID:
         raise SolverError(f"cp-sat rejects the timetable: {built.model.validate()}")
@@ -74,19 +70,3 @@ def solve_timetable(
         return TimetableResult(termination, seconds, None, None, float(solver.best_objective_bound))
     schedule = built.schedule(solver)
     return TimetableResult(termination, seconds, schedule, round(solver.objective_value), solver.best_objective_bound)
-
-
-def _callback(cp_model: Any, report: Callable[[float, float], None] | None) -> Any:
-    """Return what CP-SAT calls at every better plan; None where nobody listens."""
-    if report is None:
-        return None
-    hear = report
-
-    class Listener(cp_model.CpSolverSolutionCallback):  # type: ignore[misc]
-        """Pass on objective and bound."""
-
-        def on_solution_callback(self) -> None:
-            """Report a better plan."""
-            hear(self.objective_value, self.best_objective_bound)
-
-    return Listener()

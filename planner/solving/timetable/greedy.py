@@ -172,10 +172,15 @@ def best_greedy(problem: Timetable) -> Schedule | None:
     trials = [nothing] + [
         [count if number == lot else 0 for number in range(len(nothing))]
         for lot in lots
-        for count in range(1, min(problem.resources[lot].capacity, len(problem.tasks)) + 1)
+        for count in _some_counts(min(problem.resources[lot].capacity, len(problem.tasks)))
     ]
     found = [one for order in ORDERS for bought in trials if (one := greedy_timetable(problem, order, bought))]
     return min(found, key=lambda one: objective_value(problem, one), default=None)
+
+
+def _some_counts(most: int) -> list[int]:
+    """Return 1, 2, 4 ... and the most: enough to see about how many of a lot pay."""
+    return sorted({min(most, 2**power) for power in range(most.bit_length() + 1)} - {0})
 
 
 def baseline(problem: Timetable) -> tuple[str, Schedule] | None:

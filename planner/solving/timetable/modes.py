@@ -44,12 +44,10 @@ class ModeSource:
 
 @dataclass(frozen=True)
 class JobModes:
-    """The modes of one job, the candidate behind each, and how many candidates they were chosen from."""
+    """The modes of one job, and the candidate behind each."""
 
     modes: tuple[Mode, ...]
     sources: tuple[ModeSource, ...]
-    screened: ScreenedCandidates
-    has_rows: bool
 
 
 def job_modes(
@@ -64,10 +62,7 @@ def job_modes(
         for row in _useful_rows(prepared, screened, shared):
             found += _modes_of_row(prepared, screened, int(row), shared, horizon)
     kept = undominated_modes([mode for mode, _ in found])
-    has_rows = any(len(one.table) for one in tables)
-    return JobModes(
-        tuple(found[place][0] for place in kept), tuple(found[place][1] for place in kept), tables[0], has_rows
-    )
+    return JobModes(tuple(found[place][0] for place in kept), tuple(found[place][1] for place in kept))
 
 
 def _screens(prepared: PreparedScenario, index: int) -> list[ScreenedCandidates]:

@@ -11,10 +11,11 @@ from planner.decode.assignment_parts import pays_from_hours
 from planner.decode.chosen import ChosenCandidate
 from planner.decode.probability import budget_probability, deadline_probability
 from planner.documents.instants import parse_instant
-from planner.formulation.timetable.problem import UNITS_PER_USD, Schedule
+from planner.formulation.timetable.problem import UNITS_PER_USD, Schedule, objective_value
 from planner.results.plan import Assignment, Plan, plan_figures
 from planner.results.plan_parts import Baseline, Reservation
 from planner.solvers.base import Termination
+from planner.solving.timetable.optimise import PROVEN_GAP
 
 if TYPE_CHECKING:
     from planner.scenario.scenario import Scenario, SolveOptions
@@ -150,9 +151,10 @@ def _in_use(job: Assignment) -> set[str]:
 
 def _proof(built: BuiltTimetable, solved: SolvedTimetable, objective: float) -> tuple[float | None, float | None]:
     """Return bound and gap in dollars or hours; what the rounding of single jobs moves is no gap."""
-    if solved.bound is None:
+    if solved.bound is None or solved.schedule is None:
         return None, None
-    if solved.termination is Termination.OPTIMAL:
+    value = objective_value(built.problem, solved.schedule)
+    if solved.termination is Termination.OPTIMAL and value - solved.bound <= max(1.0, PROVEN_GAP * value):
         return objective, 0.0
     unit, slack = (60, 1.0) if built.problem.objective == "last" else (UNITS_PER_USD, 0.0)
     if built.problem.objective == "cost":  # half a unit, and up to a minute of lateness, is rounding

@@ -9,8 +9,9 @@ import pytest
 from planner.errors import ScenarioError
 from planner.loading.scenario_file import change_scenario
 from planner.results.plan import Plan
-from planner.scenario.scenario import Scenario
-from tests.helpers.stage_scenarios import JOB, RENTED, read, solved
+from planner.scenario.scenario import Scenario, SolveOptions
+from planner.solving.solve import solve
+from tests.helpers.stage_scenarios import AS_OF, JOB, RENTED, library, read, solved
 
 OWN = {"provider": "lab", "gpu": "A100-80GB", "gpus": 1, "own": {"power_watts": 500, "usd_per_kwh": 0.3}}
 TEN = {**JOB, "measured": [{"gpu": "A100-80GB", "gpus": 1, "hours": 10}], "confidence": 0.5}
@@ -43,6 +44,16 @@ def test_jobs_that_share_nothing_scarce_have_the_plan_of_today() -> None:
     one, other = solved(plain), solved(loose)
     assert not other.is_timetable
     assert one.jobs == other.jobs
+
+
+def test_a_plan_within_the_asked_gap_does_not_claim_to_be_exact() -> None:
+    """A gap of half stops at any plan; what it reports is a bound below it, and the audit agrees."""
+    scenario = scenario_of(*({"deadline": "35h", "release": f"{k}h"} for k in range(6)), limits={"max_gpus": 2})
+    plan = solve(scenario, SolveOptions(as_of=AS_OF, gap=0.5), library())
+    best = solved(scenario)
+    assert plan.objective is not None and plan.bound is not None and best.objective is not None
+    assert plan.bound <= best.objective + 1e-6 <= plan.objective + 2e-6
+    assert plan.gap == pytest.approx((plan.objective - plan.bound) / plan.objective, abs=1e-9)
 
 
 def test_release_precedence_and_lag_move_starts() -> None:
