@@ -212,6 +212,8 @@ def _full_training_states(
         row["optimizer_traffic_bytes"] -= optimizer.traffic_saved_bytes
     if optimizer or framework.fused_step:
         row["step_bytes"] = 0.0
+    if optimizer:  # the largest matrix is the embedding; as bytes per trained weight
+        row["step_bytes"] = optimizer.largest_bytes * network.vocab * network.hidden / network.parameters
     return States(frozen=0, quantised=0, embedding_bytes=row["weight_bytes"], trainable=network.parameters, **row)
 
 

@@ -190,6 +190,7 @@ class OptimizerBytes(Row):
 
     optimizer_bytes: float = Field(alias="o")
     traffic_saved_bytes: float = Field(alias="traffic_saved")
+    largest_bytes: float = Field(default=0.0, alias="largest")  # per weight of the largest matrix, while stepping
 
 
 class QuantisedBytes(Row):

@@ -314,3 +314,19 @@ def test_prices_come_from_the_shipped_market() -> None:
     """A card that is rented has a price per GPU, one that nobody rents has none."""
     assert 0.1 < (usd_per_gpu_hour("A100-80GB", library()) or 0) < 10
     assert usd_per_gpu_hour("K80", library()) is None
+
+
+def test_adapters_of_a_network_without_a_card_have_the_names_of_its_family() -> None:
+    """Qwen-7B, adapters on c_attn, c_proj, w1, w2: 143,130,624 weights at rank 64; with its embeddings 1.24e9 more.
+
+    A fused c_attn of 4096 to 12,288, two modules c_proj, and two matrices of 4096 to 11,008: 69,888 inputs and outputs
+    of one layer.
+    """
+    qwen = {"model": "Qwen-7B", "params_b": "7.721", "layers": "32", "hidden": "4096", "heads": "32", "kv_heads": "32"}
+    qwen |= {"ffn": "11008", "vocab": "151936", "lora_rank": "64", "lora_targets": "c_attn,c_proj,w1,w2"}
+    found = set_up(**qwen)
+    assert found.states.trainable == 32 * 64 * (4096 + 12288 + 2 * 4096 + 3 * (4096 + 11008))
+    with_embeddings = set_up(
+        **{**qwen, "lora_targets": f"{qwen['lora_targets']} + trainable embedding and output layer"}
+    )
+    assert with_embeddings.states.trainable - found.states.trainable == 2 * 151936 * 4096
