@@ -83,7 +83,9 @@ def configuration_of(row: Row, library: Library, as_unknown: bool = False) -> Co
     job = _job(row, framework)
     setup = recipe_coefficients(recipe, job, network, library)
     if profile.compiled and row.text("compile") == "no":
-        setup = replace(setup, kernels=recipe_coefficients(recipe, _job(row, "eager"), network, library).kernels)
+        setup = replace(
+            setup, kernels=recipe_coefficients(replace(recipe, framework="eager"), job, network, library).kernels
+        )
     layout = _layout(row, recipe, framework, network)
     states = _states(row, recipe, setup.states)
     activations = _activations(row, network, setup.activations, states, library)

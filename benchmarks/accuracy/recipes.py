@@ -67,6 +67,7 @@ def recipe_of_row(row: Row, card: GpuClass | None, framework: str) -> Recipe:
         optimizer="adamw_8bit" if re.search(r"8-?bit", row.text("optimizer")) else "adamw",
         tensor_parallel=degree(row, "tp"),
         pipeline_parallel=2 if "layer split" in row.text("sharding") else degree(row, "pp"),
+        framework=framework,
     )
 
 

@@ -10,7 +10,8 @@ from planner.results.plan_parts import Part
 
 Figure = float | str | None
 
-_UNAUDITED = {"ladder", "frameworks", "runner_up", "compared_by", "binding", "notes"}  # other configurations, and prose
+_UNAUDITED = {"ladder", "fallback", "riskier", "frameworks", "runner_up", "compared_by", "binding", "notes"}
+"""What concerns other configurations, and prose."""
 _KEYS = {"bill": "item", "beside": "stage"}  # lists without an order: the field that identifies an element
 _AMOUNTS = ("usd", "quantity", "hours")  # of an element, all zero where it may be left out
 

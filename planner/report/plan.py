@@ -43,7 +43,7 @@ def _single(plan: Plan) -> list[str]:
     summary = _summary_line(plan.scenario, *(f"{text}, {parts.format_optimality(plan)}" for text in _headlines(job)))
     above = [
         *words.section("Train", parts.train(job)),
-        *words.section("Memory", parts.memory(job)),
+        *words.section("Memory", [*parts.memory(job), *parts.memory_risk(job)]),
         *words.section("Speed", parts.speed(job)),
         *words.section("Time", parts.time(job)),
         *words.section("Spot", parts.spot(job)),

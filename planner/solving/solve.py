@@ -14,8 +14,9 @@ from planner.decode.probability import budget_probability
 from planner.errors import PlannerError
 from planner.results.plan import Assignment, CandidateCounts, Plan, Status, plan_figures
 from planner.scenario.scenario import Scenario, SolveOptions
-from planner.solving.alternatives import best_by_framework, best_by_method, find_runners_up
+from planner.solving.alternatives import best_by_method, find_runners_up
 from planner.solving.binding_limits import describe_binding_limits
+from planner.solving.excluded_plans import best_by_framework, find_riskier
 from planner.solving.optimise import OptimisedChoice, optimise
 from planner.solving.prepare import PreparedScenario, prepare
 from planner.solving.price_outliers import describe_spot_outlier
@@ -114,6 +115,7 @@ def _assignment(
     return made.model_copy(
         update={
             "ladder": best_by_method(prepared, index),
+            "riskier": find_riskier(prepared, index, chosen_row, share),
             "frameworks": best_by_framework(prepared, index),
             "runner_up": find_runners_up(prepared, index, chosen_row, share),
             "compared_by": CandidateObjective.of(prepared.scenario).formula,
