@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Self
+from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
 from planner.documents.quantities import (
+    NotNegative,
     Positive,
     PositiveInteger,
     Share,
@@ -23,6 +24,8 @@ from planner.scenario.payment import TIERS
 
 DEFAULT_MAX_HOURS = {"finetune": 720.0, "pretrain": 2160.0}
 """Longest run by kind of job where the scenario sets none: without a limit the cheapest machine may take years."""
+WAITING_SHARE = 0.02
+"""Price of an hour of waiting for spot capacity, over that of the same machines on demand."""
 UNLIMITED_HOURS = 1e6
 """A value of `max_hours` that limits nothing."""
 
@@ -84,8 +87,29 @@ class Limits(StrictModel):
     gpus: AllowForbid = AllowForbid()
     regions: AllowForbid = AllowForbid()
     tiers: Annotated[AllowForbid, AfterValidator(_tiers_exist)] = AllowForbid()
+    spot: bool = True
+    """Whether spot machines may be used at all: `false` is the plain word for `spot_share: {max: 0}`."""
     spot_share: SpotShare = SpotShare()
+    waiting_usd_per_hour: NotNegative | None = None  # price of waiting for spot capacity; None: a share of on demand
     vram_headroom: Annotated[float, Field(ge=0, lt=1)] | None = None  # share; replaces the margin of the fit rule
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_spot(cls, data: Any) -> Any:
+        """Give `spot: false` the form of a share; raise a fault where a least share contradicts it."""
+        if not isinstance(data, dict) or data.get("spot") is not False:
+            return data
+        share = data.get("spot_share") or {}
+        if isinstance(share, SpotShare):
+            share = share.model_dump()
+        if isinstance(share, dict) and isinstance(least := share.get("min", 0.0), (int, float)) and least > 0:
+            raise validation_error("spot: false contradicts the least spot share", "keep one", "spot")
+        return {**data, "spot_share": {"min": 0.0, "max": 0.0}}
+
+    def waiting_price(self, on_demand_usd_per_hour: Any) -> Any:
+        """Return the dollars of an hour of waiting for machines that cost so much on demand; on no bill."""
+        given = self.waiting_usd_per_hour
+        return WAITING_SHARE * on_demand_usd_per_hour if given is None else given + 0.0 * on_demand_usd_per_hour
 
     def permits(self, offer: Offer) -> bool:
         """Return whether the lists allow an offer; a list of GPUs does not concern an offer without GPU."""
