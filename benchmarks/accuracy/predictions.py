@@ -14,8 +14,10 @@ from benchmarks.accuracy.hosts import gpu_of_row
 from benchmarks.accuracy.measurements import Lengths, Row
 from benchmarks.accuracy.networks import Incomplete, NotExpressible
 from benchmarks.accuracy.recipes import checkpointing_known, checkpointing_open, precision_known
+from planner.configurations.coefficients import memory_sigma
 from planner.configurations.recipe import framework_of
 from planner.estimates.inputs import Setup, TimedSetup
+from planner.estimates.memory.fit import fit_probability
 from planner.estimates.memory.peak import estimate_memory
 from planner.estimates.memory.states import MemoryCoefficients
 from planner.estimates.parameters import training_flops
@@ -47,6 +49,7 @@ class Prediction:
     peak: Comparison | None = None  # bytes per GPU
     speed: Comparison | None = None  # processed or real tokens per second over all GPUs, as the row counts
     need_bytes: float | None = None  # of the fit rule, where the row says whether it ran
+    fit_chance: float | None = None  # probability that it fits, by the estimate's own distribution
     usable_bytes: float = math.inf
     missing: tuple[tuple[str, str], ...] = ()  # (figure, what is missing)
     inexpressible: tuple[tuple[str, str], ...] = ()
@@ -153,9 +156,17 @@ class Predictor:
             return prediction
         if not checkpointing_known(prediction.row):
             return replace(prediction, missing=(*prediction.missing, ("fit", "whether activations are checkpointed")))
-        prediction = replace(prediction, need_bytes=sum(share * float(one.need) for share, one in estimates))
+        need, allocated = (
+            sum(share * float(getattr(estimate, name)) for share, estimate in estimates)
+            for name in ("need", "allocated")
+        )
+        beside = need - allocated * (1.0 + float(found.stack.margin))
+        chance = fit_probability(allocated, usable - beside, memory_sigma(found.framework, self.library))
+        prediction = replace(prediction, need_bytes=need, fit_chance=float(chance))
         if self._precision_decides(prediction):
-            return replace(prediction, need_bytes=None, missing=(*prediction.missing, ("fit", "the precision")))
+            return replace(
+                prediction, need_bytes=None, fit_chance=None, missing=(*prediction.missing, ("fit", "the precision"))
+            )
         return prediction
 
     def _precision_decides(self, prediction: Prediction) -> bool:

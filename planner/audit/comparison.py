@@ -15,7 +15,15 @@ Figure = float | str | None
 
 _DECIDED = ("start_at_hours", "end_at_hours", "reservation")  # checked with the timetable
 _PROSE = ("lossy", "quality", "compared_by", "binding", "notes")
-_UNAUDITED = {"ladder", "frameworks", "runner_up", *_PROSE, *_DECIDED}  # other configurations, and prose
+_UNAUDITED = {
+    "ladder",
+    "fallback",
+    "riskier",
+    "frameworks",
+    "runner_up",
+    *_PROSE,
+    *_DECIDED,
+}  # other configurations, and prose
 _KEYS = {"bill": "item", "beside": "stage"}  # lists without an order: the field that identifies an element
 _AMOUNTS = ("usd", "quantity", "hours")  # of an element, all zero where it may be left out
 

@@ -215,14 +215,16 @@ def _run(context: AuditContext, stages: JobStages, physics: RecomputedPhysics) -
     notice = offer.spot.notice_seconds if offer.spot else None
     is_warned = last_checkpoint_fits((offer.spot_notice_seconds if notice is None else notice) or 0.0, write * HOUR)
     share = context.values("stages")["interval_share_of_young"]
+    on_demand = (offer.usd_per_hour or 0.0) * instances
+    valued = context.scenario.value_of_time_usd_per_hour + context.scenario.limits.waiting_price(on_demand)
     return SpotRun(
         work_hours=stages.run - stages.restart if context.observed else stages.run,
         restart_hours=stages.restart,
         stall_hours=stall,
         interval_hours=checkpoint_interval(stall, states, share, write, is_warned),
         spot_usd_per_hour=(offer.spot_usd_per_hour or 0.0) * instances,
-        on_demand_usd_per_hour=(offer.usd_per_hour or 0.0) * instances,
-        standing_usd_per_hour=_storage_usd_per_hour(context, stages) + context.scenario.value_of_time_usd_per_hour,
+        on_demand_usd_per_hour=on_demand,
+        standing_usd_per_hour=_storage_usd_per_hour(context, stages) + valued,
         last_checkpoint=is_warned,
         write_hours=write,
     )

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from planner.audit.context import AuditContext
     from planner.audit.evaluation import Evaluation
-    from planner.results.plan import Plan
+    from planner.results.plan import Assignment, Plan
     from planner.scenario.offer import Offer
     from planner.scenario.payment import Managed
     from planner.scenario.scenario import Scenario
@@ -164,12 +164,22 @@ def _host_memory(context: AuditContext) -> Iterator[Broken]:
     yield from at_most("host memory in GB", context.offer.ram_gb or 0.0, each * plan.gpus_per_instance / GB)
 
 
+def _memory(context: AuditContext, reference: Assignment, tolerance: Tolerance) -> Iterator[Broken]:
+    """Yield where memory is too small, or fits with less than the probability that the job asks for."""
+    if context.offer.managed is not None or context.observed:  # an observed run fits by itself
+        return
+    vram, wanted = reference.vram_gib, context.job.memory_confidence
+    yield from at_most("VRAM need in GiB", vram.usable, vram.peak, tolerance.gib * vram.usable)
+    # What a run was seen to take proves more than a probability can.
+    replaced = context.scenario.limits.vram_headroom is not None or context.job.measured
+    if not replaced and not vram.fit_probability >= wanted - 1e-6:
+        yield "vram_gib.fit_probability", f"at least {wanted:g}", vram.fit_probability
+
+
 def figures_of_job(context: AuditContext, evaluation: Evaluation, tolerance: Tolerance) -> Iterator[Broken]:
     """Yield figures of one job that break a limit: memory, hours, chance of the deadline, term, use of spot."""
     job, plan, reference = context.job, context.plan, evaluation.assignment
-    if context.offer.managed is None and not context.observed:  # an observed run fits by itself
-        usable = reference.vram_gib.usable
-        yield from at_most("VRAM need in GiB", usable, reference.vram_gib.peak, tolerance.gib * usable)
+    yield from _memory(context, reference, tolerance)
     bill, parts = math.fsum(line.usd for line in plan.bill), math.fsum(plan.vram_gib.parts.values())
     if not abs(bill - plan.cost_usd) <= tolerance.usd:
         yield "sum of the bill", bill, plan.cost_usd

@@ -206,15 +206,15 @@ def _vram(context: AuditContext, setup: TrainingSetup, learned: Correction, prob
     if context.scenario.limits.vram_headroom is not None:
         stack = stack.with_margin(context.scenario.limits.vram_headroom)
     estimate = replace(setup, inputs=replace(inputs, stack=stack)).memory()
-    # What the fit rule sets aside, not the larger context that a monitor shows.
-    context_gib = float(stack.context_gib) + (float(stack.fit_nccl_gib) if context.machine.gpus > 1 else 0.0)
     need = max(float(estimate.need) / GIB, probed.floor_gib(micro, longest) if probed else 0.0)
     if run:  # it did fit: what was seen, else at most the card
         need = run.peak_vram_gib or min(need, usable_gib)
     before = memory_tail(context.values("memory"), context.recipe.framework, context.framework.profiled)
     sigma = learned.fit_sigma(before, context.recipe, context.machine.gpus, library)
     is_proven = learned.has_run(context.recipe, context.machine, micro, int(layout.accumulation), setup.work.sequence)
-    chance = float(fit_probability(estimate.allocated, (usable_gib - context_gib) * GIB, sigma))
+    # Live tensors may grow into all that the rule does not set aside for context and cached blocks.
+    beside = float(estimate.need) - float(estimate.allocated) * (1.0 + float(stack.margin))
+    chance = float(fit_probability(estimate.allocated, usable_gib * GIB - beside, sigma))
     return Vram(
         peak=need,
         allocated=float(estimate.allocated) / GIB,

@@ -29,12 +29,11 @@ if TYPE_CHECKING:
     from planner.configurations.configuration_table import Configurations
     from planner.configurations.grid import Machine
     from planner.library.schema import Architecture, Library
-    from planner.scenario.job import Job
+    from planner.scenario.job import Confidence, Job
 
 IGNORED_FIELDS = {
     "name": "",
     "deadline_hours": None,
-    "confidence": 0.5,
     "efficiency": 1.0,
     "storage_gb_per_second": 1.0,
     "load_efficiency": 1.0,
@@ -43,7 +42,10 @@ IGNORED_FIELDS = {
     "early_stopping": 1.0,
     "stages": Stages(),
 }
-"""Fields of a job that its memory and step time do not depend on, with the value that comparisons put in."""
+"""Fields of a job that its memory and step time do not depend on, with the value that comparisons put in.
+
+Neither does the confidence of the deadline, while that of memory decides what fits.
+"""
 TIMING_FIELDS = (
     "confidence",
     "efficiency",
@@ -53,7 +55,7 @@ TIMING_FIELDS = (
     "early_stopping",
     "stages",
 )
-"""Those of `IGNORED_FIELDS` that hours depend on."""
+"""Those of such fields that hours depend on."""
 
 
 def enumerate_candidates(
@@ -113,12 +115,16 @@ def enumerate_candidates(
 
 
 def candidates_of_framework(
-    candidates: JobCandidates, framework: str, market: Market, library: Library
+    candidates: JobCandidates, framework: str, market: Market, library: Library, confidence: Confidence | None = None
 ) -> JobCandidates:
-    """Return the candidates of the job that may be the best under one framework, whether the job uses it or not."""
-    job = candidates.job.model_copy(update={"framework": (framework,)})
+    """Return the candidates of the job that may be the best under one framework, whether the job uses it or not.
+
+    `confidence` replaces that of the job.
+    """
+    update = {"framework": (framework,), **({} if confidence is None else {"confidence_given": confidence})}
+    job = candidates.job.model_copy(update=update)
     physics, run_hours = candidates.physics, candidates.run_hours
-    if any(one.framework == framework for one in physics.ways.recipes):
+    if confidence is None and any(one.framework == framework for one in physics.ways.recipes):
         of = np.asarray([one.framework == framework for one in physics.ways.recipes], dtype=bool)[physics.ways.recipe]
     else:
         architecture, machines = candidates.architecture, market.distinct_machines
@@ -192,7 +198,8 @@ def _same_physics(before: JobCandidates, job: Job, architecture: Architecture, m
     def essence(one: Job) -> Job:
         """Return the job with the same value in all fields that do not matter."""
         techniques = one.techniques.model_copy(update={"penalty_usd": {}, **open_})
-        return one.model_copy(update={**IGNORED_FIELDS, "techniques": techniques})
+        confidence = one.confidence_given.model_copy(update={"deadline": 0.5})
+        return one.model_copy(update={**IGNORED_FIELDS, "confidence_given": confidence, "techniques": techniques})
 
     return essence(before.job) == essence(job)
 

@@ -139,7 +139,9 @@ def screen(
         able &= ~_has_coarse_billing(kept_table, candidates.hours.rows(rows), candidates.columns)
     if able.any():
         shared, share = limits.budget_usd is not None or len(table.jobs) > 1, limits.spot_share
-        target = SearchTarget(latest, share.min, share.max, waiting_usd or 0.0, shared, frozenset(limits.quota))
+        target = SearchTarget(
+            latest, share.min, share.max, waiting_usd or 0.0, limits.waiting_price, shared, frozenset(limits.quota)
+        )
         policies = find_policies(SpotCandidates(candidates, kept_table, rows, target, market, library), able, scope)
     # A policy replaces the mix of two markets; on demand alone is kept where it is allowed. Where no policy has the
     # least spot share that the limits ask for, a mix may still reach it.

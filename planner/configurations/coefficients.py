@@ -27,7 +27,9 @@ from planner.estimates.inputs import (
     Stack,
     States,
 )
+from planner.estimates.memory.fit import confidence_margin
 from planner.estimates.parameters import Dimensions
+from planner.estimates.uncertainty import memory_tail
 from planner.library.techniques import read_techniques
 from planner.units import GIB
 
@@ -122,7 +124,7 @@ def recipe_coefficients(recipe: Recipe, job: Job, network: Network, library: Lib
     return RecipeCoefficients(
         states=states,
         activations=_activations(recipe, network, framework, table, prepared, states),
-        stack=_stack(framework, library.calibrations["memory"], network),
+        stack=_stack(recipe, job, network, library),
         kernels=_kernels(recipe, framework, library.calibrations["kernels"], network),
     )
 
@@ -255,17 +257,29 @@ def _checkpoint_code(recipe: Recipe, framework: FrameworkProfile) -> int:
     return CHECKPOINT_OFFLOAD if framework.offloaded_checkpoints else CHECKPOINT_FULL
 
 
-def _stack(framework: FrameworkProfile, memory: Calibration, network: Network) -> Stack:
-    megatron = framework.megatron
+def memory_sigma(framework: str, library: Library) -> float:
+    """Return the spread of ln(measured / predicted) of allocated bytes without observations."""
+    values = library.calibrations["memory"].values
+    return memory_tail(values, framework, framework_of(library, framework).profiled)
+
+
+def memory_margin(framework: str, confidence: float, library: Library) -> float:
+    """Return the margin of the fit rule at which a configuration fits with a probability, without observations."""
+    return confidence_margin(memory_sigma(framework, library), confidence)
+
+
+def _stack(recipe: Recipe, job: Job, network: Network, library: Library) -> Stack:
+    memory, megatron = library.calibrations["memory"], framework_of(library, recipe.framework).megatron
     # Frozen parts of an image network are held in 16 bit and never move: they are set aside like the context.
     frozen_gib = 2.0 * network.frozen_parameters / GIB
+    margin = memory_margin(recipe.framework, job.memory_confidence, library)
     return Stack(
         context_gib=memory.value("m_ctx_gib" if megatron else "ctx_gib") + frozen_gib,
         nccl_gib=memory.value("nccl_gib"),
         fit_nccl_gib=0.0 if megatron else memory.value("fit_nccl_gib"),
         megatron_context=int(megatron),
-        margin=memory.value("margin" if framework.profiled else "margin_unknown"),
-        held_margin=memory.value("held_margin" if framework.profiled else "held_margin_unknown"),
+        margin=margin,
+        held_margin=margin,
         phi=memory.value("phi"),
     )
 

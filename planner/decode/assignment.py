@@ -15,6 +15,7 @@ from planner.decode.assignment_parts import (
     stage_hours_of,
     techniques_of,
 )
+from planner.decode.fallback import find_fallback
 from planner.decode.memory_breakdown import MemoryEvaluator
 from planner.decode.notes import age_in_days, build_notes, build_service_notes, is_fed_by_storage
 from planner.decode.probability import deadline_probability
@@ -89,8 +90,11 @@ def _machine_figures(chosen: ChosenCandidate, limits: Limits, library: Library, 
     policy = build_spot_plan(chosen, chosen.spot) if chosen.spot else None
     luck, spread = (policy.luck_hours, policy.hours_sd) if policy else (0.0, 0.0)
     earliest, latest = interval(hours, hours - luck, (low, high), spread)
-    vram = _vram(chosen, limits, library)
     start = float(candidates.hours.start[chosen.row])
+    training = hours - start - math.fsum(stage_hours_of(chosen).values())
+    vram = _vram(chosen, limits, library)
+    if not observed:
+        vram = vram.model_copy(update={"fallback": find_fallback(chosen, training, limits, library)})
     return {
         "gpu": machine.gpu,
         "gpus": machine.gpus,
@@ -106,7 +110,7 @@ def _machine_figures(chosen: ChosenCandidate, limits: Limits, library: Library, 
         "sigma_tail": float(run_hours.sigma_tail[configuration]),
         "hours": Hours(expected=hours, low=earliest, high=latest, at_confidence=late_hours),
         "start_hours": start,
-        "training_hours": hours - start - math.fsum(stage_hours_of(chosen).values()),
+        "training_hours": training,
         "beside": tuple(
             SeparateMachine(stage=one.stage, provider=one.offer.provider, offer=one.label, hours=one.hours, usd=one.usd)
             for one in candidates.placement_of(chosen.row).separate_stages

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from planner.configurations.coefficients import memory_sigma
 from planner.configurations.grid import JobShape, Machine, grid_inputs
-from planner.configurations.observed.learning import NO_CORRECTION, Correction, memory_sigma
+from planner.configurations.observed.learning import NO_CORRECTION, Correction
 from planner.estimates.memory.fit import MemoryLines, fit_probability, memory_lines
 from planner.estimates.memory.host_offload import host_bytes
 from planner.estimates.memory.peak import PHASES, MemoryEstimate, estimate_memory
@@ -91,9 +92,12 @@ class MemoryEvaluator:
 
     def vram(self, estimate: MemoryEstimate) -> Vram:
         """Return an estimate as a plan states it."""
-        allocated, free_bytes = as_scalar(estimate.allocated), (self.usable_gib - self.context_gib) * GIB
+        allocated, need = as_scalar(estimate.allocated), as_scalar(estimate.need)
+        # What the fit rule sets aside besides its margin: the context, and its part of the allocator's cache.
+        beside = need - allocated * (1.0 + as_scalar(self.inputs.stack.margin))
+        free_bytes = self.usable_gib * GIB - beside
         return Vram(
-            peak=as_scalar(estimate.need) / GIB,
+            peak=need / GIB,
             allocated=allocated / GIB,
             usable=self.usable_gib,
             fit_probability=as_scalar(fit_probability(allocated, free_bytes, self.sigma)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from planner.configurations.coefficients import memory_margin
 from planner.configurations.hardware import DEFAULT_NETWORK_BYTES_PER_SECOND, efficiency_of
 from planner.configurations.observed.memory_peaks import memory_setting
 from planner.configurations.recipe import framework_of
@@ -175,7 +176,7 @@ def _on_estimates(chosen: ChosenCandidate, vram: Vram, limits: Limits, library: 
     if vram.fit_probability < TIGHT_FIT_PROBABILITY:
         notes.append("memory is tight: --set limits.vram_headroom=0.15 reserves more memory")
     if not framework_of(library, framework).profiled:
-        margin = library.calibrations["memory"].value("margin_unknown") if headroom is None else headroom
+        margin = memory_margin(framework, chosen.job.memory_confidence, library) if headroom is None else headroom
         notes.append(f"framework {framework} has no measured memory profile: margin {margin * 100:.3g} %")
     if machine.instances > 1 and machine.network_gbps is None:
         notes.append(f"bandwidth between instances unknown: {DEFAULT_NETWORK_BYTES_PER_SECOND / GB:g} GB/s assumed")

@@ -47,7 +47,7 @@ def _single(plan: Plan) -> list[str]:
     summary = [*_with_price_age(_summary_line(plan.scenario, *texts), plan), *others.lossy(job)]
     above = [
         *words.section("Train", parts.train(job)),
-        *words.section("Memory", parts.memory(job)),
+        *words.section("Memory", [*parts.memory(job), *parts.memory_risk(job)]),
         *words.section("Speed", parts.speed(job)),
         *words.section("Time", parts.time(job)),
         *words.section("Spot", parts.spot(job)),

@@ -98,6 +98,8 @@ class Assignment(Part):
     lossy: tuple[LossyChoice, ...] = ()
     quality: tuple[QualityNote, ...] = ()
     ladder: tuple[Option, ...] = ()
+    riskier: tuple[Option, ...] = ()
+    """A plan that only the confidence of memory excludes, if it is cheaper; its note has the setting that admits it."""
     frameworks: tuple[Option, ...] = ()
     """The best plan of each framework; those that the job does not use are priors."""
     runner_up: tuple[Option, ...] = ()

@@ -57,6 +57,18 @@ class Techniques(Part):
     lora_targets: str | tuple[str, ...] | None = None
 
 
+class Fallback(Part):
+    """What to switch on if memory does not suffice after all, on the same machines, and its additional cost."""
+
+    change: str
+    micro_batch: int
+    accumulation_steps: int
+    activation_checkpointing: str
+    fit_probability: float
+    hours: float
+    usd: float
+
+
 class Vram(Part):
     """Memory of one GPU: `peak` by the fit rule, `allocated` in live tensors."""
 
@@ -66,6 +78,7 @@ class Vram(Part):
     fit_probability: float
     phase: str
     parts: dict[str, float]
+    fallback: Fallback | None = None
 
 
 class BillItem(Part):

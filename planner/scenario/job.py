@@ -29,12 +29,27 @@ from planner.scenario.work import Work
 MAX_CONFIDENCE = 0.975
 """The errors of the estimates were measured on too few runs to say anything about rarer ones."""
 
+MAX_MEMORY_CONFIDENCE = 0.99
+"""Peaks of memory have lighter tails: hundreds of published runs support the 99th percentile."""
 
-def _confidence(value: object) -> object:
+
+def _sure(value: object) -> object:
     if isinstance(value, (int, float)) and MAX_CONFIDENCE < value <= 100:
         fix = f"at most {MAX_CONFIDENCE}: the errors of the estimates are measured on too few runs for more"
         raise validation_error(f"{value} is more than can be guaranteed", fix)
     return value
+
+
+class Confidence(StrictModel):
+    """Probabilities with which a plan keeps its deadline and fits in memory."""
+
+    deadline: Annotated[float, Field(gt=0, le=MAX_CONFIDENCE), BeforeValidator(_sure)] = 0.9
+    memory: Annotated[float, Field(ge=0.5, le=MAX_MEMORY_CONFIDENCE)] = 0.95
+
+
+def _confidence(value: object) -> object:
+    """Return a single number as that of the deadline."""
+    return {"deadline": _sure(value)} if isinstance(value, (int, float)) and not isinstance(value, bool) else value
 
 
 class Job(StrictModel):
@@ -51,7 +66,9 @@ class Job(StrictModel):
     length_cv: NotNegative = 0.8
     kind: Literal["finetune", "pretrain"] = "finetune"
     deadline_hours: Hours | None = Field(default=None, alias="deadline")
-    confidence: Annotated[float, Field(gt=0, le=MAX_CONFIDENCE), BeforeValidator(_confidence)] = 0.9
+    confidence_given: Annotated[Confidence, BeforeValidator(_confidence, json_schema_input_type=float | Confidence)] = (
+        Field(default=Confidence(), alias="confidence")
+    )
     framework: OneOrMany[Framework] | None = None  # None: every profile that takes part by itself
     lora_given: LoraSettings | None = Field(default=None, alias="lora")
     techniques: Techniques = Techniques()
@@ -68,6 +85,16 @@ class Job(StrictModel):
     due_hours: Hours | None = Field(default=None, alias="due")  # soft: later costs `late_usd_per_hour`
     late_usd_per_hour: Price = 0.0
     after: Annotated[Rows[After], BeforeValidator(as_after)] = ()
+
+    @property
+    def confidence(self) -> float:
+        """The probability with which the deadline is kept."""
+        return self.confidence_given.deadline
+
+    @property
+    def memory_confidence(self) -> float:
+        """The probability with which a configuration fits in memory."""
+        return self.confidence_given.memory
 
     @property
     def lora(self) -> LoraSettings:

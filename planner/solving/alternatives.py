@@ -10,10 +10,9 @@ import numpy as np
 
 from planner.candidate_table import CandidateTable, concatenate
 from planner.candidates.deadline import max_spot_share
-from planner.candidates.enumeration import candidates_of_framework
 from planner.candidates.screening import screen
 from planner.candidates.spot_search import MAX_RUNNERS_UP, SearchScope
-from planner.configurations.recipe import frameworks_of, is_allowed, unnamed_frameworks
+from planner.configurations.recipe import is_allowed
 from planner.decode.assignment_parts import describe_break_even
 from planner.results.explanation import Alternative
 from planner.results.plan_parts import Option
@@ -38,7 +37,7 @@ MIN_RELATIVE_DIFFERENCE = 0.25
 """Share by which the hours of an alternative of the same cost (or its cost at the same hours) must differ."""
 
 
-def _figures(table: CandidateTable, row: int, share: float, market: Market) -> dict[str, Any]:
+def figures_of(table: CandidateTable, row: int, share: float, market: Market) -> dict[str, Any]:
     """Return what a candidate rents, and its cost and hours at a spot share."""
     offer, one = int(table.offer[row]), table.rows(np.asarray([row]))
     return {
@@ -75,31 +74,12 @@ def best_by_method(prepared: PreparedScenario, job: int) -> tuple[Option, ...]:
         rows = np.flatnonzero((row_labels == label) & np.isfinite(value))
         if len(rows):
             best = int(rows[np.argmin(value[rows])])
-            figures = _figures(table, best, float(share[best]), prepared.market)
+            figures = figures_of(table, best, float(share[best]), prepared.market)
             options.append(Option(label=label, allowed=allowed, **figures))
         else:
             note = "not observed there" if _are_all_observed(candidates) else "no configuration within the limits"
             nothing = {"provider": "", "gpu": "", "gpus": 0, "cost_usd": None, "hours": None}
             options.append(Option(label=label, allowed=allowed, note=note, **nothing))
-    return tuple(options)
-
-
-def best_by_framework(prepared: PreparedScenario, job: int) -> tuple[Option, ...]:
-    """Return the best candidate of each framework within the limits, those of the job first, then priors."""
-    candidates, library = prepared.candidates[job], prepared.library
-    used, profiles = frameworks_of(candidates.job, library), library.techniques.frameworks
-    if candidates.job.kind == "pretrain" and len(used) == 1:
-        return ()
-    objective, options = CandidateObjective.of(prepared.scenario), []
-    for name in (*used, *unnamed_frameworks(candidates.job, library)):
-        one = candidates_of_framework(candidates, name, prepared.market, library)
-        screened = screen(one, prepared.market, prepared.scenario.limits, library, True, objective.waiting_usd)
-        value, share = objective.best(screened.table)
-        if not len(value) or not np.isfinite(value).any():
-            continue
-        best = int(np.argmin(value))
-        figures = _figures(screened.table, best, float(share[best]), prepared.market)
-        options.append(Option(label=profiles[name].label, allowed=name in used, prior=name not in used, **figures))
     return tuple(options)
 
 
@@ -157,7 +137,7 @@ def find_runners_up(prepared: PreparedScenario, job: int, chosen: int, share: fl
             note = f"{note}, {payment}".removeprefix(", ")
         if break_even := describe_break_even(market, market.offers[int(table.offer[row])], float(table.instances[row])):
             note = f"{note}: {break_even}"
-        figures = _figures(table, int(row), float(shares[row]), market)
+        figures = figures_of(table, int(row), float(shares[row]), market)
         found.append(Option(label=name, allowed=True, note=note, **figures))
         if len(found) == MAX_RUNNERS_UP:
             break
@@ -184,7 +164,7 @@ def find_faster(prepared: PreparedScenario, hours: float) -> tuple[Option, ...]:
         value, share = objective.best(cut)
         best = int(np.lexsort((cut.late_hours(share), value))[0])
         if math.isfinite(value[best]):
-            figures = _figures(cut, best, float(share[best]), prepared.market)
+            figures = figures_of(cut, best, float(share[best]), prepared.market)
             found.setdefault((int(rows[best]), float(share[best])), Option(label=label, **figures))
     return tuple(found.values())
 
@@ -272,7 +252,7 @@ def _remaining_limits(plan: ResolvedPlan, job: int, table: CandidateTable) -> tu
 
 def _build_alternative(plan: ResolvedPlan, job: int, current: ScoredCandidate, other: ScoredCandidate) -> Alternative:
     candidates, market = plan.prepared.candidates[job], plan.prepared.market
-    figures = _figures(other.table, other.row, other.share, market)
+    figures = figures_of(other.table, other.row, other.share, market)
     return Alternative(
         by="provider",
         job=candidates.job.name,
@@ -292,7 +272,7 @@ def _describe_alternative(
     """Return how much worse an alternative is; if by nothing, what else differs; and its additional penalty."""
     prepared = plan.prepared
     objective = CandidateObjective.of(prepared.scenario)
-    own = _figures(current.table, current.row, current.share, prepared.market)
+    own = figures_of(current.table, current.row, current.share, prepared.market)
     sigma = difference_sigma(prepared.library, figures["gpu"] == own["gpu"])
     summary = describe_difference(other.score, current.score, sigma, objective.comparatives)
     if summary == NO_DIFFERENCE:

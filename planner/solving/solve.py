@@ -18,9 +18,10 @@ from planner.library.techniques import read_techniques
 from planner.results.plan import Assignment, CandidateCounts, Plan, Status, plan_figures
 from planner.results.plan_parts import QualityNote
 from planner.scenario.scenario import Scenario, SolveOptions
-from planner.solving.alternatives import best_by_framework, best_by_method, find_faster, find_runners_up
+from planner.solving.alternatives import best_by_method, find_faster, find_runners_up
 from planner.solving.binding_limits import describe_binding_limits
 from planner.solving.doubtful_prices import describe_outdated_prices, describe_spot_outlier
+from planner.solving.excluded_plans import best_by_framework, find_riskier
 from planner.solving.lossy_techniques import find_lossy
 from planner.solving.optimise import OptimisedChoice, optimise
 from planner.solving.prepare import PreparedScenario, prepare
@@ -173,6 +174,7 @@ def _assignment(
             "lossy": find_lossy(prepared, index, chosen.recipe),
             "quality": _quality(made),
             "ladder": best_by_method(prepared, index),
+            "riskier": find_riskier(prepared, index, chosen_row, share),
             "frameworks": best_by_framework(prepared, index),
             "runner_up": find_runners_up(prepared, index, chosen_row, share),
             "compared_by": CandidateObjective.of(prepared.scenario).formula,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from planner.configurations.coefficients import memory_sigma
 from planner.configurations.observed.comparison import ComparedRun, compare_run
 from planner.configurations.observed.memory_peaks import (
     MemoryCorrection,
@@ -16,9 +17,7 @@ from planner.configurations.observed.memory_peaks import (
     learn_memory_correction,
     memory_setting,
 )
-from planner.configurations.recipe import Recipe, framework_of
 from planner.estimates.observed_runs import corrected_fit_sigma, corrected_sigmas, log_speed_correction
-from planner.estimates.uncertainty import Sigmas, memory_tail
 from planner.units import GIB
 
 if TYPE_CHECKING:
@@ -26,7 +25,9 @@ if TYPE_CHECKING:
 
     from planner.arrays import Flags, Floats
     from planner.configurations.grid import Machine
+    from planner.configurations.recipe import Recipe
     from planner.estimates.inputs import TimedSetup
+    from planner.estimates.uncertainty import Sigmas
     from planner.library.schema import Architecture, Library
     from planner.scenario.job import Job
     from planner.scenario.observed_run import Measured
@@ -152,22 +153,17 @@ def learn_correction(job: Job, architecture: Architecture, library: Library) -> 
             unused.append((run, seen))
     if not runs and not unused:
         return NO_CORRECTION
-    return Correction(tuple(runs), tuple(unused), _memory_corrections(runs, library))
+    return Correction(tuple(runs), tuple(unused), _memory_corrections(job, runs, library))
 
 
-def _memory_corrections(runs: Sequence[ComparedRun], library: Library) -> dict[Setting, MemoryCorrection]:
+def _memory_corrections(job: Job, runs: Sequence[ComparedRun], library: Library) -> dict[Setting, MemoryCorrection]:
     """Return the corrections by the peaks among the runs, by setting."""
     peaks: dict[Setting, list[ObservedPeak]] = {}
     for seen in runs:
         if seen.peak is not None:
             peaks.setdefault(memory_setting(seen.recipe, seen.machine.gpus), []).append(seen.peak)
-    return {
-        setting: learn_memory_correction(several, memory_sigma(setting[0].framework, library), library)
-        for setting, several in peaks.items()
-    }
-
-
-def memory_sigma(framework: str, library: Library) -> float:
-    """Return the spread of ln(measured / predicted) of allocated bytes without observations."""
-    values = library.calibrations["memory"].values
-    return memory_tail(values, framework, framework_of(library, framework).profiled)
+    found = {}
+    for setting, several in peaks.items():
+        sigma = memory_sigma(setting[0].framework, library)
+        found[setting] = learn_memory_correction(several, sigma, job.memory_confidence, library)
+    return found

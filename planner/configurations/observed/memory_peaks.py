@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from planner.configurations.recipe import Recipe
-from planner.estimates.memory.fit import memory_lines
+from planner.estimates.memory.fit import confidence_margin, memory_lines
 from planner.estimates.memory.peak import estimate_memory
 from planner.estimates.memory.states import MemoryCoefficients
-from planner.estimates.observed_runs import log_memory_scale, memory_half_weight_runs
+from planner.estimates.observed_runs import corrected_fit_sigma, log_memory_scale, memory_half_weight_runs
 from planner.units import GIB
 
 if TYPE_CHECKING:
@@ -97,15 +97,21 @@ class MemoryCorrection:
         return self.margins.get(gpu, self.margin)
 
 
-def learn_memory_correction(peaks: Sequence[ObservedPeak], sigma: float, library: Library) -> MemoryCorrection:
-    """Return the correction by the peaks of one setting; `sigma` is the spread of the memory estimate without them."""
+def learn_memory_correction(
+    peaks: Sequence[ObservedPeak], sigma: float, confidence: float, library: Library
+) -> MemoryCorrection:
+    """Return the correction by the peaks of one setting.
+
+    `sigma` is the spread of the memory estimate without them, `confidence` the probability with which others must fit.
+    """
     pilot, memory = library.calibrations["pilot"], library.calibrations["memory"]
+    spread = corrected_fit_sigma(sigma, pilot.value("sigma_probed"), len(peaks))
     half = memory_half_weight_runs(sigma, pilot.value("sigma_probed"))
     scale = math.exp(log_memory_scale([math.log(peak.scale(library)) for peak in peaks], half))
     probed = MemoryCorrection(
         scale=scale,
         phi=memory.value("phi_probed"),
-        margin=memory.value("margin_probed"),
+        margin=confidence_margin(spread, confidence),
         margins={},
         floors=tuple((peak.batch[0], float(peak.inputs.layout.longest_sequence), peak.occupied_gib) for peak in peaks),
         runs=len(peaks),

@@ -10,6 +10,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, reduce
+from statistics import NormalDist
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -208,6 +209,15 @@ def fit_probability(predicted_bytes: Numbers, available_bytes: Numbers, sigma: N
     room = np.maximum(np.asarray(available_bytes, dtype=float), 1.0)
     deviations = np.log(room / np.asarray(predicted_bytes, dtype=float)) / np.asarray(sigma, dtype=float)
     return np.asarray(_error_function_tail(-deviations / math.sqrt(2.0)), dtype=float) * 0.5
+
+
+def confidence_margin(sigma: float, confidence: float) -> float:
+    """Return the margin on predicted bytes within which the measured peak stays with probability `confidence`.
+
+    exp(z(p) * sigma) - 1, z the quantile of the normal: the fit rule with this margin holds just where
+    `fit_probability` of what it leaves is at least p. Negative below one half.
+    """
+    return math.exp(sigma * NormalDist().inv_cdf(confidence)) - 1.0
 
 
 _error_function_tail = np.frompyfunc(math.erfc, 1, 1)

@@ -15,7 +15,8 @@ import numpy as np
 from planner.candidate_table import CandidateTable, concatenate
 from planner.candidates.enumeration import enumerate_candidates
 from planner.candidates.screening import screen
-from planner.configurations.recipe import framework_of, frameworks_of
+from planner.configurations.coefficients import memory_margin
+from planner.configurations.recipe import frameworks_of
 from planner.formulation.dominance import find_undominated
 from planner.scenario.limits import UNLIMITED_HOURS, Limits
 from planner.scenario.techniques import Techniques
@@ -58,8 +59,7 @@ def margin_of(job: Job, limits: Limits, library: Library) -> float:
     """Return the share of the GPU memory that the fit rule keeps free for a job."""
     if limits.vram_headroom is not None:
         return limits.vram_headroom
-    profiled = all(framework_of(library, name).profiled for name in frameworks_of(job, library))
-    return library.calibrations["memory"].value("margin" if profiled else "margin_unknown")
+    return max(memory_margin(name, job.memory_confidence, library) for name in frameworks_of(job, library))
 
 
 def unrestricted_techniques(given: Techniques) -> Techniques:

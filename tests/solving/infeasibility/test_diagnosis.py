@@ -30,7 +30,7 @@ offers:
   - {provider: b, gpu: H100-80GB, gpus: 1, usd_per_hour: 3.0}
   - {provider: b, gpu: H100-80GB, gpus: 8, usd_per_hour: 24.0, interconnect: nvswitch}
 jobs:
-  - {name: t, architecture: llama-3.2-1b, work: {tokens: 5e8}}
+  - {name: t, architecture: llama-3.2-1b, work: {tokens: 5e8}, framework: hf}
 """
 
 STEPS = {"deadline": 0.02, "budget_usd": 0.02, "max_gpus": 1.0, "max_hours": 0.02, "a": 1.0, "b": 1.0, "min": 0.02}

@@ -1,0 +1,121 @@
+"""The confidence of memory: what it admits, what the plan says if it does not hold, and what only risk excludes."""
+
+from __future__ import annotations
+
+import datetime
+import math
+from itertools import pairwise
+
+import pytest
+
+from planner.audit.audit import audit
+from planner.errors import ScenarioError
+from planner.estimates.memory.fit import confidence_margin, fit_probability
+from planner.library.reading import read_library
+from planner.results.plan import Plan
+from planner.scenario.job import Confidence, Job
+from planner.scenario.scenario import Scenario, SolveOptions
+from planner.solving.solve import solve
+from tests.helpers.scenarios import parse_scenario
+
+OPTIONS = SolveOptions(as_of=datetime.date(2026, 11, 21))
+LIBRARY = read_library(["mistral-7b"])
+SCENARIO = """
+name: sure
+offers:
+  - {provider: a, gpu: A5000, gpus: 1, usd_per_hour: 0.16, max_nodes: 2, network_gbps: 100}
+  - {provider: a, gpu: RTX3090, gpus: 1, usd_per_hour: 0.2}
+  - {provider: b, gpu: A100-80GB, gpus: 1, usd_per_hour: 1.6}
+jobs:
+  - name: j
+    architecture: mistral-7b
+    work: {samples: 50000, tokens_per_sample: 600, epochs: 1}
+    sequence_length: 2048
+    deadline: 36h
+    techniques: {method: lora, weight_bits: 4}
+"""
+
+
+def asked(*settings: str) -> Scenario:
+    return parse_scenario(SCENARIO, set_=settings)
+
+
+def solved(*settings: str) -> Plan:
+    scenario = asked(*settings)
+    plan = solve(scenario, OPTIONS, LIBRARY)
+    assert audit(plan, scenario, LIBRARY) == []
+    return plan
+
+
+@pytest.mark.parametrize("sigma", [0.0327, 0.0844, 0.262])
+@pytest.mark.parametrize("level", [0.5, 0.8, 0.95, 0.99])
+def test_the_margin_of_a_confidence_is_where_the_probability_reaches_it(sigma: float, level: float) -> None:
+    """Both say the same: what just fits with this margin fits with this probability."""
+    margin = confidence_margin(sigma, level)
+    assert float(fit_probability(1e9, 1e9 * (1 + margin), sigma)) == pytest.approx(level, abs=1e-9)
+
+
+@pytest.mark.parametrize("level", [0.6, 0.8, 0.95, 0.99])
+@pytest.mark.parametrize("framework", ["hf", "unsloth"])
+def test_a_plan_fits_with_at_least_the_probability_that_is_asked_for(level: float, framework: str) -> None:
+    """Whatever profile stands behind the estimate."""
+    plan = solved(f"jobs.j.confidence.memory={level}", f"jobs.j.framework={framework}")
+    assert plan.jobs[0].vram_gib.fit_probability >= level - 1e-9
+
+
+def test_more_certainty_never_costs_less() -> None:
+    """What is admitted at a higher confidence is admitted at a lower one."""
+    costs = [solved(f"jobs.j.confidence.memory={level}").objective for level in (0.6, 0.8, 0.95, 0.99)]
+    assert all(one is not None for one in costs)
+    assert all(float(one or 0) <= float(other or 0) + 1e-9 for one, other in pairwise(costs))
+
+
+def test_what_only_risk_excludes_is_named_with_the_setting_that_admits_it() -> None:
+    """The setting gives the plan of that figure, and no surer one is left out."""
+    job = solved("jobs.j.confidence.memory=0.98").jobs[0]
+    (riskier,) = job.riskier
+    setting = riskier.note.partition("--set ")[2]
+    assert setting.startswith("jobs.j.confidence.memory=0.")
+    again = solved(setting)
+    assert again.cost_usd is not None and riskier.cost_usd is not None
+    assert again.cost_usd.expected == pytest.approx(riskier.cost_usd, abs=0.006)
+    assert again.jobs[0].vram_gib.fit_probability < 0.98
+    assert riskier.cost_usd < job.cost_usd * 0.99
+
+
+def test_a_plan_says_what_to_switch_on_if_memory_does_not_suffice() -> None:
+    """The change needs less memory, and takes as much longer as a plan that is made with it."""
+    job = solved("jobs.j.confidence.memory=0.7", "jobs.j.framework=hf").jobs[0]
+    fallback = job.vram_gib.fallback
+    assert fallback is not None
+    assert fallback.fit_probability > job.vram_gib.fit_probability
+    assert fallback.hours >= 0 and fallback.usd >= 0
+    same = (fallback.micro_batch, fallback.activation_checkpointing)
+    assert same != (job.techniques.micro_batch, job.techniques.activation_checkpointing)
+    product = job.techniques.micro_batch * job.techniques.accumulation_steps
+    assert fallback.micro_batch * fallback.accumulation_steps == product
+
+
+def test_headroom_replaces_the_confidence() -> None:
+    """An expert's margin holds whatever the confidence says."""
+    one = solved("limits.vram_headroom=0.1", "jobs.j.confidence.memory=0.6")
+    other = solved("limits.vram_headroom=0.1", "jobs.j.confidence.memory=0.99")
+    assert one.objective == other.objective and not one.jobs[0].riskier
+
+
+def test_a_number_is_the_confidence_of_the_deadline() -> None:
+    """That of memory has its own default, and its own bound."""
+    given = asked("jobs.j.confidence=0.8").jobs[0]
+    assert (given.confidence, given.memory_confidence) == (0.8, 0.95)
+    both = asked("jobs.j.confidence={deadline: 0.6, memory: 0.99}").jobs[0]
+    assert (both.confidence, both.memory_confidence) == (0.6, 0.99)
+    assert Job.model_fields["confidence_given"].default == Confidence()
+    with pytest.raises(ScenarioError, match=r"confidence\.memory"):
+        asked("jobs.j.confidence.memory=0.995")
+    with pytest.raises(ScenarioError, match="more than can be guaranteed"):
+        asked("jobs.j.confidence=0.99")
+
+
+def test_a_margin_below_one_half_is_no_margin() -> None:
+    """At even odds the median itself has to fit."""
+    assert math.isclose(confidence_margin(0.1, 0.5), 0.0, abs_tol=1e-12)
