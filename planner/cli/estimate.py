@@ -36,10 +36,14 @@ NUMBERS: OptionTable = {
 
 
 @click.command()
-@click.option("--architecture", required=True, metavar="NAME", help="A name, an alias or the path of a config.json.")
+@click.option(
+    "--architecture", required=True, metavar="NAME", help="A name, an alias, a repository or the path of a config.json."
+)
 @click.option("--gpu", required=True, metavar="NAME", help="Name or alias of a GPU, also with a count: 2xA100.")
 @click.option("--framework", metavar="NAME", help="Framework profile of the estimates [hf]")
-@click.option("--lora-targets", metavar="SET|LIST", help="all-linear, attention, qv, or such as q,k,v [all-linear]")
+@click.option(
+    "--lora-targets", metavar="SET|LIST", help="all-linear, attention, qv, or such as q,k,v or qkv_proj [all-linear]"
+)
 @table_options(NUMBERS)
 @technique_options
 @table_options(CHOICES)
