@@ -39,10 +39,12 @@ NUMBERS: OptionTable = {
 @click.command()
 @click.argument("model", required=False)
 @click.argument("card", metavar="[GPU]", required=False)
-@click.option("--architecture", metavar="NAME", help="In place of MODEL: a name, an alias or a config.json.")
+@click.option("--architecture", metavar="NAME", help="In place of MODEL: a name, a repository or a config.json.")
 @click.option("--gpu", metavar="NAME", help="In place of GPU: name or alias, also with a count: 2xA100.")
 @click.option("--framework", metavar="NAME", help="Framework profile of the estimates [hf]")
-@click.option("--lora-targets", metavar="SET|LIST", help="all-linear, attention, qv, or such as q,k,v [all-linear]")
+@click.option(
+    "--lora-targets", metavar="SET|LIST", help="all-linear, attention, qv, or such as q,k,v or qkv_proj [all-linear]"
+)
 @table_options(NUMBERS)
 @technique_options
 @table_options(CHOICES)
