@@ -102,9 +102,9 @@ def test_tornado_as_bars_and_as_json(small: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (("--set", "limit.budget=5"), "did you mean limits.budget_usd?"),
+        (("--set", "limit.budget=5"), "did you mean limits.budgets or limits.budget_usd?"),
         (("--set", "jobs.nobody.deadline=5h"), "did you mean jobs.bot.deadline?"),
-        (("--vary", "limit.budget=1:5:1"), "did you mean limits.budget_usd?"),
+        (("--vary", "limit.budget=1:5:1"), "did you mean limits.budgets or limits.budget_usd?"),
         (("--vary", "jobs.bot.deadline=1h:5h:0h"), "the step is 0"),
         (("--vary", "jobs.bot.deadline=1:5:1"), "1 has no unit; such as jobs.bot.deadline=1h:5h:STEPh"),
         (("--vary", "a=1:2:1", "--vary", "b=1:2:1", "--vary", "c=1:2:1"), "3 ranges are too many"),

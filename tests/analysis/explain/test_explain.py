@@ -138,7 +138,7 @@ def test_the_best_value_of_a_list_is_named() -> None:
 @pytest.mark.long
 def test_the_next_gpu_of_several_jobs_is_the_fewest_that_helps() -> None:
     """Two jobs under a cap: at the told cap they are faster or cheaper, one GPU fewer does not help."""
-    scenario = scenario_of(2, {"deadline": "90m"}, max_gpus=4)
+    scenario = scenario_of(2, {"deadline": "90m"}, max_gpus=4).model_copy(update={"schedule": "side_by_side"})
     told = explain(scenario, library=library())
     now = cost(solved(scenario))
     more = next((one for one in told.next_steps if one.limit == "limits.max_gpus"), None)
@@ -153,9 +153,8 @@ def test_the_next_gpu_of_several_jobs_is_the_fewest_that_helps() -> None:
 @pytest.mark.slow
 def test_machines_that_are_not_in_stock_are_told_of() -> None:
     """Two jobs want the one cheap machine: what a second one would save is said, and no setting is proposed."""
-    told = explain(
-        scenario_of(2, {"deadline": "30h"}, gpus={"allow": ["RTX3090", "A100-PCIe-80GB"]}), library=library()
-    )
+    scenario = scenario_of(2, {"deadline": "30h"}, gpus={"allow": ["RTX3090", "A100-PCIe-80GB"]})
+    told = explain(scenario.model_copy(update={"schedule": "side_by_side"}), library=library())
     stock = next(one for one in told.next_steps if one.limit.startswith("stock of b/"))
     assert (stock.change_from, stock.change_to, stock.setting) == (1.0, 2.0, "")
     assert stock.delta_usd is not None and stock.delta_usd < 0
