@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from planner.decode.assignment import build_assignment
 from planner.decode.assignment_parts import pays_from_hours
 from planner.decode.chosen import ChosenCandidate
+from planner.decode.inputs import build_inputs
 from planner.decode.probability import budget_probability, deadline_probability
 from planner.documents.instants import parse_instant
 from planner.formulation.timetable.problem import UNITS_PER_USD, Schedule, objective_value
@@ -55,6 +56,8 @@ def timetable_plan(
         objective=objective,
         bound=bound,
         gap=gap,
+        least_cost_usd=objective if prepared.scenario.has_plain_dollars else None,
+        inputs=build_inputs(prepared.scenario, jobs),
         budget_usd=prepared.scenario.limits.budget_usd,
         budget_probability=budget_probability(prepared.scenario, jobs, sum(one.usd for one in reservations)),
         idle_hours=_idle_hours(prepared, jobs),
