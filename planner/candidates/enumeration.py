@@ -115,9 +115,14 @@ def enumerate_candidates(
 
 
 def candidates_of_framework(
-    candidates: JobCandidates, framework: str, market: Market, library: Library, confidence: Confidence | None = None
+    candidates: JobCandidates,
+    framework: str,
+    gpu: str,
+    market: Market,
+    library: Library,
+    confidence: Confidence | None = None,
 ) -> JobCandidates:
-    """Return the candidates of the job that may be the best under one framework, whether the job uses it or not.
+    """Return the candidates on one GPU that may be the best under one framework, whether the job uses it or not.
 
     `confidence` replaces that of the job.
     """
@@ -127,11 +132,13 @@ def candidates_of_framework(
     if confidence is None and any(one.framework == framework for one in physics.ways.recipes):
         of = np.asarray([one.framework == framework for one in physics.ways.recipes], dtype=bool)[physics.ways.recipe]
     else:
-        architecture, machines = candidates.architecture, market.distinct_machines
+        architecture = candidates.architecture
+        machines = tuple(machine for machine in market.distinct_machines if machine.gpu == gpu)
         physics = enumerate_configurations(job, architecture, machines, library, candidates.headroom)
         run_hours, of = compute_run_hours(job, architecture, physics, library), np.ones(len(physics.ways), dtype=bool)
     is_used = np.asarray([is_allowed(one, job) for one in physics.ways.recipes], dtype=bool)[physics.ways.recipe]
-    which = of & is_used
+    on_gpu = np.asarray([one.gpu == gpu for one in physics.ways.machines], dtype=bool)[physics.ways.machine]
+    which = of & is_used & on_gpu
     burden = burden_of(physics.ways, run_hours, technique_uses(job, physics.ways)[1])
     which[which] = ~beaten_on_machine(physics.ways.rows(which), burden[:, which])
     columns, placements = candidates.columns, candidates.placements

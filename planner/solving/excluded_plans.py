@@ -25,15 +25,15 @@ MIN_RISK_GAIN = 0.01
 """Share of the objective that a riskier plan saves at least, to be worth naming."""
 
 
-def best_by_framework(prepared: PreparedScenario, job: int) -> tuple[Option, ...]:
-    """Return the best candidate of each framework within the limits, those of the job first, then priors."""
+def best_by_framework(prepared: PreparedScenario, job: int, gpu: str) -> tuple[Option, ...]:
+    """Return the best candidate of each framework on the plan's GPU within the limits, those of the job first."""
     candidates, library = prepared.candidates[job], prepared.library
     used, profiles = frameworks_of(candidates.job, library), library.techniques.frameworks
     if candidates.job.kind == "pretrain" and len(used) == 1:
         return ()
     objective, options = CandidateObjective.of(prepared.scenario), []
     for name in (*used, *unnamed_frameworks(candidates.job, library)):
-        one = candidates_of_framework(candidates, name, prepared.market, library)
+        one = candidates_of_framework(candidates, name, gpu, prepared.market, library)
         screened = screen(one, prepared.market, prepared.scenario.limits, library, True, objective.waiting_usd)
         value, share = objective.best(screened.table)
         if not len(value) or not np.isfinite(value).any():
@@ -44,8 +44,8 @@ def best_by_framework(prepared: PreparedScenario, job: int) -> tuple[Option, ...
     return tuple(options)
 
 
-def find_riskier(prepared: PreparedScenario, job: int, chosen: int, share: float) -> tuple[Option, ...]:
-    """Return the best plan of the same framework that only the confidence of memory excludes, if it is cheaper.
+def find_riskier(prepared: PreparedScenario, job: int, gpu: str, chosen: int, share: float) -> tuple[Option, ...]:
+    """Return the best plan of the same framework and GPU that only the confidence of memory excludes, if it is cheaper.
 
     `chosen` is the row of the job's screened table that the plan uses, at the spot share `share`.
     """
@@ -55,7 +55,7 @@ def find_riskier(prepared: PreparedScenario, job: int, chosen: int, share: float
     if limits.vram_headroom is not None or taken not in library.techniques.frameworks or given.memory <= LEAST_SURE:
         return ()
     objective, less_sure = CandidateObjective.of(prepared.scenario), given.model_copy(update={"memory": LEAST_SURE})
-    one = candidates_of_framework(candidates, taken, prepared.market, library, less_sure)
+    one = candidates_of_framework(candidates, taken, gpu, prepared.market, library, less_sure)
     screened = screen(one, prepared.market, limits, library, True, objective.waiting_usd)
     value, shares = objective.best(screened.table)
     reached = float(objective.values(table.rows(np.asarray([chosen])), share)[0])

@@ -174,8 +174,8 @@ def _assignment(
             "lossy": find_lossy(prepared, index, chosen.recipe),
             "quality": _quality(made),
             "ladder": best_by_method(prepared, index),
-            "riskier": find_riskier(prepared, index, chosen_row, share),
-            "frameworks": best_by_framework(prepared, index),
+            "riskier": find_riskier(prepared, index, made.gpu, chosen_row, share),
+            "frameworks": best_by_framework(prepared, index, made.gpu),
             "runner_up": find_runners_up(prepared, index, chosen_row, share),
             "compared_by": CandidateObjective.of(prepared.scenario).formula,
             "notes": (
