@@ -16,12 +16,12 @@ from tests.helpers.scenarios import GOOD
 @pytest.mark.parametrize(
     ("setting", "fix"),
     [
-        ("limit.budget=5", "did you mean limits.budget_usd?"),
-        ("budget=5", "did you mean limits.budget_usd?"),
-        ("jobs.a.deadlin=3h", "did you mean jobs.a.deadline?"),
-        ("deadline=3h", "did you mean jobs.a.deadline?"),
-        ("job.a.deadline=3h", "did you mean jobs.a.deadline?"),
-        ("jobs.nobody.deadline=3h", "did you mean jobs.a.deadline?"),
+        ("limit.budget=5", "did you mean limits.budgets or limits.budget_usd?"),
+        ("budget=5", "did you mean limits.budgets"),
+        ("jobs.a.deadlin=3h", "did you mean jobs.a.deadline"),
+        ("deadline=3h", "did you mean jobs.a.deadline"),
+        ("job.a.deadline=3h", "did you mean jobs.a.deadline"),
+        ("jobs.nobody.deadline=3h", "did you mean jobs.a.deadline"),
         ("limits.spot.max=0.5", "did you mean limits.spot_share.max?"),
         ("limits.forbid.gpus=[H100-80GB]", "did you mean limits.gpus.forbid?"),
         ("jobs.a.techniques.bits=4", "did you mean jobs.a.techniques.weight_bits"),
