@@ -37,7 +37,7 @@ CLAIMS: dict[str, tuple[str, ...]] = {
     "8 and 4 bit shrink tensors by 75 and 87.5 % (3)": (
         "test_8_and_4_bit_cut_less_than_75_and_87_per_cent_of_a_whole_network",
     ),
-    "fp16 halves tensors (0, 3)": ("test_16_bit_halves_activations_and_not_the_states",),
+    "fp16 halves tensors (0, 3)": ("test_16_bit_halves_what_layers_compute_and_not_the_states",),
     "mixed precision is up to 6x as fast on a GPU (2, 4)": (
         "test_mixed_precision_over_true_fp32",
         "test_over_tf32_mixed_precision_gains_less_than_a_factor_of_two",
