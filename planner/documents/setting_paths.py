@@ -42,7 +42,8 @@ def suggest_for_unknown_keys(
             known = known or list(known_paths(schema, data))
             typed = setting.partition("=")[0].strip()
             close = suggest_paths(typed, known)
-            examples = ", ".join(name for name in known if name.endswith(OFTEN_SET))
+            often = [name for name in known if name.endswith(OFTEN_SET)]
+            examples = ", ".join(name for name in often if not _has_shorter(name, often))
             fix = f"did you mean {' or '.join(close)}?" if close else f"{fix}; examples of paths: {examples}"
         complaints.append((path, what, fix))
     return complaints
@@ -57,7 +58,13 @@ def suggest_paths(path: str, known: list[str]) -> list[str]:
         return []
     least = max(MIN_SIMILARITY, scores[ranked[0]] - SIMILARITY_MARGIN)
     near = [name for name in ranked if scores[name] >= least and not ranked[0].startswith(f"{name}.")]
-    return near[:MAX_PATHS]
+    return [name for name in near if not _has_shorter(name, near)][:MAX_PATHS]
+
+
+def _has_shorter(path: str, others: list[str]) -> bool:
+    """Return whether the same key stands further out: `jobs.a.deadline` is meant, not `jobs.a.confidence.deadline`."""
+    above, _, key = path.rpartition(".")
+    return any(key == other.rpartition(".")[2] and above.startswith(f"{other.rpartition('.')[0]}.") for other in others)
 
 
 def _similarity(path: str, other: str) -> float:

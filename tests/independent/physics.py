@@ -228,14 +228,15 @@ def memory(x: Facts) -> tuple[float, float]:
     megatron = x.frame.get("megatron")
     context = k["m_ctx_gib"] if megatron else k["ctx_gib"] + (k["fit_nccl_gib"] if x.s.gpus > 1 else 0.0)
     context = context * GIB + 2.0 * image.get("frozen_parameters", 0)
-    unknown = "" if x.frame["profiled"] else "_unknown"
-    margins = (k[f"held_margin{unknown}"], k[f"margin{unknown}"])
-    low, high = margins if x.s.headroom is None else (x.s.headroom, x.s.headroom)
+    own = k.get(f"sigma_tail_{x.s.framework}", k["sigma_tail_allocated"])
+    sigma = own if x.frame["profiled"] else k["sigma_tail_unknown"]
+    # The quantile of the normal at 0.95, the confidence of memory where a job states none.
+    margin = math.exp(1.6448536269514722 * sigma) - 1 if x.s.headroom is None else x.s.headroom
 
     def rule(phi: float) -> float:
         overlap = phi * k["rho"]
-        ends = [(1 + low - overlap) * held + (1 + high - overlap) * grown for held, grown in phases]
-        return float(max(max(ends) + overlap * together, (1 + low) * load) + phi * fragments + context)
+        peak = (1 + margin - overlap) * allocated + overlap * together
+        return float(max(peak, (1 + margin) * load) + phi * fragments + context)
 
     need = rule(k["phi"])
     if x.z == 3 and need > 0.8 * x.card["usable_gib"] * GIB:

@@ -151,7 +151,7 @@ def test_the_schema_lists_the_values_of_the_table() -> None:
         assert properties[field]["anyOf"][0]["enum"] == list(read_techniques().allowed(field))
 
 
-COMMON = {"none", "full", "lora", "selective", "flash", "eager", "sharding", "activation_checkpointing"}
+COMMON = {"optimizer", "none", "full", "lora", "selective", "flash", "eager", "sharding", "activation_checkpointing"}
 """Values that are words of other things too."""
 MAY_NAME = {
     # module: single values on which a rule of its own depends; another value of the technique does not change it
@@ -162,6 +162,7 @@ MAY_NAME = {
     "library/techniques.py": {"gradient_accumulation"},
     "report/catalog.py": {"bf16"},
     "scenario/configuration.py": {"adamw"},
+    "solving/lossy_techniques.py": {"bf16", "fp16_mixed"},
 }
 
 
