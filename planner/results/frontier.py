@@ -191,6 +191,7 @@ class Frontier(Part):
                 "objective": point.cost_usd,
                 "bound": point.bound,
                 "gap": point.gap,
+                "least_cost_usd": point.cost_usd,
                 "budget_usd": self.budget_usd,
                 "budget_probability": point.budget_probability,
                 "warnings": tuple(dict.fromkeys(note for job in point.jobs for note in job.notes)),

@@ -180,7 +180,7 @@ def test_a_plan_is_held_to_the_limits_asked(setting: dict[str, Any], what: str) 
 @pytest.mark.parametrize(
     ("setting", "what"),
     [
-        ({"deadline": "3h"}, "deadline_hours at confidence"),
+        ({"deadline": "2h"}, "deadline_hours at confidence"),
         ({"confidence": 0.97}, "hours.at_confidence"),
         ({"global_batch": 128}, "micro_batch * accumulation * data_parallel"),
         ({"sequence_length": 1024}, "sequence_length"),

@@ -75,5 +75,5 @@ def test_no_spot_in_plain_words() -> None:
     """`spot: false` is the share of zero, and contradicts a least share."""
     assert asked("limits.spot=false").limits.spot_share == asked("limits.spot_share.max=0").limits.spot_share
     assert solved("limits.spot=false").spot_share == 0
-    with pytest.raises(ScenarioError, match="contradicts the least spot share"):
+    with pytest.raises(ScenarioError, match=r"spot is forbidden, and spot_share\.min is 0\.5"):
         asked("limits.spot=false", "limits.spot_share.min=0.5")

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from planner.scenario.job import Job
 
 MAX_WHY_NOT_REMEDIES = 3
-UNTRIED_SETTINGS = {"framework": "framework", "precision": "techniques.precision"}
+UNTRIED_SETTINGS = {"framework": "framework", "precision": "techniques.precision", "optimizer": "techniques.optimizer"}
 """Fields that the configurations of a job do not vary by themselves, and where a scenario sets them."""
 MACHINE_FACTORS = (2, 4, 8, 16)
 """Multiples of the machines that are rented together, tried only to report that they would suffice."""
@@ -186,6 +186,8 @@ def _memory(prepared: PreparedScenario, query: WhyNotQuery, miss: MemoryShortfal
 def _more_gpus(prepared: PreparedScenario, query: WhyNotQuery, miss: MemoryShortfall) -> tuple[str, ...]:
     """Return what else was tried: other settings, and counts of machines that would hold it but that no offer has."""
     fields = {"activation_checkpointing": "checkpointing", "optimizer": "optimizer", "sharding": "sharding"}
+    if len(pin_techniques(prepared, query).techniques.optimizer or ()) < 2:
+        del fields["optimizer"]  # a single one is tried unless the job lists more
     free = [word for field, word in fields.items() if field not in query.techniques]
     reasons = [f"no other {' or '.join(free)} needs less"] if free else []
     sharded = {"sharding": "zero3", "optimizer": "adamw"}

@@ -15,9 +15,10 @@ import numpy as np
 from planner.candidate_table import CandidateTable, concatenate
 from planner.candidates.enumeration import enumerate_candidates
 from planner.candidates.screening import screen
-from planner.configurations.coefficients import memory_margin
 from planner.configurations.recipe import frameworks_of
+from planner.configurations.uncertainty import memory_margin
 from planner.formulation.dominance import find_undominated
+from planner.library.techniques import read_techniques
 from planner.scenario.limits import UNLIMITED_HOURS, Limits
 from planner.scenario.techniques import Techniques
 from planner.solving.infeasibility.candidate_filters import CandidateFilter, FilterCatalog
@@ -63,8 +64,16 @@ def margin_of(job: Job, limits: Limits, library: Library) -> float:
 
 
 def unrestricted_techniques(given: Techniques) -> Techniques:
-    """Return techniques that restrict nothing, with the same adapters, quantisation and penalties."""
-    return Techniques(quant=given.quant, penalty_usd=given.penalty_usd, lora=given.lora_given)
+    """Return techniques that restrict nothing, with the same adapters, quantisation and penalties.
+
+    Optimizers and offload that are tried only where a job lists them stay, beside those that are tried anyway.
+    """
+    table, listed = read_techniques(), {}
+    for field in ("optimizer", "offload"):
+        if (values := getattr(given, field)) is not None:
+            anyway = (value for row in table.of(field).tried for value in row.values)
+            listed[field] = tuple(dict.fromkeys((*values, *anyway)))
+    return Techniques(quant=given.quant, penalty_usd=given.penalty_usd, lora=given.lora_given, **listed)
 
 
 def relax_candidates(

@@ -126,7 +126,7 @@ def test_lifting_a_binding_limit_saves_what_is_told() -> None:
 @pytest.mark.slow
 def test_the_best_value_of_a_list_is_named() -> None:
     """Of two barred providers the one that saves more is let in, and the setting does it."""
-    scenario = scenario_of(job={"deadline": "5h"}, providers={"allow": ["a"]})
+    scenario = scenario_of(job={"deadline": "5h", "framework": "hf"}, providers={"allow": ["a"]})
     let_in = step(explain(scenario, library=library()), "limits.providers")
     assert let_in.setting.startswith("limits.providers.allow=[a,")
     ours = cost(solved(scenario, let_in.setting))

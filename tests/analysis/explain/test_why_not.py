@@ -101,7 +101,7 @@ def test_the_largest_factor_of_the_difference_comes_first() -> None:
     ("wish", "changes", "limit"),
     [
         ("gpu=RTX3060", {"deadline": "90m"}, "jobs.t.deadline"),
-        ("gpu=A100-PCIe-80GB", {"limits": {"budget_usd": 0.5}}, "limits.budget_usd"),
+        ("gpu=A100-PCIe-80GB", {"limits": {"budget_usd": 0.3}}, "limits.budget_usd"),
         ("gpu=A100-PCIe-80GB", {"limits": {"max_gpus": 1}}, "limits.max_gpus"),
         ("gpu=A100-PCIe-80GB", {"limits": {"quota": {"a": 1}}}, "limits.quota.a"),
         ("gpu=RTX3060", {"limits": {"gpus": {"forbid": ["RTX3060"]}}}, "limits.gpus"),
@@ -126,7 +126,7 @@ def test_a_limit_in_the_way_is_named_and_moving_it_lets_x_in(wish: str, changes:
 @pytest.mark.slow
 def test_what_does_not_fit_tells_its_memory_by_part_and_a_sequence_that_fits() -> None:
     """Need, usable and parts are there; the proposed sequence length makes it possible."""
-    scenario = scenario_of(sequence_length=16384)
+    scenario = scenario_of(sequence_length=65536)
     found = answer("gpu=RTX3060,method=lora,weight_bits=16", scenario)
     assert found.status == "impossible" and found.memory is not None
     assert found.memory.peak > found.memory.usable and found.memory.parts
@@ -234,7 +234,8 @@ def test_what_does_not_fit_says_what_else_was_tried_and_works() -> None:
         {"provider": "v", "gpu": "V100-16GB", "gpus": 1, "usd_per_hour": 0.3},
         {"provider": "v", "gpu": "H100-80GB", "gpus": 1, "usd_per_hour": 3.0},
     ]
-    job = {"name": "t", "architecture": BASE, "work": {"tokens": 2e7}, "techniques": {"method": "lora"}}
+    job = {"name": "t", "architecture": BASE, "work": {"tokens": 2e7}, "framework": "hf"}
+    job["techniques"] = {"method": "lora", "optimizer": ["adamw", "adamw_8bit"]}
     scenario = parse_scenario(json.dumps({"name": "t", "offers": market, "jobs": [job]}))
     found = answer("gpu=V100-16GB,method=full,precision=fp32", scenario)
     assert found.status == "impossible"
@@ -244,3 +245,17 @@ def test_what_does_not_fit_says_what_else_was_tried_and_works() -> None:
     assert shorter.also == ("jobs.0.techniques.method=[lora,full]",)
     opened = change_scenario(scenario, [shorter.setting, *shorter.also])
     assert answer(found.asked, opened).cost_usd == pytest.approx(shorter.cost_usd, abs=0.006)
+
+
+def test_what_a_job_lists_is_tried_and_what_nothing_tries_is_proposed() -> None:
+    """8-bit states are chosen only where a job lists them: else they are the remedy, and the reasons do not deny it."""
+    card = {"provider": "v", "gpu": "V100-16GB", "gpus": 1, "usd_per_hour": 0.3}
+    job = {"name": "t", "architecture": BASE, "work": {"tokens": 2e7}, "techniques": {"method": "lora"}}
+    scenario = parse_scenario(json.dumps({"name": "t", "offers": [card], "jobs": [job]}))
+    found = answer("method=full,precision=fp32", scenario)
+    assert found.status == "impossible" and "no other checkpointing or sharding needs less" in found.reasons
+    (eight_bit,) = [one for one in found.remedies if one.change == "the 8-bit optimizer"]
+    opened = change_scenario(scenario, [eight_bit.setting, *eight_bit.also])
+    assert answer(found.asked, opened).cost_usd == pytest.approx(eight_bit.cost_usd, abs=0.006)
+    listed = answer(found.asked, change_scenario(scenario, ["jobs.0.techniques.optimizer=[adamw,adamw_8bit]"]))
+    assert listed.status == "beyond" and [one.limit for one in listed.relax] == ["jobs.t.techniques.method"]
