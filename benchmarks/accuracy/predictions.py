@@ -14,7 +14,7 @@ from benchmarks.accuracy.hosts import gpu_of_row
 from benchmarks.accuracy.measurements import Lengths, Row
 from benchmarks.accuracy.networks import Incomplete, NotExpressible
 from benchmarks.accuracy.recipes import checkpointing_known, checkpointing_open, precision_known
-from planner.configurations.coefficients import memory_sigma
+from planner.configurations.memory_margin import memory_sigma
 from planner.configurations.recipe import framework_of
 from planner.estimates.inputs import Setup, TimedSetup
 from planner.estimates.memory.fit import fit_probability

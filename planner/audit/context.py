@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from planner.estimates.inputs import Network
     from planner.estimates.trials import TrialWork
+    from planner.library.framework_profile import FrameworkProfile
     from planner.library.schema import Architecture, GpuSpec, Library
-    from planner.library.technique_rows import FrameworkProfile
     from planner.results.plan import Assignment
     from planner.scenario.job import Job
     from planner.scenario.observed_run import Measured

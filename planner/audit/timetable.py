@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from planner.audit.comparison import Broken, Tolerance, at_most
 from planner.audit.context import hourly_price
-from planner.documents.instants import parse_instant
 from planner.scenario.offer import offer_labels
 
 if TYPE_CHECKING:
@@ -70,9 +69,8 @@ def times_of_plan(plan: Plan, scenario: Scenario, tolerance: Tolerance) -> Itera
             yield from _in_reservation(job, offer, plan.reservations)
     for place, reservation in enumerate(plan.reservations):
         yield from _reservation(place, reservation, plan, offers, tolerance)
-    now = "" if scenario.now is None else parse_instant(scenario.now).isoformat(timespec="minutes")
-    if plan.now not in ("", now):
-        yield "now", now, plan.now
+    if plan.now not in ("", scenario.now_text):
+        yield "now", scenario.now_text, plan.now
     if plan.baseline is not None and scenario.objective_kind == "cost":
         yield from at_most("bound", plan.baseline.cost_usd, plan.bound or 0.0, tolerance.usd * len(plan.jobs))
     yield from _spending(plan, scenario, offers, tolerance)

@@ -3,8 +3,8 @@
 A policy waits, runs on spot or runs on demand, and always keeps its guarantee: the run ends within G hours on every
 path of the market, and at the confidence within the deadline (`planner.candidates.deadline`).
 
-Curves take time to compute, so only the candidates that a lower bound leaves are computed. The bound: spot does at most
-the work that fits into the time that the market is available, and every hour of it is paid.
+Only the candidates that a lower bound leaves are computed: spot does at most the work that fits into the time that the
+market is available, and every hour of it is paid.
 """
 
 from __future__ import annotations
@@ -80,14 +80,12 @@ class SpotCandidates:
         self.candidates, self.table, self.rows, self.target = candidates, table, rows, target
         self.market, self.library = market, library
         self.configuration, self.placement = candidates.configuration[rows], candidates.placement[rows]
-        columns, h = candidates.columns, candidates.hours.rows(rows)
-        self.hours = h
-        self.nodes = table.instances // table.node_groups
+        columns, self.nodes = candidates.columns, table.instances // table.node_groups
+        self.hours = h = candidates.hours.rows(rows)
         self.on_demand = columns.on_demand_usd[table.offer] * self.nodes
         self.spot = columns.spot_usd[table.offer] * self.nodes
         self.storage = columns.storage_usd_per_hour(table.offer, h.stored_gb)
-        waiting = target.waiting(self.on_demand)
-        self.standing = self.storage + target.usd_per_hour + waiting
+        self.standing = self.storage + target.usd_per_hour + (waiting := target.waiting(self.on_demand))
         # Hours of an observed run include its start; a policy counts every start on its own.
         self.work = np.where(candidates.observed[rows], h.run - h.restart, h.run)
         self.outside_run = h.after_start + h.separate
@@ -95,8 +93,7 @@ class SpotCandidates:
         separate_usd = np.asarray([one.total("usd") for one in candidates.placements])[self.placement]
         self.outside_usd = table.fixed_usd + (self.on_demand + self.storage) * h.after_start + separate_usd
         # Standing costs are those of every hour until the end; the work itself is no waiting.
-        self.worth = table.penalty_usd + target.usd_per_hour * self.outside_run
-        self.worth = self.worth - waiting * (self.work + self.hours.restart)
+        self.worth = table.penalty_usd + target.usd_per_hour * self.outside_run - waiting * (self.work + h.restart)
         self.states: dict[tuple[int, int], SpotStates] = {}
 
     def bound(self, guarantee: Floats | None = None, which: Integers | slice = ALL) -> Floats:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
+from planner.configurations.memory_margin import memory_margin
 from planner.configurations.recipe import Recipe, framework_of
 from planner.errors import Fault, ScenarioError
 from planner.estimates.adapters import linears_of, lora_parameters
@@ -27,15 +28,14 @@ from planner.estimates.inputs import (
     Stack,
     States,
 )
-from planner.estimates.memory.fit import confidence_margin
 from planner.estimates.parameters import Dimensions
-from planner.estimates.uncertainty import memory_tail
 from planner.library.techniques import read_techniques
 from planner.units import GIB
 
 if TYPE_CHECKING:
+    from planner.library.framework_profile import FrameworkProfile
     from planner.library.schema import Architecture, Calibration, Library
-    from planner.library.technique_rows import FrameworkProfile, OptimizerBytes
+    from planner.library.technique_rows import OptimizerBytes
     from planner.library.techniques import TechniqueTable
     from planner.scenario.job import Job
 
@@ -257,17 +257,6 @@ def _checkpoint_code(recipe: Recipe, framework: FrameworkProfile) -> int:
     return CHECKPOINT_OFFLOAD if framework.offloaded_checkpoints else CHECKPOINT_FULL
 
 
-def memory_sigma(framework: str, library: Library) -> float:
-    """Return the spread of ln(measured / predicted) of allocated bytes without observations."""
-    values = library.calibrations["memory"].values
-    return memory_tail(values, framework, framework_of(library, framework).profiled)
-
-
-def memory_margin(framework: str, confidence: float, library: Library) -> float:
-    """Return the margin of the fit rule at which a configuration fits with a probability, without observations."""
-    return confidence_margin(memory_sigma(framework, library), confidence)
-
-
 def _stack(recipe: Recipe, job: Job, network: Network, library: Library) -> Stack:
     memory, megatron = library.calibrations["memory"], framework_of(library, recipe.framework).megatron
     # Frozen parts of an image network are held in 16 bit and never move: they are set aside like the context.
@@ -298,10 +287,9 @@ def _kernels(recipe: Recipe, framework: FrameworkProfile, kernels: Calibration, 
         values["moe_factor"] = 1.0
     # Decoder classes with plain feed-forwards have one kernel per norm and none for rotation, where the profile has a
     # figure of their own; the U-Net of an image network is none of them.
-    plain = f"{profile}.plain_element_traffic"
+    plain, hooks = f"{profile}.plain_element_traffic", f"{profile}.hook_seconds"
     if plain in kernels.coefficients and not network.gated and not network.frozen_parameters:
         values["element_traffic"] = kernels.value(plain)
-    hooks = f"{profile}.hook_seconds"
     if hooks in kernels.coefficients:
         values["hook_seconds"] = kernels.value(hooks)
     return Kernels(

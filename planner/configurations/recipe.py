@@ -14,8 +14,9 @@ from planner.library.techniques import read_techniques
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from planner.library.framework_profile import FrameworkProfile
     from planner.library.schema import GpuSpec, Library
-    from planner.library.technique_rows import FrameworkProfile, PeakKey
+    from planner.library.technique_rows import PeakKey
     from planner.scenario.job import Job
 
 UNSHARDED = "none"

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.configurations.coefficients import memory_sigma
 from planner.configurations.grid import JobShape, Machine, grid_inputs
+from planner.configurations.memory_margin import memory_sigma
 from planner.configurations.observed.learning import NO_CORRECTION, Correction
 from planner.estimates.memory.fit import MemoryLines, fit_probability, memory_lines
 from planner.estimates.memory.host_offload import host_bytes

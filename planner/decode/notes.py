@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from planner.configurations.coefficients import memory_margin
 from planner.configurations.hardware import DEFAULT_NETWORK_BYTES_PER_SECOND, efficiency_of
+from planner.configurations.memory_margin import memory_margin
 from planner.configurations.observed.memory_peaks import memory_setting
 from planner.configurations.recipe import framework_of
 from planner.estimates.observed_runs import SCATTER_WARNING_RATIO, is_implausible_speed, max_speed_ratio

@@ -1,4 +1,4 @@
-"""Rows of the tables in `models/techniques`: values, bytes, profiles of frameworks and rules."""
+"""Rows of the tables in `models/techniques`: values, bytes and rules."""
 
 from __future__ import annotations
 
@@ -12,10 +12,6 @@ if TYPE_CHECKING:
 PeakKey = Literal["fp32_tflops", "tf32_tflops", "tensor16_tflops", "fp8_tflops"]
 """Keys of a GPU's sheet that hold a peak, the widest format first."""
 PEAK_KEYS: tuple[PeakKey, ...] = get_args(PeakKey)
-
-
-LEAST_RUNS = 15
-"""Published runs that a framework's profile rests on at least, where it takes part without being named."""
 
 
 class Row(BaseModel):
@@ -218,61 +214,6 @@ class Bytes(Row):
     adapters: dict[str, AdapterBytes]
     quantised: dict[str, QuantisedBytes]
     loss: dict[str, LossBytes]
-
-
-class FrameworkProfile(Row):
-    """What a training framework implies for memory and speed; the keys are explained in `frameworks.yaml`."""
-
-    loss: str
-    norm_units: float
-    adapters: str
-    fused_step: bool
-    kernels: str
-    sharding: tuple[str, ...]
-    allowed: tuple[str, ...]
-    parallel: bool
-    profiled: bool
-    basis: Literal["peaks", "fits", "shared", "documented", "none"]
-    label: str
-    kernel_set: str
-    runs: int
-    maintained: bool
-    kinds: tuple[str, ...] = ("finetune", "pretrain")
-    families: tuple[str, ...] | None = None  # of architectures; None: all
-    facts: str
-    unknown: bool = False
-    prepared: bool = True
-    masters: str | None = None
-    zero3_masters: str | None = None
-    megatron: bool = False
-    compiled: bool = False
-    sequence_parallel: bool = False
-    fused_rope: bool = False
-    fused_swiglu: bool = False
-    reduces_at_end: bool = False
-    offloaded_checkpoints: bool = False
-    fsdp_adapters_fp32_residual: bool = False
-    frozen_quantised_factor: bool = False
-    load_whole: bool = False
-    no_sync: bool = False
-    working_factor: float = 0.0
-    stores: dict[str, str] = {}
-
-    @property
-    def takes_part(self) -> bool:
-        """Whether it is tried where a job names no framework: an untested profile must not win by being optimistic."""
-        return self.maintained and self.profiled and self.runs >= LEAST_RUNS
-
-    def trains(self, kind: str, family: str) -> bool:
-        """Return whether it trains such a job and family of architectures at all."""
-        return kind in self.kinds and (self.families is None or family in self.families)
-
-
-class Frameworks(Row):
-    """`frameworks.yaml`: profiles by name."""
-
-    source: str
-    frameworks: dict[str, FrameworkProfile]
 
 
 class Rule(Row):

@@ -15,19 +15,8 @@ from planner.documents.source_map import Source
 from planner.documents.strict_yaml import read_document
 from planner.documents.validation import validation_complaints
 from planner.errors import Fault, LibraryError
-from planner.library.technique_rows import (
-    Bytes,
-    Compute,
-    FrameworkProfile,
-    Frameworks,
-    Linears,
-    Row,
-    Rule,
-    Rules,
-    Technique,
-    Values,
-    holds,
-)
+from planner.library.framework_profile import FrameworkProfile, Frameworks
+from planner.library.technique_rows import Bytes, Compute, Linears, Row, Rule, Rules, Technique, Values, holds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

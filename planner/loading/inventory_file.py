@@ -12,9 +12,11 @@ from planner.documents.validation import validation_complaints
 from planner.library.machines import known_interconnect
 from planner.library.reading import CardNames
 from planner.loading.name_resolution import resolve_offer_names
-from planner.scenario.offer import Offer, Terms, mark_price_lag
+from planner.scenario.offer import Offer, Terms
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from planner.documents.strict_yaml import Document, KeyPath
     from planner.errors import Fault
 
@@ -66,7 +68,7 @@ def validate_offers(
         except ValidationError as error:
             for path, what, fix in validation_complaints(error, Offer, filled):
                 faults.append(source.fault(_origin(path, index, written, terms), what, fix))
-    return mark_price_lag(offers)
+    return _mark_price_lag(offers)
 
 
 def _fill_terms(written: Any, header: dict[str, Any], terms: dict[str, Any]) -> Any:
@@ -109,3 +111,12 @@ def _origin(path: KeyPath, index: int, written: Any, terms: dict[str, Any]) -> K
         if path[0] in terms.get(str(provider), {}):
             return ("terms", str(provider), *path)
     return ("offers", index, *path)
+
+
+def _mark_price_lag(offers: Sequence[Offer]) -> tuple[Offer, ...]:
+    """Return the offers of one file, each with the days by which its price is older than the newest of them."""
+    newest = max((offer.last_date for offer in offers if offer.last_date is not None), default=None)
+    for offer in offers:
+        if newest is not None and offer.last_date is not None:
+            offer._days_behind = (newest - offer.last_date).days
+    return tuple(offers)

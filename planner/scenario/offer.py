@@ -287,15 +287,6 @@ def offer_data(offer: Offer) -> dict[str, Any]:
     return data
 
 
-def mark_price_lag(offers: Sequence[Offer]) -> tuple[Offer, ...]:
-    """Return the offers of one file, each with the days by which its price is older than the newest of them."""
-    newest = max((offer.last_date for offer in offers if offer.last_date is not None), default=None)
-    for offer in offers:
-        if newest is not None and offer.last_date is not None:
-            offer._days_behind = (newest - offer.last_date).days
-    return tuple(offers)
-
-
 def offer_labels(offers: Sequence[Offer]) -> tuple[str, ...]:
     """One distinct label per offer: equal ones are numbered, as in `aws/us-east-1/p4d#2`."""
     seen: Counter[str] = Counter()

@@ -153,6 +153,11 @@ class Scenario(_ScenarioBase):
         return self.objective.value_of_time_usd_per_hour if isinstance(self.objective, ValueOfTime) else 0.0
 
     @property
+    def now_text(self) -> str:
+        """The moment that hours count from, as `2026-11-25T09:00+00:00`; empty where none is stated."""
+        return "" if self.now is None else parse_instant(self.now).isoformat(timespec="minutes")
+
+    @property
     def needs_timetable(self) -> bool:
         """Whether something in the scenario has a meaning only where starts are chosen."""
         limits = self.limits

@@ -65,7 +65,7 @@ def test_an_infeasible_scenario_exits_3_in_words_and_in_json() -> None:
 @pytest.mark.slow
 def test_several_jobs_are_told_in_blocks() -> None:
     """Each job's verdict and the joint bill, in 80 columns."""
-    result = run("solve", "three-jobs-one-budget", *AS_OF)
+    result = run("solve", "three-jobs-one-budget", "--set", "schedule=side_by_side", *AS_OF)
     lines = result.stdout.splitlines()
     assert result.exit_code == 0 and lines[0].startswith("three-jobs-one-budget: 3 jobs, ")
     assert all(any(line.startswith(f"  {job}: ") for line in lines) for job in ("chat", "code", "small"))

@@ -162,7 +162,7 @@ def test_8_and_4_bit_cut_less_than_75_and_87_per_cent_of_a_whole_network() -> No
 def test_16_bit_halves_what_layers_compute_and_not_the_states() -> None:
     """Articles 0 and 3: fp16 halves tensors.
 
-    Mixed precision halves what matrix products read and write. Over fp32 weights the residual stream stays fp32, so that
+    Mixed precision halves what matrix products read and write. Over fp32 weights the residual stream stays fp32, so
     stored activations fall by about a quarter, and checkpoints of whole layers not at all. fp32 weights, gradients and
     moments stay, and a 16-bit copy joins them.
     Verdict: true of the tensors inside a layer, not of the 16 bytes per weight that full training keeps.

@@ -126,6 +126,9 @@ class Facts:
         names = groups.get(targets, [targets]) if isinstance(targets, str) else list(targets)
         if not self.arch["gated"]:
             names = [name for name in names if name != "gate"]
+        if self.arch["parallel_residual"]:  # Falcon and GPT-NeoX hold query, key and value in one matrix
+            shapes["qkv"] = (h, q + 2 * kv)
+            names = ["qkv", *(name for name in names if name not in ("q", "k", "v"))]
         each = met = 0.0
         linears = 0
         for name in names:

@@ -25,7 +25,8 @@ def estimated(peak: float = 12.0, **changes: Any) -> Estimate:
         interconnect="pcie",
         network_gbps=None,
         techniques=Techniques(
-            framework="hf", method="lora", weight_bits=4, quant="nf4", precision="bf16_mixed", activation_checkpointing="full",
+            framework="hf", method="lora", weight_bits=4, quant="nf4", precision="bf16_mixed",
+            activation_checkpointing="full",
             micro_batch=2, accumulation_steps=4, sharding="none", attention="flash", optimizer="adamw", offload="none",
             tensor_parallel=1, pipeline_parallel=1, lora_rank=16, lora_targets="all-linear",
         ),

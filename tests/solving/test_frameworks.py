@@ -7,8 +7,8 @@ import datetime
 import pytest
 
 from planner.configurations.recipe import frameworks_of, unnamed_frameworks
+from planner.library.framework_profile import LEAST_RUNS
 from planner.library.reading import read_library
-from planner.library.technique_rows import LEAST_RUNS
 from planner.library.techniques import read_techniques
 from planner.results.plan import Plan
 from planner.scenario.scenario import Scenario, SolveOptions

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.configurations.coefficients import memory_sigma
+from planner.configurations.memory_margin import memory_sigma
 from planner.configurations.observed.comparison import ComparedRun, compare_run
 from planner.configurations.observed.memory_peaks import (
     MemoryCorrection,

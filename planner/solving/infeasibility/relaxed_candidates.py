@@ -15,8 +15,8 @@ import numpy as np
 from planner.candidate_table import CandidateTable, concatenate
 from planner.candidates.enumeration import enumerate_candidates
 from planner.candidates.screening import screen
+from planner.configurations.memory_margin import memory_margin
 from planner.configurations.recipe import frameworks_of
-from planner.configurations.uncertainty import memory_margin
 from planner.formulation.dominance import find_undominated
 from planner.library.techniques import read_techniques
 from planner.scenario.limits import UNLIMITED_HOURS, Limits

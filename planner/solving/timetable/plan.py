@@ -11,7 +11,6 @@ from planner.decode.assignment_parts import pays_from_hours
 from planner.decode.chosen import ChosenCandidate
 from planner.decode.inputs import build_inputs
 from planner.decode.probability import budget_probability, deadline_probability
-from planner.documents.instants import parse_instant
 from planner.formulation.timetable.problem import UNITS_PER_USD, Schedule, objective_value
 from planner.results.plan import Assignment, Plan, plan_figures
 from planner.results.plan_parts import Baseline, Reservation
@@ -61,7 +60,7 @@ def timetable_plan(
         budget_usd=prepared.scenario.limits.budget_usd,
         budget_probability=budget_probability(prepared.scenario, jobs, sum(one.usd for one in reservations)),
         idle_hours=_idle_hours(prepared, jobs),
-        now="" if prepared.scenario.now is None else parse_instant(prepared.scenario.now).isoformat(timespec="minutes"),
+        now=prepared.scenario.now_text,
         baseline=Baseline(name=solved.baseline[0], cost_usd=solved.baseline[1]) if solved.baseline else None,
         warnings=tuple(warnings),
         **figures,

@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from planner.analysis.estimate.estimate import estimate
 from planner.audit.audit import audit
 from planner.candidates.job_candidates import JobCandidates
-from planner.configurations.coefficients import memory_margin
+from planner.configurations.memory_margin import memory_margin
 from planner.configurations.observed.comparison import ComparedRun, compare_run
 from planner.errors import ScenarioError
 from planner.library.reading import read_library

@@ -172,7 +172,8 @@ def test_a_list_is_opened_for_what_is_needed_and_no_more() -> None:
 @pytest.mark.slow
 def test_the_margin_of_memory_gives_no_more_than_it_must() -> None:
     """A margin that leaves no room is lowered to the largest whole percent that does."""
-    settings = ("limits.vram_headroom=0.95", "jobs.0.techniques={method: full}", "limits.gpus.allow=[RTX4090]")
+    techniques = "jobs.0.techniques={method: full, optimizer: adamw_8bit}"
+    settings = ("limits.vram_headroom=0.95", techniques, "limits.gpus.allow=[RTX4090]")
     plan = plan_of(*settings)
     margin = next(way[0] for way in ways(plan) if way[0].limit == "limits.vram_headroom")
     assert isinstance(margin.change_to, float) and 0 < margin.change_to < 0.95
@@ -212,6 +213,7 @@ def test_many_limits_at_once_still_leave_a_way_out() -> None:
         "offers": [{"provider": "a.b c", "gpu": "RTX4090", "gpus": 1, "usd_per_hour": 0.4}],
         "jobs": [{"name": "odd.name=x", **job}, {"name": "2", **job}],
         "limits": {"providers": {"forbid": ["a.b c"]}, "max_gpus": 1, "quota": {"a.b c": 0}, "budget_usd": 0.01},
+        "schedule": "side_by_side",
     }
     scenario = parse_scenario(json.dumps(data))
     (way,) = ways(solve(scenario, OPTIONS, library()))

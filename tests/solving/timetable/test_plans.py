@@ -88,8 +88,9 @@ def test_an_impossible_timetable_names_what_would_do() -> None:
         (({},), ({**OWN, "available": [{"from": "0h", "to": "5h", "every": "24h"}]},), {}, "no window is longer than"),
         (({},), ({**OWN, "own": None, "block": {"start": "5h", "end": "5h", "usd": 1}},), {}, "no hours"),
         (({"release": "1h"},), (OWN,), {"schedule": "side_by_side"}, "leaves no choice of starts"),
-        (({"deadline": "2026-12-10"},), (OWN,), {}, "add now: 2026-12-01T09:00"),
-        (({"deadline": "2026-12-10"},), (OWN,), {"now": "2026-12-11"}, "is not after now"),
+        (({"deadline": "2020-12-10"},), (OWN,), {}, "is over"),
+        (({"deadline": "2026-12-10"},), (OWN,), {"now": "2026-12-11"}, "is over"),
+        (({"release": "2026-12-10x"},), (OWN,), {"now": "2026-12-01"}, "is not a day and time"),
         (({},), (OWN,), {"limits": {"budgets": [{"usd": 5}]}}, "give per: day, week or month"),
     ],
 )

@@ -1,0 +1,67 @@
+"""Rows of `models/techniques/frameworks.yaml`: what each training framework implies, and whether it takes part."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from planner.library.technique_rows import Row
+
+LEAST_RUNS = 15
+"""Published runs that a framework's profile rests on at least, where it takes part without being named."""
+
+
+class FrameworkProfile(Row):
+    """What a training framework implies for memory and speed; the keys are explained in `frameworks.yaml`."""
+
+    loss: str
+    norm_units: float
+    adapters: str
+    fused_step: bool
+    kernels: str
+    sharding: tuple[str, ...]
+    allowed: tuple[str, ...]
+    parallel: bool
+    profiled: bool
+    basis: Literal["peaks", "fits", "shared", "documented", "none"]
+    label: str
+    kernel_set: str
+    runs: int
+    maintained: bool
+    kinds: tuple[str, ...] = ("finetune", "pretrain")
+    families: tuple[str, ...] | None = None  # of architectures; None: all
+    facts: str
+    unknown: bool = False
+    prepared: bool = True
+    masters: str | None = None
+    zero3_masters: str | None = None
+    megatron: bool = False
+    compiled: bool = False
+    sequence_parallel: bool = False
+    fused_rope: bool = False
+    fused_swiglu: bool = False
+    reduces_at_end: bool = False
+    offloaded_checkpoints: bool = False
+    fsdp_adapters_fp32_residual: bool = False
+    frozen_quantised_factor: bool = False
+    load_whole: bool = False
+    no_sync: bool = False
+    working_factor: float = 0.0
+    stores: dict[str, str] = Field(default_factory=dict)
+
+    @property
+    def takes_part(self) -> bool:
+        """Whether it is tried where a job names no framework: an untested profile must not win by being optimistic."""
+        return self.maintained and self.profiled and self.runs >= LEAST_RUNS
+
+    def trains(self, kind: str, family: str) -> bool:
+        """Return whether it trains such a job and family of architectures at all."""
+        return kind in self.kinds and (self.families is None or family in self.families)
+
+
+class Frameworks(Row):
+    """`frameworks.yaml`: profiles by name."""
+
+    source: str
+    frameworks: dict[str, FrameworkProfile]
