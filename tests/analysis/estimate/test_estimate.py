@@ -181,7 +181,6 @@ def test_estimate_agrees_with_the_plan(name: str) -> None:
         tokens_per_sample=asked_for.work.tokens_per_sample,
         length_cv=asked_for.length_cv,
         resolution=asked_for.work.resolution,
-        framework=asked_for.framework,
         **how,
     )
     assert found.global_batch == job.global_batch and found.unit == job.unit
