@@ -216,7 +216,7 @@ def _run(context: AuditContext, stages: JobStages, physics: RecomputedPhysics) -
     is_warned = last_checkpoint_fits((offer.spot_notice_seconds if notice is None else notice) or 0.0, write * HOUR)
     share = context.values("stages")["interval_share_of_young"]
     on_demand = (offer.usd_per_hour or 0.0) * instances
-    valued = context.scenario.value_of_time_usd_per_hour + context.scenario.limits.waiting_price(on_demand)
+    valued = context.scenario.value_of_time_usd_per_hour + context.scenario.limits.waiting_usd_per_hour
     return SpotRun(
         work_hours=stages.run - stages.restart if context.observed else stages.run,
         restart_hours=stages.restart,

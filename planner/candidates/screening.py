@@ -140,7 +140,9 @@ def screen(
     if able.any():
         shared, share = limits.budget_usd is not None or len(table.jobs) > 1, limits.spot_share
         target = SearchTarget(
-            latest, share.min, share.max, waiting_usd or 0.0, limits.waiting_price, shared, frozenset(limits.quota)
+            *(latest, share.min, share.max, waiting_usd or 0.0),
+            0.0 if scope.whole_curves else limits.waiting_usd_per_hour,  # a frontier is of dollars on the bill
+            *(shared, frozenset(limits.quota)),
         )
         policies = find_policies(SpotCandidates(candidates, kept_table, rows, target, market, library), able, scope)
     # A policy replaces the mix of two markets; on demand alone is kept where it is allowed. Where no policy has the

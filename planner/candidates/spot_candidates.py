@@ -53,7 +53,7 @@ class SearchTarget:
     low: float
     high: float
     usd_per_hour: float
-    waiting: Callable[[Floats], Floats]  # price of an hour of waiting, of machines at a price on demand; on no bill
+    waiting: float  # price of an hour of waiting for spot machines, on no bill
     shared: bool = False  # there is a budget or another job: the program may need more than the cheapest candidate
     quota: frozenset[str] = frozenset()  # providers with a quota
 
@@ -85,7 +85,7 @@ class SpotCandidates:
         self.on_demand = columns.on_demand_usd[table.offer] * self.nodes
         self.spot = columns.spot_usd[table.offer] * self.nodes
         self.storage = columns.storage_usd_per_hour(table.offer, h.stored_gb)
-        self.standing = self.storage + target.usd_per_hour + (waiting := target.waiting(self.on_demand))
+        self.standing = self.storage + target.usd_per_hour + target.waiting
         # Hours of an observed run include its start; a policy counts every start on its own.
         self.work = np.where(candidates.observed[rows], h.run - h.restart, h.run)
         self.outside_run = h.after_start + h.separate
@@ -93,7 +93,9 @@ class SpotCandidates:
         separate_usd = np.asarray([one.total("usd") for one in candidates.placements])[self.placement]
         self.outside_usd = table.fixed_usd + (self.on_demand + self.storage) * h.after_start + separate_usd
         # Standing costs are those of every hour until the end; the work itself is no waiting.
-        self.worth = table.penalty_usd + target.usd_per_hour * self.outside_run - waiting * (self.work + h.restart)
+        self.worth = (
+            table.penalty_usd + target.usd_per_hour * self.outside_run - target.waiting * (self.work + h.restart)
+        )
         self.states: dict[tuple[int, int], SpotStates] = {}
 
     def bound(self, guarantee: Floats | None = None, which: Integers | slice = ALL) -> Floats:

@@ -30,8 +30,6 @@ DEFAULT_MAX_HOURS = {"finetune": 720.0, "pretrain": 2160.0}
 """Longest run by kind of job where the scenario sets none: without a limit the cheapest machine may take years."""
 DEFAULT_MAX_PRICE_AGE_HOURS = 180 * DAY_HOURS
 """Age of a price, against the newest of its file, from which on no plan rests on it: prices fall by half in a year."""
-WAITING_SHARE = 0.02
-"""Price of an hour of waiting for spot capacity, over that of the same machines on demand."""
 UNLIMITED_HOURS = 1e6
 """A value of `max_hours` that limits nothing."""
 
@@ -104,7 +102,7 @@ class Limits(StrictModel):
     spot: bool | None = None  # as written; false is a plain word for spot_share.max: 0, which it becomes
     spot_share: SpotShare = SpotShare()
     max_price_age_hours: Hours | None = Field(default=DEFAULT_MAX_PRICE_AGE_HOURS, alias="max_price_age")
-    waiting_usd_per_hour: NotNegative | None = None  # price of waiting for spot capacity; None: a share of on demand
+    waiting_usd_per_hour: NotNegative = 0.0  # price of waiting for spot capacity, on no bill
     vram_headroom: Annotated[float, Field(ge=0, lt=1)] | None = None  # share; replaces the margin of the fit rule
 
     @model_validator(mode="before")
@@ -128,11 +126,6 @@ class Limits(StrictModel):
         """Return whether the price is too old to plan with, against the newest of its file."""
         most = self.max_price_age_hours
         return most is not None and offer.days_behind * DAY_HOURS > most and offer.can_outdate
-
-    def waiting_price(self, on_demand_usd_per_hour: Any) -> Any:
-        """Return the dollars of an hour of waiting for machines that cost so much on demand; on no bill."""
-        given = self.waiting_usd_per_hour
-        return WAITING_SHARE * on_demand_usd_per_hour if given is None else given + 0.0 * on_demand_usd_per_hour
 
     def permits(self, offer: Offer) -> bool:
         """Return whether the lists allow an offer; a list of GPUs does not concern an offer without GPU."""

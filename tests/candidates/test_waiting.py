@@ -12,7 +12,6 @@ from planner.audit.audit import audit
 from planner.errors import ScenarioError
 from planner.library.reading import read_library
 from planner.results.plan import Assignment
-from planner.scenario.limits import WAITING_SHARE, Limits
 from planner.scenario.scenario import Scenario, SolveOptions
 from planner.solving.solve import solve
 from tests.helpers.scenarios import parse_scenario
@@ -50,13 +49,6 @@ def waiting(*settings: str) -> float:
     policy = solved(*settings).spot
     assert policy is not None
     return policy.waiting_hours
-
-
-def test_waiting_is_priced_by_what_is_waited_for() -> None:
-    """Unless the limits name a price, which may be nothing."""
-    assert Limits().waiting_price(2.0) == pytest.approx(WAITING_SHARE * 2.0)
-    assert Limits(waiting_usd_per_hour=0.3).waiting_price(2.0) == 0.3
-    assert Limits(waiting_usd_per_hour=0).waiting_price(2.0) == 0
 
 
 @pytest.mark.slow

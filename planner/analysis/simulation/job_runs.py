@@ -147,7 +147,7 @@ def _machine_run(
     place, share, switch = int(table.offer[row]), assignment.spot_share, assignment.switch_to_on_demand_at_hours
     prepare = assignment.stage_hours.get("prepare data", 0.0)
     waiting = CandidateObjective.of(prepared.scenario).waiting_usd or 0.0
-    target = SearchTarget(latest, 0.0, 1.0, waiting, prepared.scenario.limits.waiting_price)
+    target = SearchTarget(latest, 0.0, 1.0, waiting, prepared.scenario.limits.waiting_usd_per_hour)
     rows = SpotCandidates(candidates, table.rows(which), which, target, market, prepared.library)
     sold = not math.isnan(columns.on_demand_usd[place])
     kind = RunKind.POLICY if choice else RunKind.ON_DEMAND if share <= 0 else RunKind.MIX if sold else RunKind.SPOT
