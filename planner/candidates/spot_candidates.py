@@ -2,9 +2,6 @@
 
 A policy waits, runs on spot or runs on demand, and always keeps its guarantee: the run ends within G hours on every
 path of the market, and at the confidence within the deadline (`planner.candidates.deadline`).
-
-Only the candidates that a lower bound leaves are computed: spot does at most the work that fits into the time that the
-market is available, and every hour of it is paid.
 """
 
 from __future__ import annotations

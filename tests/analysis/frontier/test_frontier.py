@@ -34,7 +34,7 @@ def library() -> Library:
 
 @cache
 def scenario_of(name: str, *changes: str) -> Scenario:
-    return read_scenario(name, changes)
+    return read_scenario(name, (*changes, "solve.ties=0"))
 
 
 SIDE_BY_SIDE = "schedule=side_by_side"
