@@ -74,7 +74,7 @@ def scenario_of(tokens: int, offers: list[dict[str, Any]]) -> Scenario:
         "global_batch": 32,
         "techniques": {"method": "lora", "weight_bits": 4},
     }
-    return parse_scenario(json.dumps({"name": "drawn", "jobs": [job], "offers": offers}))
+    return parse_scenario(json.dumps({"name": "drawn", "jobs": [job], "offers": offers, "solve": {"ties": 0}}))
 
 
 def one_on_spot(tokens: int, late: dict[str, Any], **offer: Any) -> Scenario:

@@ -47,10 +47,11 @@ FEASIBLE: dict[str, tuple[list[str], dict[str, Any]]] = {
 def scenario_of(deadlines: list[str], limits: dict[str, Any]) -> Scenario:
     """Return a scenario with a job for each deadline."""
     jobs = [
-        {"name": f"job{index}", "architecture": TINY, "work": {"tokens": 6e7}, "deadline": deadline}
+        {"name": f"job{index}", "architecture": TINY, "work": {"tokens": 6e7}, "deadline": deadline, "framework": "hf"}
         for index, deadline in enumerate(deadlines)
     ]
-    return parse_scenario(json.dumps({"name": "t", "offers": MARKET, "jobs": jobs, "limits": limits}))
+    strict = {"solve": {"ties": 0}, "schedule": "side_by_side"}
+    return parse_scenario(json.dumps({"name": "t", "offers": MARKET, "jobs": jobs, "limits": limits, **strict}))
 
 
 def reported(told: Explanation) -> list[tuple[list[str], float, float]]:
