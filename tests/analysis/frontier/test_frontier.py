@@ -96,7 +96,9 @@ def test_points_are_sorted_and_none_is_dominated(name: str) -> None:
         assert left.cost_usd > right.cost_usd
     for point in found.points:
         assert point.bound <= point.cost_usd + 1e-9
-        assert point.hours == pytest.approx(max(job.delay_hours + job.hours.at_confidence for job in point.jobs), rel=1e-9)
+        assert point.hours == pytest.approx(
+            max(job.delay_hours + job.hours.at_confidence for job in point.jobs), rel=1e-9
+        )
     for segment in found.segments:
         assert segment.hours_from <= segment.hours_to
         assert segment.cost_from_usd >= segment.cost_to_usd
