@@ -106,7 +106,9 @@ def hopeless(draw: st.DrawFn) -> Scenario:
         {"name": name, "architecture": TINY, "work": {"tokens": 3e7}, "deadline": f"{hours}h", "techniques": techniques}
         for name in ("one", "two")[: draw(st.integers(1, 2))]
     ]
-    return parse_scenario(json.dumps({"name": "law", "offers": market, "jobs": jobs, "limits": limits}))
+    return parse_scenario(
+        json.dumps({"name": "law", "schedule": "side_by_side", "offers": market, "jobs": jobs, "limits": limits})
+    )
 
 
 @pytest.mark.long
