@@ -193,7 +193,7 @@ def test_curves_lie_on_the_thick_line_of_the_frontier_and_only_its_knee_is_marke
 def test_the_picture_of_jobs_in_each_others_way_has_their_lower_bound(tmp_path: Path) -> None:
     """A thin line of what they would cost without each other; an exact frontier needs none."""
     path = tmp_path / "s.yaml"
-    path.write_text(TWINS, encoding="utf-8")
+    path.write_text(TWINS + "schedule: side_by_side\n", encoding="utf-8")
     picture = tmp_path / "f.svg"
     result = ask(str(path), "--plot", str(picture))
     assert result.exit_code == 0 and "compete for shared limits" in result.output
@@ -218,3 +218,15 @@ def test_a_picture_without_matplotlib_names_the_extra(
     assert len(result.output.splitlines()) == 1
     assert "pip install '.[plot]'" in result.output
     assert not list(tmp_path.glob("picture*"))
+
+
+@pytest.mark.long
+def test_jobs_that_take_turns_follow_policies_on_spot(tmp_path: Path) -> None:
+    """A frontier of one job computes the policies itself, that of a timetable takes them from the candidates."""
+    path = tmp_path / "s.yaml"
+    path.write_text(TWINS, encoding="utf-8")
+    result = ask(str(path), "--json")
+    assert result.exit_code == 0, result.output
+    last = json.loads(result.output)["points"][-1]
+    assert all(job["spot"] for job in last["jobs"] if job["spot_share"] > 0)
+    assert any(job["spot"] for job in last["jobs"])

@@ -152,7 +152,7 @@ def test_plan_of_a_shipped_scenario_agrees_with_the_second_physics(name: str) ->
     for job, found in zip(scenario.jobs, plan.jobs, strict=True):
         setup = Setup(
             found.architecture, found.gpu, found.gpus, found.gpus_per_instance, found.interconnect,
-            network[found.offer], job.framework, found.techniques.model_dump(), found.sequence_length, found.packing,
+            network[found.offer], found.framework, found.techniques.model_dump(), found.sequence_length, found.packing,
             job.work.tokens_per_sample or 0.0, job.length_cv, scenario.limits.vram_headroom,
         )  # fmt: skip
         mine = answer(setup)
