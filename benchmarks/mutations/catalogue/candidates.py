@@ -53,7 +53,12 @@ AREA.add(
 AREA.add("separate machines take no time", "start_h=hours.once + hours.separate", "start_h=hours.once", STAGES)
 AREA.add("a late run on demand may stop early", "run_h[:, ON_DEMAND] * hours.late_factor", "run_h[:, ON_DEMAND] * late")
 AREA.add("moving to on demand takes no time", "hours.spot_wall + hours.switch)", "hours.spot_wall)")
-AREA.add("penalties count for every technique", "(uses @ penalties)[", "((uses | True) @ penalties)[", ONE_JOB)
+AREA.add(
+    "penalties count for every technique",
+    "return uses, uses @ penalties",
+    "return uses, (uses | True) @ penalties",
+    ONE_JOB,
+)
 
 AREA.of("planner/candidates/machine_candidates.py", ROWS, FEES, STAGES, LIMITS)
 AREA.add("boot takes no time", "boot_seconds(pull, run_hours.stages)\n            + ", "")
@@ -96,7 +101,12 @@ AREA.add("spot is used though it costs more", "o.spot_usd_per_hour if o.has_spot
 AREA.add("storage is charged per hour", "0.0) / MONTH_HOURS", "0.0)")
 AREA.add("billing steps are hours", ".step_seconds for o in offers]) / HOUR", ".step_seconds for o in offers])")
 AREA.add("minimum hours are forgotten", "column([o.billing.minimum_hours for", "column([0.0 for")
-AREA.add("a commitment has no end", "o.term_hours if o.commitment else None", "None", PAYMENTS)
+AREA.add(
+    "a commitment has no end",
+    "[o.term_hours if o.is_reservation else None for o in offers]",
+    "[None for o in offers]",
+    PAYMENTS,
+)
 AREA.add("egress and ingress are swapped", "o.fees.ingress_usd_per_gb", "o.fees.egress_usd_per_gb")
 
 AREA.of("planner/candidates/offer_terms.py", STAGES, LIMITS)

@@ -14,9 +14,7 @@ AREA.add(
     "fit_nccl_gib=1.0 if megatron",
     equivalent="the estimate itself adds no communicators to a Megatron context",
 )
-AREA.add(
-    "unprofiled frameworks have the margin of profiled ones", '"margin" if framework', '"margin" if True or framework'
-)
+AREA.add("the margin follows no confidence", "recipe.framework, job.memory_confidence", "recipe.framework, 0.8")
 AREA.add("looped experts are as fast as dense layers", "if not network.experts:", "if True:")
 AREA.add("frozen parts are in 8 bit", "2.0 * network.frozen_parameters / GIB", "1.0 * network.frozen_parameters / GIB")
 AREA.add("Megatron recomputes matrix products", "CHECKPOINT_MEGATRON_SELECTIVE if", "CHECKPOINT_SELECTIVE if")
@@ -46,8 +44,8 @@ AREA.add(
     "np.greater(layout.data_parallel, 1), 2.0, 1.0)",
     "np.greater(layout.data_parallel, 1), 1.0, 1.0)",
 )
-AREA.add("stage 1 shards no optimizer", "over_1 = np.where(ones, shards, 1.0)", "over_1 = np.where(twos, shards, 1.0)")
-AREA.add("stage 2 shards the weights", "over_3 = np.where(threes, shards, 1.0)", "over_3 = np.where(twos, shards, 1.0)")
+AREA.add("stage 1 shards no optimizer", "for stage in (ones, twos, threes)", "for stage in (twos, twos, threes)")
+AREA.add("stage 2 shards the weights", "for stage in (ones, twos, threes)", "for stage in (ones, twos, twos)")
 AREA.add(
     "hybrid shards span all nodes",
     "np.where(np.not_equal(layout.hybrid, 0), in_node, everywhere)",
@@ -83,11 +81,11 @@ AREA.add(
 AREA.of("planner/estimates/memory/fit.py", PHYSICS)
 AREA.add(
     "the margin is on the context, too",
-    "allocated * np.add(1.0, self.stack.margin) + self.context_bytes",
-    "(allocated + self.context_bytes) * np.add(1.0, self.stack.margin)",
+    "above = phi * self.fragments_slope * micro_batch + self.context_bytes",
+    "above = phi * self.fragments_slope * micro_batch + whole * self.context_bytes",
 )
 AREA.add("the context is in GB", "context_bytes=context_gib * GIB", "context_bytes=context_gib * 1e9")
-AREA.add("a tight plan is judged like any other", "np.maximum(phi, TIGHT_PHI) * cached, need)", "phi * cached, need)")
+AREA.add("a tight plan is judged like any other", "np.maximum(phi, TIGHT_PHI)), need)", "phi), need)")
 
 AREA.of("planner/estimates/time/device.py", HEAD, PHYSICS)
 AREA.add(

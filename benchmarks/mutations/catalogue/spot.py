@@ -36,17 +36,17 @@ AREA.add(
     "np.where(usd < on_demand, usd, np.inf)",
     "np.where(usd > on_demand, usd, np.inf)",
 )
-AREA.add("a late policy ends on time", "policy_late_hours(h, guaranteed)", "self.outside_run[which] + guaranteed")
+AREA.add(
+    "a late policy ends on time",
+    "policy_late_hours(h, one) - rows.late_start_h",
+    "self.outside_run[which] - rows.start_h + one",
+)
 AREA.add(
     "disks of a late policy are charged on time",
-    "storage * (h.after_start + finish * h.stretch) * h.late",
-    "storage * (h.after_start + finish)",
+    "(compute + storage[:, None] * finish) * h.stretch[:, None]",
+    "compute * h.stretch[:, None] + storage[:, None] * finish",
 )
-AREA.add(
-    "a late policy stops early",
-    "(self.on_demand[which] * h.after_start + compute * h.stretch) * h.late",
-    "(self.on_demand[which] * h.after_start + compute) * h.late",
-)
+AREA.add("a late policy stops early", "finish) * h.stretch[:, None]", "finish)")
 
 AREA.of("planner/spot/policy/checkpointing.py", CURVES, POLICY)
 AREA.add(
@@ -80,7 +80,7 @@ AREA.add(
     "cost[row, :, USD] = run.standing_usd_per_hour * hours",
     "cost[row, m:, USD] = run.standing_usd_per_hour * hours",
 )
-AREA.add("an interruption loses no work", "points - stalls - lost)", "points - stalls)")
+AREA.add("an interruption loses no work", "points - stalls - lost]", "points - stalls]")
 AREA.add("up-times do not end", "market[here, other] += leave[band]", "market[here, here] += leave[band]")
 AREA.add(
     "a run begins while the market is up",
