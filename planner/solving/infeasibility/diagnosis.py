@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from planner.candidates.screening import screen
 from planner.configurations.recipe import frameworks_of, unnamed_frameworks
 from planner.results.plan import Infeasible
+from planner.solving.infeasibility.candidate_filters import HEADROOM
 from planner.solving.infeasibility.elastic_program import ElasticProgram, ElasticSolution
 from planner.solving.infeasibility.near_misses import find_near_misses
 from planner.solving.infeasibility.relaxations import (
@@ -142,8 +143,12 @@ def _elastic_solutions(relaxed: RelaxedCandidates) -> Iterator[tuple[ElasticProg
             if not any(one.paths <= solution.paths for one in known):
                 known.append(solution)
                 yield elastic, solution
-    if not known and (last := elastic.solve(elastic.relaxable_paths)) is not None and last.paths:
-        yield elastic, last  # many limits at once: still better than no relaxation
+    if not known:
+        # Many limits at once: still better than no relaxation. Memory to spare is given up only if nothing else helps.
+        paths = elastic.relaxable_paths
+        last = elastic.solve([path for path in paths if path != HEADROOM]) or elastic.solve(paths)
+        if last is not None and last.paths:
+            yield elastic, last
     if len(known) == 1 and len(known[0].paths) == 1:
         yield from ((elastic, solution) for solution in _split_relaxation(elastic, known[0]))
 

@@ -26,6 +26,8 @@ HOURS_STEP, USD_STEP, SHARE_STEP, MARGIN_STEP = 0.01, 0.01, 0.01, 0.001
 """New limits are rounded away from the old ones to multiples of these: they can be typed and still suffice."""
 BUDGET, AMPLE_USD = "limits.budget_usd", 1e8
 """Path of the budget, and dollars that no plan costs."""
+STEP_OF = {"deadline": HOURS_STEP, "max_hours": HOURS_STEP, "budget_usd": USD_STEP, "spot_share": SHARE_STEP}
+"""Steps of the limits that a policy on spot may keep with a smaller change than a mix of markets."""
 PLAIN_NAME = re.compile(r"[A-Za-z][\w-]*")
 
 TrySolve = Callable[[PreparedScenario], ResolvedPlan | None]
@@ -74,6 +76,8 @@ def verify_relaxation(
         plan = free and _try_changes(prepared, kept, solve)
     if plan is None:
         return None
+    if len(kept) == 1 and any(offer.has_spot for offer in prepared.market.offers):
+        plan, kept[0] = _least_change(prepared, kept[0], plan, solve)
     place = next((i for i, one in enumerate(kept) if one.limit == HEADROOM), None)
     if place is not None and isinstance(kept[place].old, float):
         steps = math.ceil(float(kept[place].old) / MARGIN_STEP - 1e-9)  # the largest margin is the smallest change
@@ -85,6 +89,34 @@ def verify_relaxation(
             low, high, plan = (middle, high, again) if again else (low, middle, plan)
         kept[place] = replace(kept[place], new=low * MARGIN_STEP, setting=f"{HEADROOM}={low * MARGIN_STEP:g}")
     return plan, kept
+
+
+def _least_change(
+    prepared: PreparedScenario, change: LimitChange, plan: ResolvedPlan, solve: TrySolve
+) -> tuple[ResolvedPlan, LimitChange]:
+    """Return the change of one limit that still has a plan, and its plan, by bisection in steps that can be typed.
+
+    The change is that of a mix of markets; a policy that guarantees its deadline may need less of a limit.
+    """
+    step = STEP_OF.get(limit_key(change.limit))
+    if step is None or isinstance(change.old, str) or isinstance(change.new, str):
+        return plan, change
+    path, _, text = change.setting.partition("=")
+    sign, unit = math.copysign(step, change.new - change.old), "h" if text.endswith("h") else ""
+
+    def back(steps: int) -> LimitChange:
+        new = round(float(change.new) - steps * sign, 2)
+        return replace(change, new=new, setting=f"{path}={new:.10g}{unit}")
+
+    low, high = 0, math.ceil(abs(change.new - change.old) / step - 1e-6)  # steps back: low suffices, high does not
+    middle = min(1, high - 1)  # mostly the change is the least already
+    while high - low > 1:
+        if again := _try_changes(prepared, [back(middle)], solve):
+            low, plan = middle, again
+        else:
+            high = middle
+        middle = (low + high) // 2
+    return plan, back(low) if low else change
 
 
 def _try_changes(prepared: PreparedScenario, changes: Iterable[LimitChange], solve: TrySolve) -> ResolvedPlan | None:
