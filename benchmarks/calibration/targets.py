@@ -53,7 +53,7 @@ def _errors(figure: str, limits: Sequence[Sequence[float] | None]) -> list[Targe
 def _means(figure: str, mape: float, median: float) -> list[Target]:
     """Return the targets of the mean over organisations, each left out."""
     path, limits = (figure, "organisations"), {"mape": mape, "median_ape": median}
-    names = {"mape": "mean MAPE", "median_ape": "mean median"}
+    names = {"mape": "org MAPE", "median_ape": "org median"}
     count = (*path, "n")
     return [Target(f"{figure} {names[key]}", (*path, key), (limit, None, None), count) for key, limit in limits.items()]
 

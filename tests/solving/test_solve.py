@@ -230,7 +230,7 @@ def three_jobs(**limits: Any) -> Data:
         for name, tokens in (("one", 2e7), ("two", 4e7), ("three", 6e7))
     ]
     return {
-        "name": "shared", "offers": market, "jobs": jobs,
+        "name": "shared", "schedule": "side_by_side", "offers": market, "jobs": jobs,
         "limits": {"max_gpus": 4, "quota": {"a": 2}, **limits},
     }  # fmt: skip
 

@@ -26,7 +26,7 @@ HOURS_STEP, USD_STEP, SHARE_STEP, MARGIN_STEP = 0.01, 0.01, 0.01, 0.001
 """New limits are rounded away from the old ones to multiples of these: they can be typed and still suffice."""
 BUDGET, AMPLE_USD = "limits.budget_usd", 1e8
 """Path of the budget, and dollars that no plan costs."""
-STEP_OF = {"deadline": HOURS_STEP, "max_hours": HOURS_STEP, "budget_usd": USD_STEP, "spot_share": SHARE_STEP}
+STEP_OF = {"deadline": HOURS_STEP, "max_hours": HOURS_STEP, "budget_usd": USD_STEP, "min": SHARE_STEP}
 """Steps of the limits that a policy on spot may keep with a smaller change than a mix of markets."""
 PLAIN_NAME = re.compile(r"[A-Za-z][\w-]*")
 
@@ -98,7 +98,7 @@ def _least_change(
 
     The change is that of a mix of markets; a policy that guarantees its deadline may need less of a limit.
     """
-    step = STEP_OF.get(limit_key(change.limit))
+    step = STEP_OF.get(change.limit.rpartition(".")[2])
     if step is None or isinstance(change.old, str) or isinstance(change.new, str):
         return plan, change
     path, _, text = change.setting.partition("=")
