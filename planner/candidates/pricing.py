@@ -15,11 +15,13 @@ and a run that is expected to stop early is taken in full.
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from planner.candidate_table import ON_DEMAND, CandidateTable
+from planner.library.techniques import read_techniques
 from planner.units import MONTH_HOURS
 
 if TYPE_CHECKING:
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from planner.candidates.market import Market
     from planner.candidates.stage_hours import RowHours
     from planner.configurations.configuration_table import Configurations
+    from planner.configurations.recipe import Recipe
     from planner.scenario.job import Job
 
 
@@ -102,7 +105,14 @@ def _fixed_usd(machines: MachineCandidates, hours: RowHours) -> Floats:
 def technique_uses(job: Job, ways: Configurations) -> tuple[Flags, Floats]:
     """Return the techniques in use (configurations, T) and the sum of their penalties (configurations,)."""
     penalties = np.asarray(job.techniques.penalties_usd)
-    known = {one: (one.uses(False), one.uses(True)) for one in dict.fromkeys(ways.recipes)}  # recipes repeat
-    by_recipe = np.asarray([[known[one][steps] for one in ways.recipes] for steps in (0, 1)], dtype=bool)
-    uses = by_recipe.reshape(2, -1, len(penalties))[(ways.accumulation > 1).astype(np.int64), ways.recipe]
+    names = read_techniques().values.names
+    by_recipe = np.asarray([_uses(one, names) for one in ways.recipes], dtype=bool).reshape(-1, 2, len(names))
+    uses = by_recipe[ways.recipe, (ways.accumulation > 1).astype(np.int64)]
     return uses, uses @ penalties
+
+
+@functools.lru_cache(maxsize=4096)  # recipes repeat: on other GPUs, and whenever a limit is lifted
+def _uses(recipe: Recipe, names: tuple[str, ...]) -> tuple[tuple[bool, ...], tuple[bool, ...]]:
+    """Return which of the table's `names` are in use without and with accumulation."""
+    del names  # it tells apart tables of techniques, which tests replace
+    return recipe.uses(False), recipe.uses(True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, Literal, NamedTuple, Self
 
 import numpy as np
 
@@ -43,10 +43,18 @@ class SearchScope:
     by_method: bool = True  # of whole curves: for each method, else for the job
     only_dollars: bool = False  # of the policies for one deadline: nothing but what they cost
     every_place: bool = False  # for each card and provider, not only for those that a plan names
+    best_of: Literal["places", "methods", "all"] = "places"  # for one deadline: of each method and of the places that
+    # a plan names, of each method alone, or of all candidates
 
 
 DEFAULT_SCOPE = SearchScope()
 """The policies that a plan may use or name as alternatives."""
+BEST = SearchScope(best_of="all")
+"""The policy of the best candidate alone."""
+BEST_OF_METHODS = SearchScope(best_of="methods")
+"""The policy of the best candidate of each method."""
+LEAST_DOLLARS = SearchScope(best_of="all", only_dollars=True)
+"""What the best candidate costs."""
 
 
 class FoundPolicies(NamedTuple):
@@ -70,14 +78,14 @@ def find_policies(work: SpotCandidates, able: Flags, scope: SearchScope) -> Foun
     if scope.whole_curves:
         pieces = _Frontier(work, able, scope).search().pieces()
         return FoundPolicies(*_rows(work, pieces), {}, dict(enumerate(piece for _, piece in pieces)))
-    search = _Best(work, able, scope.every_place).search()
+    search = _Best(work, able, scope).search()
     if scope.only_dollars and work.target.low <= 0:
         rows = search.kept_rows()
         ends = list(zip(rows, work.ends(rows, [search.values[row] for row in rows]), strict=True))
         return FoundPolicies(*_rows(work, ends), {}, dict(enumerate(piece for _, piece in ends)))
     found = search.choices()
     if search.misses_share(found):
-        found = _Best(work, able, scope.every_place, checks_share=True).search().choices()
+        found = _Best(work, able, scope, checks_share=True).search().choices()
     return FoundPolicies(*_rows(work, found), dict(enumerate(choice for _, choice in found)), {})
 
 
@@ -145,10 +153,13 @@ class _Best(_Search):
     mostly have anyway.
     """
 
-    def __init__(self, work: SpotCandidates, able: Flags, every_place: bool, checks_share: bool = False) -> None:
+    def __init__(self, work: SpotCandidates, able: Flags, scope: SearchScope, checks_share: bool = False) -> None:
         super().__init__(work, able)
-        self.every_place, self.checks_share = every_place, checks_share
+        self.every_place, self.checks_share = scope.every_place, checks_share
+        self.best_of = "places" if work.target.shared else scope.best_of  # a shared limit may bar the best
         self.place, count = _places(work)
+        if self.best_of == "all":  # as if all were of one method
+            self.names, self.method = self.names[:1], np.zeros_like(self.method)
         self.of_method = np.full(len(self.names), np.inf)
         self.of_place = np.full(count, np.inf)
         np.minimum.at(self.of_method, self.method, self.on_demand)
@@ -176,6 +187,8 @@ class _Best(_Search):
     def _matters(self, row: int, bound: float) -> bool:
         """Return whether a plan may use or name a row of at least this value."""
         place, method = self.place[row], self.method[row]
+        if self.best_of != "places":
+            return bool(bound < self.of_method[method])
         enough = self.tried[place, method] >= (1 if self.every_place else MAX_TRIED_PER_METHOD)
         alternative = bound < min(self.runner_up, self.of_place[place]) and not enough
         named = alternative or bound < self.of_method[method]
@@ -218,6 +231,8 @@ class _Best(_Search):
             is_best = value <= self.of_method[method] + KEPT_USD
             # Of a place that is named, any method may be asked for: some may be excluded.
             is_named = value <= self.of_both[place, method] + KEPT_USD and self.of_place[place] <= self.runner_up
+            if self.best_of != "places":
+                return is_best and bool(np.isfinite(value))
             return np.isfinite(value) and (self.work.target.shared or is_best or is_named)
 
         return [row for row, value in self.values.items() if kept(row, value)]

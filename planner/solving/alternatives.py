@@ -11,7 +11,7 @@ import numpy as np
 from planner.candidate_table import CandidateTable, concatenate
 from planner.candidates.deadline import max_spot_share
 from planner.candidates.screening import screen
-from planner.candidates.spot_search import MAX_RUNNERS_UP, SearchScope
+from planner.candidates.spot_search import BEST_OF_METHODS, MAX_RUNNERS_UP, SearchScope
 from planner.configurations.recipe import is_allowed
 from planner.decode.assignment_parts import describe_break_even
 from planner.results.explanation import Alternative
@@ -91,8 +91,10 @@ def with_excluded_methods(prepared: PreparedScenario, job: int) -> CandidateTabl
     if not is_excluded.any():
         return table
     others = candidates.rows(is_excluded[candidates.table.recipe] & ~candidates.beaten())
-    limits, waiting_usd = prepared.scenario.limits, CandidateObjective.of(prepared.scenario).waiting_usd
-    return concatenate([table, screen(others, prepared.market, limits, prepared.library, False, waiting_usd).table])
+    waiting_usd = CandidateObjective.of(prepared.scenario).waiting_usd
+    limits, library = prepared.scenario.limits, prepared.library
+    found = screen(others, prepared.market, limits, library, False, waiting_usd, BEST_OF_METHODS)
+    return concatenate([table, found.table])
 
 
 def _are_all_observed(candidates: JobCandidates) -> bool:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from planner.candidates.screening import screen
+from planner.candidates.spot_search import LEAST_DOLLARS
 from planner.configurations.recipe import is_allowed
 from planner.results.explanation import Binding
 from planner.scenario.limits import UNLIMITED_HOURS, Limits, latest_finish_hours, max_run_hours
@@ -150,7 +151,8 @@ def _best_without(prepared: PreparedScenario, job: int, candidates: JobCandidate
         candidates = candidates.without_hours_limit()
     candidates = replace(candidates, job=own.model_copy(update={"deadline_hours": freed.deadline_hours}))
     objective = CandidateObjective.of(after)
-    table = screen(candidates, market, after.limits, prepared.library, screens_method, objective.waiting_usd).table
+    waiting, library = objective.waiting_usd, prepared.library
+    table = screen(candidates, market, after.limits, library, screens_method, waiting, LEAST_DOLLARS).table
     return float(np.min(objective.best(table)[0], initial=np.inf))
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from planner.candidates.enumeration import candidates_of_framework
 from planner.candidates.screening import screen
+from planner.candidates.spot_search import BEST
 from planner.configurations.recipe import frameworks_of, unnamed_frameworks
 from planner.decode.memory_breakdown import MemoryEvaluator
 from planner.results.plan_parts import Option
@@ -34,7 +35,7 @@ def best_by_framework(prepared: PreparedScenario, job: int, gpu: str) -> tuple[O
     objective, options = CandidateObjective.of(prepared.scenario), []
     for name in (*used, *unnamed_frameworks(candidates.job, library)):
         one = candidates_of_framework(candidates, name, gpu, prepared.market, library)
-        screened = screen(one, prepared.market, prepared.scenario.limits, library, True, objective.waiting_usd)
+        screened = screen(one, prepared.market, prepared.scenario.limits, library, True, objective.waiting_usd, BEST)
         value, share = objective.best(screened.table)
         if not len(value) or not np.isfinite(value).any():
             continue
@@ -56,7 +57,7 @@ def find_riskier(prepared: PreparedScenario, job: int, gpu: str, chosen: int, sh
         return ()
     objective, less_sure = CandidateObjective.of(prepared.scenario), given.model_copy(update={"memory": LEAST_SURE})
     one = candidates_of_framework(candidates, taken, gpu, prepared.market, library, less_sure)
-    screened = screen(one, prepared.market, limits, library, True, objective.waiting_usd)
+    screened = screen(one, prepared.market, limits, library, True, objective.waiting_usd, BEST)
     value, shares = objective.best(screened.table)
     reached = float(objective.values(table.rows(np.asarray([chosen])), share)[0])
     if not len(value) or not np.min(value) < reached * (1 - MIN_RISK_GAIN):

@@ -99,7 +99,10 @@ def solve_lexicographic(
     columns = VariableLayout(narrowed, shared)
     rows = columns.chosen(first.values)
     shares = columns.spot_share(first.values, rows)
-    goals = (_with_ties(goals[0], first.objective, ties), *goals[1:])
+    strict, goals = goals, (_with_ties(goals[0], first.objective, ties), *goals[1:])
+    # Near ties choose between candidates, each at its cheapest share: dollars are not spent on a faster share.
+    is_near, given = goals[0].slack > strict[0].slack, table
+    table = narrowed if is_near else table
     result, kept, caps = first, np.arange(len(table)), [_cap(goals[0], first)]
     for position in range(1, len(goals)):
         decided = len(kept) == len(table.jobs) or not (first.is_proven and result.is_proven)
@@ -116,7 +119,9 @@ def solve_lexicographic(
         elif not np.array_equal(before, rows):
             shares = _settle_shares(table, shared, goals, caps, rows, run)
         caps.append(_cap(goals[position], result))
-    return LexicographicSolution(first, rows, _snap_shares(table, rows, shares))
+    if is_near and first.is_proven:
+        shares = _cheapest_shares(given, shared, strict, rows, run, shares)
+    return LexicographicSolution(first, rows, _snap_shares(given, rows, shares))
 
 
 def _with_ties(goal: Goal, reached: float | None, ties: Ties) -> Goal:
@@ -200,6 +205,19 @@ def _settle_shares(
     columns = VariableLayout(table.rows(rows), shared)
     result = run(_pass(columns, goals, caps, SHARE_PASS))
     return columns.spot_share(result.values, np.arange(len(rows)))
+
+
+def _cheapest_shares(
+    table: CandidateTable, shared: SharedLimits, goals: tuple[Goal, ...], rows: Integers, run: Run, known: Floats
+) -> Floats:
+    """Return spot shares of chosen rows: of least objective, and within its own small slack of least hours.
+
+    `known` shares stay where a limit of the solver leaves no others.
+    """
+    result = run(build_program(VariableLayout(table.rows(rows), shared)))
+    if not result.has_solution:
+        return known
+    return _settle_shares(table, shared, goals, [_cap(goals[0], result)], rows, run)
 
 
 def _snap_shares(table: CandidateTable, rows: Integers, shares: Floats) -> Floats:

@@ -15,12 +15,15 @@ from hypothesis import strategies as st
 from planner.analysis.frontier.frontier import frontier
 from planner.audit.audit import audit
 from planner.candidates.job_candidates import SpotChoice
+from planner.candidates.screening import screen
+from planner.candidates.spot_search import BEST, BEST_OF_METHODS, LEAST_DOLLARS, SearchScope
 from planner.loading.scenario_file import read_scenario
 from planner.results.plan import Assignment, Plan
 from planner.results.plan_parts import SpotPlan
 from planner.scenario.scenario import Scenario, SolveOptions
 from planner.solving.optimise import optimise
 from planner.solving.prepare import prepare
+from planner.solving.scoring import CandidateObjective
 from planner.spot.market.sampling import sample_states
 from planner.spot.policy.policy_table import from_table, to_table
 from planner.spot.policy.switching_policy import best_policy
@@ -310,3 +313,24 @@ def test_the_exported_policy_replayed_gives_the_figures_of_the_plan(name: str, t
     assert found.spot_share.mean() == pytest.approx(point.spot_share, abs=0.03)
     assert found.hours.mean() == pytest.approx(point.finish_hours, rel=0.2)
     assert found.wasted_hours.mean() == pytest.approx(point.wasted_hours, rel=0.15)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["spot-heavy", "quickstart"])
+@pytest.mark.parametrize("budget", [None, 60.0])
+def test_a_narrow_search_finds_the_same_best(name: str, budget: float | None) -> None:
+    """What is asked for the best alone, of all or of each method, need not price the alternatives that a plan names."""
+    prepared = prepare(read_scenario(name, [] if budget is None else [f"limits.budget_usd={budget}"]), None)
+    objective, (candidates,) = CandidateObjective.of(prepared.scenario), prepared.candidates
+    limits, waiting = prepared.scenario.limits, objective.waiting_usd
+
+    def best(scope: SearchScope) -> dict[str, float]:
+        table = screen(candidates, prepared.market, limits, prepared.library, True, waiting, scope).table
+        methods = np.asarray([one.method_label for one in candidates.recipes], dtype=str)[table.recipe]
+        values = objective.best(table)[0]
+        return {method: float(np.min(values[methods == method])) for method in np.unique(methods)}
+
+    whole, methods = best(SearchScope()), best(BEST_OF_METHODS)
+    assert methods == pytest.approx(whole, abs=1e-9)
+    assert min(best(BEST).values()) == pytest.approx(min(whole.values()), abs=1e-9)
+    assert min(best(LEAST_DOLLARS).values()) == pytest.approx(min(whole.values()), abs=1e-3)

@@ -157,3 +157,15 @@ def test_every_solver_makes_the_same_plan(case: tuple[CandidateTable, SharedLimi
     for plan in plans[1:]:
         assert plan.rows.tolist() == plans[0].rows.tolist()
         assert plan.spot_share == pytest.approx(plans[0].spot_share, abs=1e-4)
+
+
+@pytest.mark.parametrize("budget_usd", [None, 50.0])
+def test_near_ties_choose_between_candidates_and_move_no_share(budget_usd: float | None) -> None:
+    """A mix that costs $5 on spot and $9 on demand stays on spot: dollars of a tie buy another candidate, no share."""
+    mix = {"run_usd": (9.0, 5.0), "run_h": (4.0, 8.0), "share_low": 0.0, "share_high": 1.0}
+    shared = SharedLimits(budget_usd=budget_usd)
+    for rows, expected, share in (([mix], 0, 1.0), ([mix, row(5.4, 7.0)], 1, 0.0), ([mix, row(5.4, 9.0)], 0, 1.0)):
+        found = solve_lexicographic(make_table(rows), shared, partial(run, solver="highs"), lambda _: 0.5)
+        assert found.rows.tolist() == [expected]
+        # Half a cent, which breaks a tie by hours, moves a share by 0.005 / 4.
+        assert found.spot_share.tolist() == pytest.approx([share], abs=0.002)

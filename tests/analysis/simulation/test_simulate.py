@@ -76,7 +76,7 @@ def test_replays_come_true_to_the_plan() -> None:
 @pytest.mark.long
 def test_trials_and_stages_come_true_too() -> None:
     """Runs side by side, data preparation and export: the sum within 5 %, the jobs add up."""
-    found = simulated(SEVERAL, "solve.ties=0", runs=2000)
+    found = simulated(SEVERAL, runs=2000)
     assert found.cost_usd is not None and found.predicted is not None
     assert found.cost_usd.mean == pytest.approx(found.predicted.cost_usd, rel=0.05)
     assert sum(job.cost_usd.mean for job in found.jobs if job.cost_usd) == pytest.approx(found.cost_usd.mean)
