@@ -127,7 +127,10 @@ class _RunTimes:
     def coefficients(self) -> list[RecipeCoefficients]:
         """Return the coefficients of each recipe; recipes repeat, once for every class of GPU."""
         recipes, network = self.physics.ways.recipes, self.physics.shape.network
-        known = {r: recipe_coefficients(r, self.job, network, self.library) for r in dict.fromkeys(recipes)}
+        known = dict(self.physics.coefficients)
+        for recipe in recipes:
+            if recipe not in known:  # that of an observed run
+                known[recipe] = recipe_coefficients(recipe, self.job, network, self.library)
         return [known[recipe] for recipe in recipes]
 
     @cached_property

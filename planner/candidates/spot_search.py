@@ -43,18 +43,14 @@ class SearchScope:
     by_method: bool = True  # of whole curves: for each method, else for the job
     only_dollars: bool = False  # of the policies for one deadline: nothing but what they cost
     every_place: bool = False  # for each card and provider, not only for those that a plan names
-    best_of: Literal["places", "methods", "all"] = "places"  # for one deadline: of each method and of the places that
-    # a plan names, of each method alone, or of all candidates
+    best_of: Literal["places", "methods", "all"] = "places"  # for one deadline; `places`: those a plan names, too
 
 
 DEFAULT_SCOPE = SearchScope()
 """The policies that a plan may use or name as alternatives."""
-BEST = SearchScope(best_of="all")
-"""The policy of the best candidate alone."""
-BEST_OF_METHODS = SearchScope(best_of="methods")
-"""The policy of the best candidate of each method."""
+BEST, BEST_OF_METHODS = SearchScope(best_of="all"), SearchScope(best_of="methods")
 LEAST_DOLLARS = SearchScope(best_of="all", only_dollars=True)
-"""What the best candidate costs."""
+"""The policy of the best candidate alone, of that of each method, and what the best candidate costs."""
 
 
 class FoundPolicies(NamedTuple):
@@ -187,10 +183,8 @@ class _Best(_Search):
     def _matters(self, row: int, bound: float) -> bool:
         """Return whether a plan may use or name a row of at least this value."""
         place, method = self.place[row], self.method[row]
-        if self.best_of != "places":
-            return bool(bound < self.of_method[method])
         enough = self.tried[place, method] >= (1 if self.every_place else MAX_TRIED_PER_METHOD)
-        alternative = bound < min(self.runner_up, self.of_place[place]) and not enough
+        alternative = bound < min(self.runner_up, self.of_place[place]) and not enough and self.best_of == "places"
         named = alternative or bound < self.of_method[method]
         if named or not self.work.target.shared:
             return bool(named)
@@ -231,8 +225,7 @@ class _Best(_Search):
             is_best = value <= self.of_method[method] + KEPT_USD
             # Of a place that is named, any method may be asked for: some may be excluded.
             is_named = value <= self.of_both[place, method] + KEPT_USD and self.of_place[place] <= self.runner_up
-            if self.best_of != "places":
-                return is_best and bool(np.isfinite(value))
+            is_named &= self.best_of == "places"
             return np.isfinite(value) and (self.work.target.shared or is_best or is_named)
 
         return [row for row, value in self.values.items() if kept(row, value)]

@@ -43,7 +43,7 @@ from planner.estimates.work import processed_length
 from planner.units import GB, GIB
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from planner.arrays import Flags, Floats
     from planner.configurations.coefficients import RecipeCoefficients
@@ -68,6 +68,7 @@ class JobConfigurations:
     misses: tuple[MemoryShortfall, ...]  # the nearest of each machine and method
     rejected: Counter[str]
     learned: Correction = NO_CORRECTION  # from observed runs; step seconds and memory follow it already
+    coefficients: Mapping[Recipe, RecipeCoefficients] = field(default_factory=dict)  # of recipes that were tried
 
 
 def enumerate_configurations(
@@ -103,7 +104,7 @@ def enumerate_configurations(
     ways = concatenate_configurations(pieces)
     ways = replace(ways, step_seconds=ways.step_seconds / learned.speed_factor(library))
     return JobConfigurations(
-        shape, tuple(machines), apply_observed_hours(ways, job, shape), tuple(misses), rejected, learned
+        shape, tuple(machines), apply_observed_hours(ways, job, shape), tuple(misses), rejected, learned, grid.known
     )
 
 

@@ -103,7 +103,10 @@ def _baseline(plan: Plan) -> list[str]:
     """Return what the better simple rule costs, compared with the objective of the plan."""
     if plan.baseline is None:
         return ["no timetable by earliest due date or cheapest first keeps every limit"]
-    own, other = plan.objective or 0.0, plan.baseline.cost_usd
-    more = f" ({words.percent(other / own - 1)} more)" if own > 0 and other > own * 1.0005 else " (the same)"
-    by_time = plan.cost_usd is not None and abs(own - plan.cost_usd.expected) > max(0.01, 1e-6 * own)
-    return [f"{plan.baseline.name}: {words.usd(other)}{'' if by_time else more}"]
+    own, usd, hours = plan.objective or 0.0, plan.baseline.cost_usd, plan.baseline.hours
+    last = max((job.end_at_hours or 0.0 for job in plan.jobs), default=0.0)
+    by_time = abs(own - last) < 1e-9 and plan.cost_usd is not None and abs(own - plan.cost_usd.expected) > 0.01
+    other, word = (hours, "later") if by_time else (usd, "more")
+    more = f"{words.percent(other / own - 1)} {word}" if own > 0 and other > own * 1.0005 else "the same"
+    figures = f"last finish {words.hours(hours)} ({more}), {words.usd(usd)}"
+    return [f"{plan.baseline.name}: {figures if by_time else f'{words.usd(usd)} ({more})'}"]

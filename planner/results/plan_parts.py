@@ -175,7 +175,9 @@ class Baseline(Part):
 
     name: str
     cost_usd: float
-    """Expected dollars with penalties, waiting and lateness: the objective of the plan."""
+    """Expected dollars with penalties, waiting and lateness: what a plan minimises by default."""
+    hours: float = 0.0
+    """Hours until its last job ends: what a plan of objective `time` minimises."""
 
 
 class CommitmentUse(Part):

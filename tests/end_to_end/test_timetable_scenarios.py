@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from planner.documents.files import data_folder
+from planner.report.plan import render
 from tests.end_to_end.test_stage_scenarios import WORKED, evaluated
 from tests.helpers.costs import plan_of
 
@@ -53,3 +54,12 @@ def test_no_simple_rule_is_cheaper(name: str) -> None:
     plan = plan_of(name)
     if plan.baseline is not None and plan.objective is not None and name != "trials-over-unlike-cards":
         assert plan.baseline.cost_usd >= plan.objective - 0.01
+
+
+@pytest.mark.long
+def test_where_hours_count_the_baseline_is_compared_by_its_last_end() -> None:
+    """Cheaper and later: dollars alone would make the simple rule look better than the plan."""
+    plan = plan_of("three-jobs-one-budget")
+    assert plan.baseline is not None and plan.objective is not None
+    assert plan.baseline.hours >= plan.objective - 1 / 60
+    assert f"last finish {plan.baseline.hours:.1f} h (" in render(plan)

@@ -35,7 +35,7 @@ class SolvedTimetable:
     termination: Termination
     schedule: Schedule | None
     bound: float | None
-    baseline: tuple[str, float] | None  # name and dollars of the better timetable by a simple rule
+    baseline: tuple[str, float, float] | None  # name, dollars and last end (h) of the better timetable by a simple rule
 
 
 def solve_schedule(problem: Timetable, options: SolveOptions) -> SolvedTimetable:
@@ -45,7 +45,7 @@ def solve_schedule(problem: Timetable, options: SolveOptions) -> SolvedTimetable
     if any(not task.modes for task in problem.tasks):
         return SolvedTimetable(Termination.INFEASIBLE, None, None, None)
     simple = baseline(problem)
-    named = None if simple is None else (simple[0], _dollars(problem, simple[1]))
+    named = None if simple is None else (simple[0], _dollars(problem, simple[1]), _last_hours(problem, simple[1]))
     hint = best_greedy(problem)
     gap = max(options.gap, PROVEN_GAP)
     first = solve_timetable(problem, SearchLimits(min(seconds, FIRST_SECONDS), gap, hint))
@@ -95,3 +95,8 @@ def _break_ties(problem: Timetable, schedule: Schedule, seconds: float, gap: flo
 def _dollars(problem: Timetable, schedule: Schedule) -> float:
     """Return the cost of a schedule in dollars, whatever is minimised."""
     return objective_value(replace(problem, objective="cost"), schedule) / UNITS_PER_USD
+
+
+def _last_hours(problem: Timetable, schedule: Schedule) -> float:
+    """Return when the last job of a schedule ends, in hours."""
+    return objective_value(replace(problem, objective="last"), schedule) / 60

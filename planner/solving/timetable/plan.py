@@ -61,10 +61,18 @@ def timetable_plan(
         budget_probability=budget_probability(prepared.scenario, jobs, sum(one.usd for one in reservations)),
         idle_hours=_idle_hours(prepared, jobs),
         now=prepared.scenario.now_text,
-        baseline=Baseline(name=solved.baseline[0], cost_usd=solved.baseline[1]) if solved.baseline else None,
+        baseline=_baseline(solved),
         warnings=tuple(warnings),
         **figures,
     )
+
+
+def _baseline(solved: SolvedTimetable) -> Baseline | None:
+    """Return the better timetable by a simple rule; None where no simple rule keeps every limit."""
+    if solved.baseline is None:
+        return None
+    name, usd, hours = solved.baseline
+    return Baseline(name=name, cost_usd=usd, hours=hours)
 
 
 def _assignment(
