@@ -1,0 +1,84 @@
+"""One job of a plan to the files of the chosen targets, or every reason why a target cannot have it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from planner.errors import Fault, InputError, collect_faults, raise_faults
+from planner.exports.facts import Wishes, job_facts
+from planner.exports.field_map import Facts, FieldMap, field_maps, launch_maps
+from planner.exports.skypilot import skypilot_task
+from planner.exports.trainer import trainer_file
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from planner.results.plan import Assignment, Plan
+
+_LAUNCHERS = {"skypilot": skypilot_task}
+_FIRST_TRAINER = "trl"
+"""What a task launches where no other trainer is exported with it."""
+
+
+def target_names() -> tuple[str, ...]:
+    """Return the targets that have a field map."""
+    return (*launch_maps(), *field_maps())
+
+
+def choose_job(plan: Plan, file: str, name: str | None) -> Assignment:
+    """Return the job of a plan that is exported; `InputError` where it is not clear which, or where it runs nothing."""
+    names = ", ".join(job.name for job in plan.jobs)
+    if not plan.jobs:
+        raise InputError(
+            [Fault(file, 0, "jobs", f"nothing to run: the plan is {plan.status}", "export a plan with jobs")]
+        )
+    if name is None and len(plan.jobs) > 1:
+        raise InputError([Fault(file, 0, "jobs", f"{len(plan.jobs)} jobs", f"choose one with --job: {names}")])
+    chosen = [job for job in plan.jobs if name in (None, job.name)]
+    if not chosen:
+        raise InputError([Fault("--job", 0, "", f"the plan has no job {name!r}", f"one of {names}")])
+    if not chosen[0].gpus:
+        what = "a managed service trains this job itself: there is nothing to launch"
+        raise InputError([Fault(file, 0, f"jobs.{chosen[0].name}", what, "forbid the service in limits.providers")])
+    return chosen[0]
+
+
+def export(plan: Plan, job: Assignment, targets: Sequence[str], wishes: Wishes, file: str = "plan") -> dict[str, str]:
+    """Return the text of each file by its name; `InputError` with everything that a target cannot express."""
+    maps, launchers = field_maps(), launch_maps()
+    trainers = [maps[name] for name in targets if name in maps]
+    launched = next((one for one in trainers if one.launch), maps[_FIRST_TRAINER])
+    on_task = any(name in launchers for name in targets)
+    facts = job_facts(plan, job, wishes, on_task)
+    faults: list[Fault] = []
+    for tool in {one.target: one for one in (*trainers, *([launched] if on_task else []))}.values():
+        faults += _faults(tool, facts, f"jobs.{job.name}", file)
+    found: dict[str, str] = {}
+    for name in targets:
+        with collect_faults(faults):
+            if name in launchers:
+                found[launchers[name].file] = _LAUNCHERS[name](plan, job, launchers[name], launched, facts)
+            elif not faults:
+                found[maps[name].file] = trainer_file(plan, job, maps[name], facts)
+    raise_faults(faults)
+    return found
+
+
+def _faults(tool: FieldMap, facts: Facts, where: str, file: str) -> list[Fault]:
+    """Return a fault for each thing that a tool cannot express, with the targets and the setting that can."""
+    found = []
+    for technique, why, values in tool.refusals(facts):
+        ways = [f"{_able(technique, facts)} can"] if technique and _able(technique, facts) else []
+        if values:
+            name = technique if technique == "framework" else f"techniques.{technique}"
+            ways.append(f"or plan with --set '{where}.{name}=[{', '.join(map(str, values))}]'")
+        found.append(Fault(file, 0, where, why, ", ".join(ways).removeprefix("or ")))
+    return found
+
+
+def _able(technique: str, facts: Facts) -> str:
+    """Return the trainers that have the value of a technique."""
+    others = field_maps().values()
+    if technique == "framework":
+        return ", ".join(one.target for one in others if one.launch and facts["framework"] in one.frameworks)
+    return ", ".join(one.target for one in others if str(facts[technique]) in one.techniques.get(technique, ()))

@@ -1,0 +1,119 @@
+"""What an export needs to know of one job of a plan, by the names that field maps use."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from planner.exports.field_map import field_maps
+from planner.library.reading import is_config_path, read_library
+from planner.library.techniques import read_techniques
+
+if TYPE_CHECKING:
+    from planner.results.plan import Assignment, Plan
+
+_DATA_FILE = re.compile(r".*\.(?P<kind>jsonl?|csv|parquet)", re.IGNORECASE)
+CHECKPOINT_FOLDER = "/checkpoints"
+"""Where a task mounts the bucket that outlives its machines."""
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What the user says beside the plan."""
+
+    model_id: str | None = None
+    dataset: str | None = None
+
+
+def job_facts(plan: Plan, job: Assignment, wishes: Wishes, on_task: bool) -> dict[str, Any]:
+    """Return the facts of a job; `on_task`: it is launched by a task that mounts a folder for checkpoints."""
+    techniques = job.techniques.model_dump()
+    written = _written_job(plan, job)
+    (card,) = read_library([job.architecture]).architectures.values()
+    lora = {**(written.get("techniques") or {}).get("lora", {}), **(written.get("lora") or {})}
+    facts = {
+        **techniques,
+        "framework": job.framework or job.techniques.framework,
+        "unit": job.unit,
+        "family": card.family,
+        "gpus": job.gpus,
+        "gpus_per_instance": job.gpus_per_instance,
+        "instances": job.instances,
+        "sequence_length": job.sequence_length,
+        "global_batch": job.global_batch,
+        "packing": job.packing,
+        "steps": job.steps,
+        "trains_embeddings": bool(lora.get("train_embeddings")),
+        "lora_modules": _lora_modules(techniques["lora_targets"], card.family),
+        "model_id": wishes.model_id or _repository(job.architecture, card.aliases),
+        "output_dir": f"{CHECKPOINT_FOLDER}/{job.name}" if on_task else f"out/{job.name}",
+        **_dataset(wishes.dataset),
+        **_saving(job, written),
+    }
+    facts |= _engine(facts)
+    if facts["engine"] == "deepspeed":
+        facts["deepspeed_config"] = field_maps()["deepspeed"].settings(facts)
+    return facts
+
+
+def _written_job(plan: Plan, job: Assignment) -> dict[str, Any]:
+    """Return the job as the scenario in the plan says it; empty for a plan that carries none."""
+    jobs = plan.inputs.scenario.get("jobs", []) if plan.inputs else []
+    named = [one for one in jobs if isinstance(one, dict) and one.get("name") == job.name]
+    return named[0] if named else {}
+
+
+def _repository(architecture: str, aliases: tuple[str, ...]) -> str | None:
+    """Return the repository of the release that a card describes; None where it names none."""
+    if is_config_path(architecture):
+        return None
+    return next((alias for alias in aliases if "/" in alias), None)
+
+
+def _lora_modules(targets: str | tuple[str, ...] | None, family: str) -> list[str] | None:
+    """Return the modules that adapters extend: `all-linear`, or the names that the family has for them."""
+    if targets is None:
+        return None
+    if targets == "all-linear":
+        return [targets]
+    return list(read_techniques().linears.chosen(family, targets))
+
+
+def _dataset(dataset: str | None) -> dict[str, Any]:
+    """Return a dataset of the Hub by its name, and files as the loader of `datasets` wants them."""
+    found = _DATA_FILE.fullmatch(dataset or "")
+    if dataset is None or found is None:
+        return {"dataset_name": dataset, "dataset_path": dataset, "dataset_files": None, "dataset_kind": None}
+    kind = found["kind"].lower().replace("jsonl", "json")
+    files = [{"path": kind, "data_files": [dataset]}]
+    return {"dataset_name": None, "dataset_path": dataset, "dataset_files": files, "dataset_kind": kind}
+
+
+def _saving(job: Assignment, written: dict[str, Any]) -> dict[str, Any]:
+    """Return how often a checkpoint is saved: as the policy on spot assumes, and as the stage of the job asks."""
+    stage = (written.get("stages") or {}).get("checkpoints") or {}
+    steps = [max(job.steps // stage["count"], 1)] if stage else []
+    if job.spot is not None and job.step_seconds > 0:
+        steps.append(max(int(job.spot.checkpoint_interval_hours * 3600 / job.step_seconds), 1))
+    return {
+        "saves": bool(steps),
+        "save_steps": min(steps, default=None),
+        "save_limit": max(stage.get("keep", 1), 2 if job.spot is not None else 1),
+        "save_weights_only": stage.get("contents") == "weights" and job.spot is None,
+    }
+
+
+def _engine(facts: dict[str, Any]) -> dict[str, Any]:
+    """Return what shards the states, by the accounting of the estimate (`configurations/coefficients.py`).
+
+    The stages 1 and 2, and an optimizer alone in host memory, are those of DeepSpeed; stage 3 is FSDP but where the
+    framework is DeepSpeed itself. On one GPU an optimizer in host memory is that of stage 2.
+    """
+    values = read_techniques().values
+    sharding = values.sharding.values[facts["sharding"]]
+    hosted = values.offload.values[facts["offload"]]
+    stage = sharding.zero_stage
+    if stage in (1, 2) or (hosted.optimizer and not hosted.weights) or (stage and facts["framework"] == "deepspeed"):
+        return {"engine": "deepspeed", "zero_stage": stage or 2, "hybrid": sharding.hybrid}
+    return {"engine": "fsdp" if stage else "none", "zero_stage": stage, "hybrid": sharding.hybrid}

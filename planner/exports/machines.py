@@ -1,0 +1,93 @@
+"""The machines of a plan by the names of a launcher, and the script that runs on them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from string import Template
+from typing import TYPE_CHECKING
+
+from planner.errors import Fault, InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from planner.exports.field_map import Facts, FieldMap, LaunchMap
+    from planner.results.plan import Assignment, Plan
+
+PRICE_MARGIN = 1.1
+"""How much more than the price of the plan an hour may cost before a launcher refuses it: prices move a little."""
+
+
+@dataclass(frozen=True)
+class Machines:
+    """What to rent; dollars are those of one machine and hour, None where it is not offered so."""
+
+    provider: str
+    regions: tuple[str, ...]
+    """One empty name where the launcher chooses the region."""
+    gpu: str
+    usd_per_hour: float | None
+    spot_usd_per_hour: float | None
+    note: str = ""
+
+
+def find_machines(plan: Plan, job: Assignment, tool: LaunchMap) -> Machines:
+    """Return the machines of a job; `InputError` where the launcher does not have their provider or GPU."""
+    provider = tool.providers.get(job.provider)
+    where = f"jobs.{job.name}"
+    if provider is None:
+        fix = f"plan with limits.providers={_listed(tool.providers)}, or export to another launcher"
+        raise InputError([Fault("plan", 0, where, f"{tool.label} rents nothing from {job.provider}", fix)])
+    gpu = provider.gpus.get(job.gpu) or tool.gpus.get(job.gpu)
+    if gpu is None:
+        fix = f"plan with limits.gpus.forbid=[{job.gpu}], or rent it yourself and export for the trainer alone"
+        raise InputError([Fault("plan", 0, where, f"{tool.label} has no name for {job.gpu}", fix)])
+    if plan.inputs is None:
+        raise InputError([Fault("plan", 0, "inputs", "the plan does not carry its offers", "solve the scenario again")])
+    offers = [
+        one
+        for one in plan.inputs.offers
+        if (one.get("provider"), one.get("instance"), one.get("gpu")) == (job.provider, job.instance, job.gpu)
+        and (job.region in (one.get("region", "any"), "any") or job.region.startswith("any of "))
+    ]
+    regions = sorted({str(one.get("region", "any")) for one in offers} or {job.region}) if provider.regions else ["any"]
+    return Machines(
+        provider=provider.name,
+        regions=tuple("" if one == "any" else one for one in regions),
+        gpu=gpu,
+        usd_per_hour=_highest(offers, "usd_per_hour"),
+        spot_usd_per_hour=_highest(offers, "spot_usd_per_hour"),
+        note=provider.note,
+    )
+
+
+def _listed(names: Mapping[str, object]) -> str:
+    return f"[{', '.join(names)}]"
+
+
+def _highest(offers: list[dict[str, object]], key: str) -> float | None:
+    prices = [float(str(price)) for one in offers if (price := one.get(key)) is not None]
+    return max(prices, default=None)
+
+
+def setup_script(trainer: FieldMap, facts: Facts) -> str:
+    """Return the shell script that installs what a run needs; a package with options of pip has a line of its own."""
+    packages = trainer.packages_of(facts)
+    together = [one for one in packages if " " not in one]
+    alone = [one for one in packages if " " in one]
+    return "".join(f"pip install {one}\n" for one in (" ".join(together), *alone))
+
+
+def launch_script(trainer: FieldMap, facts: Facts, variables: Mapping[str, str]) -> str:
+    """Return the shell script that starts a run, or goes on from its last checkpoint.
+
+    `variables`: shell variables of the launch command -> how the launcher of the machines says them.
+    """
+    lines = [
+        "set -e",
+        f'LATEST=$(ls -d "{facts["output_dir"]}"/checkpoint-* 2>/dev/null | sort -V | tail -n 1 || true)',
+    ]
+    if facts["instances"] > 1:
+        lines += [f"{name}={value}" for name, value in variables.items()]
+    command = Template(trainer.launch if facts["instances"] > 1 else trainer.run).substitute(facts)
+    return "\n".join((*lines, f"{command} {trainer.resume}".strip())) + "\n"
