@@ -73,7 +73,7 @@ class FieldMap(Tool):
 
     def settings(self, facts: Facts) -> dict[str, Any]:
         """Return the fields that a plan decides; those whose fact is None are left out."""
-        found: dict[str, Any] = Field(default_factory=dict)
+        found: dict[str, Any] = {}
         for part in self._parts(facts):
             _merge(found, _filled(part, facts))
         return found
@@ -146,7 +146,7 @@ def _merge(into: dict[str, Any], more: dict[str, Any]) -> None:
 
 @cache
 def _read_maps() -> dict[str, FieldMap | LaunchMap]:
-    found: dict[str, FieldMap | LaunchMap] = Field(default_factory=dict)
+    found: dict[str, FieldMap | LaunchMap] = {}
     for path in sorted((data_folder("models") / "exports").glob("*.yaml")):
         document = read_document(path)
         kind: type[FieldMap | LaunchMap] = LaunchMap if document.data.get("kind") == "launcher" else FieldMap
