@@ -1,7 +1,7 @@
 """Exported files read by the tools that they are for; each test runs where its tool is installed (CONTRIBUTING.md).
 
 Checked in November 2026 with trl 1.16.0, transformers 5.23.0, peft 0.21.2, accelerate 1.15.0, skypilot 0.14.1 and
-dstack 0.22.5. SkyPilot and dstack accept any name of a GPU, and Accelerate any precision, so the field maps list what is
+dstack 0.22.5. SkyPilot and dstack accept any name of a GPU, and Accelerate any precision, so the maps list what is
 known. Run with `-m ecosystem`.
 """
 

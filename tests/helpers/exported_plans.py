@@ -19,7 +19,7 @@ AS_OF = datetime.date(2026, 11, 21)
 FULL = "jobs.llama-2-7b-full-vs-lora.techniques"
 SETTINGS: dict[str, tuple[str, tuple[str, ...]]] = {
     "quickstart": ("quickstart", ()),
-    "secure": ("quickstart", ("limits.providers.forbid=[runpod-community, vast]", "limits.spot=false")),
+    "secure": ("quickstart", ("limits.providers=[aws, lambda, nebius, runpod-secure, verda]", "limits.spot=false")),
     "fsdp": (
         "llama-2-7b-full-vs-lora",
         (f"{FULL}.method=full", f"{FULL}.sharding=zero3", f"{FULL}.activation_checkpointing=full"),
