@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from planner.errors import Fault, InputError, collect_faults, raise_faults
+from planner.exports.dstack import dstack_task
 from planner.exports.facts import Wishes, job_facts
 from planner.exports.field_map import Facts, FieldMap, field_maps, launch_maps
 from planner.exports.skypilot import skypilot_task
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
     from planner.results.plan import Assignment, Plan
 
-_LAUNCHERS = {"skypilot": skypilot_task}
+_LAUNCHERS = {"skypilot": skypilot_task, "dstack": dstack_task}
 _FIRST_TRAINER = "trl"
 """What a task launches where no other trainer is exported with it."""
 

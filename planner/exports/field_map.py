@@ -110,6 +110,8 @@ class Provider(Row):
     """Whether the regions of the price list are those of the launcher."""
     gpus: dict[str, str] = Field(default_factory=dict)
     """GPUs that it spells otherwise there than elsewhere."""
+    keeps: bool = True
+    """Whether a folder can be mounted there that outlives the machines."""
     note: str = ""
 
 

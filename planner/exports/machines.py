@@ -28,6 +28,7 @@ class Machines:
     gpu: str
     usd_per_hour: float | None
     spot_usd_per_hour: float | None
+    keeps: bool = True
     note: str = ""
 
 
@@ -42,6 +43,9 @@ def find_machines(plan: Plan, job: Assignment, tool: LaunchMap) -> Machines:
     if gpu is None:
         fix = f"plan with limits.gpus.forbid=[{job.gpu}], or rent it yourself and export for the trainer alone"
         raise InputError([Fault("plan", 0, where, f"{tool.label} has no name for {job.gpu}", fix)])
+    if job.spot_share > 0 and not provider.keeps:
+        what = f"{tool.label} has no volume at {job.provider} that keeps checkpoints when a spot machine is lost"
+        raise InputError([Fault("plan", 0, where, what, "plan with limits.spot=false, or export to another launcher")])
     if plan.inputs is None:
         raise InputError([Fault("plan", 0, "inputs", "the plan does not carry its offers", "solve the scenario again")])
     offers = [
@@ -57,6 +61,7 @@ def find_machines(plan: Plan, job: Assignment, tool: LaunchMap) -> Machines:
         gpu=gpu,
         usd_per_hour=_highest(offers, "usd_per_hour"),
         spot_usd_per_hour=_highest(offers, "spot_usd_per_hour"),
+        keeps=provider.keeps,
         note=provider.note,
     )
 
@@ -68,6 +73,31 @@ def _listed(names: Mapping[str, object]) -> str:
 def _highest(offers: list[dict[str, object]], key: str) -> float | None:
     prices = [float(str(price)) for one in offers if (price := one.get(key)) is not None]
     return max(prices, default=None)
+
+
+def task_name(job: Assignment) -> str:
+    """Return the name of a job as tasks, buckets and volumes may have it: lower case, digits and hyphens."""
+    signs = "".join(sign if sign.isascii() and sign.isalnum() else "-" for sign in job.name.lower())
+    return "-".join(part for part in signs.split("-") if part)[:40].rstrip("-") or "job"
+
+
+def task_remarks(trainer: FieldMap, tool: LaunchMap) -> list[str]:
+    """Return what a reader of a task must know of its files and prices."""
+    return [
+        f"starts {trainer.file}, which --to {tool.target} --to {trainer.target} -o DIR writes beside it",
+        f"the highest price is {100 * (PRICE_MARGIN - 1):.0f} % above that of the plan, per machine and hour",
+    ]
+
+
+def wait_remarks(job: Assignment, tool: LaunchMap) -> list[str]:
+    """Return where the policy of a plan on spot and a launcher differ: in how long they wait for capacity."""
+    if job.spot is None or job.switch_to_on_demand_at_hours is None:
+        return []
+    latest = f"{job.switch_to_on_demand_at_hours:.1f}"
+    return [
+        f"the plan waits for spot capacity until hour {latest}, {tool.label} takes on demand at once: to wait too, "
+        f"allow spot alone, and on demand again by that hour"
+    ]
 
 
 def setup_script(trainer: FieldMap, facts: Facts) -> str:

@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Any
 from planner.documents.yaml_text import yaml_text
 from planner.exports.facts import CHECKPOINT_FOLDER
 from planner.exports.header import commented, header
-from planner.exports.machines import PRICE_MARGIN, Machines, find_machines, launch_script, setup_script
+from planner.exports.machines import (
+    PRICE_MARGIN,
+    Machines,
+    find_machines,
+    launch_script,
+    setup_script,
+    task_name,
+    task_remarks,
+    wait_remarks,
+)
 
 if TYPE_CHECKING:
     from planner.exports.field_map import Facts, FieldMap, LaunchMap
@@ -31,9 +40,9 @@ def skypilot_task(plan: Plan, job: Assignment, tool: LaunchMap, trainer: FieldMa
     if on_spot:
         resources["job_recovery"] = {"strategy": "EAGER_NEXT_REGION" if len(machines.regions) > 1 else "FAILOVER"}
     resources["autostop"] = {"idle_minutes": IDLE_MINUTES, "down": True}
-    bucket = {"name": f"checkpoints-{_slug(job.name)}", "mode": "MOUNT_CACHED"}
+    bucket = {"name": f"checkpoints-{task_name(job)}", "mode": "MOUNT_CACHED"}
     task = {
-        "name": _slug(job.name),
+        "name": task_name(job),
         "workdir": ".",
         "num_nodes": job.instances,
         "resources": resources,
@@ -41,12 +50,7 @@ def skypilot_task(plan: Plan, job: Assignment, tool: LaunchMap, trainer: FieldMa
         "setup": setup_script(trainer, facts),
         "run": launch_script(trainer, facts, _VARIABLES),
     }
-    remarks = [
-        f"starts {trainer.file}, which --to skypilot --to {trainer.target} -o DIR writes beside it",
-        f"max_hourly_cost is {100 * (PRICE_MARGIN - 1):.0f} % above the price of the plan, per machine",
-        *([machines.note] if machines.note else []),
-        *_policy(job),
-    ]
+    remarks = [*task_remarks(trainer, tool), *([machines.note] if machines.note else []), *wait_remarks(job, tool)]
     run = "sky jobs launch task.yaml" if on_spot else tool.run
     return commented(header(plan, job, tool, run, remarks)) + yaml_text(task)
 
@@ -66,19 +70,3 @@ def _choices(machines: Machines, on_spot: bool) -> list[dict[str, Any]]:
         for place in places
         if price is not None
     ]
-
-
-def _policy(job: Assignment) -> list[str]:
-    if job.spot is None or job.switch_to_on_demand_at_hours is None:
-        return []
-    latest = f"{job.switch_to_on_demand_at_hours:.1f}"
-    return [
-        f"the plan waits for spot capacity until hour {latest}, SkyPilot takes on demand at once: to wait too, "
-        "delete the entries with use_spot: false, and put them back by that hour"
-    ]
-
-
-def _slug(name: str) -> str:
-    """Return a name as buckets and tasks may have it: lower case letters, digits and hyphens."""
-    signs = "".join(sign if sign.isascii() and sign.isalnum() else "-" for sign in name.lower())
-    return "-".join(part for part in signs.split("-") if part)[:40] or "job"

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from planner.results.plan import Plan
 from tests.helpers.exported_plans import SETTINGS, changed, solved, texts
@@ -101,3 +102,15 @@ def test_skypilot_reads_the_task(name: str, tmp_path: Path, monkeypatch: pytest.
     assert task.num_nodes == job.instances
     assert {one.use_spot for one in task.resources} == ({True, False} if job.spot_share else {False})
     assert all(list(one.accelerators.values()) == [job.gpus_per_instance] for one in task.resources)
+
+
+@pytest.mark.parametrize("name", ["quickstart", "spot"])
+def test_dstack_reads_the_task(name: str, tmp_path: Path) -> None:
+    """Unknown keys and values are errors of its model, durations of two units too."""
+    configurations = pytest.importorskip("dstack._internal.core.models.configurations")
+    plan = solved("quickstart") if name == "quickstart" else changed(solved("spot"), provider="aws")
+    path = write(plan, tmp_path, "dstack", "trl")
+    found = configurations.parse_run_configuration(yaml.safe_load(path.read_text()))
+    job = plan.jobs[0]
+    assert found.nodes == job.instances and found.max_duration >= 3600 * job.hours.expected
+    assert found.resources.gpu.count.min == job.gpus_per_instance
