@@ -46,6 +46,9 @@ def job_facts(plan: Plan, job: Assignment, wishes: Wishes, on_task: bool) -> dic
         "steps": job.steps,
         "trains_embeddings": bool(lora.get("train_embeddings")),
         "lora_modules": _lora_modules(techniques["lora_targets"], card.family),
+        "lora_all_linear": techniques["lora_targets"] == "all-linear",
+        "lora_target_text": _lora_text(_lora_modules(techniques["lora_targets"], card.family)),
+        "lora_alpha": 2 * (techniques["lora_rank"] or 0),
         "model_id": wishes.model_id or _repository(job.architecture, card.aliases),
         "output_dir": f"{CHECKPOINT_FOLDER}/{job.name}" if on_task else f"out/{job.name}",
         **_dataset(wishes.dataset),
@@ -80,14 +83,23 @@ def _lora_modules(targets: str | tuple[str, ...] | None, family: str) -> list[st
     return list(read_techniques().linears.chosen(family, targets))
 
 
+def _lora_text(modules: list[str] | None) -> str | None:
+    """Return the modules in one text, as LLaMA-Factory reads them."""
+    return None if modules is None else "all" if modules == ["all-linear"] else ",".join(modules)
+
+
 def _dataset(dataset: str | None) -> dict[str, Any]:
     """Return a dataset of the Hub by its name, and files as the loader of `datasets` wants them."""
     found = _DATA_FILE.fullmatch(dataset or "")
-    if dataset is None or found is None:
-        return {"dataset_name": dataset, "dataset_path": dataset, "dataset_files": None, "dataset_kind": None}
-    kind = found["kind"].lower().replace("jsonl", "json")
-    files = [{"path": kind, "data_files": [dataset]}]
-    return {"dataset_name": None, "dataset_path": dataset, "dataset_files": files, "dataset_kind": kind}
+    kind = found["kind"].lower().replace("jsonl", "json") if found else None
+    return {
+        "has_dataset": dataset is not None,
+        "has_data_file": kind is not None,
+        "dataset_name": None if kind else dataset,
+        "dataset_path": dataset,
+        "dataset_files": [{"path": kind, "data_files": [dataset]}] if kind else None,
+        "dataset_kind": kind,
+    }
 
 
 def _saving(job: Assignment, written: dict[str, Any]) -> dict[str, Any]:

@@ -21,7 +21,7 @@ def header(plan: Plan, job: Assignment, tool: Tool, run: str, remarks: Iterable[
     versions = ", ".join(f"{package} {version}" for package, version in tool.checked.items())
     cost, hours, vram = job.cost, job.hours, job.vram_gib
     lines = [
-        f"Job {job.name} of plan {plan.scenario}, for {tool.label} {tool.version} (checked with {versions}).",
+        f"Job {job.name} of plan {plan.scenario}, for {tool.label} {tool.version} (fields of {versions}).",
         f"Written by planner {_version(plan)} from a plan of {plan.as_of}.",
         f"Machines: {describe_machines(job.gpus, job.gpu)} at {job.provider}, {_market(job)}.",
         f"Expected: {hours.expected:.1f} h ({hours.low:.1f} to {hours.high:.1f}), "

@@ -113,10 +113,9 @@ def launch_script(trainer: FieldMap, facts: Facts, variables: Mapping[str, str])
 
     `variables`: shell variables of the launch command -> how the launcher of the machines says them.
     """
-    lines = [
-        "set -e",
-        f'LATEST=$(ls -d "{facts["output_dir"]}"/checkpoint-* 2>/dev/null | sort -V | tail -n 1 || true)',
-    ]
+    lines = ["set -e"]
+    if trainer.resume:
+        lines.append(f'LATEST=$(ls -d "{facts["output_dir"]}"/checkpoint-* 2>/dev/null | sort -V | tail -n 1 || true)')
     if facts["instances"] > 1:
         lines += [f"{name}={value}" for name, value in variables.items()]
     command = Template(trainer.launch if facts["instances"] > 1 else trainer.run).substitute(facts)

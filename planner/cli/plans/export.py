@@ -13,7 +13,7 @@ from planner.cli.plan_file import read_plan
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-TARGETS = ("skypilot", "dstack", "trl", "accelerate", "deepspeed")
+TARGETS = ("skypilot", "dstack", "trl", "accelerate", "deepspeed", "axolotl", "llamafactory")
 """What --to takes; tests compare it with the field maps, which are not read for --help."""
 
 
