@@ -19,21 +19,22 @@ from planner.exports.machines import (
 )
 
 if TYPE_CHECKING:
+    from planner.exports.facts import Given
     from planner.exports.field_map import Facts, FieldMap, LaunchMap
-    from planner.results.plan import Assignment, Plan
 
 _RETRIED = ("no-capacity", "interruption", "error")
 _VARIABLES = {"NODE_RANK": '"$DSTACK_NODE_RANK"', "HEAD_IP": '"$DSTACK_MASTER_NODE_IP"'}
 """Shell variables of a launch command -> how dstack says them."""
 
 
-def dstack_task(plan: Plan, job: Assignment, tool: LaunchMap, trainer: FieldMap, facts: Facts) -> str:
+def dstack_task(given: Given, tool: LaunchMap, trainer: FieldMap, facts: Facts) -> str:
     """Return the text of the task.
 
     `auto` tries spot first and takes on demand where there is none; the run goes on after an interruption for as long
     as the deadline leaves it, in whole hours, because dstack reads one unit alone.
     """
-    machines = find_machines(plan, job, tool)
+    job = given.job
+    machines = find_machines(given.scenario, job, tool)
     on_spot = job.spot_share > 0
     task: dict[str, Any] = {"type": "task", "name": task_name(job), "nodes": job.instances}
     task |= {"backends": [machines.provider]}
@@ -60,4 +61,4 @@ def dstack_task(plan: Plan, job: Assignment, tool: LaunchMap, trainer: FieldMap,
         if machines.keeps
         else f"{tool.label} has no network volumes here: save {CHECKPOINT_FOLDER} before the machines go"
     )
-    return commented(header(plan, job, tool, tool.run, remarks)) + yaml_text(task)
+    return commented(header(given.plan, job, tool, tool.run, remarks)) + yaml_text(task)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from planner.errors import Fault, InputError, collect_faults, raise_faults
 from planner.exports.dstack import dstack_task
-from planner.exports.facts import Wishes, job_facts
+from planner.exports.facts import Given, Wishes, job_facts, unknown_values
 from planner.exports.field_map import Facts, FieldMap, field_maps, launch_maps
 from planner.exports.skypilot import skypilot_task
 from planner.exports.trainer import trainer_file
@@ -14,7 +14,8 @@ from planner.exports.trainer import trainer_file
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from planner.results.plan import Assignment, Plan
+    from planner.results.plan import Plan
+    from planner.scenario.scenario import Scenario
 
 _LAUNCHERS = {"skypilot": skypilot_task, "dstack": dstack_task}
 _FIRST_TRAINER = "trl"
@@ -26,8 +27,11 @@ def target_names() -> tuple[str, ...]:
     return (*launch_maps(), *field_maps())
 
 
-def choose_job(plan: Plan, file: str, name: str | None) -> Assignment:
-    """Return the job of a plan that is exported; `InputError` where it is not clear which, or where it runs nothing."""
+def choose_job(plan: Plan, scenario: Scenario, file: str, name: str | None) -> Given:
+    """Return the job of a plan that is exported, with the scenario that the plan carries.
+
+    `InputError` where it is not clear which, or where it runs nothing.
+    """
     names = ", ".join(job.name for job in plan.jobs)
     if not plan.jobs:
         raise InputError(
@@ -41,26 +45,33 @@ def choose_job(plan: Plan, file: str, name: str | None) -> Assignment:
     if not chosen[0].gpus:
         what = "a managed service trains this job itself: there is nothing to launch"
         raise InputError([Fault(file, 0, f"jobs.{chosen[0].name}", what, "forbid the service in limits.providers")])
-    return chosen[0]
+    if all(one.name != chosen[0].name for one in scenario.jobs):
+        raise InputError([Fault(file, 0, "inputs", f"the scenario has no job {chosen[0].name}", "solve it again")])
+    return Given(plan, scenario, chosen[0])
 
 
-def export(plan: Plan, job: Assignment, targets: Sequence[str], wishes: Wishes, file: str = "plan") -> dict[str, str]:
+def export(given: Given, targets: Sequence[str], wishes: Wishes, file: str = "plan") -> dict[str, str]:
     """Return the text of each file by its name; `InputError` with everything that a target cannot express."""
-    maps, launchers = field_maps(), launch_maps()
+    maps, launchers, job = field_maps(), launch_maps(), given.job
+    where = f"jobs.{job.name}"
+    unknown = unknown_values(job)
+    if unknown:
+        fix = "planner check tells what else was edited; solve again"
+        raise InputError([Fault(file, 0, where, f"unknown: {', '.join(unknown)}", fix)])
     trainers = [maps[name] for name in targets if name in maps]
     launched = next((one for one in trainers if one.launch), maps[_FIRST_TRAINER])
     on_task = any(name in launchers for name in targets)
-    facts = job_facts(plan, job, wishes, on_task)
+    facts = job_facts(given.scenario, job, wishes, on_task)
     faults: list[Fault] = []
     for tool in {one.target: one for one in (*trainers, *([launched] if on_task else []))}.values():
-        faults += _faults(tool, facts, f"jobs.{job.name}", file)
+        faults += _faults(tool, facts, where, file)
     found: dict[str, str] = {}
     for name in targets:
         with collect_faults(faults):
             if name in launchers:
-                found[launchers[name].file] = _LAUNCHERS[name](plan, job, launchers[name], launched, facts)
+                found[launchers[name].file] = _LAUNCHERS[name](given, launchers[name], launched, facts)
             elif not faults:
-                found[maps[name].file] = trainer_file(plan, job, maps[name], facts)
+                found[maps[name].file] = trainer_file(given.plan, job, maps[name], facts)
     raise_faults(faults)
     return found
 

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from planner.exports.field_map import field_maps
 from planner.library.reading import is_config_path, read_library
-from planner.library.techniques import read_techniques
+from planner.library.techniques import TECHNIQUE_FIELDS, read_techniques
 
 if TYPE_CHECKING:
     from planner.results.plan import Assignment, Plan
+    from planner.scenario.job import Job
+    from planner.scenario.scenario import Scenario
 
 _DATA_FILE = re.compile(r".*\.(?P<kind>jsonl?|csv|parquet)", re.IGNORECASE)
 CHECKPOINT_FOLDER = "/checkpoints"
@@ -26,12 +28,23 @@ class Wishes:
     dataset: str | None = None
 
 
-def job_facts(plan: Plan, job: Assignment, wishes: Wishes, on_task: bool) -> dict[str, Any]:
-    """Return the facts of a job; `on_task`: it is launched by a task that mounts a folder for checkpoints."""
+@dataclass(frozen=True)
+class Given:
+    """A plan, the scenario that it carries, and the job that is exported."""
+
+    plan: Plan
+    scenario: Scenario
+    job: Assignment
+
+
+def job_facts(scenario: Scenario, job: Assignment, wishes: Wishes, on_task: bool) -> dict[str, Any]:
+    """Return the facts of a job.
+
+    `scenario`: what the plan carries. `on_task`: the job is launched by a task that mounts a folder for checkpoints.
+    """
     techniques = job.techniques.model_dump()
-    written = _written_job(plan, job)
+    asked = next(one for one in scenario.jobs if one.name == job.name)
     (card,) = read_library([job.architecture]).architectures.values()
-    lora = {**(written.get("techniques") or {}).get("lora", {}), **(written.get("lora") or {})}
     facts = {
         **techniques,
         "framework": job.framework or job.techniques.framework,
@@ -44,7 +57,7 @@ def job_facts(plan: Plan, job: Assignment, wishes: Wishes, on_task: bool) -> dic
         "global_batch": job.global_batch,
         "packing": job.packing,
         "steps": job.steps,
-        "trains_embeddings": bool(lora.get("train_embeddings")),
+        "trains_embeddings": techniques["method"] == "lora" and asked.lora.train_embeddings,
         "lora_modules": _lora_modules(techniques["lora_targets"], card.family),
         "lora_all_linear": techniques["lora_targets"] == "all-linear",
         "lora_target_text": _lora_text(_lora_modules(techniques["lora_targets"], card.family)),
@@ -52,7 +65,7 @@ def job_facts(plan: Plan, job: Assignment, wishes: Wishes, on_task: bool) -> dic
         "model_id": wishes.model_id or _repository(job.architecture, card.aliases),
         "output_dir": f"{CHECKPOINT_FOLDER}/{job.name}" if on_task else f"out/{job.name}",
         **_dataset(wishes.dataset),
-        **_saving(job, written),
+        **_saving(job, asked),
     }
     facts |= _engine(facts)
     if facts["engine"] == "deepspeed":
@@ -60,11 +73,14 @@ def job_facts(plan: Plan, job: Assignment, wishes: Wishes, on_task: bool) -> dic
     return facts
 
 
-def _written_job(plan: Plan, job: Assignment) -> dict[str, Any]:
-    """Return the job as the scenario in the plan says it; empty for a plan that carries none."""
-    jobs = plan.inputs.scenario.get("jobs", []) if plan.inputs else []
-    named = [one for one in jobs if isinstance(one, dict) and one.get("name") == job.name]
-    return named[0] if named else {}
+def unknown_values(job: Assignment) -> list[str]:
+    """Return the techniques of an edited plan whose value the planner does not know."""
+    table, chosen = read_techniques(), job.techniques.model_dump()
+    return [
+        f"{field} {chosen[field]}"
+        for field in TECHNIQUE_FIELDS
+        if field != "quant" and chosen[field] not in table.allowed(field)  # that of 8 bit is no choice
+    ]
 
 
 def _repository(architecture: str, aliases: tuple[str, ...]) -> str | None:
@@ -102,17 +118,17 @@ def _dataset(dataset: str | None) -> dict[str, Any]:
     }
 
 
-def _saving(job: Assignment, written: dict[str, Any]) -> dict[str, Any]:
+def _saving(job: Assignment, asked: Job) -> dict[str, Any]:
     """Return how often a checkpoint is saved: as the policy on spot assumes, and as the stage of the job asks."""
-    stage = (written.get("stages") or {}).get("checkpoints") or {}
-    steps = [max(job.steps // stage["count"], 1)] if stage else []
+    stage = asked.stages.checkpoints
+    steps = [max(job.steps // stage.count, 1)] if stage else []
     if job.spot is not None and job.step_seconds > 0:
         steps.append(max(int(job.spot.checkpoint_interval_hours * 3600 / job.step_seconds), 1))
     return {
         "saves": bool(steps),
         "save_steps": min(steps, default=None),
-        "save_limit": max(stage.get("keep", 1), 2 if job.spot is not None else 1),
-        "save_weights_only": stage.get("contents") == "weights" and job.spot is None,
+        "save_limit": max(stage.keep if stage else 1, 2 if job.spot is not None else 1),
+        "save_weights_only": stage is not None and stage.contents == "weights" and job.spot is None,
     }
 
 

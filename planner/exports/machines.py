@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 from planner.errors import Fault, InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from planner.exports.field_map import Facts, FieldMap, LaunchMap
-    from planner.results.plan import Assignment, Plan
+    from planner.results.plan import Assignment
+    from planner.scenario.scenario import Scenario
 
 PRICE_MARGIN = 1.1
 """How much more than the price of the plan an hour may cost before a launcher refuses it: prices move a little."""
@@ -32,7 +33,7 @@ class Machines:
     note: str = ""
 
 
-def find_machines(plan: Plan, job: Assignment, tool: LaunchMap) -> Machines:
+def find_machines(scenario: Scenario, job: Assignment, tool: LaunchMap) -> Machines:
     """Return the machines of a job; `InputError` where the launcher does not have their provider or GPU."""
     provider = tool.providers.get(job.provider)
     where = f"jobs.{job.name}"
@@ -46,21 +47,19 @@ def find_machines(plan: Plan, job: Assignment, tool: LaunchMap) -> Machines:
     if job.spot_share > 0 and not provider.keeps:
         what = f"{tool.label} has no volume at {job.provider} that keeps checkpoints when a spot machine is lost"
         raise InputError([Fault("plan", 0, where, what, "plan with limits.spot=false, or export to another launcher")])
-    if plan.inputs is None:
-        raise InputError([Fault("plan", 0, "inputs", "the plan does not carry its offers", "solve the scenario again")])
     offers = [
         one
-        for one in plan.inputs.offers
-        if (one.get("provider"), one.get("instance"), one.get("gpu")) == (job.provider, job.instance, job.gpu)
-        and (job.region in (one.get("region", "any"), "any") or job.region.startswith("any of "))
+        for one in scenario.adjusted_offers()
+        if (one.provider, one.instance, one.gpu) == (job.provider, job.instance, job.gpu)
+        and (job.region in (one.region, "any") or job.region.startswith("any of "))
     ]
-    regions = sorted({str(one.get("region", "any")) for one in offers} or {job.region}) if provider.regions else ["any"]
+    regions = sorted({one.region for one in offers} or {job.region}) if provider.regions else ["any"]
     return Machines(
         provider=provider.name,
         regions=tuple("" if one == "any" else one for one in regions),
         gpu=gpu,
-        usd_per_hour=_highest(offers, "usd_per_hour"),
-        spot_usd_per_hour=_highest(offers, "spot_usd_per_hour"),
+        usd_per_hour=_highest(one.usd_per_hour for one in offers),
+        spot_usd_per_hour=_highest(one.spot_usd_per_hour for one in offers),
         keeps=provider.keeps,
         note=provider.note,
     )
@@ -70,9 +69,8 @@ def _listed(names: Mapping[str, object]) -> str:
     return f"[{', '.join(names)}]"
 
 
-def _highest(offers: list[dict[str, object]], key: str) -> float | None:
-    prices = [float(str(price)) for one in offers if (price := one.get(key)) is not None]
-    return max(prices, default=None)
+def _highest(prices: Iterable[float | None]) -> float | None:
+    return max((one for one in prices if one is not None), default=None)
 
 
 def task_name(job: Assignment) -> str:

@@ -19,20 +19,21 @@ from planner.exports.machines import (
 )
 
 if TYPE_CHECKING:
+    from planner.exports.facts import Given
     from planner.exports.field_map import Facts, FieldMap, LaunchMap
-    from planner.results.plan import Assignment, Plan
 
 IDLE_MINUTES = 10
 """Minutes without work after which machines are given back."""
 
 
-def skypilot_task(plan: Plan, job: Assignment, tool: LaunchMap, trainer: FieldMap, facts: Facts) -> str:
+def skypilot_task(given: Given, tool: LaunchMap, trainer: FieldMap, facts: Facts) -> str:
     """Return the text of the task.
 
     A synchronous run is on spot or on demand as a whole, so the spot share of a plan is one of time: spot first,
     and on demand where there is none.
     """
-    machines = find_machines(plan, job, tool)
+    job = given.job
+    machines = find_machines(given.scenario, job, tool)
     on_spot = job.spot_share > 0
     resources: dict[str, Any] = {"accelerators": f"{machines.gpu}:{job.gpus_per_instance}"}
     choices = _choices(machines, on_spot)
@@ -52,7 +53,7 @@ def skypilot_task(plan: Plan, job: Assignment, tool: LaunchMap, trainer: FieldMa
     }
     remarks = [*task_remarks(trainer, tool), *([machines.note] if machines.note else []), *wait_remarks(job, tool)]
     run = "sky jobs launch task.yaml" if on_spot else tool.run
-    return commented(header(plan, job, tool, run, remarks)) + yaml_text(task)
+    return commented(header(given.plan, job, tool, run, remarks)) + yaml_text(task)
 
 
 _VARIABLES = {"NODE_RANK": '"$SKYPILOT_NODE_RANK"', "HEAD_IP": '$(echo "$SKYPILOT_NODE_IPS" | head -n 1)'}

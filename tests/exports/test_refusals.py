@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from planner.cli.plan_file import scenario_of
 from planner.errors import InputError
 from planner.exports.export import choose_job
 from tests.helpers.exported_plans import changed, solved, texts
@@ -62,17 +63,27 @@ def test_images_have_no_trainer_here() -> None:
 def test_a_plan_of_several_jobs_asks_which_and_an_unknown_name_lists_them() -> None:
     """`--job` chooses."""
     plan = solved("quickstart")
+    asked = scenario_of(plan, "plan.json")
+    asked = asked.model_copy(update={"jobs": (*asked.jobs, asked.jobs[0].model_copy(update={"name": "other"}))})
     both = plan.model_copy(update={"jobs": (plan.jobs[0], plan.jobs[0].model_copy(update={"name": "other"}))})
-    assert choose_job(both, "plan.json", "other").name == "other"
+    assert choose_job(both, asked, "plan.json", "other").job.name == "other"
     with pytest.raises(InputError, match="choose one with --job: quickstart, other"):
-        choose_job(both, "plan.json", None)
+        choose_job(both, asked, "plan.json", None)
     with pytest.raises(InputError, match="the plan has no job 'third'; one of quickstart, other"):
-        choose_job(both, "plan.json", "third")
+        choose_job(both, asked, "plan.json", "third")
 
 
 def test_a_managed_service_and_an_infeasible_plan_have_nothing_to_launch() -> None:
     """Said before any field map is read."""
+    asked = scenario_of(solved("quickstart"), "plan.json")
     with pytest.raises(InputError, match="a managed service trains this job itself"):
-        choose_job(changed(solved("quickstart"), gpus=0), "plan.json", None)
+        choose_job(changed(solved("quickstart"), gpus=0), asked, "plan.json", None)
     with pytest.raises(InputError, match="nothing to run: the plan is infeasible"):
-        choose_job(make_plan(status="infeasible", jobs=()), "plan.json", None)
+        choose_job(make_plan(status="infeasible", jobs=()), asked, "plan.json", None)
+
+
+def test_an_edited_plan_with_a_value_that_nobody_knows_is_refused() -> None:
+    """As with `planner check`, which tells what else does not agree."""
+    assert "unknown: sharding zero9, offload disk" in refused(
+        "trl", techniques={"sharding": "zero9", "offload": "disk"}
+    )

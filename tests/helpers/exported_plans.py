@@ -9,6 +9,7 @@ from typing import Any
 import yaml
 
 import planner
+from planner.cli.plan_file import scenario_of
 from planner.exports.export import choose_job, export
 from planner.exports.facts import Wishes
 from planner.results.plan import Assignment, Plan
@@ -43,7 +44,7 @@ def solved(name: str) -> Plan:
 
 def texts(plan: Plan, *targets: str, wishes: Wishes = WISHES) -> dict[str, str]:
     """Return the exported files of the only job of a plan."""
-    return export(plan, choose_job(plan, "plan.json", None), targets, wishes, "plan.json")
+    return export(choose_job(plan, scenario_of(plan, "plan.json"), "plan.json", None), targets, wishes, "plan.json")
 
 
 def settings(plan: Plan, target: str, wishes: Wishes = WISHES) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from planner.cli.output import STANDARD_OUTPUT, show
-from planner.cli.plan_file import read_plan
+from planner.cli.plan_file import read_plan, scenario_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,7 +47,8 @@ def export(
     from planner.exports.facts import Wishes
 
     plan = read_plan(plan_file)
-    texts = export_files(plan, choose_job(plan, plan_file, job), targets, Wishes(model_id, dataset), plan_file)
+    given = choose_job(plan, scenario_of(plan, plan_file), plan_file, job)
+    texts = export_files(given, targets, Wishes(model_id, dataset), plan_file)
     if folder is None or folder in STANDARD_OUTPUT:
         if len(texts) > 1:
             raise click.UsageError(f"{len(texts)} files: name a folder with -o", click.get_current_context())

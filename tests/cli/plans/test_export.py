@@ -13,8 +13,7 @@ from planner.cli import main
 from planner.cli.output import json_text
 from planner.cli.plans.export import TARGETS
 from planner.exports.export import target_names
-from tests.helpers.exported_plans import solved
-from tests.helpers.plans import make_assignment, make_plan
+from tests.helpers.exported_plans import changed, solved
 
 pytestmark = pytest.mark.slow
 
@@ -62,7 +61,7 @@ def test_files_are_written_into_a_folder_and_left_alone_where_nothing_changed(pl
 def test_nothing_is_written_where_one_target_is_refused(tmp_path: Path) -> None:
     """Half of an export would be launched with files of another plan."""
     path = tmp_path / "plan.json"
-    plan = make_plan(make_assignment(architecture="llama-2-7b", framework="litgpt"))
+    plan = changed(solved("spot"), framework="litgpt")
     path.write_text(json_text(plan.model_dump(mode="json", by_alias=True)))
     result = run(str(path), "--to", "trl", "--to", "accelerate", "-o", str(tmp_path / "out"))
     assert result.exit_code == 2 and not (tmp_path / "out").exists()
@@ -95,3 +94,11 @@ def test_an_unknown_job_and_an_unknown_target_are_bad_input(plan_file: str) -> N
     assert job.exit_code == 2 and "spot-heavy" in job.stderr
     target = run(plan_file, "--to", "torchtune")
     assert target.exit_code == 2 and "skypilot" in target.stderr
+
+
+def test_a_plan_of_an_older_release_that_carries_no_scenario_is_bad_input(tmp_path: Path) -> None:
+    """Offers and stages come from what the plan carries."""
+    path = tmp_path / "plan.json"
+    path.write_text(json_text({**solved("spot").model_dump(mode="json", by_alias=True), "inputs": None}))
+    result = run(str(path), "--to", "trl")
+    assert result.exit_code == 2 and "the plan does not carry its scenario" in result.stderr
