@@ -14,6 +14,7 @@ from planner.cli.explain import explain
 from planner.cli.frontier import frontier
 from planner.cli.market import market
 from planner.cli.offers import offers
+from planner.cli.plans.export import export
 from planner.cli.scenarios.catalog import scenarios
 from planner.cli.scenarios.init import init
 from planner.cli.simulate import simulate
@@ -56,6 +57,7 @@ COMMANDS: tuple[click.Command, ...] = (
     calibrate,
     market,
     check,
+    export,
     init,
     scenarios,
     architectures,

@@ -49,9 +49,13 @@ def linears_of(dimensions: Dimensions, modules: Modules) -> tuple[Linear, ...]:
         held = [shapes[part] for part in parts if part in shapes]
         if held and held[0][2]:
             inputs, _, copies, met = held[0]
-            letters = frozenset(letter for part in parts for letter in _letters(part))
-            found.append(Linear(path, letters, inputs, sum(one[1] for one in held), copies, met))
+            found.append(Linear(path, letters_of(parts), inputs, sum(one[1] for one in held), copies, met))
     return tuple(found)
+
+
+def letters_of(parts: tuple[str, ...]) -> frozenset[str]:
+    """Return the letters that choose a module which holds these matrices."""
+    return frozenset(letter for part in parts for letter in _letters(part))
 
 
 def _letters(part: str) -> tuple[str, ...]:
@@ -112,7 +116,7 @@ def lora_parameters(network: Network, rank: int, targets: str | tuple[str, ...] 
     if rank < 1:
         raise ValueError(f"LoRA rank {rank} is not a positive whole number")
     linears = network.linears or linears_of(_plain(network), SEPARATE)
-    chosen = [one for one in linears if _is_chosen(one, targets)]
+    chosen = [one for one in linears if is_chosen(one.path, one.letters, targets)]
     if not chosen:
         known = ", ".join(dict.fromkeys(one.path.rpartition(".")[2] for one in linears))
         words = targets if isinstance(targets, str) else ", ".join(targets)
@@ -125,12 +129,12 @@ def lora_parameters(network: Network, rank: int, targets: str | tuple[str, ...] 
     )
 
 
-def _is_chosen(linear: Linear, targets: str | tuple[str, ...]) -> bool:
+def is_chosen(path: str, letters: frozenset[str], targets: str | tuple[str, ...]) -> bool:
+    """Return whether adapters on `targets` extend the module of this path."""
     if targets == "all-linear":
         return True
     names = TARGET_SETS.get(targets, (targets,)) if isinstance(targets, str) else targets
-    path = f".{linear.path}"
-    return any(name in linear.letters or path.endswith(f".{name}") for name in names)
+    return any(name in letters or f".{path}".endswith(f".{name}") for name in names)
 
 
 def with_modules(network: Network, modules: Modules) -> Network:

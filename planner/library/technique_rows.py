@@ -246,6 +246,15 @@ class Linears(Row):
         """Return the last parts of all paths: what people list as target modules."""
         return frozenset(path.rpartition(".")[2] for modules in self.modules.values() for path in modules)
 
+    def chosen(self, family: str, targets: str | tuple[str, ...]) -> tuple[str, ...]:
+        """Return the modules of a family that adapters extend, by the last part of the path where that is enough."""
+        from planner.estimates.adapters import is_chosen, letters_of  # late: it loads numpy
+
+        paths = [path for path, parts in self.of(family).items() if is_chosen(path, letters_of(parts), targets)]
+        names = [path.rpartition(".")[2] for path in self.of(family)]
+        short = (path.rpartition(".")[2] for path in paths)
+        return tuple(name if names.count(name) == 1 else path for name, path in zip(short, paths, strict=True))
+
     def family_of(self, names: Collection[str]) -> str | None:
         """Return the modules, by their key, that have every one of the names; None where none or several differ."""
         found = [

@@ -23,7 +23,8 @@ SHOW, CALIBRATE = (
     ("calibrate", "{file}", "--gpu", "A100", "--tokens-per-step", "9"),
 )
 FIT, CHECK = ("market", "fit", "{file}"), ("check", "{file}", "quickstart")
-COMMANDS = (SHOW, CALIBRATE, FIT, CHECK)
+EXPORT = ("export", "{file}", "--to", "trl")
+COMMANDS = (SHOW, CALIBRATE, FIT, CHECK, EXPORT)
 
 
 def answer(*arguments: str) -> list[str]:

@@ -1,0 +1,1 @@
+"""Commands that carry out a plan: they read the file that `solve` wrote."""

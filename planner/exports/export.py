@@ -1,0 +1,96 @@
+"""One job of a plan to the files of the chosen targets, or every reason why a target cannot have it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from planner.errors import Fault, InputError, collect_faults, raise_faults
+from planner.exports.dstack import dstack_task
+from planner.exports.facts import Given, Wishes, job_facts, unknown_values
+from planner.exports.field_map import Facts, FieldMap, field_maps, launch_maps
+from planner.exports.skypilot import skypilot_task
+from planner.exports.trainer import trainer_file
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from planner.results.plan import Plan
+    from planner.scenario.scenario import Scenario
+
+_LAUNCHERS = {"skypilot": skypilot_task, "dstack": dstack_task}
+_FIRST_TRAINER = "trl"
+"""What a task launches where no other trainer is exported with it."""
+
+
+def target_names() -> tuple[str, ...]:
+    """Return the targets that have a field map."""
+    return (*launch_maps(), *field_maps())
+
+
+def choose_job(plan: Plan, scenario: Scenario, file: str, name: str | None) -> Given:
+    """Return the job of a plan that is exported, with the scenario that the plan carries.
+
+    `InputError` where it is not clear which, or where it runs nothing.
+    """
+    names = ", ".join(job.name for job in plan.jobs)
+    if not plan.jobs:
+        raise InputError(
+            [Fault(file, 0, "jobs", f"nothing to run: the plan is {plan.status}", "export a plan with jobs")]
+        )
+    if name is None and len(plan.jobs) > 1:
+        raise InputError([Fault(file, 0, "jobs", f"{len(plan.jobs)} jobs", f"choose one with --job: {names}")])
+    chosen = [job for job in plan.jobs if name in (None, job.name)]
+    if not chosen:
+        raise InputError([Fault("--job", 0, "", f"the plan has no job {name!r}", f"one of {names}")])
+    if not chosen[0].gpus:
+        what = "a managed service trains this job itself: there is nothing to launch"
+        raise InputError([Fault(file, 0, f"jobs.{chosen[0].name}", what, "forbid the service in limits.providers")])
+    if all(one.name != chosen[0].name for one in scenario.jobs):
+        raise InputError([Fault(file, 0, "inputs", f"the scenario has no job {chosen[0].name}", "solve it again")])
+    return Given(plan, scenario, chosen[0])
+
+
+def export(given: Given, targets: Sequence[str], wishes: Wishes, file: str = "plan") -> dict[str, str]:
+    """Return the text of each file by its name; `InputError` with everything that a target cannot express."""
+    maps, launchers, job = field_maps(), launch_maps(), given.job
+    where = f"jobs.{job.name}"
+    unknown = unknown_values(job)
+    if unknown:
+        fix = "planner check tells what else was edited; solve again"
+        raise InputError([Fault(file, 0, where, f"unknown: {', '.join(unknown)}", fix)])
+    trainers = [maps[name] for name in targets if name in maps]
+    launched = next((one for one in trainers if one.launch), maps[_FIRST_TRAINER])
+    on_task = any(name in launchers for name in targets)
+    facts = job_facts(given.scenario, job, wishes, on_task)
+    faults: list[Fault] = []
+    for tool in {one.target: one for one in (*trainers, *([launched] if on_task else []))}.values():
+        faults += _faults(tool, facts, where, file)
+    found: dict[str, str] = {}
+    for name in targets:
+        with collect_faults(faults):
+            if name in launchers:
+                found[launchers[name].file] = _LAUNCHERS[name](given, launchers[name], launched, facts)
+            elif not faults:
+                found[maps[name].file] = trainer_file(given.plan, job, maps[name], facts)
+    raise_faults(faults)
+    return found
+
+
+def _faults(tool: FieldMap, facts: Facts, where: str, file: str) -> list[Fault]:
+    """Return a fault for each thing that a tool cannot express, with the targets and the setting that can."""
+    found = []
+    for technique, why, values in tool.refusals(facts):
+        ways = [f"{_able(technique, facts)} can"] if technique and _able(technique, facts) else []
+        if values:
+            name = technique if technique == "framework" else f"techniques.{technique}"
+            ways.append(f"or plan with --set '{where}.{name}=[{', '.join(map(str, values))}]'")
+        found.append(Fault(file, 0, where, why, ", ".join(ways).removeprefix("or ")))
+    return found
+
+
+def _able(technique: str, facts: Facts) -> str:
+    """Return the trainers that have the value of a technique."""
+    others = field_maps().values()
+    if technique == "framework":
+        return ", ".join(one.target for one in others if one.launch and facts["framework"] in one.frameworks)
+    return ", ".join(one.target for one in others if str(facts[technique]) in one.techniques.get(technique, ()))

@@ -1,0 +1,147 @@
+"""What an export needs to know of one job of a plan, by the names that field maps use."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from planner.exports.field_map import field_maps
+from planner.library.reading import is_config_path, read_library
+from planner.library.techniques import TECHNIQUE_FIELDS, read_techniques
+
+if TYPE_CHECKING:
+    from planner.results.plan import Assignment, Plan
+    from planner.scenario.job import Job
+    from planner.scenario.scenario import Scenario
+
+_DATA_FILE = re.compile(r".*\.(?P<kind>jsonl?|csv|parquet)", re.IGNORECASE)
+CHECKPOINT_FOLDER = "/checkpoints"
+"""Where a task mounts the bucket that outlives its machines."""
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What the user says beside the plan."""
+
+    model_id: str | None = None
+    dataset: str | None = None
+
+
+@dataclass(frozen=True)
+class Given:
+    """A plan, the scenario that it carries, and the job that is exported."""
+
+    plan: Plan
+    scenario: Scenario
+    job: Assignment
+
+
+def job_facts(scenario: Scenario, job: Assignment, wishes: Wishes, on_task: bool) -> dict[str, Any]:
+    """Return the facts of a job.
+
+    `scenario`: what the plan carries. `on_task`: the job is launched by a task that mounts a folder for checkpoints.
+    """
+    techniques = job.techniques.model_dump()
+    asked = next(one for one in scenario.jobs if one.name == job.name)
+    (card,) = read_library([job.architecture]).architectures.values()
+    facts = {
+        **techniques,
+        "framework": job.framework or job.techniques.framework,
+        "unit": job.unit,
+        "family": card.family,
+        "gpus": job.gpus,
+        "gpus_per_instance": job.gpus_per_instance,
+        "instances": job.instances,
+        "sequence_length": job.sequence_length,
+        "global_batch": job.global_batch,
+        "packing": job.packing,
+        "steps": job.steps,
+        "trains_embeddings": techniques["method"] == "lora" and asked.lora.train_embeddings,
+        "lora_modules": _lora_modules(techniques["lora_targets"], card.family),
+        "lora_all_linear": techniques["lora_targets"] == "all-linear",
+        "lora_target_text": _lora_text(_lora_modules(techniques["lora_targets"], card.family)),
+        "lora_alpha": 2 * (techniques["lora_rank"] or 0),
+        "model_id": wishes.model_id or _repository(job.architecture, card.aliases),
+        "output_dir": f"{CHECKPOINT_FOLDER}/{job.name}" if on_task else f"out/{job.name}",
+        **_dataset(wishes.dataset),
+        **_saving(job, asked),
+    }
+    facts |= _engine(facts)
+    if facts["engine"] == "deepspeed":
+        facts["deepspeed_config"] = field_maps()["deepspeed"].settings(facts)
+    return facts
+
+
+def unknown_values(job: Assignment) -> list[str]:
+    """Return the techniques of an edited plan whose value the planner does not know."""
+    table, chosen = read_techniques(), job.techniques.model_dump()
+    return [
+        f"{field} {chosen[field]}"
+        for field in TECHNIQUE_FIELDS
+        if field != "quant" and chosen[field] not in table.allowed(field)  # that of 8 bit is no choice
+    ]
+
+
+def _repository(architecture: str, aliases: tuple[str, ...]) -> str | None:
+    """Return the repository of the release that a card describes; None where it names none."""
+    if is_config_path(architecture):
+        return None
+    return next((alias for alias in aliases if "/" in alias), None)
+
+
+def _lora_modules(targets: str | tuple[str, ...] | None, family: str) -> list[str] | None:
+    """Return the modules that adapters extend: `all-linear`, or the names that the family has for them."""
+    if targets is None:
+        return None
+    if targets == "all-linear":
+        return [targets]
+    return list(read_techniques().linears.chosen(family, targets))
+
+
+def _lora_text(modules: list[str] | None) -> str | None:
+    """Return the modules in one text, as LLaMA-Factory reads them."""
+    return None if modules is None else "all" if modules == ["all-linear"] else ",".join(modules)
+
+
+def _dataset(dataset: str | None) -> dict[str, Any]:
+    """Return a dataset of the Hub by its name, and files as the loader of `datasets` wants them."""
+    found = _DATA_FILE.fullmatch(dataset or "")
+    kind = found["kind"].lower().replace("jsonl", "json") if found else None
+    return {
+        "has_dataset": dataset is not None,
+        "has_data_file": kind is not None,
+        "dataset_name": None if kind else dataset,
+        "dataset_path": dataset,
+        "dataset_files": [{"path": kind, "data_files": [dataset]}] if kind else None,
+        "dataset_kind": kind,
+    }
+
+
+def _saving(job: Assignment, asked: Job) -> dict[str, Any]:
+    """Return how often a checkpoint is saved: as the policy on spot assumes, and as the stage of the job asks."""
+    stage = asked.stages.checkpoints
+    steps = [max(job.steps // stage.count, 1)] if stage else []
+    if job.spot is not None and job.step_seconds > 0:
+        steps.append(max(int(job.spot.checkpoint_interval_hours * 3600 / job.step_seconds), 1))
+    return {
+        "saves": bool(steps),
+        "save_steps": min(steps, default=None),
+        "save_limit": max(stage.keep if stage else 1, 2 if job.spot is not None else 1),
+        "save_weights_only": stage is not None and stage.contents == "weights" and job.spot is None,
+    }
+
+
+def _engine(facts: dict[str, Any]) -> dict[str, Any]:
+    """Return what shards the states, by the accounting of the estimate (`configurations/coefficients.py`).
+
+    The stages 1 and 2, and an optimizer alone in host memory, are those of DeepSpeed; stage 3 is FSDP but where the
+    framework is DeepSpeed itself. On one GPU an optimizer in host memory is that of stage 2.
+    """
+    values = read_techniques().values
+    sharding = values.sharding.values[facts["sharding"]]
+    hosted = values.offload.values[facts["offload"]]
+    stage = sharding.zero_stage
+    if stage in (1, 2) or (hosted.optimizer and not hosted.weights) or (stage and facts["framework"] == "deepspeed"):
+        return {"engine": "deepspeed", "zero_stage": stage or 2, "hybrid": sharding.hybrid}
+    return {"engine": "fsdp" if stage else "none", "zero_stage": stage, "hybrid": sharding.hybrid}

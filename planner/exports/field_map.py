@@ -1,0 +1,171 @@
+"""Field maps of `models/exports`: how the decisions of a plan are spelt in one version of one tool."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import Any, Literal
+
+from pydantic import Field, ValidationError
+
+from planner.documents.files import data_folder
+from planner.documents.source_map import Source
+from planner.documents.strict_yaml import read_document
+from planner.documents.validation import validation_complaints
+from planner.errors import LibraryError
+from planner.library.technique_rows import Condition, Row, holds
+
+Facts = Mapping[str, Any]
+"""What an export needs to know of a job, by name; conditions and `$name` of a map refer to it."""
+
+
+class Writing(Row):
+    """Fields that are written, and packages that are needed, where a condition holds."""
+
+    when: Condition
+    write: dict[str, Any] = Field(default_factory=dict)
+    packages: tuple[str, ...] = ()
+
+
+class Remark(Row):
+    """What a reader of the file must know, or why it cannot be written, where a condition holds."""
+
+    when: Condition
+    text: str
+
+
+class Tool(Row):
+    """What every map says of its tool."""
+
+    target: str
+    label: str
+    version: str
+    checked: dict[str, str]
+    """Package -> release that the map was checked with."""
+    source: str
+    file: str
+
+
+class FieldMap(Tool):
+    """The fields of a training tool. A value of a technique that `techniques` does not list cannot be expressed."""
+
+    kind: Literal["trainer"]
+    run: str = ""
+    """Command that runs the file on one machine."""
+    launch: str = ""
+    """The same on every machine of several, with `NODE_RANK` and `HEAD_IP`; empty if it trains nothing itself."""
+    resume: str = ""
+    """What to add to go on from the checkpoint in `LATEST`, if there is one."""
+    format: Literal["yaml", "json"] = "yaml"
+    frameworks: tuple[str, ...]
+    always: dict[str, Any] = Field(default_factory=dict)
+    techniques: dict[str, dict[str, dict[str, Any]]]
+    rows: tuple[Writing, ...] = ()
+    refused: tuple[Remark, ...] = ()
+    notes: tuple[Remark, ...] = ()
+    defaults: dict[str, Any] = Field(default_factory=dict)
+    """Written as comments: what the plan does not decide."""
+    needs: dict[str, str] = Field(default_factory=dict)
+    """Fields without which the tool does not start -> the option that gives them."""
+    packages: tuple[str, ...] = ()
+    elsewhere: tuple[str, ...] = ()
+    """Techniques that the script sets which is launched with this file."""
+
+    def settings(self, facts: Facts) -> dict[str, Any]:
+        """Return the fields that a plan decides; those whose fact is None are left out."""
+        found: dict[str, Any] = {}
+        for part in self._parts(facts):
+            _merge(found, _filled(part, facts))
+        return found
+
+    def _parts(self, facts: Facts) -> Iterator[dict[str, Any]]:
+        yield self.always
+        yield from (values.get(str(facts[name]), {}) for name, values in self.techniques.items())
+        yield from (row.write for row in self.rows if holds(row.when, facts))
+
+    def packages_of(self, facts: Facts) -> tuple[str, ...]:
+        """Return the packages that a run needs, with the releases that were checked."""
+        added = (one for row in self.rows if holds(row.when, facts) for one in row.packages)
+        return tuple(dict.fromkeys((*self.packages, *added)))
+
+    def refusals(self, facts: Facts) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+        """Yield what cannot be expressed: technique (or framework), why, and the values that can."""
+        if facts["framework"] not in self.frameworks:
+            yield "framework", f"{self.label} does not run {facts['framework']}", self.frameworks
+        for name, values in self.techniques.items():
+            if str(facts[name]) not in values:
+                yield name, f"{self.label} has no {name} {facts[name]}", tuple(values)
+        yield from (("", f"{self.label}: {one.text}", ()) for one in self.refused if holds(one.when, facts))
+
+    def remarks(self, facts: Facts) -> Iterator[str]:
+        """Yield what a reader of the file must know."""
+        yield from (one.text for one in self.notes if holds(one.when, facts))
+
+
+class Provider(Row):
+    """A provider under the name that a launcher has for it."""
+
+    name: str
+    regions: bool = True
+    """Whether the regions of the price list are those of the launcher."""
+    gpus: dict[str, str] = Field(default_factory=dict)
+    """GPUs that it spells otherwise there than elsewhere."""
+    keeps: bool = True
+    """Whether a folder can be mounted there that outlives the machines."""
+    note: str = ""
+
+
+class LaunchMap(Tool):
+    """The names that a launcher of machines has for providers and GPUs."""
+
+    kind: Literal["launcher"]
+    run: str
+    providers: dict[str, Provider]
+    gpus: dict[str, str]
+
+
+def _filled(value: Any, facts: Facts) -> Any:
+    """Return a value with each `$name` replaced by the fact, in mappings and lists too."""
+    if isinstance(value, str) and value.startswith("$"):
+        return facts[value[1:]]
+    if isinstance(value, dict):
+        return {key: _filled(one, facts) for key, one in value.items()}
+    return [_filled(one, facts) for one in value] if isinstance(value, list) else value
+
+
+def _merge(into: dict[str, Any], more: dict[str, Any]) -> None:
+    """Write fields over those before them, mappings key by key; None takes a field out."""
+    for key, value in more.items():
+        if isinstance(value, dict):
+            before = into.get(key)
+            into[key] = before if isinstance(before, dict) else {}
+            _merge(into[key], value)
+        elif value is None:
+            into.pop(key, None)
+        else:
+            into[key] = value
+
+
+@cache
+def _read_maps() -> dict[str, FieldMap | LaunchMap]:
+    found: dict[str, FieldMap | LaunchMap] = {}
+    for path in sorted((data_folder("models") / "exports").glob("*.yaml")):
+        document = read_document(path)
+        kind: type[FieldMap | LaunchMap] = LaunchMap if document.data.get("kind") == "launcher" else FieldMap
+        try:
+            one = kind.model_validate(document.data)
+        except ValidationError as error:
+            complaints = validation_complaints(error, kind, document.data)
+            raise LibraryError(Source(str(path), document).faults(complaints)) from None
+        found[one.target] = one
+    return found
+
+
+def field_maps() -> dict[str, FieldMap]:
+    """Return the maps of training tools by target; `LibraryError` with every fault of a file."""
+    return {name: one for name, one in _read_maps().items() if isinstance(one, FieldMap)}
+
+
+def launch_maps() -> dict[str, LaunchMap]:
+    """Return the maps of launchers by target."""
+    return {name: one for name, one in _read_maps().items() if isinstance(one, LaunchMap)}

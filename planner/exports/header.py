@@ -1,0 +1,63 @@
+"""The comment at the top of every exported file: where it comes from and what the plan expects."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import TYPE_CHECKING
+
+from planner.results.plan_parts import describe_machines
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from planner.exports.field_map import Tool
+    from planner.results.plan import Assignment, Plan
+
+_WIDTH = 110
+
+
+def header(plan: Plan, job: Assignment, tool: Tool, run: str, remarks: Iterable[str]) -> list[str]:
+    """Return the lines of the comment, without comment signs."""
+    versions = ", ".join(f"{package} {version}" for package, version in tool.checked.items())
+    cost, hours, vram = job.cost, job.hours, job.vram_gib
+    lines = [
+        f"Job {job.name} of plan {plan.scenario}, for {tool.label} {tool.version} (fields of {versions}).",
+        f"Written by planner {_version(plan)} from a plan of {plan.as_of}.",
+        f"Machines: {describe_machines(job.gpus, job.gpu)} at {job.provider}, {_market(job)}.",
+        f"Expected: {hours.expected:.1f} h ({hours.low:.1f} to {hours.high:.1f}), "
+        f"${cost.expected:,.2f} (${cost.low:,.2f} to {cost.high:,.2f}), "
+        f"{vram.peak:.1f} of {vram.usable:.1f} GiB on each GPU.",
+    ]
+    if run:
+        lines.append(f"Run: {run}")
+    lines += [f"Note: {one}" for one in (*remarks, *_runs(job))]
+    return [part for line in lines for part in textwrap.wrap(line, _WIDTH, subsequent_indent="  ")]
+
+
+def commented(lines: Iterable[str]) -> str:
+    """Return lines as comments of YAML or a shell script."""
+    return "".join(f"# {line}".rstrip() + "\n" for line in lines)
+
+
+def _version(plan: Plan) -> str:
+    from planner import __version__
+
+    return str(plan.inputs.versions.get("planner", __version__) if plan.inputs else __version__)
+
+
+def _market(job: Assignment) -> str:
+    if job.spot_share <= 0:
+        return "on demand"
+    latest = job.switch_to_on_demand_at_hours
+    guard = f", on demand from hour {latest:.1f} if no spot capacity appears" if latest is not None else ""
+    return f"on spot for {100 * job.spot_share:.0f} % of the run{guard}"
+
+
+def _runs(job: Assignment) -> list[str]:
+    found = []
+    if job.trials > 1:
+        found.append(
+            f"the plan has {job.trials} runs of this kind, {job.runs_at_once} at once; hours and dollars are of all"
+        )
+    found += [f"{one.stage} happens on another machine ({one.offer})" for one in job.beside]
+    return found

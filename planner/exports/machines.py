@@ -1,0 +1,120 @@
+"""The machines of a plan by the names of a launcher, and the script that runs on them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from string import Template
+from typing import TYPE_CHECKING
+
+from planner.errors import Fault, InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from planner.exports.field_map import Facts, FieldMap, LaunchMap
+    from planner.results.plan import Assignment
+    from planner.scenario.scenario import Scenario
+
+PRICE_MARGIN = 1.1
+"""How much more than the price of the plan an hour may cost before a launcher refuses it: prices move a little."""
+
+
+@dataclass(frozen=True)
+class Machines:
+    """What to rent; dollars are those of one machine and hour, None where it is not offered so."""
+
+    provider: str
+    regions: tuple[str, ...]
+    """One empty name where the launcher chooses the region."""
+    gpu: str
+    usd_per_hour: float | None
+    spot_usd_per_hour: float | None
+    keeps: bool = True
+    note: str = ""
+
+
+def find_machines(scenario: Scenario, job: Assignment, tool: LaunchMap) -> Machines:
+    """Return the machines of a job; `InputError` where the launcher does not have their provider or GPU."""
+    provider = tool.providers.get(job.provider)
+    where = f"jobs.{job.name}"
+    if provider is None:
+        fix = f"plan with limits.providers={_listed(tool.providers)}, or export to another launcher"
+        raise InputError([Fault("plan", 0, where, f"{tool.label} rents nothing from {job.provider}", fix)])
+    gpu = provider.gpus.get(job.gpu) or tool.gpus.get(job.gpu)
+    if gpu is None:
+        fix = f"plan with limits.gpus.forbid=[{job.gpu}], or rent it yourself and export for the trainer alone"
+        raise InputError([Fault("plan", 0, where, f"{tool.label} has no name for {job.gpu}", fix)])
+    if job.spot_share > 0 and not provider.keeps:
+        what = f"{tool.label} has no volume at {job.provider} that keeps checkpoints when a spot machine is lost"
+        raise InputError([Fault("plan", 0, where, what, "plan with limits.spot=false, or export to another launcher")])
+    offers = [
+        one
+        for one in scenario.adjusted_offers()
+        if (one.provider, one.instance, one.gpu) == (job.provider, job.instance, job.gpu)
+        and (job.region in (one.region, "any") or job.region.startswith("any of "))
+    ]
+    regions = sorted({one.region for one in offers} or {job.region}) if provider.regions else ["any"]
+    return Machines(
+        provider=provider.name,
+        regions=tuple("" if one == "any" else one for one in regions),
+        gpu=gpu,
+        usd_per_hour=_highest(one.usd_per_hour for one in offers),
+        spot_usd_per_hour=_highest(one.spot_usd_per_hour for one in offers),
+        keeps=provider.keeps,
+        note=provider.note,
+    )
+
+
+def _listed(names: Mapping[str, object]) -> str:
+    return f"[{', '.join(names)}]"
+
+
+def _highest(prices: Iterable[float | None]) -> float | None:
+    return max((one for one in prices if one is not None), default=None)
+
+
+def task_name(job: Assignment) -> str:
+    """Return the name of a job as tasks, buckets and volumes may have it: lower case, digits and hyphens."""
+    signs = "".join(sign if sign.isascii() and sign.isalnum() else "-" for sign in job.name.lower())
+    return "-".join(part for part in signs.split("-") if part)[:40].rstrip("-") or "job"
+
+
+def task_remarks(trainer: FieldMap, tool: LaunchMap) -> list[str]:
+    """Return what a reader of a task must know of its files and prices."""
+    return [
+        f"starts {trainer.file}, which --to {tool.target} --to {trainer.target} -o DIR writes beside it",
+        f"the highest price is {100 * (PRICE_MARGIN - 1):.0f} % above that of the plan, per machine and hour",
+    ]
+
+
+def wait_remarks(job: Assignment, tool: LaunchMap) -> list[str]:
+    """Return where the policy of a plan on spot and a launcher differ: in how long they wait for capacity."""
+    if job.spot is None or job.switch_to_on_demand_at_hours is None:
+        return []
+    latest = f"{job.switch_to_on_demand_at_hours:.1f}"
+    return [
+        f"the plan waits for spot capacity until hour {latest}, {tool.label} takes on demand at once: to wait too, "
+        f"allow spot alone, and on demand again by that hour"
+    ]
+
+
+def setup_script(trainer: FieldMap, facts: Facts) -> str:
+    """Return the shell script that installs what a run needs; a package with options of pip has a line of its own."""
+    packages = trainer.packages_of(facts)
+    together = [one for one in packages if " " not in one]
+    alone = [one for one in packages if " " in one]
+    return "".join(f"pip install {one}\n" for one in (" ".join(together), *alone))
+
+
+def launch_script(trainer: FieldMap, facts: Facts, variables: Mapping[str, str]) -> str:
+    """Return the shell script that starts a run, or goes on from its last checkpoint.
+
+    `variables`: shell variables of the launch command -> how the launcher of the machines says them.
+    """
+    lines = ["set -e"]
+    if trainer.resume:
+        lines.append(f'LATEST=$(ls -d "{facts["output_dir"]}"/checkpoint-* 2>/dev/null | sort -V | tail -n 1 || true)')
+    if facts["instances"] > 1:
+        lines += [f"{name}={value}" for name, value in variables.items()]
+    command = Template(trainer.launch if facts["instances"] > 1 else trainer.run).substitute(facts)
+    return "\n".join((*lines, f"{command} {trainer.resume}".strip())) + "\n"

@@ -1,0 +1,53 @@
+"""The configuration file of a training tool, as its field map says."""
+
+from __future__ import annotations
+
+import json
+from string import Template
+from typing import TYPE_CHECKING, Any
+
+from planner.documents.yaml_text import yaml_text
+from planner.exports.header import commented, header
+
+if TYPE_CHECKING:
+    from planner.exports.field_map import Facts, FieldMap
+    from planner.results.plan import Assignment, Plan
+
+
+def trainer_file(plan: Plan, job: Assignment, tool: FieldMap, facts: Facts) -> str:
+    """Return the text of the file; what the plan does not decide stands in it as comments."""
+    settings = tool.settings(facts)
+    lines = header(plan, job, tool, run_command(tool, facts), (*tool.remarks(facts), *_left_out(job, tool)))
+    if tool.format == "json":
+        return json.dumps({"_comment": lines, **settings}, indent=2) + "\n"
+    text = commented(lines) + yaml_text(settings)
+    missing = _missing(tool, settings)
+    if missing:
+        text += "\n" + commented(f"{field}:  # required: {option}" for field, option in missing.items())
+    if tool.defaults:
+        text += "\n# Not decided by the plan; these are the defaults of the tool.\n"
+        text += commented(yaml_text(tool.defaults).splitlines())
+    return text
+
+
+def run_command(tool: FieldMap, facts: Facts) -> str:
+    """Return the command that runs the file on one machine."""
+    return Template(tool.run).substitute(facts) if facts["instances"] == 1 else ""
+
+
+def _missing(tool: FieldMap, settings: dict[str, Any]) -> dict[str, str]:
+    return {
+        field: option for field, option in tool.needs.items() if not {field, *_ALSO.get(field, ())} & settings.keys()
+    }
+
+
+_ALSO = {"dataset_name": ("datasets",)}
+"""Fields in whose place others may stand."""
+
+
+def _left_out(job: Assignment, tool: FieldMap) -> list[str]:
+    if not tool.elsewhere:
+        return []
+    chosen = job.techniques.model_dump()
+    said = ", ".join(f"{name} {chosen[name]}" for name in tool.elsewhere if chosen.get(name) not in (None, "none"))
+    return [f"the training script must set what this file cannot: {said}"]

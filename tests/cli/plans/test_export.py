@@ -1,0 +1,104 @@
+"""`planner export`: files, standard output, exit codes."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from planner.cli import main
+from planner.cli.output import json_text
+from planner.cli.plans.export import TARGETS
+from planner.exports.export import target_names
+from tests.helpers.exported_plans import changed, solved
+
+pytestmark = pytest.mark.slow
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(main, ("export", *arguments))
+
+
+@pytest.fixture(scope="module")
+def plan_file(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A plan on spot, as `solve -o` writes it."""
+    path = tmp_path_factory.mktemp("plan") / "plan.json"
+    path.write_text(json_text(solved("spot").model_dump(mode="json", by_alias=True)))
+    return str(path)
+
+
+def test_the_targets_of_the_command_are_those_with_a_field_map() -> None:
+    """`--help` lists them without reading the maps."""
+    assert set(TARGETS) == set(target_names())
+
+
+def test_one_file_goes_to_standard_output(plan_file: str) -> None:
+    """So that it can be piped; several need a folder."""
+    result = run(plan_file, "--to", "trl", "--dataset", "my/data")
+    assert result.exit_code == 0 and yaml.safe_load(result.stdout)["dataset_name"] == "my/data"
+    several = run(plan_file, "--to", "trl", "--to", "skypilot")
+    assert several.exit_code == 2 and "2 files: name a folder with -o" in several.stderr and not several.stdout
+
+
+def test_files_are_written_into_a_folder_and_left_alone_where_nothing_changed(plan_file: str, tmp_path: Path) -> None:
+    """A second export touches nothing; an edited file is replaced, and the command says so."""
+    folder = tmp_path / "new" / "run"
+    arguments = (plan_file, "--to", "skypilot", "--to", "trl", "-o", str(folder))
+    first = run(*arguments)
+    assert first.exit_code == 0 and sorted(os.listdir(folder)) == ["sft.yaml", "task.yaml"]
+    assert first.stdout.count(": written") == 2
+    before = {path: path.stat().st_mtime_ns for path in folder.iterdir()}
+    assert run(*arguments).stdout.count(": unchanged") == 2
+    assert {path: path.stat().st_mtime_ns for path in folder.iterdir()} == before
+    (folder / "sft.yaml").write_text("mine")
+    third = run(*arguments)
+    assert f"{folder / 'sft.yaml'}: replaced" in third.stdout and f"{folder / 'task.yaml'}: unchanged" in third.stdout
+
+
+def test_nothing_is_written_where_one_target_is_refused(tmp_path: Path) -> None:
+    """Half of an export would be launched with files of another plan."""
+    path = tmp_path / "plan.json"
+    plan = changed(solved("spot"), framework="litgpt")
+    path.write_text(json_text(plan.model_dump(mode="json", by_alias=True)))
+    result = run(str(path), "--to", "trl", "--to", "accelerate", "-o", str(tmp_path / "out"))
+    assert result.exit_code == 2 and not (tmp_path / "out").exists()
+    assert result.stderr.startswith(f"{path}: jobs.") and "litgpt" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [("", "is empty"), ("{", "not JSON"), ("[]", "not a plan"), ('{"scenario": "x"}', "not a plan: no status")],
+)
+def test_a_file_that_is_no_plan_is_bad_input(text: str, said: str, tmp_path: Path) -> None:
+    """As with `planner check`: one message, exit code 2."""
+    path = tmp_path / "plan.json"
+    path.write_text(text)
+    result = run(str(path), "--to", "trl")
+    assert result.exit_code == 2 and said in result.stderr and not result.stdout
+
+
+def test_a_folder_that_is_a_file_is_bad_input(plan_file: str, tmp_path: Path) -> None:
+    """The message names the path."""
+    (tmp_path / "file").write_text("")
+    result = run(plan_file, "--to", "trl", "-o", str(tmp_path / "file"))
+    assert result.exit_code == 2 and str(tmp_path / "file") in result.stderr
+    assert run(plan_file, "--to", "trl", "-o", str(tmp_path / "file" / "below")).exit_code == 2
+
+
+def test_an_unknown_job_and_an_unknown_target_are_bad_input(plan_file: str) -> None:
+    """Both messages list what there is."""
+    job = run(plan_file, "--to", "trl", "--job", "nobody")
+    assert job.exit_code == 2 and "spot-heavy" in job.stderr
+    target = run(plan_file, "--to", "torchtune")
+    assert target.exit_code == 2 and "skypilot" in target.stderr
+
+
+def test_a_plan_of_an_older_release_that_carries_no_scenario_is_bad_input(tmp_path: Path) -> None:
+    """Offers and stages come from what the plan carries."""
+    path = tmp_path / "plan.json"
+    path.write_text(json_text({**solved("spot").model_dump(mode="json", by_alias=True), "inputs": None}))
+    result = run(str(path), "--to", "trl")
+    assert result.exit_code == 2 and "the plan does not carry its scenario" in result.stderr

@@ -1,0 +1,70 @@
+"""A plan as a dstack task; the structure is that which dstack 0.22.5 reads (`test_ecosystem.py`)."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import yaml
+
+from planner.errors import InputError
+from tests.helpers.exported_plans import changed, solved, texts
+
+pytestmark = pytest.mark.slow
+
+
+def task(plan: Any) -> dict[str, Any]:
+    """Return the task of a plan that is exported with its trainer."""
+    found: dict[str, Any] = yaml.safe_load(texts(plan, "dstack", "trl")["task.dstack.yml"])
+    return found
+
+
+def test_the_task_of_the_quickstart_is_complete() -> None:
+    """On demand in RunPod's community cloud, which dstack rents: the whole file."""
+    plan = solved("quickstart")
+    job = plan.jobs[0]
+    offer = next(one for one in (plan.inputs.offers if plan.inputs else ()) if one["instance"] == job.instance)
+    found = task(plan)
+    setup, run = found.pop("commands")
+    assert setup.startswith("pip install trl==1.16.0") and f"--num_processes {job.gpus} " in run
+    assert job.provider == "runpod-community" and job.gpu == "A5000"
+    assert found == {
+        "type": "task",
+        "name": "quickstart",
+        "nodes": 1,
+        "backends": ["runpod"],
+        "spot_policy": "on-demand",
+        "max_price": round(1.1 * offer["usd_per_hour"], 2),
+        "max_duration": "36h",
+        "resources": {"gpu": f"A5000:24GB:{job.gpus}"},
+        "files": ["sft.yaml"],
+        "volumes": [{"name": "checkpoints-quickstart", "path": "/checkpoints"}],
+    }
+
+
+def test_a_spot_plan_is_retried_until_its_deadline_where_a_volume_keeps_checkpoints() -> None:
+    """Durations are in one unit, which is all that dstack reads."""
+    plan = changed(solved("spot"), provider="aws", region="any of 3")
+    found = task(plan)
+    hours = math.ceil(plan.jobs[0].deadline_hours or 0)
+    assert found["spot_policy"] == "auto" and found["max_duration"] == f"{hours}h"
+    assert found["retry"] == {"on_events": ["no-capacity", "interruption", "error"], "duration": f"{hours}h"}
+    assert found["resources"] == {"gpu": "H200:141GB:1"}
+
+
+def test_spot_without_a_volume_is_refused() -> None:
+    """The plan goes on from a checkpoint, which would be lost with the machine."""
+    with pytest.raises(InputError, match="no volume at nebius that keeps checkpoints"):
+        texts(solved("spot"), "dstack")
+    plan = solved("secure")
+    assert "volumes" not in task(changed(plan, provider="nebius"))
+
+
+def test_several_machines_meet_at_the_first_one() -> None:
+    """`NODE_RANK` and `HEAD_IP` are what dstack calls them."""
+    plan = changed(solved("fsdp"), gpus=16, instances=2, provider="aws", spot_share=0.0)
+    found = task(plan)
+    assert found["nodes"] == 2
+    assert 'HEAD_IP="$DSTACK_MASTER_NODE_IP"' in found["commands"][1]
+    assert "--num_machines 2" in found["commands"][1]

@@ -1,0 +1,115 @@
+"""A plan as a SkyPilot task; the structure is that which SkyPilot 0.14.1 reads (`test_ecosystem.py`)."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+import yaml
+
+from planner.errors import InputError
+from planner.exports.field_map import launch_maps
+from planner.library.reading import read_library
+from tests.helpers.exported_plans import changed, settings, solved, texts
+
+pytestmark = pytest.mark.slow
+
+
+def task(plan: Any) -> dict[str, Any]:
+    """Return the task of a plan that is exported with its trainer."""
+    found: dict[str, Any] = yaml.safe_load(texts(plan, "skypilot", "trl")["task.yaml"])
+    return found
+
+
+def test_the_task_of_the_quickstart_on_secure_machines_is_complete() -> None:
+    """On demand, one place: the whole file."""
+    plan = solved("secure")
+    job = plan.jobs[0]
+    offer = next(one for one in (plan.inputs.offers if plan.inputs else ()) if one["instance"] == job.instance)
+    found = task(plan)
+    tool = launch_maps()["skypilot"]
+    name = tool.providers[job.provider].gpus.get(job.gpu) or tool.gpus[job.gpu]
+    assert found.pop("resources") == {
+        "accelerators": f"{name}:{job.gpus_per_instance}",
+        "infra": found_infra(plan),
+        "use_spot": False,
+        "max_hourly_cost": round(1.1 * offer["usd_per_hour"], 2),
+        "autostop": {"idle_minutes": 10, "down": True},
+    }
+    run = found.pop("run").splitlines()
+    assert run[0] == "set -e" and run[1].startswith("LATEST=$(ls -d")
+    command = f"trl sft --config sft.yaml --num_processes {job.gpus}"
+    assert run[2:] == [f'{command} ${{LATEST:+--resume_from_checkpoint "$LATEST"}}']
+    assert found.pop("setup").startswith("pip install trl==1.16.0 transformers==5.23.0")
+    assert found == {
+        "name": "quickstart",
+        "workdir": ".",
+        "num_nodes": job.instances,
+        "file_mounts": {"/checkpoints": {"name": "checkpoints-quickstart", "mode": "MOUNT_CACHED"}},
+    }
+
+
+def found_infra(plan: Any) -> str:
+    """Return provider and region of a plan as SkyPilot spells them."""
+    job = plan.jobs[0]
+    provider = launch_maps()["skypilot"].providers[job.provider]
+    return f"{provider.name}/{job.region}" if provider.regions and job.region != "any" else provider.name
+
+
+def test_a_spot_plan_tries_every_region_on_spot_before_any_on_demand() -> None:
+    """Spot share is a share of time: a synchronous run is on one market as a whole."""
+    plan = solved("spot")
+    found = task(plan)["resources"]
+    assert plan.jobs[0].region == "any of 3" and len(found["any_of"]) == 6
+    assert [one["use_spot"] for one in found["any_of"]] == [True] * 3 + [False] * 3
+    assert len({one["infra"] for one in found["any_of"]}) == 3
+    prices = {one["use_spot"]: one["max_hourly_cost"] for one in found["any_of"]}
+    assert prices[True] < prices[False]
+    assert found["job_recovery"] == {"strategy": "EAGER_NEXT_REGION"}
+    text = texts(plan, "skypilot", "trl")["task.yaml"]
+    assert "# Run: sky jobs launch task.yaml" in text
+    assert f"until hour {plan.jobs[0].switch_to_on_demand_at_hours:.1f}" in " ".join(text.replace("#", "").split())
+
+
+def test_checkpoints_go_to_the_bucket_as_often_as_the_policy_assumes() -> None:
+    """The trainer's file is written for the task that mounts the bucket."""
+    plan = solved("spot")
+    job = plan.jobs[0]
+    found: dict[str, Any] = yaml.safe_load(texts(plan, "skypilot", "trl")["sft.yaml"])
+    assert found["output_dir"] == "/checkpoints/spot-heavy" and found["save_total_limit"] == 2
+    assert job.spot is not None
+    between = found["save_steps"] * job.step_seconds / 3600
+    assert between <= job.spot.checkpoint_interval_hours < between + 2 * job.step_seconds / 3600
+    assert settings(plan, "trl")["output_dir"] == "out/spot-heavy"
+
+
+def test_several_machines_meet_at_the_first_one() -> None:
+    """`NODE_RANK` and `HEAD_IP` are what SkyPilot calls them."""
+    plan = changed(solved("fsdp"), gpus=16, instances=2)
+    found = task(plan)
+    assert found["num_nodes"] == 2 and found["resources"]["accelerators"] == "H100:8"
+    assert 'NODE_RANK="$SKYPILOT_NODE_RANK"' in found["run"]
+    assert "--num_processes 16 --num_machines 2" in found["run"]
+    assert '--machine_rank "$NODE_RANK" --main_process_ip "$HEAD_IP"' in found["run"]
+
+
+@pytest.mark.parametrize(("changes", "said"), [({"provider": "scaleway"}, "scaleway"), ({"gpu": "RTX3070"}, "RTX3070")])
+def test_a_provider_or_gpu_that_skypilot_lacks_is_refused(changes: dict[str, str], said: str) -> None:
+    """SkyPilot itself would accept any name and fail on launch."""
+    with pytest.raises(InputError, match=re.escape(said)):
+        texts(changed(solved("secure"), **changes), "skypilot")
+
+
+def test_runpods_community_cloud_is_refused() -> None:
+    """SkyPilot rents RunPod's secure machines alone, which cost more than the plan says."""
+    with pytest.raises(InputError, match="SkyPilot rents nothing from runpod-community"):
+        texts(changed(solved("quickstart"), provider="runpod-community"), "skypilot")
+
+
+def test_every_gpu_of_a_launcher_is_one_of_the_library() -> None:
+    """A misspelt name would be refused for ever."""
+    known = set(read_library([]).gpus)
+    for tool in launch_maps().values():
+        assert set(tool.gpus) <= known
+        assert all(set(one.gpus) <= known for one in tool.providers.values())

@@ -1,0 +1,187 @@
+"""What a configuration file says of the plan: every decision, under the names of the tool.
+
+The values are those that TRL 1.16.0 with Transformers 5.23.0, Accelerate 1.15.0 and DeepSpeed 0.19.8 read
+(`test_ecosystem.py` asks the tools themselves).
+"""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import yaml
+
+from planner.exports.facts import Wishes
+from planner.library.techniques import read_techniques
+from tests.helpers.exported_plans import changed, settings, solved, texts
+
+pytestmark = pytest.mark.slow
+
+
+def test_trl_of_the_quickstart_says_every_decision() -> None:
+    """QLoRA over plain data parallelism: the whole file."""
+    job = solved("quickstart").jobs[0]
+    assert job.techniques.quant == "nf4" and job.techniques.sharding == "ddp" and job.framework == "hf-fused"
+    assert settings(solved("quickstart"), "trl") == {
+        "model_name_or_path": "mistralai/Mistral-7B-v0.1",
+        "dataset_name": "my/data",
+        "output_dir": "out/quickstart",
+        "max_length": 2048,
+        "max_steps": job.steps,
+        "per_device_train_batch_size": job.techniques.micro_batch,
+        "gradient_accumulation_steps": job.techniques.accumulation_steps,
+        "use_peft": True,
+        "lora_r": 16,
+        "lora_target_modules": ["all-linear"],
+        "load_in_4bit": True,
+        "bnb_4bit_quant_type": "nf4",
+        "use_bnb_nested_quant": False,
+        "dtype": "bfloat16",
+        "bf16": True,
+        "fp16": False,
+        "activation_checkpointing": True,
+        "activation_checkpointing_kwargs": {"selective": True, "use_reentrant": False},
+        "attn_implementation": "flash_attention_2",
+        "optim": "adamw_torch",
+        "ddp_find_unused_parameters": False,
+        "packing": True,
+        "packing_strategy": "bfd_split",
+        "use_liger_kernel": True,
+        "save_strategy": "steps",
+        "save_steps": job.steps // 3,
+        "save_total_limit": 1,
+        "save_only_model": False,
+    }
+
+
+def test_the_batch_of_every_export_is_that_of_the_plan() -> None:
+    """Micro-batch, accumulation and GPUs multiply to the global batch, in each file that says them."""
+    for name in ("quickstart", "fsdp", "spot"):
+        plan = solved(name)
+        found = settings(plan, "trl")
+        each = found["per_device_train_batch_size"] * found["gradient_accumulation_steps"]
+        assert each * settings(plan, "accelerate")["num_processes"] == plan.jobs[0].global_batch
+
+
+def test_full_training_under_fsdp_keeps_fp32_weights_and_checkpoints_inside_fsdp() -> None:
+    """FSDP 2 shards what the estimate holds in fp32; the training argument would gather the weights twice."""
+    found = settings(solved("fsdp"), "trl")
+    assert found["use_peft"] is False and found["dtype"] == "float32" and found["bf16"] is True
+    assert found["activation_checkpointing"] is False and "activation_checkpointing_kwargs" not in found
+    assert found["fsdp"] is True
+    assert found["fsdp_config"] == {
+        "version": 2,
+        "reshard_after_forward": True,
+        "auto_wrap_policy": "TRANSFORMER_BASED_WRAP",
+        "cpu_offload": False,
+        "activation_checkpointing": True,
+        "state_dict_type": "SHARDED_STATE_DICT",
+    }
+    launched = settings(solved("fsdp"), "accelerate")
+    assert (launched["distributed_type"], launched["mixed_precision"]) == ("FSDP", "bf16")
+    assert launched["fsdp_config"]["fsdp_version"] == 2
+    assert launched["fsdp_config"]["fsdp_activation_checkpointing"] is True
+
+
+def test_zero_stages_are_those_of_deepspeed_in_all_three_files() -> None:
+    """ZeRO-2 is in the file of DeepSpeed, inside that of TRL, and in that of Accelerate."""
+    plan = solved("zero2")
+    (text,) = texts(plan, "deepspeed").values()
+    alone = json.loads(text)
+    assert alone.pop("_comment")[0].startswith("Job llama-2-7b-full-vs-lora")
+    assert alone == settings(plan, "trl")["deepspeed"]
+    assert alone["train_batch_size"] == plan.jobs[0].global_batch
+    assert alone["zero_optimization"]["stage"] == 2 and alone["bf16"] == {"enabled": True}
+    assert settings(plan, "accelerate")["deepspeed_config"]["zero_stage"] == 2
+
+
+def test_an_optimizer_in_host_memory_is_offloaded_by_deepspeed_with_the_rate_of_the_trainer() -> None:
+    """Without `auto` DeepSpeed would take a learning rate of its own."""
+    plan = changed(solved("zero2"), {"offload": "optimizer"})
+    found = settings(plan, "deepspeed")
+    assert found["zero_optimization"]["offload_optimizer"]["device"] == "cpu"
+    assert found["optimizer"]["params"]["lr"] == "auto"
+    alone = changed(plan, {"sharding": "none"}, gpus=1, gpus_per_instance=1)
+    assert settings(alone, "deepspeed")["zero_optimization"]["stage"] == 2
+    assert settings(alone, "accelerate")["deepspeed_config"]["offload_optimizer_device"] == "cpu"
+
+
+def test_four_bit_weights_under_fsdp_are_stored_in_the_type_that_is_gathered() -> None:
+    """FSDP shards only parameters of a floating type."""
+    plan = changed(solved("quickstart"), {"sharding": "zero3", "activation_checkpointing": "full"})
+    assert settings(plan, "trl")["bnb_4bit_quant_storage"] == "bfloat16"
+    assert "bnb_4bit_quant_storage" not in settings(solved("quickstart"), "trl")
+
+
+@pytest.mark.parametrize(
+    ("precision", "method", "expected"),
+    [
+        ("bf16_mixed", "full", ("float32", True, False)),
+        ("fp16_mixed", "full", ("float32", False, True)),
+        ("bf16_mixed", "lora", ("bfloat16", True, False)),
+        ("fp16_mixed", "lora", ("float16", False, True)),
+        ("bf16", "full", ("bfloat16", False, False)),
+        ("fp32", "full", ("float32", False, False)),
+        ("tf32", "full", ("float32", False, False)),
+    ],
+)
+def test_weights_are_loaded_in_the_type_that_the_estimate_counts(
+    precision: str, method: str, expected: tuple[str, bool, bool]
+) -> None:
+    """Autocast over fp32 weights in full training, a 16-bit base below adapters."""
+    plan = solved("spot" if method == "lora" else "fsdp")
+    found = settings(changed(plan, {"precision": precision}), "trl")
+    assert (found["dtype"], found["bf16"], found["fp16"]) == expected
+
+
+def test_every_value_of_a_technique_is_expressed_or_refused_by_name() -> None:
+    """A field map lists no value that the planner does not know."""
+    from planner.exports.field_map import field_maps
+
+    table = read_techniques()
+    for tool in field_maps().values():
+        for name, values in tool.techniques.items():
+            if name in ("tensor_parallel", "pipeline_parallel", "packing"):
+                continue
+            known = {*map(str, table.allowed(name)), *({"none", "int8"} if name == "quant" else ())}
+            assert set(values) <= known, (tool.target, name)
+        assert set(tool.frameworks) <= set(table.frameworks)
+
+
+def test_adapters_on_some_modules_have_the_names_of_the_family() -> None:
+    """`attention` of a Llama is q, k, v and o; where a last part is not enough, the path says which."""
+    plan = changed(solved("spot"), {"lora_targets": "attention"})
+    assert settings(plan, "trl")["lora_target_modules"] == ["q_proj", "k_proj", "v_proj", "o_proj"]
+    linears = read_techniques().linears
+    assert linears.chosen("gpt2", "attention") == ("c_attn", "attn.c_proj")
+    assert linears.chosen("llama", ("q", "down_proj")) == ("q_proj", "down_proj")
+
+
+def test_packing_without_flash_attention_cuts_and_says_so() -> None:
+    """Packed samples could not be told apart by other kernels."""
+    plan = changed(solved("quickstart"), {"attention": "mem_efficient"})
+    assert settings(plan, "trl")["packing_strategy"] == "wrapped"
+    assert "attend to one another" in " ".join(texts(plan, "trl")["sft.yaml"].replace("#", "").split())
+
+
+def test_a_file_of_data_goes_to_the_loader_of_its_kind() -> None:
+    """A name of the Hub is one field, a file is another."""
+    found = settings(solved("quickstart"), "trl", Wishes("me/model", "data/train.JSONL"))
+    assert found["model_name_or_path"] == "me/model" and "dataset_name" not in found
+    assert found["datasets"] == [{"path": "json", "data_files": ["data/train.JSONL"]}]
+
+
+def test_the_header_names_plan_version_hours_memory_and_dollars() -> None:
+    """What was planned stands above what runs; what was not planned stands below, as comments."""
+    plan = solved("quickstart")
+    text = texts(plan, "trl", wishes=Wishes())["sft.yaml"]
+    comment = [line for line in text.splitlines() if line.startswith("#")]
+    job = plan.jobs[0]
+    assert "quickstart" in comment[0] and "TRL 1.16" in comment[0]
+    said = " ".join(comment)
+    assert f"planner {plan.inputs.versions['planner'] if plan.inputs else ''}" in said
+    assert f"{job.hours.expected:.1f} h" in said and f"${job.cost.expected:,.2f}" in said
+    assert f"{job.vram_gib.peak:.1f} of {job.vram_gib.usable:.1f} GiB" in said
+    assert "# dataset_name:  # required: --dataset" in comment
+    assert any(line.startswith("# learning_rate") for line in comment)
+    assert max(map(len, comment)) <= 120 and "learning_rate" not in yaml.safe_load(text)
