@@ -1,7 +1,8 @@
-"""What is known of instance types by their name: `models/machines/`."""
+"""What is known of providers and instance types by their name: `models/machines/`."""
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from typing import Any
 
@@ -17,10 +18,44 @@ def _read_links(file: str) -> tuple[tuple[str, tuple[str, ...], str], ...]:
     )
 
 
+def _links() -> tuple[tuple[str, tuple[str, ...], str], ...]:
+    return _read_links(str(data_folder("models") / "machines" / "interconnect.yaml"))
+
+
 def known_interconnect(provider: str, instance: str) -> str | None:
     """Return the link between the GPUs of an instance type; None where nothing is known of that name."""
     name = instance.casefold()
-    for owner, beginnings, link in _read_links(str(data_folder("models") / "machines" / "interconnect.yaml")):
+    for owner, beginnings, link in _links():
         if owner == provider.casefold() and name.startswith(beginnings):
             return link
     return None
+
+
+def is_sxm_family(provider: str, instance: str) -> bool:
+    """Whether an instance type, or a larger one of its family, links its GPUs by NVLink, which SXM boards do.
+
+    `p5.4xlarge` has one GPU of the boards of `p5.48xlarge`, `a3-highgpu-1g` one of those of `a3-highgpu-8g`.
+    """
+    if known_interconnect(provider, instance) not in (None, "pcie"):
+        return True
+    family = _family(instance)
+    beginnings = (name for owner, names, _ in _links() if owner == provider.casefold() for name in names)
+    return family != "" and any(_family(name) == family for name in beginnings)
+
+
+def _family(instance: str) -> str:
+    """Return the part of a name that sizes share: `p5`, `a3-highgpu`; empty where a name has no such part."""
+    found = re.fullmatch(r"([a-z]\w*(?:-\w+)*?)(?:\.\w*|-\d+g)", instance.casefold())
+    return found[1] if found else ""
+
+
+@cache
+def _read_providers(file: str) -> dict[str, str]:
+    rows: list[dict[str, Any]] = parse_value(read_text(file), file)
+    return {alias.casefold(): row["name"] for row in rows for alias in (row["name"], *row["aliases"])}
+
+
+def provider_name(written: str) -> str:
+    """Return the name under which a provider's offers stand; one that is not known keeps its name."""
+    known = _read_providers(str(data_folder("models") / "machines" / "providers.yaml"))
+    return known.get(written.strip().casefold(), written.strip())

@@ -68,7 +68,7 @@ def validate_offers(
         except ValidationError as error:
             for path, what, fix in validation_complaints(error, Offer, filled):
                 faults.append(source.fault(_origin(path, index, written, terms), what, fix))
-    return _mark_price_lag(offers)
+    return mark_price_lag(offers)
 
 
 def _fill_terms(written: Any, header: dict[str, Any], terms: dict[str, Any]) -> Any:
@@ -113,7 +113,7 @@ def _origin(path: KeyPath, index: int, written: Any, terms: dict[str, Any]) -> K
     return ("offers", index, *path)
 
 
-def _mark_price_lag(offers: Sequence[Offer]) -> tuple[Offer, ...]:
+def mark_price_lag(offers: Sequence[Offer]) -> tuple[Offer, ...]:
     """Return the offers of one file, each with the days by which its price is older than the newest of them."""
     newest = max((offer.last_date for offer in offers if offer.last_date is not None), default=None)
     for offer in offers:
