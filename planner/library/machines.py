@@ -55,7 +55,15 @@ def _read_providers(file: str) -> dict[str, str]:
     return {alias.casefold(): row["name"] for row in rows for alias in (row["name"], *row["aliases"])}
 
 
+def _providers() -> dict[str, str]:
+    return _read_providers(str(data_folder("models") / "machines" / "providers.yaml"))
+
+
+def is_known_provider(name: str) -> bool:
+    """Whether a name, in any case, is one under which a catalog has a provider."""
+    return name.casefold() in _providers()
+
+
 def provider_name(written: str) -> str:
     """Return the name under which a provider's offers stand; one that is not known keeps its name."""
-    known = _read_providers(str(data_folder("models") / "machines" / "providers.yaml"))
-    return known.get(written.strip().casefold(), written.strip())
+    return _providers().get(written.strip().casefold(), written.strip())

@@ -12,7 +12,7 @@ from planner.errors import Fault, InputError
 from planner.loading.defaults import MARKET, shipped_inventory
 from planner.loading.inventory_file import read_offers
 from planner.loading.offer_table import read_offer_table
-from planner.loading.price_book import PRICES, read_price_book
+from planner.loading.price_book import PRICE_BOOK, read_price_book
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,11 +28,11 @@ def read_inventory(name: str, folder: Path, faults: list[Fault]) -> Inventory:
 
     A path is relative to `folder`.
     """
-    if name == PRICES and not os.path.isfile(folder / name):
+    if name == PRICE_BOOK and not os.path.isfile(folder / name):
         return read_price_book()
     path = shipped_inventory(name) or folder / name
     if not os.path.isfile(path):  # not Path.is_file, which raises for too long a name
-        where = f"{MARKET} for the shipped prices, or {PRICES} for the price book"
+        where = f"{MARKET} for the shipped prices, or {PRICE_BOOK} for the price book"
         fix = f"give a path relative to the folder of the scenario, or {where}"
         raise InputError([Fault("", 0, "", f"no such file: {path}", fix)])
     if str(path).casefold().endswith(".csv"):

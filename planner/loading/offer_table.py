@@ -23,9 +23,9 @@ from planner.scenario.offer import Offer, offer_data
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-NUMBERS = ("usd_per_hour", "spot_usd_per_hour", "cpu_cores", "ram_gb", "network_gbps")
-COUNTS = ("gpus", "stock", "max_nodes")
-COLUMNS = (
+_NUMBERS = ("usd_per_hour", "spot_usd_per_hour", "cpu_cores", "ram_gb", "network_gbps")
+_COUNTS = ("gpus", "stock", "max_nodes")
+TABLE_COLUMNS = (
     *("provider", "region", "instance", "gpu", "gpus", "usd_per_hour", "spot_usd_per_hour", "cpu_cores", "ram_gb"),
     *("stock", "max_nodes", "interconnect", "network_gbps", "community", "currency", "date", "source", "notes"),
 )
@@ -122,10 +122,10 @@ def offer_table_text(offers: Iterable[Offer]) -> str:
     """Return offers as the text of a CSV file that `read_offer_table` reads."""
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(COLUMNS)
+    writer.writerow(TABLE_COLUMNS)
     for offer in offers:
         data = offer_data(offer)
-        cells = (data.get(column, "") for column in COLUMNS)
+        cells = (data.get(column, "") for column in TABLE_COLUMNS)
         writer.writerow(["true" if cell is True else cell for cell in cells])
     return stream.getvalue()
 
@@ -133,10 +133,10 @@ def offer_table_text(offers: Iterable[Offer]) -> str:
 def _header_faults(table: CsvTable, defaults: Mapping[str, Any]) -> list[Fault]:
     faults = []
     for name in table.columns:
-        if name not in COLUMNS:
+        if name not in TABLE_COLUMNS:
             meant = SYNONYMS.get(name.casefold().replace(" ", "_"), "")
-            close = meant if meant in COLUMNS else suggest_names(name, COLUMNS)
-            fix = f"did you mean {close}?" if close else f"known columns: {', '.join(COLUMNS)}"
+            close = meant if meant in TABLE_COLUMNS else suggest_names(name, TABLE_COLUMNS)
+            fix = f"did you mean {close}?" if close else f"known columns: {', '.join(TABLE_COLUMNS)}"
             faults.append(Fault(table.file, 1, name[:40], "unknown column", fix))
     has = {*table.columns, *defaults}
     faults += [
@@ -153,7 +153,7 @@ def _header_faults(table: CsvTable, defaults: Mapping[str, Any]) -> list[Fault]:
 _HOW_TO_WRITE = {
     "date": "write it as 2024-05-31",
     "community": "write true or false",
-    **dict.fromkeys(COUNTS, "write a whole number"),
+    **dict.fromkeys(_COUNTS, "write a whole number"),
 }
 
 
@@ -192,8 +192,8 @@ def parse_number(cell: str) -> float:
 
 
 _READERS: dict[str, Callable[[str], Any]] = {
-    **dict.fromkeys(NUMBERS, parse_number),
-    **dict.fromkeys(COUNTS, _whole_number),
+    **dict.fromkeys(_NUMBERS, parse_number),
+    **dict.fromkeys(_COUNTS, _whole_number),
     "date": _date,
     "community": _truth,
 }

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from planner.documents.strict_yaml import Document
     from planner.scenario.offer import Offer
 
-PRICES = "prices"
+PRICE_BOOK = "prices"
 """Name of the price book in a scenario's `inventory`."""
 META = "meta.json"
 """File of a provider's folder that lists its days."""

@@ -10,6 +10,7 @@ from planner.report import format as words
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from planner.results.prices import ImportSummary
     from planner.scenario.offer import Offer
 
 
@@ -48,6 +49,10 @@ OFFER_COLUMNS: tuple[Column, ...] = (
     ("date", "<", lambda row: row[1].date_text or "-"),
 )
 """Of a label and an `Offer`: prices in dollars per GPU and hour; another unit follows its price."""
+
+
+MOST_REASONS = 12
+"""Most reasons of rows that are left out, one line each."""
 
 
 def card_text(facts: Mapping[str, Any]) -> str:
@@ -134,3 +139,24 @@ def _text(value: Any) -> str:
     if isinstance(value, (list, tuple)):
         return ", ".join(map(_text, value))
     return str(value)
+
+
+def import_text(summary: ImportSummary) -> str:
+    """Return what became of the rows of a file: a line in all, then one per reason."""
+    lines = [f"{summary.file}: {summary.kind}, {_rows(summary.rows)}, {summary.offers:,} offers"]
+    if summary.date_is_of_file:
+        lines.append(f"  dated {summary.date}, when the file was last written, unless a column says; see --date")
+    told = [
+        f"left out {_rows(one.rows)}, first on line {one.first_line}: {one.reason}"
+        for one in summary.left_out[:MOST_REASONS]
+    ]
+    if rest := summary.left_out[MOST_REASONS:]:
+        told.append(f"left out {_rows(sum(one.rows for one in rest))} for {len(rest)} more reasons")
+    told += [f"{_rows(noted.rows)}: {noted.note}" for noted in summary.notes]
+    for text in told:
+        lines += words.hang("  ", words.wrap_lines(text, words.width() - 2, 4))
+    return "\n".join(lines)
+
+
+def _rows(count: int) -> str:
+    return f"{count:,} row{'' if count == 1 else 's'}"

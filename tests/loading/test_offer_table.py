@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from planner.documents.csv_table import parse_csv
 from planner.errors import Fault
-from planner.loading.offer_table import COLUMNS, machine_key, offer_table_text, read_offer_table
+from planner.loading.offer_table import TABLE_COLUMNS, machine_key, offer_table_text, read_offer_table
 from planner.loading.scenario_file import parse_scenario
 from planner.scenario.offer import Offer
 from tests.helpers.scenarios import GOOD
@@ -132,7 +132,7 @@ def offers(draw: Any) -> Offer:
 def test_offers_that_are_written_are_read_as_they_were(written: list[Offer]) -> None:
     """The price book rests on it."""
     text = offer_table_text(written)
-    assert next(csv.reader(io.StringIO(text))) == list(COLUMNS)
+    assert next(csv.reader(io.StringIO(text))) == list(TABLE_COLUMNS)
     found, faults = read(text)
     assert not faults
     assert list(found) == written
