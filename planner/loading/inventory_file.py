@@ -81,11 +81,20 @@ def _fill_terms(written: Any, header: dict[str, Any], terms: dict[str, Any]) -> 
     for block in ("billing", "fees"):  # an offer may differ in one fee; spot statistics belong together
         if isinstance(common.get(block), dict) and isinstance(written.get(block), dict):
             filled[block] = {**common[block], **written[block]}
-    several = isinstance(filled.get("gpus"), int) and filled["gpus"] > 1
-    if several and "interconnect" not in filled and filled.get("instance") and isinstance(provider, str):
-        link = known_interconnect(provider, str(filled["instance"]))
-        filled |= {"interconnect": link} if link else {}
-    return _fill_origin(filled, written, header)
+    return _fill_origin(with_known_link(filled), written, header)
+
+
+def with_known_link(offer: dict[str, Any]) -> dict[str, Any]:
+    """Return the keys of an offer with the link between its GPUs, where it states none and its instance type has one.
+
+    The values may be of any type: they are validated afterwards.
+    """
+    provider, gpus = offer.get("provider"), offer.get("gpus")
+    if "interconnect" in offer or not offer.get("instance") or not isinstance(provider, str):
+        return offer
+    several = isinstance(gpus, int) and gpus > 1
+    link = known_interconnect(provider, str(offer["instance"])) if several else None
+    return {**offer, "interconnect": link} if link else offer
 
 
 def _fill_origin(filled: dict[str, Any], written: dict[str, Any], header: dict[str, Any]) -> dict[str, Any]:

@@ -42,6 +42,16 @@ def test_a_row_is_an_offer_and_an_empty_cell_is_unknown() -> None:
     assert (second.usd_per_hour, second.spot_usd_per_hour, second.stock, second.max_nodes) == (None, 0.1, 3, 1)
 
 
+def test_the_link_of_a_known_instance_type_is_filled_in() -> None:
+    """As in a YAML file: NVLink where the type has it, and what the row says in any case."""
+    (known, said, one), faults = read(
+        "provider,instance,gpu,gpus,usd_per_hour,interconnect\n"
+        "aws,p5.48xlarge,H100,8,55,\naws,p4d.24xlarge,A100,8,20,pcie\naws,p5.4xlarge,H100,1,6,\n"
+    )
+    assert not faults
+    assert (known.interconnect, said.interconnect, one.interconnect) == ("nvswitch", "pcie", None)
+
+
 @pytest.mark.parametrize(
     ("row", "fault"),
     [
@@ -115,7 +125,7 @@ def offers(draw: Any) -> Offer:
     """Return an offer of any machine with GPUs."""
     on_demand = draw(PRICE)
     return Offer(
-        provider=draw(TEXT),
+        provider="my-" + draw(TEXT),  # of a known provider the link between GPUs may be known
         region=draw(TEXT),
         instance=draw(TEXT),
         gpu=draw(st.sampled_from(("T4", "H100-80GB", "RTX4090"))),
