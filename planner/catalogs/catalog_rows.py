@@ -42,12 +42,15 @@ class CatalogRows:
 
         Of two prices the higher one is kept: the lower one may not be to be had.
         """
-        stated = {key: value for key, value in row.items() if value not in (None, "")}
-        prices = {key: price for key in PRICE_KEYS if (price := stated.pop(key, None)) is not None}
+        prices = {key: price for key in PRICE_KEYS if (price := row.pop(key, None)) is not None}
+        stated = {key: value for key, value in row.items() if value is not None and value != ""}
         if not prices:
             self.leave_out(line, "no price (empty or 0.00)")
             return
-        known = self.machines.setdefault(tuple(sorted(stated.items())), (line, stated))[1]
+        first, known = self.machines.setdefault(tuple(sorted(stated.items())), (line, stated))
+        if first == line:
+            known |= prices
+            return
         if any(key in known and known[key] != price for key, price in prices.items()):
             self.leave_out(line, "the same machine at another price: the higher one is kept")
         elif all(key in known for key in prices):

@@ -55,7 +55,7 @@ def parse_csv(text: str, file: str) -> CsvTable:
                 fix = "the file may be cut off; write one cell per column, in quotes where it has a comma"
                 faults.append(Fault(file, reader.line_num, "", what, fix))
             else:
-                rows.append((reader.line_num, tuple([cell.strip() for cell in cells])))
+                rows.append((reader.line_num, tuple(map(str.strip, cells))))
     except csv.Error as error:
         what = "ends inside a quoted cell" if "end of data" in str(error) else f"not CSV: {error}"
         faults.append(Fault(file, reader.line_num, "", what, "the file may be cut off; check the quotes near here"))

@@ -8,6 +8,7 @@ import stat
 import sys
 import tempfile
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -33,8 +34,13 @@ PACKAGE_FOLDER = Path(__file__).parent.parent
 
 def data_folder(kind: Literal["models", "scenarios"]) -> Path:
     """Return the folder of shipped data: inside the package where it was installed, else that of the checkout."""
-    packaged = PACKAGE_FOLDER / "_data" / kind
-    return packaged if packaged.is_dir() else PACKAGE_FOLDER.parent / kind
+    return _data_folder(PACKAGE_FOLDER, kind)
+
+
+@cache
+def _data_folder(package: Path, kind: str) -> Path:
+    packaged = package / "_data" / kind
+    return packaged if packaged.is_dir() else package.parent / kind
 
 
 def file_name(path: str | Path) -> str:

@@ -4,28 +4,28 @@ from __future__ import annotations
 
 import re
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from planner.documents.files import data_folder, read_text
 from planner.documents.strict_yaml import parse_value
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
 
 @cache
-def _read_links(file: str) -> tuple[tuple[str, tuple[str, ...], str], ...]:
-    rows: list[dict[str, Any]] = parse_value(read_text(file), file)
+def _read_links(models: Path) -> tuple[tuple[str, tuple[str, ...], str], ...]:
+    file = models / "machines" / "interconnect.yaml"
+    rows: list[dict[str, Any]] = parse_value(read_text(file), str(file))
     return tuple(
         (row["provider"], tuple(name.casefold() for name in row["instances"]), row["interconnect"]) for row in rows
     )
 
 
-def _links() -> tuple[tuple[str, tuple[str, ...], str], ...]:
-    return _read_links(str(data_folder("models") / "machines" / "interconnect.yaml"))
-
-
 def known_interconnect(provider: str, instance: str) -> str | None:
     """Return the link between the GPUs of an instance type; None where nothing is known of that name."""
     name = instance.casefold()
-    for owner, beginnings, link in _links():
+    for owner, beginnings, link in _read_links(data_folder("models")):
         if owner == provider.casefold() and name.startswith(beginnings):
             return link
     return None
@@ -38,9 +38,13 @@ def is_sxm_family(provider: str, instance: str) -> bool:
     """
     if known_interconnect(provider, instance) not in (None, "pcie"):
         return True
-    family = _family(instance)
-    beginnings = (name for owner, names, _ in _links() if owner == provider.casefold() for name in names)
-    return family != "" and any(_family(name) == family for name in beginnings)
+    return (provider.casefold(), _family(instance)) in _linked_families(data_folder("models"))
+
+
+@cache
+def _linked_families(models: Path) -> frozenset[tuple[str, str]]:
+    found = ((owner, _family(name)) for owner, names, _ in _read_links(models) for name in names)
+    return frozenset((owner, family) for owner, family in found if family)
 
 
 def _family(instance: str) -> str:
@@ -50,20 +54,17 @@ def _family(instance: str) -> str:
 
 
 @cache
-def _read_providers(file: str) -> dict[str, str]:
-    rows: list[dict[str, Any]] = parse_value(read_text(file), file)
+def _read_providers(models: Path) -> dict[str, str]:
+    file = models / "machines" / "providers.yaml"
+    rows: list[dict[str, Any]] = parse_value(read_text(file), str(file))
     return {alias.casefold(): row["name"] for row in rows for alias in (row["name"], *row["aliases"])}
-
-
-def _providers() -> dict[str, str]:
-    return _read_providers(str(data_folder("models") / "machines" / "providers.yaml"))
 
 
 def is_known_provider(name: str) -> bool:
     """Whether a name, in any case, is one under which a catalog has a provider."""
-    return name.casefold() in _providers()
+    return name.casefold() in _read_providers(data_folder("models"))
 
 
 def provider_name(written: str) -> str:
     """Return the name under which a provider's offers stand; one that is not known keeps its name."""
-    return _providers().get(written.strip().casefold(), written.strip())
+    return _read_providers(data_folder("models")).get(written.strip().casefold(), written.strip())

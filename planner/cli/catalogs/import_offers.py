@@ -43,22 +43,29 @@ def import_offers(
     from planner.catalogs.catalog import TEMPLATE, read_catalog
     from planner.catalogs.offers_file import offers_text
     from planner.catalogs.summary import summary_of
-    from planner.documents.files import check_writable, write_text_atomically
+    from planner.documents.files import check_writable
     from planner.report.catalog import import_text
 
-    if template:
-        show(TEMPLATE.rstrip("\n"))
-        return
-    if file is None:
+    if (file is None) is not template:
         raise click.UsageError("give FILE, or --template", click.get_current_context())
-    to_file = path is not None and path not in STANDARD_OUTPUT
-    if path is not None and to_file:
-        check_writable(path)
+    target = None if path in STANDARD_OUTPUT else path
+    if target is not None:
+        check_writable(target)
+    if file is None:
+        _write(target, TEMPLATE)
+        return
     catalog = read_catalog(file, provider, date.date() if date else None)
     given = [*(["--provider", provider] if provider else []), *(["--date", str(date.date())] if date else [])]
     text = offers_text(catalog.offers, path or "-", shlex.join(["planner", "offers", "import", file, *given]))
-    if path is not None and to_file:
-        write_text_atomically(path, text)
-    else:
-        show(text.rstrip("\n"))
+    _write(target, text)
     show(import_text(summary_of(catalog)), err=True)
+
+
+def _write(path: str | None, text: str) -> None:
+    """Write to a file, or to standard output where there is none."""
+    from planner.documents.files import write_text_atomically
+
+    if path is None:
+        show(text.rstrip("\n"))
+    else:
+        write_text_atomically(path, text)

@@ -80,13 +80,17 @@ def test_what_cannot_be_written_or_read_is_told(catalog: Path, tmp_path: Path) -
     assert run(catalog, "-o", tmp_path).exit_code == 2
     missing = run(tmp_path / "none.csv")
     assert (missing.exit_code, "cannot be read: no such file" in missing.stderr) == (2, True)
-    assert (run().exit_code, "give FILE, or --template" in run().stderr) == (2, True)
+    for arguments in ((), (catalog, "--template")):
+        result = run(*arguments)
+        assert (result.exit_code, "give FILE, or --template" in result.stderr) == (2, True)
 
 
-def test_the_template_can_be_imported_through_a_pipe() -> None:
-    """From standard input, whose day is today."""
+def test_the_template_can_be_imported_through_a_pipe(tmp_path: Path) -> None:
+    """From standard input, whose day is today; it may go to a file too."""
     template = run("--template")
     assert template.exit_code == 0
+    assert run("--template", "-o", tmp_path / "t.csv").stdout == ""
+    assert (tmp_path / "t.csv").read_text() == template.stdout
     result = CliRunner().invoke(main, ["offers", "import", "-"], input=template.stdout)
     assert (result.exit_code, result.stdout.count("provider: my-cloud")) == (0, 2)
     assert result.stderr.startswith("standard input: CSV file of offers, 2 rows, 2 offers")
