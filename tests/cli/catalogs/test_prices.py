@@ -65,6 +65,26 @@ def test_two_kinds_of_catalog_fill_one_book_that_a_plan_uses(tmp_path: Path) -> 
     assert [line.split()[0] for line in listed.stdout.splitlines()[1:]] == ["aws/eu-1/a", "vast/eu-1/b"]
 
 
+def test_offline_files_of_five_providers_fill_one_book(tmp_path: Path) -> None:
+    """Three kinds of files; what each one has, maps and leaves out is in the answer."""
+    skypilot = write_skypilot(tmp_path, skypilot_row("a"), skypilot_row("cpu", ""), skypilot_row("a"))
+    (tmp_path / "lambda").mkdir()
+    other = skypilot.rename(tmp_path / "lambda" / "vms.csv")
+    skypilot.write_text(other.read_text())
+    gpuhunt = write_gpuhunt(tmp_path, gpuhunt_row("b"), gpuhunt_row("b", price="0.4", spot="True"))
+    second = gpuhunt.rename(tmp_path / "datacrunch.csv")
+    gpuhunt.write_text(second.read_text() + gpuhunt_row("c", gpu="RTX4090", memory="48.0") + "\n")
+    plain = tmp_path / "mail.csv"
+    plain.write_text("provider,gpu,gpus,usd_per_hour\nmy-cloud,L4,1,0.5\nmy-cloud,T5,1,0.5\n")
+    told = {}
+    for path in (skypilot, other, gpuhunt, second, plain):
+        read = json.loads(update(path, "2026-11-20", "--json").stdout)
+        left_out = sum(one["rows"] for one in read["read"]["left_out"])
+        told[read["changes"][0]["provider"]] = (read["read"]["rows"], read["read"]["offers"], left_out)
+    assert told == {"aws": (3, 1, 2), "lambda": (3, 1, 2), "vast": (3, 1, 1), "verda": (2, 1, 0), "my-cloud": (2, 1, 1)}
+    assert {one["provider"] for one in json.loads(run("list", "--json").stdout)} == told.keys()
+
+
 @pytest.mark.parametrize(
     ("text", "told"),
     [
