@@ -47,7 +47,8 @@ class CatalogRows:
         if not prices:
             self.leave_out(line, "no price (empty or 0.00)")
             return
-        first, known = self.machines.setdefault(tuple(sorted(stated.items())), (line, stated))
+        key = tuple(sorted(item for item in stated.items() if item[0] != "notes"))
+        first, known = self.machines.setdefault(key, (line, stated))
         if first == line:
             known |= prices
             return

@@ -19,7 +19,8 @@ MEMORY_TOLERANCE = 0.1
 """Largest relative difference between a card's memory and what a catalog says: 22.4 GiB are an A10G's 24, 192 a B200's
 180; 12 are not an RTX3080's 10."""
 _FORM = re.compile(r"(?<![a-z])(sxm\d?|pcie|nvl)(?![a-z])|(?<=\d)(sxm\d?|pcie|nvl)(?![a-z])", re.IGNORECASE)
-_SIZE = re.compile(r"[-_ ]\d+ ?g(?:i?b)?(?![a-z0-9])", re.IGNORECASE)
+_LINK = re.compile(r"[-_ ]?nvlink(?![a-z])", re.IGNORECASE)
+_SIZE = re.compile(r"[-_ ](\d+) ?g(?:i?b)?(?![a-z0-9])", re.IGNORECASE)
 
 FORM_NOT_STATED = "form factor not stated: taken as PCIe, the slower one"
 
@@ -64,9 +65,11 @@ class GpuMatcher:
         if named is None:
             return GpuMatch(None, f"unknown GPU {name}")
         family = {one: card for one, card in self._cards.items() if _chip(one) == _chip(named)}
+        if not memory_gib and (size := _SIZE.search(name)) is not None:
+            memory_gib = (float(size[1]),)
         sized = _of_memory(family, named, memory_gib)
         if not sized:
-            return GpuMatch(None, f"no {_chip(named)} with {memory_gib[0]:.3g} GiB is known")
+            return GpuMatch(None, f"no {_chip(named)} with {min(memory_gib):.3g} GiB is known")
         # Catalogs name NVL parts apart, so a bare name is none of them unless only an NVL part has that memory.
         plain = {one: card for one, card in sized.items() if _form_factor(card) != "NVL"}
         right = {one: card for one, card in sized.items() if _form_factor(card) == form} if form else plain or sized
@@ -82,7 +85,7 @@ class GpuMatcher:
 
     def _named(self, name: str) -> str | None:
         """Return a card of the chip that a name means, with or without its memory and form."""
-        bare = _SIZE.sub("", _FORM.sub("", name)).strip(" -_")
+        bare = _SIZE.sub("", _FORM.sub("", _LINK.sub("", name))).strip(" -_")
         return self._names.canonical(name) or self._names.canonical(bare)
 
 
@@ -101,6 +104,11 @@ def _of_memory(family: Mapping[str, GpuSpec], named: str, memory_gib: tuple[floa
 
 def _is_near(memory_gib: float, vram_gib: float) -> bool:
     return abs(memory_gib - vram_gib) <= MEMORY_TOLERANCE * vram_gib
+
+
+def says_nvlink(text: str) -> bool:
+    """Whether a name says that its GPUs are linked: `A100-80G-PCIe-NVLink`."""
+    return _LINK.search(text) is not None
 
 
 def _form_of(text: str) -> str:

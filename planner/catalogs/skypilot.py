@@ -8,10 +8,12 @@ TotalGpuMemoryInMiB that of all GPUs or of one. A price of 0.00 is not known.
 from __future__ import annotations
 
 import ast
+import re
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from planner.catalogs.catalog_rows import CatalogRows, check_columns, whole_gpus
+from planner.catalogs.gpu_match import says_nvlink
 from planner.units import GB, GIB
 
 if TYPE_CHECKING:
@@ -27,6 +29,8 @@ NAMED = frozenset([*NEEDED, "SpotPrice", "GpuInfo", "Region", "AvailabilityZone"
 _LEAST_MIB = 2000
 """Below this a number of MiB is one of GB: no GPU has 2 GB, none 2,000."""
 _LONGEST_INFO = 2000
+_JSON_NULL = re.compile(r": *null(?=[,}])")
+"""Some clouds mix the null of JSON into the dictionary."""
 
 
 def read_skypilot(table: CsvTable, provider: str, matcher: GpuMatcher) -> CatalogRows:
@@ -55,14 +59,20 @@ def _offer(line: int, cells: Cells, provider: str, matcher: GpuMatcher, found: C
         found.note(match.note)
     memory_gib = found.number(line, cells, "MemoryGiB")
     return {
-        **{"provider": provider, "region": cells.get("AvailabilityZone") or cells.get("Region") or "any"},
+        **{"provider": provider, "region": _region(cells)},
         **{"instance": instance, "gpu": match.gpu, "gpus": count, "notes": match.note},
         "usd_per_hour": found.price(line, cells, "Price"),
         "spot_usd_per_hour": found.price(line, cells, "SpotPrice"),
         "cpu_cores": found.number(line, cells, "vCPUs") or None,
         "ram_gb": round(memory_gib * GIB / GB, 1) if memory_gib else None,
+        "interconnect": "nvlink" if count > 1 and (says_nvlink(name) or says_nvlink(instance)) else None,
         "community": True if instance.casefold().endswith("_community") else None,
     }
+
+
+def _region(cells: Cells) -> str:
+    """Return the zone, else the region; marketplaces write `, US` where they know no city."""
+    return cells.get("AvailabilityZone") or cells.get("Region", "").strip(" ,") or "any"
 
 
 @cache
@@ -83,7 +93,7 @@ def _parsed(info: str) -> dict[str, Any]:
     if not info or len(info) > _LONGEST_INFO:
         return {}
     try:
-        value = ast.literal_eval(info)
+        value = ast.literal_eval(_JSON_NULL.sub(": None", info))
     except (ValueError, SyntaxError, RecursionError, MemoryError, TypeError):
         return {}
     return value if isinstance(value, dict) else {}

@@ -85,7 +85,7 @@ def machine_key(offer: Offer) -> tuple[Any, ...]:
     """Return what tells the machines of a price list apart."""
     return (
         *(offer.provider, offer.region, offer.instance, offer.gpu, offer.gpus),
-        *(offer.cpu_cores, offer.ram_gb, offer.community),
+        *(offer.cpu_cores, offer.ram_gb, offer.community, offer.interconnect),
     )
 
 

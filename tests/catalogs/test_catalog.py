@@ -83,6 +83,48 @@ def test_memory_is_that_of_one_gpu_or_of_all_of_them(
     assert only(skypilot(tmp_path, skypilot_row(gpu=gpu, count=f"{count}.0", info=info))).gpu == name
 
 
+@pytest.mark.parametrize(
+    ("instance", "gpu", "count", "mib", "name"),
+    [
+        ("1x-H100_NVL-32-65536", "H100", 1, 95830, "H100-NVL-94GB"),
+        ("2x-H100_NVL-32-65536", "H100", 2, 191660, "H100-NVL-94GB"),
+        ("8x-H100_SXM-32-65536", "H100", 8, 652472, "H100-80GB"),
+        ("1x-A100_PCIE-32-65536", "A100", 1, 81920, "A100-PCIe-80GB"),
+        ("2x-A100_SXM4-32-65536", "A100", 2, 81920, "A100-40GB"),
+        ("2x-RTX_4090-32-65536", "RTX4090", 2, 49128, "RTX4090"),
+        ("1x-RTX_PRO_6000_S-32-65536", "RTXPRO6000S", 1, 97887, "RTXPRO6000-96GB"),
+        ("8x-Tesla_V100-32-65536", "V100", 8, 131072, "V100-16GB"),
+        ("2x-RTX_3060_Ti-32-65536", "RTX3060", 2, 16384, "no RTX3060 with 8 GiB is known"),
+        ("2x-RTX_4070S_Ti-32-65536", "RTX4070", 2, 32752, "no RTX4070 with 16 GiB is known"),
+    ],
+)
+def test_a_marketplace_lists_the_memory_of_all_gpus_and_the_form_in_the_instance(
+    tmp_path: Path, instance: str, gpu: str, count: int, mib: int, name: str
+) -> None:
+    """Under the size of one GPU; its short names hide that a card is another one, which the memory shows."""
+    info = gpu_info(gpu, count, mib, mib)
+    found = skypilot(tmp_path, skypilot_row(), f'{instance},{gpu},{count},32,64.0,{info},2.0,0.00,", US, NA",')
+    if name.startswith("no "):
+        assert reasons(found) == {name: (1, 3)}
+    else:
+        offer = found.offers[1]
+        assert (offer.gpu, offer.gpus, offer.region, offer.notes) == (name, count, "US, NA", "")
+
+
+def test_a_null_of_json_in_the_dictionary_hides_no_memory(tmp_path: Path) -> None:
+    """The name says 24 GB, the dictionary 48."""
+    info = gpu_info("RTX4090", 1, 49152).replace("'NVIDIA'", "null")
+    found = skypilot(tmp_path, skypilot_row(), skypilot_row("m-2", "RTX4090", "1.0", info))
+    assert reasons(found) == {"no RTX4090 with 48 GiB is known": (1, 3)}
+
+
+def test_a_link_that_the_name_states_is_kept(tmp_path: Path) -> None:
+    """A bridge between PCIe boards; one GPU alone has no link."""
+    rows = [skypilot_row(f"n3-A100x{count}", "A100-80G-PCIe-NVLink", str(count)) for count in (8, 1)]
+    eight, one = skypilot(tmp_path, *rows, skypilot_row("n3-A100x8", "A100-80G-PCIe", "8")).offers[:2]
+    assert (eight.gpu, eight.interconnect, one.interconnect) == ("A100-PCIe-80GB", "nvlink", None)
+
+
 def test_a_modified_card_of_two_is_not_taken_for_two_plain_ones(tmp_path: Path) -> None:
     """Two RTX 4090 of 48 GB have 96 GB, so that 48 GB is not the memory of both."""
     info = gpu_info("RTX4090", 2, 49152, 98304)
