@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from benchmarks.speed.catalogs import catalog_lines
 from benchmarks.speed.frontier import frontier_lines
 from benchmarks.speed.llm_analysis import llm_analysis_times
 from benchmarks.speed.timing import AS_OF, Line, best_times, machine_load, numpy_loop, process_times, question_of
@@ -265,6 +266,7 @@ PARTS: dict[str, Callable[[int], list[Line]]] = {
     "market": market_lines,
     "frontier": frontier_lines,
     "what-if": what_if_lines,
+    "catalogs": catalog_lines,
 }
 
 

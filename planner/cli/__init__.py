@@ -8,6 +8,7 @@ import click
 
 from planner.cli.calibrate import calibrate
 from planner.cli.catalog import architectures, gpus, schema
+from planner.cli.catalogs.prices import prices
 from planner.cli.estimate import estimate
 from planner.cli.exit_codes import Commands
 from planner.cli.explain import explain
@@ -63,6 +64,7 @@ COMMANDS: tuple[click.Command, ...] = (
     architectures,
     gpus,
     offers,
+    prices,
     schema,
 )
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from planner.cli.catalogs.import_offers import import_offers
 from planner.cli.exit_codes import ListGroup
 from planner.cli.options import json_option
 from planner.cli.output import write_either
@@ -18,13 +20,18 @@ if TYPE_CHECKING:
     from planner.scenario.offer import Offer
 
 inventory_option = click.option(
-    "--inventory", metavar="FILE", help="An inventory or a scenario (default: the shipped market)."
+    "--inventory",
+    metavar="FILE",
+    help="An inventory (YAML or CSV), a scenario, or prices, the price book (default: the shipped market).",
 )
 
 
 @click.group(cls=ListGroup)
 def offers() -> None:
     """List offers of instance types and their prices."""
+
+
+offers.add_command(import_offers)
 
 
 @offers.command("list")
@@ -109,15 +116,21 @@ def read_market(path: str | None) -> tuple[Offer, ...]:
     Raises `ScenarioError` with every fault.
     """
     from planner.documents.strict_yaml import read_document
-    from planner.loading.defaults import MARKET, shipped_inventory
+    from planner.loading.defaults import MARKET
+    from planner.loading.inventories import read_inventory
     from planner.loading.inventory_file import read_offers
+    from planner.loading.price_book import PRICE_BOOK
     from planner.loading.scenario_file import read_scenario
 
-    file = str(shipped_inventory(path or MARKET) or path)
-    document = read_document(file) if os.path.isfile(file) else None
-    if document is None or "jobs" in document.data:
-        return read_scenario(file).offers
+    file = path or MARKET
     faults: list[Fault] = []
-    found = read_offers(document, faults)
+    is_table = file.casefold().endswith(".csv") and os.path.isfile(file)
+    if file in (MARKET, PRICE_BOOK) or is_table:
+        found = tuple(offer for _, offers in read_inventory(file, Path(), faults) for offer in offers)
+    else:
+        document = read_document(file) if os.path.isfile(file) else None
+        if document is None or "jobs" in document.data:
+            return read_scenario(file).offers
+        found = read_offers(document, faults)
     raise_faults(faults, ScenarioError)
     return found

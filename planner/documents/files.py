@@ -8,6 +8,7 @@ import stat
 import sys
 import tempfile
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -33,8 +34,13 @@ PACKAGE_FOLDER = Path(__file__).parent.parent
 
 def data_folder(kind: Literal["models", "scenarios"]) -> Path:
     """Return the folder of shipped data: inside the package where it was installed, else that of the checkout."""
-    packaged = PACKAGE_FOLDER / "_data" / kind
-    return packaged if packaged.is_dir() else PACKAGE_FOLDER.parent / kind
+    return _data_folder(PACKAGE_FOLDER, kind)
+
+
+@cache
+def _data_folder(package: Path, kind: str) -> Path:
+    packaged = package / "_data" / kind
+    return packaged if packaged.is_dir() else package.parent / kind
 
 
 def file_name(path: str | Path) -> str:
@@ -42,23 +48,23 @@ def file_name(path: str | Path) -> str:
     return "standard input" if str(path) == "-" else str(path)
 
 
-def read_text(path: str | Path) -> str:
-    """Return the text of a file; `InputError` if it cannot be read, is too large or is not UTF-8."""
+def read_text(path: str | Path, most: int = MAX_BYTES) -> str:
+    """Return the text of a file of at most `most` bytes; `InputError` if it cannot be read or is not UTF-8."""
     file = file_name(path)
     try:
         if str(path) == "-":
-            raw = sys.stdin.buffer.read(MAX_BYTES + 1)
+            raw = sys.stdin.buffer.read(most + 1)
         else:
             size = Path(path).stat().st_size
-            if size > MAX_BYTES:
-                raise _refused(file, f"too large: {size / 1e6:.0f} MB", f"at most {MAX_BYTES / 1e6:.0f} MB")
+            if size > most:
+                raise _refused(file, f"too large: {size / 1e6:.0f} MB", f"at most {most / 1e6:.0f} MB")
             with open(path, "rb") as stream:
-                raw = stream.read(MAX_BYTES + 1)
+                raw = stream.read(most + 1)
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
         reason = getattr(error, "strerror", None) or str(error)
         raise _refused(file, f"cannot be read: {reason.lower()}", "check the path") from None
-    if len(raw) > MAX_BYTES:
-        raise _refused(file, "too large", f"at most {MAX_BYTES / 1e6:.0f} MB")
+    if len(raw) > most:
+        raise _refused(file, "too large", f"at most {most / 1e6:.0f} MB")
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -1,17 +1,22 @@
-"""What is known of instance types by their name: `models/machines/`."""
+"""What is known of providers and instance types by their name: `models/machines/`."""
 
 from __future__ import annotations
 
+import re
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from planner.documents.files import data_folder, read_text
 from planner.documents.strict_yaml import parse_value
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
 
 @cache
-def _read_links(file: str) -> tuple[tuple[str, tuple[str, ...], str], ...]:
-    rows: list[dict[str, Any]] = parse_value(read_text(file), file)
+def _read_links(models: Path) -> tuple[tuple[str, tuple[str, ...], str], ...]:
+    file = models / "machines" / "interconnect.yaml"
+    rows: list[dict[str, Any]] = parse_value(read_text(file), str(file))
     return tuple(
         (row["provider"], tuple(name.casefold() for name in row["instances"]), row["interconnect"]) for row in rows
     )
@@ -20,7 +25,46 @@ def _read_links(file: str) -> tuple[tuple[str, tuple[str, ...], str], ...]:
 def known_interconnect(provider: str, instance: str) -> str | None:
     """Return the link between the GPUs of an instance type; None where nothing is known of that name."""
     name = instance.casefold()
-    for owner, beginnings, link in _read_links(str(data_folder("models") / "machines" / "interconnect.yaml")):
+    for owner, beginnings, link in _read_links(data_folder("models")):
         if owner == provider.casefold() and name.startswith(beginnings):
             return link
     return None
+
+
+def is_sxm_family(provider: str, instance: str) -> bool:
+    """Whether an instance type, or a larger one of its family, links its GPUs by NVLink, which SXM boards do.
+
+    `p5.4xlarge` has one GPU of the boards of `p5.48xlarge`, `a3-highgpu-1g` one of those of `a3-highgpu-8g`.
+    """
+    if known_interconnect(provider, instance) not in (None, "pcie"):
+        return True
+    return (provider.casefold(), _family(instance)) in _linked_families(data_folder("models"))
+
+
+@cache
+def _linked_families(models: Path) -> frozenset[tuple[str, str]]:
+    found = ((owner, _family(name)) for owner, names, _ in _read_links(models) for name in names)
+    return frozenset((owner, family) for owner, family in found if family)
+
+
+def _family(instance: str) -> str:
+    """Return the part of a name that sizes share: `p5`, `a3-highgpu`; empty where a name has no such part."""
+    found = re.fullmatch(r"([a-z]\w*(?:-\w+)*?)(?:\.\w*|-\d+g)", instance.casefold())
+    return found[1] if found else ""
+
+
+@cache
+def _read_providers(models: Path) -> dict[str, str]:
+    file = models / "machines" / "providers.yaml"
+    rows: list[dict[str, Any]] = parse_value(read_text(file), str(file))
+    return {alias.casefold(): row["name"] for row in rows for alias in (row["name"], *row["aliases"])}
+
+
+def is_known_provider(name: str) -> bool:
+    """Whether a name, in any case, is one under which a catalog has a provider."""
+    return name.casefold() in _read_providers(data_folder("models"))
+
+
+def provider_name(written: str) -> str:
+    """Return the name under which a provider's offers stand; one that is not known keeps its name."""
+    return _read_providers(data_folder("models")).get(written.strip().casefold(), written.strip())

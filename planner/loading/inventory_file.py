@@ -68,7 +68,7 @@ def validate_offers(
         except ValidationError as error:
             for path, what, fix in validation_complaints(error, Offer, filled):
                 faults.append(source.fault(_origin(path, index, written, terms), what, fix))
-    return _mark_price_lag(offers)
+    return mark_price_lag(offers)
 
 
 def _fill_terms(written: Any, header: dict[str, Any], terms: dict[str, Any]) -> Any:
@@ -81,11 +81,20 @@ def _fill_terms(written: Any, header: dict[str, Any], terms: dict[str, Any]) -> 
     for block in ("billing", "fees"):  # an offer may differ in one fee; spot statistics belong together
         if isinstance(common.get(block), dict) and isinstance(written.get(block), dict):
             filled[block] = {**common[block], **written[block]}
-    several = isinstance(filled.get("gpus"), int) and filled["gpus"] > 1
-    if several and "interconnect" not in filled and filled.get("instance") and isinstance(provider, str):
-        link = known_interconnect(provider, str(filled["instance"]))
-        filled |= {"interconnect": link} if link else {}
-    return _fill_origin(filled, written, header)
+    return _fill_origin(with_known_link(filled), written, header)
+
+
+def with_known_link(offer: dict[str, Any]) -> dict[str, Any]:
+    """Return the keys of an offer with the link between its GPUs, where it states none and its instance type has one.
+
+    The values may be of any type: they are validated afterwards.
+    """
+    provider, gpus = offer.get("provider"), offer.get("gpus")
+    if "interconnect" in offer or not offer.get("instance") or not isinstance(provider, str):
+        return offer
+    several = isinstance(gpus, int) and gpus > 1
+    link = known_interconnect(provider, str(offer["instance"])) if several else None
+    return {**offer, "interconnect": link} if link else offer
 
 
 def _fill_origin(filled: dict[str, Any], written: dict[str, Any], header: dict[str, Any]) -> dict[str, Any]:
@@ -113,7 +122,7 @@ def _origin(path: KeyPath, index: int, written: Any, terms: dict[str, Any]) -> K
     return ("offers", index, *path)
 
 
-def _mark_price_lag(offers: Sequence[Offer]) -> tuple[Offer, ...]:
+def mark_price_lag(offers: Sequence[Offer]) -> tuple[Offer, ...]:
     """Return the offers of one file, each with the days by which its price is older than the newest of them."""
     newest = max((offer.last_date for offer in offers if offer.last_date is not None), default=None)
     for offer in offers:

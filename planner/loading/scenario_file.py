@@ -17,11 +17,12 @@ from planner.documents.source_map import Source
 from planner.documents.strict_yaml import Document, KeyPath, parse_document, read_document
 from planner.documents.sweep_ranges import check_ranges
 from planner.documents.validation import suggest_names, validation_complaints
-from planner.errors import Fault, InputError, ScenarioError, collect_faults
+from planner.errors import Fault, InputError, ScenarioError
 from planner.library.reading import CardNames
 from planner.loading.calendar import resolve_dates
-from planner.loading.defaults import MARKET, fill_names, shipped_inventory
-from planner.loading.inventory_file import read_offers, validate_offers
+from planner.loading.defaults import MARKET, fill_names
+from planner.loading.inventories import read_inventory
+from planner.loading.inventory_file import validate_offers
 from planner.loading.name_resolution import (
     check_lengths,
     check_providers,
@@ -210,14 +211,10 @@ def _inventories(
         if not isinstance(name, str) or not name:
             continue
         place = ("inventory", index) if isinstance(named, list) else ("inventory",)
-        path = shipped_inventory(name) or source.folder(place, folder) / name
-        if not os.path.isfile(path):  # not Path.is_file, which raises for too long a name
-            fix = f"give a path relative to the folder of the scenario, or {MARKET} for the shipped prices"
-            faults.append(source.fault(place, f"no such file: {path}", fix))
-            continue
-        with collect_faults(faults):
-            document = read_document(path)
-            found.append((Source(document.file, document), read_offers(document, faults)))
+        try:
+            found += read_inventory(name, source.folder(place, folder), faults)
+        except InputError as error:
+            faults += [one if one.file else source.fault(place, one.what, one.fix) for one in error.faults]
     return found
 
 

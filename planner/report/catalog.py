@@ -10,6 +10,7 @@ from planner.report import format as words
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from planner.results.prices import ImportSummary, PriceChanges, PriceMove
     from planner.scenario.offer import Offer
 
 
@@ -48,6 +49,22 @@ OFFER_COLUMNS: tuple[Column, ...] = (
     ("date", "<", lambda row: row[1].date_text or "-"),
 )
 """Of a label and an `Offer`: prices in dollars per GPU and hour; another unit follows its price."""
+
+
+STORED_COLUMNS: tuple[Column, ...] = (
+    ("provider", "<", lambda row: row.provider),
+    ("date", "<", lambda row: str(row.date)),
+    ("days old", ">", lambda row: f"{row.age_days:,}"),
+    ("offers", ">", lambda row: f"{row.rows:,}"),
+    ("days kept", ">", lambda row: f"{row.days:,}"),
+    ("source", "<", lambda row: row.source),
+)
+"""Of `StoredPrices`."""
+
+MOST_LISTED = 8
+"""Most offers of a change that are listed one by one."""
+MOST_REASONS = 12
+"""Most reasons of rows that are left out, one line each."""
 
 
 def card_text(facts: Mapping[str, Any]) -> str:
@@ -134,3 +151,54 @@ def _text(value: Any) -> str:
     if isinstance(value, (list, tuple)):
         return ", ".join(map(_text, value))
     return str(value)
+
+
+def import_text(summary: ImportSummary) -> str:
+    """Return what became of the rows of a file: a line in all, then one per reason."""
+    lines = [f"{summary.file}: {summary.kind}, {_count(summary.rows, 'row')}, {_count(summary.offers, 'offer')}"]
+    if summary.date_is_of_file:
+        lines.append(f"  dated {summary.date}, when the file was last written, unless a column says; see --date")
+    told = [
+        f"left out {_count(one.rows, 'row')}, first on line {one.first_line}: {one.reason}"
+        for one in summary.left_out[:MOST_REASONS]
+    ]
+    if rest := summary.left_out[MOST_REASONS:]:
+        told.append(f"left out {_count(sum(one.rows for one in rest), 'row')} for {len(rest)} more reasons")
+    told += [f"{_count(noted.rows, 'row')}: {noted.note}" for noted in summary.notes]
+    for text in told:
+        lines += words.hang("  ", words.wrap_lines(text, words.width() - 2, 4))
+    return "\n".join(lines)
+
+
+def _count(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
+def changes_text(found: Iterable[PriceChanges]) -> str:
+    """Return what is new, gone and of another price, one paragraph per provider."""
+    return "\n".join(line for changes in found for line in _changes(changes))
+
+
+def _changes(changes: PriceChanges) -> list[str]:
+    against = f" after {changes.rows_before:,} of {changes.before}" if changes.before else ", the first"
+    lines = [f"{changes.provider}: {_count(changes.rows_after, 'offer')} of {changes.after}{against}"]
+    if changes.before is None:
+        return lines
+    if not (changes.new or changes.gone or changes.moved):
+        return [*lines, "  no price changed"]
+    moved = tuple(f"{one.offer} {one.market} {_move(one)}" for one in changes.moved)
+    for what, listed in (("new", changes.new), ("gone", changes.gone), ("moved", moved)):
+        head = f"  {what:<5} {len(listed):>5,}  "
+        more = [f"and {len(listed) - MOST_LISTED:,} more"] if len(listed) > MOST_LISTED else []
+        if listed:
+            lines += words.hang(head, [words.sanitise(one) for one in (*listed[:MOST_LISTED], *more)])
+    return lines
+
+
+def _move(move: PriceMove) -> str:
+    was, now = (
+        "not sold" if usd is None else words.rate(usd) for usd in (move.before_usd_per_hour, move.after_usd_per_hour)
+    )
+    if not move.before_usd_per_hour or move.after_usd_per_hour is None:
+        return f"{was} -> {now}"
+    return f"{was} -> {now} ({100 * (move.after_usd_per_hour / move.before_usd_per_hour - 1):+.3g} %)"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import shlex
 import subprocess
@@ -80,7 +81,7 @@ def all_blocks(language: str) -> list[Block]:
 def working_in(document: str, folder: Path) -> Iterator[None]:
     """Work in a folder that looks like a checkout with frozen prices; for `EMPTY_FOLDER` in an empty one beside it.
 
-    YAML blocks of the document that are labelled with a file name lie there under that name.
+    YAML blocks of the document that are labelled with a file name lie there under that name. The price book is empty.
     """
     checkout = make_workplace(folder)
     if document in EMPTY_FOLDER:
@@ -89,7 +90,8 @@ def working_in(document: str, folder: Path) -> Iterator[None]:
     for block in blocks(document, "yaml"):
         if block.label:
             (folder / block.label).write_text(block.body, encoding="utf-8")
-    with contextlib.chdir(folder), mock.patch.object(files, "PACKAGE_FOLDER", checkout / "planner"):
+    cache = mock.patch.dict(os.environ, {"XDG_CACHE_HOME": str(folder / "cache")})
+    with contextlib.chdir(folder), cache, mock.patch.object(files, "PACKAGE_FOLDER", checkout / "planner"):
         yield
 
 

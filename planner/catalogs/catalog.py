@@ -1,0 +1,140 @@
+"""A CSV file of prices to offers: gpuhunt's, SkyPilot's and plain ones, told apart by their columns."""
+
+from __future__ import annotations
+
+import datetime
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from planner.catalogs.catalog_rows import PRICE_KEYS, CatalogRows, with_usable_spot
+from planner.catalogs.gpu_match import GpuMatcher
+from planner.catalogs.gpuhunt import NAMED_COLUMNS, read_gpuhunt
+from planner.catalogs.skypilot import NAMED, read_skypilot
+from planner.documents.csv_table import first_faults, read_csv
+from planner.documents.validation import SYNONYMS
+from planner.errors import Fault, InputError
+from planner.library.machines import is_known_provider, provider_name
+from planner.library.reading import CardNames
+from planner.loading.offer_table import TABLE_COLUMNS, card_finder, read_offer_rows, validated_offers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from planner.documents.csv_table import CsvTable
+    from planner.loading.offer_table import Row
+    from planner.scenario.offer import Offer
+
+PLAIN_TABLE, SKYPILOT, GPUHUNT = "CSV file of offers", "SkyPilot catalog", "gpuhunt catalog"
+_KINDS: Mapping[str, frozenset[str]] = {
+    SKYPILOT: NAMED,
+    GPUHUNT: NAMED_COLUMNS,
+    PLAIN_TABLE: frozenset(TABLE_COLUMNS) | SYNONYMS.keys(),
+}
+_READERS: Mapping[str, Callable[[CsvTable, str, GpuMatcher], CatalogRows]] = {
+    SKYPILOT: read_skypilot,
+    GPUHUNT: read_gpuhunt,
+}
+_LEAST_COLUMNS = 3
+"""Fewest columns of a kind of file by which it is recognised."""
+
+TEMPLATE = """\
+provider,region,instance,gpu,gpus,usd_per_hour,spot_usd_per_hour,stock,max_nodes,interconnect,date,source
+my-cloud,eu-1,gpu-1x,RTX4090,1,0.40,0.25,,,,2026-11-20,offer by mail
+my-cloud,eu-1,gpu-8x,H100-80GB,8,19.60,,2,4,nvswitch,2026-11-20,offer by mail
+"""
+"""A CSV file of offers to start from; columns and cells may be left out."""
+
+
+@dataclass(frozen=True)
+class Catalog:
+    """The offers of a file, and what became of its rows."""
+
+    kind: str
+    offers: tuple[Offer, ...]
+    date: datetime.date
+    date_is_of_file: bool
+    read: CatalogRows
+
+
+def read_catalog(path: str, provider: str | None = None, date: datetime.date | None = None) -> Catalog:
+    """Return the offers of a CSV file.
+
+    Parameters
+    ----------
+    path
+        The file, `-` for standard input.
+    provider
+        Whose prices they are, where neither a column nor the name of the file or its folder says so.
+    date
+        The day of the prices, where no column says so; None: the day on which the file was last written.
+
+    Raises `InputError` with every fault: what is no price is a fault, a row that is no known machine is counted.
+    """
+    table = read_csv(path)
+    kind = _kind_of(table)
+    day = date or _last_written(path)
+    named = provider or (_provider_of(path, kind) if kind in _READERS else None)
+    if named is not None:
+        named = provider_name(named)
+    faults: list[Fault] = []
+    if kind == PLAIN_TABLE:
+        defaults: dict[str, Any] = {"date": day, "source": Path(table.file).name}
+        read, rows = _read_plain(table, defaults | ({"provider": named} if named else {}))
+    elif named is None:
+        raise InputError([Fault(table.file, 0, "", f"a {kind} does not name its provider", "give it: --provider NAME")])
+    else:
+        read = _READERS[kind](table, named, GpuMatcher())
+        origin = {"date": day, "source": f"{kind}, {named}, {Path(table.file).name}"}
+        rows = [(line, {**row, **origin}) for line, row in read.offers()]
+    faults += read.faults
+    offers = validated_offers(rows, table.file, faults)
+    if faults:
+        raise InputError(first_faults(sorted(dict.fromkeys(faults))))
+    if not offers:
+        reasons = "; ".join(f"{one.rows} {reason}" for reason, one in list(read.left_out.items())[:5])
+        raise InputError([Fault(table.file, 0, "", f"no row is an offer: {reasons}", "check that this is the file")])
+    return Catalog(kind, offers, day, date is None, read)
+
+
+def _kind_of(table: CsvTable) -> str:
+    """Return the kind of file that has most of these columns."""
+    columns = {name.casefold() for name in table.columns}
+    shared = {kind: len(columns & {one.casefold() for one in known}) for kind, known in _KINDS.items()}
+    kind = max(shared, key=lambda one: shared[one])
+    if shared[kind] < _LEAST_COLUMNS:
+        fix = "give a CSV file like planner offers import --template, a gpuhunt catalog or SkyPilot's vms.csv"
+        what = f"columns of no known catalog: {', '.join(table.columns)[:200]}"
+        raise InputError([Fault(table.file, 1, "", what, fix)])
+    return kind
+
+
+def _provider_of(path: str, kind: str) -> str | None:
+    """Return the provider that the name of a catalog says: `vastai.csv` of gpuhunt, `aws/vms.csv` of SkyPilot."""
+    place = Path(path)
+    name = place.stem if kind == GPUHUNT else place.absolute().parent.name
+    return name if is_known_provider(name) else None
+
+
+def _last_written(path: str) -> datetime.date:
+    today = datetime.date.today()
+    return today if path == "-" else datetime.date.fromtimestamp(Path(path).stat().st_mtime)
+
+
+def _read_plain(table: CsvTable, defaults: dict[str, Any]) -> tuple[CatalogRows, list[tuple[int, Row]]]:
+    """Return the rows of a CSV file of offers whose GPUs are known; a price of 0.00 is none here either."""
+    found = CatalogRows(table)
+    find = card_finder(CardNames("gpus"))
+    rows = []
+    for line, row in read_offer_rows(table, defaults, found.faults):
+        for key in PRICE_KEYS:
+            if row.get(key) == 0:
+                del row[key]
+        card, _ = find(row["gpu"]) if "gpu" in row else (None, "")
+        if "gpu" in row and card is None:
+            found.leave_out(line, f"unknown GPU {row['gpu']}")
+        elif not row.keys() & set(PRICE_KEYS):
+            found.leave_out(line, "no price (empty or 0.00)")
+        else:
+            rows.append((line, with_usable_spot({**row, "gpu": card}, found)))
+    return found, rows

@@ -1,0 +1,129 @@
+"""The GPU that a catalog's row means: its chip by name, then the card of that chip with this memory and this form."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING
+
+from planner.library.machines import is_sxm_family
+from planner.library.reading import CardNames, read_library
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from planner.library.schema import GpuSpec
+
+MEMORY_TOLERANCE = 0.1
+"""Largest relative difference between a card's memory and what a catalog says: 22.4 GiB are an A10G's 24, 192 a B200's
+180; 12 are not an RTX3080's 10."""
+_FORM = re.compile(r"(?<![a-z])(sxm\d?|pcie|nvl)(?![a-z])|(?<=\d)(sxm\d?|pcie|nvl)(?![a-z])", re.IGNORECASE)
+_LINK = re.compile(r"[-_ ]?nvlink(?![a-z])", re.IGNORECASE)
+_SIZE = re.compile(r"[-_ ](\d+) ?g(?:i?b)?(?![a-z0-9])", re.IGNORECASE)
+
+FORM_NOT_STATED = "form factor not stated: taken as PCIe, the slower one"
+
+
+@dataclass(frozen=True)
+class GpuMatch:
+    """A GPU of the library, or why a row has none; a note where the catalog left something open."""
+
+    gpu: str | None
+    reason: str = ""
+    note: str = ""
+
+
+class GpuMatcher:
+    """Finds GPUs by name, memory and form factor; each question is answered once."""
+
+    def __init__(self) -> None:
+        self._names = CardNames("gpus")
+        self._cards = read_library([]).gpus
+        self._find = cache(self._matched)
+
+    def match(self, name: str, memory_gib: tuple[float, ...], provider: str, instance: str) -> GpuMatch:
+        """Return the GPU of a row.
+
+        Parameters
+        ----------
+        name
+            The GPU as the catalog writes it.
+        memory_gib
+            Readings of the memory of one GPU, the likeliest first; empty where the catalog does not state it.
+        provider, instance
+            Say the form factor where the name does not: `gpu_1x_h100_pcie`, `p5.48xlarge`.
+        """
+        form = _form_of(name) or _form_of(instance) or ("SXM" if is_sxm_family(provider, instance) else "")
+        device = self._names.canonical(instance) if instance.casefold().startswith(("nvidia ", "tesla ")) else None
+        if not form and device is not None:  # `NVIDIA H100 80GB HBM3`: what the driver reports
+            form = _form_factor(self._cards[device])
+        return self._find(name, memory_gib, form)
+
+    def _matched(self, name: str, memory_gib: tuple[float, ...], form: str) -> GpuMatch:
+        named = self._named(name)
+        if named is None:
+            return GpuMatch(None, f"unknown GPU {name}")
+        family = {one: card for one, card in self._cards.items() if _chip(one) == _chip(named)}
+        if not memory_gib and (size := _SIZE.search(name)) is not None:
+            memory_gib = (float(size[1]),)
+        sized = _of_memory(family, named, memory_gib)
+        if not sized:
+            return GpuMatch(None, f"no {_chip(named)} with {min(memory_gib):.3g} GiB is known")
+        # Catalogs name NVL parts apart, so a bare name is none of them unless only an NVL part has that memory.
+        plain = {one: card for one, card in sized.items() if _form_factor(card) != "NVL"}
+        right = {one: card for one, card in sized.items() if _form_factor(card) == form} if form else plain or sized
+        if not right:
+            known = " or ".join(sorted({_form_factor(card) for card in sized.values()}))
+            if form == "SXM" or len(sized) > 1:
+                return GpuMatch(None, f"no {form} form of {_chip(named)} is known, only {known}")
+            right = sized  # one card of that memory: PCIe is how its slot is called, not another GPU
+        if len(right) == 1:
+            return GpuMatch(next(iter(right)))
+        slower = min(right, key=lambda one: (_form_factor(right[one]) != "PCIe", one))
+        return GpuMatch(slower, note=FORM_NOT_STATED)
+
+    def _named(self, name: str) -> str | None:
+        """Return a card of the chip that a name means, with or without its memory and form."""
+        bare = _SIZE.sub("", _FORM.sub("", _LINK.sub("", name))).strip(" -_")
+        return self._names.canonical(name) or self._names.canonical(bare)
+
+
+def _of_memory(family: Mapping[str, GpuSpec], named: str, memory_gib: tuple[float, ...]) -> dict[str, GpuSpec]:
+    """Return the cards of the first reading that fits: that of the named card, else of any card of its chip."""
+    own = family[named].vram_gib
+    readings = memory_gib or (own,)
+    ordered = [own] if any(_is_near(one, own) for one in readings) else list(readings)
+    for wanted in ordered:
+        near = {one: card for one, card in family.items() if _is_near(wanted, card.vram_gib)}
+        if near:
+            best = min(abs(card.vram_gib - wanted) for card in near.values())
+            return {one: card for one, card in near.items() if abs(card.vram_gib - wanted) <= best}
+    return {}
+
+
+def _is_near(memory_gib: float, vram_gib: float) -> bool:
+    return abs(memory_gib - vram_gib) <= MEMORY_TOLERANCE * vram_gib
+
+
+def says_nvlink(text: str) -> bool:
+    """Whether a name says that its GPUs are linked: `A100-80G-PCIe-NVLink`."""
+    return _LINK.search(text) is not None
+
+
+def _form_of(text: str) -> str:
+    """Return SXM, PCIe or NVL where a text says it."""
+    found = _FORM.search(text)
+    if found is None:
+        return ""
+    word = (found[1] or found[2]).casefold()
+    return "SXM" if word.startswith("sxm") else "PCIe" if word == "pcie" else "NVL"
+
+
+def _form_factor(card: GpuSpec) -> str:
+    return "NVL" if "-NVL" in card.name else card.form
+
+
+def _chip(name: str) -> str:
+    """Return the chip of a card's name: `H100` of `H100-NVL-94GB`."""
+    return name.partition("-")[0]

@@ -1,0 +1,85 @@
+"""CSV files with a header to rows of text, each with its line; what is cut off or uneven is a fault."""
+
+from __future__ import annotations
+
+import csv
+import io
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from planner.documents.files import file_name, read_text
+from planner.errors import Fault, InputError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+MAX_CSV_BYTES = 100 * 2**20
+"""Largest CSV file that is read: several times the largest catalog of a provider."""
+MAX_ROW_FAULTS = 20
+"""Most faults of one CSV file that are reported one by one."""
+
+
+@dataclass(frozen=True)
+class CsvTable:
+    """A CSV file as text: the names of its columns, and each row with the line on which it ends."""
+
+    file: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[int, tuple[str, ...]], ...]
+
+    def position(self, column: str) -> int | None:
+        """Return the position of a column, None where the file has none of that name."""
+        return self.columns.index(column) if column in self.columns else None
+
+
+def read_csv(path: str | Path) -> CsvTable:
+    """Parse a CSV file, `-` being standard input; `InputError` with every fault found."""
+    return parse_csv(read_text(path, MAX_CSV_BYTES), file_name(path))
+
+
+def parse_csv(text: str, file: str) -> CsvTable:
+    """Parse the text of a CSV file with a header; `InputError` with every fault found."""
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    columns: tuple[str, ...] | None = None
+    rows: list[tuple[int, tuple[str, ...]]] = []
+    faults: list[Fault] = []
+    try:
+        for cells in reader:
+            if not any(cells):
+                continue
+            if columns is None:
+                columns = tuple(cell.strip() for cell in cells)
+                faults += _header_faults(columns, file, reader.line_num)
+            elif len(cells) != len(columns):
+                what = f"{len(cells)} cells in a table of {len(columns)} columns"
+                fix = "the file may be cut off; write one cell per column, in quotes where it has a comma"
+                faults.append(Fault(file, reader.line_num, "", what, fix))
+            else:
+                rows.append((reader.line_num, tuple(map(str.strip, cells))))
+    except csv.Error as error:
+        what = "ends inside a quoted cell" if "end of data" in str(error) else f"not CSV: {error}"
+        faults.append(Fault(file, reader.line_num, "", what, "the file may be cut off; check the quotes near here"))
+    if columns is None and not faults:
+        faults.append(Fault(file, 1, "", "the file is empty", "give a CSV file with a header and rows"))
+    elif not rows and not faults:
+        faults.append(Fault(file, 1, "", "has a header and no rows", "give at least one row"))
+    if faults or columns is None:
+        raise InputError(first_faults(faults))
+    return CsvTable(file, columns, tuple(rows))
+
+
+def first_faults(faults: list[Fault]) -> list[Fault]:
+    """Return the first faults of a file in the order of its lines, and one that counts the others."""
+    if len(faults) <= MAX_ROW_FAULTS:
+        return faults
+    shown = sorted(faults)[:MAX_ROW_FAULTS]
+    more = f"{len(faults) - MAX_ROW_FAULTS:,} more faults below"
+    return [*shown, Fault(shown[-1].file, shown[-1].line, "", more, "correct those above first")]
+
+
+def _header_faults(columns: tuple[str, ...], file: str, line: int) -> list[Fault]:
+    twice = {name for name in columns if columns.count(name) > 1}
+    return [
+        Fault(file, line, name or "header", "two columns of that name" if name else "two columns without a name", "")
+        for name in sorted(twice)
+    ]

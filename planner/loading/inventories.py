@@ -1,0 +1,43 @@
+"""Inventories by name or path: the shipped market, the price book, YAML and CSV files."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from planner.documents.csv_table import read_csv
+from planner.documents.source_map import Source
+from planner.documents.strict_yaml import read_document
+from planner.errors import Fault, InputError
+from planner.loading.defaults import MARKET, shipped_inventory
+from planner.loading.inventory_file import read_offers
+from planner.loading.offer_table import read_offer_table
+from planner.loading.price_book import PRICE_BOOK, read_price_book
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from planner.scenario.offer import Offer
+
+Inventory = list[tuple[Source, "tuple[Offer, ...]"]]
+"""Each file of an inventory with its offers."""
+
+
+def read_inventory(name: str, folder: Path, faults: list[Fault]) -> Inventory:
+    """Return the offers of an inventory; faults inside it are added, `InputError` is raised where there is none.
+
+    A path is relative to `folder`.
+    """
+    if name == PRICE_BOOK and not os.path.isfile(folder / name):
+        return read_price_book()
+    path = shipped_inventory(name) or folder / name
+    if not os.path.isfile(path):  # not Path.is_file, which raises for too long a name
+        where = f"{MARKET} for the shipped prices, or {PRICE_BOOK} for the price book"
+        fix = f"give a path relative to the folder of the scenario, or {where}"
+        raise InputError([Fault("", 0, "", f"no such file: {path}", fix)])
+    if str(path).casefold().endswith(".csv"):
+        document, offers = read_offer_table(read_csv(path), faults)
+    else:
+        document = read_document(path)
+        offers = read_offers(document, faults)
+    return [(Source(document.file, document), offers)]

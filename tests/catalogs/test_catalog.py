@@ -1,0 +1,289 @@
+"""Catalogs of SkyPilot and gpuhunt and plain CSV files, with the traps that are in the published ones."""
+
+from __future__ import annotations
+
+import datetime
+import os
+from pathlib import Path
+
+import pytest
+
+from planner.catalogs.catalog import GPUHUNT, PLAIN_TABLE, SKYPILOT, TEMPLATE, Catalog, read_catalog
+from planner.errors import InputError
+from planner.scenario.offer import Offer
+from tests.helpers.catalogs import gpu_info, gpuhunt_row, skypilot_row, write_gpuhunt, write_skypilot
+
+DAY = datetime.date(2026, 11, 20)
+
+
+def skypilot(folder: Path, *rows: str) -> Catalog:
+    return read_catalog(str(write_skypilot(folder, *rows)), date=DAY)
+
+
+def gpuhunt(folder: Path, *rows: str) -> Catalog:
+    return read_catalog(str(write_gpuhunt(folder, *rows)), date=DAY)
+
+
+def only(found: Catalog) -> Offer:
+    (offer,) = found.offers
+    return offer
+
+
+def reasons(found: Catalog) -> dict[str, tuple[int, int]]:
+    """Return rows and first line of each reason."""
+    return {reason: (one.rows, one.line) for reason, one in found.read.left_out.items()}
+
+
+def told(path: Path, **options: str) -> list[str]:
+    """Return the faults of a file, without its folder."""
+    with pytest.raises(InputError) as error:
+        read_catalog(str(path), **options)
+    return [str(fault).replace(f"{path.parent}/", "") for fault in error.value.faults]
+
+
+def test_a_row_of_skypilot_is_an_instance_with_both_prices(tmp_path: Path) -> None:
+    """Prices are per instance; provider from the folder; the day, the source and no stock."""
+    info = gpu_info("H100", 8, 81920, 655360)
+    found = skypilot(tmp_path, f"p5.48xlarge,H100,8.0,192.0,2048.0,{info},55.0,20.5,us-1,us-1a")
+    offer = only(found)
+    assert (found.kind, offer.provider, offer.region, offer.instance) == (SKYPILOT, "aws", "us-1a", "p5.48xlarge")
+    assert (offer.gpu, offer.gpus, offer.usd_per_hour, offer.spot_usd_per_hour) == ("H100-80GB", 8, 55.0, 20.5)
+    assert (offer.cpu_cores, offer.ram_gb, offer.stock) == (192, 2199.0, None)
+    assert (offer.date, offer.source) == (DAY, "SkyPilot catalog, aws, vms.csv")
+
+
+def test_columns_are_read_by_name_in_any_order(tmp_path: Path) -> None:
+    """Clouds order them differently, and some have no zones."""
+    path = tmp_path / "x.csv"
+    path.write_text("Region,SpotPrice,Price,AcceleratorCount,InstanceType,AcceleratorName\neu,0.5,1.5,2.0,m,L4\n")
+    offer = only(read_catalog(str(path), "lambdalabs", DAY))
+    assert (offer.provider, offer.region, offer.instance, offer.gpus) == ("lambda", "eu", "m", 2)
+    assert (offer.usd_per_hour, offer.spot_usd_per_hour) == (1.5, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("gpu", "count", "info", "name"),
+    [
+        ("A100-SXM", 8, gpu_info("A100", 8, 40960, 8 * 40960), "A100-40GB"),  # both as they should be
+        ("A100-SXM", 8, gpu_info("A100", 8, None, 8 * 81920), "A100-80GB"),  # of the instance
+        ("A100-SXM", 8, gpu_info("A100", 8, None, 40960), "A100-40GB"),  # of one GPU
+        ("A100-SXM", 4, gpu_info("A100", 4, 4 * 81920, 4 * 81920), "A100-80GB"),  # the size that of the instance
+        ("A100-80GB-SXM", 2, gpu_info("A100", 2, 80, 160), "A100-80GB"),  # GB in spite of the name
+        ("A100-80GB-SXM", 2, "", "A100-80GB"),  # no GpuInfo: the name alone
+        ("A100-80GB-SXM", 2, "\"{'Gpus': [\"", "A100-80GB"),  # cut off
+        ("A100-80GB-SXM", 2, "nan", "A100-80GB"),
+        ("A100-80GB-SXM", 2, "__import__('os')", "A100-80GB"),  # text, never code
+        ("RTX4090", 1, gpu_info("RTX4090", 1, 24576, 24576), "RTX4090"),
+    ],
+)
+def test_memory_is_that_of_one_gpu_or_of_all_of_them(
+    tmp_path: Path, gpu: str, count: int, info: str, name: str
+) -> None:
+    """GpuInfo is text, in more than one meaning, and may be missing."""
+    assert only(skypilot(tmp_path, skypilot_row(gpu=gpu, count=f"{count}.0", info=info))).gpu == name
+
+
+@pytest.mark.parametrize(
+    ("instance", "gpu", "count", "mib", "name"),
+    [
+        ("1x-H100_NVL-32-65536", "H100", 1, 95830, "H100-NVL-94GB"),
+        ("2x-H100_NVL-32-65536", "H100", 2, 191660, "H100-NVL-94GB"),
+        ("8x-H100_SXM-32-65536", "H100", 8, 652472, "H100-80GB"),
+        ("1x-A100_PCIE-32-65536", "A100", 1, 81920, "A100-PCIe-80GB"),
+        ("2x-A100_SXM4-32-65536", "A100", 2, 81920, "A100-40GB"),
+        ("2x-RTX_4090-32-65536", "RTX4090", 2, 49128, "RTX4090"),
+        ("1x-RTX_PRO_6000_S-32-65536", "RTXPRO6000S", 1, 97887, "RTXPRO6000-96GB"),
+        ("8x-Tesla_V100-32-65536", "V100", 8, 131072, "V100-16GB"),
+        ("2x-RTX_3060_Ti-32-65536", "RTX3060", 2, 16384, "no RTX3060 with 8 GiB is known"),
+        ("2x-RTX_4070S_Ti-32-65536", "RTX4070", 2, 32752, "no RTX4070 with 16 GiB is known"),
+    ],
+)
+def test_a_marketplace_lists_the_memory_of_all_gpus_and_the_form_in_the_instance(
+    tmp_path: Path, instance: str, gpu: str, count: int, mib: int, name: str
+) -> None:
+    """Under the size of one GPU; its short names hide that a card is another one, which the memory shows."""
+    info = gpu_info(gpu, count, mib, mib)
+    found = skypilot(tmp_path, skypilot_row(), f'{instance},{gpu},{count},32,64.0,{info},2.0,0.00,", US, NA",')
+    if name.startswith("no "):
+        assert reasons(found) == {name: (1, 3)}
+    else:
+        offer = found.offers[1]
+        assert (offer.gpu, offer.gpus, offer.region, offer.notes) == (name, count, "US, NA", "")
+
+
+def test_a_null_of_json_in_the_dictionary_hides_no_memory(tmp_path: Path) -> None:
+    """The name says 24 GB, the dictionary 48."""
+    info = gpu_info("RTX4090", 1, 49152).replace("'NVIDIA'", "null")
+    found = skypilot(tmp_path, skypilot_row(), skypilot_row("m-2", "RTX4090", "1.0", info))
+    assert reasons(found) == {"no RTX4090 with 48 GiB is known": (1, 3)}
+
+
+def test_a_link_that_the_name_states_is_kept(tmp_path: Path) -> None:
+    """A bridge between PCIe boards; one GPU alone has no link."""
+    rows = [skypilot_row(f"n3-A100x{count}", "A100-80G-PCIe-NVLink", str(count)) for count in (8, 1)]
+    eight, one = skypilot(tmp_path, *rows, skypilot_row("n3-A100x8", "A100-80G-PCIe", "8")).offers[:2]
+    assert (eight.gpu, eight.interconnect, one.interconnect) == ("A100-PCIe-80GB", "nvlink", None)
+
+
+def test_a_modified_card_of_two_is_not_taken_for_two_plain_ones(tmp_path: Path) -> None:
+    """Two RTX 4090 of 48 GB have 96 GB, so that 48 GB is not the memory of both."""
+    info = gpu_info("RTX4090", 2, 49152, 98304)
+    found = skypilot(tmp_path, skypilot_row(), skypilot_row("m-2", "RTX4090", "2.0", info))
+    assert reasons(found) == {"no RTX4090 with 48 GiB is known": (1, 3)}
+
+
+@pytest.mark.parametrize(
+    ("price", "spot", "on_demand", "on_spot"),
+    [
+        ("1.0", "0.00", 1.0, None),  # not known, and not free
+        ("0.0", "0.4", None, 0.4),
+        ("", "0.4", None, 0.4),
+        ("1.0", "", 1.0, None),
+        ("1.0", "1.0", 1.0, None),  # no discount
+        ("1.0", "1.3", 1.0, None),
+        ("1.0", "0.99", 1.0, 0.99),
+    ],
+)
+def test_zero_is_unknown_and_an_equal_spot_price_no_discount(
+    tmp_path: Path, price: str, spot: str, on_demand: float | None, on_spot: float | None
+) -> None:
+    """A spot price of nothing would win every plan."""
+    offer = only(skypilot(tmp_path, skypilot_row(price=price, spot=spot)))
+    assert (offer.usd_per_hour, offer.spot_usd_per_hour) == (on_demand, on_spot)
+
+
+def test_rows_of_many_regions_say_nothing_of_stock(tmp_path: Path) -> None:
+    """Catalogs list every type in every region: each is an offer of unknown stock."""
+    rows = [skypilot_row().replace("eu-1", f"region-{number}") for number in range(5)]
+    found = skypilot(tmp_path, *rows)
+    assert len(found.offers) == 5
+    assert all(offer.stock is None for offer in found.offers)
+
+
+def test_rows_that_are_no_machine_with_gpus_are_counted_by_reason(tmp_path: Path) -> None:
+    """With the line of the first; the rest is read."""
+    rows = [
+        skypilot_row("cpu-1", "", ""),
+        skypilot_row("cpu-2", "", ""),
+        skypilot_row("tpu", "tpu-v5e-8"),
+        skypilot_row("part", "L4", "0.5"),
+        skypilot_row("free", "L4", price="0.0", spot="0.0"),
+        skypilot_row(),
+        skypilot_row(),
+        skypilot_row(price="1.2"),
+    ]
+    found = skypilot(tmp_path, *rows)
+    assert reasons(found) == {
+        "no GPU": (2, 2),
+        "unknown GPU tpu-v5e-8": (1, 4),
+        "a fraction of a GPU": (1, 5),
+        "no price (empty or 0.00)": (1, 6),
+        "a repeated row": (1, 8),
+        "the same machine at another price: the higher one is kept": (1, 9),
+    }
+    assert only(found).usd_per_hour == 1.2
+
+
+def test_both_rows_of_gpuhunt_are_one_offer(tmp_path: Path) -> None:
+    """On demand and spot stand in separate rows; the provider is the name of the file."""
+    found = gpuhunt(tmp_path, gpuhunt_row(price="1.5"), gpuhunt_row(price="0.5", spot="True"))
+    offer = only(found)
+    assert (found.kind, offer.provider, offer.region, offer.gpu) == (GPUHUNT, "vast", "eu-1", "L4")
+    assert (offer.usd_per_hour, offer.spot_usd_per_hour, offer.ram_gb) == (1.5, 0.5, 32)
+
+
+def test_gpuhunt_has_rows_on_spot_only_equal_prices_and_machines_without_gpu(tmp_path: Path) -> None:
+    """The traps of the other catalog are in this one too."""
+    rows = [
+        gpuhunt_row("a", price="0.5", spot="True"),
+        *(gpuhunt_row("b", price="0.7"), gpuhunt_row("b", price="0.7", spot="True")),
+        *(gpuhunt_row("c", gpu="", memory=""), gpuhunt_row("d", gpu="RTX4090", memory="48.0")),
+        gpuhunt_row("e", gpu="A100", memory="80.0"),
+    ]
+    found = gpuhunt(tmp_path, *rows)
+    prices = {offer.instance: (offer.usd_per_hour, offer.spot_usd_per_hour) for offer in found.offers}
+    assert prices == {"a": (None, 0.5), "b": (0.7, None), "e": (1.0, None)}
+    assert reasons(found) == {"no GPU": (1, 5), "no RTX4090 with 48 GiB is known": (1, 6)}
+    assert found.offers[-1].gpu == "A100-PCIe-80GB"
+    assert "form factor not stated" in found.offers[-1].notes
+
+
+@pytest.mark.parametrize(
+    ("row", "fault"),
+    [
+        (skypilot_row(price="nan"), "vms.csv:3: Price: 'nan' is not a finite number; correct the row or leave it out"),
+        (skypilot_row(price="-1.0"), "vms.csv:3: Price: -1.0 is negative; it must be at least 0"),
+        (skypilot_row(spot="1,5".join('""')), "vms.csv:3: SpotPrice: '1,5' is not a number"),
+        (skypilot_row(price="€1"), "vms.csv:3: Price: '€1' is not a number"),
+        (skypilot_row(price="1e12"), "vms.csv:3: usd_per_hour: 1000000000000.0 is out of range"),
+        (skypilot_row(count="-8.0"), "vms.csv:3: AcceleratorCount: -8.0 is negative"),
+        (skypilot_row()[:20], "vms.csv:3: 6 cells in a table of 10 columns; the file may be cut off"),
+    ],
+)
+def test_what_is_no_price_is_a_fault_with_its_line(tmp_path: Path, row: str, fault: str) -> None:
+    """A file with a fault is not read at all: nobody knows what else is wrong with it."""
+    path = write_skypilot(tmp_path, skypilot_row("good"), row)
+    assert [one[: len(fault)] for one in told(path)] == [fault]
+
+
+def test_a_column_of_a_catalog_that_is_missing_or_renamed_is_named(tmp_path: Path) -> None:
+    """The others are recognised still."""
+    path = write_skypilot(tmp_path, skypilot_row())
+    path.write_text(path.read_text().replace(",Price,", ",HourlyPrice,"))
+    (fault,) = told(path)
+    assert fault.startswith("vms.csv:1: Price: a SkyPilot catalog without this column; it has InstanceType,")
+    path = write_gpuhunt(tmp_path, gpuhunt_row(spot="maybe"))
+    assert told(path) == ["vastai.csv:2: spot: 'maybe' is neither; gpuhunt writes True or False"]
+    path.write_text(path.read_text().replace(",spot,", ",preemptible,"))
+    (fault,) = told(path)
+    assert fault.startswith("vastai.csv:1: spot: a gpuhunt catalog without this column")
+
+
+def test_a_file_of_something_else_is_refused_by_its_columns(tmp_path: Path) -> None:
+    """An HTML page of an error among them."""
+    path = tmp_path / "x.csv"
+    path.write_text("step,loss\n1,2\n")
+    (fault,) = told(path)
+    assert fault.startswith("x.csv:1: columns of no known catalog: step, loss; give a CSV file like planner offers")
+    path.write_text("<html>\n<body>error 500</body>\n")
+    (fault,) = told(path)
+    assert fault.startswith("x.csv:1: columns of no known catalog: <html>")
+
+
+def test_a_catalog_without_a_provider_asks_for_it(tmp_path: Path) -> None:
+    """It is not guessed from any name of a folder."""
+    path = write_gpuhunt(tmp_path, gpuhunt_row()).rename(tmp_path / "download.csv")
+    assert told(path) == ["download.csv: a gpuhunt catalog does not name its provider; give it: --provider NAME"]
+    assert only(read_catalog(str(path), "datacrunch", DAY)).provider == "verda"
+
+
+def test_a_catalog_without_any_offer_is_a_fault_with_the_reasons(tmp_path: Path) -> None:
+    """An empty file would replace one that is good."""
+    (fault,) = told(write_skypilot(tmp_path, skypilot_row("cpu", "", ""), skypilot_row(price="0")))
+    assert fault.startswith("vms.csv: no row is an offer: 1 no GPU; 1 no price (empty or 0.00)")
+
+
+def test_the_template_is_a_file_that_can_be_read(tmp_path: Path) -> None:
+    """Every column of it is known, and both of its rows are offers with their own day and source."""
+    path = tmp_path / "t.csv"
+    path.write_text(TEMPLATE)
+    found = read_catalog(str(path))
+    assert found.kind == PLAIN_TABLE and len(found.offers) == 2 and not found.read.left_out
+    assert {(offer.date, offer.source) for offer in found.offers} == {(DAY, "offer by mail")}
+
+
+def test_a_plain_file_needs_few_columns_and_has_the_same_traps(tmp_path: Path) -> None:
+    """The provider may come from outside; the day is that of the file where nothing says another."""
+    path = tmp_path / "t.csv"
+    path.write_text("gpu,gpus,usd_per_hour,spot_usd_per_hour\nT4,1,0.5,0.5\nT5,1,1,\nL4,1,0,\nL4,2,0,0.3\n")
+    moment = datetime.datetime(2026, 3, 1, 12).timestamp()
+    os.utime(path, (moment, moment))
+    found = read_catalog(str(path), "my-cloud")
+    assert [(one.gpu, one.usd_per_hour, one.spot_usd_per_hour) for one in found.offers] == [
+        *(("T4", 0.5, None), ("L4", None, 0.3))
+    ]
+    assert reasons(found) == {"unknown GPU T5": (1, 3), "no price (empty or 0.00)": (1, 4)}
+    assert {(one.provider, one.date, one.source) for one in found.offers} == {
+        ("my-cloud", datetime.date(2026, 3, 1), "t.csv")
+    }
+    assert found.date_is_of_file

@@ -1,0 +1,141 @@
+"""`planner prices` from the command line: an update prints what changed, and a bad file changes nothing."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from planner.cli import main
+from tests.helpers.catalogs import gpuhunt_row, skypilot_row, write_gpuhunt, write_skypilot
+
+
+@pytest.fixture(autouse=True)
+def book(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the folder of an empty price book."""
+    for package in ("catalogs", "loading"):
+        monkeypatch.setattr(f"planner.{package}.price_book.book_folder", lambda: tmp_path / "book")
+    return tmp_path / "book"
+
+
+def run(*arguments: Any) -> Result:
+    return CliRunner().invoke(main, ["prices", *map(str, arguments)])
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in sorted(folder.rglob("*.*"))}
+
+
+def update(path: Path, day: str, *others: str) -> Result:
+    return run("update", "--offline", path, "--date", day, *others)
+
+
+def test_an_update_prints_what_changed_and_the_list_what_is_stored(tmp_path: Path) -> None:
+    """Counts of rows go to standard error."""
+    path = write_skypilot(tmp_path, skypilot_row("a"), skypilot_row("b", price="2.0"), skypilot_row("cpu", ""))
+    first = update(path, "2026-11-20")
+    assert (first.exit_code, first.stdout) == (0, "aws: 2 offers of 2026-11-20, the first\n")
+    assert "left out 1 row, first on line 4: no GPU" in first.stderr
+    path.write_text(path.read_text().replace("2.0,,eu", "2.5,,eu").replace("a,L4", "n,L4"))
+    assert update(path, "2026-11-21").stdout.splitlines() == [
+        "aws: 2 offers of 2026-11-21 after 2 of 2026-11-20",
+        "  new       1  aws/eu-1/n",
+        "  gone      1  aws/eu-1/a",
+        "  moved     1  aws/eu-1/b on demand $2.00 -> $2.50 (+25 %)",
+    ]
+    listed = run("list", "--as-of", "2026-11-25")
+    assert listed.stdout.splitlines()[1].split()[:5] == ["aws", "2026-11-21", "4", "2", "2"]
+    assert "moved     1  aws/eu-1/b" in run("diff").stdout
+    assert update(path, "2026-11-22").stdout.endswith("  no price changed\n")
+
+
+def test_two_kinds_of_catalog_fill_one_book_that_a_plan_uses(tmp_path: Path) -> None:
+    """The providers stand under the names of the shipped market."""
+    update(write_skypilot(tmp_path, skypilot_row("a", gpu="A100-80GB-SXM", price="1.0")), "2026-11-20")
+    update(write_gpuhunt(tmp_path, gpuhunt_row("b", gpu="RTX4090", price="0.3")), "2026-11-20")
+    solved = CliRunner().invoke(
+        main, ["solve", "quickstart", "--set", "inventory=[prices]", "--as-of", "2026-11-21", "--json"]
+    )
+    assert solved.exit_code == 0
+    assert {job["provider"] for job in json.loads(solved.stdout)["jobs"]} <= {"aws", "vast"}
+    listed = CliRunner().invoke(main, ["offers", "list", "--inventory", "prices"])
+    assert [line.split()[0] for line in listed.stdout.splitlines()[1:]] == ["aws/eu-1/a", "vast/eu-1/b"]
+
+
+def test_offline_files_of_five_providers_fill_one_book(tmp_path: Path) -> None:
+    """Three kinds of files; what each one has, maps and leaves out is in the answer."""
+    skypilot = write_skypilot(tmp_path, skypilot_row("a"), skypilot_row("cpu", ""), skypilot_row("a"))
+    (tmp_path / "lambda").mkdir()
+    other = skypilot.rename(tmp_path / "lambda" / "vms.csv")
+    skypilot.write_text(other.read_text())
+    gpuhunt = write_gpuhunt(tmp_path, gpuhunt_row("b"), gpuhunt_row("b", price="0.4", spot="True"))
+    second = gpuhunt.rename(tmp_path / "datacrunch.csv")
+    gpuhunt.write_text(second.read_text() + gpuhunt_row("c", gpu="RTX4090", memory="48.0") + "\n")
+    plain = tmp_path / "mail.csv"
+    plain.write_text("provider,gpu,gpus,usd_per_hour\nmy-cloud,L4,1,0.5\nmy-cloud,T5,1,0.5\n")
+    told = {}
+    for path in (skypilot, other, gpuhunt, second, plain):
+        read = json.loads(update(path, "2026-11-20", "--json").stdout)
+        left_out = sum(one["rows"] for one in read["read"]["left_out"])
+        told[read["changes"][0]["provider"]] = (read["read"]["rows"], read["read"]["offers"], left_out)
+    assert told == {"aws": (3, 1, 2), "lambda": (3, 1, 2), "vast": (3, 1, 1), "verda": (2, 1, 0), "my-cloud": (2, 1, 1)}
+    assert {one["provider"] for one in json.loads(run("list", "--json").stdout)} == told.keys()
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (skypilot_row(price="nan"), ":6: Price: 'nan' is not a finite number"),
+        (skypilot_row(price="-2"), ":6: Price: -2 is negative"),
+        (skypilot_row() + '"', ":6: "),
+        ("cut,of", ":6: 2 cells in a table of 10 columns; the file may be cut off"),
+    ],
+)
+def test_a_bad_file_changes_nothing(tmp_path: Path, book: Path, text: str, told: str) -> None:
+    """Exit code 2, one message, and every stored byte as it was."""
+    path = write_skypilot(tmp_path, *(skypilot_row(name) for name in "abcd"))
+    update(path, "2026-11-20")
+    before = content(book)
+    path.write_text(path.read_text() + text)
+    result = update(path, "2026-11-21")
+    assert (result.exit_code, result.stdout) == (2, "")
+    (message,) = result.stderr.splitlines()
+    assert message.startswith(f"{path}{told}")
+    assert content(book) == before
+
+
+def test_half_a_file_and_last_years_prices_need_force(tmp_path: Path, book: Path) -> None:
+    """The message says so, and --force stores them."""
+    path = write_skypilot(tmp_path, *(skypilot_row(name) for name in "abcd"))
+    update(path, "2026-11-20")
+    before = content(book)
+    write_skypilot(tmp_path, skypilot_row("a"))
+    for day, told in (("2026-11-21", "more than half are gone"), ("2025-11-20", "older than those stored")):
+        result = update(path, day)
+        assert result.exit_code == 2
+        assert told in result.stderr and "--force stores it all the same" in result.stderr
+        assert content(book) == before
+    assert update(path, "2026-11-21", "--force").exit_code == 0
+
+
+def test_json_is_one_document_and_errors_are_told_in_it(tmp_path: Path) -> None:
+    """For scripts that update every day."""
+    path = write_skypilot(tmp_path, skypilot_row("a"), skypilot_row("b", "tpu-v5e-8"))
+    told = json.loads(update(path, "2026-11-20", "--json").stdout)
+    assert told["read"]["offers"] == 1
+    assert told["read"]["left_out"] == [{"reason": "unknown GPU tpu-v5e-8", "rows": 1, "first_line": 3}]
+    assert told["changes"][0]["new"] == ["aws/eu-1/a"]
+    assert json.loads(run("list", "--json").stdout)[0]["provider"] == "aws"
+    failed = run("diff", "--json")
+    assert failed.exit_code == 2 and json.loads(failed.stdout)["status"] == "error"
+
+
+def test_without_a_file_it_says_that_nothing_is_fetched() -> None:
+    """And an empty book says how to fill it."""
+    result = run("update")
+    assert (result.exit_code, "give --offline FILE" in result.stderr) == (2, True)
+    assert run().stdout.startswith("no prices are stored; fill it: planner prices update --offline FILE")
+    assert run("prune").stdout == "0 files removed\n"
