@@ -114,5 +114,5 @@ def technique_uses(job: Job, ways: Configurations) -> tuple[Flags, Floats]:
 @functools.lru_cache(maxsize=4096)  # recipes repeat: on other GPUs, and whenever a limit is lifted
 def _uses(recipe: Recipe, names: tuple[str, ...]) -> tuple[tuple[bool, ...], tuple[bool, ...]]:
     """Return which of the table's `names` are in use without and with accumulation."""
-    del names  # it tells apart tables of techniques, which tests replace
+    del names  # part of the key alone: another table of techniques has other names
     return recipe.uses(False), recipe.uses(True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -97,6 +97,20 @@ def with_usable_spot(row: Row, found: CatalogRows) -> Row:
         return row
     found.note("spot price not below that on demand: left out, it is no discount")
     return {key: value for key, value in row.items() if key != "spot_usd_per_hour"}
+
+
+def read_rows(
+    table: CsvTable, needed: tuple[str, ...], kind: str, offer: Callable[[int, Cells, CatalogRows], Row | None]
+) -> CatalogRows:
+    """Return the rows of a catalog, each read by `offer` (None: left out), or a fault for each missing column."""
+    found = CatalogRows(table, faults=check_columns(table, needed, kind))
+    if found.faults:
+        return found
+    for line, values in table.rows:
+        row = offer(line, dict(zip(table.columns, values, strict=True)), found)
+        if row is not None:
+            found.add(line, row)
+    return found
 
 
 def check_columns(table: CsvTable, needed: tuple[str, ...], kind: str) -> list[Fault]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from planner.catalogs.catalog_rows import CatalogRows, check_columns, whole_gpus
+from planner.catalogs.catalog_rows import CatalogRows, read_rows, whole_gpus
 from planner.errors import Fault
 
 if TYPE_CHECKING:
@@ -24,14 +24,12 @@ NAMED_COLUMNS = frozenset([*NEEDED_COLUMNS, "gpu_memory", "cpu", "memory", "disk
 
 def read_gpuhunt(table: CsvTable, provider: str, matcher: GpuMatcher) -> CatalogRows:
     """Return the rows of a catalog of one provider, the two prices of a machine in one row."""
-    found = CatalogRows(table, faults=check_columns(table, NEEDED_COLUMNS, "gpuhunt catalog"))
-    if found.faults:
-        return found
-    for line, values in table.rows:
-        row = _offer(line, dict(zip(table.columns, values, strict=True)), provider, matcher, found)
-        if row is not None:
-            found.add(line, row)
-    return found
+    return read_rows(
+        table,
+        NEEDED_COLUMNS,
+        "gpuhunt catalog",
+        lambda line, cells, found: _offer(line, cells, provider, matcher, found),
+    )
 
 
 def _offer(line: int, cells: Cells, provider: str, matcher: GpuMatcher, found: CatalogRows) -> Row | None:

@@ -12,7 +12,7 @@ import re
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from planner.catalogs.catalog_rows import CatalogRows, check_columns, whole_gpus
+from planner.catalogs.catalog_rows import CatalogRows, read_rows, whole_gpus
 from planner.catalogs.gpu_match import says_nvlink
 from planner.units import GB, GIB
 
@@ -35,14 +35,9 @@ _JSON_NULL = re.compile(r": *null(?=[,}])")
 
 def read_skypilot(table: CsvTable, provider: str, matcher: GpuMatcher) -> CatalogRows:
     """Return the rows of a catalog of one provider."""
-    found = CatalogRows(table, faults=check_columns(table, NEEDED, "SkyPilot catalog"))
-    if found.faults:
-        return found
-    for line, values in table.rows:
-        row = _offer(line, dict(zip(table.columns, values, strict=True)), provider, matcher, found)
-        if row is not None:
-            found.add(line, row)
-    return found
+    return read_rows(
+        table, NEEDED, "SkyPilot catalog", lambda line, cells, found: _offer(line, cells, provider, matcher, found)
+    )
 
 
 def _offer(line: int, cells: Cells, provider: str, matcher: GpuMatcher, found: CatalogRows) -> Row | None:

@@ -8,15 +8,7 @@ from typing import TYPE_CHECKING, Any
 from planner.documents.yaml_text import yaml_text
 from planner.exports.facts import CHECKPOINT_FOLDER
 from planner.exports.header import commented, header
-from planner.exports.machines import (
-    PRICE_MARGIN,
-    find_machines,
-    launch_script,
-    setup_script,
-    task_name,
-    task_remarks,
-    wait_remarks,
-)
+from planner.exports.machines import PRICE_MARGIN, find_machines, launch_script, setup_script, task_name, task_remarks
 
 if TYPE_CHECKING:
     from planner.exports.facts import Given
@@ -55,7 +47,7 @@ def dstack_task(given: Given, tool: LaunchMap, trainer: FieldMap, facts: Facts) 
     if machines.keeps:
         task["volumes"] = [{"name": f"checkpoints-{task_name(job)}", "path": CHECKPOINT_FOLDER}]
     task["commands"] = [setup_script(trainer, facts), launch_script(trainer, facts, _VARIABLES)]
-    remarks = [*task_remarks(trainer, tool), *([machines.note] if machines.note else []), *wait_remarks(job, tool)]
+    remarks = task_remarks(machines, job, trainer, tool)
     remarks.append(
         f"make the volume checkpoints-{task_name(job)} first (dstack apply, type: volume)"
         if machines.keeps

@@ -56,7 +56,7 @@ def export(given: Given, targets: Sequence[str], wishes: Wishes, file: str = "pl
     where = f"jobs.{job.name}"
     unknown = unknown_values(job)
     if unknown:
-        fix = "planner check tells what else was edited; solve again"
+        fix = "planner check lists every edited figure; re-solve the scenario"
         raise InputError([Fault(file, 0, where, f"unknown: {', '.join(unknown)}", fix)])
     trainers = [maps[name] for name in targets if name in maps]
     launched = next((one for one in trainers if one.launch), maps[_FIRST_TRAINER])

@@ -22,7 +22,7 @@ CHECKPOINT_FOLDER = "/checkpoints"
 
 @dataclass(frozen=True)
 class Wishes:
-    """What the user says beside the plan."""
+    """What the user says in addition to the plan."""
 
     model_id: str | None = None
     dataset: str | None = None

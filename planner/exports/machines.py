@@ -79,15 +79,17 @@ def task_name(job: Assignment) -> str:
     return "-".join(part for part in signs.split("-") if part)[:40].rstrip("-") or "job"
 
 
-def task_remarks(trainer: FieldMap, tool: LaunchMap) -> list[str]:
-    """Return what a reader of a task must know of its files and prices."""
+def task_remarks(machines: Machines, job: Assignment, trainer: FieldMap, tool: LaunchMap) -> list[str]:
+    """Return what a reader of a task must know of its files, prices, machines and waiting."""
     return [
-        f"starts {trainer.file}, which --to {tool.target} --to {trainer.target} -o DIR writes beside it",
+        f"starts {trainer.file}, which --to {tool.target} --to {trainer.target} -o DIR writes into the same folder",
         f"the highest price is {100 * (PRICE_MARGIN - 1):.0f} % above that of the plan, per machine and hour",
+        *([machines.note] if machines.note else []),
+        *_wait_remarks(job, tool),
     ]
 
 
-def wait_remarks(job: Assignment, tool: LaunchMap) -> list[str]:
+def _wait_remarks(job: Assignment, tool: LaunchMap) -> list[str]:
     """Return where the policy of a plan on spot and a launcher differ: in how long they wait for capacity."""
     if job.spot is None or job.switch_to_on_demand_at_hours is None:
         return []

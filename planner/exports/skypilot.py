@@ -15,7 +15,6 @@ from planner.exports.machines import (
     setup_script,
     task_name,
     task_remarks,
-    wait_remarks,
 )
 
 if TYPE_CHECKING:
@@ -51,7 +50,7 @@ def skypilot_task(given: Given, tool: LaunchMap, trainer: FieldMap, facts: Facts
         "setup": setup_script(trainer, facts),
         "run": launch_script(trainer, facts, _VARIABLES),
     }
-    remarks = [*task_remarks(trainer, tool), *([machines.note] if machines.note else []), *wait_remarks(job, tool)]
+    remarks = task_remarks(machines, job, trainer, tool)
     run = "sky jobs launch task.yaml" if on_spot else tool.run
     return commented(header(given.plan, job, tool, run, remarks)) + yaml_text(task)
 

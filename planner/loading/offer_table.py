@@ -82,7 +82,7 @@ def validated_offers(rows: Iterable[tuple[int, Row]], file: str, faults: list[Fa
 
 
 def machine_key(offer: Offer) -> tuple[Any, ...]:
-    """Return what tells the machines of a price list apart."""
+    """Return what distinguishes the machines of a price list."""
     return (
         *(offer.provider, offer.region, offer.instance, offer.gpu, offer.gpus),
         *(offer.cpu_cores, offer.ram_gb, offer.community, offer.interconnect),

@@ -101,15 +101,15 @@ def solve_lexicographic(
     shares = columns.spot_share(first.values, rows)
     strict, goals = goals, (_with_ties(goals[0], first.objective, ties), *goals[1:])
     # Near ties choose between candidates, each at its cheapest share: dollars are not spent on a faster share.
-    is_near, given = goals[0].slack > strict[0].slack, table
-    table = narrowed if is_near else table
-    result, kept, caps = first, np.arange(len(table)), [_cap(goals[0], first)]
+    is_near = goals[0].slack > strict[0].slack
+    pool = narrowed if is_near else table
+    result, kept, caps = first, np.arange(len(pool)), [_cap(goals[0], first)]
     for position in range(1, len(goals)):
-        decided = len(kept) == len(table.jobs) or not (first.is_proven and result.is_proven)
+        decided = len(kept) == len(pool.jobs) or not (first.is_proven and result.is_proven)
         if position > SHARE_PASS and decided:
             break
-        kept = kept[_feasible_under_caps(VariableLayout(table.rows(kept), shared), goals, caps)]
-        columns = VariableLayout(table.rows(kept), shared)
+        kept = kept[_feasible_under_caps(VariableLayout(pool.rows(kept), shared), goals, caps)]
+        columns = VariableLayout(pool.rows(kept), shared)
         result = run(_pass(columns, goals, caps, position))
         if not result.has_solution:  # only a limit or numerical trouble can do that: keep the present rows
             break
@@ -117,11 +117,11 @@ def solve_lexicographic(
         if position == SHARE_PASS:
             shares = columns.spot_share(result.values, columns.chosen(result.values))
         elif not np.array_equal(before, rows):
-            shares = _settle_shares(table, shared, goals, caps, rows, run)
+            shares = _settle_shares(pool, shared, goals, caps, rows, run)
         caps.append(_cap(goals[position], result))
     if is_near and first.is_proven:
-        shares = _cheapest_shares(given, shared, strict, rows, run, shares)
-    return LexicographicSolution(first, rows, _snap_shares(given, rows, shares))
+        shares = _cheapest_shares(table, shared, strict, rows, run, shares)
+    return LexicographicSolution(first, rows, _snap_shares(table, rows, shares))
 
 
 def _with_ties(goal: Goal, reached: float | None, ties: Ties) -> Goal:

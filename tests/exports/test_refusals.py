@@ -83,7 +83,7 @@ def test_a_managed_service_and_an_infeasible_plan_have_nothing_to_launch() -> No
 
 
 def test_an_edited_plan_with_a_value_that_nobody_knows_is_refused() -> None:
-    """As with `planner check`, which tells what else does not agree."""
+    """As with `planner check`, which lists what else does not agree."""
     assert "unknown: sharding zero9, offload disk" in refused(
         "trl", techniques={"sharding": "zero9", "offload": "disk"}
     )
