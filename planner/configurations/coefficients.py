@@ -17,6 +17,7 @@ from planner.estimates.inputs import (
     ATTENTION_FLASH,
     ATTENTION_MEM_EFFICIENT,
     CHECKPOINT_FULL,
+    CHECKPOINT_KEEP_ATTENTION,
     CHECKPOINT_MEGATRON_SELECTIVE,
     CHECKPOINT_NONE,
     CHECKPOINT_OFFLOAD,
@@ -39,6 +40,11 @@ if TYPE_CHECKING:
     from planner.library.techniques import TechniqueTable
     from planner.scenario.job import Job
 
+_SELECTIVE_CODES = {
+    "operators": CHECKPOINT_SELECTIVE,
+    "attention": CHECKPOINT_KEEP_ATTENTION,
+    "scores": CHECKPOINT_MEGATRON_SELECTIVE,
+}
 _ATTENTION = {"flash": ATTENTION_FLASH, "mem_efficient": ATTENTION_MEM_EFFICIENT, "eager": ATTENTION_EAGER}
 
 _SAME_NAMES = (
@@ -253,7 +259,7 @@ def _checkpoint_code(recipe: Recipe, framework: FrameworkProfile) -> int:
     if recipe.activation_checkpointing == "none":
         return CHECKPOINT_NONE
     if recipe.activation_checkpointing == "selective":
-        return CHECKPOINT_MEGATRON_SELECTIVE if framework.megatron else CHECKPOINT_SELECTIVE
+        return _SELECTIVE_CODES[framework.selective]
     return CHECKPOINT_OFFLOAD if framework.offloaded_checkpoints else CHECKPOINT_FULL
 
 

@@ -67,11 +67,12 @@ def asked(draw: st.DrawFn) -> dict[str, Any]:
         "method": "full" if method == "full" else "lora",
         "weight_bits": 4 if method == "qlora" else 16,
         "activation_checkpointing": draw(st.sampled_from(["none", "selective", "full"])),
-        "attention": draw(st.sampled_from(["flash", "eager"])),
         "framework": draw(st.sampled_from(["hf", "hf-fused", "unknown"])),
         "sequence_length": draw(st.sampled_from([128, 512, 1500, 4096])),
         "accumulation_steps": draw(st.sampled_from([1, 4])),
     }
+    kept = found["activation_checkpointing"] == "selective" and found["framework"] != "unknown"
+    found["attention"] = "flash" if kept else draw(st.sampled_from(["flash", "eager"]))
     if gpus > 1:
         found["sharding"] = draw(st.sampled_from(["ddp", "zero2", "zero3"]))
     return found
