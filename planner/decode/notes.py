@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from planner.configurations.hardware import DEFAULT_NETWORK_BYTES_PER_SECOND, efficiency_of
+from planner.configurations.hardware import DEFAULT_NETWORK_BYTES_PER_SECOND, efficiency_notes
 from planner.configurations.memory_margin import memory_margin
 from planner.configurations.observed.memory_peaks import memory_setting
 from planner.configurations.recipe import framework_of
@@ -182,9 +182,7 @@ def _on_estimates(chosen: ChosenCandidate, vram: Vram, limits: Limits, library: 
         notes.append(f"bandwidth between instances unknown: {DEFAULT_NETWORK_BYTES_PER_SECOND / GB:g} GB/s assumed")
     if machine.gpus_per_instance > 1 and chosen.offer.interconnect is None and library.gpu(machine.gpu).nvlink_gb_s:
         notes.append("link between the GPUs unknown: PCIe assumed; if it is NVLink, say interconnect: nvlink")
-    _, measured = efficiency_of(library.gpu(machine.gpu), library.calibrations["gpu_efficiency"])
-    if not measured:
-        notes.append(f"speed of {machine.gpu} is from a prior, not from measurements")
+    notes += efficiency_notes(library.gpu(machine.gpu), library)
     return notes
 
 

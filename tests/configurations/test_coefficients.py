@@ -7,7 +7,8 @@ from functools import cache
 
 import pytest
 
-from planner.configurations.coefficients import RecipeCoefficients, network_of, recipe_coefficients
+from planner.configurations.coefficients import RecipeCoefficients, recipe_coefficients
+from planner.configurations.network import network_of
 from planner.configurations.recipe import GpuClass, Recipe, find_incompatibility
 from planner.errors import ScenarioError
 from planner.estimates.inputs import CHECKPOINT_KEEP_ATTENTION, CHECKPOINT_SELECTIVE
