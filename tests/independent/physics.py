@@ -378,7 +378,10 @@ def micro_batch(x: Facts, sequence: float, tokens: float) -> float:
     factor *= k["misaligned_factor"] if (x.h / x.tp) % 64 or x.arch["head_dim"] % 8 else 1.0
     factor *= kernels[f"{profile}.moe_factor"] if experts else 1.0
     passes = 2 + (0 if x.lora else 1 / k["weight_gradient_factor"]) + rc
-    matmul = 2 * offload * tokens * N * passes / (x.pp * x.tp) / factor * saturation / (peak * E)
+    # Linear layers in fp8 reach a share of the card's fp8 peak, which holds the casts around each product.
+    share8 = {"fp8_torchao": "linear_share.fp8_torch", "fp8_te": "linear_share.fp8_fused"}.get(x.t["precision"])
+    linear = kernels[share8] * card["fp8_tflops"] * 1e12 if share8 else peak
+    matmul = 2 * offload * tokens * N * passes / (x.pp * x.tp) / factor * saturation / (linear * E)
     share = (1 / x.pp + k["head_imbalance"] * (1 - 1 / x.pp)) * offload
     entries = share * tokens * x.V / x.tp
     head = entries * 2 * x.h * (3 - frozen) * saturation / (peak * E)
