@@ -186,10 +186,9 @@ def techniques_of(recipe: Recipe, job: Job, micro_batch: int, accumulation: int)
     """Return a recipe and its batch as a plan reports them; adapters only where there are any."""
     lora = job.lora if recipe.method == "lora" else None
     return Techniques(
-        **vars(recipe),
+        **{**vars(recipe), "lora_rank": (recipe.lora_rank or lora.rank[0]) if lora else None},
         micro_batch=micro_batch,
         accumulation_steps=accumulation,
-        lora_rank=lora.rank if lora else None,
         lora_targets=lora.targets if lora else None,
     )
 

@@ -92,7 +92,7 @@ def _lora_states(
 ) -> States:
     adapters = table.bytes.adapters[framework.adapters].model_dump()
     try:
-        count = lora_parameters(network, job.lora.rank, job.lora.targets)
+        count = lora_parameters(network, recipe.lora_rank or job.lora.rank[0], job.lora.targets)
     except ValueError as error:
         fix = "name what it has, or write all-linear, attention or qv"
         raise ScenarioError([Fault(f"job {job.name}", 0, "lora.targets", str(error), fix)]) from None

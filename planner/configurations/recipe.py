@@ -43,6 +43,7 @@ class Recipe:
     pipeline_parallel: int = 1
     framework: str = "hf"
     offload: str = UNSHARDED
+    lora_rank: int | None = None  # None: no adapters, or the first rank that the job lists
 
     @property
     def zero_stage(self) -> int:
@@ -129,8 +130,12 @@ def enumerate_recipes(job: Job, card: GpuClass, multi_gpu: bool, library: Librar
             asked.offload or table.tried("offload", **facts),
         ):
             found += [
-                Recipe(method, bits, quant, precision, ckpt, sharding, attention, optimizer, tp, pp, framework, offload)
+                Recipe(
+                    *(method, bits, quant, precision, ckpt, sharding, attention, optimizer),
+                    *(tp, pp, framework, offload, rank),
+                )
                 for quant in quantisations(bits, asked.quant, library)
+                for rank in (job.lora.rank if method == "lora" else (None,))
             ]
     return found
 
