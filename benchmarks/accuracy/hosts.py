@@ -43,7 +43,7 @@ class Host:
     gpu: GpuSpec
     gpus_per_node: int
     hardware: Hardware
-    efficiency_is_prior: bool
+    efficiency_basis: str
     network_unknown: float  # 0 stated, ASSUMED_NETWORK the usual one of its GPU, 1 a guess
 
 
@@ -87,8 +87,8 @@ def host_of_row(row: Row, library: Library, precision: str) -> Host:
     if "power limit" in row.text("gpu"):
         hardware = _under_power_limit(hardware, library)
     hardware = replace(hardware, linear_peak=_linear_peak(row, gpu, hardware, library))
-    measured = efficiency_of(gpu, library.calibrations["gpu_efficiency"])[1]
-    return Host(gpu, together, hardware, not measured, 0.0 if stated else ASSUMED_NETWORK if usual else 1.0)
+    basis = efficiency_of(gpu, library.calibrations["gpu_efficiency"])[1]
+    return Host(gpu, together, hardware, basis, 0.0 if stated else ASSUMED_NETWORK if usual else 1.0)
 
 
 def _under_power_limit(hardware: Hardware, library: Library) -> Hardware:

@@ -24,7 +24,7 @@ from planner.estimates.parameters import training_flops
 from planner.estimates.time.coefficients import TimeCoefficients
 from planner.estimates.time.device import stack_parameters
 from planner.estimates.time.step import step_seconds, tokens_per_step
-from planner.estimates.uncertainty import class_sigmas, time_sigmas
+from planner.estimates.uncertainty import class_sigmas, efficiency_sigma, time_sigmas
 from planner.estimates.work import padded_length
 from planner.library.schema import Library
 
@@ -228,7 +228,7 @@ class Predictor:
             found.layout.micro_batch * found.layout.sequence,
             # What lies in host memory is as uncertain as a mixture of experts.
             mixture=int(found.network.experts > 0 or bool(found.states.host_optimizer)),
-            efficiency_is_prior=int(found.host.efficiency_is_prior),
+            efficiency=efficiency_sigma(self.spreads, found.host.efficiency_basis),
             network_unknown=found.host.network_unknown,
             shape_unknown=int(not found.network.shape_known),
         )

@@ -19,6 +19,7 @@ from benchmarks.accuracy.benchmark import FIGURES, baseline_figures, figures, wo
 from benchmarks.accuracy.measurements import read_measurements
 from benchmarks.accuracy.splits import organisation, side
 from benchmarks.calibration.files import Found, write_calibration
+from benchmarks.calibration.fitting import of_kernels
 from benchmarks.calibration.held_out import (
     MEMORY_FILES,
     TIME_FILES,
@@ -69,7 +70,7 @@ def calibration(table: Table) -> dict[str, Found]:
     fit = table.fit(everything)
     again = refits(table)
     free = (*table.free[MEMORY_FILES], *table.free[TIME_FILES])
-    measured = fit.measured(free)
+    measured, kernels = fit.measured(free), of_kernels(free)
     found = {}
     for one in free:
         value, left = fit.values[one.key], math.exp(fit.spread[one.key])
@@ -78,7 +79,8 @@ def calibration(table: Table) -> dict[str, Found]:
             source = f"fitted, {fit.rows[one.key]} published runs depend on it; prior: {one.why}"
             found[one.key] = Found(value, min(reached), max(reached), "measured", source)
         else:
-            found[one.key] = Found(value, None, None, "prior", f"{one.why}; the runs of the fit hardly inform it")
+            basis = "kernels" if one.key in kernels else "prior"
+            found[one.key] = Found(value, None, None, basis, f"{one.why}; the runs of the fit hardly inform it")
     stated = spreads(table, parts_judged(table, everything, "organisation"), of_sources=True)
     for key in estimated_keys(stated):
         source = "from published runs of organisations left out of the fit"

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -47,6 +47,7 @@ class Free:
     ratio: float = 1.0
     share: bool = False
     why: str = ""
+    kernels: bool = False
 
     def value(self, x: Any, parent: Any) -> Any:
         """Return the coefficient at x standard deviations from its prior; arrays broadcast."""
@@ -77,12 +78,21 @@ class Fit:
 
     def measured(self, free: Sequence[Free]) -> frozenset[str]:
         """Return the keys that the rows inform, or that are nearly tied to such a key."""
-        found: set[str] = set()
-        for one in free:
-            informed = self.rows[one.key] >= INFORMED_ROWS and self.known[one.key] >= INFORMED_SHARE
-            if informed or (one.parent in found and 0.0 < one.sd <= SAME_CHIP):
-                found.add(one.key)
-        return frozenset(found)
+        informed = {k for k, rows in self.rows.items() if rows >= INFORMED_ROWS and self.known[k] >= INFORMED_SHARE}
+        return _with_same_chips(free, informed)
+
+
+def of_kernels(free: Sequence[Free]) -> frozenset[str]:
+    """Return the keys whose prior rests on measured kernels, or that are nearly tied to such a key."""
+    return _with_same_chips(free, {one.key for one in free if one.kernels})
+
+
+def _with_same_chips(free: Sequence[Free], known: Set[str]) -> frozenset[str]:
+    found = set()
+    for one in free:  # what a coefficient follows stands before it
+        if one.key in known or (one.parent in found and 0.0 < one.sd <= SAME_CHIP and not one.kernels):
+            found.add(one.key)
+    return frozenset(found)
 
 
 def read_free(names: Sequence[str]) -> tuple[Free, ...]:
@@ -94,7 +104,7 @@ def read_free(names: Sequence[str]) -> tuple[Free, ...]:
             parent = key_of(name, facts["as"]) if "as" in facts else None
             found.append(Free(
                 key_of(name, entry), facts["sd"], facts["low"], facts["high"], facts.get("prior", 1.0), parent,
-                facts.get("ratio", 1.0), facts.get("share", False), facts["why"],
+                facts.get("ratio", 1.0), facts.get("share", False), facts["why"], facts.get("kernels", False),
             ))  # fmt: skip
     return tuple(found)
 

@@ -92,8 +92,12 @@ def _informed(prediction: Prediction, measured: frozenset[str]) -> Prediction:
     setup = prediction.configuration
     if setup is None or setup.host is None:
         return prediction
-    prior = key_of("gpu_efficiency", setup.host.gpu.name) not in measured
-    return replace(prediction, configuration=replace(setup, host=replace(setup.host, efficiency_is_prior=prior)))
+    host = setup.host
+    if key_of("gpu_efficiency", host.gpu.name) in measured:
+        host = replace(host, efficiency_basis="measured")
+    elif host.efficiency_basis == "measured":
+        host = replace(host, efficiency_basis="prior")
+    return replace(prediction, configuration=replace(setup, host=host))
 
 
 def _again(comparison: Comparison | None, predicted: float) -> Comparison:

@@ -25,7 +25,7 @@ from benchmarks.calibration.fitting import source_weights
 from benchmarks.calibration.traced import key_of
 from planner.arrays import Floats
 from planner.configurations.recipe import framework_of
-from planner.estimates.uncertainty import Sigmas, class_sigmas, time_sigmas
+from planner.estimates.uncertainty import Sigmas, class_sigmas, efficiency_sigma, time_sigmas
 from planner.library.schema import Library
 
 FEW_TOKENS = 2000
@@ -52,7 +52,7 @@ class Timed:
     nodes: Floats
     tokens: Floats  # per micro-batch
     mixture: Floats
-    efficiency_is_prior: Floats
+    efficiency: Floats  # what the evidence of the card adds, ln
     network_unknown: Floats
     shape_unknown: Floats
 
@@ -60,6 +60,7 @@ class Timed:
     def of(cls, predictions: Sequence[Prediction], library: Library) -> Timed:
         """Return the rows of the predictions that have a speed."""
         found: dict[str, list[Any]] = {name: [] for name in cls.__dataclass_fields__}
+        spreads = library.calibrations["uncertainty"].values
         for p in predictions:
             setup = p.configuration
             assert setup is not None and setup.host is not None and p.speed is not None
@@ -71,7 +72,7 @@ class Timed:
             found["nodes"].append(math.ceil(setup.layout.gpus / setup.layout.gpus_per_node))
             found["tokens"].append(setup.layout.micro_batch * setup.layout.sequence)
             found["mixture"].append(setup.network.experts > 0 or bool(setup.states.host_optimizer))
-            found["efficiency_is_prior"].append(setup.host.efficiency_is_prior)
+            found["efficiency"].append(efficiency_sigma(spreads, setup.host.efficiency_basis))
             found["network_unknown"].append(setup.host.network_unknown)
             found["shape_unknown"].append(not setup.network.shape_known)
         profiles, cards = tuple(found.pop("profiles")), tuple(found.pop("cards"))
@@ -93,7 +94,7 @@ class Timed:
             self.nodes,
             self.tokens,
             mixture=self.mixture,
-            efficiency_is_prior=self.efficiency_is_prior,
+            efficiency=self.efficiency,
             network_unknown=self.network_unknown,
             shape_unknown=self.shape_unknown,
         )

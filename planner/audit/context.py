@@ -8,8 +8,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from planner.audit.comparison import Violation
-from planner.configurations.coefficients import network_of
 from planner.configurations.grid import Machine
+from planner.configurations.network import network_of
 from planner.configurations.recipe import Recipe, framework_of
 from planner.estimates.time.stages import StageCoefficients
 from planner.estimates.trials import trial_work

@@ -21,7 +21,7 @@ from planner.estimates.observed_runs import log_speed_correction
 from planner.estimates.time.coefficients import TimeCoefficients
 from planner.estimates.time.stages import fed_step_seconds
 from planner.estimates.time.step import step_time
-from planner.estimates.uncertainty import Sigmas, class_sigmas, memory_tail, time_sigmas
+from planner.estimates.uncertainty import Sigmas, class_sigmas, efficiency_sigma, memory_tail, time_sigmas
 from planner.estimates.work import PACKED_FILL, processed_length, step_count
 from planner.results.plan_parts import ObservedRun, Techniques, Vram
 from planner.units import GB, GIB, HOUR
@@ -186,10 +186,9 @@ def techniques_of(recipe: Recipe, job: Job, micro_batch: int, accumulation: int)
     """Return a recipe and its batch as a plan reports them; adapters only where there are any."""
     lora = job.lora if recipe.method == "lora" else None
     return Techniques(
-        **vars(recipe),
+        **{**vars(recipe), "lora_rank": (recipe.lora_rank or lora.rank[0]) if lora else None},
         micro_batch=micro_batch,
         accumulation_steps=accumulation,
-        lora_rank=lora.rank if lora else None,
         lora_targets=lora.targets if lora else None,
     )
 
@@ -241,7 +240,7 @@ def _sigmas(context: AuditContext, setup: TrainingSetup, learned: Correction) ->
         float(layout.micro_batch * layout.sequence),
         # A U-Net is no stack of equal layers: as uncertain as a mixture of experts.
         mixture=int(setup.inputs.network.experts > 0 or context.architecture.image is not None),
-        efficiency_is_prior=int(not efficiency_of(context.gpu, library.calibrations["gpu_efficiency"])[1]),
+        efficiency=efficiency_sigma(values, efficiency_of(context.gpu, library.calibrations["gpu_efficiency"])[1]),
         network_unknown=int(machine.network_gbps is None),
     )
     several = np.asarray([machine.instances > 1])

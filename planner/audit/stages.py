@@ -198,7 +198,7 @@ def result_gb(context: AuditContext, method: str) -> float:
     export, lora = context.job.stages.export, context.job.lora
     if method == "full" or (export and export.merged):
         return context.architecture.download_gb
-    count = float(lora_parameters(context.network, lora.rank, lora.targets).trainable)
+    count = float(lora_parameters(context.network, context.recipe.lora_rank or lora.rank[0], lora.targets).trainable)
     return count * context.library.techniques.bytes.adapters[context.framework.adapters].adapter_bytes / GB
 
 

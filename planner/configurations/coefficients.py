@@ -5,92 +5,44 @@ This is the one place where names become coefficients; candidates and audit both
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from planner.configurations.memory_margin import memory_margin
 from planner.configurations.recipe import Recipe, framework_of
 from planner.errors import Fault, ScenarioError
-from planner.estimates.adapters import linears_of, lora_parameters
+from planner.estimates.adapters import lora_parameters
 from planner.estimates.inputs import (
     ATTENTION_EAGER,
     ATTENTION_FLASH,
     ATTENTION_MEM_EFFICIENT,
     CHECKPOINT_FULL,
+    CHECKPOINT_KEEP_ATTENTION,
     CHECKPOINT_MEGATRON_SELECTIVE,
     CHECKPOINT_NONE,
     CHECKPOINT_OFFLOAD,
     CHECKPOINT_SELECTIVE,
     Activations,
     Kernels,
-    Linear,
     Network,
     Stack,
     States,
 )
-from planner.estimates.parameters import Dimensions
-from planner.library.techniques import read_techniques
 from planner.units import GIB
 
 if TYPE_CHECKING:
     from planner.library.framework_profile import FrameworkProfile
-    from planner.library.schema import Architecture, Calibration, Library
+    from planner.library.schema import Calibration, Library
     from planner.library.technique_rows import OptimizerBytes
     from planner.library.techniques import TechniqueTable
     from planner.scenario.job import Job
 
+_SELECTIVE_CODES = {
+    "operators": CHECKPOINT_SELECTIVE,
+    "attention": CHECKPOINT_KEEP_ATTENTION,
+    "scores": CHECKPOINT_MEGATRON_SELECTIVE,
+}
 _ATTENTION = {"flash": ATTENTION_FLASH, "mem_efficient": ATTENTION_MEM_EFFICIENT, "eager": ATTENTION_EAGER}
-
-_SAME_NAMES = (
-    *("layers", "hidden", "heads", "kv_heads", "head_dim", "ffn", "vocab", "gated", "rope", "parallel_residual"),
-    "experts",
-)
-"""Fields that `Network` and an architecture card share."""
-
-
-def network_of(architecture: Architecture) -> Network:
-    """Return the shape of an architecture card, without its names and sources."""
-    same = {name: getattr(architecture, name) for name in _SAME_NAMES}
-    window, share = _window(architecture)
-    return Network(
-        **same,
-        parameters=float(architecture.parameters),
-        active_parameters=float(architecture.active_parameters),
-        tied=architecture.tied_embeddings,
-        experts_per_token=architecture.experts_per_token + architecture.shared_experts if architecture.experts else 0,
-        sliding_window=window,
-        sliding_layers=share,
-        uneven_layers=architecture.linear_layers > 0,
-        linears=_linears(architecture),
-        frozen_parameters=float(architecture.image.frozen_parameters) if architecture.image else 0.0,
-    )
-
-
-def _linears(architecture: Architecture) -> tuple[Linear, ...]:
-    """Return the modules that adapters can extend; none for an image network, whose shape is a stand-in."""
-    if architecture.image is not None:
-        return ()
-    dimensions = Dimensions(**{field.name: getattr(architecture, field.name) for field in fields(Dimensions)})
-    return linears_of(dimensions, read_techniques().linears.of(architecture.family))
-
-
-_CHUNK_TOKENS = 64
-"""Tokens that kernels of linear attention take together (flash-linear-attention's gated delta rule)."""
-
-
-def _window(architecture: Architecture) -> tuple[int, float]:
-    """Return a window in tokens, and the share of layers that have it, at the cost of the layer's own attention.
-
-    A gated delta rule costs the same for every token: per head 6 d_k d_v FLOP to read, correct and write its state, and
-    4 C (d_k + d_v) within a chunk of C tokens (Gated DeltaNet, arXiv:2412.06464). Softmax attention costs
-    4 d FLOP per head and token attended to; the window is how many of those cost as much.
-    """
-    if not architecture.linear_layers:
-        return architecture.sliding_window, architecture.sliding_layer_share
-    key, value = architecture.linear_key_dim, architecture.linear_value_dim
-    flop = architecture.linear_value_heads * (6 * key * value + 4 * _CHUNK_TOKENS * (key + value))
-    window = flop / (4 * architecture.heads * architecture.head_dim)
-    return max(round(window), 1), architecture.linear_layers / architecture.layers
 
 
 @dataclass(frozen=True)
@@ -140,7 +92,7 @@ def _lora_states(
 ) -> States:
     adapters = table.bytes.adapters[framework.adapters].model_dump()
     try:
-        count = lora_parameters(network, job.lora.rank, job.lora.targets)
+        count = lora_parameters(network, recipe.lora_rank or job.lora.rank[0], job.lora.targets)
     except ValueError as error:
         fix = "name what it has, or write all-linear, attention or qv"
         raise ScenarioError([Fault(f"job {job.name}", 0, "lora.targets", str(error), fix)]) from None
@@ -253,7 +205,7 @@ def _checkpoint_code(recipe: Recipe, framework: FrameworkProfile) -> int:
     if recipe.activation_checkpointing == "none":
         return CHECKPOINT_NONE
     if recipe.activation_checkpointing == "selective":
-        return CHECKPOINT_MEGATRON_SELECTIVE if framework.megatron else CHECKPOINT_SELECTIVE
+        return _SELECTIVE_CODES[framework.selective]
     return CHECKPOINT_OFFLOAD if framework.offloaded_checkpoints else CHECKPOINT_FULL
 
 

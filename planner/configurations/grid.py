@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from planner.configurations.coefficients import network_of, recipe_coefficients
+from planner.configurations.coefficients import recipe_coefficients
 from planner.configurations.hardware import hardware_numbers
+from planner.configurations.network import network_of
 from planner.estimates.inputs import Activations, Hardware, Kernels, Layout, Network, Stack, States, TimedSetup
 from planner.estimates.work import PACKED_FILL, step_count
 

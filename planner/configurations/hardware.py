@@ -59,10 +59,24 @@ def fastest_precision(gpu: GpuSpec, library: Library) -> str:
     return str(max(possible, key=lambda one: peaks_of(gpu, one, library)[1]))
 
 
-def efficiency_of(gpu: GpuSpec, speeds: Calibration) -> tuple[float, bool]:
-    """Return the best share of peak that the GPU reaches, and whether that is measured (else a prior)."""
+def efficiency_of(gpu: GpuSpec, speeds: Calibration) -> tuple[float, str]:
+    """Return the best share of peak that the GPU reaches, and what that rests on.
+
+    `measured` training runs, measured `kernels` (matrix products alone), or a `prior`.
+    """
     entry = speeds.coefficients[gpu.name]
-    return entry.value, entry.basis == "measured"
+    return entry.value, entry.basis
+
+
+def efficiency_notes(gpu: GpuSpec, library: Library) -> list[str]:
+    """Return what a plan says of a speed that no training run was measured for."""
+    _, basis = efficiency_of(gpu, library.calibrations["gpu_efficiency"])
+    if basis == "measured":
+        return []
+    source = (
+        "measured matrix products, not from training runs" if basis == "kernels" else "a prior, not from measurements"
+    )
+    return [f"speed of {gpu.name} is from {source}"]
 
 
 def _attention_efficiency(gpu: GpuSpec, speeds: Calibration) -> float:

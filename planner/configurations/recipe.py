@@ -43,6 +43,7 @@ class Recipe:
     pipeline_parallel: int = 1
     framework: str = "hf"
     offload: str = UNSHARDED
+    lora_rank: int | None = None  # None: no adapters, or the first rank that the job lists
 
     @property
     def zero_stage(self) -> int:
@@ -120,7 +121,7 @@ def enumerate_recipes(job: Job, card: GpuClass, multi_gpu: bool, library: Librar
         for bits, precision, ckpt, sharding, attention, optimizer, tp, pp, offload in itertools.product(
             table.tried("weight_bits", **facts),
             asked.precision or table.tried("precision", **facts),
-            _checkpointing(job, profile, library),
+            asked.activation_checkpointing or table.tried("activation_checkpointing"),
             _shardings(job, profile, multi_gpu),
             asked.attention or table.tried("attention", **facts),
             asked.optimizer or table.tried("optimizer", **facts),
@@ -129,8 +130,12 @@ def enumerate_recipes(job: Job, card: GpuClass, multi_gpu: bool, library: Librar
             asked.offload or table.tried("offload", **facts),
         ):
             found += [
-                Recipe(method, bits, quant, precision, ckpt, sharding, attention, optimizer, tp, pp, framework, offload)
+                Recipe(
+                    *(method, bits, quant, precision, ckpt, sharding, attention, optimizer),
+                    *(tp, pp, framework, offload, rank),
+                )
                 for quant in quantisations(bits, asked.quant, library)
+                for rank in (job.lora.rank if method == "lora" else (None,))
             ]
     return found
 
@@ -190,10 +195,3 @@ def _shardings(job: Job, framework: FrameworkProfile, multi_gpu: bool) -> tuple[
         return (UNSHARDED,)
     asked = job.techniques.sharding or framework.sharding
     return tuple(one for one in asked if one in framework.allowed and one != UNSHARDED)
-
-
-def _checkpointing(job: Job, framework: FrameworkProfile, library: Library) -> tuple[str, ...]:
-    options = job.techniques.activation_checkpointing or library.techniques.tried("activation_checkpointing")
-    if framework.offloaded_checkpoints:
-        return tuple(one for one in options if one != "selective")
-    return tuple(options)

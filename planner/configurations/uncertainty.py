@@ -8,7 +8,7 @@ import numpy as np
 
 from planner.configurations.hardware import efficiency_of
 from planner.configurations.recipe import framework_of
-from planner.estimates.uncertainty import Sigmas, class_sigmas, time_sigmas
+from planner.estimates.uncertainty import Sigmas, class_sigmas, efficiency_sigma, time_sigmas
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,6 +53,6 @@ def configuration_sigmas(
         tokens_per_micro_batch,
         # A diffusion network is no stack of equal layers: its estimate is coarse, as unsure as a mixture of experts.
         mixture=int(architecture.experts > 0 or architecture.kind == "diffusion"),
-        efficiency_is_prior=column([not efficiency_of(card, speeds)[1] for card in cards]),
+        efficiency=column([efficiency_sigma(values, efficiency_of(card, speeds)[1]) for card in cards]),
         network_unknown=column([one.network_gbps is None for one in machines]),
     )

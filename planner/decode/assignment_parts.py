@@ -129,9 +129,8 @@ def techniques_of(recipe: Recipe, job: Job, micro_batch: int, accumulation: int)
     """Return a recipe and its batch as a plan states them."""
     adapts = recipe.method == "lora"
     return Techniques(
-        **asdict(recipe),
+        **{**asdict(recipe), "lora_rank": (recipe.lora_rank or job.lora.rank[0]) if adapts else None},
         micro_batch=micro_batch,
         accumulation_steps=accumulation,
-        lora_rank=job.lora.rank if adapts else None,
         lora_targets=job.lora.targets if adapts else None,
     )

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from planner.configurations.micro_batch import proper_divisors
-from planner.configurations.recipe import framework_of
+from planner.configurations.recipe import GpuClass, find_incompatibility
 from planner.decode.memory_breakdown import MemoryEvaluator, as_scalar
 from planner.estimates.time.coefficients import TimeCoefficients
 from planner.estimates.time.step import step_seconds
@@ -105,9 +105,9 @@ def _smaller_runs(now: _Run) -> list[tuple[str, _Run]]:
     table = now.library.techniques
     every = table.allowed("activation_checkpointing")  # from the most memory to the least
     allowed = now.chosen.job.techniques.activation_checkpointing or table.tried("activation_checkpointing")
-    offloads = framework_of(now.library, now.recipe.framework).offloaded_checkpoints
+    card = GpuClass.of(now.library.gpu(now.chosen.machine.gpu))
     for more in every[every.index(now.recipe.activation_checkpointing) + 1 :]:
-        if more in allowed and not (offloads and more == "selective"):
-            recipe = replace(now.recipe, activation_checkpointing=more)
+        recipe = replace(now.recipe, activation_checkpointing=more)
+        if more in allowed and find_incompatibility(recipe, card, now.library) is None:
             found.append((f"{more} checkpointing", now.changed(recipe, now.micro_batch, now.accumulation)))
     return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from planner.configurations.hardware import DEFAULT_NETWORK_BYTES_PER_SECOND, efficiency_of
+from planner.configurations.hardware import DEFAULT_NETWORK_BYTES_PER_SECOND, efficiency_notes
 from planner.configurations.memory_margin import memory_margin
 from planner.configurations.observed.memory_peaks import memory_setting
 from planner.configurations.recipe import framework_of
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 TIGHT_FIT_PROBABILITY = 0.9
 """Probability of fitting in memory below which the plan says how to ask for more room."""
+FP8_HIDDEN = 4096
+"""Hidden size of the narrowest network among the published fp8 runs of the calibration (Llama 3 8B)."""
 FULL_RUN_NOTE = "deadline and budget also hold if the run does not stop early"
 SPOT_ONLY_NOTE = "spot only: no fallback on demand, so no deadline is guaranteed"
 
@@ -182,9 +184,11 @@ def _on_estimates(chosen: ChosenCandidate, vram: Vram, limits: Limits, library: 
         notes.append(f"bandwidth between instances unknown: {DEFAULT_NETWORK_BYTES_PER_SECOND / GB:g} GB/s assumed")
     if machine.gpus_per_instance > 1 and chosen.offer.interconnect is None and library.gpu(machine.gpu).nvlink_gb_s:
         notes.append("link between the GPUs unknown: PCIe assumed; if it is NVLink, say interconnect: nvlink")
-    _, measured = efficiency_of(library.gpu(machine.gpu), library.calibrations["gpu_efficiency"])
-    if not measured:
-        notes.append(f"speed of {machine.gpu} is from a prior, not from measurements")
+    notes += efficiency_notes(library.gpu(machine.gpu), library)
+    if chosen.recipe.precision.startswith("fp8") and library.architecture(chosen.job.architecture).hidden < FP8_HIDDEN:
+        notes.append(
+            f"fp8 is measured from a hidden size of {FP8_HIDDEN:,} on: narrower layers gain less than estimated"
+        )
     return notes
 
 

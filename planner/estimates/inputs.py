@@ -33,6 +33,7 @@ class Coefficients:
 # Codes of `Activations.checkpointing`.
 CHECKPOINT_NONE, CHECKPOINT_EVERY_2ND, CHECKPOINT_SELECTIVE, CHECKPOINT_FULL, CHECKPOINT_OFFLOAD = range(5)
 CHECKPOINT_MEGATRON_SELECTIVE = 5
+CHECKPOINT_KEEP_ATTENTION = 6  # whole layers, but for the outputs of fused attention
 # Codes of `Activations.attention`.
 ATTENTION_FLASH, ATTENTION_MEM_EFFICIENT, ATTENTION_EAGER = range(3)
 

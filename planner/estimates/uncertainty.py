@@ -31,10 +31,10 @@ class Sigmas(NamedTuple):
 
 
 class UncertaintyFlags(TypedDict, total=False):
-    """What makes a configuration less certain, 0 or 1 each; 0 where it is left out."""
+    """What makes a configuration less certain, 0 or 1 each; `efficiency` in log units; 0 where it is left out."""
 
     mixture: Numbers
-    efficiency_is_prior: Numbers
+    efficiency: Numbers
     network_unknown: Numbers
     shape_unknown: Numbers
 
@@ -42,6 +42,11 @@ class UncertaintyFlags(TypedDict, total=False):
 def class_sigmas(values: Mapping[str, float], name: str) -> Sigmas:
     """Return the class `name` (a profile, a card, a size); (0, 0) where none is listed, so that it never counts."""
     return Sigmas(values.get(f"{name}.sigma", 0.0), values.get(f"{name}.sigma_tail", 0.0))
+
+
+def efficiency_sigma(values: Mapping[str, float], basis: str) -> float:
+    """Return the spread that a card's efficiency adds, by what it rests on: nothing where training was measured."""
+    return 0.0 if basis == "measured" else values["efficiency_kernels" if basis == "kernels" else "efficiency_prior"]
 
 
 def memory_tail(values: Mapping[str, float], framework: str, profiled: bool) -> float:
@@ -79,7 +84,7 @@ def time_sigmas(
     }
     full, none = values["few_tokens.full"], values["few_tokens.none"]
     few = np.clip((none - np.asarray(tokens_per_micro_batch)) / (none - full), 0.0, 1.0)
-    prior = values["efficiency_prior"] * np.asarray(flags.get("efficiency_is_prior", 0))
+    prior = np.asarray(flags.get("efficiency", 0))
     network = values["network_unknown"] * (several * np.asarray(flags.get("network_unknown", 0)))
     shape = values["shape_unknown"] * np.asarray(flags.get("shape_unknown", 0))
 

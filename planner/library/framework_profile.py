@@ -43,6 +43,7 @@ class FrameworkProfile(Row):
     fused_swiglu: bool = False
     reduces_at_end: bool = False
     offloaded_checkpoints: bool = False
+    selective: Literal["operators", "attention", "scores"] = "operators"
     fsdp_adapters_fp32_residual: bool = False
     frozen_quantised_factor: bool = False
     load_whole: bool = False

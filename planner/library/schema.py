@@ -34,7 +34,7 @@ class Coefficient(Card):
     low: float | None = None
     high: float | None = None
     default: float | None = None
-    basis: Literal["measured", "prior", "documented", "assumption"]
+    basis: Literal["measured", "kernels", "prior", "documented", "assumption"]
     source: str = Field(min_length=1)
 
     @model_validator(mode="after")

@@ -95,7 +95,7 @@ Targets = Annotated[
 class LoraSettings(StrictModel):
     """Size and place of the adapters."""
 
-    rank: PositiveInteger = 16
+    rank: OneOrMany[PositiveInteger] = (16,)
     targets: Targets = "all-linear"
     train_embeddings: bool = False  # embedding and output layer in full (`modules_to_save` of PEFT)
 

@@ -191,7 +191,7 @@ def test_a_plan_is_held_to_the_limits_asked(setting: dict[str, Any], what: str) 
         ({"techniques": {"precision": "fp32"}}, "precision"),
         ({"techniques": {"optimizer": "adamw_8bit"}}, "optimizer"),
         ({"techniques": {"attention": "eager"}}, "attention"),
-        ({"lora": {"rank": 8}}, "techniques.lora_rank"),
+        ({"lora": {"rank": 8}}, "lora_rank"),
         ({"framework": "megatron"}, "recipe"),
         ({"data_gb": 21}, "start_hours"),
         ({"work": {"steps": 10}}, "steps"),

@@ -190,7 +190,7 @@ def test_checkpointing_words_reach_their_codes() -> None:
 
     assert code(act_ckpt="selective (every 2nd layer)") == setup.CHECKPOINT_EVERY_2ND
     assert code(act_ckpt="full + CPU offload") == setup.CHECKPOINT_OFFLOAD
-    assert code(act_ckpt="selective (per-op)") == setup.CHECKPOINT_SELECTIVE
+    assert code(framework="torchtitan", act_ckpt="selective (per-op)") == setup.CHECKPOINT_SELECTIVE
 
 
 def test_the_parameter_count_tells_what_no_column_says() -> None:

@@ -7,9 +7,11 @@ from functools import cache
 
 import pytest
 
-from planner.configurations.coefficients import RecipeCoefficients, network_of, recipe_coefficients
-from planner.configurations.recipe import Recipe
+from planner.configurations.coefficients import RecipeCoefficients, recipe_coefficients
+from planner.configurations.network import network_of
+from planner.configurations.recipe import GpuClass, Recipe, find_incompatibility
 from planner.errors import ScenarioError
+from planner.estimates.inputs import CHECKPOINT_KEEP_ATTENTION, CHECKPOINT_SELECTIVE
 from planner.library.reading import read_library
 from planner.library.schema import Library
 from planner.scenario.job import Job
@@ -121,3 +123,24 @@ def test_adafactor_steps_through_one_matrix_at_a_time() -> None:
     assert adafactor.trainable * adafactor.step_bytes == pytest.approx(16 * 152064 * 3584)
     assert adafactor.optimizer_bytes < 0.01 * adamw.optimizer_bytes
     assert adafactor.optimizer_traffic_bytes > adamw.optimizer_traffic_bytes
+
+
+WHOLE_LAYERS = ("unsloth", "deepspeed", "litgpt")
+
+
+@pytest.mark.parametrize(
+    ("framework", "code"),
+    [("hf", CHECKPOINT_KEEP_ATTENTION), ("hf-fused", CHECKPOINT_KEEP_ATTENTION), ("torchtitan", CHECKPOINT_SELECTIVE)],
+)
+def test_selective_checkpointing_is_what_the_framework_does(framework: str, code: int) -> None:
+    """TRL keeps the outputs of fused attention, torchtitan those of every second matrix product too."""
+    found = set_up("llama-3.1-8b", framework, activation_checkpointing="selective")
+    assert found.activations.checkpointing == code
+
+
+@pytest.mark.parametrize("framework", [*WHOLE_LAYERS, "hf", "torchtitan"])
+def test_frameworks_that_checkpoint_whole_layers_have_no_selective_kind(framework: str) -> None:
+    """Transformers' own switch and unsloth's take a layer or nothing."""
+    recipe = replace(PLAIN, framework=framework, activation_checkpointing="selective")
+    refused = find_incompatibility(recipe, GpuClass.of(library().gpu("A100-80GB")), library())
+    assert (refused == "this framework checkpoints whole layers") == (framework in WHOLE_LAYERS)

@@ -14,6 +14,7 @@ from planner.estimates.uncertainty import (
     class_sigmas,
     confidence_factor,
     display_factors,
+    efficiency_sigma,
     interval,
     memory_tail,
     student_2_quantile,
@@ -60,7 +61,9 @@ def test_small_micro_batches_ramp(tokens: float, display: float) -> None:
 
 def test_what_is_not_known_widens() -> None:
     """A prior efficiency and an unknown network add in quadrature, a guessed shape adds plainly."""
-    assert float(sigmas(efficiency_is_prior=1).display) == pytest.approx(math.hypot(0.12, 0.12))
+    prior, kernels, measured = (efficiency_sigma(VALUES, basis) for basis in ("prior", "kernels", "measured"))
+    assert (prior, kernels, measured) == (0.12, 0.05, 0.0)
+    assert float(sigmas(efficiency=prior).display) == pytest.approx(math.hypot(0.12, 0.12))
     assert float(sigmas(gpus=16, nodes=2, network_unknown=1).tail) == pytest.approx(math.hypot(0.25, 0.2))
     assert float(sigmas(network_unknown=1).tail) == pytest.approx(0.16)
     assert float(sigmas(shape_unknown=1).display) == pytest.approx(0.22)

@@ -19,7 +19,13 @@ from tests.helpers.frozen_data import frozen_scenarios
 AS_OF = datetime.date(2026, 11, 21)
 FULL = "jobs.llama-2-7b-full-vs-lora.techniques"
 SETTINGS: dict[str, tuple[str, tuple[str, ...]]] = {
-    "quickstart": ("quickstart", ()),
+    "quickstart": (
+        "quickstart",
+        (
+            *("limits.providers=[runpod-community]", "limits.gpus=[A5000]", "limits.spot=false"),
+            "jobs.quickstart.techniques.activation_checkpointing=selective",
+        ),
+    ),
     "secure": ("quickstart", ("limits.providers=[aws, lambda, nebius, runpod-secure, verda]", "limits.spot=false")),
     "fsdp": (
         "llama-2-7b-full-vs-lora",

@@ -21,7 +21,14 @@ import yaml
 MODELS = Path(__file__).parents[2] / "models"
 GIB, PACKED_FILL = 2.0**30, 0.97
 ZERO = {"none": 0, "ddp": 0, "zero1": 1, "zero2": 2, "zero3": 3, "hsdp": 3}
-RECOMPUTED = {"none": (0, 0), "selective": (0.4, 0), "full": (1, 1), "megatron": (0, 1), "offloaded": (1, 1)}
+RECOMPUTED = {
+    "none": (0, 0),
+    "selective": (0.4, 0),
+    "full": (1, 1),
+    "megatron": (0, 1),
+    "offloaded": (1, 1),
+    "attention": (1, 0),
+}
 """Shares of the layers that run forward twice, in matrix products and in attention."""
 
 
@@ -98,8 +105,10 @@ class Facts:
         self.adapters = self.bytes["adapters"][self.frame["adapters"]]
         self.row = self._training_row()
         self.checkpoints = t["activation_checkpointing"]
-        if self.checkpoints == "selective" and self.frame.get("megatron"):
-            self.checkpoints = "megatron"
+        if self.checkpoints == "selective":
+            self.checkpoints = {"scores": "megatron", "attention": "attention"}.get(
+                self.frame.get("selective"), "selective"
+            )
         if self.checkpoints == "full" and self.frame.get("offloaded_checkpoints"):
             self.checkpoints = "offloaded"
         # Data-parallel ranks that share one copy of the states: all, or with hybrid sharding those of one node.
@@ -273,6 +282,7 @@ def activations(x: Facts, k: dict[str, float], layers: int) -> tuple[float, ...]
             "selective": max(k["k_sel"] * compiled, boundary),
             "megatron": layer,
             "full": boundary,
+            "attention": boundary + (4 if x.wide else 2) * t * x.q / x.tp,
             "offloaded": 0.0,
         }[x.checkpoints]
     )
@@ -286,7 +296,9 @@ def activations(x: Facts, k: dict[str, float], layers: int) -> tuple[float, ...]
         fragments += k["f_log"] * entries
     if x.s.packing == "padded":
         typical = min(x.s.mean_length or x.s.sequence, x.s.sequence) / x.s.sequence
-        fragments += k["f_var"] * typical * (logits + working + (stored if x.checkpoints == "full" else 0.0))
+        fragments += (
+            k["f_var"] * typical * (logits + working + (stored if x.checkpoints in ("full", "attention") else 0.0))
+        )
     return min(x.pp, x.m) * stored, stored, working, logits, fragments
 
 
@@ -366,7 +378,10 @@ def micro_batch(x: Facts, sequence: float, tokens: float) -> float:
     factor *= k["misaligned_factor"] if (x.h / x.tp) % 64 or x.arch["head_dim"] % 8 else 1.0
     factor *= kernels[f"{profile}.moe_factor"] if experts else 1.0
     passes = 2 + (0 if x.lora else 1 / k["weight_gradient_factor"]) + rc
-    matmul = 2 * offload * tokens * N * passes / (x.pp * x.tp) / factor * saturation / (peak * E)
+    # Linear layers in fp8 reach a share of the card's fp8 peak, which holds the casts around each product.
+    share8 = {"fp8_torchao": "linear_share.fp8_torch", "fp8_te": "linear_share.fp8_fused"}.get(x.t["precision"])
+    linear = kernels[share8] * card["fp8_tflops"] * 1e12 if share8 else peak
+    matmul = 2 * offload * tokens * N * passes / (x.pp * x.tp) / factor * saturation / (linear * E)
     share = (1 / x.pp + k["head_imbalance"] * (1 - 1 / x.pp)) * offload
     entries = share * tokens * x.V / x.tp
     head = entries * 2 * x.h * (3 - frozen) * saturation / (peak * E)

@@ -83,7 +83,10 @@ def test_the_choice_of_frameworks_is_the_best_of_each_alone(objective: str, more
     for label, plan in zip(("hf", "hf + Liger"), named.values(), strict=True):
         assert plan.cost_usd is not None
         if objective == "cost" and not more:
-            assert ladder[label] == pytest.approx(plan.cost_usd.expected, abs=0.006)  # the half cent of the second pass
+            alone, half_cent = plan.cost_usd.expected, 0.006  # of the second pass
+            assert ladder[label] >= alone - half_cent  # the ladder is of the plan's GPU
+            if plan.jobs[0].gpu == both.jobs[0].gpu:
+                assert ladder[label] == pytest.approx(alone, abs=half_cent)
 
 
 def test_a_prior_never_wins_by_being_optimistic() -> None:

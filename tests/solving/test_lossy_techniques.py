@@ -86,3 +86,31 @@ def test_the_plan_notes_what_is_published_of_its_techniques() -> None:
     plan = solve(scenario("A6000", method="lora", weight_bits=16))
     (note,) = plan.jobs[0].quality
     assert "arXiv:2405.09673" in note.source and note.text in render(plan)
+
+
+def test_fp8_is_used_only_where_it_is_listed_and_its_price_is_told() -> None:
+    """Pretraining by torchtitan on H200: listed beside bf16 it wins, and the plan says what bf16 costs."""
+    job = {
+        **{"name": "j", "architecture": "llama-3.1-8b", "kind": "pretrain", "framework": "torchtitan"},
+        **{"work": {"tokens": "100M"}, "sequence_length": 2048, "global_batch": 64},
+    }
+    offer = {"provider": "a", "gpu": "H200", "gpus": 8, "usd_per_hour": 32, "interconnect": "nvlink"}
+    plain = parse_scenario(json.dumps({"schema": 2, "jobs": [job], "offers": [offer]}))
+    without = solve(plain)
+    assert without.jobs[0].techniques.precision == "bf16_mixed" and told(without) == {}
+    listed = solve(change_scenario(plain, ["jobs.j.techniques.precision=[bf16_mixed, fp8_torchao]"]))
+    assert listed.jobs[0].techniques.precision == "fp8_torchao"
+    assert told(listed) == {"fp8": pytest.approx(without.least_cost_usd)}
+
+
+def test_a_lower_rank_is_used_only_where_it_is_listed_and_the_price_of_the_highest_is_told() -> None:
+    """Adapters of rank 8 are cheaper than those of rank 256; a rank changes what is learnt."""
+    one = scenario("A100-80GB", method="lora", weight_bits=16)
+    highest = solve(change_scenario(one, ["jobs.j.techniques.lora.rank=256"]))
+    assert highest.jobs[0].techniques.lora_rank == 256 and told(highest) == {}
+    listed = solve(change_scenario(one, ["jobs.j.techniques.lora.rank=[256, 8, 64]"]))
+    assert listed.jobs[0].techniques.lora_rank == 8
+    assert told(listed) == {"LoRA rank 8": pytest.approx(highest.least_cost_usd)}
+    assert listed.least_cost_usd < highest.least_cost_usd
+    assert "LoRA r8 on a 16-bit base" in render(listed)
+    assert solve(one).jobs[0].techniques.lora_rank == 16

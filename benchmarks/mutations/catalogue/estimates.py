@@ -17,7 +17,7 @@ AREA.add(
 AREA.add("the margin follows no confidence", "recipe.framework, job.memory_confidence", "recipe.framework, 0.8")
 AREA.add("looped experts are as fast as dense layers", "if not network.experts:", "if True:")
 AREA.add("frozen parts are in 8 bit", "2.0 * network.frozen_parameters / GIB", "1.0 * network.frozen_parameters / GIB")
-AREA.add("Megatron recomputes matrix products", "CHECKPOINT_MEGATRON_SELECTIVE if", "CHECKPOINT_SELECTIVE if")
+AREA.add("Megatron recomputes matrix products", '"scores": CHECKPOINT_MEGATRON', '"scores": CHECKPOINT')
 AREA.add("every profile has fused tensor traffic", 'fused=int(profile == "fused")', "fused=1")
 AREA.add(
     "gradients are never reduced at the end",

@@ -14,7 +14,7 @@ from planner.analysis.estimate.resolve_configuration import (
     processed_tokens,
     resolve_configuration,
 )
-from planner.configurations.hardware import DEFAULT_NETWORK_BYTES_PER_SECOND, efficiency_of
+from planner.configurations.hardware import DEFAULT_NETWORK_BYTES_PER_SECOND, efficiency_notes
 from planner.configurations.recipe import framework_of
 from planner.configurations.uncertainty import configuration_sigmas
 from planner.decode.assignment_parts import techniques_of
@@ -189,8 +189,7 @@ def _notes(resolved: ResolvedConfiguration, capacity: Capacity, library: Library
         notes.append(f"memory is tight: it fits with {cases} % probability only; {room}")
     if not row.profiled:
         notes += _profile_notes(resolved, row.unknown)
-    if not efficiency_of(library.gpu(machine.gpu), library.calibrations["gpu_efficiency"])[1]:
-        notes.append(f"speed of {machine.gpu} is from a prior, not from measurements")
+    notes += efficiency_notes(library.gpu(machine.gpu), library)
     if machine.instances > 1 and machine.network_gbps is None:
         assumed = DEFAULT_NETWORK_BYTES_PER_SECOND / GB
         notes.append(f"bandwidth between machines unknown: {assumed:g} GB/s assumed; set --network-gbps")

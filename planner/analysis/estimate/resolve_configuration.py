@@ -199,7 +199,7 @@ def _job(asked: Configuration, architecture: Architecture) -> Job:
         packing=asked.packing,
         length_cv=asked.length_cv,
         framework=(asked.framework,),
-        lora=LoraSettings(rank=asked.lora_rank, targets=asked.lora_targets),
+        lora=LoraSettings(rank=(asked.lora_rank,), targets=asked.lora_targets),
     )
 
 

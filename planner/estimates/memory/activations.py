@@ -14,6 +14,7 @@ from planner.estimates.inputs import (
     ATTENTION_EAGER,
     CHECKPOINT_EVERY_2ND,
     CHECKPOINT_FULL,
+    CHECKPOINT_KEEP_ATTENTION,
     CHECKPOINT_MEGATRON_SELECTIVE,
     CHECKPOINT_NONE,
     CHECKPOINT_OFFLOAD,
@@ -51,6 +52,7 @@ class _Layer:
     adapter_inputs: Numbers  # A_in
     scores: Numbers  # E, elements
     boundary: Numbers  # K, the input that full checkpointing keeps
+    attention: Numbers  # the outputs of attention
 
 
 def activation_terms(
@@ -61,7 +63,8 @@ def activation_terms(
     tokens = np.divide(layout.longest_sequence, layout.context)  # t at b = 1
     layer = _layer(network, layout, states, activations, k, tokens)
     code = np.asarray(activations.checkpointing)
-    none, full = code == CHECKPOINT_NONE, code == CHECKPOINT_FULL
+    none = code == CHECKPOINT_NONE
+    full = (code == CHECKPOINT_FULL) | (code == CHECKPOINT_KEEP_ATTENTION)
 
     per_layer = _stored(layer, states, activations, k) + _kept_cache(network, layout, activations, tokens)
     stored_last = stage_layers(network, layout.pipeline) * per_layer
@@ -113,6 +116,7 @@ def _layer(
         adapter_inputs=np.not_equal(states.frozen, 0) * adapted,
         scores=scores,
         boundary=network.hidden * activations.residual_bytes * tokens / split,
+        attention=activations.element_bytes * tokens * q / layout.tensor,
     )
 
 
@@ -145,6 +149,7 @@ def _stored(layer: _Layer, states: States, activations: Activations, k: MemoryCo
     kept = share * layer.activations + 0.5 * layer.adapter_inputs + k.e_sto * layer.scores
     selective = np.maximum(k.k_sel * layer.activations, layer.boundary)
     stored = np.where(code == CHECKPOINT_FULL, layer.boundary, kept)
+    stored = np.where(code == CHECKPOINT_KEEP_ATTENTION, layer.boundary + layer.attention, stored)
     stored = np.where(code == CHECKPOINT_SELECTIVE, selective, stored)
     stored = np.where(code == CHECKPOINT_MEGATRON_SELECTIVE, layer.plain_activations, stored)
     stored = np.where(code == CHECKPOINT_EVERY_2ND, 0.5 * (kept + layer.boundary), stored)

@@ -26,9 +26,10 @@ from planner.estimates.inputs import (
 if TYPE_CHECKING:
     from planner.estimates.time.coefficients import TimeCoefficients
 
-# By CHECKPOINT_ code: none, every second layer, selective per operator, full, offload, Megatron selective.
-_RECOMPUTED_MATMUL = np.array([0.0, 0.5, 0.4, 1.0, 1.0, 0.0])
-_RECOMPUTED_ATTENTION = np.array([0.0, 0.5, 0.0, 1.0, 1.0, 1.0])
+# By CHECKPOINT_ code: none, every second layer, selective per operator, full, offload,
+# Megatron selective, all but attention.
+_RECOMPUTED_MATMUL = np.array([0.0, 0.5, 0.4, 1.0, 1.0, 0.0, 1.0])
+_RECOMPUTED_ATTENTION = np.array([0.0, 0.5, 0.0, 1.0, 1.0, 1.0, 0.0])
 # Python modules of a decoder layer beside its linears: the layer, attention, feed-forward, two norms, the activation.
 _OTHER_MODULES = 6
 _MODULES_PER_ADAPTER = 4  # the wrapper, its dropout and its two factors, as PEFT nests them

@@ -8,7 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from planner.estimates.inputs import ATTENTION_EAGER, CHECKPOINT_MEGATRON_SELECTIVE, CHECKPOINT_NONE, Stack
+from planner.estimates.inputs import (
+    ATTENTION_EAGER,
+    CHECKPOINT_KEEP_ATTENTION,
+    CHECKPOINT_MEGATRON_SELECTIVE,
+    CHECKPOINT_NONE,
+    Stack,
+)
 from planner.estimates.memory.activations import activation_terms
 from planner.estimates.memory.peak import PHASES
 from planner.estimates.memory.states import static_terms
@@ -57,6 +63,16 @@ CHANGES = [
         {"activations": {**UNSAVED, "quantised_no_checkpoint_factor": 1}, "states": {**FROZEN, "quantised": 1}},
     ),
     ("stored_last", 132_000, {"activations": {**UNSAVED, "attention": ATTENTION_EAGER}}),  # 4 B per score
+    (
+        "stored_last",
+        4_000 + 4_000,
+        {"activations": {"checkpointing": CHECKPOINT_KEEP_ATTENTION}},
+    ),  # 10 * 100 * 2 B each
+    (
+        "stored_last",
+        4_000 + 2_000,
+        {"layout": {"tensor": 2, "gpus": 2}, "activations": {"checkpointing": CHECKPOINT_KEEP_ATTENTION}},
+    ),
     (
         "stored_last",
         124_000,

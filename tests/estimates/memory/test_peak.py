@@ -11,6 +11,7 @@ from planner.estimates.inputs import (
     ATTENTION_EAGER,
     CHECKPOINT_EVERY_2ND,
     CHECKPOINT_FULL,
+    CHECKPOINT_KEEP_ATTENTION,
     CHECKPOINT_NONE,
     CHECKPOINT_OFFLOAD,
     CHECKPOINT_SELECTIVE,
@@ -150,8 +151,15 @@ def test_loader_that_materialises_everything_limits_small_batches() -> None:
 
 
 def test_checkpointing_orders_what_is_stored() -> None:
-    """Offloaded, full, selective, every second layer, none: each stores more than the one before."""
-    codes = [CHECKPOINT_OFFLOAD, CHECKPOINT_FULL, CHECKPOINT_SELECTIVE, CHECKPOINT_EVERY_2ND, CHECKPOINT_NONE]
+    """Offloaded, full, all but attention, per operator, every 2nd layer, none: each stores more than the one before."""
+    codes = [
+        CHECKPOINT_OFFLOAD,
+        CHECKPOINT_FULL,
+        CHECKPOINT_KEEP_ATTENTION,
+        CHECKPOINT_SELECTIVE,
+        CHECKPOINT_EVERY_2ND,
+        CHECKPOINT_NONE,
+    ]
     activations = Activations(np.array(codes), 0, logit_bytes=14)
     long = layout(micro_batch=8, sequence=8192)
     case = {**LARGE.arguments(), "layout": long, "states": adapter_states(), "activations": activations}
