@@ -195,10 +195,10 @@ def _on_estimates(chosen: ChosenCandidate, vram: Vram, limits: Limits, library: 
 def _on_offer(chosen: ChosenCandidate, as_of: datetime.date) -> list[str]:
     """Return the assumptions of the spot market, how hours are billed, and whether price and stock can be relied on."""
     offer, notes = chosen.offer, []
-    if chosen.share > 0 and (basis := chosen.candidates.spot[chosen.place].basis):
-        notes.append(f"spot market unknown, {basis}")
     if chosen.share > 0 and offer.usd_per_hour is None:
         notes.append(SPOT_ONLY_NOTE)
+    if chosen.share > 0 and (basis := chosen.candidates.spot[chosen.place].basis):
+        notes.append(f"spot market unknown, {basis}")
     if chosen.rounded:
         step, least = offer.billing.step_seconds, offer.billing.minimum_hours
         steps = [f"in whole steps of {step / HOUR:.3g} h"] if step >= MINUTE else []

@@ -52,7 +52,7 @@ def test_what_does_not_fit_is_an_answer(run: Any) -> None:
     """Exit 0, by how much, and what would make it fit."""
     result = run("--architecture", "llama-3-8b", "--gpu", "RTX4090", "--method", "full")
     assert result.exit_code == 0
-    assert "does not fit: " in result.stdout.splitlines()[0] and "lora instead of full: " in result.stdout
+    assert "does not fit: " in result.stdout.splitlines()[0] and "lora on a 4-bit base: " in result.stdout
 
 
 def test_what_cannot_work_together_exits_2_naming_the_option(run: Any) -> None:
