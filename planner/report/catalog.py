@@ -19,6 +19,7 @@ Column = tuple[str, str, "Callable[[Any], str]"]
 
 ARCHITECTURE_COLUMNS: tuple[Column, ...] = (
     ("name", "<", lambda card: card.name),
+    ("family", "<", lambda card: card.family),
     ("weights", ">", lambda card: _billions(card.parameters)),
     ("active", ">", lambda card: _billions(card.active_parameters)),
     ("layers", ">", lambda card: str(card.layers)),
