@@ -75,18 +75,24 @@ def read_catalog(path: str, provider: str | None = None, date: datetime.date | N
     kind = _kind_of(table)
     day = date or _last_written(path)
     named = provider or (_provider_of(path, kind) if kind in _READERS else None)
-    if named is not None:
-        named = provider_name(named)
-    faults: list[Fault] = []
-    if kind == PLAIN_TABLE:
-        defaults: dict[str, Any] = {"date": day, "source": Path(table.file).name}
-        read, rows = _read_plain(table, defaults | ({"provider": named} if named else {}))
-    elif named is None:
+    if kind != PLAIN_TABLE and named is None:
         raise InputError([Fault(table.file, 0, "", f"a {kind} does not name its provider", "give it: --provider NAME")])
-    else:
+    return catalog_of(table, kind, named, day, date is None)
+
+
+def catalog_of(
+    table: CsvTable, kind: str, provider: str | None, day: datetime.date, date_is_of_file: bool = False
+) -> Catalog:
+    """Return the offers of a table of a kind; `InputError` with every fault, and where no row is an offer."""
+    named = None if provider is None else provider_name(provider)
+    faults: list[Fault] = []
+    if kind in _READERS and named is not None:
         read = _READERS[kind](table, named, GpuMatcher())
         origin = {"date": day, "source": f"{kind}, {named}, {Path(table.file).name}"}
         rows = [(line, {**row, **origin}) for line, row in read.offers()]
+    else:
+        defaults: dict[str, Any] = {"date": day, "source": Path(table.file).name}
+        read, rows = _read_plain(table, defaults | ({"provider": named} if named else {}))
     faults += read.faults
     offers = validated_offers(rows, table.file, faults)
     if faults:
@@ -94,7 +100,7 @@ def read_catalog(path: str, provider: str | None = None, date: datetime.date | N
     if not offers:
         reasons = "; ".join(f"{one.rows} {reason}" for reason, one in list(read.left_out.items())[:5])
         raise InputError([Fault(table.file, 0, "", f"no row is an offer: {reasons}", "check that this is the file")])
-    return Catalog(kind, offers, day, date is None, read)
+    return Catalog(kind, offers, day, date_is_of_file, read)
 
 
 def _kind_of(table: CsvTable) -> str:
