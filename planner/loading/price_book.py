@@ -102,6 +102,16 @@ def read_day(folder: Path, day: datetime.date, stored: StoredDay) -> tuple[Docum
     return read
 
 
+def read_earlier_day(
+    provider: str, last: datetime.date, first: datetime.date
+) -> tuple[datetime.date, tuple[Offer, ...]] | None:
+    """Return the newest prices of a provider between two days; None where the book has none."""
+    folder = book_folder() / provider
+    days = read_meta(folder).days
+    day = max((one for one in days if first <= one <= last), default=None)
+    return None if day is None else (day, read_day(folder, day, days[day])[1])
+
+
 def read_price_book(providers: Collection[str] | None = None) -> list[tuple[Source, tuple[Offer, ...]]]:
     """Return the newest prices of each provider; `InputError` with every fault, or where nothing is stored."""
     root = book_folder()
