@@ -1,4 +1,4 @@
-"""A CSV file of prices to offers: gpuhunt's, SkyPilot's and plain ones, told apart by their columns."""
+"""A file of prices to offers: CSV of gpuhunt, SkyPilot and plain ones, told apart by their columns, or JSON."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 from planner.catalogs.catalog_rows import PRICE_KEYS, CatalogRows, with_usable_spot
 from planner.catalogs.gpu_match import GpuMatcher
 from planner.catalogs.gpuhunt import NAMED_COLUMNS, read_gpuhunt
+from planner.catalogs.job_flavors import FLAVORS_WANTED, PROVIDER, flavors_table
 from planner.catalogs.skypilot import NAMED, read_skypilot
 from planner.documents.csv_table import first_faults, read_csv
+from planner.documents.json_file import read_json
 from planner.documents.validation import SYNONYMS
 from planner.errors import Fault, InputError
 from planner.library.machines import is_known_provider, provider_name
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from planner.scenario.offer import Offer
 
 PLAIN_TABLE, SKYPILOT, GPUHUNT = "CSV file of offers", "SkyPilot catalog", "gpuhunt catalog"
+JOB_FLAVORS = "list of job machines"
 _KINDS: Mapping[str, frozenset[str]] = {
     SKYPILOT: NAMED,
     GPUHUNT: NAMED_COLUMNS,
@@ -34,6 +37,7 @@ _KINDS: Mapping[str, frozenset[str]] = {
 _READERS: Mapping[str, Callable[[CsvTable, str, GpuMatcher], CatalogRows]] = {
     SKYPILOT: read_skypilot,
     GPUHUNT: read_gpuhunt,
+    JOB_FLAVORS: read_gpuhunt,  # whose columns `flavors_table` gives it
 }
 _LEAST_COLUMNS = 3
 """Fewest columns of a kind of file by which it is recognised."""
@@ -58,7 +62,7 @@ class Catalog:
 
 
 def read_catalog(path: str, provider: str | None = None, date: datetime.date | None = None) -> Catalog:
-    """Return the offers of a CSV file.
+    """Return the offers of a CSV file, or of a JSON list of Hugging Face's machines for jobs.
 
     Parameters
     ----------
@@ -71,8 +75,11 @@ def read_catalog(path: str, provider: str | None = None, date: datetime.date | N
 
     Raises `InputError` with every fault: what is no price is a fault, a row that is no known machine is counted.
     """
-    table = read_csv(path)
-    kind = _kind_of(table)
+    if path.casefold().endswith(".json"):
+        table, kind, provider = flavors_table(read_json(path, FLAVORS_WANTED)), JOB_FLAVORS, provider or PROVIDER
+    else:
+        table = read_csv(path)
+        kind = _kind_of(table)
     day = date or _last_written(path)
     named = provider or (_provider_of(path, kind) if kind in _READERS else None)
     if kind != PLAIN_TABLE and named is None:

@@ -2,7 +2,8 @@
 
 gpuhunt publishes the catalogs of some providers (a version and a zip with a CSV each), and has an adapter for the
 interfaces of others, which it queries. Both arrive here as the same table. gpuhunt's own loader waits for ever and
-loads every provider, so the published files are fetched one by one.
+loads every provider, so the published files are fetched one by one. Hugging Face's machines for jobs come from its
+own package.
 """
 
 from __future__ import annotations
@@ -24,14 +25,17 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from planner.catalogs.catalog import GPUHUNT, Catalog, catalog_of
+from planner.catalogs.catalog import GPUHUNT, JOB_FLAVORS, Catalog, catalog_of
+from planner.catalogs.job_flavors import PROVIDER as JOBS
+from planner.catalogs.job_flavors import flavors_table, plain_flavors
 from planner.documents.csv_table import MAX_CSV_BYTES, CsvTable, parse_csv
+from planner.documents.json_file import parse_json
 from planner.documents.validation import suggest_names
 from planner.errors import Fault, InputError
 from planner.library.machines import provider_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 WAIT_SECONDS_PER_PROVIDER = 60.0
 """Longest wait for a provider by default; all are asked at once."""
@@ -74,9 +78,10 @@ def fetch_prices(
     `versions`: what is stored of a provider, by its name; a catalog of the same version is not fetched again.
     Raises `InputError` for unknown names, and where gpuhunt is missing.
     """
-    sources = _sources()
-    known = sorted({*sources.published, *sources.queried})
-    names = [provider_name(name) for name in wanted] or known
+    names = [provider_name(name) for name in wanted]
+    sources = _Sources() if names and {*names} == {JOBS} else _sources()
+    known = sorted({*sources.published, *sources.queried, JOBS})
+    names = names or [name for name in known if name != JOBS]  # whose key is not asked for by others
     _check_names(names, known)
     jobs: list[tuple[str, SimpleQueue[Fetched]]] = []
     deadline = time.monotonic() + timeout_seconds
@@ -140,13 +145,13 @@ def _answer(
     name: str, sources: _Sources, stored: str | None, timeout_seconds: float, answer: SimpleQueue[Fetched]
 ) -> None:
     """Put what a provider has into a queue; whatever goes wrong is told in words."""
-    fetch: Callable[[], Fetched] = (
-        (lambda: _published(name, sources, stored, timeout_seconds))
-        if name in sources.published
-        else (lambda: _queried(name, sources))
-    )
     try:
-        answer.put(fetch())
+        if name == JOBS:
+            answer.put(_job_flavors())
+        elif name in sources.published:
+            answer.put(_published(name, sources, stored, timeout_seconds))
+        else:
+            answer.put(_queried(name, sources))
     except InputError as error:
         more = f" (and {len(error.faults) - 1} more faults)" if len(error.faults) > 1 else ""
         answer.put(Fetched(name, why_not=f"{error.faults[0]}{more}"))
@@ -238,6 +243,18 @@ def _queried(name: str, sources: _Sources) -> Fetched:
     rows = tuple((line, tuple(_cells(item))) for line, item in enumerate(items, 2))
     table = CsvTable(f"answer of {name}", _ITEM_COLUMNS, rows)
     return Fetched(name, catalog_of(table, GPUHUNT, name, datetime.date.today()))
+
+
+def _job_flavors() -> Fetched:
+    """Return Hugging Face's machines for jobs, which its own package lists."""
+    try:
+        import huggingface_hub
+    except ImportError:
+        raise NoPricesError("huggingface_hub, which lists its machines, is not installed") from None
+    if not hasattr(huggingface_hub, "list_jobs_hardware"):
+        raise NoPricesError(f"huggingface_hub {huggingface_hub.__version__} lists no machines; install a newer one")
+    document = parse_json(json.dumps(plain_flavors(huggingface_hub.list_jobs_hardware())), f"answer of {JOBS}", "")
+    return Fetched(JOBS, catalog_of(flavors_table(document), JOB_FLAVORS, JOBS, datetime.date.today()))
 
 
 def _cells(item: Any) -> Iterator[str]:
