@@ -76,6 +76,11 @@ def architecture_from_config(config: Config, name: str) -> dict[str, Any]:
     }
 
 
+def count_of_card(card: Mapping[str, Any]) -> int:
+    """Return the weights that the dimensions of a card give; ValueError where they contradict each other."""
+    return count_parameters(Dimensions(**{key: value for key, value in card.items() if key in _DIMENSIONS}))
+
+
 _LANGUAGE_ONLY = "the language part of a multimodal model: encoders of images and sound are not counted"
 
 

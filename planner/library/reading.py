@@ -114,12 +114,30 @@ def read_config(path: str) -> Architecture:
     if path.endswith(".json"):
         return config_architecture(read_json(path, CONFIG_WANTED), path)
     document = read_document(path)
+    source = Source(path, document)
     try:
-        return Architecture.model_validate(document.data).model_copy(update={"name": path})
+        card = Architecture.model_validate(document.data)
     except ValidationError as error:
-        raise InputError(
-            Source(path, document).faults(validation_complaints(error, Architecture, document.data))
-        ) from None
+        raise InputError(source.faults(validation_complaints(error, Architecture, document.data))) from None
+    if card.kind == "decoder" and card.parameters_basis != "estimate":
+        _check_count(card, source)
+    return card.model_copy(update={"name": path})
+
+
+COUNT_TOLERANCE = 0.01
+"""Largest relative difference of the weights that a card of one's own states from those that its dimensions give."""
+
+
+def _check_count(card: Architecture, source: Source) -> None:
+    from planner.library.huggingface import count_of_card
+
+    try:
+        count = count_of_card(card.model_dump())
+    except ValueError as error:
+        raise InputError([source.fault((), str(error), "correct one of the two")]) from None
+    if abs(count - card.parameters) > COUNT_TOLERANCE * card.parameters:
+        what = f"{card.parameters:.4g}, where the dimensions give {count:.4g}"
+        raise InputError([source.fault(("parameters",), what, "correct what is wrong, or import the model again")])
 
 
 CONFIG_WANTED = "give the config.json of a causal language model"

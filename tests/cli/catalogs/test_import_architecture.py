@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +72,18 @@ def test_a_card_of_ones_own_that_is_faulty_is_told_with_its_line(tmp_path: Path,
         result = run(*arguments)
         assert (result.exit_code, result.stdout) == (2, "")
         assert told in result.stderr
+
+
+@pytest.mark.parametrize(("key", "value"), [("layers", "10000"), ("hidden", "1"), ("parameters", "5")])
+def test_weights_and_dimensions_of_a_card_belong_together(config: Path, tmp_path: Path, key: str, value: str) -> None:
+    """A slip of the pen would plan another model."""
+    path = tmp_path / "own.yaml"
+    run("architectures", "import", config, "-o", path)
+    wrong = re.sub(rf"^{key}: \d+$", f"{key}: {value}", path.read_text(), flags=re.MULTILINE)
+    path.write_text(wrong.replace("active_parameters: 494032768", "active_parameters: 5") if value == "5" else wrong)
+    result = run("architectures", "show", path)
+    assert (result.exit_code, "parameters: " in result.stderr) == (2, True)
+    assert "where the dimensions give" in result.stderr
 
 
 def test_faults_leave_the_file(config: Path, tmp_path: Path) -> None:
