@@ -256,6 +256,15 @@ def test_a_column_of_a_catalog_that_is_missing_or_renamed_is_named(tmp_path: Pat
     assert fault.startswith("vastai.csv:1: spot: a gpuhunt catalog without this column")
 
 
+@pytest.mark.parametrize("spot", ["", "spot_"])
+def test_a_column_in_another_currency_asks_for_dollars(tmp_path: Path, spot: str) -> None:
+    """Renaming it would be the wrong cure."""
+    path = tmp_path / "x.csv"
+    path.write_text(f"provider,gpu,gpus,{spot}eur_per_hour\np,L4,1,1.0\n")
+    fix = f"convert the prices from EUR to USD and call the column {spot}usd_per_hour"
+    assert told(path)[0] == f"x.csv:1: {spot}eur_per_hour: unknown column; {fix}"
+
+
 def test_a_file_of_something_else_is_refused_by_its_columns(tmp_path: Path) -> None:
     """An HTML page of an error among them."""
     path = tmp_path / "x.csv"
