@@ -24,7 +24,6 @@ ARCHITECTURE_COLUMNS: tuple[Column, ...] = (
     ("active", ">", lambda card: _billions(card.active_parameters)),
     ("layers", ">", lambda card: str(card.layers)),
     ("width", ">", lambda card: f"{card.hidden:,}"),
-    ("vocabulary", ">", lambda card: f"{card.vocab:,}" if card.vocab else "-"),
     ("context", ">", lambda card: f"{card.max_sequence:,}"),
 )
 """Of an `Architecture`: size in billions of weights, shape, context in tokens."""
