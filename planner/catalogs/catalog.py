@@ -1,4 +1,4 @@
-"""A CSV file of prices to offers: gpuhunt's, SkyPilot's and plain ones, told apart by their columns."""
+"""A file of prices to offers: CSV of gpuhunt, SkyPilot and plain ones, told apart by their columns, or JSON."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 from planner.catalogs.catalog_rows import PRICE_KEYS, CatalogRows, with_usable_spot
 from planner.catalogs.gpu_match import GpuMatcher
 from planner.catalogs.gpuhunt import NAMED_COLUMNS, read_gpuhunt
+from planner.catalogs.job_flavors import FLAVORS_WANTED, PROVIDER, flavors_table
 from planner.catalogs.skypilot import NAMED, read_skypilot
 from planner.documents.csv_table import first_faults, read_csv
+from planner.documents.json_file import read_json
 from planner.documents.validation import SYNONYMS
 from planner.errors import Fault, InputError
 from planner.library.machines import is_known_provider, provider_name
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from planner.scenario.offer import Offer
 
 PLAIN_TABLE, SKYPILOT, GPUHUNT = "CSV file of offers", "SkyPilot catalog", "gpuhunt catalog"
+JOB_FLAVORS = "list of job machines"
 _KINDS: Mapping[str, frozenset[str]] = {
     SKYPILOT: NAMED,
     GPUHUNT: NAMED_COLUMNS,
@@ -34,6 +37,7 @@ _KINDS: Mapping[str, frozenset[str]] = {
 _READERS: Mapping[str, Callable[[CsvTable, str, GpuMatcher], CatalogRows]] = {
     SKYPILOT: read_skypilot,
     GPUHUNT: read_gpuhunt,
+    JOB_FLAVORS: read_gpuhunt,  # whose columns `flavors_table` gives it
 }
 _LEAST_COLUMNS = 3
 """Fewest columns of a kind of file by which it is recognised."""
@@ -58,7 +62,7 @@ class Catalog:
 
 
 def read_catalog(path: str, provider: str | None = None, date: datetime.date | None = None) -> Catalog:
-    """Return the offers of a CSV file.
+    """Return the offers of a CSV file, or of a JSON list of Hugging Face's machines for jobs.
 
     Parameters
     ----------
@@ -71,22 +75,31 @@ def read_catalog(path: str, provider: str | None = None, date: datetime.date | N
 
     Raises `InputError` with every fault: what is no price is a fault, a row that is no known machine is counted.
     """
-    table = read_csv(path)
-    kind = _kind_of(table)
+    if path.casefold().endswith(".json"):
+        table, kind, provider = flavors_table(read_json(path, FLAVORS_WANTED)), JOB_FLAVORS, provider or PROVIDER
+    else:
+        table = read_csv(path)
+        kind = _kind_of(table)
     day = date or _last_written(path)
     named = provider or (_provider_of(path, kind) if kind in _READERS else None)
-    if named is not None:
-        named = provider_name(named)
-    faults: list[Fault] = []
-    if kind == PLAIN_TABLE:
-        defaults: dict[str, Any] = {"date": day, "source": Path(table.file).name}
-        read, rows = _read_plain(table, defaults | ({"provider": named} if named else {}))
-    elif named is None:
+    if kind != PLAIN_TABLE and named is None:
         raise InputError([Fault(table.file, 0, "", f"a {kind} does not name its provider", "give it: --provider NAME")])
-    else:
+    return catalog_of(table, kind, named, day, date is None)
+
+
+def catalog_of(
+    table: CsvTable, kind: str, provider: str | None, day: datetime.date, date_is_of_file: bool = False
+) -> Catalog:
+    """Return the offers of a table of a kind; `InputError` with every fault, and where no row is an offer."""
+    named = None if provider is None else provider_name(provider)
+    faults: list[Fault] = []
+    if kind in _READERS and named is not None:
         read = _READERS[kind](table, named, GpuMatcher())
         origin = {"date": day, "source": f"{kind}, {named}, {Path(table.file).name}"}
         rows = [(line, {**row, **origin}) for line, row in read.offers()]
+    else:
+        defaults: dict[str, Any] = {"date": day, "source": Path(table.file).name}
+        read, rows = _read_plain(table, defaults | ({"provider": named} if named else {}))
     faults += read.faults
     offers = validated_offers(rows, table.file, faults)
     if faults:
@@ -94,7 +107,7 @@ def read_catalog(path: str, provider: str | None = None, date: datetime.date | N
     if not offers:
         reasons = "; ".join(f"{one.rows} {reason}" for reason, one in list(read.left_out.items())[:5])
         raise InputError([Fault(table.file, 0, "", f"no row is an offer: {reasons}", "check that this is the file")])
-    return Catalog(kind, offers, day, date is None, read)
+    return Catalog(kind, offers, day, date_is_of_file, read)
 
 
 def _kind_of(table: CsvTable) -> str:

@@ -50,7 +50,7 @@ class _Update:
 
 
 def update_book(
-    offers: Sequence[Offer], source: str, now: datetime.datetime, force: bool = False
+    offers: Sequence[Offer], source: str, now: datetime.datetime, force: bool = False, version: str | None = None
 ) -> tuple[PriceChanges, ...]:
     """Store the offers of each provider as its prices of their newest day, and return what changed.
 
@@ -66,7 +66,7 @@ def update_book(
             updates.append(update)
     raise_faults(faults)
     for update in updates:
-        _store(update, source, now)
+        _store(update, source, now, version)
     return tuple(update.changes for update in updates)
 
 
@@ -117,7 +117,7 @@ def _why_not(
     return ""
 
 
-def _store(update: _Update, source: str, now: datetime.datetime) -> None:
+def _store(update: _Update, source: str, now: datetime.datetime, version: str | None) -> None:
     """Write the prices and the list of days; whenever it is interrupted, the list fits one of the two files."""
     update.folder.mkdir(parents=True, exist_ok=True)
     text = offer_table_text(update.offers)
@@ -128,6 +128,7 @@ def _store(update: _Update, source: str, now: datetime.datetime) -> None:
         rows=len(update.offers),
         sha256=hashlib.sha256(text.encode()).hexdigest(),
         replaces=old.sha256 if old else None,
+        version=version,
     )
     meta = BookMeta(days={**update.meta.days, update.day: entry})
     target = update.folder / f"{update.day}.csv"

@@ -66,8 +66,12 @@ def _offer(line: int, cells: Cells, provider: str, matcher: GpuMatcher, found: C
 
 
 def _region(cells: Cells) -> str:
-    """Return the zone, else the region; marketplaces write `, US` where they know no city."""
-    return cells.get("AvailabilityZone") or cells.get("Region", "").strip(" ,") or "any"
+    """Return the zone, with its region where its name does not say it, else the region.
+
+    AWS's zones are identifiers (`use1-az4`); marketplaces write `, US` where they know no city.
+    """
+    zone, region = cells.get("AvailabilityZone", ""), cells.get("Region", "").strip(" ,")
+    return f"{region}/{zone}" if zone and region and not zone.startswith(region) else zone or region or "any"
 
 
 @cache

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from planner.cli.catalogs.import_architecture import import_architecture
 from planner.cli.exit_codes import ListGroup
 from planner.cli.options import json_option
 from planner.cli.output import write_either, write_json
@@ -20,14 +21,23 @@ def architectures() -> None:
     """List the models that can be trained."""
 
 
+architectures.add_command(import_architecture)
+
+
 @architectures.command("list")
+@click.argument("words", nargs=-1)
+@click.option("--family", metavar="NAME", help="Only of this family.")
 @json_option
-def architectures_list(as_json: bool) -> None:
-    """List all, one per line."""
+def architectures_list(words: tuple[str, ...], family: str | None, as_json: bool) -> None:
+    """List all, one per line; with WORDS those whose name, alias or family has each of them.
+
+    Try: planner architectures list llama 8b
+    """
     from planner.library.reading import read_library
+    from planner.library.search import find_cards
     from planner.report.catalog import ARCHITECTURE_COLUMNS, table
 
-    cards = list(read_library().architectures.values())
+    cards = find_cards(read_library().architectures, words, family)
     write_either(
         as_json, [card.model_dump(mode="json") for card in cards], lambda _: table(ARCHITECTURE_COLUMNS, cards)
     )

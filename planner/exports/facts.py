@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from planner.exports.field_map import field_maps
-from planner.library.reading import is_config_path, read_library
+from planner.library.reading import read_library
 from planner.library.techniques import TECHNIQUE_FIELDS, read_techniques
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def job_facts(scenario: Scenario, job: Assignment, wishes: Wishes, on_task: bool
         "lora_all_linear": techniques["lora_targets"] == "all-linear",
         "lora_target_text": _lora_text(_lora_modules(techniques["lora_targets"], card.family)),
         "lora_alpha": 2 * (techniques["lora_rank"] or 0),
-        "model_id": wishes.model_id or _repository(job.architecture, card.aliases),
+        "model_id": wishes.model_id or _repository(card.aliases),
         "output_dir": f"{CHECKPOINT_FOLDER}/{job.name}" if on_task else f"out/{job.name}",
         **_dataset(wishes.dataset),
         **_saving(job, asked),
@@ -83,10 +83,8 @@ def unknown_values(job: Assignment) -> list[str]:
     ]
 
 
-def _repository(architecture: str, aliases: tuple[str, ...]) -> str | None:
+def _repository(aliases: tuple[str, ...]) -> str | None:
     """Return the repository of the release that a card describes; None where it names none."""
-    if is_config_path(architecture):
-        return None
     return next((alias for alias in aliases if "/" in alias), None)
 
 

@@ -53,7 +53,8 @@ def find_machines(scenario: Scenario, job: Assignment, tool: LaunchMap) -> Machi
         if (one.provider, one.instance, one.gpu) == (job.provider, job.instance, job.gpu)
         and (job.region in (one.region, "any") or job.region.startswith("any of "))
     ]
-    regions = sorted({one.region for one in offers} or {job.region}) if provider.regions else ["any"]
+    places = {one.region.partition("/")[0] for one in offers} or {job.region}  # launchers know no zone identifiers
+    regions = sorted(places) if provider.regions else ["any"]
     return Machines(
         provider=provider.name,
         regions=tuple("" if one == "any" else one for one in regions),

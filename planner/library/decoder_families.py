@@ -48,6 +48,11 @@ def qwen3(config: Config) -> dict[str, Any]:
     return card(config, qk_norm=True, qkv_bias=bias, output_bias=bias)
 
 
+def gemma(config: Config) -> dict[str, Any]:
+    """Return the card of Gemma 1: two norms per layer, wide heads, tied embeddings."""
+    return card(config, tied=True)
+
+
 def gemma2(config: Config) -> dict[str, Any]:
     """Return the card of Gemma 2."""
     # Gemma ties its embeddings; every second layer slides.

@@ -19,21 +19,38 @@ from planner.library.config_keys import MAX_PARAMETERS, Config, NotCovered
 _DIMENSIONS = frozenset(field.name for field in fields(Dimensions))
 
 
+_LANGUAGE_PARTS = ("text_config", "llm_config", "language_config", "thinker_config")
+"""Keys under which files of multimodal models have their decoder."""
+_ENCODERS = ("vision_config", "audio_config")
+
+
+def language_path(config: Config) -> tuple[str, ...]:
+    """Return the keys that lead to the decoder of a multimodal model; nothing where the file is that of a decoder."""
+    for key in _LANGUAGE_PARTS:
+        if isinstance(config.get(key), Mapping):
+            return (key, *language_path(config[key]))
+    return ()
+
+
 def architecture_from_config(config: Config, name: str) -> dict[str, Any]:
     """Return the keys of an `Architecture` card for `config`, counts included; the caller validates them.
 
-    Multimodal files nest the decoder under `text_config`; that part is read.
+    Multimodal files nest the decoder under `text_config` or the like; that part is read, and the notes say so.
     Raises LibraryError when the family is unknown or refused, or a key is missing or no positive whole number.
     """
-    if isinstance(config.get("text_config"), Mapping):
-        config = {**config, **config["text_config"]}
+    whole, path = config, language_path(config)
+    for part in path:
+        config = {**config, **config[part]}
+    if path and whole.get("tie_word_embeddings") is not None:  # the head is that of the whole model
+        config = {**config, "tie_word_embeddings": whole["tie_word_embeddings"]}
     family = config.get("model_type")
+    family = _SAME_LAYERS.get(family, family) if isinstance(family, str) else family
     if isinstance(family, str) and family in _REFUSED:
         what = f"{format_value(family)} cannot be planned: {_REFUSED[family]}"
         raise _fault(name, "model_type", what, "choose a decoder with attention in every layer")
     if not isinstance(family, str) or family not in _READERS:
         fix = f"expected one of {', '.join(sorted(_READERS))}"
-        raise _fault(name, "model_type", f"unsupported model type {format_value(family)}", fix)
+        raise _fault(name, "model_type", f"unsupported model type {format_value(family)}{_unknown(config)}", fix)
     try:
         card = _READERS[family](config)
     except KeyError as missing:
@@ -55,7 +72,25 @@ def architecture_from_config(config: Config, name: str) -> dict[str, Any]:
         "parameters_basis": "computed",
         "source": f"config.json of {config.get('_name_or_path') or name}",
         **card,
+        **({"notes": _LANGUAGE_ONLY} if path or any(whole.get(key) is not None for key in _ENCODERS) else {}),
     }
+
+
+def count_of_card(card: Mapping[str, Any]) -> int:
+    """Return the weights that the dimensions of a card give; ValueError where they contradict each other."""
+    return count_parameters(Dimensions(**{key: value for key, value in card.items() if key in _DIMENSIONS}))
+
+
+_LANGUAGE_ONLY = "the language part of a multimodal model: encoders of images and sound are not counted"
+
+
+def _unknown(config: Config) -> str:
+    """Return the parts of an unknown family that its keys name, and for which it may need a term in the estimates."""
+    found = {term: key for term, words in _TERMS_BY_KEY.items() for key in config if any(word in key for word in words)}
+    if config.get("is_encoder_decoder"):
+        found["an encoder"] = "is_encoder_decoder"
+    told = " and ".join(f"{term} (key {key})" for term, key in found.items())
+    return f", which has {told}" if told else ""
 
 
 def _fault(name: str, where: str, what: str, fix: str) -> LibraryError:
@@ -73,6 +108,7 @@ _READERS: dict[str, Callable[[Config], dict[str, Any]]] = {
     "qwen3_moe": mixture.qwen3_moe,
     "qwen3_next": mixture.qwen3_next,
     "qwen3_5_moe_text": mixture.qwen3_next,
+    "gemma": dense.gemma,
     "gemma2": dense.gemma2,
     "gemma3_text": dense.gemma3,
     "phi3": dense.mistral,
@@ -92,6 +128,24 @@ _READERS: dict[str, Callable[[Config], dict[str, Any]]] = {
     "mpt": dense.mpt,
 }
 
+_SAME_LAYERS: dict[str, str] = {
+    **dict.fromkeys(("qwen2_vl", "qwen2_vl_text", "qwen2_5_vl", "qwen2_5_vl_text"), "qwen2"),
+    "qwen3_vl_text": "qwen3",
+    "qwen3_vl_moe_text": "qwen3_moe",
+}
+"""Model types of language parts by the family whose layers they have."""
+
+_TERMS_BY_KEY: dict[str, tuple[str, ...]] = {
+    "state-space layers": ("mamba", "ssm_", "state_size", "d_state"),
+    "convolution layers": ("conv_L_cache", "conv_bias"),
+    "sparse attention": ("index_topk", "indexer", "block_sparse"),
+    "latent attention": ("kv_lora_rank",),
+    "linear attention": ("linear_attn", "linear_num_", "lightning"),
+    "experts": ("num_experts", "n_routed_experts", "num_local_experts", "moe_"),
+    "cross-attention": ("cross_attention",),
+}
+"""Parts of keys that name the layers of a family."""
+
 _STATE_SPACE = "its state-space layers have no term in the estimates"
 _ENCODER = "it is no causal decoder"
 _REFUSED: dict[str, str] = {
@@ -100,6 +154,7 @@ _REFUSED: dict[str, str] = {
     **dict.fromkeys(("mamba", "mamba2", "falcon_mamba", "falcon_h1", "jamba", "bamba", "zamba2"), _STATE_SPACE),
     **dict.fromkeys(("granitemoehybrid", "nemotron_h", "recurrent_gemma", "rwkv"), _STATE_SPACE),
     **dict.fromkeys(("bert", "roberta", "modernbert", "t5", "mt5", "bart", "whisper", "vit", "clip"), _ENCODER),
+    **dict.fromkeys(("mllama", "mllama_text_model"), "its cross-attention to images has no term in the estimates"),
     "lfm2": "its convolution layers have no term in the estimates",
     "deepseek_v32": "its sparse attention with an indexer has no term in the estimates",
 }

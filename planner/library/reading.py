@@ -20,12 +20,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
+    from planner.documents.json_file import JsonDocument
+
 _Card = TypeVar("_Card", bound=Card)
 
 
 def is_config_path(architecture: str) -> bool:
-    """Whether an architecture is the path of a Hugging Face config.json rather than a card's name."""
-    return architecture.endswith(".json")
+    """Whether an architecture is a path (a Hugging Face config.json, or a card of one's own) rather than a name."""
+    return architecture.endswith((".json", ".yaml", ".yml"))
 
 
 class CardNames:
@@ -106,25 +108,64 @@ def _one_architecture(name: str, names: CardNames, faults: list[Fault]) -> dict[
 
 
 def read_config(path: str) -> Architecture:
-    """Return the architecture that a Hugging Face config.json describes, named by its path; or raise `InputError`."""
+    """Return the architecture that a config.json or a card describes, named by its path; or raise `InputError`."""
     from planner.documents.json_file import read_json
-    from planner.library.huggingface import architecture_from_config
 
-    fix = "give the config.json of a causal language model"
-    document = read_json(path, fix)
+    if path.endswith(".json"):
+        return config_architecture(read_json(path, CONFIG_WANTED), path)
+    document = read_document(path)
+    source = Source(path, document)
+    try:
+        card = Architecture.model_validate(document.data)
+    except ValidationError as error:
+        raise InputError(source.faults(validation_complaints(error, Architecture, document.data))) from None
+    if card.kind == "decoder" and card.parameters_basis != "estimate":
+        _check_count(card, source)
+    return card.model_copy(update={"name": path})
+
+
+COUNT_TOLERANCE = 0.01
+"""Largest relative difference of the weights that a card of one's own states from those that its dimensions give."""
+
+
+def _check_count(card: Architecture, source: Source) -> None:
+    from planner.library.huggingface import count_of_card
+
+    try:
+        count = count_of_card(card.model_dump())
+    except ValueError as error:
+        raise InputError([source.fault((), str(error), "correct one of the two")]) from None
+    if abs(count - card.parameters) > COUNT_TOLERANCE * card.parameters:
+        what = f"{card.parameters:.4g}, where the dimensions give {count:.4g}"
+        raise InputError([source.fault(("parameters",), what, "correct what is wrong, or import the model again")])
+
+
+CONFIG_WANTED = "give the config.json of a causal language model"
+
+
+def config_architecture(document: JsonDocument, name: str) -> Architecture:
+    """Return the architecture that a Hugging Face config.json describes; `InputError` with the line of each fault."""
+    from planner.library.huggingface import architecture_from_config, language_path
+
     config = document.data
     if not isinstance(config, dict):
-        raise InputError([document.fault((), "the top of the file is not a mapping", fix)])
+        raise InputError([document.fault((), "the top of the file is not a mapping", CONFIG_WANTED)])
     try:
-        return Architecture.model_validate(architecture_from_config(config, path))
+        return Architecture.model_validate(architecture_from_config(config, name))
     except LibraryError as error:
-        nested = config.get("text_config")
-        inside = nested if isinstance(nested, dict) else {}
-        places = [("text_config", one.where) if one.where in inside else (one.where,) for one in error.faults]
-        faults = [replace(one, line=document.line(place)) for one, place in zip(error.faults, places, strict=True)]
+        inside, path = config, language_path(config)
+        for part in path:
+            inside = inside[part]
+        places = [(*path, one.where) if one.where in inside else (one.where,) for one in error.faults]
+        faults = [
+            replace(one, file=document.file, line=document.line(place))
+            for one, place in zip(error.faults, places, strict=True)
+        ]
         raise InputError(faults) from None
     except ValidationError as error:
-        raise InputError(Source(path, document).faults(validation_complaints(error, Architecture, {}))) from None
+        raise InputError(
+            Source(document.file, document).faults(validation_complaints(error, Architecture, {}))
+        ) from None
 
 
 def _read_folder(folder: Path, kind: type[_Card], faults: list[Fault]) -> dict[str, _Card]:

@@ -21,10 +21,12 @@ def shipped_inventory(name: str) -> Path | None:
 
 
 def default_name(architecture: str) -> str:
-    """Return the name of what trains this model: the last part of its name, the folder of a config.json."""
+    """Return the name of what trains this model: the last part of its name, or the folder of a config.json."""
     path = PurePosixPath(architecture.strip())
     part = path.parent.name if path.name == "config.json" and path.parent.name not in ("", "..") else path.name
-    return part.removesuffix(".json") or "job"
+    for ending in (".json", ".yaml", ".yml"):
+        part = part.removesuffix(ending)
+    return part or "job"
 
 
 def fill_names(data: dict[str, Any], file: str) -> dict[str, Any]:

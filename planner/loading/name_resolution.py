@@ -27,9 +27,9 @@ def resolve_architectures(data: Any, folder: Path, source: Source, faults: list[
     names = CardNames("architectures")
     for path, wanted in list(texts_at(data, ("jobs", "*", "architecture"))):
         if is_config_path(wanted):
-            found, kind = os.path.abspath(source.folder(path, folder) / wanted), "decoder"
+            found = os.path.abspath(source.folder(path, folder) / wanted)
             try:
-                read_config(found)
+                kind: str = read_config(found).kind
             except InputError as error:
                 faults.extend(one if one.line else source.fault(path, one.what, one.fix) for one in error.faults)
                 continue

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import math
+import re
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -137,6 +138,8 @@ def _header_faults(table: CsvTable, defaults: Mapping[str, Any]) -> list[Fault]:
             meant = SYNONYMS.get(name.casefold().replace(" ", "_"), "")
             close = meant if meant in TABLE_COLUMNS else suggest_names(name, TABLE_COLUMNS)
             fix = f"did you mean {close}?" if close else f"known columns: {', '.join(TABLE_COLUMNS)}"
+            if (other := _OTHER_CURRENCY.match(name.casefold())) and other[1] != "usd":
+                fix = f"convert the prices from {other[1].upper()} to USD and call the column {other[2]}usd_per_hour"
             faults.append(Fault(table.file, 1, name[:40], "unknown column", fix))
     has = {*table.columns, *defaults}
     faults += [
@@ -149,6 +152,8 @@ def _header_faults(table: CsvTable, defaults: Mapping[str, Any]) -> list[Fault]:
         faults.append(Fault(table.file, 1, "usd_per_hour", "no column has a price", fix))
     return faults
 
+
+_OTHER_CURRENCY = re.compile(r"(?=(?:spot_)?([a-z]{3})_per_hour$)((?:spot_)?)")
 
 _HOW_TO_WRITE = {
     "date": "write it as 2024-05-31",

@@ -23,6 +23,8 @@ from planner.loading.inventory_file import mark_price_lag
 from planner.loading.offer_table import read_offer_table
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from planner.documents.strict_yaml import Document
     from planner.scenario.offer import Offer
 
@@ -30,7 +32,7 @@ PRICE_BOOK = "prices"
 """Name of the price book in a scenario's `inventory`."""
 META = "meta.json"
 """File of a provider's folder that lists its days."""
-FILL_BOOK = "fill it: planner prices update --offline FILE --provider NAME"
+FILL_BOOK = "fill it: planner prices update, or planner prices update --offline FILE"
 _REPAIR = "store the prices of that day again with planner prices update --force"
 
 
@@ -42,6 +44,7 @@ class StoredDay(StrictModel):
     rows: WholeNumber
     sha256: Text
     replaces: str | None = None  # SHA-256 of the file that stood here before
+    version: str | None = None  # what the source calls this state, by which it tells whether there is a newer one
 
 
 class BookMeta(StrictModel):
@@ -99,12 +102,24 @@ def read_day(folder: Path, day: datetime.date, stored: StoredDay) -> tuple[Docum
     return read
 
 
-def read_price_book() -> list[tuple[Source, tuple[Offer, ...]]]:
+def read_earlier_day(
+    provider: str, last: datetime.date, first: datetime.date
+) -> tuple[datetime.date, tuple[Offer, ...]] | None:
+    """Return the newest prices of a provider between two days; None where the book has none."""
+    folder = book_folder() / provider
+    days = read_meta(folder).days
+    day = max((one for one in days if first <= one <= last), default=None)
+    return None if day is None else (day, read_day(folder, day, days[day])[1])
+
+
+def read_price_book(providers: Collection[str] | None = None) -> list[tuple[Source, tuple[Offer, ...]]]:
     """Return the newest prices of each provider; `InputError` with every fault, or where nothing is stored."""
     root = book_folder()
     found: list[tuple[Source, tuple[Offer, ...]]] = []
     faults: list[Fault] = []
     for provider in book_providers(root):
+        if providers is not None and provider not in providers:
+            continue
         with collect_faults(faults):
             days = read_meta(root / provider).days
             if days:

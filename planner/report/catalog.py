@@ -10,7 +10,7 @@ from planner.report import format as words
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from planner.results.prices import ImportSummary, PriceChanges, PriceMove
+    from planner.results.prices import ImportSummary, PriceChanges, PriceMove, PriceUpdate
     from planner.scenario.offer import Offer
 
 
@@ -19,11 +19,11 @@ Column = tuple[str, str, "Callable[[Any], str]"]
 
 ARCHITECTURE_COLUMNS: tuple[Column, ...] = (
     ("name", "<", lambda card: card.name),
+    ("family", "<", lambda card: card.family),
     ("weights", ">", lambda card: _billions(card.parameters)),
     ("active", ">", lambda card: _billions(card.active_parameters)),
     ("layers", ">", lambda card: str(card.layers)),
     ("width", ">", lambda card: f"{card.hidden:,}"),
-    ("vocabulary", ">", lambda card: f"{card.vocab:,}" if card.vocab else "-"),
     ("context", ">", lambda card: f"{card.max_sequence:,}"),
 )
 """Of an `Architecture`: size in billions of weights, shape, context in tokens."""
@@ -177,6 +177,22 @@ def _count(count: int, what: str) -> str:
 def changes_text(found: Iterable[PriceChanges]) -> str:
     """Return what is new, gone and of another price, one paragraph per provider."""
     return "\n".join(line for changes in found for line in _changes(changes))
+
+
+def update_text(update: PriceUpdate) -> str:
+    """Return what became of each provider: what changed, or why its old prices stay and how old they are."""
+    lines: list[str] = []
+    for one in update.providers:
+        age = f"{_count(one.age_days, 'day')} old" if one.age_days is not None else ""
+        if one.changes is not None:
+            lines += _changes(one.changes)
+        elif one.why_not:
+            stands = f"the prices of {one.stands} stay, {age}" if one.stands else "none are stored"
+            text = f"{one.provider}: not updated: {one.why_not}; {stands}"
+            lines += words.wrap_lines(text, words.width(), 4)
+        else:
+            lines.append(f"{one.provider}: nothing newer than {one.stands}, {age}")
+    return "\n".join(lines)
 
 
 def _changes(changes: PriceChanges) -> list[str]:

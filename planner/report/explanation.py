@@ -11,13 +11,16 @@ from planner.report.infeasible import format_relaxation, limit_name, limit_value
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from planner.results.explanation import Alternative, Binding, Explanation, LimitSensitivity, WhyNot
+    from planner.results.explanation import Alternative, Binding, Explanation, LimitSensitivity, PastCost, WhyNot
 
 MAX_ROWS, MAX_ROWS_OF_SEVERAL = 6, 3
 """Rows of a table of alternatives, for one job and for each of several."""
 
 SHOWN_USD, SHOWN_HOURS = 0.005, 1 / 60
 """Differences below these are not shown."""
+
+SAME_COST = 0.005
+"""Largest relative difference from an earlier cost that is called none."""
 
 MACHINES, DIFFERENCE = 25, 14
 """Columns of machines and of the difference in a table."""
@@ -46,12 +49,20 @@ def plan(explanation: Explanation) -> list[str]:
     binds = [words.shorten(_binding_line(limit, explanation), line_room()) for limit in explanation.binding]
     lines += words.section("Binds", binds or ["none: relaxing a single limit does not change the plan"])
     lines += words.section("Next", _next(explanation)) if explanation.next_steps else []
+    lines += words.section("Prices", [_past_line(one, explanation) for one in explanation.past_costs])
     jobs = dict.fromkeys(option.job for option in explanation.alternatives)
     for job in jobs:
         options = [option for option in explanation.alternatives if option.job == job]
         several = len(jobs) > 1
         lines += ["", *_alternatives(options, job if several else "", MAX_ROWS_OF_SEVERAL if several else MAX_ROWS)]
     return lines
+
+
+def _past_line(past: PastCost, explanation: Explanation) -> str:
+    """Return what the same machines would have cost, such as `7 days ago (2026-11-15): $2.93, 7 % more`."""
+    change = past.cost_usd / explanation.cost_usd - 1 if explanation.cost_usd else 0.0
+    than = "about the same" if abs(change) < SAME_COST else f"{abs(change):.0%} {'more' if change > 0 else 'less'}"
+    return f"{past.days_ago} days ago ({past.date}): {words.usd(past.cost_usd)}, {than.replace('%', ' %')}"
 
 
 def _summary(explanation: Explanation) -> str:

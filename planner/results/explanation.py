@@ -6,6 +6,7 @@ otherwise; None means that there is no plan.
 
 from __future__ import annotations
 
+import datetime
 from typing import Literal
 
 from pydantic import Field
@@ -103,6 +104,15 @@ class WhyNot(Part):
     remedies: tuple[Remedy, ...] = ()
 
 
+class PastCost(Part):
+    """What the plan's machines would have cost for the same jobs at earlier prices of the price book."""
+
+    days_ago: int
+    date: datetime.date
+    """Day of the prices: that many days ago, or the last one before for which prices are stored."""
+    cost_usd: float
+
+
 class Explanation(Part):
     """The answer of `planner explain`."""
 
@@ -120,6 +130,7 @@ class Explanation(Part):
     binding: tuple[Binding, ...] = ()
     next_steps: tuple[LimitSensitivity, ...] = ()
     alternatives: tuple[Alternative, ...] = ()
+    past_costs: tuple[PastCost, ...] = ()
     why_not: WhyNot | None = None
     relax: tuple[Relaxation, ...] = ()
     nearest: tuple[NearMiss, ...] = ()

@@ -69,6 +69,27 @@ class BookUpdate(_Result):
     changes: tuple[PriceChanges, ...]
 
 
+class ProviderUpdate(_Result):
+    """What became of the prices of one provider that were asked for.
+
+    Without `changes` nothing was stored: `why_not` says why, and the prices of `stands` are used still. With neither,
+    the provider has published nothing since.
+    """
+
+    provider: str
+    read: ImportSummary | None = None
+    changes: PriceChanges | None = None
+    why_not: str = ""
+    stands: datetime.date | None = None
+    age_days: int | None = None
+
+
+class PriceUpdate(_Result):
+    """What an update from the providers brought."""
+
+    providers: tuple[ProviderUpdate, ...]
+
+
 class StoredPrices(_Result):
     """The newest prices of a provider in the price book."""
 

@@ -41,8 +41,10 @@ class AllowForbid(StrictModel):
     forbid: ZeroOrMany[Text] = ()
 
     def permits(self, name: str) -> bool:
-        """Return whether the name may be used."""
-        return name not in self.forbid and (self.allow is None or name in self.allow)
+        """Return whether the name may be used; a zone (`us-east-1/use1-az4`) has the name of its region too."""
+        names = (name, name.partition("/")[0])
+        is_allowed = self.allow is None or any(one in self.allow for one in names)
+        return is_allowed and not any(one in self.forbid for one in names)
 
     @model_validator(mode="before")
     @classmethod

@@ -152,6 +152,23 @@ def test_zero_is_unknown_and_an_equal_spot_price_no_discount(
     assert (offer.usd_per_hour, offer.spot_usd_per_hour) == (on_demand, on_spot)
 
 
+@pytest.mark.parametrize(
+    ("region", "zone", "told"),
+    [
+        ("us-east-1", "use1-az4", "us-east-1/use1-az4"),  # AWS's identifiers, which are the same for everybody
+        ("us-east1", "us-east1-b", "us-east1-b"),
+        ("us-east-1", "", "us-east-1"),
+        ("", "z", "z"),
+        ('", US"', "", "US"),
+        ("", "", "any"),
+    ],
+)
+def test_a_zone_keeps_its_region(tmp_path: Path, region: str, zone: str, told: str) -> None:
+    """Where its name does not say it; a limit on regions and a launcher know the region only."""
+    row = f"m-1,L4,1.0,8.0,32.0,,1.0,,{region},{zone}"
+    assert only(skypilot(tmp_path, row)).region == told
+
+
 def test_rows_of_many_regions_say_nothing_of_stock(tmp_path: Path) -> None:
     """Catalogs list every type in every region: each is an offer of unknown stock."""
     rows = [skypilot_row().replace("eu-1", f"region-{number}") for number in range(5)]
@@ -237,6 +254,15 @@ def test_a_column_of_a_catalog_that_is_missing_or_renamed_is_named(tmp_path: Pat
     path.write_text(path.read_text().replace(",spot,", ",preemptible,"))
     (fault,) = told(path)
     assert fault.startswith("vastai.csv:1: spot: a gpuhunt catalog without this column")
+
+
+@pytest.mark.parametrize("spot", ["", "spot_"])
+def test_a_column_in_another_currency_asks_for_dollars(tmp_path: Path, spot: str) -> None:
+    """Renaming it would be the wrong cure."""
+    path = tmp_path / "x.csv"
+    path.write_text(f"provider,gpu,gpus,{spot}eur_per_hour\np,L4,1,1.0\n")
+    fix = f"convert the prices from EUR to USD and call the column {spot}usd_per_hour"
+    assert told(path)[0] == f"x.csv:1: {spot}eur_per_hour: unknown column; {fix}"
 
 
 def test_a_file_of_something_else_is_refused_by_its_columns(tmp_path: Path) -> None:

@@ -81,14 +81,16 @@ def all_blocks(language: str) -> list[Block]:
 def working_in(document: str, folder: Path) -> Iterator[None]:
     """Work in a folder that looks like a checkout with frozen prices; for `EMPTY_FOLDER` in an empty one beside it.
 
-    YAML blocks of the document that are labelled with a file name lie there under that name. The price book is empty.
+    YAML, CSV and JSON blocks of the document that are labelled with a file name lie there under that name. The price
+    book is empty.
     """
     checkout = make_workplace(folder)
     if document in EMPTY_FOLDER:
         folder = folder / "empty"
         folder.mkdir()
-    for block in blocks(document, "yaml"):
+    for block in (one for language in ("yaml", "csv", "json") for one in blocks(document, language)):
         if block.label:
+            (folder / block.label).parent.mkdir(parents=True, exist_ok=True)
             (folder / block.label).write_text(block.body, encoding="utf-8")
     cache = mock.patch.dict(os.environ, {"XDG_CACHE_HOME": str(folder / "cache")})
     with contextlib.chdir(folder), cache, mock.patch.object(files, "PACKAGE_FOLDER", checkout / "planner"):

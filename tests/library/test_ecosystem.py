@@ -68,6 +68,36 @@ def test_a_config_that_transformers_wrote_again_gives_the_same_card(name: str) -
     assert read[0].model_dump() == read[1].model_dump()
 
 
+SMALL = {
+    **{"hidden_size": 512, "intermediate_size": 1024, "num_hidden_layers": 3, "num_attention_heads": 8},
+    **{"num_key_value_heads": 2, "vocab_size": 200_000},
+}
+MIXTURE = {"moe_intermediate_size": 128, "num_experts": 8, "num_experts_per_tok": 2}
+ENCODERS = ("visual", "vision", "multi_modal")
+
+
+@pytest.mark.parametrize("tied", [True, False])
+@pytest.mark.parametrize(
+    ("family", "text"),
+    [
+        *(("qwen2_vl", SMALL), ("qwen2_5_vl", SMALL), ("qwen3_vl", {**SMALL, "head_dim": 64})),
+        *(("qwen3_vl_moe", {**SMALL, **MIXTURE, "head_dim": 64}), ("gemma3", {**SMALL, "head_dim": 64})),
+    ],
+)
+def test_the_language_part_of_a_multimodal_model_has_its_weights(family: str, text: dict[str, Any], tied: bool) -> None:
+    """Without the encoder of images; the head is that of the whole model."""
+    torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
+    if family not in transformers.CONFIG_MAPPING:
+        pytest.skip(f"Transformers {transformers.__version__} does not know the family")
+    config = transformers.CONFIG_MAPPING[family](text_config=text, tie_word_embeddings=tied)
+    with torch.device("meta"):
+        built = transformers.AutoModelForImageTextToText.from_config(config)
+    own = {name: one for name, one in built.named_parameters() if not any(word in name for word in ENCODERS)}
+    card = architecture_from_config(config.to_dict(), family)
+    assert card["parameters"] == sum(one.numel() for one in own.values())
+    assert "not counted" in card["notes"]
+
+
 ALL = {**{name: {"config": config} for name, config in CONFIGS.items()}, **FACTS}
 ATTENTION = ["q_proj", "k_proj", "v_proj", "o_proj"]
 

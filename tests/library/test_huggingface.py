@@ -233,6 +233,33 @@ def test_nested_text_config_is_read() -> None:
     assert architecture_from_config(nested, "x")["parameters"] == 8_030_261_248
 
 
+@pytest.mark.parametrize(
+    "nested",
+    [
+        {"model_type": "internvl_chat", "llm_config": CONFIGS["qwen2.5-0.5b"]},
+        {"model_type": "qwen2_vl", **{k: v for k, v in CONFIGS["qwen2.5-0.5b"].items() if k != "model_type"}},
+        {
+            "model_type": "omni",
+            "thinker_config": {"text_config": {**CONFIGS["qwen2.5-0.5b"], "model_type": "qwen2_vl"}},
+        },
+    ],
+)
+def test_the_language_part_is_found_and_said(nested: dict[str, Any]) -> None:
+    """Under other keys, two deep, or on the top of the file; the family is that whose layers it has."""
+    card = architecture_from_config({**nested, "vision_config": {}}, "x")
+    assert (card["family"], card["parameters"]) == ("qwen2", 494_032_768)
+    assert card["notes"].startswith("the language part of a multimodal model")
+    assert "notes" not in architecture_from_config(CONFIGS["qwen2.5-0.5b"], "x")
+
+
+@pytest.mark.parametrize(("tied", "weights"), [(True, 494_032_768), (False, 630_167_424)])
+def test_the_head_of_a_multimodal_model_is_that_of_the_whole(tied: bool, weights: int) -> None:
+    """The text part may say another thing."""
+    text = {**CONFIGS["qwen2.5-0.5b"], "tie_word_embeddings": True}
+    config = {"model_type": "some_vl", "tie_word_embeddings": tied, "text_config": text}
+    assert architecture_from_config(config, "x")["parameters"] == weights
+
+
 def test_gemma_3_slides_in_five_of_six_layers() -> None:
     """The 4B release names few keys of its text part: 29 of 34 layers slide, 3.88e9 weights, tied."""
     text = {"model_type": "gemma3_text", "hidden_size": 2560, "intermediate_size": 10240, "num_hidden_layers": 34}
@@ -269,6 +296,8 @@ def test_null_head_dim_means_hidden_by_heads() -> None:
     ("config", "told"),
     [
         ({"model_type": "lama"}, "'lama'.*expected one of .*llama"),
+        ({"model_type": "new", "mamba_d_ssm": 8}, "'new', which has state-space layers .key mamba_d_ssm.; expected"),
+        ({"model_type": "new", "kv_lora_rank": 8, "is_encoder_decoder": True}, "latent attention .* and an encoder"),
         ({"model_type": "mamba"}, "'mamba' cannot be planned: its state-space layers"),
         ({"model_type": "gemma3n", "text_config": {"model_type": "gemma3n_text"}}, "'gemma3n_text'.*AltUp"),
         ({**CONFIGS["qwen3-30b-a3b"], "shared_expert_intermediate_size": 1000}, "no whole number of experts"),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime
+import re
+import statistics
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -41,7 +43,7 @@ def market() -> list[Row]:
 def test_the_market_is_wide() -> None:
     """A few hundred offers of at least a dozen providers, the ones every user asks for among them."""
     providers = Counter(offer["provider"] for offer in market())
-    assert 250 <= providers.total() <= 450
+    assert 250 <= providers.total() <= 500
     assert len(providers) >= 12
     assert set(providers) >= NAMED
 
@@ -89,6 +91,50 @@ def test_spot_is_not_dearer_than_on_demand() -> None:
     both = [offer for offer in market() if {"usd_per_hour", "spot_usd_per_hour"} <= set(offer)]
     assert both
     assert [o for o in both if o["spot_usd_per_hour"] > 1.05 * o["usd_per_hour"]] == []
+
+
+def test_a_price_per_gpu_is_near_the_median_of_its_gpu() -> None:
+    """The price of one GPU for that of eight is a factor 8, and a decimal point one of 10.
+
+    Hosts give V100 boards away for a twentieth of what clouds ask for them.
+    """
+    by_gpu: dict[str, list[tuple[float, Row]]] = {}
+    for offer in market():
+        if "gpu" in offer and "usd_per_hour" in offer and offer["gpu"] != "V100-16GB":
+            by_gpu.setdefault(offer["gpu"], []).append((offer["usd_per_hour"] / offer["gpus"], offer))
+    assert len(by_gpu) > 25
+    for prices in by_gpu.values():
+        middle = statistics.median(price for price, _ in prices)
+        assert [offer for price, offer in prices if not middle / 7 < price < middle * 7] == []
+
+
+def test_a_spot_price_is_no_twentieth_of_the_price_on_demand() -> None:
+    """AWS and GCP listed down to a tenth; less looks like the price of one GPU."""
+    listed = [offer for offer in market() if "spot_usd_per_hour" in offer and "usd_per_hour" in offer]
+    assert len(listed) > 100
+    assert [offer for offer in listed if offer["spot_usd_per_hour"] < 0.05 * offer["usd_per_hour"]] == []
+
+
+SIZED_POD = re.compile(r"(?:ask-)?(?P<gpus>\d+)x-(?:(?!vcpu).)*?-(?P<gib>\d+)gb")
+FAMILIES = {
+    **{"p4d.": "A100-40GB", "p4de.": "A100-80GB", "p5.": "H100-80GB", "p5e": "H200", "p6-b200.": "B200"},
+    **{"a2-highgpu": "A100-40GB", "a2-ultragpu": "A100-80GB", "a3-highgpu": "H100-80GB", "g2-standard": "L4"},
+}
+"""Beginnings of instance types by the GPU of the family (pages of AWS and GCP on their instance types)."""
+
+
+def test_the_memory_in_a_name_is_that_of_the_card() -> None:
+    """A pod called 8x-h100-80gb has eight GPUs of 80 GiB, and a family has one GPU."""
+    cards = {path.stem: yaml.safe_load(path.read_text())["vram_gib"] for path in (ROOT / "models/gpus").glob("*.yaml")}
+    named = [(SIZED_POD.match(offer["instance"]), offer) for offer in market() if "gpu" in offer]
+    sized = [(found, offer) for found, offer in named if found]
+    assert len(sized) > 60
+    for found, offer in sized:
+        assert int(found["gpus"]) == offer["gpus"], offer
+        assert float(found["gib"]) == pytest.approx(cards[offer["gpu"]], rel=0.1), offer
+    for begins, gpu in FAMILIES.items():
+        of_family = {offer["gpu"] for offer in market() if offer["instance"].startswith(begins)}
+        assert of_family == {gpu}, begins
 
 
 def test_runpod_gets_no_spot_discount() -> None:

@@ -213,6 +213,10 @@ def test_names_are_permitted_by_both_lists() -> None:
     assert AllowForbid().permits("aws")
     assert not AllowForbid(forbid=("aws",)).permits("aws")
     assert [AllowForbid(allow=("gcp",)).permits(name) for name in ("gcp", "aws")] == [True, False]
+    zone = "us-east-1/use1-az4"
+    assert AllowForbid(allow=("us-east-1",)).permits(zone) and AllowForbid(allow=(zone,)).permits(zone)
+    assert not AllowForbid(forbid=("us-east-1",)).permits(zone) and not AllowForbid(forbid=(zone,)).permits(zone)
+    assert not AllowForbid(allow=(zone,)).permits("us-east-1")
 
 
 def test_jobs_have_names_of_their_own() -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import datetime
 from time import perf_counter
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from planner.analysis.explain.limit_sensitivity import Baseline, limit_sensitivities
+from planner.analysis.explain.price_history import past_costs
 from planner.analysis.explain.why_not import answer_query
 from planner.analysis.explain.why_not_query import parse_query
 from planner.candidate_table import ON_DEMAND
@@ -63,7 +65,8 @@ def explain(
     if query is not None:
         details: dict[str, object] = {"why_not": answer_query(prepared, plan, query)}
     else:
-        details = dict(diagnose(prepared)) if plan is None else _explain_plan(plan)
+        today = (options or SolveOptions()).as_of or datetime.date.today()
+        details = dict(diagnose(prepared)) if plan is None else _explain_plan(plan, today)
     return explanation.model_copy(update={**details, "seconds": perf_counter() - started})
 
 
@@ -92,10 +95,11 @@ def _notes(plan: ResolvedPlan) -> tuple[str, ...]:
     return (note,) if spot_only else ()
 
 
-def _explain_plan(plan: ResolvedPlan) -> dict[str, object]:
+def _explain_plan(plan: ResolvedPlan, today: datetime.date) -> dict[str, object]:
     binding = find_binding_limits(plan)
     return {
         "binding": binding,
         "next_steps": limit_sensitivities(Baseline(plan, relax_candidates(plan.prepared)), binding),
         "alternatives": find_best_alternatives(plan),
+        "past_costs": past_costs(plan, today),
     }

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import datetime
+from typing import Any
 
 import click
 
-from planner.cli.catalogs.import_offers import date_option, provider_option
+from planner.cli.catalogs.import_offers import date_option
 from planner.cli.exit_codes import ListGroup
 from planner.cli.options import as_of_date, json_option
 from planner.cli.output import show, write_either
@@ -20,31 +21,57 @@ def prices() -> None:
     the newest of each provider with inventory: [prices]; planning never
     fetches any.
 
-    Try: planner prices update --offline offers.csv
+    Try: planner prices update --provider vast
     """
 
 
 @prices.command("update")
 @click.option("--offline", "file", metavar="FILE", help="CSV file of offers, gpuhunt catalog or SkyPilot's vms.csv.")
-@provider_option
+@click.option(
+    "--provider",
+    "providers",
+    metavar="NAME",
+    multiple=True,
+    help="Only this provider, repeatable; with --offline whose prices they are, where the file does not say.",
+)
 @date_option
+@click.option("--timeout", type=click.FloatRange(0.1, 3600), default=60.0, help="Longest wait for a provider [60 s].")
+@click.option("-o", "--output", "path", metavar="FILE", help="Write the newest stored offers to FILE, YAML or .csv.")
 @click.option("--force", is_flag=True, help="Store also older prices, and where over half of the offers are gone.")
 @json_option
-def update(file: str | None, provider: str | None, date: datetime.datetime | None, force: bool, as_json: bool) -> None:
-    """Store the prices of a file, and print what changed.
+def update(path: str | None, as_json: bool, **given: Any) -> None:
+    """Fetch prices of today, or read those of a file, and print what changed.
 
-    A file with a fault is not stored: the old prices stand.
+    Prices are fetched with the package gpuhunt: the catalogs that it
+    publishes, and providers that it asks. A provider that fails keeps its
+    old prices, and the answer says how old they are. A file or an answer
+    with a fault is not stored.
+
+    Try: planner prices update --provider vast --provider aws
     """
+    from planner.documents.files import check_writable
+
+    if path is not None:
+        check_writable(path)
+    names = _update_from_file(as_json, **given) if given["file"] else _update_from_providers(as_json, **given)
+    if path is not None:
+        _write_newest(path, names)
+
+
+def _update_from_file(
+    as_json: bool, file: str, providers: tuple[str, ...], date: datetime.datetime | None, force: bool, timeout: float
+) -> list[str]:
+    """Store the prices of a file, and return whose they are."""
     from planner.catalogs.catalog import read_catalog
     from planner.catalogs.price_book import update_book
     from planner.catalogs.summary import summary_of
     from planner.report.catalog import changes_text, import_text
     from planner.results.prices import BookUpdate
 
-    if file is None:
-        what = "give --offline FILE: prices are read from files and not fetched"
-        raise click.UsageError(what, click.get_current_context())
-    catalog = read_catalog(file, provider, date.date() if date else None)
+    del timeout  # a file is there or not
+    if len(providers) > 1:
+        raise click.UsageError("--offline takes one --provider", click.get_current_context())
+    catalog = read_catalog(file, providers[0] if providers else None, date.date() if date else None)
     summary = summary_of(catalog)
     if not as_json:
         show(import_text(summary), err=True)
@@ -52,6 +79,41 @@ def update(file: str | None, provider: str | None, date: datetime.datetime | Non
     changes = update_book(catalog.offers, source, datetime.datetime.now().astimezone(), force)
     result = BookUpdate(read=summary, changes=changes)
     write_either(as_json, result.model_dump(mode="json"), lambda _: changes_text(changes))
+    return [one.provider for one in changes]
+
+
+def _update_from_providers(
+    as_json: bool,
+    providers: tuple[str, ...],
+    date: datetime.datetime | None,
+    force: bool,
+    timeout: float,
+    file: None = None,
+) -> list[str]:
+    """Store what providers sell today, and return which were asked; there is no file."""
+    del file
+    from planner.catalogs.price_update import update_from_providers
+    from planner.report.catalog import import_text, update_text
+
+    if date is not None:
+        what = "--date is for --offline: what is fetched is of today"
+        raise click.UsageError(what, click.get_current_context())
+    result = update_from_providers(providers, datetime.datetime.now().astimezone(), force, timeout)
+    for one in result.providers:
+        if one.read is not None and not as_json:
+            show(import_text(one.read), err=True)
+    write_either(as_json, result.model_dump(mode="json"), lambda _: update_text(result))
+    return [one.provider for one in result.providers]
+
+
+def _write_newest(path: str, providers: list[str]) -> None:
+    """Write the newest stored offers of providers as an inventory."""
+    from planner.catalogs.offers_file import offers_text
+    from planner.documents.files import write_text_atomically
+    from planner.loading.price_book import read_price_book
+
+    offers = [offer for _, found in read_price_book(providers) for offer in found]
+    write_text_atomically(path, offers_text(offers, path, "planner prices update"))
 
 
 @prices.command("list")

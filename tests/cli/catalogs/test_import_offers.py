@@ -107,3 +107,17 @@ def test_more_offers_than_yaml_may_hold_ask_for_csv(
     assert result.exit_code == 2 and "write CSV, which may be larger: -o FILE.csv" in result.stderr
     assert run(catalog, "-o", tmp_path / "o.csv").exit_code == 0
     assert files.MAX_BYTES > 100
+
+
+def test_a_machine_of_a_zone_is_planned_by_its_region_and_exported_with_it(tmp_path: Path) -> None:
+    """Launchers do not know AWS's identifiers of zones."""
+    rows = [f"g6.xlarge,L4,1.0,4.0,64.0,,{price},,us-east-1,{zone}" for price, zone in ((0.8, "use1-az4"), (0.9, ""))]
+    assert run(write_skypilot(tmp_path, *rows), "-o", tmp_path / "own.yaml", *DAY).exit_code == 0
+    job = "{architecture: llama-3.2-1b, work: {tokens: 2M}, deadline: 1d, techniques: {method: lora}}"
+    limits = "{regions: [us-east-1]}"
+    (tmp_path / "s.yaml").write_text(f"name: s\njobs:\n  - {job}\nlimits: {limits}\ninventory: [own.yaml]\n")
+    solved = CliRunner().invoke(main, ["solve", str(tmp_path / "s.yaml"), "-o", str(tmp_path / "plan.json")])
+    assert solved.exit_code == 0 and "us-east-1/use1-az4" in solved.stdout, solved.output
+    task = CliRunner().invoke(main, ["export", str(tmp_path / "plan.json"), "--to", "skypilot", "-o", str(tmp_path)])
+    assert task.exit_code == 0, task.output
+    assert "infra: aws/us-east-1\n" in (tmp_path / "task.yaml").read_text()

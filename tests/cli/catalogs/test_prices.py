@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -133,9 +134,28 @@ def test_json_is_one_document_and_errors_are_told_in_it(tmp_path: Path) -> None:
     assert failed.exit_code == 2 and json.loads(failed.stdout)["status"] == "error"
 
 
-def test_without_a_file_it_says_that_nothing_is_fetched() -> None:
-    """And an empty book says how to fill it."""
-    result = run("update")
-    assert (result.exit_code, "give --offline FILE" in result.stderr) == (2, True)
-    assert run().stdout.startswith("no prices are stored; fill it: planner prices update --offline FILE")
+def test_an_empty_book_says_how_to_fill_it() -> None:
+    """And pruning it removes nothing."""
+    assert run().stdout.startswith(
+        "no prices are stored; fill it: planner prices update, or planner prices update --of"
+    )
     assert run("prune").stdout == "0 files removed\n"
+
+
+def test_without_gpuhunt_nothing_is_fetched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is an extra, and a file needs none."""
+    for module in ("gpuhunt", "gpuhunt._internal", "gpuhunt._internal.catalog"):
+        monkeypatch.setitem(sys.modules, module, None)
+    result = run("update")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "gpuhunt, which is not installed; pip install gpuhunt, or give a file" in result.stderr
+
+
+def test_an_update_writes_the_newest_prices_of_its_providers(tmp_path: Path) -> None:
+    """As an inventory; other providers of the book are not in it."""
+    update(write_gpuhunt(tmp_path, gpuhunt_row("b", gpu="RTX4090")), "2026-11-20")
+    path = write_skypilot(tmp_path, skypilot_row("a"))
+    assert update(path, "2026-11-20", "-o", str(tmp_path / "own.yaml")).exit_code == 0
+    listed = CliRunner().invoke(main, ["offers", "list", "--inventory", str(tmp_path / "own.yaml")])
+    assert [line.split()[0] for line in listed.stdout.splitlines()[1:]] == ["aws/eu-1/a"]
+    assert run("update", "--offline", path, "-o", tmp_path).exit_code == 2
