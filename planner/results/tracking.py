@@ -74,13 +74,12 @@ class Choice(Part):
     """One way to do what is left; dollars and hours of what is left alone."""
 
     what: str
-    """`stay` or `move`."""
+    """`stay`, `move`, or `restart` on the same machines."""
     machines: str
     provider: str
     cost_usd: float
     hours: Spread
     deadline_probability: float | None
-    setting: str = ""
 
 
 class Tracking(Part):

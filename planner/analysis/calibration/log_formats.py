@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from planner.analysis.calibration.log_points import LogHistory
 
 KNOWN_FORMATS = (
-    "give a trainer_state.json, the console output of Transformers, torchtitan or Megatron, a CSV with step and seconds, "
-    "or a memory log of nvidia-smi or torch"
+    "give a trainer_state.json, the console output of Transformers, torchtitan or Megatron, a CSV with step and "
+    "seconds, or a memory log of nvidia-smi or torch"
 )
 
 

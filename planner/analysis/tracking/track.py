@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import math
 import os
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from planner.analysis.calibration.histories import read_history
@@ -32,10 +33,22 @@ if TYPE_CHECKING:
     from planner.analysis.tracking.projection import Projection
     from planner.results.plan import Assignment, Plan
     from planner.scenario.job import Job
-    from planner.scenario.scenario import Scenario
+    from planner.scenario.scenario import Scenario, SolveOptions
 
 TOKENS_SLACK = 1.05
 """Ratio of logged to planned tokens of a step beyond which the log is of another run: counts may include padding."""
+
+
+@dataclass(frozen=True)
+class Stated:
+    """What only the user knows of a run."""
+
+    started: str | None = None
+    """Day and time at which the machines were ordered; without it the start takes as long as planned."""
+    spent_usd: float | None = None
+    """Without it the prices of the plan hold."""
+    now: str | None = None
+    """Day and time up to which the hours count; without it they count up to the last logged step."""
 
 
 def track(
@@ -43,31 +56,31 @@ def track(
     scenario: Scenario,
     logs: Sequence[str],
     job: str | None = None,
-    started: str | None = None,
-    spent_usd: float | None = None,
-    now: str | None = None,
+    stated: Stated | None = None,
+    market: Scenario | None = None,
+    options: SolveOptions | None = None,
 ) -> Tracking:
     """Return a running job of a plan against what was planned.
 
     `scenario`: what the plan was made from. `logs`: paths of the logs of one run, of all of its attempts.
-    `started`: day and time at which the machines were ordered; without it the start takes as long as planned.
-    `now`: day and time up to which the hours count; without it they count up to the last logged step.
+    `market`: plan what is left anew, on the offers of this scenario; without it nothing is planned.
     Raises `InputError` for logs that say nothing that can be used, or that cannot be of this job.
     """
+    stated = stated or Stated()
     chosen, asked = _job_of(plan, scenario, job)
     read = [read_history(path) for path in logs]
     log = join_logs(read)
     progress = read_progress(log)
     notes = [*progress.remarks, *_doubts(log, chosen, progress)]
-    elapsed = _elapsed_hours(chosen, progress, log, started, now, notes)
+    elapsed = _elapsed_hours(chosen, progress, log, stated, notes)
     found = project(chosen, progress)
-    spent = _spent_usd(chosen, progress, elapsed) if spent_usd is None else spent_usd
+    spent = _spent_usd(chosen, progress, elapsed) if stated.spent_usd is None else stated.spent_usd
     end = end_of(chosen, found, elapsed, spent, asked.confidence)
     observed = _observed(chosen, progress, read, elapsed, spent).model_copy(
-        update={"spent_is_given": spent_usd is not None}
+        update={"spent_is_given": stated.spent_usd is not None}
     )
     notes += _remarks(chosen, asked, scenario, progress, observed, found)
-    return Tracking(
+    tracked = Tracking(
         scenario=plan.scenario,
         job=chosen.name,
         logs=tuple(f"{one.file} ({one.kind})" for one in read),
@@ -77,6 +90,11 @@ def track(
         causes=causes_of(chosen, progress, found, elapsed, end),
         notes=tuple(dict.fromkeys(notes)),
     )
+    if market is None:
+        return tracked
+    from planner.analysis.tracking.replan import replan  # loads the solvers
+
+    return replan(tracked, chosen, market, progress, found, options)
 
 
 def _job_of(plan: Plan, scenario: Scenario, name: str | None) -> tuple[Assignment, Job]:
@@ -119,12 +137,10 @@ def _doubts(log: LogHistory, job: Assignment, progress: Progress) -> list[str]:
     return [f"{one}: is it this job?" for one in found]
 
 
-def _elapsed_hours(
-    job: Assignment, progress: Progress, log: LogHistory, started: str | None, now: str | None, notes: list[str]
-) -> float:
+def _elapsed_hours(job: Assignment, progress: Progress, log: LogHistory, stated: Stated, notes: list[str]) -> float:
     """Return the hours since the machines were ordered."""
-    until = progress.last_clock if now is None else _moment(now, "--now")
-    if started is None:
+    until = progress.last_clock if stated.now is None else _moment(stated.now, "--now")
+    if stated.started is None:
         before = job.start_hours + math.fsum(job.stage_hours.get(name, 0.0) for name in BEFORE_STAGES)
         ran = progress.run_hours
         if ran is None:
@@ -134,7 +150,7 @@ def _elapsed_hours(
         if until is not None and progress.last_clock is not None:
             ran += max(0.0, until - progress.last_clock) / HOUR
         return before + ran
-    began = _moment(started, "--started")
+    began = _moment(stated.started, "--started")
     if until is None:
         until = _modified(log.file)
         notes.append("the log has no clock times: its file's own time is that of the last step")

@@ -9,13 +9,18 @@ from typing import Any
 import pytest
 
 from planner.analysis.tracking.projection import planned_step_seconds
-from planner.analysis.tracking.track import track
+from planner.analysis.tracking.track import Stated, track
+from planner.audit.audit import audit
 from planner.cli.plan_file import scenario_of
 from planner.errors import InputError
+from planner.library.reading import read_library
+from planner.loading.scenario_file import read_scenario
 from planner.results.plan import Plan
 from planner.results.tracking import Tracking
+from planner.scenario.scenario import SolveOptions
 from tests.helpers import run_logs
-from tests.helpers.exported_plans import changed, solved
+from tests.helpers.exported_plans import AS_OF, changed, solved, texts
+from tests.helpers.frozen_data import frozen_scenarios
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +34,8 @@ def follow(plan: Plan, folder: Path, *texts: str, **more: Any) -> Tracking:
         path = folder / f"log{number}"
         path.write_text(text, encoding="utf-8")
         paths.append(str(path))
-    return track(plan, scenario_of(plan, "plan.json"), paths, **more)
+    stated = Stated(**{key: more.pop(key) for key in ("started", "spent_usd", "now") if key in more})
+    return track(plan, scenario_of(plan, "plan.json"), paths, stated=stated, **more)
 
 
 def every(steps: int, last: int) -> range:
@@ -195,10 +201,10 @@ def test_a_state_without_times_needs_the_time_of_the_order(plan: Plan, tmp_path:
         (run_logs.trainer_state([50, 100, 150, 200, 250, 300], 22.0, total=900), "a run of 900 steps"),
         (run_logs.trainer_state([50, 100, 150, 200, 250, 300], 22.0, train_batch_size=7), "micro-batch 7"),
         (run_logs.torchtitan(every(10, 200), 22.0).replace("3.2440", "nan"), "no number since step 10"),
-        (run_logs.torchtitan([10, 20], 22.0) + run_logs.torchtitan(range(30, 200, 10), 22.0, -5e3), "goes back 1 times"),
+        (run_logs.torchtitan([10, 20], 22.0) + run_logs.torchtitan(range(30, 200, 10), 22.0, -5e3), "back 1 times"),
         (run_logs.step_times([22.0] * 80) + "81,\n82,nan\n83,22.0\n", "2 rows without"),
         (run_logs.step_times([22.0] * 80) + "81,22,7,8\n", "line 82 does not fit"),
-        (run_logs.torchtitan(every(10, 100), 22.0) + run_logs.torchtitan(range(110, 200, 10), 22.0, 9e4), "stood still"),
+        (run_logs.torchtitan(every(10, 100), 22.0) + run_logs.torchtitan(range(110, 200, 10), 22.0, 9e4), "stood"),
     ],
 )  # fmt: skip
 def test_faulty_logs_are_told_and_used(plan: Plan, tmp_path: Path, text: str, note: str) -> None:
@@ -249,3 +255,37 @@ def test_a_finished_run_is_over(plan: Plan, tmp_path: Path) -> None:
     assert found.observed.share_done == 1.0
     assert found.projected.left_hours == pytest.approx(plan.jobs[0].stage_hours["export"], abs=1e-6)
     assert found.projected.deadline_probability == pytest.approx(0.975)
+
+
+@pytest.mark.slow
+def test_what_is_left_is_planned_anew(plan: Plan, tmp_path: Path) -> None:
+    """To stay costs what is projected; the plan of it has the steps, hours and dollars that are left, and no start."""
+    job = plan.jobs[0]
+    text = run_logs.torchtitan(every(10, 300), 26.0)
+    found = follow(plan, tmp_path, text, market=scenario_of(plan, "plan.json"), options=SolveOptions(as_of=AS_OF))
+    assert {one.what for one in found.choices} == {"stay", "move"}
+    best = found.choices[0]
+    assert found.replan is not None and best.what == "stay", "a few cents are not worth a move"
+    stay = next(one for one in found.choices if one.what == "stay")
+    assert stay.cost_usd == pytest.approx(found.projected.cost_usd.expected - found.observed.spent_usd)
+    left = found.replan.jobs[0]
+    assert left.steps == job.steps - 300
+    assert left.deadline_hours == pytest.approx(36.0 - found.observed.elapsed_hours)
+    assert (left.offer, left.gpus, left.start_hours) == (job.offer, job.gpus, 0.0)
+    assert left.hours.expected == pytest.approx(found.projected.left_hours, rel=1e-6)
+    assert left.techniques.method == job.techniques.method
+    assert not audit(found.replan, scenario_of(found.replan, "replan.json"), read_library([job.architecture]))
+    assert texts(found.replan, "trl"), "the new plan exports as the first one did"
+
+
+@pytest.mark.slow
+def test_a_run_that_is_far_too_slow_moves(plan: Plan, tmp_path: Path) -> None:
+    """At a tenth of the speed the deadline is lost where it is: other machines come first, in time."""
+    seconds = run_logs.step_times([300.0] * 60)
+    market = read_scenario(str(frozen_scenarios()["quickstart"]))
+    found = follow(plan, tmp_path, seconds, market=market, options=SolveOptions(as_of=AS_OF))
+    assert not found.is_on_time
+    assert [one.what for one in found.choices] == ["move", "stay"]
+    chance = found.choices[0].deadline_probability
+    assert chance is not None and chance >= 0.9
+    assert found.replan is not None and found.replan.jobs[0].speed_factor < 1, "other machines are estimated slower too"
