@@ -42,13 +42,7 @@ WATCH_SECONDS = 60
 @json_option
 @solve_options(solver=False)
 def track(
-    plan_file: str,
-    logs: Sequence[str],
-    job: str | None,
-    watch: bool,
-    as_json: bool,
-    options: SolveOptions,
-    **given: Any,
+    plan_file: str, logs: Sequence[str], job: str | None, as_json: bool, options: SolveOptions, **given: Any
 ) -> None:
     """Compare a running job with its PLAN, and project when it will end.
 
