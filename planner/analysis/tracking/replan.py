@@ -60,7 +60,7 @@ def replan(
     return tracked.model_copy(
         update={
             "choices": tuple(choice for choice, _ in choices),
-            "replan": choices[0][1],
+            "replan": _resumed(choices[0][1], job.steps_before + progress.steps),
             "notes": (*tracked.notes, *notes),
         }
     )
@@ -74,6 +74,12 @@ def _rank(one: Choice, confidence: float, tie_usd: float) -> tuple[bool, float]:
     chance = 1.0 if one.deadline_probability is None else one.deadline_probability
     late = chance < confidence
     return late, -chance if late else one.cost_usd + (0.0 if one.what == "stay" else tie_usd)
+
+
+def _resumed(plan: Plan, steps: int) -> Plan:
+    """Return a plan whose run goes on after so many steps."""
+    jobs = tuple(one.model_copy(update={"steps_before": steps}) for one in plan.jobs)
+    return plan.model_copy(update={"jobs": jobs})
 
 
 def _left(tracked: Tracking, job: Assignment, scenario: Scenario, progress: Progress) -> dict[str, Any]:

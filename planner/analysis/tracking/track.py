@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import math
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from planner.analysis.calibration.histories import read_history
@@ -69,7 +69,7 @@ def track(
     stated = stated or Stated()
     chosen, asked = _job_of(plan, scenario, job)
     read = [read_history(path) for path in logs]
-    log = join_logs(read)
+    log = _since(join_logs(read), chosen.steps_before)
     progress = read_progress(log)
     notes = [*progress.remarks, *_doubts(log, chosen, progress)]
     elapsed = _elapsed_hours(chosen, progress, log, stated, notes)
@@ -119,6 +119,17 @@ def _job_of(plan: Plan, scenario: Scenario, name: str | None) -> tuple[Assignmen
         what = f"the plan has {job.trials} trials of this run"
         raise InputError([Fault("plan", 0, where, what, "track a plan of one run: --set jobs.NAME.trials=1")])
     return job, asked
+
+
+def _since(log: LogHistory, before: int) -> LogHistory:
+    """Return the log of the steps after those that were done before the plan, counted from there."""
+    if not before:
+        return log
+    points = tuple(replace(one, step=one.step - before) for one in log.points if one.step > before)
+    if not points:
+        what = f"ends at step {log.points[-1].step:,}, but the plan begins after step {before:,}"
+        raise InputError([Fault(log.file, log.points[-1].line, "", what, "give the log of the run that went on")])
+    return replace(log, points=points, total_steps=log.total_steps - before if log.total_steps else None)
 
 
 def _doubts(log: LogHistory, job: Assignment, progress: Progress) -> list[str]:

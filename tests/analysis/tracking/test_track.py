@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from planner.analysis.tracking.projection import planned_step_seconds
 from planner.analysis.tracking.track import Stated, track
@@ -275,7 +276,12 @@ def test_what_is_left_is_planned_anew(plan: Plan, tmp_path: Path) -> None:
     assert left.hours.expected == pytest.approx(found.projected.left_hours, rel=1e-6)
     assert left.techniques.method == job.techniques.method
     assert not audit(found.replan, scenario_of(found.replan, "replan.json"), read_library([job.architecture]))
-    assert texts(found.replan, "trl"), "the new plan exports as the first one did"
+    exported = yaml.safe_load(texts(found.replan, "trl")["sft.yaml"])
+    assert exported["max_steps"] == job.steps, "a resumed run counts its steps from the beginning"
+    later = follow(found.replan, tmp_path, run_logs.torchtitan(range(310, 401, 10), 26.0, first=300))
+    assert (left.steps_before, later.observed.steps) == (300, 100)
+    with pytest.raises(InputError, match="the plan begins after step 300"):
+        follow(found.replan, tmp_path, text)
 
 
 @pytest.mark.slow
