@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from planner.analysis.calibration.attempts import MAX_INTERVAL_SECONDS
 from planner.analysis.calibration.line_logs import as_number
 from planner.analysis.calibration.log_points import LogHistory, LogPoint
 from planner.analysis.calibration.trainer_state import (
@@ -40,7 +41,7 @@ def read_state_history(text: str, file: str) -> LogHistory | None:
         TRAINER_STATE,
         _with_end(points, state, text),
         total_steps=whole_number(state.get("max_steps")),
-        whole=(points[-1].step, seconds) if points and seconds else None,
+        whole=(points[-1].step, seconds) if points and seconds and 0 < seconds < MAX_INTERVAL_SECONDS else None,
         tokens_per_step=tokens_per_logged_step(state, training),
         micro_batch=whole_number(state.get("train_batch_size")),
         peak_gib=peak,

@@ -250,6 +250,14 @@ def test_plans_without_a_run_of_their_own_are_refused(plan: Plan, tmp_path: Path
         follow(plan, tmp_path, text, job="other")
 
 
+def test_a_summary_without_a_finite_time_is_not_believed(plan: Plan, tmp_path: Path) -> None:
+    """The steps before it are timed."""
+    text = run_logs.trainer_state([50, 100, 150, 200, 250, 300], 22.0)
+    end = '{"step": 300, "train_runtime": 1e999, "train_steps_per_second": 0.4}\n  ]\n}'
+    found = follow(plan, tmp_path, text.rsplit("]", 1)[0].rstrip() + ", " + end)
+    assert found.observed.step_seconds == pytest.approx(22.0)
+
+
 def test_a_finished_run_is_over(plan: Plan, tmp_path: Path) -> None:
     """Nothing but the export is left."""
     found = follow(plan, tmp_path, run_logs.torchtitan([*every(10, 700), 708], 22.0))
