@@ -21,9 +21,10 @@ _UNAUDITED = {
     "riskier",
     "frameworks",
     "runner_up",
+    "steps_before",
     *_PROSE,
     *_DECIDED,
-}  # other configurations, and prose
+}  # other configurations, what a run did before, and prose
 _KEYS = {"bill": "item", "beside": "stage"}  # lists without an order: the field that identifies an element
 _AMOUNTS = ("usd", "quantity", "hours")  # of an element, all zero where it may be left out
 

@@ -16,6 +16,7 @@ from planner.cli.frontier import frontier
 from planner.cli.market import market
 from planner.cli.offers import offers
 from planner.cli.plans.export import export
+from planner.cli.plans.track import track
 from planner.cli.scenarios.catalog import scenarios
 from planner.cli.scenarios.init import init
 from planner.cli.simulate import simulate
@@ -59,6 +60,7 @@ COMMANDS: tuple[click.Command, ...] = (
     market,
     check,
     export,
+    track,
     init,
     scenarios,
     architectures,

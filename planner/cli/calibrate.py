@@ -54,7 +54,7 @@ def calibrate(
     """
     from planner.analysis.calibration.calibrate import calibrate as learn_from_logs
     from planner.loading.scenario_file import read_scenario
-    from planner.report.calibration import render_calibration
+    from planner.report.runs.calibration import render_calibration
 
     output = Output(as_json, path=path)
     output.check()

@@ -48,8 +48,11 @@ def file_name(path: str | Path) -> str:
     return "standard input" if str(path) == "-" else str(path)
 
 
-def read_text(path: str | Path, most: int = MAX_BYTES) -> str:
-    """Return the text of a file of at most `most` bytes; `InputError` if it cannot be read or is not UTF-8."""
+def read_text(path: str | Path, most: int = MAX_BYTES, lossy: bool = False) -> str:
+    """Return the text of a file of at most `most` bytes; `InputError` if it cannot be read or is not UTF-8.
+
+    `lossy`: what is not UTF-8 becomes a replacement character.
+    """
     file = file_name(path)
     try:
         if str(path) == "-":
@@ -66,7 +69,7 @@ def read_text(path: str | Path, most: int = MAX_BYTES) -> str:
     if len(raw) > most:
         raise _refused(file, "too large", f"at most {most / 1e6:.0f} MB")
     try:
-        return raw.decode("utf-8-sig")
+        return raw.decode("utf-8-sig", "replace" if lossy else "strict")
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
         what = f"not UTF-8 text: byte 0x{raw[error.start]:02x} at offset {error.start}"

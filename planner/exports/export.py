@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from planner.errors import Fault, InputError, collect_faults, raise_faults
+from planner.exports import spot_policy
+from planner.exports.cluster import kubernetes_job, slurm_script
 from planner.exports.dstack import dstack_task
 from planner.exports.facts import Given, Wishes, job_facts, unknown_values
 from planner.exports.field_map import Facts, FieldMap, field_maps, launch_maps
+from planner.exports.run_script import readme, requirements, run_script
 from planner.exports.skypilot import skypilot_task
 from planner.exports.trainer import trainer_file
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from planner.results.plan import Plan
     from planner.scenario.scenario import Scenario
 
-_LAUNCHERS = {"skypilot": skypilot_task, "dstack": dstack_task}
+_LAUNCHERS = {"skypilot": skypilot_task, "dstack": dstack_task, "kubernetes": kubernetes_job, "slurm": slurm_script}
+_STARTING_ALL = ("trl", "axolotl", "llamafactory")
+"""Trainers of a whole folder, the preferred one first."""
 _FIRST_TRAINER = "trl"
 """What a task launches where no other trainer is exported with it."""
 
@@ -50,8 +57,13 @@ def choose_job(plan: Plan, scenario: Scenario, file: str, name: str | None) -> G
     return Given(plan, scenario, chosen[0])
 
 
-def export(given: Given, targets: Sequence[str], wishes: Wishes, file: str = "plan") -> dict[str, str]:
-    """Return the text of each file by its name; `InputError` with everything that a target cannot express."""
+def export(
+    given: Given, targets: Sequence[str], wishes: Wishes, file: str = "plan", on_task: bool = False
+) -> dict[str, str]:
+    """Return the text of each file by its name; `InputError` with everything that a target cannot express.
+
+    `on_task`: a task launches the files, also where none is among the targets.
+    """
     maps, launchers, job = field_maps(), launch_maps(), given.job
     where = f"jobs.{job.name}"
     unknown = unknown_values(job)
@@ -60,7 +72,7 @@ def export(given: Given, targets: Sequence[str], wishes: Wishes, file: str = "pl
         raise InputError([Fault(file, 0, where, f"unknown: {', '.join(unknown)}", fix)])
     trainers = [maps[name] for name in targets if name in maps]
     launched = next((one for one in trainers if one.launch), maps[_FIRST_TRAINER])
-    on_task = any(name in launchers for name in targets)
+    on_task = on_task or any(name in launchers for name in targets)
     facts = job_facts(given.scenario, job, wishes, on_task)
     faults: list[Fault] = []
     for tool in {one.target: one for one in (*trainers, *([launched] if on_task else []))}.values():
@@ -74,6 +86,36 @@ def export(given: Given, targets: Sequence[str], wishes: Wishes, file: str = "pl
                 found[maps[name].file] = trainer_file(given.plan, job, maps[name], facts)
     raise_faults(faults)
     return found
+
+
+def export_all(
+    given: Given, wishes: Wishes, file: str = "plan", policy: Mapping[str, Any] | None = None
+) -> tuple[dict[str, str], list[str]]:
+    """Return the files of a folder to launch from, by name, and which launchers are left out and why.
+
+    The trainer is the first that can express the plan; `InputError` of that first one where none can.
+    `policy`: the table of a run that follows one on spot.
+    """
+    maps, launchers, job = field_maps(), launch_maps(), given.job
+    where = f"jobs.{job.name}"
+    facts = job_facts(given.scenario, job, wishes, on_task=True)
+    able = [maps[name] for name in _STARTING_ALL if not _faults(maps[name], facts, where, file)]
+    trainer = able[0] if able else maps[_STARTING_ALL[0]]
+    found = export(given, [trainer.target], wishes, file, on_task=True)
+    left_out, commands = [], {}
+    for name, tool in launchers.items():
+        try:
+            found |= export(given, [name, trainer.target], wishes, file)
+            commands[name] = tool.run
+        except InputError as error:
+            left_out.append(f"{tool.file} is left out: {error.faults[0].what}")
+    found["run.sh"] = run_script(given, trainer, facts)
+    found["requirements.txt"] = requirements(trainer, facts)
+    if policy is not None:
+        found["policy.json"] = json.dumps(policy) + "\n"
+        found["spot_policy.py"] = Path(spot_policy.__file__).read_text(encoding="utf-8")
+    found["README.md"] = readme(given, sorted(found), commands)
+    return found, left_out
 
 
 def _faults(tool: FieldMap, facts: Facts, where: str, file: str) -> list[Fault]:

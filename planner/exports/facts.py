@@ -56,7 +56,7 @@ def job_facts(scenario: Scenario, job: Assignment, wishes: Wishes, on_task: bool
         "sequence_length": job.sequence_length,
         "global_batch": job.global_batch,
         "packing": job.packing,
-        "steps": job.steps,
+        "steps": job.steps_before + job.steps,  # tools count those of a resumed run from its beginning
         "trains_embeddings": techniques["method"] == "lora" and asked.lora.train_embeddings,
         "lora_modules": _lora_modules(techniques["lora_targets"], card.family),
         "lora_all_linear": techniques["lora_targets"] == "all-linear",

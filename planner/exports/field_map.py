@@ -120,8 +120,9 @@ class LaunchMap(Tool):
 
     kind: Literal["launcher"]
     run: str
-    providers: dict[str, Provider]
-    gpus: dict[str, str]
+    providers: dict[str, Provider] = Field(default_factory=dict)
+    """Empty for a cluster, whose machines are there already."""
+    gpus: dict[str, str] = Field(default_factory=dict)
 
 
 def _filled(value: Any, facts: Facts) -> Any:

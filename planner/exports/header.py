@@ -21,7 +21,8 @@ def header(plan: Plan, job: Assignment, tool: Tool, run: str, remarks: Iterable[
     versions = ", ".join(f"{package} {version}" for package, version in tool.checked.items())
     cost, hours, vram = job.cost, job.hours, job.vram_gib
     lines = [
-        f"Job {job.name} of plan {plan.scenario}, for {tool.label} {tool.version} (fields of {versions}).",
+        f"Job {job.name} of plan {plan.scenario}, for {tool.label} {tool.version}"
+        + (f" (fields of {versions})." if versions else "."),
         f"Written by planner {_version(plan)} from a plan of {plan.as_of}.",
         f"Machines: {describe_machines(job.gpus, job.gpu)} at {job.provider}, {_market(job)}.",
         f"Expected: {hours.expected:.1f} h ({hours.low:.1f} to {hours.high:.1f}), "
@@ -31,7 +32,9 @@ def header(plan: Plan, job: Assignment, tool: Tool, run: str, remarks: Iterable[
     if run:
         lines.append(f"Run: {run}")
     lines += [f"Note: {one}" for one in (*remarks, *_runs(job))]
-    return [part for line in lines for part in textwrap.wrap(line, _WIDTH, subsequent_indent="  ")]
+    return [
+        part for line in lines for part in textwrap.wrap(line, _WIDTH, subsequent_indent="  ", break_on_hyphens=False)
+    ]
 
 
 def commented(lines: Iterable[str]) -> str:

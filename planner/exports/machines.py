@@ -19,6 +19,9 @@ PRICE_MARGIN = 1.1
 """How much more than the price of the plan an hour may cost before a launcher refuses it: prices move a little."""
 
 
+_FIND = "find \"{}\" -maxdepth 1 -name 'checkpoint-*' 2>/dev/null"
+
+
 @dataclass(frozen=True)
 class Machines:
     """What to rent; dollars are those of one machine and hour, None where it is not offered so."""
@@ -103,10 +106,14 @@ def _wait_remarks(job: Assignment, tool: LaunchMap) -> list[str]:
 
 def setup_script(trainer: FieldMap, facts: Facts) -> str:
     """Return the shell script that installs what a run needs; a package with options of pip has a line of its own."""
-    packages = trainer.packages_of(facts)
-    together = [one for one in packages if " " not in one]
-    alone = [one for one in packages if " " in one]
+    together, alone = split_packages(trainer, facts)
     return "".join(f"pip install {one}\n" for one in (" ".join(together), *alone))
+
+
+def split_packages(trainer: FieldMap, facts: Facts) -> tuple[list[str], list[str]]:
+    """Return the packages that are installed together, and those that need options of pip."""
+    packages = trainer.packages_of(facts)
+    return [one for one in packages if " " not in one], [one for one in packages if " " in one]
 
 
 def launch_script(trainer: FieldMap, facts: Facts, variables: Mapping[str, str]) -> str:
@@ -116,7 +123,7 @@ def launch_script(trainer: FieldMap, facts: Facts, variables: Mapping[str, str])
     """
     lines = ["set -e"]
     if trainer.resume:
-        lines.append(f'LATEST=$(ls -d "{facts["output_dir"]}"/checkpoint-* 2>/dev/null | sort -V | tail -n 1 || true)')
+        lines.append(f"LATEST=$({_FIND.format(facts['output_dir'])} | sort -V | tail -n 1 || true)")
     if facts["instances"] > 1:
         lines += [f"{name}={value}" for name, value in variables.items()]
     command = Template(trainer.launch if facts["instances"] > 1 else trainer.run).substitute(facts)

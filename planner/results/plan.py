@@ -60,6 +60,8 @@ class Assignment(Part):
     global_batch: int
     packing: str
     steps: int
+    steps_before: int = 0
+    """Steps that the run had done when this plan of the rest was made; `steps` are those after them."""
     step_seconds: float
     sigma: float
     sigma_tail: float

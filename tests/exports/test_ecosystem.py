@@ -1,8 +1,8 @@
 """Exported files read by the tools that they are for; each test runs where its tool is installed (CONTRIBUTING.md).
 
-Checked in November 2026 with trl 1.16.0, transformers 5.23.0, peft 0.21.2, accelerate 1.15.0, skypilot 0.14.1 and
-dstack 0.22.5. SkyPilot and dstack accept any name of a GPU, and Accelerate any precision, so the maps list what is
-known. Run with `-m ecosystem`.
+Checked in November 2026 with trl 1.16.0, transformers 5.23.0, peft 0.21.2, accelerate 1.15.0, skypilot 0.14.1,
+dstack 0.22.5 and kubernetes-validate 1.37.0. SkyPilot and dstack accept any name of a GPU, and Accelerate any
+precision, so the maps list what is known. Run with `-m ecosystem`.
 """
 
 from __future__ import annotations
@@ -114,3 +114,12 @@ def test_dstack_reads_the_task(name: str, tmp_path: Path) -> None:
     job = plan.jobs[0]
     assert found.nodes == job.instances and found.max_duration >= 3600 * job.hours.expected
     assert found.resources.gpu.count.min == job.gpus_per_instance
+
+
+@pytest.mark.parametrize("machines", [{}, {"instances": 2, "gpus_per_instance": 4, "gpus": 8}])
+def test_kubernetes_accepts_the_job(plan: Plan, tmp_path: Path, machines: dict[str, int]) -> None:
+    """Unknown keys and wrong types are errors of the schema of that version."""
+    validate = pytest.importorskip("kubernetes_validate")
+    path = write(changed(plan, **machines), tmp_path, "kubernetes", "accelerate")
+    for document in yaml.safe_load_all(path.read_text()):
+        validate.validate(document, "1.34", strict=True)

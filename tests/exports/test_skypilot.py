@@ -38,7 +38,7 @@ def test_the_task_of_the_quickstart_on_secure_machines_is_complete() -> None:
         "autostop": {"idle_minutes": 10, "down": True},
     }
     run = found.pop("run").splitlines()
-    assert run[0] == "set -e" and run[1].startswith("LATEST=$(ls -d")
+    assert run[0] == "set -e" and run[1].startswith('LATEST=$(find "/checkpoints/quickstart"')
     command = f"trl sft --config sft.yaml --num_processes {job.gpus}"
     assert run[2:] == [f'{command} ${{LATEST:+--resume_from_checkpoint "$LATEST"}}']
     assert found.pop("setup").startswith("pip install trl==1.16.0 transformers==5.23.0")

@@ -50,6 +50,14 @@ LOGS = (
     "step,timestamp,tokens\n" + "".join(f"{n},2026-11-21T10:00:{n:02d},4096\n" for n in range(12)),
     "timestamp, memory.used [MiB]\n" + "".join(f"2026/11/21 10:00:0{n}.5, {9000 + n} MiB\n" for n in range(8)),
     "step,max_memory_allocated_gib\n1,20.5\n2,21\n",
+    "".join(
+        f"[titan] 2026-11-21 10:{n:02d}:00,5 - root - INFO - step: {5 * n}  loss: 3.2  memory: 9.4GiB(6%)  tps: 7\n"
+        for n in range(1, 12)
+    ),
+    "".join(
+        f" [2026-11-21 10:{n:02d}:00] iteration {n}/ 99 | elapsed time per iteration (ms): 6e4 |\n" for n in range(9)
+    ),
+    "".join(f"  1%|#| {n}/99 [00:{n:02d}<1:00, 1s/it]\r{{'loss': '1.2', 'epoch': '0.1'}}\n" for n in range(1, 12)),
 )
 _COUNTS = [int(n % 9 > 2) * 4 for n in range(120)]
 TRACES = (
@@ -97,6 +105,7 @@ def warm_up() -> None:
     import planner.analysis.frontier.frontier
     import planner.analysis.market_fit
     import planner.analysis.simulation.simulate
+    import planner.analysis.tracking.track
     import planner.report.explanation
     import planner.report.plan  # noqa: F401
     from planner.cli import main
@@ -255,6 +264,12 @@ def _log(random: Random) -> Case:
         files = {"log": _bytes(mutate(random.choice(STATES), random), random)}
     else:
         files = {"log": spoil(random.choice(LOGS), random)}
+    if random.random() < 0.4:
+        plan = random.choice([one for one in plans() if len(one["jobs"]) == 1])
+        given = (("--started", "2026-11-20 08:00 UTC"), ("--spent", random.choice(NUMBERS)), ())
+        return Case(
+            ("track", "plan.json", "log", *random.choice(given)), {**files, "plan.json": json.dumps(plan).encode()}
+        )
     options = ("--tokens-per-step", random.choice((*NUMBERS, "4096", "4096", "4096")))
     if random.random() < 0.3:
         names = (

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 TRAINER_STATE = "trainer_state.json"
 PEAK_KEY = "train_mem_gpu_peaked_delta"
 MEMORY_PARTS = ("before_init_mem_gpu", "init_mem_gpu_alloc_delta", "train_mem_gpu_alloc_delta", PEAK_KEY)
+AXOLOTL_PEAK = "memory/max_allocated (GiB)"
 WHOLE_BATCH_SLACK = 0.02
 """Share by which the ratio of two rounded rates may miss a whole number."""
 MIN_FIGURE, MAX_FIGURE = 1e-9, 1e15
@@ -52,14 +53,14 @@ def read_trainer_state(document: JsonDocument, fix: str) -> RunLog:
         )
         what = "has no training time: neither train_runtime at the end nor times of single steps"
         raise _fault(document, ("log_history",), what, fix)
-    peak = _peak_gib(training)
+    peak = largest_peak_gib(training)
     return RunLog(
         document.file,
         TRAINER_STATE,
         step_seconds=steps if len(steps) >= MIN_TIMED_STEPS else (),
         whole=whole,
-        tokens_per_step=_tokens_per_step(state, training),
-        micro_batch=_whole_number(state.get("train_batch_size")),
+        tokens_per_step=tokens_per_logged_step(state, training),
+        micro_batch=whole_number(state.get("train_batch_size")),
         global_batch=_global_batch(last) if last is not None else None,
         peak_gib=peak,
         peak_kind="allocated" if peak is not None else None,
@@ -91,11 +92,17 @@ def _interval_seconds(entries: Mapping[int, Mapping[str, Any]], document: JsonDo
     return found
 
 
-def _tokens_per_step(document: Mapping[str, Any], entries: Sequence[Mapping[str, Any]]) -> float | None:
-    for entry, count in (*((one, "step") for one in reversed(entries)), (document, "global_step")):
-        tokens, steps = _number(entry, "num_input_tokens_seen"), _number(entry, count)
-        if tokens and steps:
-            return tokens / steps
+TOKENS_SO_FAR = ("num_input_tokens_seen", "num_tokens", "tokens/total")
+"""Tokens since the first step, the preferred name first: of Transformers, TRL and Axolotl."""
+
+
+def tokens_per_logged_step(document: Mapping[str, Any], entries: Sequence[Mapping[str, Any]]) -> float | None:
+    """Return the tokens of one optimizer step over all GPUs as the state counts them; None where it counts none."""
+    for name in TOKENS_SO_FAR:
+        for entry, count in (*((one, "step") for one in reversed(entries)), (document, "global_step")):
+            tokens, steps = _number(entry, name), _number(entry, count)
+            if tokens and steps:
+                return tokens / steps
     return None
 
 
@@ -107,13 +114,13 @@ def _global_batch(last: Mapping[str, Any]) -> int | None:
     return near if near and abs(ratio / near - 1) < WHOLE_BATCH_SLACK else None
 
 
-def _peak_gib(entries: Sequence[Mapping[str, Any]]) -> float | None:
-    """Return the peak of the first process: bytes before training, at its start and beyond it."""
+def largest_peak_gib(entries: Sequence[Mapping[str, Any]]) -> float | None:
+    """Return the peak of the first process: bytes before training, at its start and beyond it; or Axolotl's figure."""
     for entry in reversed(entries):
         parts = [_number(entry, name) for name in MEMORY_PARTS]
         if PEAK_KEY in entry and sum(parts) > 0:
             return sum(parts) / GIB
-    return None
+    return max((_number(entry, AXOLOTL_PEAK) for entry in entries), default=0.0) or None
 
 
 def _number(entry: Mapping[str, Any], key: str) -> float:
@@ -124,7 +131,8 @@ def _number(entry: Mapping[str, Any], key: str) -> float:
     return float(value) if MIN_FIGURE <= value <= MAX_FIGURE else 0.0
 
 
-def _whole_number(value: object) -> int | None:
+def whole_number(value: object) -> int | None:
+    """Return a positive whole number, None for anything else."""
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
 
 

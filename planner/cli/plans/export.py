@@ -7,19 +7,20 @@ from typing import TYPE_CHECKING
 
 import click
 
-from planner.cli.output import STANDARD_OUTPUT, show
+from planner.cli.output import STANDARD_OUTPUT, json_text, show
 from planner.cli.plan_file import read_plan, scenario_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-TARGETS = ("skypilot", "dstack", "trl", "accelerate", "deepspeed", "axolotl", "llamafactory")
+TARGETS = ("skypilot", "dstack", "kubernetes", "slurm", "trl", "accelerate", "deepspeed", "axolotl", "llamafactory")
 """What --to takes; tests compare it with the field maps, which are not read for --help."""
 
 
 @click.command()
 @click.argument("plan_file", metavar="PLAN")
-@click.option("--to", "targets", type=click.Choice(TARGETS), multiple=True, required=True, help="Tool; repeatable.")
+@click.option("--to", "targets", type=click.Choice(TARGETS), multiple=True, help="Tool; repeatable.")
+@click.option("--all", "everything", is_flag=True, help="A folder to launch from: every file that the plan can have.")
 @click.option(
     "--model-id", metavar="ID", help="Repository or folder of the weights (default: that of the architecture)."
 )
@@ -29,6 +30,7 @@ TARGETS = ("skypilot", "dstack", "trl", "accelerate", "deepspeed", "axolotl", "l
 def export(
     plan_file: str,
     targets: Sequence[str],
+    everything: bool,
     model_id: str | None,
     dataset: str | None,
     job: str | None,
@@ -42,16 +44,30 @@ def export(
 
     Try: planner export plan.json --to trl --dataset my/data -o run
     """
-    from planner.exports.export import choose_job
+    from planner.analysis.simulation.policy_advice import policy_tables
+    from planner.exports.export import choose_job, export_all
     from planner.exports.export import export as export_files
     from planner.exports.facts import Wishes
 
+    context = click.get_current_context()
+    if everything == bool(targets):
+        raise click.UsageError("name a tool with --to, or ask for --all", context)
+    if everything and (folder is None or folder in STANDARD_OUTPUT):
+        raise click.UsageError("--all writes a folder: name it with -o", context)
     plan = read_plan(plan_file)
     given = choose_job(plan, scenario_of(plan, plan_file), plan_file, job)
-    texts = export_files(given, targets, Wishes(model_id, dataset), plan_file)
+    wishes = Wishes(model_id, dataset)
+    if everything and folder is not None:
+        policy = policy_tables(given.scenario, plan).get(given.job.name) if given.job.spot is not None else None
+        texts, left_out = export_all(given, wishes, plan_file, policy)
+        for line in left_out:
+            show(line, err=True)
+        texts["plan.json"] = json_text(plan.model_dump(mode="json", by_alias=True)) + "\n"
+    else:
+        texts = export_files(given, targets, wishes, plan_file)
     if folder is None or folder in STANDARD_OUTPUT:
         if len(texts) > 1:
-            raise click.UsageError(f"{len(texts)} files: name a folder with -o", click.get_current_context())
+            raise click.UsageError(f"{len(texts)} files: name a folder with -o", context)
         show(next(iter(texts.values())).removesuffix("\n"))
         return
     for name, state in _write(Path(folder), texts).items():

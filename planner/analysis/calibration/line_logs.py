@@ -1,0 +1,182 @@
+"""Logs of lines: torchtitan, Megatron, and the console of Transformers and TRL.
+
+torchtitan: `[rank0]:[titan] 2026-05-18 16:04:46,338 - root - INFO - step: 14  loss: 3.24  memory: 9.46GiB(65%) ...`.
+Megatron: ` [2026-05-18 16:04:46] iteration 14/ 500 | ... | elapsed time per iteration (ms): 5123.4 | ...`.
+Transformers prints a mapping per logging step, as JSON or as Python writes it, with or without the step, and between
+them the marks of a progress bar: `3%|2 | 14/500 [01:10<40:31, 5.0s/it]`. Any line may begin with a time stamp, as
+`docker logs -t` adds it. Every rank may print the same line; the first of a step counts.
+"""
+
+from __future__ import annotations
+
+import ast
+import datetime
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+from planner.analysis.calibration.log_points import LogHistory, LogPoint
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+TORCHTITAN, MEGATRON, TRANSFORMERS = "torchtitan log", "Megatron log", "console of Transformers"
+MIB_PER_GIB = 1024.0
+MAX_MAPPING = 10_000
+"""Longest mapping of one logging step, in characters."""
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+_STAMP = re.compile(r"(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d)(?:[.,](\d{1,9}))?\s*(Z|[+-]\d\d:?\d\d)?")
+_TITAN = re.compile(r"\bstep:\s*(\d+)\s+(?:loss|global_avg_loss):\s*(\S+)(?:.{0,500}?\bmemory:\s*([\d.]+)GiB)?")
+_MEGATRON = re.compile(
+    r"\biteration\s+(\d+)\s*/\s*(\d+)\s*\|.{0,500}?elapsed time per iteration \((ms|s)\):\s*([\d.]+)"
+    r"(?:.{0,500}?\blm loss:?\s*(\S+))?"
+)
+_MEGATRON_MEMORY = re.compile(r"memory \(MB\).{0,500}?\bmax allocated:\s*([\d.]+)")
+_BAR = re.compile(r"^\s*\d+%\|[^|]*\|\s*(\d+)/(\d+) \[((?:\d+:)?\d+:\d+)<")
+
+_Lines = list[tuple[int, str]]
+
+
+def read_line_log(text: str, file: str) -> LogHistory | None:
+    """Return the log in the format that most of its lines are in; None where no line says a step."""
+    lines = [
+        (number, piece)
+        for number, line in enumerate(_COLOURS.sub("", text).split("\n"), 1)
+        for piece in line.split("\r")
+        if piece.strip()
+    ]
+    readers: tuple[Callable[[_Lines, str], LogHistory], ...] = (_torchtitan, _megatron, _transformers)
+    found = max((reader(lines, file) for reader in readers), key=lambda one: len(one.points))
+    return found if found.points else None
+
+
+def _torchtitan(lines: _Lines, file: str) -> LogHistory:
+    points, peaks = [], []
+    for number, line in lines:
+        found = _TITAN.search(line)
+        if found is None:
+            continue
+        points.append(LogPoint(number, int(found[1]), clock=stamp_seconds(line), loss=as_number(found[2])))
+        if found[3]:
+            peaks.append(float(found[3]))
+    peak = max(peaks, default=None)
+    return LogHistory(
+        file, TORCHTITAN, _once(points), peak_gib=peak, peak_kind="reserved" if peak is not None else None
+    )
+
+
+def _megatron(lines: _Lines, file: str) -> LogHistory:
+    points, totals, peaks = [], [], []
+    for number, line in lines:
+        if (found := _MEGATRON.search(line)) is not None:
+            seconds = float(found[4]) / (1000.0 if found[3] == "ms" else 1.0)
+            loss = as_number(found[5]) if found[5] else None
+            points.append(LogPoint(number, int(found[1]), clock=stamp_seconds(line), seconds=seconds, loss=loss))
+            totals.append(int(found[2]))
+        elif (memory := _MEGATRON_MEMORY.search(line)) is not None:
+            peaks.append(float(memory[1]) / MIB_PER_GIB)
+    peak = max(peaks, default=None)
+    return LogHistory(
+        file,
+        MEGATRON,
+        _once(points),
+        total_steps=totals[-1] if totals else None,
+        peak_gib=peak,
+        peak_kind="allocated" if peak is not None else None,
+    )
+
+
+def _transformers(lines: _Lines, file: str) -> LogHistory:
+    """Return the points of mappings and of the bar of the training, which is the first one without a description."""
+    points: list[LogPoint] = []
+    total, unplaced, step = None, 0, 0
+    for number, line in lines:
+        bar = _BAR.search(line)
+        if bar is not None:
+            total = total if total is not None else int(bar[2])
+            if int(bar[2]) == total and int(bar[1]):
+                step = int(bar[1])
+                points.append(LogPoint(number, step, clock=stamp_seconds(line), elapsed=_bar_seconds(bar[3])))
+            continue
+        for entry in _mappings(line):
+            here = _step_of(entry) or step
+            if "loss" not in entry:
+                continue
+            if not here:
+                unplaced += 1
+                continue
+            elapsed = as_number(entry.get("train_runtime"))
+            loss = as_number(entry["loss"])
+            points.append(LogPoint(number, here, clock=stamp_seconds(line), elapsed=elapsed, loss=loss))
+    remarks = (f"{unplaced} lines of losses without a step are left out",) if unplaced else ()
+    return LogHistory(file, TRANSFORMERS, _once(points), total_steps=total, remarks=remarks)
+
+
+def _mappings(line: str) -> Iterator[Mapping[str, Any]]:
+    """Yield the mapping that a line holds, as JSON or as Python writes it."""
+    start, end = line.find("{"), line.rfind("}")
+    if not 0 <= start < end < start + MAX_MAPPING:
+        return
+    value: Any = None
+    for read in (json.loads, ast.literal_eval):
+        try:
+            value = read(line[start : end + 1])
+        except (ValueError, SyntaxError, RecursionError, MemoryError):
+            continue
+        break
+    if isinstance(value, dict):
+        yield value
+
+
+def _step_of(entry: Mapping[str, Any]) -> int | None:
+    value = as_number(next((entry[key] for key in ("step", "global_step") if key in entry), None))
+    return int(value) if value is not None and 0 < value < 1e12 else None
+
+
+def as_number(value: object) -> float | None:
+    """Return a number, also one that is written as text, infinities and nan included; None for anything else."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        return None
+    try:
+        return float(value.strip(" |,") if isinstance(value, str) else value)
+    except (ValueError, OverflowError):
+        return None
+
+
+def _bar_seconds(text: str) -> float:
+    seconds = 0.0
+    for part in text.split(":"):
+        seconds = 60 * seconds + int(part)
+    return seconds
+
+
+def stamp_seconds(line: str) -> float | None:
+    """Return the seconds since the epoch of the first time stamp of a line; one without a zone is local time."""
+    found = _STAMP.search(line)
+    if found is None:
+        return None
+    day, time, fraction, zone = found.groups()
+    try:
+        moment = datetime.datetime.fromisoformat(f"{day}T{time}{'+00:00' if zone == 'Z' else zone or ''}")
+        return moment.timestamp() + (float(f"0.{fraction}") if fraction else 0.0)
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
+def _once(points: list[LogPoint]) -> tuple[LogPoint, ...]:
+    """Return the points without the repetitions of one step that follow one another, their figures joined."""
+    found: list[LogPoint] = []
+    for one in points:
+        if not found or one.step != found[-1].step:
+            found.append(one)
+            continue
+        before = found[-1]
+        found[-1] = LogPoint(
+            before.line,
+            before.step,
+            clock=before.clock if before.clock is not None else one.clock,
+            elapsed=before.elapsed if before.elapsed is not None else one.elapsed,
+            seconds=before.seconds if before.seconds is not None else one.seconds,
+            loss=before.loss if before.loss is not None else one.loss,
+        )
+    return tuple(found)

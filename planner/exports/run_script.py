@@ -1,0 +1,68 @@
+"""`run.sh`, `requirements.txt` and README of a folder to launch from: download, train, resume, upload."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING
+
+from planner.exports.header import commented, header
+from planner.exports.machines import launch_script, split_packages
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from planner.exports.facts import Given
+    from planner.exports.field_map import Facts, FieldMap
+
+VARIABLES = {
+    "NODE_RANK": '"${NODE_RANK:?number of this machine, from 0}"',
+    "HEAD_IP": '"${HEAD_IP:?address of machine 0}"',
+}
+"""Shell variables of a launch command, which the caller sets where there are several machines."""
+UPLOAD = "UPLOAD_TO"
+"""Environment variable with the repository that the result is uploaded to."""
+
+
+def requirements(trainer: FieldMap, facts: Facts) -> str:
+    """Return the packages of a run, with the releases that the field maps were checked with."""
+    return "".join(f"{one}\n" for one in split_packages(trainer, facts)[0])
+
+
+def run_script(given: Given, trainer: FieldMap, facts: Facts) -> str:
+    """Return the script that one machine runs; it goes on from the last checkpoint where there is one."""
+    lines = [
+        "set -euo pipefail",
+        'cd "$(dirname "$0")"',
+        "pip install -r requirements.txt",
+        *(f"pip install {one}" for one in split_packages(trainer, facts)[1]),
+        *_downloads(facts),
+        launch_script(trainer, facts, VARIABLES).removeprefix("set -e\n").rstrip(),
+        f'if [ -n "${{{UPLOAD}:-}}" ]; then',
+        f'  hf upload "${UPLOAD}" {shlex.quote(str(facts["output_dir"]))}',
+        "fi",
+    ]
+    remarks = [f"{UPLOAD}=OWNER/NAME uploads the result to the Hub when the run has ended"]
+    if given.job.instances > 1:
+        remarks.append("every machine runs it, with NODE_RANK and HEAD_IP set")
+    text = commented(header(given.plan, given.job, trainer, "bash run.sh", remarks))
+    return "#!/usr/bin/env bash\n" + text + "\n".join(lines) + "\n"
+
+
+def _downloads(facts: Facts) -> list[str]:
+    """Return the commands that fetch weights and data of the Hub; folders and files are there already."""
+    found = []
+    for option, name in (("", facts["model_id"]), ("--repo-type dataset ", facts["dataset_name"])):
+        if name and str(name).count("/") == 1 and not str(name).startswith((".", "/")):
+            found.append(f"hf download {option}{shlex.quote(str(name))}")
+    return found
+
+
+def readme(given: Given, files: Sequence[str], launchers: dict[str, str]) -> str:
+    """Return three lines: what it is, how to launch it, how to follow it."""
+    job = given.job
+    starts = ", or ".join(f"`{command}`" for command in launchers.values())
+    return (
+        f"Files of job {job.name} ({job.gpus} x {job.gpu} at {job.provider}): {', '.join(files)}.\n"
+        f"Launch: {starts + ', or ' if starts else ''}`bash run.sh` on the machine itself.\n"
+        f"Follow: `planner track plan.json LOG`, with {job.steps:,} steps of {job.step_seconds:.3g} s planned.\n"
+    )

@@ -1,0 +1,1 @@
+"""Text of runs: what logs say of the estimates, and of a plan."""

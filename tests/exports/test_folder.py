@@ -1,0 +1,132 @@
+"""`planner export --all`: a folder to launch from, its scripts, and the spot policy without the planner."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+import yaml
+
+from planner.analysis.simulation.policy_advice import policy_tables, spot_advice
+from planner.cli.plan_file import scenario_of
+from planner.exports.export import choose_job, export_all
+from planner.exports.spot_policy import decide
+from planner.results.plan import Plan
+from tests.helpers.exported_plans import WISHES, changed, solved
+
+pytestmark = pytest.mark.slow
+TWO = {"instances": 2, "gpus_per_instance": 4, "gpus": 8}
+
+
+def folder(plan: Plan, policy: dict[str, Any] | None = None) -> dict[str, str]:
+    given = choose_job(plan, scenario_of(plan, "plan.json"), "plan.json", None)
+    return export_all(given, WISHES, "plan.json", policy)[0]
+
+
+@pytest.fixture(scope="module")
+def table() -> dict[str, Any]:
+    plan = solved("spot")
+    return policy_tables(scenario_of(plan, "plan.json"), plan)[plan.jobs[0].name]
+
+
+@pytest.mark.parametrize("name", ["quickstart", "secure", "fsdp", "zero2", "spot"])
+def test_a_folder_has_everything_to_launch(name: str) -> None:
+    """Trainer, script, packages, every launcher that has the machines, and a README of three lines."""
+    files = folder(solved(name))
+    assert {"sft.yaml", "run.sh", "requirements.txt", "job.yaml", "job.slurm", "README.md"} <= files.keys()
+    assert len(files["README.md"].splitlines()) == 3
+    assert "trl==1.16.0" in files["requirements.txt"].splitlines()
+    assert "--no-build-isolation" not in files["requirements.txt"], "pip reads no such option in a file"
+    assert yaml.safe_load(files["sft.yaml"])["output_dir"].startswith("/checkpoints/")
+
+
+@pytest.mark.parametrize("machines", [{}, TWO])
+def test_scripts_are_shell(tmp_path: Path, machines: dict[str, int]) -> None:
+    """`bash -n` reads them, and shellcheck has nothing to say where it is installed."""
+    files = folder(changed(solved("fsdp"), **machines))
+    check = shutil.which("shellcheck")
+    for name in ("run.sh", "job.slurm"):
+        path = tmp_path / name
+        path.write_text(files[name])
+        subprocess.run(["bash", "-n", str(path)], check=True)
+        if check:
+            subprocess.run([check, str(path)], check=True)
+
+
+def test_the_script_downloads_trains_resumes_and_uploads(tmp_path: Path) -> None:
+    """Run with tools that only say how they were called: in this order, from the last checkpoint, then without one."""
+    files = folder(solved("quickstart"))
+    (tmp_path / "bin").mkdir()
+    for tool in ("pip", "hf", "trl"):
+        path = tmp_path / "bin" / tool
+        path.write_text(f'#!/bin/sh\necho {tool} "$@"\n')
+        path.chmod(0o755)
+    out = tmp_path / "out"
+    script = files["run.sh"].replace("/checkpoints/quickstart", str(out))
+    (tmp_path / "run.sh").write_text(script)
+
+    def run(**more: str) -> list[str]:
+        environment = {"PATH": f"{tmp_path / 'bin'}:/usr/bin:/bin", **more}
+        done = subprocess.run(
+            ["bash", str(tmp_path / "run.sh")], env=environment, capture_output=True, text=True, check=True
+        )
+        return done.stdout.splitlines()
+
+    train = "trl sft --config sft.yaml --num_processes 4"
+    first = run()
+    assert first[0] == "pip install -r requirements.txt" and first[-1] == train
+    assert "hf download mistralai/Mistral-7B-v0.1" in first and "hf download --repo-type dataset my/data" in first
+    for step in ("90", "100"):
+        (out / f"checkpoint-{step}").mkdir(parents=True)
+    assert run(UPLOAD_TO="me/model")[-2:] == [
+        f"{train} --resume_from_checkpoint {out}/checkpoint-100",
+        f"hf upload me/model {out}",
+    ]
+
+
+def test_several_machines_are_told_their_number_and_the_first_one() -> None:
+    """A headless service and the index of the pod in Kubernetes, the node's number in Slurm."""
+    files = folder(changed(solved("fsdp"), **TWO))
+    job, service = yaml.safe_load_all(files["job.yaml"])
+    pod = job["spec"]["template"]["spec"]
+    assert job["spec"]["parallelism"] == job["spec"]["completions"] == 2 and service["spec"]["clusterIP"] == "None"
+    assert pod["subdomain"] == service["metadata"]["name"]
+    assert pod["containers"][0]["resources"]["limits"] == {"nvidia.com/gpu": "4"}
+    assert "NODE_RANK=$SLURM_NODEID" in files["job.slurm"] and "#SBATCH --nodes=2" in files["job.slurm"]
+    assert "NODE_RANK:?" in files["run.sh"] and "--num_machines 2" in files["run.sh"]
+
+
+def test_the_policy_script_advises_as_the_planner_does(table: dict[str, Any]) -> None:
+    """The same action at 2,000 moments of any state, the deadline guard included."""
+    random = Random(1)
+    seen = set()
+    for _ in range(2000):
+        up = random.random() < 0.6
+        running = random.choice(("nothing", "spot", "on_demand") if up else ("nothing", "on_demand"))
+        hour = random.uniform(0, 1.1 * table["guaranteed_hours"])
+        done, minutes, slowness = random.random(), random.uniform(0, 300), random.uniform(0.8, 1.3)
+        hours_left = table["guaranteed_hours"] * slowness - hour
+        work_left = (1 - done) * table["work_hours"] * slowness
+        ours = decide(table, hours_left, work_left, up, minutes / 60, running)
+        assert ours == spot_advice(table, hour, done, up, minutes, running, slowness)
+        seen.add(ours)
+    assert seen == {"wait", "spot", "on_demand"}
+
+
+def test_the_policy_script_runs_alone(table: dict[str, Any], tmp_path: Path) -> None:
+    """Outside of the planner, without any package."""
+    files = folder(solved("spot"), table)
+    for name in ("spot_policy.py", "policy.json"):
+        (tmp_path / name).write_text(files[name])
+    arguments = ("--hour", "20", "--done", "0.6", "--market", "up", "--minutes", "10")
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", str(tmp_path / "spot_policy.py"), *arguments],
+        capture_output=True, text=True, check=True, cwd=tmp_path,
+    )  # fmt: skip
+    assert json.loads(done.stdout) == spot_advice(table, 20, 0.6, True, 10)
