@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, wait
 from contextlib import contextmanager
@@ -24,7 +25,7 @@ IN_FLIGHT = 2
 """Chunks per worker that are handed over at once: the others wait here, so that memory does not grow with them."""
 ONE_THREAD = {name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")}
 """Environment of a worker: as many workers as cores need no further threads."""
-CONNECT_SECONDS = "10s"
+CONNECT_SECONDS = 10
 
 
 def count_cores() -> int:
@@ -62,13 +63,22 @@ def dask_executor(address: str) -> Iterator[Executor]:
         fix = "pip install 'finetune-planner[cluster]'"
         raise InputError([Fault("--cluster", 0, "", "needs the package distributed", fix)]) from None
     try:
-        client: Any = Client(address, timeout=CONNECT_SECONDS, set_as_default=False)
+        asyncio.run(_connect(address))  # a client that finds no scheduler prints tracebacks when it is collected
     except (OSError, ValueError, TypeError) as error:
         what = f"no Dask scheduler answers: {' '.join(str(error).split()) or type(error).__name__}"
         fix = "give its address, such as tcp://10.0.0.1:8786"
         raise InputError([Fault(f"--cluster {address}", 0, "", what, fix)]) from None
+    client: Any = Client(address, set_as_default=False)
     with client:
         yield client.get_executor(pure=False)
+
+
+async def _connect(address: str) -> None:
+    """Connect to a scheduler once; OSError or ValueError where that fails."""
+    from distributed.core import connect
+
+    comm: Any = await connect(address, timeout=CONNECT_SECONDS)
+    await comm.close()
 
 
 def count_cluster_threads(executor: Executor) -> int:

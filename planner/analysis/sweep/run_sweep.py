@@ -83,10 +83,10 @@ def run_sweep(
 
     journal = Journal(path, fingerprint(question, (options.as_of or datetime.date.today()).isoformat(), __version__))
     known = {} if restart else journal.rows()
-    journal.begin(known.values())
     places = chained_places(question.ranges)
     missing = [one for one in places if question.values(one) not in known]
     rows, crew = dict(known), _crew(question, missing, workers)
+    journal.begin(known.values())
     with closing(crew.solved) as solved:
         for found in solved:
             journal.add(found)

@@ -20,9 +20,10 @@ def render_variants(answer: ManyVariants) -> str:
     parts = [f"{answer.variants:,} variants", f"{found:,} with a plan"]
     parts += [f"{counts[status]:,} {what}" for status, what in STATUS_WORDS.items() if status in counts]
     lines = [words.first_fitting(answer.scenario, ", ".join(parts)), ""]
-    for name, one in (("cheapest", answer.cheapest), ("fastest", answer.fastest)):
-        if one is not None:
-            lines += words.section(name.capitalize(), _lines(answer, one))
+    if answer.cheapest is not None:
+        lines += words.section("Cheapest", _lines(answer, answer.cheapest))
+    if answer.fastest is not None and answer.fastest != answer.cheapest:
+        lines += words.section("Fastest", _lines(answer, answer.fastest))
     lines += words.section("Errors", [line for one in answer.errors for line in _error(answer, one)])
     resumed = f", {answer.resumed:,} of them before an interruption" if answer.resumed else ""
     return "\n".join([*lines, "", f"written to {words.sanitise(answer.file)}{resumed}"])
