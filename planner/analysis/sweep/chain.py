@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,10 @@ if TYPE_CHECKING:
     from planner.documents.sweep_ranges import SweepRange
     from planner.library.schema import Library
     from planner.scenario.scenario import Scenario, SolveOptions
+
+
+PARENT = "PLANNER_SWEEP_PARENT"
+"""Environment variable of a worker process: the number of the process that started it."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +70,10 @@ def failed(values: tuple[str, ...], error: BaseException) -> Variant:
 
 
 def solve_chunk(question: SweepQuestion, chunk: Sequence[Places]) -> list[Variant]:
-    """Return the variants of a chunk, which are neighbours."""
-    chain = Chain(question)
-    return [chain.solve(places) for places in chunk]
+    """Return the variants of a chunk, which are neighbours; a worker whose parent has ended ends too."""
+    chain, found, parent = Chain(question), list[Variant](), os.environ.get(PARENT)
+    for places in chunk:
+        if parent is not None and parent != str(os.getppid()):
+            os._exit(1)  # nobody waits for the rest, and a pool has no other way to notice
+        found.append(chain.solve(places))
+    return found

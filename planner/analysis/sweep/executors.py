@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections import deque
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, wait
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from planner.analysis.sweep.chain import Chain, failed, solve_chunk
+from planner.analysis.sweep.chain import PARENT, Chain, failed, solve_chunk
 from planner.errors import Fault, InputError
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def loky_executor(workers: int) -> Iterator[Executor]:
     """Open processes on this machine; leaving ends them at once."""
     from loky import ProcessPoolExecutor
 
-    executor: Any = ProcessPoolExecutor(max_workers=workers, env=ONE_THREAD)
+    executor: Any = ProcessPoolExecutor(max_workers=workers, env={**ONE_THREAD, PARENT: str(os.getpid())})
     try:
         yield executor
     finally:

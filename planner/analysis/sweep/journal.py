@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 
     from planner.analysis.sweep.chain import SweepQuestion
 
-FORMATS = (".csv", ".jsonl")
+RESULT_FORMATS = (".csv", ".jsonl")
 MAX_JOURNAL_BYTES = 2**30
 FIGURES = ("status", "cost_usd", "hours", "hours_at_confidence", "machines", "error")
 """Columns of a CSV file after those of the values."""
 
 
 def check_results_file(path: str) -> None:
-    """Raise InputError for a file that cannot be written, or whose ending is none of `FORMATS`."""
-    if Path(path).suffix not in FORMATS:
+    """Raise InputError for a file that cannot be written, or whose ending is none of `RESULT_FORMATS`."""
+    if Path(path).suffix not in RESULT_FORMATS:
         fix = "end its name with .csv, or with .jsonl for all figures of each job"
         raise InputError([Fault(path or "the output", 0, "", "is no results file", fix)])
     check_writable(path)

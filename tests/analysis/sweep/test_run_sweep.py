@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import csv
 import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +17,8 @@ from planner.analysis.sweep.journal import journal_of
 from planner.analysis.sweep.run_sweep import run_sweep
 from planner.errors import InputError
 from planner.results.sweep import ManyVariants
-from tests.helpers.scenarios_what_if import OPTIONS, small, solved
+from tests.helpers.frozen_data import ROOT
+from tests.helpers.scenarios_what_if import OPTIONS, SMALL, small, solved
 
 VARY = ("limits.budget_usd=[0.2, 5, 60]", "jobs.bot.deadline=[12h, 30h]", "jobs.bot.release=[1h, 20h]")
 """Of the twelve variants three are impossible: a release of 20 h with a deadline of 12 h."""
@@ -140,3 +145,37 @@ def test_a_cluster_that_does_not_answer_is_told(tmp_path: Path, address: str) ->
     with pytest.raises(InputError, match="no Dask scheduler answers"):
         swept(tmp_path / "rows.csv", VARY[:1], workers=address)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.long
+def test_workers_end_with_the_sweep(tmp_path: Path) -> None:
+    """Where the sweep is killed, so that nothing computes on for nobody."""
+    pytest.importorskip("loky")
+    path, out = tmp_path / "small.yaml", tmp_path / "rows.csv"
+    path.write_text(SMALL)
+    vary = ["--vary", "jobs.bot.work.tokens=1e6:9e8:1e6"]
+    asked = ["sweep", str(path), *vary, "--workers", "2", "-o", str(out)]
+    process = subprocess.Popen([sys.executable, "-m", "planner", *asked], cwd=ROOT)
+    workers = _wait_until(lambda: _children(process.pid), 60)
+    process.kill()
+    process.wait()
+    assert _wait_until(lambda: not any(map(_is_running, workers)), 60)
+
+
+def _wait_until(condition: Callable[[], Any], seconds: float) -> Any:
+    stop = time.monotonic() + seconds
+    while not (found := condition()) and time.monotonic() < stop:
+        time.sleep(0.2)
+    return found
+
+
+def _children(parent: int) -> list[int]:
+    """Return the worker processes of a process, once there are two."""
+    listed = subprocess.run(["ps", "-eo", "pid=,ppid=,args="], capture_output=True, text=True, check=True).stdout
+    rows = [line.split(maxsplit=2) for line in listed.splitlines()]
+    found = [int(pid) for pid, ppid, args in rows if int(ppid) == parent and "LokyProcess" in args]
+    return found if len(found) == 2 else []
+
+
+def _is_running(pid: int) -> bool:
+    return Path(f"/proc/{pid}").exists() and " Z " not in Path(f"/proc/{pid}/stat").read_text()
