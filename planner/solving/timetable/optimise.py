@@ -49,19 +49,25 @@ def solve_schedule(problem: Timetable, options: SolveOptions) -> SolvedTimetable
     hint = best_greedy(problem)
     gap = max(options.gap, PROVEN_GAP)
     first = solve_timetable(problem, SearchLimits(min(seconds, FIRST_SECONDS), gap, hint))
-    schedule, bound = first.schedule or hint, first.bound
+    schedule, bound = better(problem, first.schedule, hint), first.bound
     if first.termination in (Termination.FEASIBLE, Termination.NO_SOLUTION) and seconds > FIRST_SECONDS:
         known = None if schedule is None else objective_value(problem, schedule)
         bound = max(bound, linear_bound(problem, known, seconds / 4))
         least = math.ceil(bound - 1e-6)
         first = solve_timetable(problem, SearchLimits(stop - perf_counter(), gap, schedule, least))
-        schedule, bound = first.schedule or schedule, max(bound, first.bound)
+        schedule, bound = better(problem, first.schedule, schedule), max(bound, first.bound)
     if schedule is None or first.termination is Termination.INFEASIBLE:
         return SolvedTimetable(first.termination, None, None, named)
     found = _break_ties(problem, schedule, max(0.1, min(TIE_SECONDS, stop - perf_counter())), options.gap)
     if broken := violations(problem, found):
         raise SolverError("the timetable breaks its own rules: " + "; ".join(broken[:5]))
     return SolvedTimetable(_termination(first), found, bound, named)
+
+
+def better(problem: Timetable, one: Schedule | None, other: Schedule | None) -> Schedule | None:
+    """Return the better of two schedules: a search that is stopped early may not have come as far as its hint."""
+    found = [each for each in (one, other) if each is not None]
+    return min(found, key=lambda each: objective_value(problem, each), default=None)
 
 
 def linear_bound(problem: Timetable, incumbent: int | None, seconds: float) -> float:
