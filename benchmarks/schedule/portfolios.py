@@ -19,7 +19,7 @@ from planner.solvers.cp_sat_timetable import SearchLimits, solve_timetable
 from planner.solving.prepare import prepare
 from planner.solving.timetable.build import build_timetable
 from planner.solving.timetable.greedy import ORDERS, best_greedy, greedy_timetable
-from planner.solving.timetable.optimise import better, linear_bound
+from planner.solving.timetable.optimise import better, linear_relaxation
 
 SHARED = ("own", "gpus", "reservation", "everything")
 ARCHITECTURES = ("tinyllama-1.1b", "mistral-7b", "llama-2-7b", "llama-2-13b", "llama-3-8b")
@@ -102,8 +102,7 @@ def measure(count: int, shared: str, seconds: Sequence[float], seed: int = SEED)
     for limit in seconds:
         begun = perf_counter()
         if bound == 0.0:
-            known = None if incumbent is None else objective_value(problem, incumbent)
-            bound = linear_bound(problem, known, limit / 2)
+            bound, incumbent = linear_relaxation(problem, incumbent, limit / 2)
         left = max(0.5, limit - (perf_counter() - begun))
         result = solve_timetable(problem, SearchLimits(left, hint=incumbent, least=int(bound) or None))
         incumbent, bound = better(problem, result.schedule, incumbent), max(bound, result.bound)
