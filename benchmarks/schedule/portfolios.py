@@ -19,10 +19,14 @@ from planner.solvers.cp_sat_timetable import SearchLimits, solve_timetable
 from planner.solving.prepare import prepare
 from planner.solving.timetable.build import build_timetable
 from planner.solving.timetable.greedy import ORDERS, best_greedy, greedy_timetable
-from planner.solving.timetable.optimise import linear_bound
+from planner.solving.timetable.optimise import better, linear_relaxation
 
 SHARED = ("own", "gpus", "reservation", "everything")
 ARCHITECTURES = ("tinyllama-1.1b", "mistral-7b", "llama-2-7b", "llama-2-13b", "llama-3-8b")
+LAST_HOURS = 96
+"""The last deadline of the drawn jobs, and the end of the reservation."""
+BLOCK_USD = 16
+"""A machine for that time: half of what the cheapest offer of it by the hour costs ($0.34, `market.yaml`)."""
 SEED = 20261122
 
 
@@ -31,13 +35,13 @@ def draw(count: int, shared: str, seed: int = SEED) -> Scenario:
     random_ = random.Random(f"{seed}-{count}-{shared}")
     jobs, total = [], 0.0
     for number in range(count):
-        tokens, hours = random_.choice([20, 40, 80, 160]) * 10**6, random_.choice([12, 24, 48, 96])
+        tokens, hours = random_.choice([20, 40, 80, 160]) * 10**6, random_.choice([12, 24, 48, LAST_HOURS])
         total += tokens
         jobs.append(
             f"  - {{name: job-{number:03d}, architecture: {random_.choice(ARCHITECTURES)}, work: {{tokens: {tokens}}}, "
             f"deadline: {hours}h, techniques: {{method: lora}}"
             + (f", release: {random_.choice([1, 2, 4])}h" if random_.random() < 0.3 else "")
-            + (f", after: job-{number - 1:03d}" if number and hours == 96 and random_.random() < 0.3 else "")
+            + (f", after: job-{number - 1:03d}" if number and hours == LAST_HOURS and random_.random() < 0.3 else "")
             + "}"
         )
     offers, limits = [], ["spot_share: {max: 0}"]
@@ -48,8 +52,8 @@ def draw(count: int, shared: str, seed: int = SEED) -> Scenario:
     if shared in ("gpus", "everything"):
         limits.append(f"max_gpus: {max(2, count // 4)}")
     if shared in ("reservation", "everything"):
-        month = "commitment: {months: 1, upfront_usd: 40}"
-        offers.append(f"  - {{provider: term, gpu: RTX4090, gpus: 1, usd_per_hour: 0, stock: {count}, {month}}}")
+        block = f"block: {{start: 0h, end: {LAST_HOURS}h, usd: {BLOCK_USD}}}"
+        offers.append(f"  - {{provider: term, gpu: RTX4090, gpus: 1, usd_per_hour: 0, stock: {count}, {block}}}")
     listed = "offers:\n" + "\n".join(offers) + "\n" if offers else ""
     text = (
         f"name: {shared}-{count}\ninventory: [inventory/market.yaml]\n{listed}"
@@ -98,11 +102,10 @@ def measure(count: int, shared: str, seconds: Sequence[float], seed: int = SEED)
     for limit in seconds:
         begun = perf_counter()
         if bound == 0.0:
-            known = None if incumbent is None else objective_value(problem, incumbent)
-            bound = linear_bound(problem, known, limit / 2)
+            bound, incumbent = linear_relaxation(problem, incumbent, limit / 2)
         left = max(0.5, limit - (perf_counter() - begun))
         result = solve_timetable(problem, SearchLimits(left, hint=incumbent, least=int(bound) or None))
-        incumbent, bound = result.schedule or incumbent, max(bound, result.bound)
+        incumbent, bound = better(problem, result.schedule, incumbent), max(bound, result.bound)
         proven = result.termination.value == "optimal"
         found[limit] = (_usd(problem, incumbent), bound / UNITS_PER_USD)
     return Measured(

@@ -71,8 +71,11 @@ def times_of_plan(plan: Plan, scenario: Scenario, tolerance: Tolerance) -> Itera
         yield from _reservation(place, reservation, plan, offers, tolerance)
     if plan.now not in ("", scenario.now_text):
         yield "now", scenario.now_text, plan.now
-    if plan.baseline is not None and scenario.objective_kind == "cost":
-        yield from at_most("bound", plan.baseline.cost_usd, plan.bound or 0.0, tolerance.usd * len(plan.jobs))
+    if (simple := plan.baseline) is not None:
+        if simple.compares != scenario.objective_kind:
+            yield "baseline: compares", scenario.objective_kind, simple.compares
+        figure = simple.cost_usd if scenario.objective_kind == "cost" else simple.hours
+        yield from at_most("bound", figure, plan.bound or 0.0, tolerance.usd * len(plan.jobs))
     yield from _spending(plan, scenario, offers, tolerance)
 
 

@@ -16,8 +16,7 @@ from planner.cli.frontier import frontier
 from planner.cli.market import market
 from planner.cli.offers import offers
 from planner.cli.plans.export import export
-from planner.cli.plans.track import track
-from planner.cli.scenarios.catalog import scenarios
+uuuufrom planner.cli.scenarios.catalog import scenarios
 from planner.cli.scenarios.init import init
 from planner.cli.simulate import simulate
 from planner.cli.solve import check, solve
@@ -53,6 +52,7 @@ COMMANDS: tuple[click.Command, ...] = (
     solve,
     frontier,
     what_if,
+    sweep,
     explain,
     simulate,
     estimate,

@@ -20,7 +20,7 @@ MAX_RANGES = 2
 MAX_CELLS = 2500
 """Most cells of a sweep: a picture of 50 by 50, solved in a minute or two."""
 
-_TOO_MANY = f"at most {MAX_CELLS:,}: use wider steps"
+_TOO_MANY = "at most {:,}: use wider steps"
 
 _NUMBER = re.compile(r"\s*([-+]?(?:\d[\d_]*(?:\.\d*)?|\.\d+)(?:e[-+]?\d{1,3})?)\s*([a-z]*)\s*\Z", re.IGNORECASE)
 _EXAMPLE = "write it as jobs.NAME.deadline=6h:48h:6h, or limits.gpus.allow=[A100-80GB, H100-80GB]"
@@ -52,15 +52,17 @@ def parse_range(text: str) -> SweepRange:
         raise ScenarioError([Fault(range_name(text), 0, path if equals else "", *error.args)]) from None
 
 
-def parse_ranges(texts: tuple[str, ...]) -> tuple[SweepRange, ...]:
-    """Return one or two ranges with at most `MAX_CELLS` cells. Raises ScenarioError with every fault."""
+def parse_ranges(
+    texts: tuple[str, ...], most_ranges: int = MAX_RANGES, most_cells: int = MAX_CELLS
+) -> tuple[SweepRange, ...]:
+    """Return the ranges, with at most so many cells in all. Raises ScenarioError with every fault."""
     faults: list[Fault] = []
     found: list[SweepRange] = []
     for text in texts:
         with collect_faults(faults):
             found.append(parse_range(text))
     if not faults:
-        faults = _check_combination(texts, found)
+        faults = _check_combination(texts, found, most_ranges, most_cells)
     raise_faults(faults, ScenarioError)
     return tuple(found)
 
@@ -84,15 +86,18 @@ def range_name(text: str) -> str:
     return f"--vary {text if len(text) <= 80 else text[:77] + '...'}"
 
 
-def _check_combination(texts: tuple[str, ...], found: list[SweepRange]) -> list[Fault]:
-    if len(found) > MAX_RANGES:
-        what = f"{len(found)} ranges are too many"
-        return [Fault(range_name(texts[MAX_RANGES]), 0, "", what, "give one (a curve) or two (a heat map)")]
-    if len(found) == 2 and found[0].path == found[1].path:
-        return [Fault(range_name(texts[1]), 0, found[1].path, "is varied twice", "give two different paths")]
+def _check_combination(
+    texts: tuple[str, ...], found: list[SweepRange], most_ranges: int, most_cells: int
+) -> list[Fault]:
+    if len(found) > most_ranges:
+        fix = "give one (a curve) or two (a heat map)" if most_ranges == MAX_RANGES else f"give at most {most_ranges}"
+        return [Fault(range_name(texts[most_ranges]), 0, "", f"{len(found)} ranges are too many", fix)]
+    for place, one in enumerate(found):
+        if one.path in [other.path for other in found[:place]]:
+            return [Fault(range_name(texts[place]), 0, one.path, "is varied twice", "give two different paths")]
     cells = math.prod(len(varied.values) for varied in found)
-    if cells > MAX_CELLS:
-        return [Fault(range_name(texts[-1]), 0, "", f"{cells:,} plans to solve", _TOO_MANY)]
+    if cells > most_cells:
+        return [Fault(range_name(texts[-1]), 0, "", f"{cells:,} plans to solve", _TOO_MANY.format(most_cells))]
     return []
 
 
@@ -123,7 +128,7 @@ def _parse_steps(path: str, written: str) -> SweepRange:
     steps = (end - start) / width
     if steps >= MAX_CELLS:
         count = f"{int(steps) + 1:,}" if steps < 10**12 else "far too many"
-        raise Refused(f"{count} plans to solve", _TOO_MANY)
+        raise Refused(f"{count} plans to solve", _TOO_MANY.format(MAX_CELLS))
     numbers = [start + width * index for index in range(int(steps) + 1)]
     values = tuple(_format_number(number, unit) for number in numbers)
     return SweepRange(path, values, tuple(map(float, numbers)), unit)

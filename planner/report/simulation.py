@@ -40,7 +40,9 @@ def render_simulation(found: Simulation) -> str:
         lines += words.section("Spot", words.wrap_lines(_spot(found), line_room(), 3))
     if len(found.policies) > 1:
         lines += ["", *_policies(found.policies)]
-    if len(found.jobs) > 1:
+    if any(job.end_at_hours for job in found.jobs):
+        lines += ["", *_jobs_in_turn(found.jobs)]
+    elif len(found.jobs) > 1:
         lines += ["", *_jobs(found.jobs)]
     lines += ["", *words.section("Sampled", words.wrap_lines("; ".join(_sources(found)), line_room(), 5))]
     return "\n".join([*lines, *words.section("Notes", words.wrap_all(found.notes, line_room(), 3))])
@@ -148,6 +150,28 @@ def _jobs(jobs: Sequence[JobReplays]) -> list[str]:
         hours = (f"{job.hours.mean:,.1f}", f"{job.predicted.hours:,.1f}")
         share = f"{(job.spot_share or 0.0) * 100:.0f} %"
         lines.append(f"  {name:<{NAME}}{usd[0]:>11}{usd[1]:>11}{hours[0]:>8}{hours[1]:>8}{met:>9}{share:>8}")
+    return lines
+
+
+def _jobs_in_turn(jobs: Sequence[JobReplays]) -> list[str]:
+    """Return a row per job of a timetable: start and end with 95 % of the runs before it, share in time."""
+    head = f"{'cost':>11}{'start':>9}{'end':>9}{'95 % by':>9}{'deadline':>10}{'in time':>9}"
+    lines = [f"  {'job':<{NAME}}{head}"]
+    for job in jobs:
+        if job.cost_usd is None or job.start_at_hours is None or job.end_at_hours is None:
+            continue
+        times = (job.start_at_hours.mean, job.end_at_hours.mean, job.end_at_hours.p95)
+        row = "".join(f"{hours:>9,.1f}" for hours in times)
+        due = "-" if job.deadline_hours is None else words.plain_number(job.deadline_hours)
+        met = "-" if job.deadline_hit_rate is None else f"{job.deadline_hit_rate * 100:.1f} %"
+        name = words.shorten(words.sanitise(job.name), NAME - 1)
+        lines.append(f"  {name:<{NAME}}{words.usd(job.cost_usd.mean):>11}{row}{due:>10}{met:>9}")
+    cut = [job for job in jobs if job.outlasts_machines]
+    for job in cut[:3]:
+        rate = format_frequency(job.outlasts_machines or 0.0)
+        lines.append(
+            f"  {words.sanitise(job.name)} outlasts the window or reservation of its machines in {rate} of runs"
+        )
     return lines
 
 

@@ -104,8 +104,7 @@ def _baseline(plan: Plan) -> list[str]:
     if plan.baseline is None:
         return ["no timetable by earliest due date or cheapest first keeps every limit"]
     own, usd, hours = plan.objective or 0.0, plan.baseline.cost_usd, plan.baseline.hours
-    last = max((job.end_at_hours or 0.0 for job in plan.jobs), default=0.0)
-    by_time = abs(own - last) < 1e-9 and plan.cost_usd is not None and abs(own - plan.cost_usd.expected) > 0.01
+    by_time = plan.baseline.compares == "time"
     other, word = (hours, "later") if by_time else (usd, "more")
     more = f"{words.percent(other / own - 1)} {word}" if own > 0 and other > own * 1.0005 else "the same"
     figures = f"last finish {words.hours(hours)} ({more}), {words.usd(usd)}"

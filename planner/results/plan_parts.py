@@ -5,6 +5,8 @@ Dollars are expected US dollars, hours are wall hours, memory is GiB per GPU, un
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import BaseModel, ConfigDict
 
 
@@ -174,10 +176,12 @@ class Baseline(Part):
     """A timetable made by a simple rule without search."""
 
     name: str
+    compares: Literal["cost", "time"] = "cost"
+    """Which of the next two the plan minimises, and is compared by."""
     cost_usd: float
-    """Expected dollars with penalties, waiting and lateness: what a plan minimises by default."""
+    """Expected dollars with penalties, waiting and lateness."""
     hours: float = 0.0
-    """Hours until its last job ends: what a plan of objective `time` minimises."""
+    """Hours until its last job ends."""
 
 
 class CommitmentUse(Part):

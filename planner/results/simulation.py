@@ -130,6 +130,11 @@ class JobReplays(ReplayFigures):
     predicted: PlanPrediction
     policies: dict[str, PolicyFigures]
     market: ReplayMarket | None
+    start_at_hours: Distribution | None = None
+    """Of a timetable, as the next two: hours from the start of the plan. `hours` are those of the job by itself."""
+    end_at_hours: Distribution | None = None
+    outlasts_machines: float | None = None
+    """Share of runs in which the window or the reservation of its machines ends before it."""
     unfinished: float
     """Share of runs unfinished at the end of their path; 0 if on demand is available."""
     told: Timeline | None

@@ -15,14 +15,17 @@ from planner.errors import Fault, ScenarioError
 from planner.estimates.billing import round_up_hours
 from planner.scenario.limits import latest_finish_hours
 from planner.solving.scoring import CandidateObjective
+from planner.solving.sharing import may_take_turns
+from planner.solving.timetable.modes import screens_of_job
 from planner.spot.policy.run import SpotRun
 from planner.units import HOUR
 
 if TYPE_CHECKING:
     from planner.arrays import Floats
     from planner.candidates.job_candidates import JobCandidates, SpotChoice
-    from planner.candidates.screening import ScreenedCandidates
     from planner.results.plan import Assignment, Plan
+    from planner.results.plan_parts import SpotPlan
+    from planner.scenario.offer import Offer
     from planner.solving.prepare import PreparedScenario
     from planner.spot.market.states import SpotStates
 
@@ -94,14 +97,14 @@ def build_job_runs(prepared: PreparedScenario, plan: Plan) -> tuple[JobRun, ...]
 
 
 def _build_job_run(prepared: PreparedScenario, index: int, assignment: Assignment) -> JobRun:
-    candidates, screened = prepared.candidates[index], prepared.screened[index]
+    candidates = prepared.candidates[index]
     row = find_row(candidates, assignment)
-    choice = _choice(screened, row, assignment.spot.guaranteed_hours) if row is not None and assignment.spot else None
+    choice = _choice(prepared, index, row, assignment.spot) if row is not None and assignment.spot else None
     if row is None or (assignment.spot is not None and choice is None):
         what = f"no candidate of this job matches the plan: {assignment.gpus} x {assignment.gpu}, {assignment.offer}"
         fix = "the plan belongs to another scenario, or prices have changed: solve again"
         raise ScenarioError([Fault(prepared.scenario.name, 0, f"jobs.{assignment.name}", what, fix)])
-    latest = latest_finish_hours(candidates.job, prepared.scenario.limits)
+    latest = latest_finish_hours(candidates.job, prepared.scenario.limits) - assignment.start_at_hours
     if not candidates.is_managed_service[row]:
         return _machine_run(prepared, index, assignment, row, choice, latest)
     return JobRun(  # of a managed service dollars are fixed, hours vary
@@ -133,10 +136,13 @@ def find_row(candidates: JobCandidates, assignment: Assignment) -> int | None:
     return None
 
 
-def _choice(screened: ScreenedCandidates, row: int, guaranteed_hours: float) -> SpotChoice | None:
-    """Return the point of the cost curve that a plan was made for."""
-    found = (screened.spot.get(mine) for mine in np.flatnonzero(screened.rows == row).tolist())
-    return next((one for one in found if one and abs(one.point.hours - guaranteed_hours) < 1e-6), None)
+def _choice(prepared: PreparedScenario, index: int, row: int, advice: SpotPlan) -> SpotChoice | None:
+    """Return the point of the cost curve that a plan was made for; a timetable may have guaranteed less time."""
+    tables = [prepared.screened[index]]
+    if may_take_turns(prepared):
+        tables += screens_of_job(prepared, index)
+    found = (one.spot.get(mine) for one in tables for mine in np.flatnonzero(one.rows == row).tolist())
+    return next((one for one in found if one and abs(one.point.hours - advice.guaranteed_hours) < 1e-6), None)
 
 
 def _machine_run(
@@ -181,7 +187,7 @@ def _machine_run(
         once_on_spot=0.0 if choice else share,
         separate_hours=float(h.separate[row]),
         separate_usd=candidates.placement_of(row).total("usd"),
-        fixed_usd=float(table.fixed_usd[row]),
+        fixed_usd=float(table.fixed_usd[row]) - _reserved_usd(market.offers[place], assignment),
         on_demand_machines_usd=demand_usd,
         spot_usd=spot_usd,
         storage_usd=storage,
@@ -192,3 +198,10 @@ def _machine_run(
         sigma=assignment.sigma_tail,
         instances=int(rows.nodes[0]),
     )
+
+
+def _reserved_usd(offer: Offer, assignment: Assignment) -> float:
+    """Return the dollars of a commitment that a timetable pays apart from its jobs."""
+    if assignment.reservation is None:
+        return 0.0
+    return offer.committed_usd * max(1, assignment.instances) * assignment.runs_at_once

@@ -6,7 +6,7 @@ import datetime
 import math
 from collections.abc import Callable, Sequence
 from time import perf_counter
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
@@ -25,9 +25,12 @@ from planner.analysis.simulation.statistics import (
     build_prediction,
     combine_jobs,
     compare_policies,
+    distribution,
     histogram,
+    outcomes_by_policy,
     summarise_outcome,
 )
+from planner.analysis.simulation.timetable import ShiftedJob, shift_timetable
 from planner.audit.audit import audit
 from planner.decode.notes import SPOT_ONLY_NOTE
 from planner.errors import Fault, ScenarioError, raise_faults
@@ -46,6 +49,12 @@ SPEED_RANK_BOUNDS = (0.025, 0.975)
 """Ranks between which speeds are drawn: the data do not show how far the tails of the estimate reach."""
 SPOT_ONLY_PATHS = 3.0
 """Hours of a path on spot alone, over those of the plan at its confidence."""
+
+IN_TURN_NOTE = (
+    "a job that is late moves those that wait for it or for its machines; the order of the plan holds, and nothing "
+    "starts before its planned start"
+)
+"""A note of every simulation of a timetable."""
 
 ProgressCallback = Callable[[int, int], None]
 """`progress(done, all)`: runs of all jobs."""
@@ -147,7 +156,10 @@ def _simulation(
         replayed.append(
             replay_without_spot(job_run, slow) if source is None else replay_job(job_run, source, slow, count)
         )
-    whole = combine_jobs(job_runs, [one.outcomes for one in replayed])
+    outcomes = outcomes_by_policy(replayed)
+    shifted = {name: shift_timetable(plan, prepared.scenario, several) for name, several in outcomes.items()}
+    reserved_usd = math.fsum(one.usd for one in plan.reservations)
+    whole = combine_jobs(job_runs, {k: [m.outcome for m in v] for k, v in shifted.items()}, reserved_usd)
     spent = math.fsum(one.seconds for one, source in zip(replayed, sources, strict=True) if source is not None)
     notes, budget = [note for one in recorded_ones for note in one.notes], plan.budget_usd
     return Simulation(
@@ -160,9 +172,10 @@ def _simulation(
         budget_usd=budget,
         budget_hit_rate=None if budget is None else float(np.mean(whole[PLANNED].usd <= budget * (1 + 1e-9))),
         policies=compare_policies(job_runs, replayed, whole),
-        predicted=build_prediction(plan.jobs),
+        predicted=build_prediction(plan.jobs, reserved_usd),
         jobs=tuple(
-            _job(job_run, source, one) for job_run, source, one in zip(job_runs, sources, replayed, strict=True)
+            _job(job_run, source, one, moved if plan.is_timetable else None)
+            for job_run, source, one, moved in zip(job_runs, sources, replayed, shifted[PLANNED], strict=True)
         ),
         cost_histogram=histogram(whole[PLANNED].usd),
         hours_histogram=histogram(whole[PLANNED].hours),
@@ -196,9 +209,11 @@ def _source(job_run: JobRun, settings: SimulationSettings, rng: np.random.Genera
     return build_recorded_windows(settings.traces, job_run.job.name, job_run.instances, hours, settings.together)
 
 
-def _job(job_run: JobRun, source: PathSource | None, replayed: ReplayedJob) -> JobReplays:
+def _job(job_run: JobRun, source: PathSource | None, replayed: ReplayedJob, moved: ShiftedJob | None) -> JobReplays:
+    """Return the figures of one job; of a timetable its deadline counts from the start of the plan."""
     one = job_run.job
-    alone = combine_jobs([job_run], [replayed.outcomes])
+    alone = combine_jobs([job_run], {name: [outcome] for name, outcome in replayed.outcomes.items()})
+    in_turn = {} if moved is None else _in_turn(job_run, moved)
     return JobReplays(
         name=one.name,
         gpu=one.gpu,
@@ -206,13 +221,24 @@ def _job(job_run: JobRun, source: PathSource | None, replayed: ReplayedJob) -> J
         provider=one.provider,
         kind=job_run.kind.value,
         deadline_hours=one.deadline_hours,
-        **summarise_outcome(alone[PLANNED]),
+        **(summarise_outcome(alone[PLANNED]) | in_turn),
         predicted=build_prediction([one]),
         policies=compare_policies([job_run], [replayed], alone),
         market=_market(job_run, source),
         unfinished=float(np.mean(~replayed.outcomes[PLANNED].done)),
         told=replayed.timeline,
     )
+
+
+def _in_turn(job_run: JobRun, moved: ShiftedJob) -> dict[str, Any]:
+    """Return when a job of a timetable starts and ends, whether it ends in time, and whether its machines are there."""
+    (whole,) = combine_jobs([job_run], {PLANNED: [moved.outcome]}).values()
+    return {
+        "start_at_hours": distribution(moved.starts),
+        "end_at_hours": distribution(moved.outcome.hours),
+        "deadline_hit_rate": None if whole.met is None else float(np.mean(whole.met)),
+        "outlasts_machines": float(np.mean(moved.outlasts)),
+    }
 
 
 def _market(job_run: JobRun, source: PathSource | None) -> ReplayMarket | None:
@@ -245,6 +271,7 @@ def _notes(job_runs: Sequence[JobRun], settings: SimulationSettings) -> list[str
         ),
         SPOT_ONLY_NOTE: any(one.kind == RunKind.SPOT for one in job_runs),
         "concurrent trials share one market and are interrupted together": any(one.job.trials > 1 for one in drawing),
+        IN_TURN_NOTE: any(one.job.end_at_hours is not None for one in job_runs),
     }
     shares = [(trace.name, float((trace.available > 0).mean())) for trace in settings.traces]
     return [*rarely_available(shares), *(note for note, holds in notes.items() if holds)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -32,13 +32,21 @@ class PlanOutcome(JobOutcome):
     met: Flags | None
 
 
-def combine_jobs(job_runs: Sequence[JobRun], outcomes: Sequence[Mapping[str, JobOutcome]]) -> dict[str, PlanOutcome]:
+def combine_jobs(
+    job_runs: Sequence[JobRun], outcomes: Mapping[str, Sequence[JobOutcome]], fixed_usd: float = 0.0
+) -> dict[str, PlanOutcome]:
     """Return the whole plan by policy: dollars and interruptions add up, the last end is the end.
 
-    A job to which a policy does not apply stays as planned.
+    `fixed_usd` is paid beside the jobs, for reservations.
     """
-    names = dict.fromkeys(name for each in outcomes for name in each)
-    return {name: _combine_policy(job_runs, [each.get(name, each[PLANNED]) for each in outcomes]) for name in names}
+    found = {name: _combine_policy(job_runs, several) for name, several in outcomes.items()}
+    return {name: replace(one, usd=one.usd + fixed_usd) for name, one in found.items()}
+
+
+def outcomes_by_policy(replayed: Sequence[ReplayedJob]) -> dict[str, list[JobOutcome]]:
+    """Return the outcomes of all jobs by policy; a job to which a policy does not apply stays as planned."""
+    names = dict.fromkeys(name for each in replayed for name in each.outcomes)
+    return {name: [each.outcomes.get(name, each.outcomes[PLANNED]) for each in replayed] for name in names}
 
 
 def _combine_policy(job_runs: Sequence[JobRun], several: Sequence[JobOutcome]) -> PlanOutcome:
@@ -133,8 +141,8 @@ def histogram(values: Floats) -> Histogram:
     return Histogram(edges=tuple(edges.tolist()), counts=tuple(counts.tolist()))
 
 
-def build_prediction(jobs: Sequence[Assignment]) -> PlanPrediction:
-    """Return what a plan predicts for its jobs together."""
+def build_prediction(jobs: Sequence[Assignment], fixed_usd: float = 0.0) -> PlanPrediction:
+    """Return what a plan predicts for its jobs together; `fixed_usd` is paid beside them, for reservations."""
     chances = [one.deadline_probability for one in jobs if one.deadline_probability is not None]
     policies = [one.spot for one in jobs if one.spot is not None]
     known = all(one.spot is not None or one.spot_share <= 0 for one in jobs)
@@ -144,8 +152,8 @@ def build_prediction(jobs: Sequence[Assignment]) -> PlanPrediction:
         for name in ("interruptions", "wasted_hours", "waiting_hours")
     }
     return PlanPrediction(
-        cost_usd=math.fsum(one.cost_usd for one in jobs),
-        hours=max(one.hours.expected for one in jobs),
+        cost_usd=fixed_usd + math.fsum(one.cost_usd for one in jobs),
+        hours=max(one.delay_hours + one.hours.expected for one in jobs),
         # One error of the speed for all jobs: the least likely deadline is met no more rarely than all of them.
         deadline_probability=min(chances, default=None),
         at_least=bool(policies),

@@ -54,7 +54,7 @@ def sweep(
         fault = Fault("--vary", 0, "", "nothing to vary", "such as jobs.NAME.deadline=6h:48h:6h")
         raise ScenarioError([fault])
     base = change_scenario(scenario, settings) if settings else scenario
-    scenarios = [[_scenario_at(base, one, setting) for setting in one.settings] for one in ranges]
+    scenarios = [[scenario_at(base, one, setting) for setting in one.settings] for one in ranges]
     library = library or library_of([base, *(changed for row in scenarios for changed in row)])
     cells: list[Cell] = []
     before: PreparedScenario | None = None
@@ -62,7 +62,7 @@ def sweep(
     for places in product(*(range(len(row)) for row in scenarios)):
         changed = scenarios[0][places[0]]
         if len(ranges) == 2:
-            changed = _scenario_at(changed, ranges[1], ranges[1].settings[places[1]])
+            changed = scenario_at(changed, ranges[1], ranges[1].settings[places[1]])
         before = prepare(changed, library, before)
         values = tuple(one.values[place] for one, place in zip(ranges, places, strict=True))
         cells.append(build_cell(values, solve_prepared(before, options, explains=False)))
@@ -87,7 +87,7 @@ def _least_restrictive(axis: Axis) -> int:
     return max(range(len(axis.numbers)), key=[ease * number for number in axis.numbers].__getitem__)
 
 
-def _scenario_at(scenario: Scenario, one: SweepRange, setting: str) -> Scenario:
+def scenario_at(scenario: Scenario, one: SweepRange, setting: str) -> Scenario:
     """Return the scenario at one value; faults name the range of the value."""
     try:
         return change_scenario(scenario, [setting])

@@ -47,7 +47,15 @@ class Column:
     cost: int
 
 
-def bound_program(problem: Timetable, incumbent: int | None = None) -> Program | None:
+@dataclass(frozen=True)
+class BoundProgram:
+    """The linear program; its variables are the columns, then a number bought of each lot in their order."""
+
+    program: Program
+    columns: tuple[Column, ...]
+
+
+def bound_program(problem: Timetable, incumbent: int | None = None) -> BoundProgram | None:
     """Return the linear program whose optimum is a lower bound on the cost; None where a task has no column."""
     edges = bucket_edges(problem)
     columns = [one for index in range(len(problem.tasks)) for one in _columns(problem, index, edges)]
@@ -68,7 +76,8 @@ def bound_program(problem: Timetable, incumbent: int | None = None) -> Program |
     upper[len(columns) :] = [problem.resources[number].capacity for number in lots]
     cost = np.array([one.cost for one in columns] + [problem.resources[n].price or 0 for n in lots], dtype=float)
     integer = np.zeros(size, dtype=bool)
-    return Program(np.zeros(size), upper, integer, cost, tuple(families), lambda column: f"y[{column}]")
+    program = Program(np.zeros(size), upper, integer, cost, tuple(families), lambda column: f"y[{column}]")
+    return BoundProgram(program, tuple(columns))
 
 
 def bucket_edges(problem: Timetable) -> list[int]:

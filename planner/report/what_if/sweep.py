@@ -11,6 +11,7 @@ from planner.report.infeasible import render_infeasible
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from planner.results.sweep import Variant
     from planner.results.what_if import Cell, Sweep
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
@@ -68,7 +69,7 @@ def axis_name(path: str) -> str:
     return ".".join(steps[2:]) if steps[0] == "jobs" and len(steps) > 2 else ".".join(steps[1:]) or path
 
 
-def describe_hardware(cell: Cell) -> str:
+def describe_hardware(cell: Cell | Variant) -> str:
     """Return the machines of a cell without figures, job by job."""
     return "; ".join(
         words.sanitise(

@@ -6,7 +6,7 @@ It is where the program starts from, and the baseline that a plan is compared wi
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from planner.formulation.timetable.problem import (
     Mode,
@@ -23,7 +23,7 @@ from planner.formulation.timetable.problem import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 Order = Literal["earliest due date", "cheapest first"]
 ORDERS: tuple[Order, ...] = ("earliest due date", "cheapest first")
@@ -103,25 +103,7 @@ def greedy_timetable(
     `bought` is how many of each lot there are; none by default. Each task takes the mode and the earliest start with
     the least dollars and lateness. `cheapest first` places the tasks with the cheapest modes before the others.
     """
-    first, last = time_bounds(problem)
-    counts = list(bought) if bought is not None else [0] * len(problem.resources)
-    board = _Board(problem, counts)
-    modes, starts = [-1] * len(problem.tasks), [0] * len(problem.tasks)
-    for index in _sequence(problem, order, last):
-        task = problem.tasks[index]
-        ready = max(
-            [first[index], *(starts[i] + problem.tasks[i].modes[modes[i]].minutes + lag for i, lag in task.after)]
-        )
-        found = _best_place(board, index, ready, last[index])
-        if found is None:
-            return None
-        modes[index], starts[index] = found
-        board.place(task.modes[modes[index]], starts[index])
-    return _without_spare(problem, Schedule(tuple(modes), tuple(starts), tuple(counts)))
-
-
-def _sequence(problem: Timetable, order: Order, last: list[int]) -> list[int]:
-    """Return the tasks in the order in which they are placed; none before one that it waits for."""
+    _, last = time_bounds(problem)
     cheapest = [min((mode.cost for mode in task.modes), default=0) for task in problem.tasks]
 
     def key(index: int) -> tuple[int, int, str]:
@@ -129,6 +111,39 @@ def _sequence(problem: Timetable, order: Order, last: list[int]) -> list[int]:
         due = last[index] if task.due is None else min(last[index], task.due)
         return (due, cheapest[index], task.name) if order == ORDERS[0] else (cheapest[index], due, task.name)
 
+    return place_tasks(problem, key, bought)
+
+
+def place_tasks(
+    problem: Timetable,
+    key: Callable[[int], Any],
+    bought: Sequence[int] | None = None,
+    wanted: Sequence[int] | None = None,
+) -> Schedule | None:
+    """Return a timetable of tasks placed in the order of a key; None where a task has no place left.
+
+    `wanted` names a mode of each task, which it takes wherever that has a place in time.
+    """
+    first, last = time_bounds(problem)
+    counts = list(bought) if bought is not None else [0] * len(problem.resources)
+    board = _Board(problem, counts)
+    modes, starts = [-1] * len(problem.tasks), [0] * len(problem.tasks)
+    for index in _sequence(problem, key):
+        task = problem.tasks[index]
+        ready = max(
+            [first[index], *(starts[i] + problem.tasks[i].modes[modes[i]].minutes + lag for i, lag in task.after)]
+        )
+        found = None if wanted is None else _best_place(board, index, ready, last[index], (wanted[index],))
+        found = found or _best_place(board, index, ready, last[index], range(len(task.modes)))
+        if found is None:
+            return None
+        modes[index], starts[index] = found
+        board.place(task.modes[modes[index]], starts[index])
+    return _without_spare(problem, Schedule(tuple(modes), tuple(starts), tuple(counts)))
+
+
+def _sequence(problem: Timetable, key: Callable[[int], Any]) -> list[int]:
+    """Return the tasks in the order in which they are placed; none before one that it waits for."""
     left, sequence = set(range(len(problem.tasks))), list[int]()
     while left:
         ready = [index for index in left if not any(other in left for other, _ in problem.tasks[index].after)]
@@ -137,11 +152,12 @@ def _sequence(problem: Timetable, order: Order, last: list[int]) -> list[int]:
     return sequence
 
 
-def _best_place(board: _Board, index: int, ready: int, last: int) -> tuple[int, int] | None:
-    """Return mode and start with the least cost, then the earliest end; None where nothing fits."""
+def _best_place(board: _Board, index: int, ready: int, last: int, places: Sequence[int]) -> tuple[int, int] | None:
+    """Return which of some modes to take and its start: least cost, then earliest end; None where nothing fits."""
     task, problem = board.problem.tasks[index], board.problem
     best: tuple[int, int, int, int] | None = None
-    for place, mode in sorted(enumerate(task.modes), key=lambda item: (item[1].cost, item[1].minutes, item[0])):
+    options = [(place, task.modes[place]) for place in places]
+    for place, mode in sorted(options, key=lambda item: (item[1].cost, item[1].minutes, item[0])):
         if best is not None and problem.objective == "cost" and mode.cost > best[0]:
             break
         if not board.is_possible(mode):

@@ -54,7 +54,7 @@ def job_modes(
     prepared: PreparedScenario, index: int, shared: SharedThings, horizon: int, keep: KeepRows | None = None
 ) -> JobModes:
     """Return the undominated modes of one job, of the candidates that `keep` leaves."""
-    tables = _screens(prepared, index)
+    tables = screens_of_job(prepared, index)
     if keep is not None:
         tables = [keep(index, one) for one in tables]
     found: list[tuple[Mode, ModeSource]] = []
@@ -65,7 +65,7 @@ def job_modes(
     return JobModes(tuple(found[place][0] for place in kept), tuple(found[place][1] for place in kept))
 
 
-def _screens(prepared: PreparedScenario, index: int) -> list[ScreenedCandidates]:
+def screens_of_job(prepared: PreparedScenario, index: int) -> list[ScreenedCandidates]:
     """Return the candidates within the time that a job has after its release, then with shorter guarantees on spot."""
     job, candidates, limits = prepared.scenario.jobs[index], prepared.candidates[index], prepared.scenario.limits
     waiting = CandidateObjective.of(prepared.scenario).waiting_usd

@@ -15,6 +15,7 @@ from planner.solvers.cp_sat_timetable import SearchLimits, TimetableResult, solv
 from planner.solvers.registry import run
 from planner.solving.timetable.build import ending_by
 from planner.solving.timetable.greedy import baseline, best_greedy
+from planner.solving.timetable.rounding import rounded_timetable
 
 if TYPE_CHECKING:
     from planner.scenario.scenario import SolveOptions
@@ -49,13 +50,13 @@ def solve_schedule(problem: Timetable, options: SolveOptions) -> SolvedTimetable
     hint = best_greedy(problem)
     gap = max(options.gap, PROVEN_GAP)
     first = solve_timetable(problem, SearchLimits(min(seconds, FIRST_SECONDS), gap, hint))
-    schedule, bound = first.schedule or hint, first.bound
+    schedule, bound = better(problem, first.schedule, hint), first.bound
     if first.termination in (Termination.FEASIBLE, Termination.NO_SOLUTION) and seconds > FIRST_SECONDS:
-        known = None if schedule is None else objective_value(problem, schedule)
-        bound = max(bound, linear_bound(problem, known, seconds / 4))
+        relaxed, schedule = linear_relaxation(problem, schedule, seconds / 4)
+        bound = max(bound, relaxed)
         least = math.ceil(bound - 1e-6)
         first = solve_timetable(problem, SearchLimits(stop - perf_counter(), gap, schedule, least))
-        schedule, bound = first.schedule or schedule, max(bound, first.bound)
+        schedule, bound = better(problem, first.schedule, schedule), max(bound, first.bound)
     if schedule is None or first.termination is Termination.INFEASIBLE:
         return SolvedTimetable(first.termination, None, None, named)
     found = _break_ties(problem, schedule, max(0.1, min(TIE_SECONDS, stop - perf_counter())), options.gap)
@@ -64,17 +65,28 @@ def solve_schedule(problem: Timetable, options: SolveOptions) -> SolvedTimetable
     return SolvedTimetable(_termination(first), found, bound, named)
 
 
-def linear_bound(problem: Timetable, incumbent: int | None, seconds: float) -> float:
-    """Return a lower bound on the cost by the linear program over buckets of time, 0 where it has none in time."""
+def better(problem: Timetable, one: Schedule | None, other: Schedule | None) -> Schedule | None:
+    """Return the better of two schedules: a search that is stopped early may not have come as far as its hint."""
+    found = [each for each in (one, other) if each is not None]
+    return min(found, key=lambda each: objective_value(problem, each), default=None)
+
+
+def linear_relaxation(problem: Timetable, incumbent: Schedule | None, seconds: float) -> tuple[float, Schedule | None]:
+    """Return a lower bound on the cost by the linear program over buckets of time, and a schedule made of its solution.
+
+    The bound is 0 where there is none in time; the schedule is the incumbent where none is better.
+    """
     if problem.objective != "cost":
-        return 0.0
-    program = bound_program(problem, incumbent)
-    if program is None:
-        return 0.0
-    result = run(program, time_limit_seconds=seconds)
+        return 0.0, incumbent
+    made = bound_program(problem, None if incumbent is None else objective_value(problem, incumbent))
+    if made is None:
+        return 0.0, incumbent
+    result = run(made.program, time_limit_seconds=seconds)
     found = result.objective if result.is_proven else result.bound
+    if result.solution is not None:
+        incumbent = better(problem, rounded_timetable(problem, made, result.solution), incumbent)
     # A hundredth of a cent is left to the tolerances of the solver.
-    return 0.0 if found is None else max(0.0, found * (1 - 1e-7) - 1.0)
+    return 0.0 if found is None else max(0.0, found * (1 - 1e-7) - 1.0), incumbent
 
 
 def _termination(first: TimetableResult) -> Termination:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from planner.decode.assignment import build_assignment
 from planner.decode.assignment_parts import pays_from_hours
@@ -61,18 +61,18 @@ def timetable_plan(
         budget_probability=budget_probability(prepared.scenario, jobs, sum(one.usd for one in reservations)),
         idle_hours=_idle_hours(prepared, jobs),
         now=prepared.scenario.now_text,
-        baseline=_baseline(solved),
+        baseline=_baseline(solved, prepared.scenario.objective_kind),
         warnings=tuple(warnings),
         **figures,
     )
 
 
-def _baseline(solved: SolvedTimetable) -> Baseline | None:
+def _baseline(solved: SolvedTimetable, compares: Literal["cost", "time"]) -> Baseline | None:
     """Return the better timetable by a simple rule; None where no simple rule keeps every limit."""
     if solved.baseline is None:
         return None
     name, usd, hours = solved.baseline
-    return Baseline(name=name, cost_usd=usd, hours=hours)
+    return Baseline(name=name, compares=compares, cost_usd=usd, hours=hours)
 
 
 def _assignment(

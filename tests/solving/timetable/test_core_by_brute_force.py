@@ -23,7 +23,7 @@ from planner.formulation.timetable.problem import (
 from planner.solvers.base import Termination
 from planner.solvers.cp_sat_timetable import SearchLimits, solve_timetable
 from planner.solving.timetable.greedy import ORDERS, best_greedy, greedy_timetable
-from planner.solving.timetable.optimise import linear_bound
+from planner.solving.timetable.optimise import linear_relaxation
 
 HORIZON = 40
 
@@ -157,8 +157,12 @@ def test_the_linear_program_never_exceeds_the_optimum(problem: Timetable) -> Non
     result = solve_timetable(problem)
     if result.objective is None:
         return
-    for incumbent in (None, result.objective):
-        assert linear_bound(problem, incumbent, 10.0) <= result.objective
+    for incumbent in (None, result.schedule):
+        bound, rounded = linear_relaxation(problem, incumbent, 10.0)
+        assert bound <= result.objective
+        if rounded is not None:  # what is made of its solution keeps every rule, so it is no better than the best
+            assert violations(problem, rounded) == []
+            assert objective_value(problem, rounded) >= result.objective
     assert solve_timetable(problem, SearchLimits(least=result.objective)).objective == result.objective
 
 
@@ -220,7 +224,9 @@ def test_the_linear_bound_is_exact_where_a_machine_is_full() -> None:
     modes = (Mode("own", 10, 10 * 6000, needs=((0, 1),)), Mode("cloud", 10, 100 * 6000))
     problem = Timetable(tuple(Task(f"t{i}", modes, deadline=20) for i in range(3)), (Resource("own", 1),), horizon=20)
     assert solve_timetable(problem).objective == 120 * 6000
-    assert linear_bound(problem, None, 10.0) == pytest.approx(120 * 6000, rel=1e-5)
+    bound, rounded = linear_relaxation(problem, None, 10.0)
+    assert bound == pytest.approx(120 * 6000, rel=1e-5)
+    assert rounded is not None and objective_value(problem, rounded) == 120 * 6000
 
 
 def test_an_impossible_timetable_is_proven() -> None:
