@@ -102,7 +102,7 @@ class Limits(StrictModel):
     spot: bool | None = None  # as written; false is a plain word for spot_share.max: 0, which it becomes
     spot_share: SpotShare = SpotShare()
     max_price_age_hours: Hours | None = Field(default=DEFAULT_MAX_PRICE_AGE_HOURS, alias="max_price_age")
-    waiting_usd_per_hour: NotNegative = 0.0  # price of waiting for spot capacity, on no bill
+    waiting_usd_per_hour: NotNegative | None = None  # price of waiting for spot, on no bill; None: `least_wait`
     vram_headroom: Annotated[float, Field(ge=0, lt=1)] | None = None  # share; replaces the margin of the fit rule
 
     @model_validator(mode="before")
