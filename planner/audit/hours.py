@@ -63,9 +63,11 @@ class RecomputedHours:
         return self.separate_machines[is_late] + self.rented(share, is_late)
 
 
-def recompute_hours(context: AuditContext, stages: JobStages, physics: RecomputedPhysics) -> RecomputedHours:
-    """Return all hours of the job, its stages given."""
-    confidence, values = context.job.confidence, context.values("stages")
+def recompute_hours(
+    context: AuditContext, stages: JobStages, physics: RecomputedPhysics, confidence: float
+) -> RecomputedHours:
+    """Return all hours of the job, its stages given, late ones at a confidence."""
+    values = context.values("stages")
     late = float(confidence_factor(physics.sigmas.tail, confidence))
     market, group = group_market(context), NodeGroupCoefficients.of(values)
     stall, write = spot_checkpoint_hours(context, physics)

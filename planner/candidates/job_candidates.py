@@ -199,7 +199,14 @@ def burden_of(ways: Configurations, run: RunHours, penalty_usd: Floats) -> Float
     """Return all that hours and dollars of configurations on one machine depend on, (k, n); less is never worse."""
     elsewhere = run.training_hours + run.checkpoint_hours  # the run where another machine evaluates
     hours = elsewhere, elsewhere + run.evaluation_hours, run.reload_hours
-    restarts = run.load_seconds, run.confidence_factor, run.stall_seconds, run.saved_bytes, ~run.observed
+    restarts = (
+        run.load_seconds,
+        run.confidence_factor,
+        run.budget_factor,
+        run.stall_seconds,
+        run.saved_bytes,
+        ~run.observed,
+    )
     of_recipe = np.asarray([run.export_gb, run.kept_gb, run.adapts])[:, ways.recipe]
     return np.stack([*hours, *restarts, *of_recipe, penalty_usd])
 

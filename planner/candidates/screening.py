@@ -213,7 +213,7 @@ def _apply_billing_steps(
     made = replace(
         made,
         run_usd=made.run_usd + _rounding_usd(made, at, share, none, none, columns),
-        late_usd=made.late_usd + _rounding_usd(made, at, share, at.late, at.stretch, columns),
+        late_usd=made.late_usd + _rounding_usd(made, at, share, at.budget, at.stretch, columns),
         share_low=share,
         share_high=share,
     )

@@ -51,7 +51,7 @@ class ChosenCandidate:
         if self.spot is None:
             return self
         h, policies, before = self.candidates.hours.rows(np.asarray([self.row])), self.candidates.policies, self.spot
-        most_usd = before.point.usd + min(room_usd, late_room_usd / float(h.late_factor[0]))
+        most_usd = before.point.usd + min(room_usd, late_room_usd / float(h.budget_factor[0]))
         if (found := before.with_less_waiting(policies, most_usd, low_share)) is None:
             return self
         spot, price = found
@@ -60,7 +60,7 @@ class ChosenCandidate:
             self.figures,
             run_h=self.figures.run_h + spot.point.finish_hours - before.point.finish_hours,
             run_usd=self.figures.run_usd + more_usd,
-            late_usd=self.figures.late_usd + more_usd * h.late_factor,
+            late_usd=self.figures.late_usd + more_usd * h.budget_factor,
             share_low=np.full(1, spot.point.spot_share),
             share_high=np.full(1, spot.point.spot_share),
         )

@@ -20,7 +20,7 @@ from planner.documents.quantities import (
     format_value,
     validation_error,
 )
-from planner.scenario.job import Job
+from planner.scenario.job import DEFAULT_CONFIDENCE, Job, Sure
 from planner.scenario.offer import Offer
 from planner.scenario.payment import TIERS
 from planner.scenario.schedule import PeriodBudget
@@ -90,6 +90,7 @@ class Limits(StrictModel):
     """Limits of a plan; None is no limit."""
 
     budget_usd: Annotated[float, Field(gt=0, le=1e15)] | None = None
+    budget_confidence: Sure = DEFAULT_CONFIDENCE  # with which dollars keep every budget
     max_gpus: PositiveInteger | None = None  # at one time, over all jobs
     max_hours: Positive | None = None
     max_usd_per_hour: Positive | None = None  # at one time, over all jobs
