@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 UNITS: dict[str, Literal["hour", "dollar", "gpu", "gib"]] = {
     **{"deadline": "hour", "max_hours": "hour", "budget_usd": "dollar"},
-    **{"max_gpus": "gpu", "quota": "gpu", "vram_headroom": "gib"},
+    **{"max_gpus": "gpu", "quota": "gpu", "vram_headroom": "gib", "memory": "gib"},
 }
 """What a limit gives more of, by its key; the others give another choice."""
 GOAL_TOLERANCE = 1e-9

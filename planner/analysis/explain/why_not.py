@@ -231,6 +231,9 @@ def _reason(change: LimitChange, base: PreparedScenario) -> str:
     if limit == HEADROOM:
         margins = f"{float(new) * 100:.3g} %; {float(old) * 100:.3g} %"
         return f"it fits in memory only with a margin of {margins} are kept free"
+    if limit.endswith(".confidence.memory"):
+        asked = f"{float(old) * 100:.3g} % are asked for"
+        return f"it fits in memory with {float(new) * 100:.3g} % probability; {asked}"
     job = next((one for one in base.scenario.jobs if limit.startswith(f"jobs.{one.name}.")), None)
     if reason := REASONS.get(limit_key(limit)):
         confidence, plans = job.confidence * 100 if job else None, "plan" if new == 1 else "plans"
