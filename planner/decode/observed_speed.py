@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 COMPARED = ("framework", "method_label", "precision", "activation_checkpointing", "sharding", "optimizer", "attention")
 """What a recipe may have other than the observed run, the most telling first."""
-MAX_DIFFERENCES = 2
+MAX_SPEED_DIFFERENCES = 2
 """Differences that a note names."""
 
 
@@ -32,7 +32,9 @@ def describe_observed_speed(chosen: ChosenCandidate, library: Library) -> list[s
     batch, sequence = chosen.candidates.batch(chosen.row), chosen.candidates.physics.shape.sequence
     factor = learned.own_speed_factor(chosen.recipe, chosen.machine, batch, sequence, library)
     why = f"its own estimate x {factor:.2f}, from {runs}"
-    other = f"which has {' and '.join(differences[:MAX_DIFFERENCES])}" if differences else "the same configuration"
+    other = (
+        f"which has {' and '.join(differences[:MAX_SPEED_DIFFERENCES])}" if differences else "the same configuration"
+    )
     return [f"{measured}; {used}, {other}: {why}"]
 
 
