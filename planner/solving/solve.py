@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from planner.solving.timetable.build import BuiltTimetable
 
 CHANGED_DEFAULTS_NOTE = (
-    "defaults of schema 2 hold; solve.ties: 0, limits.max_price_age: null and interconnect: nvlink in offers restore "
-    "those before; schema: 2 in the scenario hides this note"
+    "defaults of schema 2 hold (framework: hf, solve.ties: 0, limits.max_price_age: null, limits.vram_headroom: 0.05, "
+    "interconnect: nvlink of offers are the former ones); schema: 2 hides this"
 )
 """A warning of every plan whose scenario does not say that it expects the present defaults."""
 PARALLEL_JOBS_NOTE = "jobs run on separate machines; methods and limits apply per job"
