@@ -152,7 +152,7 @@ def _commitment_lines(chosen: ChosenCandidate) -> list[BillItem]:
 
 def _separate_stage_lines(chosen: ChosenCandidate, late: bool) -> list[BillItem]:
     """Return the lines of stages on separate machines; late, the error of the estimate stretches them too."""
-    factor = float(chosen.candidates.hours.late[chosen.row]) if late else 1.0
+    factor = float(chosen.candidates.hours.budget[chosen.row]) if late else 1.0
     names = {"ingest": "prepare data", "evaluation": "evaluation"}
     lines = []
     for one in chosen.candidates.placement_of(chosen.row).separate_stages:

@@ -34,6 +34,9 @@ jobs:
 """
 SURE, DEADLINE = "limits.budget_confidence", "jobs.j.confidence"
 POLICY, MIX, COARSE = (), ("limits.spot_share.max=0.5",), ("offers.0.billing={step_seconds: 3600}",)
+CPU = "{provider: c, cpu_cores: 32, ram_gb: 128, usd_per_hour: 1.0}"
+ELSEWHERE = (f"offers.1={CPU}", "jobs.j.stages.evaluation={share: 0.02, on: cpu}")
+TRIALS = ("jobs.j.trials={count: 4, at_once: 2, halving: 2}",)
 
 
 def asked(*settings: str) -> Scenario:
@@ -54,7 +57,9 @@ def late_usd(*settings: str) -> float:
     return found
 
 
-@pytest.mark.parametrize("how", [POLICY, MIX, COARSE], ids=["policy", "mix", "coarse"])
+@pytest.mark.parametrize(
+    "how", [POLICY, MIX, COARSE, ELSEWHERE, TRIALS], ids=["policy", "mix", "coarse", "elsewhere", "trials"]
+)
 def test_dollars_follow_the_budget_s_confidence_and_hours_the_deadline_s(how: tuple[str, ...]) -> None:
     """One confidence moves the dollars at the confidence and no hours, the other hours and no such dollars."""
     base = (*how, "solve.ties=0")
