@@ -82,18 +82,18 @@ def shipped_windows() -> tuple[SpotRun, SpotStates, float, Windows]:
 def waiting_rows(zones: int) -> list[dict[str, Any]]:
     """Return a row for the shipped scenario and one per deadline of the published V100 zones."""
     run, states, hours, windows = shipped_windows()
-    rows = [_row(f"{SHIPPED}, {SHIPPED_MARKETS:,} markets", [replayed(run, states, hours, windows)])]
+    rows = [waiting_row(f"{SHIPPED}, {SHIPPED_MARKETS:,} markets", [replayed(run, states, hours, windows)])]
     markets = [zone("one V100", number) for number in range(zones)]
     for slack in SLACKS if zones else ():
         each = [
             replayed(job(WORK_HOURS), one.states, deadline_of(job(WORK_HOURS), slack, one.tick_hours), one)
             for one in markets
         ]
-        rows.append(_row(f"{zones} zones, deadline {slack:g} x work", each))
+        rows.append(waiting_row(f"{zones} zones, deadline {slack:g} x work", each))
     return rows
 
 
-def _row(name: str, pairs: list[tuple[Floats, Floats]]) -> dict[str, Any]:
+def waiting_row(name: str, pairs: list[tuple[Floats, Floats]]) -> dict[str, Any]:
     """Return the mean figures of both policies over some markets, and their differences in percent."""
     strict, less = (np.mean([pair[side] for pair in pairs], axis=0).tolist() for side in (0, 1))
     row: dict[str, Any] = {
