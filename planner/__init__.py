@@ -20,12 +20,8 @@ if TYPE_CHECKING:
     from planner.analysis.simulation.policy_advice import policy_tables as policy_tables
     from planner.analysis.simulation.policy_advice import spot_advice as spot_advice
     from planner.analysis.simulation.simulate import simulate as simulate
-<<<<<<< HEAD
     from planner.analysis.tracking.track import track as track
-||||||| a0b2e63
-=======
     from planner.analysis.sweep.run_sweep import run_sweep as run_sweep
->>>>>>> timetable
     from planner.analysis.what_if.sweep import sweep as sweep
     from planner.analysis.what_if.tornado import tornado as tornado
     from planner.analysis.what_if.what_if import what_if as what_if
@@ -42,12 +38,8 @@ if TYPE_CHECKING:
     from planner.results.market_fit import MarketFit as MarketFit
     from planner.results.plan import Plan as Plan
     from planner.results.simulation import Simulation as Simulation
-<<<<<<< HEAD
     from planner.results.tracking import Tracking as Tracking
-||||||| a0b2e63
-=======
     from planner.results.sweep import ManyVariants as ManyVariants
->>>>>>> timetable
     from planner.results.what_if import Sweep as Sweep
     from planner.results.what_if import Tornado as Tornado
     from planner.results.what_if import WhatIf as WhatIf
@@ -63,12 +55,8 @@ _NAMES_BY_MODULE = {
     "planner.analysis.market_fit": ("market_fit",),
     "planner.analysis.simulation.policy_advice": ("policy_tables", "spot_advice"),
     "planner.analysis.simulation.simulate": ("simulate",),
-<<<<<<< HEAD
     "planner.analysis.tracking.track": ("track",),
-||||||| a0b2e63
-=======
     "planner.analysis.sweep.run_sweep": ("run_sweep",),
->>>>>>> timetable
     "planner.analysis.what_if.sweep": ("sweep",),
     "planner.analysis.what_if.tornado": ("tornado",),
     "planner.analysis.what_if.what_if": ("what_if",),
@@ -80,12 +68,8 @@ _NAMES_BY_MODULE = {
     "planner.results.market_fit": ("MarketFit",),
     "planner.results.plan": ("Plan",),
     "planner.results.simulation": ("Simulation",),
-<<<<<<< HEAD
     "planner.results.tracking": ("Tracking",),
-||||||| a0b2e63
-=======
     "planner.results.sweep": ("ManyVariants",),
->>>>>>> timetable
     "planner.results.what_if": ("Sweep", "Tornado", "WhatIf"),
     "planner.scenario.scenario": ("Scenario", "SolveOptions"),
     "planner.solving.solve": ("solve",),

@@ -80,7 +80,7 @@ class CandidateTable:
         return self.fixed_usd + _mix_markets(self.run_usd, spot_share)
 
     def late_cost_usd(self, spot_share: Floats | float) -> Floats:
-        """Return the dollars (n,) at a spot share, at the confidence of the job, without penalties."""
+        """Return the dollars (n,) at a spot share, at the confidence of the budget, without penalties."""
         return self.fixed_usd + _mix_markets(self.late_usd, spot_share)
 
 

@@ -17,6 +17,7 @@ from benchmarks.spot.fleets import judge_recorded
 from benchmarks.spot.groups import JOBS, group_targets, group_text, judge_groups, made_group, recorded_groups
 from benchmarks.spot.judge import POLICIES, SLACKS, job, summary
 from benchmarks.spot.units import check_markets, unit_rows
+from benchmarks.spot.waiting import waiting_rows, waiting_targets, waiting_text
 from benchmarks.spot.zones import SEED, SETS, TICK_HOURS, WORK_HOURS, judge_zones
 from planner.spot.market.sampling import sample_states
 from planner.spot.market.states import Ages, SpotStates
@@ -50,6 +51,8 @@ def speed() -> dict[str, float]:
     return rates
 
 
+WAITING_ZONES = 50
+"""Zones on which policies that wait less are compared with those of least dollars."""
 MADE_JOBS = JOBS[:2]
 """Jobs on the groups that are made."""
 RECORDED_GROUPS = 9
@@ -78,6 +81,7 @@ def report(zones: int, markets: int, traces: list[str], processes: int) -> dict[
     return {
         "tables": {**tables, **recorded.tables},
         "left_out": list(recorded.left_out),
+        "waiting": waiting_rows(min(zones, WAITING_ZONES)) if zones else [],
         "units": unit_rows(check_markets(markets)) if markets else [],
         "runs_per_second": speed(),
     }
@@ -108,6 +112,7 @@ def targets_met(found: dict[str, Any]) -> list[tuple[str, bool]]:
         )
         met = unit["within_limit"] == unit["markets"] and unit["least_met_percent"] >= 97.0
         lines.append((text, met))
+    lines += waiting_targets(found.get("waiting", []))
     for title, rows in found.get("groups", {}).items():
         lines += group_targets(title, rows)
     slowest = min(found["runs_per_second"].values())
@@ -131,6 +136,7 @@ def text_of(found: dict[str, Any]) -> str:
             )
         lines.append("")
     lines += [*(f"left out: {reason}" for reason in found["left_out"]), ""] if found["left_out"] else []
+    lines += waiting_text(found["waiting"]) if found.get("waiting") else []
     for title, rows in found.get("groups", {}).items():
         lines += group_text(title, rows)
     lines += _units(found["units"])

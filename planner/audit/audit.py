@@ -17,6 +17,7 @@ from planner.audit.evaluation import evaluate
 from planner.audit.limits import choices_of_job, figures_of_job, limits_of_plan, totals
 from planner.audit.timetable import lateness_usd, waited_hours
 from planner.library.techniques import read_techniques
+from planner.scenario.scenario import MOST_ABOVE_LEAST
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -119,6 +120,8 @@ def _objective(plan: Plan, scenario: Scenario, tolerance: Tolerance) -> Iterator
     tie = _TIE_SLACK[scenario.objective_kind]
     if scenario.objective_kind == "cost":
         tie = max(tie, scenario.near_tie_usd(plan.objective))
+    if scenario.waits_less and any(job.spot is not None for job in plan.jobs):
+        tie = max(tie, MOST_ABOVE_LEAST * plan.objective)
     if not -slack - _TIE_SLACK[scenario.objective_kind] <= value - plan.objective <= tie + slack:
         yield "objective", value, plan.objective
     least = plan.objective if scenario.has_plain_dollars else None

@@ -14,7 +14,11 @@ if TYPE_CHECKING:
 Figure = float | str | None
 
 _DECIDED = ("start_at_hours", "end_at_hours", "reservation")  # checked with the timetable
-_PROSE = ("lossy", "quality", "compared_by", "binding", "notes")
+_RULE = (
+    "take_after_up_hours",
+    "take_at_once_from_hours",
+)  # a policy in words: steps of its table, which the last digit may move
+_PROSE = ("lossy", "quality", "compared_by", "binding", "notes", *_RULE)
 _UNAUDITED = {
     "ladder",
     "fallback",

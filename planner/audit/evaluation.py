@@ -58,16 +58,17 @@ def evaluate(context: AuditContext, as_of: datetime.date) -> Evaluation:
         return Evaluation(_at_service(context, context.offer.managed, as_of))
     physics = recompute_physics(context)
     stages = recompute_stages(context, physics)
-    markets = recompute_hours(context, stages, physics)
+    markets = recompute_hours(context, stages, physics, context.job.confidence)
+    paid = recompute_hours(context, stages, physics, context.scenario.limits.budget_confidence)
     may_use_spot = market_ends(stages, markets)
     may_follow = may_use_spot and may_follow_policy(context, stages)
     policy = recompute_policy_run(context, stages, physics) if may_follow else None
-    hours = policy.hours(markets, stages.stretch) if policy else markets
+    hours, paid = (policy.hours(one, stages.stretch) if policy else one for one in (markets, paid))
     share = policy.point.spot_share if policy else context.plan.spot_share
     spot = policy.report(context, stages) if policy else None
     before = stages.separate_hours("ingest") + stages.start + stages.prepare
     mixed = before + share * hours.wall_spot if 0 < share < 1 else None
-    lines, late_lines = (recompute_bill(context, stages, hours, policy, is_late) for is_late in (False, True))
+    lines, late_lines = (recompute_bill(context, stages, paid, policy, is_late) for is_late in (False, True))
     totals = (hours.total(share), hours.total(share, is_late=True))
     by_name, bills = stages.by_name(), (lines, late_lines)
     figures = _Figures(physics.rate, physics.sigmas, stages.start, by_name, hours=totals, bills=bills, spot=spot)

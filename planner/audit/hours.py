@@ -21,6 +21,7 @@ from planner.spot.market.states import Ages, SpotStates
 from planner.spot.policy.checkpointing import checkpoint_interval, last_checkpoint_fits
 from planner.spot.policy.policy_cache import PolicyCache
 from planner.spot.policy.run import SpotRun
+from planner.spot.policy.waiting import max_waiting_price
 from planner.units import GB, HOUR, MONTH_HOURS
 
 if TYPE_CHECKING:
@@ -62,9 +63,11 @@ class RecomputedHours:
         return self.separate_machines[is_late] + self.rented(share, is_late)
 
 
-def recompute_hours(context: AuditContext, stages: JobStages, physics: RecomputedPhysics) -> RecomputedHours:
-    """Return all hours of the job, its stages given."""
-    confidence, values = context.job.confidence, context.values("stages")
+def recompute_hours(
+    context: AuditContext, stages: JobStages, physics: RecomputedPhysics, confidence: float
+) -> RecomputedHours:
+    """Return all hours of the job, its stages given, late ones at a confidence."""
+    values = context.values("stages")
     late = float(confidence_factor(physics.sigmas.tail, confidence))
     market, group = group_market(context), NodeGroupCoefficients.of(values)
     stall, write = spot_checkpoint_hours(context, physics)
@@ -160,6 +163,7 @@ class RecomputedPolicyRun:
             luck_usd=paid - needed * (run.spot_usd_per_hour + storage),
             luck_hours=point.finish_hours - needed,
             **{name: getattr(point, name) for name in ("usd_sd", "interruptions", "wasted_hours", "waiting_hours")},
+            waiting_usd_per_hour=self._waiting_usd_per_hour(context),
             checkpoint_interval_hours=run.interval_hours,
             restart_hours=run.restart_hours,
             last_checkpoint=run.last_checkpoint,
@@ -168,6 +172,13 @@ class RecomputedPolicyRun:
             mean_outage_hours=states.down.mean(),
             basis="" if context.offer.spot else f"prior: {prior}",
         )
+
+    def _waiting_usd_per_hour(self, context: AuditContext) -> float:
+        """Return the price of waiting that the plan names, as far as it may: that of the limits, or one up to 2 %."""
+        given, named = context.scenario.limits.waiting_usd_per_hour, context.plan.spot
+        if given is not None or named is None or not context.scenario.waits_less:
+            return given or 0.0
+        return min(named.waiting_usd_per_hour, max_waiting_price(self.run))
 
 
 def market_ends(stages: JobStages, hours: RecomputedHours) -> bool:
@@ -216,7 +227,8 @@ def _run(context: AuditContext, stages: JobStages, physics: RecomputedPhysics) -
     is_warned = last_checkpoint_fits((offer.spot_notice_seconds if notice is None else notice) or 0.0, write * HOUR)
     share = context.values("stages")["interval_share_of_young"]
     on_demand = (offer.usd_per_hour or 0.0) * instances
-    valued = context.scenario.value_of_time_usd_per_hour + context.scenario.limits.waiting_usd_per_hour
+    waiting = context.plan.spot.waiting_usd_per_hour if context.plan.spot else 0.0
+    valued = context.scenario.value_of_time_usd_per_hour + waiting
     return SpotRun(
         work_hours=stages.run - stages.restart if context.observed else stages.run,
         restart_hours=stages.restart,

@@ -246,7 +246,7 @@ def totals(plan: Plan, scenario: Scenario) -> dict[str, object]:
     late += paid
     cost = {name: paid + math.fsum(getattr(job.cost, name) for job in jobs) for name in Spread.model_fields}
     hours = {name: max(job.delay_hours + getattr(job.hours, name) for job in jobs) for name in Hours.model_fields}
-    confidence = min(job.confidence for job in scenario.jobs)
+    confidence = scenario.limits.budget_confidence
     expected = paid + math.fsum(job.cost_usd for job in jobs)
     ages = [job.price_age_days for job in jobs if job.price_age_days is not None]
     return {

@@ -140,10 +140,11 @@ def recompute_physics(context: AuditContext) -> RecomputedPhysics:
     ratios = [seen.tokens_per_second / seen.predicted_tokens_per_second for seen in runs if seen.tokens_per_second]
     half = context.values("pilot")["speed_half"]
     factor = math.exp(log_speed_correction([math.log(ratio) for ratio in ratios], half))
-    computed = setup.step_seconds() / factor / job.efficiency
     image, work = context.architecture.image, setup.work
     resolution = (job.work.resolution or image.resolution) if image else 0
     per_step = job.global_batch * (1 if image else work.sequence)
+    own = learned.own_speed_factor(context.recipe, context.machine, batch, int(work.sequence), library)
+    computed = setup.step_seconds() / own / job.efficiency
     # Storage delivers no faster what a step works on: token ids, or images.
     fed = float(fed_step_seconds(computed, per_step, job.storage_gb_per_second * GB, context.stages, resolution))
     seconds = run.hours * HOUR / work.steps if run and run.hours else fed

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from planner.candidates.run_hours import RunHours, compute_run_hours
 from planner.candidates.stage_placement import Placement, enumerate_placements
 from planner.configurations.enumeration import JobConfigurations, enumerate_configurations
 from planner.configurations.recipe import is_allowed
+from planner.scenario.job import DEFAULT_CONFIDENCE
 from planner.scenario.stages import Stages, Trials
 from planner.spot.policy.policy_cache import PolicyCache
 
@@ -58,13 +59,24 @@ TIMING_FIELDS = (
 """Those of such fields that hours depend on."""
 
 
+class Margins(NamedTuple):
+    """How sure memory and dollars are: what replaces the margin of the fit rule, and the confidence of the budget."""
+
+    headroom: float | None = None  # share of memory
+    budget_confidence: float = DEFAULT_CONFIDENCE
+
+
+DEFAULT_MARGINS = Margins()
+"""Those of a scenario that says nothing of either."""
+
+
 def enumerate_candidates(
     job: Job,
     architecture: Architecture,
     market: Market,
     jobs: Sequence[str],
     library: Library,
-    headroom: float | None = None,
+    margins: Margins = DEFAULT_MARGINS,
     before: JobCandidates | None = None,
 ) -> JobCandidates:
     """Return every candidate of the job on every offer of the market; `screen` applies limits and deadline.
@@ -73,8 +85,8 @@ def enumerate_candidates(
     ----------
     jobs
         Names of all jobs of the scenario, so that the tables of several jobs can be concatenated.
-    headroom
-        Share of memory that replaces the margin of the fit rule.
+    margins
+        What replaces the margin of the fit rule, and the probability with which the late dollars are kept.
     before
         Earlier candidates of the job; what still applies is not computed again.
 
@@ -83,7 +95,7 @@ def enumerate_candidates(
     ScenarioError
         For a stage that no offer can run.
     """
-    physics, run_hours = _reuse_or_compute(job, architecture, market.distinct_machines, library, headroom, before)
+    physics, run_hours = _reuse_or_compute(job, architecture, market.distinct_machines, library, margins, before)
     placements = (*enumerate_placements(job, architecture, physics.shape, market, library), Placement())
     spot = spot_markets(market.offers, library)
     columns = OfferColumns.of(market, job, spot, library)
@@ -108,7 +120,7 @@ def enumerate_candidates(
         placements,
         spot,
         columns,
-        headroom,
+        margins.headroom,
         services,
         before.policies if before is not None else PolicyCache(),
     )
@@ -135,7 +147,8 @@ def candidates_of_framework(
         architecture = candidates.architecture
         machines = tuple(machine for machine in market.distinct_machines if machine.gpu == gpu)
         physics = enumerate_configurations(job, architecture, machines, library, candidates.headroom)
-        run_hours, of = compute_run_hours(job, architecture, physics, library), np.ones(len(physics.ways), dtype=bool)
+        run_hours = compute_run_hours(job, architecture, physics, library, run_hours.budget_confidence)
+        of = np.ones(len(physics.ways), dtype=bool)
     is_used = np.asarray([is_allowed(one, job) for one in physics.ways.recipes], dtype=bool)[physics.ways.recipe]
     on_gpu = np.asarray([one.gpu == gpu for one in physics.ways.machines], dtype=bool)[physics.ways.machine]
     which = of & is_used & on_gpu
@@ -161,17 +174,22 @@ def _reuse_or_compute(
     architecture: Architecture,
     machines: tuple[Machine, ...],
     library: Library,
-    headroom: float | None,
+    margins: Margins,
     before: JobCandidates | None,
 ) -> tuple[JobConfigurations, RunHours]:
     """Return the configurations of the job and their hours, from `before` as far as the job has not changed."""
     run_hours = None
-    if before is not None and before.headroom == headroom and _same_physics(before, job, architecture, machines):
+    if (
+        before is not None
+        and before.headroom == margins.headroom
+        and _same_physics(before, job, architecture, machines)
+    ):
         physics = before.physics
-        run_hours = before.run_hours if _has_same_hours(before.job, job) else None
+        has_same = before.run_hours.budget_confidence == margins.budget_confidence and _has_same_hours(before.job, job)
+        run_hours = before.run_hours if has_same else None
     else:
-        physics = enumerate_configurations(job, architecture, machines, library, headroom)
-    return physics, run_hours or compute_run_hours(job, architecture, physics, library)
+        physics = enumerate_configurations(job, architecture, machines, library, margins.headroom)
+    return physics, run_hours or compute_run_hours(job, architecture, physics, library, margins.budget_confidence)
 
 
 def _join_placements(

@@ -10,6 +10,7 @@ import numpy as np
 
 from planner.candidates.pricing import technique_uses
 from planner.spot.policy.policy_cache import PolicyCache
+from planner.spot.policy.waiting import WaitingRule, least_wait, waiting_rule
 
 if TYPE_CHECKING:
     from planner.arrays import Flags, Floats, Integers
@@ -46,6 +47,23 @@ class SpotChoice:
         one = self.point
         hours, finish, usd, share = (np.full(2, x) for x in (one.hours, one.finish_hours, one.usd, one.spot_share))
         return hours, finish, usd, share
+
+    def with_less_waiting(
+        self, policies: PolicyCache, most_usd: float, low_share: float
+    ) -> tuple[SpotChoice, float] | None:
+        """Return the policy of nearly the same dollars that waits least, and the price of waiting that it weighs."""
+        found = least_wait(policies, self.run, self.states, self.point, most_usd, low_share)
+        return None if found is None else (SpotChoice(found[0], self.states, found[1]), found[2])
+
+    def at_waiting_price(self, policies: PolicyCache, usd_per_hour: float) -> SpotChoice:
+        """Return the best policy within the same time where an hour of waiting costs more by this price."""
+        run = replace(self.run, standing_usd_per_hour=self.run.standing_usd_per_hour + usd_per_hour)
+        (point,) = policies.best_points([(run, self.states, self.point.hours)])
+        return SpotChoice(run, self.states, point)
+
+    def rule(self) -> WaitingRule:
+        """Return when a run that waits takes a spot machine."""
+        return waiting_rule(self.run, self.states, self.point.hours)
 
 
 @dataclass(frozen=True)
@@ -181,7 +199,14 @@ def burden_of(ways: Configurations, run: RunHours, penalty_usd: Floats) -> Float
     """Return all that hours and dollars of configurations on one machine depend on, (k, n); less is never worse."""
     elsewhere = run.training_hours + run.checkpoint_hours  # the run where another machine evaluates
     hours = elsewhere, elsewhere + run.evaluation_hours, run.reload_hours
-    restarts = run.load_seconds, run.confidence_factor, run.stall_seconds, run.saved_bytes, ~run.observed
+    restarts = (
+        run.load_seconds,
+        run.confidence_factor,
+        run.budget_factor,
+        run.stall_seconds,
+        run.saved_bytes,
+        ~run.observed,
+    )
     of_recipe = np.asarray([run.export_gb, run.kept_gb, run.adapts])[:, ways.recipe]
     return np.stack([*hours, *restarts, *of_recipe, penalty_usd])
 

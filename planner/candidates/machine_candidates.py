@@ -87,6 +87,7 @@ class MachineCandidates:
         job, run_hours, columns = self.job, self.run_hours, self.columns
         trials = trial_work(job.trials.count, job.trials.at_once, job.trials.halving)
         observed, late = self.observed, run_hours.confidence_factor[self.configuration]
+        budget = run_hours.budget_factor[self.configuration]
         data = self._data_amounts()
         restart = self._start_hours(data)
         start = np.where(observed, 0.0, restart)
@@ -116,10 +117,12 @@ class MachineCandidates:
             group_run=work * ((trials.work + trials.waiting) / trials.wall) + reload * run_hours.reload_share,
             stretch=stretch,
             late=late,
+            budget=budget,
             switch=np.where(np.isnan(columns.on_demand_usd[self.offer]), 0.0, start),
             spot_paid=spot_paid,
             spot_wall=spot_wall,
             late_spot_wall=spot_wall * late * run_hours.wall_factor * stretch,
+            budget_spot_wall=spot_wall * budget * run_hours.budget_wall_factor * stretch,
             moved_gb=run_hours.weights_gb + data.own + data.arriving,
             own_gb=np.where(columns.at_data[self.offer], 0.0, data.own),
             stored_gb=(stored + np.asarray(run_hours.kept_gb)[self.recipe]) * len(ratios),

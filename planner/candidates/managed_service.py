@@ -116,7 +116,7 @@ class ManagedServiceCandidates:
         zeros, nans = np.zeros(len(self.runs)), np.full(len(self.runs), np.nan)
         hours, late = self._column("hours"), self._column("late")
         columns: dict[str, Any] = {one.name: zeros for one in fields(RowHours)}
-        columns |= dict.fromkeys(("spot_paid", "spot_wall", "late_spot_wall"), nans)
+        columns |= dict.fromkeys(("spot_paid", "spot_wall", "late_spot_wall", "budget_spot_wall"), nans)
         columns |= {
             "start": self._column("upload_hours"),
             "export": self._column("export_hours"),
@@ -124,6 +124,7 @@ class ManagedServiceCandidates:
             "group_run": hours,
             "stretch": self._column("late_hours") / late / hours,
             "late": late,
+            "budget": late,  # a service is not paid by the hour
             "node_group_ratios": node_group_ratios(self.job),
         }
         return RowHours(**columns)

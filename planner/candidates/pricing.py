@@ -9,8 +9,9 @@ Hours and dollars of one candidate (n instances per node group, k node groups, p
     fixed      transfer in and out, what is kept after the run, commitments
 
 Both columns of dollars also hold storage, for all hours, and stages on separate machines.
-Late figures are the same at the confidence of the job: hours times `RowHours.late`, spot waits at their own quantile,
-and a run that is expected to stop early is taken in full.
+Late figures are the same at a confidence: hours times `RowHours.late` at that of the job, dollars with the hours times
+`RowHours.budget` at that of the budget, spot waits at their own quantile. A run that is expected to stop early is taken
+in full.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ def price_machines(machines: MachineCandidates, hours: RowHours, market: Market,
         [np.where(has_on_demand, hours.run, np.nan), np.where(no_spot, np.nan, hours.spot_wall + hours.switch)], axis=1
     )
     late_h = np.stack([run_h[:, ON_DEMAND] * hours.late_factor, hours.late_spot_wall + hours.switch * late], axis=1)
-    run_usd, late_usd = _market_usd(machines, hours, run_h, late_h)
+    run_usd, late_usd = _market_usd(machines, hours, run_h)
     uses, penalty_usd = technique_uses(machines.job, ways)  # rows are many times as many as configurations
     return CandidateTable(
         **market.identity_columns(jobs, machines.job.name, machines.offer),
@@ -70,9 +71,9 @@ def price_machines(machines: MachineCandidates, hours: RowHours, market: Market,
     )
 
 
-def _market_usd(machines: MachineCandidates, hours: RowHours, run_h: Floats, late_h: Floats) -> tuple[Floats, Floats]:
+def _market_usd(machines: MachineCandidates, hours: RowHours, run_h: Floats) -> tuple[Floats, Floats]:
     """Return dollars (n, 2) that depend on hours, if all work is done in one market: expected and late."""
-    columns, late, once = machines.columns, hours.late[:, None], hours.once[:, None]
+    columns, late, once = machines.columns, hours.budget[:, None], hours.once[:, None]
     price = np.stack([columns.on_demand_usd[machines.offer], columns.spot_usd[machines.offer]], axis=1)
     price = price * machines.instances[:, None]
     outside = price * (hours.node_groups * once)
@@ -83,7 +84,9 @@ def _market_usd(machines: MachineCandidates, hours: RowHours, run_h: Floats, lat
     late_separate = machines.of_placement([one.total("late_usd") for one in machines.placements])[:, None]
     return (
         outside + run + storage * (once + run_h) + separate,
-        (outside + run * hours.stretch[:, None]) * late + storage * (once * late + late_h) + late_separate * late,
+        (outside + run * hours.stretch[:, None]) * late
+        + storage * (once * late + hours.budget_run)
+        + late_separate * late,
     )
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from planner.configurations.coefficients import RecipeCoefficients, recipe_coefficients
 from planner.configurations.hardware import PCIE_BYTES_PER_SECOND
 from planner.configurations.recipe import Recipe, framework_of
-from planner.configurations.uncertainty import configuration_sigmas
+from planner.configurations.uncertainty import spread_of
 from planner.estimates.preemption import (
     InterruptedRun,
     NodeGroupCoefficients,
@@ -36,7 +36,8 @@ from planner.estimates.time.stages import (
     load_seconds,
 )
 from planner.estimates.trials import trial_work
-from planner.estimates.uncertainty import class_sigmas, confidence_factor
+from planner.estimates.uncertainty import confidence_factor
+from planner.scenario.job import DEFAULT_CONFIDENCE
 from planner.units import GB, HOUR
 
 if TYPE_CHECKING:
@@ -69,6 +70,7 @@ class RunHours:
     sigma: Floats
     sigma_tail: Floats
     confidence_factor: Floats
+    budget_factor: Floats  # the same at the confidence of the budget
     stall_seconds: Floats  # per checkpoint
     saved_bytes: Floats  # of a checkpoint that training can resume from
     disk_bytes_per_second: float  # of one instance
@@ -80,6 +82,8 @@ class RunHours:
     node_group: NodeGroupCoefficients
     outage_cv: float
     wall_factor: float
+    budget_wall_factor: float
+    budget_confidence: float
 
     def interrupt(
         self,
@@ -213,13 +217,20 @@ class _RunTimes:
         return np.asarray(copied, dtype=float) + self.stages.checkpoint_fixed_seconds
 
 
-def compute_run_hours(job: Job, architecture: Architecture, physics: JobConfigurations, library: Library) -> RunHours:
+def compute_run_hours(
+    job: Job,
+    architecture: Architecture,
+    physics: JobConfigurations,
+    library: Library,
+    budget_confidence: float = DEFAULT_CONFIDENCE,
+) -> RunHours:
     """Return the hours of every configuration of a job, for all its trials."""
     values = library.calibrations["stages"].values
     stages = StageCoefficients.of(values)
     times = _RunTimes(job, architecture, physics, library, stages)
     recipes, observed = physics.ways.recipes, times.observed
-    sigma, tail = sigmas(architecture, physics, library)
+    sigma, tail = spread_of(architecture, physics, library)
+    spread = library.calibrations["uncertainty"].value("wall_spread")
     trials = trial_work(job.trials.count, job.trials.at_once, job.trials.halving)
     chain = trials.wall * job.early_stopping
     training, saved = times.training_hours(), np.asarray(checkpoint_bytes(times.trained, stages), dtype=float)
@@ -236,6 +247,7 @@ def compute_run_hours(job: Job, architecture: Architecture, physics: JobConfigur
         sigma=sigma,
         sigma_tail=tail,
         confidence_factor=np.asarray(confidence_factor(tail, job.confidence), dtype=float),
+        budget_factor=np.asarray(confidence_factor(tail, budget_confidence), dtype=float),
         stall_seconds=times.stall_seconds(saved),
         saved_bytes=saved,
         disk_bytes_per_second=job.storage_gb_per_second * GB,
@@ -246,7 +258,9 @@ def compute_run_hours(job: Job, architecture: Architecture, physics: JobConfigur
         stages=stages,
         node_group=NodeGroupCoefficients.of(values),
         outage_cv=values["spot_outage_cv"],
-        wall_factor=wall_quantile_factor(job.confidence, library.calibrations["uncertainty"].value("wall_spread")),
+        wall_factor=wall_quantile_factor(job.confidence, spread),
+        budget_wall_factor=wall_quantile_factor(budget_confidence, spread),
+        budget_confidence=budget_confidence,
     )
 
 
@@ -279,20 +293,3 @@ def export_gb(recipe: Recipe, coefficients: RecipeCoefficients, architecture: Ar
     if recipe.method == "lora" and not merged:
         return float(coefficients.states.trainable) * float(coefficients.states.adapter_bytes) / GB
     return architecture.download_gb
-
-
-def sigmas(architecture: Architecture, physics: JobConfigurations, library: Library) -> tuple[Floats, Floats]:
-    """Return the standard deviations of ln(time) of every configuration: for display, and for deadline and budget."""
-    ways = physics.ways
-    tokens = ways.micro_batch * ways.sequence
-    frameworks = [ways.recipes[index].framework for index in ways.recipe]
-    found = configuration_sigmas(frameworks, architecture, ways.machines, ways.machine, tokens, library)
-    cards = [m.gpu for m in ways.machines]
-    several = np.asarray([m.instances > 1 for m in ways.machines], dtype=bool)[ways.machine]
-    methods = [r.method for r in ways.recipes]
-    found = physics.learned.spread(
-        found, [cards[i] for i in ways.machine], [methods[i] for i in ways.recipe], several, library
-    )
-    again = class_sigmas(library.calibrations["uncertainty"].values, "observed")
-    observed = ~np.isnan(ways.observed_hours)
-    return np.where(observed, again.display, found.display), np.where(observed, again.tail, found.tail)

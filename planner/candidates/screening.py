@@ -141,7 +141,7 @@ def screen(
         shared, share = limits.budget_usd is not None or len(table.jobs) > 1, limits.spot_share
         target = SearchTarget(
             *(latest, share.min, share.max, waiting_usd or 0.0),
-            0.0 if scope.whole_curves else limits.waiting_usd_per_hour,  # a frontier is of dollars on the bill
+            0.0 if scope.whole_curves else limits.waiting_usd_per_hour or 0.0,  # a frontier is of dollars on the bill
             *(shared, frozenset(limits.quota)),
         )
         policies = find_policies(SpotCandidates(candidates, kept_table, rows, target, market, library), able, scope)
@@ -213,7 +213,7 @@ def _apply_billing_steps(
     made = replace(
         made,
         run_usd=made.run_usd + _rounding_usd(made, at, share, none, none, columns),
-        late_usd=made.late_usd + _rounding_usd(made, at, share, at.late, at.stretch, columns),
+        late_usd=made.late_usd + _rounding_usd(made, at, share, at.budget, at.stretch, columns),
         share_low=share,
         share_high=share,
     )

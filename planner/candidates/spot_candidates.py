@@ -119,11 +119,11 @@ class SpotCandidates:
     def late_value(self, row: int, value: float) -> float:
         """Return an upper bound on the cost at the confidence, with penalties, of a policy of that value."""
         worth = float(self.worth[row])
-        return (value - worth) * float(self.hours.late_factor[row]) + worth
+        return (value - worth) * float(self.hours.budget_factor[row]) + worth
 
     @cached_property
     def sizes(self) -> Floats:
-        """Return figures (n, 9) of which none makes a policy on the same kind of machines better if it grows."""
+        """Return figures (n, 10) of which none makes a policy on the same kind of machines better if it grows."""
         columns = (
             self.work,
             self.hours.restart,
@@ -134,6 +134,7 @@ class SpotCandidates:
             self.standing,
             self.hours.late_factor,
             self.hours.late_outside_run,
+            self.hours.budget,
         )
         return np.stack([np.asarray(one, dtype=float) for one in columns], axis=1)
 
@@ -283,7 +284,7 @@ class SpotCandidates:
             run_h=(self.outside_run[which] - rows.start_h)[:, None] + finish,
             late_h=np.stack([policy_late_hours(h, one) - rows.late_start_h for one in guaranteed.T], axis=1),
             run_usd=(self.outside_usd[which] - rows.fixed_usd)[:, None] + compute + storage[:, None] * finish,
-            late_usd=((outside + late_separate)[:, None] + run) * h.late[:, None],
+            late_usd=((outside + late_separate)[:, None] + run) * h.budget[:, None],
             share_low=share[:, 0],
             share_high=share[:, 1],
         )

@@ -41,10 +41,12 @@ class RowHours:
     group_run: Floats  # of all node groups together: what is paid on demand for `run`
     stretch: Floats  # the run without early stopping over the expected run
     late: Floats  # factor on all hours at the confidence of the job
+    budget: Floats  # factor on all hours that are paid, at the confidence of the budget
     switch: Floats  # one more start, from spot to on demand; 0 where the offer is spot only
     spot_paid: Floats  # of `run` on spot; nan without a spot market
     spot_wall: Floats
     late_spot_wall: Floats
+    budget_spot_wall: Floats  # at the confidence of the budget
     moved_gb: Floats  # onto every instance: weights and data
     own_gb: Floats  # of `moved_gb`, what leaves the storage of the user
     stored_gb: Floats  # on disks of all instances and in checkpoints that stay, while machines are rented
@@ -85,6 +87,16 @@ class RowHours:
     def late_factor(self) -> Floats:
         """Return the hours of the run at the confidence, without early stopping, over the expected ones (n,)."""
         return self.late * self.stretch
+
+    @property
+    def budget_factor(self) -> Floats:
+        """Return the hours of the run that a budget has to pay, without early stopping, over the expected ones (n,)."""
+        return self.budget * self.stretch
+
+    @property
+    def budget_run(self) -> Floats:
+        """Return the wall hours (n, 2) of the run in each market, at the confidence of the budget."""
+        return np.stack([self.run * self.budget_factor, self.budget_spot_wall + self.switch * self.budget], axis=1)
 
     def billed(
         self, share: Floats | float, late: Floats | float = 1.0, stretch: Floats | float = 1.0

@@ -16,7 +16,9 @@ from planner.cli.frontier import frontier
 from planner.cli.market import market
 from planner.cli.offers import offers
 from planner.cli.plans.export import export
-uuuufrom planner.cli.scenarios.catalog import scenarios
+from planner.cli.plans.sweep import sweep
+from planner.cli.plans.track import track
+from planner.cli.scenarios.catalog import scenarios
 from planner.cli.scenarios.init import init
 from planner.cli.simulate import simulate
 from planner.cli.solve import check, solve

@@ -11,7 +11,7 @@ import click
 from planner.cli.options import EXIT_CODES, loaded_scenario, output_options, solve_options
 from planner.cli.output import json_text, show
 from planner.cli.plan_file import read_plan
-from planner.cli.terminal import show_replays
+from planner.cli.terminal import show_progress
 
 if TYPE_CHECKING:
     from planner.cli.output import Output
@@ -68,7 +68,7 @@ def simulate(
     output.check()
     name = loaded.scenario.name
     plan = read_plan(plan_file) if plan_file is not None else None
-    with show_replays(f"solving {name}" if plan is None else f"reading {name}") as progress, loaded.locate_faults():
+    with show_progress(f"solving {name}" if plan is None else f"reading {name}") as progress, loaded.locate_faults():
         # Imported late: a wrong scenario is reported before numpy and the solvers are loaded.
         from planner.analysis.simulation.simulate import simulate as run_replays
 

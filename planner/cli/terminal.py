@@ -5,17 +5,19 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from typing import TYPE_CHECKING, Any
-
-import click
+import threading
+import time
+from typing import TYPE_CHECKING
 
 from planner.errors import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-CLEAR_LINE = "\r\033[K"
-"""Moves to the start of the line and erases it."""
+    from rich.progress import Progress
+
+QUIET_SECONDS = 1.0
+"""Work shorter than this shows nothing."""
 
 
 def wants_color() -> bool:
@@ -33,38 +35,68 @@ def count_columns() -> int:
     return 80
 
 
+class ProgressLine:
+    """A line on the terminal from the first second of work on: what is done, how much of it, and the elapsed time."""
+
+    def __init__(self, what: str) -> None:
+        self._what, self._began = printable(what), time.monotonic()
+        self._lock, self._ended, self._done = threading.Lock(), False, 0
+        self._shown: Progress | None = None
+        self._total: int | None = None
+        self._timer = threading.Timer(QUIET_SECONDS, self._show)
+        self._timer.daemon = True
+        self._timer.start()
+
+    def _show(self) -> None:
+        """Put the line on the terminal; rich is loaded here because most commands end before."""
+        from rich.console import Console
+        from rich.markup import escape
+        from rich.progress import BarColumn, MofNCompleteColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
+        from rich.progress import Progress as Line
+
+        with self._lock:
+            if self._ended:
+                return
+            counts = (BarColumn(bar_width=30), MofNCompleteColumn()) if self._total else ()
+            columns = (SpinnerColumn(), TextColumn("{task.description}"), *counts, TimeElapsedColumn())
+            console = Console(stderr=True, no_color=not wants_color())
+            self._shown = Line(*columns, console=console, transient=True, get_time=time.monotonic)
+            task = self._shown.add_task(escape(self._what), total=self._total, completed=self._done)
+            self._shown.tasks[task].start_time = self._began
+            self._shown.start()
+
+    def update(self, done: int, total: int) -> None:
+        """Show how much is done."""
+        with self._lock:
+            is_new, self._done, self._total = self._total is None, done, total
+            if self._shown is None:
+                return
+            if not is_new:
+                self._shown.update(self._shown.task_ids[0], completed=done, total=total)
+                return
+            self._shown.stop()  # the line gets a bar
+        self._show()
+
+    def end(self) -> None:
+        """Take the line off the terminal."""
+        self._timer.cancel()
+        with self._lock:
+            self._ended = True
+            if self._shown is not None:
+                self._shown.stop()
+
+
 @contextlib.contextmanager
-def show_progress(what: str) -> Iterator[None]:
-    """Show a line on the terminal during the work inside; nothing if messages go to a file."""
-    shown = sys.stderr.isatty()
-    if shown:
-        click.echo(f"{printable(what)} ...", err=True, nl=False)
-    try:
-        yield
-    finally:
-        if shown:
-            click.echo(CLEAR_LINE, err=True, nl=False)
+def show_progress(what: str) -> Iterator[Callable[[int, int], None] | None]:
+    """Show work that takes longer than a second on the terminal; nothing if messages go to a file.
 
-
-def count_cells(done: int, cells: int) -> None:
-    """Show on the terminal how many cells of a sweep are solved."""
-    if sys.stderr.isatty():
-        click.echo(f"{CLEAR_LINE}{done:,} of {cells:,} solved", err=True, nl=False)
-
-
-@contextlib.contextmanager
-def show_replays(what: str) -> Iterator[Callable[[int, int], None] | None]:
-    """Show `what`, then a bar of the replays done; None if messages go to a file."""
+    Yields what shows how much is done, `(done, total)`; None where nothing is shown.
+    """
     if not sys.stderr.isatty():
         yield None
         return
-    with show_progress(what), contextlib.ExitStack() as stack:
-        bars: list[Any] = []
-
-        def progress(done: int, runs: int) -> None:
-            if not bars:
-                click.echo(CLEAR_LINE, err=True, nl=False)
-                bars.append(stack.enter_context(click.progressbar(length=runs, label="replaying", file=sys.stderr)))
-            bars[0].update(done - bars[0].pos)
-
-        yield progress
+    line = ProgressLine(what)
+    try:
+        yield line.update
+    finally:
+        line.end()

@@ -8,7 +8,7 @@ import click
 
 from planner.cli.options import EXIT_CODES, output_options, solve_options
 from planner.cli.scenarios.question import asked_scenario
-from planner.cli.terminal import count_cells, show_progress
+from planner.cli.terminal import show_progress
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -60,8 +60,8 @@ def what_if(
         if not vary:
             raise click.UsageError("nothing to change: give --set PATH=VALUE, --vary PATH=A:B:STEP or --tornado")
     output.check()
-    with show_progress(f"solving {loaded.scenario.name}"), loaded.locate_faults():
-        answer, render = _compute(loaded.scenario, settings, vary, by if as_tornado else None, options)
+    with show_progress(f"solving {loaded.scenario.name}") as count, loaded.locate_faults():
+        answer, render = _compute(loaded.scenario, settings, vary, by if as_tornado else None, options, count)
     from planner.report.plots.what_if import draw
 
     output.write(answer, render, draw)
@@ -69,7 +69,12 @@ def what_if(
 
 
 def _compute(
-    scenario: Scenario, settings: tuple[str, ...], vary: tuple[str, ...], by: float | None, options: SolveOptions
+    scenario: Scenario,
+    settings: tuple[str, ...],
+    vary: tuple[str, ...],
+    by: float | None,
+    options: SolveOptions,
+    count: Callable[[int, int], None] | None,
 ) -> tuple[WhatIf | Sweep | Tornado, Callable[[Any], str]]:
     """Return the answer and the function that renders it."""
     if by is not None:
@@ -81,7 +86,7 @@ def _compute(
         from planner.analysis.what_if.sweep import sweep
         from planner.report.what_if.sweep import render_sweep
 
-        return sweep(scenario, vary, settings, options, on_cell=count_cells), render_sweep
+        return sweep(scenario, vary, settings, options, on_cell=count), render_sweep
     from planner.analysis.what_if.what_if import what_if as compare
     from planner.report.what_if.comparison import render_what_if
 

@@ -102,7 +102,7 @@ def enumerate_configurations(
         pieces += several
         misses += missing
     ways = concatenate_configurations(pieces)
-    ways = replace(ways, step_seconds=ways.step_seconds / learned.speed_factor(library))
+    ways = replace(ways, step_seconds=ways.step_seconds / learned.speed_factors(ways, library))
     return JobConfigurations(
         shape, tuple(machines), apply_observed_hours(ways, job, shape), tuple(misses), rejected, learned, grid.known
     )

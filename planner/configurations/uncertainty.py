@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from planner.arrays import Floats, Integers
+    from planner.configurations.enumeration import JobConfigurations
     from planner.configurations.grid import Machine
     from planner.library.schema import Architecture, Library
 
@@ -56,3 +57,20 @@ def configuration_sigmas(
         efficiency=column([efficiency_sigma(values, efficiency_of(card, speeds)[1]) for card in cards]),
         network_unknown=column([one.network_gbps is None for one in machines]),
     )
+
+
+def spread_of(architecture: Architecture, physics: JobConfigurations, library: Library) -> tuple[Floats, Floats]:
+    """Return the standard deviations of ln(time) of every configuration: for display, and for deadline and budget."""
+    ways = physics.ways
+    tokens = ways.micro_batch * ways.sequence
+    frameworks = [ways.recipes[index].framework for index in ways.recipe]
+    found = configuration_sigmas(frameworks, architecture, ways.machines, ways.machine, tokens, library)
+    cards = [m.gpu for m in ways.machines]
+    several = np.asarray([m.instances > 1 for m in ways.machines], dtype=bool)[ways.machine]
+    methods = [r.method for r in ways.recipes]
+    found = physics.learned.spread(
+        found, [cards[i] for i in ways.machine], [methods[i] for i in ways.recipe], several, library
+    )
+    again = class_sigmas(library.calibrations["uncertainty"].values, "observed")
+    observed = ~np.isnan(ways.observed_hours)
+    return np.where(observed, again.display, found.display), np.where(observed, again.tail, found.tail)

@@ -87,7 +87,7 @@ def _machine_figures(chosen: ChosenCandidate, limits: Limits, library: Library, 
     observed_hours = float(ways.observed_hours[configuration])
     observed = None if math.isnan(observed_hours) else observed_hours
     units = shape.tokens * (shape.units_per_token if shape.unit == "images" else 1.0)
-    policy = build_spot_plan(chosen, chosen.spot) if chosen.spot else None
+    policy = build_spot_plan(chosen, chosen.spot, limits) if chosen.spot else None
     luck, spread = (policy.luck_hours, policy.hours_sd) if policy else (0.0, 0.0)
     earliest, latest = interval(hours, hours - luck, (low, high), spread)
     start = float(candidates.hours.start[chosen.row])

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from planner.configurations.recipe import Recipe
     from planner.decode.chosen import ChosenCandidate
     from planner.scenario.job import Job
+    from planner.scenario.limits import Limits
     from planner.scenario.offer import Offer
 
 
@@ -48,7 +49,7 @@ def stage_hours_of(chosen: ChosenCandidate) -> dict[str, float]:
     return {name: hours for name, hours in found.items() if hours > 0}
 
 
-def build_spot_plan(chosen: ChosenCandidate, spot: SpotChoice) -> SpotPlan:
+def build_spot_plan(chosen: ChosenCandidate, spot: SpotChoice, limits: Limits) -> SpotPlan:
     """Return what the policy of a choice guarantees and expects; hours count from the order of the first machines."""
     candidates, row, point, run = chosen.candidates, chosen.row, spot.point, spot.run
     offer, h = candidates.table.offer[row], candidates.hours
@@ -69,6 +70,8 @@ def build_spot_plan(chosen: ChosenCandidate, spot: SpotChoice) -> SpotPlan:
         interruptions=point.interruptions,
         wasted_hours=point.wasted_hours,
         waiting_hours=point.waiting_hours,
+        waiting_usd_per_hour=chosen.waiting_usd + (limits.waiting_usd_per_hour or 0.0),
+        **asdict(spot.rule()),
         checkpoint_interval_hours=run.interval_hours,
         restart_hours=run.restart_hours,
         last_checkpoint=run.last_checkpoint,

@@ -44,7 +44,7 @@ Uses = dict[str, tuple[float, float]]
 
 
 def build_bill(chosen: ChosenCandidate, late: bool = False) -> tuple[BillItem, ...]:
-    """Return the bill of a choice; `late` at the confidence of the job, without early stopping."""
+    """Return the bill of a choice; `late` at the confidence of the budget, without early stopping."""
     if chosen.offer.managed is not None:
         lines = _service_lines(chosen, chosen.offer.managed, late)
     else:
@@ -62,7 +62,7 @@ def _billed_hours(chosen: ChosenCandidate, late: bool) -> tuple[Uses, float]:
     """Return machine hours by item, and the hours in which machines are rented."""
     candidates, row, share = chosen.candidates, chosen.row, chosen.share
     h, n = candidates.hours, int(candidates.table.instances[row]) // candidates.hours.node_groups
-    late_factor, stretch = (float(h.late[row]), float(h.stretch[row])) if late else (1.0, 1.0)
+    late_factor, stretch = (float(h.budget[row]), float(h.stretch[row])) if late else (1.0, 1.0)
     run, node_groups, group_run = float(h.run[row]), h.node_groups, float(h.group_run[row])
     waiting, reloads = float(h.waiting[row]), float(h.reload[row]) * candidates.run_hours.reload_share
     # Work hours of all node groups over those of the longest chain of trials.
@@ -91,7 +91,9 @@ def _billed_hours(chosen: ChosenCandidate, late: bool) -> tuple[Uses, float]:
         return uses, float(chosen.figures.hours(share)[0] - h.separate[row])
     if chosen.spot is not None:  # storage of a late run, not of one that takes all the time it may
         return uses, (float(h.after_start[row]) + chosen.spot.point.finish_hours * stretch) * late_factor
-    return uses, float(chosen.figures.late_hours(share)[0] - h.late_separate[row] * late_factor)
+    on_demand, spot = h.rows(np.asarray([row])).budget_run[0].tolist()
+    run_hours = ((1.0 - share) * on_demand if share < 1 else 0.0) + (share * spot if share > 0 else 0.0)
+    return uses, float(h.once[row]) * late_factor + run_hours
 
 
 def _rounded_hours(chosen: ChosenCandidate, instances: int, late: float, stretch: float) -> tuple[float, float]:
@@ -150,7 +152,7 @@ def _commitment_lines(chosen: ChosenCandidate) -> list[BillItem]:
 
 def _separate_stage_lines(chosen: ChosenCandidate, late: bool) -> list[BillItem]:
     """Return the lines of stages on separate machines; late, the error of the estimate stretches them too."""
-    factor = float(chosen.candidates.hours.late[chosen.row]) if late else 1.0
+    factor = float(chosen.candidates.hours.budget[chosen.row]) if late else 1.0
     names = {"ingest": "prepare data", "evaluation": "evaluation"}
     lines = []
     for one in chosen.candidates.placement_of(chosen.row).separate_stages:

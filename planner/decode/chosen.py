@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -30,6 +30,7 @@ class ChosenCandidate:
     figures: CandidateTable  # its row of the screened table
     spot: SpotChoice | None = None
     is_reserved: bool = False  # its machines are paid as a reservation of the plan
+    waiting_usd: float = 0.0  # price of an hour of waiting that its policy weighs, beyond that of the limits
 
     @classmethod
     def of(
@@ -41,6 +42,29 @@ class ChosenCandidate:
         if row in screened.pieces:
             spot, figures, share = screened.pieces[row].settle(figures, share, candidates.policies)
         return cls(candidates, market, int(screened.rows[row]), share, rounded, figures, spot)
+
+    def with_less_waiting(self, room_usd: float, late_room_usd: float, low_share: float) -> ChosenCandidate:
+        """Return the candidate on the policy of nearly its dollars that waits least; itself where there is none.
+
+        It may cost `room_usd` more, and `late_room_usd` at the confidence; `low_share` is the least share on spot.
+        """
+        if self.spot is None:
+            return self
+        h, policies, before = self.candidates.hours.rows(np.asarray([self.row])), self.candidates.policies, self.spot
+        most_usd = before.point.usd + min(room_usd, late_room_usd / float(h.budget_factor[0]))
+        if (found := before.with_less_waiting(policies, most_usd, low_share)) is None:
+            return self
+        spot, price = found
+        more_usd = spot.point.usd - price * spot.point.finish_hours - before.point.usd
+        figures = replace(
+            self.figures,
+            run_h=self.figures.run_h + spot.point.finish_hours - before.point.finish_hours,
+            run_usd=self.figures.run_usd + more_usd,
+            late_usd=self.figures.late_usd + more_usd * h.budget_factor,
+            share_low=np.full(1, spot.point.spot_share),
+            share_high=np.full(1, spot.point.spot_share),
+        )
+        return replace(self, spot=spot, share=spot.point.spot_share, figures=figures, waiting_usd=price)
 
     @property
     def job(self) -> Job:

@@ -8,6 +8,7 @@ from planner.configurations.hardware import DEFAULT_NETWORK_BYTES_PER_SECOND, ef
 from planner.configurations.memory_margin import memory_margin
 from planner.configurations.observed.memory_peaks import memory_setting
 from planner.configurations.recipe import framework_of
+from planner.decode.observed_speed import describe_observed_speed
 from planner.estimates.observed_runs import SCATTER_WARNING_RATIO, is_implausible_speed, max_speed_ratio
 from planner.estimates.trials import trial_work
 from planner.scenario.limits import latest_finish_hours
@@ -135,10 +136,7 @@ def _on_whole_runs(chosen: ChosenCandidate, observed: bool) -> list[str]:
 
 def _on_learning(chosen: ChosenCandidate, library: Library) -> list[str]:
     """Return what observed speeds and peaks have changed."""
-    learned, notes = chosen.candidates.physics.learned, []
-    if learned.timed:
-        runs = f"{len(learned.timed)} observed run{'s' if len(learned.timed) > 1 else ''}"
-        notes.append(f"speed x {learned.speed_factor(library):.2f} from {runs}, for all configurations of the job")
+    learned, notes = chosen.candidates.physics.learned, describe_observed_speed(chosen, library)
     if (apart := max_speed_ratio(learned.log_ratios)) > SCATTER_WARNING_RATIO:
         notes.append(
             f"observed speeds over their estimates differ by a factor of {apart:.2g}: the interval is wider for it"

@@ -23,7 +23,7 @@ def budget_probability(scenario: Scenario, jobs: Sequence[Assignment], fixed_usd
     if budget is not None and cost_usd <= 0:
         return 1.0
     late_usd = fixed_usd + math.fsum(job.cost_at_confidence for job in jobs)
-    return deadline_probability(budget, cost_usd, late_usd, min(job.confidence for job in scenario.jobs))
+    return deadline_probability(budget, cost_usd, late_usd, scenario.limits.budget_confidence)
 
 
 def deadline_probability(deadline: float | None, hours: float, late: float, confidence: float) -> float | None:

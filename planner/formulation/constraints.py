@@ -55,7 +55,7 @@ def spot_cap_rows(columns: VariableLayout) -> tuple[Rows, ...]:
 
 
 def budget_rows(columns: VariableLayout) -> tuple[Rows, ...]:
-    """Return the row of the budget on dollars at the requested confidence; none without a budget.
+    """Return the row of the budget on dollars at the confidence of the budget; none without a budget.
 
     budget    sum_c ( fixed_usd[c]*choose[c] + sum_m late_usd[c,m]*share[c,m] ) <= budget_usd
 

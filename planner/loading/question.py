@@ -112,7 +112,7 @@ def scenario_text(question: Question) -> str:
         f"  - architecture: {_name(question.model)}  # planner architectures list, or the path of a config.json",
         f"    work: {{{', '.join(work)}}}  # tokens of all epochs, or samples, tokens_per_sample and epochs",
         _line(question.deadline, "    deadline: {}", "36h", "or a day: 2026-11-25 09:00"),
-        "    # confidence: 0.9  # probability with which deadline and budget hold",
+        "    # confidence: 0.9  # probability with which the deadline holds",
         "    # sequence_length: 2048",
         "    # global_batch: 64  # sequences per optimizer step",
         f"    {'' if method else '# '}techniques:",

@@ -219,9 +219,9 @@ def _inventories(
 
 
 def shipped_scenarios() -> dict[str, Path]:
-    """Return the shipped scenarios by name: those of the folder, then `whole-job`, then `timetable`."""
+    """Return the shipped scenarios by name: those of the folder, then those of each subject."""
     folder = data_folder("scenarios")
-    patterns = ("*.yaml", "whole-job/*.yaml", "timetable/*.yaml")
+    patterns = ("*.yaml", "whole-job/*.yaml", "timetable/*.yaml", "decisions/*.yaml")
     files = [path for pattern in patterns for path in sorted(folder.glob(pattern))]
     return {path.stem: path for path in files}
 

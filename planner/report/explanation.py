@@ -137,7 +137,9 @@ def step_lines(step: LimitSensitivity, explanation: Explanation) -> list[str]:
     looser = f"{limit_name(step.limit, job_scope(explanation))}{change}: {gains}"
     hours = f"{words.hours(step.hours)}, " if step.hours is not None else ""
     plan = f"{step.plan}, {hours}{words.usd(step.cost_usd or 0.0)}"
-    return words.wrap_lines(looser, line_room(), 2) + words.hang("  ", words.wrap_lines(plan, line_room() - 2, 3))
+    below = [*words.wrap_lines(plan, line_room() - 2, 3)]
+    below += words.wrap_lines(step.note, line_room() - 2, 2) if step.note and step.setting else []
+    return words.wrap_lines(looser, line_room(), 2) + words.hang("  ", below)
 
 
 def _alternatives(options: Sequence[Alternative], job: str, most: int) -> list[str]:

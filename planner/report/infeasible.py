@@ -85,13 +85,17 @@ def limit_name(path: str, scenario: str = "") -> str:
     key = parts[-1].removesuffix("_usd").replace("deadline_hours", "deadline").replace("_", " ")
     if path == "limits.vram_headroom":
         return "VRAM margin"
+    if path.endswith(".confidence.memory"):
+        key = "confidence of memory"
     if path.startswith("limits.quota."):
         return f"quota of {path.removeprefix('limits.quota.')}"
     if path.startswith("limits.spot_share."):
         return f"{key} of spot share"
     if path.endswith(".trials.at_once"):
         key = "trials at once"
-    job = ".".join(parts[1:-1]).removesuffix(".techniques").removesuffix(".trials")
+    job = ".".join(parts[1:-1])
+    for part in (".techniques", ".trials", ".confidence"):
+        job = job.removesuffix(part)
     return f"{key} of {job}" if parts[0] == "jobs" and job not in ("", scenario) else key
 
 
@@ -112,7 +116,7 @@ def limit_value(path: str, value: float | str | None) -> str:
     if isinstance(value, str):
         return value
     key = path.rpartition(".")[2]
-    if key == "vram_headroom":
+    if key == "vram_headroom" or path.endswith(".confidence.memory"):
         return f"{format_typed(value * 100)} %"
     if key.endswith("usd"):
         return words.usd(value)

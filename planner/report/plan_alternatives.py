@@ -105,7 +105,7 @@ def scope(plan: Plan) -> list[str]:
         return []
     among = f"{best} among {counts.made:,} candidates of {counts.offers:,} offers"
     left = f"; {counts.outdated_offers:,} prices too old" if counts.outdated_offers else ""
-    return words.wrap_lines(among + left, line_room(), 1) + near_tie(plan)
+    return words.wrap_lines(among + left, line_room(), 2) + near_tie(plan)
 
 
 def near_tie(plan: Plan) -> list[str]:
@@ -113,4 +113,4 @@ def near_tie(plan: Plan) -> list[str]:
     least = plan.least_cost_usd
     if least is None or plan.cost_usd is None or words.usd(least) == words.usd(plan.cost_usd.expected):
         return []
-    return words.wrap_lines(f"least cost {words.usd(least)}, which takes longer: --set solve.ties=0", line_room(), 1)
+    return words.wrap_lines(f"least cost {words.usd(least)}, which takes longer: --set solve.ties=0", line_room(), 2)

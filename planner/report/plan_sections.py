@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from planner.library.techniques import read_techniques
 from planner.report import format as words
 from planner.report.format import line_room
 from planner.results.estimate import Estimate
 from planner.results.plan import Assignment, Plan
+
+if TYPE_CHECKING:
+    from planner.results.plan_parts import SpotPlan
 
 Run = Assignment | Estimate
 """A type with techniques, a batch, machines and a speed."""
@@ -197,16 +202,30 @@ def format_job_deadline(job: Assignment) -> str:
 
 
 def spot(job: Assignment) -> list[str]:
-    """Return what the spot policy saves, expects and guarantees, in at most three lines; empty without one."""
+    """Return what the spot policy saves and expects, and the rule it follows; empty without one."""
     policy = job.spot
     if policy is None:
         return []
     saved = f"saves {words.usd(policy.saving_usd)} ± {words.usd(policy.usd_sd)} against on demand"
     times = f"{policy.interruptions:,.1f} interruption{'' if round(policy.interruptions, 1) == 1 else 's'}"
     lost = f"{words.hours(policy.wasted_hours)} of restarts and lost work"
-    latest = words.plain_number(policy.latest_on_demand_hours)
-    guard = f"on demand from hour {latest} if no spot capacity appears"
-    return words.join_parts([saved, times, lost, guard], "; ", line_room(), 3)
+    return words.join_parts([saved, times, lost], "; ", line_room(), 3) + words.wrap_all(
+        [waiting_rule(policy)], line_room(), 2
+    )
+
+
+def waiting_rule(policy: SpotPlan) -> str:
+    """Return in plain words when a run that waits takes a machine, and when it moves to on demand at the latest."""
+    latest = f"on demand from hour {words.plain_number(policy.latest_on_demand_hours)} at the latest"
+    after, at_once = policy.take_after_up_hours, policy.take_at_once_from_hours
+    if after is None:
+        return latest
+    if after <= 0:
+        return f"take a spot machine as soon as there is one; {latest}"
+    rule = f"take a spot machine once the market has been up for {words.hours(after)}"
+    if at_once is not None:
+        rule += f", from hour {words.plain_number(at_once)} on at once"
+    return f"{rule}; {latest}"
 
 
 def budget(plan: Plan) -> list[str]:
@@ -240,5 +259,5 @@ def prices(job: Assignment) -> list[str]:
     days = job.price_age_days
     age = "of unknown age" if days is None else f"{days:,} day{'' if days == 1 else 's'} old"
     date = f" ({job.price_date})" if job.price_date else ""
-    source = f"; {job.price_source}" if job.price_source else ""
-    return words.wrap_lines(f"{age}{date}{source}", line_room(), 1)
+    source = f"; {job.price_source.removesuffix(f', {job.price_date}')}" if job.price_source else ""
+    return words.wrap_lines(f"{age}{date}{source}", line_room(), 4)

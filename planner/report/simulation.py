@@ -125,16 +125,18 @@ def percent(share: float | None) -> str:
 
 
 def _policies(policies: dict[str, PolicyFigures]) -> list[str]:
-    """Return a row per policy: cost, cost above the offline optimum, share in time, share on spot."""
-    lines = [f"  {'policy':<{NAME}}{'cost':>11}{'above optimum':>19}{'in time':>12}{'spot':>11}"]
+    """Return a row per policy: cost, mean hours, cost above the offline optimum, share in time, share on spot."""
+    lines = [f"  {'policy':<{NAME}}{'cost':>11}{'hours':>8}{'above optimum':>17}{'in time':>9}{'spot':>10}"]
     for name, figures in policies.items():
         cost = words.usd(figures.cost_usd.mean) if figures.cost_usd else "-"
         over = "-"
         if figures.usd_over_optimum is not None and figures.share_over_optimum is not None:
-            over = f"{words.usd(figures.usd_over_optimum)} {figures.share_over_optimum * 100:6.1f} %"
+            over = f"{words.usd(figures.usd_over_optimum)} {figures.share_over_optimum * 100:5.1f} %"
+        hours = f"{figures.hours.mean:,.1f}" if figures.hours else "-"
         met = "-" if figures.deadline_hit_rate is None else f"{figures.deadline_hit_rate * 100:.1f} %"
         label = POLICY_NAMES.get(name, name)
-        lines.append(f"  {label:<{NAME}}{cost:>11}{over:>19}{met:>12}{percent(figures.spot_share):>11}")
+        share = percent(figures.spot_share)
+        lines.append(f"  {label:<{NAME}}{cost:>11}{hours:>8}{over:>17}{met:>9}{share:>10}")
     return lines
 
 

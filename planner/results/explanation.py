@@ -147,7 +147,13 @@ class Explanation(Part):
             binds = ", ".join(one.limit for one in self.binding) or "none"
             caption += f", {dollars(self.cost_usd)}; binding limits: {binds}"
         steps = [
-            (one.worth, one.limit, one.note or f"{one.change_to}", one.plan, dollars(one.cost_usd))
+            (
+                one.worth,
+                one.limit,
+                one.note if one.change_to is None else f"{one.change_to}",
+                one.plan,
+                dollars(one.cost_usd),
+            )
             for one in self.next_steps
         ]
         return html_table(caption, ("worth", "limit", "at", "plan", "cost"), steps)

@@ -224,6 +224,12 @@ class SpotPlan(Part):
     """Paid hours without lasting progress: starts, checkpoints, lost work."""
     waiting_hours: float
     """Hours in which nothing is rented."""
+    waiting_usd_per_hour: float = 0.0
+    """Price of an hour of waiting that the policy weighs; on no bill."""
+    take_after_up_hours: float | None = None
+    """How long the market has been up when a run that waits takes its first machine; None: it takes none."""
+    take_at_once_from_hours: float | None = None
+    """From when on a run without progress takes any machine; None: not before it goes on demand."""
     checkpoint_interval_hours: float
     restart_hours: float
     last_checkpoint: bool

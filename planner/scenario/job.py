@@ -40,10 +40,17 @@ def _sure(value: object) -> object:
     return value
 
 
+DEFAULT_CONFIDENCE = 0.9
+"""Probability of keeping a deadline, or a budget, where the scenario states none."""
+
+Sure = Annotated[float, Field(gt=0, le=MAX_CONFIDENCE), BeforeValidator(_sure)]
+"""A probability that the estimates' errors, as they were measured, can support."""
+
+
 class Confidence(StrictModel):
     """Probabilities with which a plan keeps its deadline and fits in memory."""
 
-    deadline: Annotated[float, Field(gt=0, le=MAX_CONFIDENCE), BeforeValidator(_sure)] = 0.9
+    deadline: Sure = DEFAULT_CONFIDENCE
     memory: Annotated[float, Field(ge=0.5, le=MAX_MEMORY_CONFIDENCE)] = 0.95
 
 

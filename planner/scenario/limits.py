@@ -20,7 +20,7 @@ from planner.documents.quantities import (
     format_value,
     validation_error,
 )
-from planner.scenario.job import Job
+from planner.scenario.job import DEFAULT_CONFIDENCE, Job, Sure
 from planner.scenario.offer import Offer
 from planner.scenario.payment import TIERS
 from planner.scenario.schedule import PeriodBudget
@@ -92,6 +92,7 @@ class Limits(StrictModel):
     """Limits of a plan; None is no limit."""
 
     budget_usd: Annotated[float, Field(gt=0, le=1e15)] | None = None
+    budget_confidence: Sure = DEFAULT_CONFIDENCE  # with which dollars keep every budget
     max_gpus: PositiveInteger | None = None  # at one time, over all jobs
     max_hours: Positive | None = None
     max_usd_per_hour: Positive | None = None  # at one time, over all jobs
@@ -104,7 +105,7 @@ class Limits(StrictModel):
     spot: bool | None = None  # as written; false is a plain word for spot_share.max: 0, which it becomes
     spot_share: SpotShare = SpotShare()
     max_price_age_hours: Hours | None = Field(default=DEFAULT_MAX_PRICE_AGE_HOURS, alias="max_price_age")
-    waiting_usd_per_hour: NotNegative = 0.0  # price of waiting for spot capacity, on no bill
+    waiting_usd_per_hour: NotNegative | None = None  # price of waiting for spot, on no bill; None: `least_wait`
     vram_headroom: Annotated[float, Field(ge=0, lt=1)] | None = None  # share; replaces the margin of the fit rule
 
     @model_validator(mode="before")

@@ -94,6 +94,9 @@ Now = Annotated[str, BeforeValidator(_now, json_schema_input_type=str)]
 NEAR_TIE_USD, NEAR_TIE_SHARE, MOST_NEAR_TIE_USD = 0.05, 0.01, 5.0
 """Dollars, or the share of the least cost up to other dollars, that are not worth an hour's wait."""
 
+MOST_ABOVE_LEAST = 0.015
+"""Share of the least cost that a near tie and less waiting for spot machines may cost together."""
+
 
 class SolveSettings(StrictModel):
     """How one plan is picked among plans of nearly the same cost."""
@@ -173,6 +176,12 @@ class Scenario(_ScenarioBase):
         """Whether the objective is dollars and nothing else: no hours, no value of time, no penalties."""
         penalties = any(any(job.techniques.penalty_usd.values()) for job in self.jobs)
         return self.objective_kind == "cost" and not self.value_of_time_usd_per_hour and not penalties
+
+    @property
+    def waits_less(self) -> bool:
+        """Whether a policy on spot may cost a little more to wait less: nobody said what waiting or an hour costs."""
+        strict = self.solve.ties == 0 or self.limits.waiting_usd_per_hour is not None
+        return not strict and self.objective == "cost"
 
     def near_tie_usd(self, least_usd: float) -> float:
         """Return by how much a plan may cost more than the least cost if it ends earlier than all others that near.

@@ -69,8 +69,8 @@ def find_riskier(prepared: PreparedScenario, job: int, gpu: str, chosen: int, sh
     recipe = ways.recipes[int(ways.recipe[configuration])]
     evaluator = MemoryEvaluator.of(one.job, one.physics.shape, recipe, machine, None, library, one.physics.learned)
     chance = evaluator.vram(evaluator.at(*one.batch(row))).fit_probability
-    if chance >= given.memory:
-        return ()  # it is admitted, and a near tie went to a faster plan
+    if chance >= given.memory:  # the least cost itself, which the recommended plan exceeds by a near tie
+        return ()
     sure = math.floor(chance * 100) / 100
     setting = f"{setting_path(f'jobs.{one.job.name}.confidence.memory', prepared.scenario)}={sure:g}"
     figures = figures_of(screened.table, best, float(shares[best]), prepared.market)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.candidates.enumeration import enumerate_candidates
+from planner.candidates.enumeration import Margins, enumerate_candidates
 from planner.candidates.market import Market, build_market, has_comparable_prices, needs_separate_machines
 from planner.candidates.screening import ENDS_AFTER_DEADLINE, OUTLASTS_COMMITMENT, ScreenedCandidates, screen
 from planner.candidates.stage_placement import no_machine_fault
@@ -150,12 +150,15 @@ def _candidates(
 ) -> JobCandidates:
     """Return the candidates of one job, those of `before` if nothing that they depend on has changed."""
     job, names, headroom = scenario.jobs[index], [one.name for one in scenario.jobs], scenario.limits.vram_headroom
+    sure = scenario.limits.budget_confidence
     earlier = before.candidates[index] if before else None
-    if before and earlier and before.market is market and earlier.headroom == headroom:
+    same_limits = earlier and earlier.headroom == headroom and earlier.run_hours.budget_confidence == sure
+    if before and earlier and same_limits and before.market is market:
         late = {"deadline_hours": None}
         if earlier.table.jobs == tuple(names) and earlier.job.model_copy(update=late) == job.model_copy(update=late):
             return replace(earlier, job=job) if earlier.job != job else earlier  # only the screening reads a deadline
-    return enumerate_candidates(job, library.architecture(job.architecture), market, names, library, headroom, earlier)
+    architecture = library.architecture(job.architecture)
+    return enumerate_candidates(job, architecture, market, names, library, Margins(headroom, sure), earlier)
 
 
 def limits_of_offers(market: Market) -> SharedLimits:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import datetime
+import math
 from collections import Counter
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from planner.audit.audit import audit
 from planner.decode.assignment import build_assignment
@@ -17,7 +20,7 @@ from planner.library.quality import facts_on
 from planner.library.techniques import read_techniques
 from planner.results.plan import Assignment, CandidateCounts, Plan, Status, plan_figures
 from planner.results.plan_parts import QualityNote
-from planner.scenario.scenario import Scenario, SolveOptions
+from planner.scenario.scenario import MOST_ABOVE_LEAST, Scenario, SolveOptions
 from planner.solving.alternatives import best_by_method, find_faster, find_runners_up
 from planner.solving.binding_limits import describe_binding_limits
 from planner.solving.doubtful_prices import describe_outdated_prices, describe_spot_outlier
@@ -33,8 +36,8 @@ if TYPE_CHECKING:
     from planner.solving.timetable.build import BuiltTimetable
 
 CHANGED_DEFAULTS_NOTE = (
-    "defaults of schema 2 hold; solve.ties: 0, limits.max_price_age: null and interconnect: nvlink in offers restore "
-    "those before; schema: 2 in the scenario hides this note"
+    "defaults of schema 2 hold (framework: hf, solve.ties: 0, limits.max_price_age: null, limits.vram_headroom: 0.05, "
+    "interconnect: nvlink of offers are the former ones); schema: 2 hides this"
 )
 """A warning of every plan whose scenario does not say that it expects the present defaults."""
 PARALLEL_JOBS_NOTE = "jobs run on separate machines; methods and limits apply per job"
@@ -141,8 +144,9 @@ def _plan(
         facts["infeasible"] = diagnose(prepared) if explains and status == "infeasible" else None
         return Plan(**facts, status=status, objective=None, bound=None, gap=None, cost_usd=None, hours=None)
     first = solved.choice.first
+    rooms = _waiting_rooms(scenario, solved)
     jobs = tuple(
-        _assignment(prepared, solved, index, row, share, as_of)
+        _assignment(prepared, solved, index, row, share, rooms, as_of)
         for index, (row, share) in enumerate(zip(solved.rows, solved.shares, strict=True))
     )
     return Plan(
@@ -163,11 +167,19 @@ def _plan(
 
 
 def _assignment(
-    prepared: PreparedScenario, solved: OptimisedChoice, index: int, row: int, share: float, as_of: datetime.date
+    prepared: PreparedScenario,
+    solved: OptimisedChoice,
+    index: int,
+    row: int,
+    share: float,
+    rooms: tuple[float, float],
+    as_of: datetime.date,
 ) -> Assignment:
     """Return how one job is run: the chosen row of the joined table decoded, with alternatives and binding limits."""
     chosen_row, market = int(solved.owner[row]), prepared.market
     chosen = ChosenCandidate.of(prepared.candidates[index], prepared.screened[index], market, chosen_row, share)
+    if prepared.scenario.waits_less:
+        chosen = chosen.with_less_waiting(*rooms, prepared.scenario.limits.spot_share.min)
     made = build_assignment(chosen, prepared.scenario.limits, prepared.library, as_of)
     return made.model_copy(
         update={
@@ -186,6 +198,19 @@ def _assignment(
             "binding": describe_binding_limits(prepared, index),
         }
     )
+
+
+def _waiting_rooms(scenario: Scenario, solved: OptimisedChoice) -> tuple[float, float]:
+    """Return by how many dollars each job may exceed its cost to wait less, expected and at the confidence."""
+    shares, limits = np.asarray(solved.shares), scenario.limits
+    least, jobs = solved.choice.first.objective or 0.0, len(solved.rows)
+    room = least * (1 + MOST_ABOVE_LEAST) - float(np.sum(solved.chosen.cost_usd(shares)))
+    late = (
+        math.inf
+        if limits.budget_usd is None
+        else limits.budget_usd - float(np.sum(solved.chosen.late_cost_usd(shares)))
+    )
+    return max(room, 0.0) / jobs, max(late, 0.0) / jobs
 
 
 def _quality(job: Assignment) -> tuple[QualityNote, ...]:

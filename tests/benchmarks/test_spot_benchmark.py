@@ -11,8 +11,9 @@ import pytest
 
 from benchmarks.spot import benchmark as spot
 from benchmarks.spot.fleets import gang_paths, judge_recorded
-from benchmarks.spot.judge import POLICIES, SLACKS, Costs, ages_before, job, judge, summary
+from benchmarks.spot.judge import POLICIES, SLACKS, Costs, ages_before, deadline_of, job, judge, summary
 from benchmarks.spot.units import check_markets, unit_rows
+from benchmarks.spot.waiting import replayed, waiting_row, waiting_targets, waiting_text
 from benchmarks.spot.zones import SETS, draw_of, published, zone
 from planner.spot.market.trace import Trace
 from planner.units import HOUR
@@ -127,3 +128,17 @@ def test_targets_fail_where_figures_do() -> None:
             part = part[0]  # type: ignore[index]
         part[what] = value  # type: ignore[index]
         assert [number for number, (_, met) in enumerate(spot.targets_met(spoilt)) if not met] == [line]
+
+
+@pytest.mark.slow
+def test_less_waiting_is_measured_against_least_dollars() -> None:
+    """Both policies on the same windows: less waiting ends no later, and a target can be missed."""
+    run, one = job(48.0), zone("one V100", 0)
+    strict, less = replayed(run, one.states, deadline_of(run, 1.92, one.tick_hours), one)
+    assert less[1] < strict[1]  # hours waited
+    assert less[2] <= strict[2]  # of these while the market is up
+    row = waiting_row("a zone", [(strict, less)])
+    assert row["more_usd_percent"] == pytest.approx(100 * (less[0] / strict[0] - 1))
+    bad = waiting_row("bad", [(np.array([100.0, 5.0, 2.0]), np.array([102.0, 4.0, 1.9]))])
+    assert [met for _, met in waiting_targets([bad])] == [False, False]
+    assert any("102.00" in line for line in waiting_text([bad]))

@@ -8,7 +8,7 @@ import random
 import pytest
 
 from planner.audit.audit import audit
-from planner.candidates.enumeration import enumerate_candidates
+from planner.candidates.enumeration import Margins, enumerate_candidates
 from planner.candidates.market import build_market
 from planner.candidates.screening import screen
 from planner.decode.assignment import build_assignment
@@ -83,7 +83,7 @@ def sampled(scenario: Scenario) -> list[Assignment]:
     library = read_library([job.architecture for job in scenario.jobs])
     market, job = build_market(scenario, library), scenario.jobs[0]
     architecture = library.architecture(job.architecture)
-    every = enumerate_candidates(job, architecture, market, [job.name], library, scenario.limits.vram_headroom)
+    every = enumerate_candidates(job, architecture, market, [job.name], library, Margins(scenario.limits.vram_headroom))
     open_ones = screen(every, market, scenario.limits, library)
     found = []
     drawn = random.Random(0).sample(range(len(open_ones.table)), min(SAMPLE, len(open_ones.table)))

@@ -45,8 +45,8 @@ def test_without_a_spread_a_deadline_is_kept_or_not() -> None:
 def test_a_budget_is_kept_as_a_deadline_is(
     budget: float | None, usd: float, late_usd: float, chance: float | None
 ) -> None:
-    """Of two jobs the more cautious one counts, and what costs nothing keeps every budget."""
+    """The confidence is that of the budget, not of a job, and what costs nothing keeps every budget."""
     jobs: Any = [SimpleNamespace(cost_usd=part * usd, cost_at_confidence=part * late_usd) for part in (0.25, 0.75)]
-    confidences = [SimpleNamespace(confidence=one) for one in (0.9, 0.95)]
-    scenario: Any = SimpleNamespace(limits=SimpleNamespace(budget_usd=budget), jobs=confidences)
+    others = [SimpleNamespace(confidence=one) for one in (0.6, 0.95)]
+    scenario: Any = SimpleNamespace(limits=SimpleNamespace(budget_usd=budget, budget_confidence=0.9), jobs=others)
     assert budget_probability(scenario, jobs) == (None if chance is None else pytest.approx(chance))

@@ -40,6 +40,6 @@ def frozen_scenarios() -> dict[str, Path]:
     copied = copy_scenarios(folder / "scenarios")
     return {
         path.stem: path
-        for pattern in ("*.yaml", "whole-job/*.yaml", "timetable/*.yaml")
+        for pattern in ("*.yaml", "whole-job/*.yaml", "timetable/*.yaml", "decisions/*.yaml")
         for path in sorted(copied.glob(pattern))
     }

@@ -86,13 +86,20 @@ def _summary(prepared: PreparedScenario, plan: ResolvedPlan | None) -> Explanati
     )
 
 
+LEAST_DOLLARS_NOTE = "all plans here follow the spot policies of least dollars; solve waits less for at most 1 % more"
+"""A note where the plan that `solve` recommends has another policy than the plans that are compared here."""
+
+
 def _notes(plan: ResolvedPlan) -> tuple[str, ...]:
-    """Return a note on jobs that run on spot alone: no hours are certain there."""
+    """Return notes on jobs that run on spot: no hours are certain on it alone, and no policy here waits less."""
     names = plan.chosen.jobs
     spot_only = [names[row] for row in np.flatnonzero(np.isnan(plan.chosen.run_h[:, ON_DEMAND]))]
     whose = f" for {', '.join(spot_only)}" if spot_only and len(names) > 1 else ""
     note = f"spot only{whose}, without fallback on demand: hours and deadlines are expectations"
-    return (note,) if spot_only else ()
+    screened = plan.prepared.screened
+    follows = any(row in one.rows[list(one.spot)] for one, row in zip(screened, plan.rows, strict=True) if one.spot)
+    waits = plan.prepared.scenario.waits_less and follows
+    return (*([note] if spot_only else []), *([LEAST_DOLLARS_NOTE] if waits else []))
 
 
 def _explain_plan(plan: ResolvedPlan, today: datetime.date) -> dict[str, object]:

@@ -28,9 +28,11 @@ if TYPE_CHECKING:
 
 UNITS: dict[str, Literal["hour", "dollar", "gpu", "gib"]] = {
     **{"deadline": "hour", "max_hours": "hour", "budget_usd": "dollar"},
-    **{"max_gpus": "gpu", "quota": "gpu", "vram_headroom": "gib"},
+    **{"max_gpus": "gpu", "quota": "gpu", "vram_headroom": "gib", "memory": "gib"},
 }
 """What a limit gives more of, by its key; the others give another choice."""
+CENT_USD = 0.005
+"""Dollars that are no difference on the screen."""
 GOAL_TOLERANCE = 1e-9
 """Relative and absolute, by which a plan may miss the goal: sums in another order round differently."""
 
@@ -102,8 +104,16 @@ def _smallest_relaxation(baseline: Baseline, path: str) -> LimitSensitivity:
         change_from=change.old,
         change_to=change.new,
         setting=change.setting,
+        note=_tie_note(better, baseline.plan),
         **_compare(better, baseline.plan),
     )
+
+
+def _tie_note(better: ResolvedPlan, plan: ResolvedPlan) -> str:
+    """Return why a better objective shows in no dollars: the plan exceeds its least cost by a near tie."""
+    if better.prepared.scenario.has_plain_dollars and better.cost_usd > plan.cost_usd - CENT_USD:
+        return "only the least cost falls: among near ties the faster plan is taken (solve.ties: 0 takes the cheaper)"
+    return ""
 
 
 def _no_effect(path: str, scenario: Scenario) -> LimitSensitivity:

@@ -10,7 +10,7 @@ import numpy as np
 
 from planner.analysis.explain.blockers import find_blockers, find_remedies, matches_query, named_offers, pin_techniques
 from planner.analysis.explain.why_not_query import SPOT_MAJORITY, WhyNotQuery
-from planner.candidates.enumeration import enumerate_candidates
+from planner.candidates.enumeration import Margins, enumerate_candidates
 from planner.candidates.screening import ScreenedCandidates, screen
 from planner.decode.assignment_parts import describe_break_even
 from planner.results.explanation import WhyNot
@@ -141,7 +141,8 @@ def _relaxed_matches(prepared: PreparedScenario, query: WhyNotQuery) -> RelaxedC
     offers = named_offers(prepared, query)
     pieces = []
     for margin in margins:
-        made = enumerate_candidates(pinned, one.architecture, prepared.market, one.table.jobs, prepared.library, margin)
+        names, both = one.table.jobs, Margins(margin, one.run_hours.budget_confidence)
+        made = enumerate_candidates(pinned, one.architecture, prepared.market, names, prepared.library, both)
         pieces.append(made.rows(match_rows(made, made.table, offers, query)))
     if not any(len(piece.table) for piece in pieces):
         return None
@@ -230,6 +231,9 @@ def _reason(change: LimitChange, base: PreparedScenario) -> str:
     if limit == HEADROOM:
         margins = f"{float(new) * 100:.3g} %; {float(old) * 100:.3g} %"
         return f"it fits in memory only with a margin of {margins} are kept free"
+    if limit.endswith(".confidence.memory"):
+        asked = f"{float(old) * 100:.3g} % are asked for"
+        return f"it fits in memory with {float(new) * 100:.3g} % probability; {asked}"
     job = next((one for one in base.scenario.jobs if limit.startswith(f"jobs.{one.name}.")), None)
     if reason := REASONS.get(limit_key(limit)):
         confidence, plans = job.confidence * 100 if job else None, "plan" if new == 1 else "plans"

@@ -14,7 +14,6 @@ from planner.analysis.simulation.timeline import build_timeline
 from planner.results.simulation import GREEDY, ON_DEMAND_ONLY, PLANNED, UNIFORM
 from planner.spot.market.sampling import Paths
 from planner.spot.policy.baseline_policies import Greedy, SpotOnly, UniformProgress, apply_safety_net
-from planner.spot.policy.switching_policy import best_policy
 from planner.spot.replay.offline_optimum import optimum_of_zones_usd, optimum_usd
 from planner.spot.replay.replay import RUNS_PER_BLOCK, Replays, replay
 
@@ -96,7 +95,7 @@ class DeadlineUniformProgress:
 def planned_policy(job_run: JobRun, tick_hours: float) -> Policy:
     """Return the policy that a plan follows: its table, or spot and nothing else."""
     if job_run.kind == RunKind.POLICY and job_run.states is not None:
-        return best_policy(job_run.run, job_run.states, job_run.target_hours, tick_hours=tick_hours)
+        return job_run.policy(tick_hours)
     return SpotOnly()
 
 

@@ -18,6 +18,7 @@ from planner.solving.scoring import CandidateObjective
 from planner.solving.sharing import may_take_turns
 from planner.solving.timetable.modes import screens_of_job
 from planner.spot.policy.run import SpotRun
+from planner.spot.policy.switching_policy import SwitchingPolicy, best_policy
 from planner.units import HOUR
 
 if TYPE_CHECKING:
@@ -68,7 +69,16 @@ class JobRun:
     step_hours: float = 0.0  # of billing, 0: to the second
     minimum_hours: float = 0.0
     waiting_usd: float = 0.0  # value of an hour of waiting to the user; on no bill
+    priced_waiting_usd: float = 0.0  # price of waiting for machines that the policy weighs; on no bill, in no optimum
     instances: int = 0  # of one node group
+
+    def policy(self, tick_hours: float) -> SwitchingPolicy:
+        """Return the policy that the plan follows, which is asked every `tick_hours`."""
+        if self.states is None:
+            raise ValueError(f"{self.job.name} follows no policy")
+        standing = self.run.standing_usd_per_hour + self.priced_waiting_usd
+        run = replace(self.run, standing_usd_per_hour=standing)
+        return best_policy(run, self.states, self.target_hours, tick_hours=tick_hours)
 
     @property
     def outside_run_hours(self) -> float:
@@ -100,6 +110,8 @@ def _build_job_run(prepared: PreparedScenario, index: int, assignment: Assignmen
     candidates = prepared.candidates[index]
     row = find_row(candidates, assignment)
     choice = _choice(prepared, index, row, assignment.spot) if row is not None and assignment.spot else None
+    if choice is not None and (usd := _patience_usd(prepared, assignment)):
+        choice = choice.at_waiting_price(candidates.policies, usd)
     if row is None or (assignment.spot is not None and choice is None):
         what = f"no candidate of this job matches the plan: {assignment.gpus} x {assignment.gpu}, {assignment.offer}"
         fix = "the plan belongs to another scenario, or prices have changed: solve again"
@@ -145,6 +157,12 @@ def _choice(prepared: PreparedScenario, index: int, row: int, advice: SpotPlan) 
     return next((one for one in found if one and abs(one.point.hours - advice.guaranteed_hours) < 1e-6), None)
 
 
+def _patience_usd(prepared: PreparedScenario, assignment: Assignment) -> float:
+    """Return the price of waiting that the policy of a plan weighs beyond that of the limits."""
+    given = prepared.scenario.limits.waiting_usd_per_hour
+    return assignment.spot.waiting_usd_per_hour if assignment.spot is not None and given is None else 0.0
+
+
 def _machine_run(
     prepared: PreparedScenario, index: int, assignment: Assignment, row: int, choice: SpotChoice | None, latest: float
 ) -> JobRun:
@@ -153,7 +171,7 @@ def _machine_run(
     place, share, switch = int(table.offer[row]), assignment.spot_share, assignment.switch_to_on_demand_at_hours
     prepare = assignment.stage_hours.get("prepare data", 0.0)
     waiting = CandidateObjective.of(prepared.scenario).waiting_usd or 0.0
-    target = SearchTarget(latest, 0.0, 1.0, waiting, prepared.scenario.limits.waiting_usd_per_hour)
+    target = SearchTarget(latest, 0.0, 1.0, waiting, prepared.scenario.limits.waiting_usd_per_hour or 0.0)
     rows = SpotCandidates(candidates, table.rows(which), which, target, market, prepared.library)
     sold = not math.isnan(columns.on_demand_usd[place])
     kind = RunKind.POLICY if choice else RunKind.ON_DEMAND if share <= 0 else RunKind.MIX if sold else RunKind.SPOT
@@ -195,6 +213,7 @@ def _machine_run(
         step_hours=billing.step_seconds / HOUR if coarse else 0.0,
         minimum_hours=billing.minimum_hours,
         waiting_usd=waiting,
+        priced_waiting_usd=assignment.spot.waiting_usd_per_hour if assignment.spot else 0.0,
         sigma=assignment.sigma_tail,
         instances=int(rows.nodes[0]),
     )

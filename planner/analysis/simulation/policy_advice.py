@@ -9,7 +9,6 @@ from planner.analysis.simulation.market_paths import choose_tick_hours
 from planner.errors import Fault, ScenarioError
 from planner.solving.prepare import prepare
 from planner.spot.policy.policy_table import advice, to_table
-from planner.spot.policy.switching_policy import best_policy
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,7 +28,7 @@ def policy_tables(scenario: Scenario, plan: Plan, library: Library | None = None
     for job_run in build_job_runs(prepare(scenario, library), plan):
         if job_run.kind == RunKind.POLICY and job_run.states is not None:
             tick = choose_tick_hours(job_run.run, job_run.states, job_run.target_hours)
-            tables[job_run.job.name] = to_table(best_policy(job_run.run, job_run.states, job_run.target_hours, tick))
+            tables[job_run.job.name] = to_table(job_run.policy(tick))
     if not tables:
         what = "no job of this plan follows a policy on spot"
         fix = "leave --policy out; limits.spot_share.min asks for spot"

@@ -59,6 +59,16 @@ class ComparedRun:
     predicted: float  # real tokens (images) per second over all cards
     peak: ObservedPeak | None  # None where no peak was observed
 
+    def is_on(self, machine: Machine) -> bool:
+        """Whether a machine is that of the run, whatever links its GPUs."""
+        mine = self.machine
+        return (mine.gpu, mine.gpus, mine.instances) == (machine.gpu, machine.gpus, machine.instances)
+
+    def is_of(self, recipe: Recipe, machine: Machine, batch: tuple[int, int], sequence: int) -> bool:
+        """Whether a configuration is that of the run; `batch` is micro-batch and accumulation steps."""
+        same = (self.recipe, (self.micro_batch, self.accumulation), self.sequence) == (recipe, batch, sequence)
+        return same and self.is_on(machine)
+
     @property
     def assumed(self) -> tuple[str, ...]:
         """Settings that the run does not say."""

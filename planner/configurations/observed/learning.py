@@ -17,13 +17,19 @@ from planner.configurations.observed.memory_peaks import (
     learn_memory_correction,
     memory_setting,
 )
-from planner.estimates.observed_runs import corrected_fit_sigma, corrected_sigmas, log_speed_correction
+from planner.estimates.observed_runs import (
+    corrected_fit_sigma,
+    corrected_sigmas,
+    log_own_speed_correction,
+    log_speed_correction,
+)
 from planner.units import GIB
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from planner.arrays import Flags, Floats
+    from planner.configurations.configuration_table import Configurations
     from planner.configurations.grid import Machine
     from planner.configurations.recipe import Recipe
     from planner.estimates.inputs import TimedSetup
@@ -55,6 +61,35 @@ class Correction:
     def speed_factor(self, library: Library) -> float:
         """Return the factor on the predicted speed of every configuration."""
         return math.exp(log_speed_correction(self.log_ratios, library.calibrations["pilot"].value("speed_half")))
+
+    def own_speed_factor(
+        self, recipe: Recipe, machine: Machine, batch: tuple[int, int], sequence: int, library: Library
+    ) -> float:
+        """Return the factor on the predicted speed of one configuration: closer to its own runs, where it has any."""
+        own = [
+            log_ratio
+            for seen, log_ratio in zip(self.timed, self.log_ratios, strict=True)
+            if seen.is_of(recipe, machine, batch, sequence)
+        ]
+        values = library.calibrations["uncertainty"]
+        general = math.log(self.speed_factor(library))
+        difference, noise = values.value("difference.same_card"), values.value("observed.sigma")
+        return math.exp(log_own_speed_correction(general, own, difference, noise))
+
+    def speed_factors(self, ways: Configurations, library: Library) -> Floats | float:
+        """Return the factor on the predicted speed of every configuration (n,)."""
+        general = self.speed_factor(library)
+        if not self.timed:
+            return general
+        factors = np.full(len(ways), general)
+        for seen in self.timed:
+            own = np.asarray([one == seen.recipe for one in ways.recipes], dtype=bool)[ways.recipe]
+            own &= np.asarray([seen.is_on(one) for one in ways.machines], dtype=bool)[ways.machine]
+            own &= (ways.micro_batch == seen.micro_batch) & (ways.accumulation == seen.accumulation)
+            own &= ways.sequence == seen.sequence
+            batch = (seen.micro_batch, seen.accumulation)
+            factors[own] = self.own_speed_factor(seen.recipe, seen.machine, batch, seen.sequence, library)
+        return factors
 
     def spread(
         self, before: Sigmas, gpu: Sequence[str], method: Sequence[str], several: Flags, library: Library

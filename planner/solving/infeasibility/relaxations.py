@@ -22,8 +22,10 @@ if TYPE_CHECKING:
     from planner.solving.infeasibility.elastic_program import ElasticProgram, ElasticSolution
     from planner.solving.infeasibility.soft_constraints import SoftConstraint
 
-HOURS_STEP, USD_STEP, SHARE_STEP, MARGIN_STEP = 0.01, 0.01, 0.01, 0.001
+HOURS_STEP, USD_STEP, SHARE_STEP, MARGIN_STEP, CONFIDENCE_STEP = 0.01, 0.01, 0.01, 0.001, 0.01
 """New limits are rounded away from the old ones to multiples of these: they can be typed and still suffice."""
+LEAST_CONFIDENCE_STEPS = 50
+"""An even chance to fit in memory: below it nobody should rent a machine, and the schema has no such confidence."""
 BUDGET, AMPLE_USD = "limits.budget_usd", 1e8
 """Path of the budget, and dollars that no plan costs."""
 STEP_OF = {"deadline": HOURS_STEP, "max_hours": HOURS_STEP, "budget_usd": USD_STEP, "min": SHARE_STEP}
@@ -46,7 +48,7 @@ class LimitChange:
 def build_changes(found: ElasticSolution, elastic: ElasticProgram, prepared: PreparedScenario) -> list[LimitChange]:
     """Return the changes that a plan of the elastic program needs; empty if only offers have too little left.
 
-    The VRAM margin becomes 0 here; `verify_relaxation` gives back what is not needed.
+    The VRAM margin becomes 0 here; `verify_relaxation` gives back what is not needed, as a confidence where that rules.
     """
     scenario = prepared.scenario
     filters = sorted(elastic.relaxed.filters[number] for number in found.filters)
@@ -60,7 +62,7 @@ def build_changes(found: ElasticSolution, elastic: ElasticProgram, prepared: Pre
 def verify_relaxation(
     prepared: PreparedScenario, changes: Sequence[LimitChange], solve: TrySolve = try_solve
 ) -> tuple[ResolvedPlan, list[LimitChange]] | None:
-    """Return the plan under the changes, and the changes with the largest VRAM margin that still has a plan.
+    """Return the plan under the changes, and the changes with the greatest certainty of memory that still has a plan.
 
     None if the changed scenario has no plan after all, or is invalid.
     """
@@ -78,17 +80,56 @@ def verify_relaxation(
         return None
     if len(kept) == 1 and any(offer.has_spot for offer in prepared.market.offers):
         plan, kept[0] = _least_change(prepared, kept[0], plan, solve)
-    place = next((i for i, one in enumerate(kept) if one.limit == HEADROOM), None)
-    if place is not None and isinstance(kept[place].old, float):
-        steps = math.ceil(float(kept[place].old) / MARGIN_STEP - 1e-9)  # the largest margin is the smallest change
-        low, high = 0, steps  # low suffices, high is the limit as it is
-        while high - low > 1:
-            middle = (low + high) // 2
-            kept[place] = replace(kept[place], new=middle * MARGIN_STEP, setting=f"{HEADROOM}={middle * MARGIN_STEP:g}")
-            again = _try_changes(prepared, kept, solve)
-            low, high, plan = (middle, high, again) if again else (low, middle, plan)
-        kept[place] = replace(kept[place], new=low * MARGIN_STEP, setting=f"{HEADROOM}={low * MARGIN_STEP:g}")
+    if any(one.limit == HEADROOM for one in kept):
+        plan, kept = _least_memory_change(prepared, kept, plan, solve)
     return plan, kept
+
+
+def _least_memory_change(
+    prepared: PreparedScenario, changes: Sequence[LimitChange], plan: ResolvedPlan, solve: TrySolve
+) -> tuple[ResolvedPlan, list[LimitChange]]:
+    """Return the plan and the changes with the greatest certainty that it fits in memory, by bisection.
+
+    The certainty is the confidence that the jobs ask for, in steps of a hundredth. It is the margin where the scenario
+    states one in its place, and where even an even chance is not enough.
+    """
+    place = next(i for i, one in enumerate(changes) if one.limit == HEADROOM)
+    before, after, margin = changes[:place], changes[place + 1 :], float(changes[place].old)
+
+    def with_margin(steps: int) -> list[LimitChange]:
+        new = steps * MARGIN_STEP
+        return [*before, replace(changes[place], new=new, setting=f"{HEADROOM}={new:g}"), *after]
+
+    def with_confidence(steps: int) -> list[LimitChange]:
+        return [*before, *_memory_confidences(prepared.scenario, steps * CONFIDENCE_STEP), *after]
+
+    change, low, high = with_margin, 0, math.ceil(margin / MARGIN_STEP - 1e-9)  # low suffices, high is as it was
+    if prepared.scenario.limits.vram_headroom is None and (
+        even := _try_changes(prepared, with_confidence(LEAST_CONFIDENCE_STEPS), solve)
+    ):
+        most = max(job.memory_confidence for job in prepared.scenario.jobs)
+        change, plan, low, high = (
+            with_confidence,
+            even,
+            LEAST_CONFIDENCE_STEPS,
+            math.ceil(most / CONFIDENCE_STEP - 1e-9),
+        )
+    while high - low > 1:
+        middle = (low + high) // 2
+        again = _try_changes(prepared, change(middle), solve)
+        low, high, plan = (middle, high, again) if again else (low, middle, plan)
+    return plan, change(low)
+
+
+def _memory_confidences(scenario: Scenario, confidence: float) -> list[LimitChange]:
+    """Return the changes of the jobs that ask for more than a confidence of memory."""
+    new, found = round(confidence, 2), []
+    for job in scenario.jobs:
+        if job.memory_confidence > new:
+            path = f"jobs.{job.name}.confidence.memory"
+            setting = f"{setting_path(path, scenario)}={new:g}"
+            found.append(LimitChange(path, job.memory_confidence, new, setting))
+    return found
 
 
 def _least_change(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from planner.candidate_table import CandidateTable, concatenate
-from planner.candidates.enumeration import enumerate_candidates
+from planner.candidates.enumeration import Margins, enumerate_candidates
 from planner.candidates.screening import screen
 from planner.configurations.memory_margin import memory_margin
 from planner.configurations.recipe import frameworks_of
@@ -110,7 +110,8 @@ def _pieces(one: JobCandidates, limits: Limits, market: Market, library: Library
     names = one.table.jobs
 
     def made(headroom: float | None) -> JobCandidates:
-        return enumerate_candidates(job, one.architecture, market, names, library, headroom)
+        margins = Margins(headroom, limits.budget_confidence)
+        return enumerate_candidates(job, one.architecture, market, names, library, margins)
 
     if unrestricted != one.job.techniques:
         yield made(limits.vram_headroom)

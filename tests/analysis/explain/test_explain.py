@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.analysis.explain.explain import explain
+from planner.analysis.explain.explain import LEAST_DOLLARS_NOTE, explain
 from planner.library.reading import read_library
 from planner.library.schema import Library
 from planner.loading.scenario_file import change_scenario, parse_scenario, read_scenario
 from planner.report.plan import render
 from planner.results.explanation import Explanation, LimitSensitivity
 from planner.results.plan import Plan
-from planner.scenario.scenario import Scenario, SolveOptions
+from planner.scenario.scenario import Scenario, SolveOptions, SolveSettings
 from planner.solving.significance import describe_difference
 from planner.solving.solve import solve
 
@@ -300,10 +300,12 @@ def test_a_multiple_of_the_cost_is_a_factor() -> None:
 
 @pytest.mark.slow
 def test_a_plan_on_spot_alone_says_that_nothing_is_certain() -> None:
-    """Without a price on demand there is no fallback: the head says so; with one it does not."""
+    """Without a price on demand there is no fallback: the head says so; with one it names its policies."""
     job, only = {"deadline": "40h", "work": {"tokens": 3e9}}, {"allow": ["H100-80GB"]}
     scenario = scenario_of(job=job, gpus=only)
-    assert explain(scenario, library=library()).notes == ()
+    assert explain(scenario, library=library()).notes == (LEAST_DOLLARS_NOTE,)
+    strict = scenario.model_copy(update={"solve": SolveSettings(ties=0)})
+    assert explain(strict, library=library()).notes == ()
     unsold = tuple(o.model_copy(update={"usd_per_hour": None}) if o.has_spot else o for o in scenario.offers)
     alone = scenario.model_copy(update={"offers": unsold})
     (note,) = explain(alone, library=library()).notes

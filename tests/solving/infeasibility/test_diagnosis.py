@@ -221,3 +221,29 @@ def test_many_limits_at_once_still_leave_a_way_out() -> None:
     (way,) = ways(solve(scenario, OPTIONS, library()))
     assert len(way) == 6
     assert solve(change_scenario(scenario, [one.setting for one in way]), OPTIONS, library()).status == "optimal"
+
+
+def test_less_certainty_of_memory_is_a_way_out_and_no_less_than_it_must_be() -> None:
+    """The longest sequence that fits at 60 % needs 99 % to be given up, by as much as `solve` confirms."""
+    scenario = """
+name: t
+offers: [{provider: a, gpu: RTX3060, gpus: 1, usd_per_hour: 0.1}]
+jobs:
+  - {name: t, architecture: llama-3.2-1b, work: {tokens: 1e6}, sequence_length: 32768, techniques: {method: lora},
+     framework: hf}
+"""
+
+    def solved(length: int, confidence: float) -> Plan:
+        wanted = [f"jobs.t.sequence_length={length}", f"jobs.t.confidence.memory={confidence:g}"]
+        return solve(parse_scenario(scenario, set_=wanted), OPTIONS)
+
+    unsure = solved(32768, 0.6)
+    assert unsure.infeasible is not None
+    length = next(int(one.fix.split()[1].replace(",", "")) for one in unsure.infeasible.nearest if one.unit == "GiB")
+    assert solved(length, 0.6).status == "optimal"
+    (change,) = next(way for way in ways(solved(length, 0.99)) if way[0].limit.endswith("memory"))
+    assert change.limit == "jobs.t.confidence.memory" and change.change_from == 0.99
+    assert isinstance(change.change_to, float) and 0.6 <= change.change_to < 0.99
+    assert change.setting == f"jobs.t.confidence.memory={change.change_to:g}"
+    assert solved(length, change.change_to).status == "optimal"
+    assert solved(length, round(change.change_to + 0.01, 2)).status == "infeasible"

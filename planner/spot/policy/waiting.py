@@ -1,0 +1,108 @@
+"""Waiting for spot machines: the price of an hour that makes a policy wait less, and what it does in plain words."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from planner.spot.policy.run import Action
+from planner.spot.policy.switching_policy import best_policy
+
+if TYPE_CHECKING:
+    from planner.spot.market.states import SpotStates
+    from planner.spot.policy.cost_curve import CurvePoint
+    from planner.spot.policy.policy_cache import PolicyCache
+    from planner.spot.policy.run import SpotRun
+
+WAITING_SHARE = 0.02
+"""Largest price of an hour of waiting for spot machines, over that of the same machines on demand."""
+WAITING_COST_SHARE = 0.01
+"""Share of the dollars of the best policy that one with less waiting may cost more."""
+HALVINGS = 6
+"""Times that the range of prices is halved where the largest costs too many dollars; a higher one costs no fewer."""
+RULE_MOMENTS = 256
+"""Moments of the time that a policy may spend waiting at which its rule is read."""
+
+
+@dataclass(frozen=True)
+class WaitingRule:
+    """When a run that has nothing rented takes a spot machine, while it has made no progress."""
+
+    take_after_up_hours: float | None  # age of the market that it waits for in the beginning; None: it takes none
+    take_at_once_from_hours: float | None  # from when on it takes a machine of any age; None: never before on demand
+
+
+def max_waiting_price(run: SpotRun) -> float:
+    """Return the largest price of an hour of waiting that nobody has to ask for."""
+    return WAITING_SHARE * run.on_demand_usd_per_hour
+
+
+def least_wait(
+    policies: PolicyCache,
+    run: SpotRun,
+    states: SpotStates,
+    best: CurvePoint,
+    most_usd: float = math.inf,
+    low_share: float = 0.0,
+) -> tuple[SpotRun, CurvePoint, float] | None:
+    """Return the policy with the fewest expected hours among those of nearly the dollars of the best one.
+
+    The candidates are the best policies where an hour of waiting has a price, which is on no bill.
+
+    Parameters
+    ----------
+    best
+        The best policy of `run` without that price.
+    most_usd
+        Dollars that the policy may cost at most.
+    low_share
+        Least share of the work on spot.
+
+    Returns
+    -------
+    tuple or None
+        The run with the price in its standing costs, its policy, and the price in dollars an hour; None where no
+        policy ends earlier within the dollars.
+    """
+    if not (best.waiting_hours > 0 and math.isfinite(run.on_demand_usd_per_hour)):
+        return None
+    room = min(most_usd, best.usd * (1 + WAITING_COST_SHARE))
+
+    largest = max_waiting_price(run)
+    low, high, price, found = 0.0, largest, largest, None
+    for _ in range(1 + HALVINGS):
+        priced = replace(run, standing_usd_per_hour=run.standing_usd_per_hour + price)
+        (point,) = policies.best_points([(priced, states, best.hours)])
+        is_allowed = point.spot_hours > 0 and point.spot_share >= low_share
+        if is_allowed and point.usd - price * point.finish_hours <= room:
+            if point.finish_hours < (best if found is None else found[1]).finish_hours:
+                found = (priced, point, price)
+            low = price
+        else:
+            high = price
+        if low == largest:
+            break
+        price = (low + high) / 2
+    return found
+
+
+def waiting_rule(run: SpotRun, states: SpotStates, guaranteed_hours: float) -> WaitingRule:
+    """Return when the best policy takes a spot machine while nothing is rented and nothing is done."""
+    policy = best_policy(run, states, guaranteed_hours)
+    latest = guaranteed_hours - run.work_hours - run.restart_hours
+    now = np.linspace(0.0, max(latest, 0.0), RULE_MOMENTS, endpoint=False)
+    work, idle = np.full(now.size, run.work_hours), np.full(now.size, Action.WAIT)
+    is_up = np.ones(now.size, dtype=bool)
+    takes = [
+        policy.decide(work, guaranteed_hours - now, is_up, np.full(now.size, age), idle) == Action.SPOT
+        for age in states.up.begins
+    ]
+    first = next((age for age, one in zip(states.up.begins, takes, strict=True) if one[0]), None)
+    at_once = np.flatnonzero(takes[0])
+    return WaitingRule(
+        take_after_up_hours=None if first is None else float(first),
+        take_at_once_from_hours=float(now[at_once[0]]) if at_once.size else None,
+    )
