@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from planner.analysis.inference.price import least_usd_per_gpu_hour
-from planner.analysis.inference.request import WHERE, InferenceRequest, Served, resolve_request
+from planner.analysis.inference.request import Served, resolve_request
 from planner.configurations.serving import ServingColumns, coefficient_factors, serving_of
 from planner.documents.source_map import Source
 from planner.errors import Fault, ScenarioError
@@ -22,6 +22,8 @@ from planner.library.names import split_count
 from planner.loading.arguments import resolve_cards
 from planner.results.inference import InferenceEstimate, RequestsThatFit, ServingMemory, TokenPrices
 from planner.results.plan_parts import Spread
+from planner.scenario.configuration import WHERE
+from planner.scenario.inference import InferenceRequest
 from planner.units import GIB, HOUR, MEGA
 
 if TYPE_CHECKING:
@@ -63,7 +65,7 @@ def estimate_inference(
 ) -> InferenceEstimate:
     """Return memory, speed and dollars of generation on one replica.
 
-    `settings` are the fields of `planner.analysis.inference.request.InferenceRequest`: `input` and `output` tokens per
+    `settings` are the fields of `planner.scenario.inference.InferenceRequest`: `input` and `output` tokens per
     request, `prefix` tokens that all requests share, `engine`, `weight_bits`, `weight_format`, `kv_bits`, `gpus`,
     `concurrency` (at most in flight), `requests` (a finite batch), `usd_per_gpu_hour`.
 
