@@ -132,7 +132,7 @@ def _estimate(setup: _Setup, library: Library) -> InferenceEstimate:
         sigma=sigma,
         evidence="prior" if prior else "calibrated",
         assumed=served.assumed,
-        notes=_notes(setup, prior, fits),
+        notes=_notes(setup, prior, fits, flight),
     )
 
 
@@ -246,12 +246,14 @@ def _priors_of(setup: _Setup) -> list[str]:
     return [what for what, entry in entries.items() if entry is None or entry.basis != "measured"]
 
 
-def _notes(setup: _Setup, prior: list[str], fits: RequestsThatFit) -> tuple[str, ...]:
+def _notes(setup: _Setup, prior: list[str], fits: RequestsThatFit, flight: int) -> tuple[str, ...]:
     asked, served = setup.asked, setup.served
     notes = [f"no published measurements inform {', '.join(prior)}: its speed is a prior"] if prior else []
     if fits.longest < 1:
         longest = setup.architecture.max_sequence
         notes.append(f"not one request of the model's longest context ({longest:,} tokens) fits")
+    if flight > 1:
+        notes.append("time to the first token: of requests that come all at once; spread out they wait less")
     if served.form.bits < 16:
         notes.append(f"{served.format_name} rounds the weights: measure its quality on your task")
     if asked.kv_bits < 16:
