@@ -8,7 +8,7 @@ from __future__ import annotations
 import csv
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -121,6 +121,11 @@ class Row:
 
 def read_measurements(path: str | Path) -> tuple[Row, ...]:
     """Return the rows of a CSV file; InputError where it cannot be read or is no such table."""
+    return read_table(path, NEEDED_COLUMNS, "name the columns as in benchmarks/validation.csv")
+
+
+def read_table(path: str | Path, needed: Sequence[str], fix: str) -> tuple[Row, ...]:
+    """Return the rows of a CSV file; InputError where it cannot be read or has not the needed columns."""
     file = str(path)
     try:
         with open(path, encoding="utf-8-sig", newline="") as stream:
@@ -130,10 +135,10 @@ def read_measurements(path: str | Path) -> tuple[Row, ...]:
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         why = getattr(error, "strerror", None) or str(error)
         raise InputError([Fault(file, 0, "", f"cannot be read: {why}", "give a CSV file in UTF-8")]) from None
-    missing = [name for name in NEEDED_COLUMNS if name not in names]
+    missing = [name for name in needed if name not in names]
     if missing:
         what = f"has no column {', '.join(missing)}"
-        raise InputError([Fault(file, 1, "header", what, "name the columns as in benchmarks/validation.csv")])
+        raise InputError([Fault(file, 1, "header", what, fix)])
     if not rows:
         raise InputError([Fault(file, 1, "", "holds no rows", "one measured run per line")])
     return rows

@@ -36,6 +36,20 @@ NUMBERS: OptionTable = {
 }
 
 
+INFERENCE: OptionTable = {
+    "input": (int, None, "Tokens of a prompt [1024]"),
+    "output": (int, None, "Tokens of an answer [128]"),
+    "prefix": (int, None, "Tokens of the prompt that all requests share [0]"),
+    "engine": (str, "NAME", "vllm, sglang, trt-llm, llama.cpp, exllamav2, hf ... [vllm]"),
+    "weight-format": (str, "NAME", "Such as fp8, awq, gguf-q4_k_m [the engine's first of --weight-bits]"),
+    "kv-bits": (int, "16|8|4", "Bits of keys and values [16]"),
+    "concurrency": (int, None, "Requests in flight [memory, or the engine's default]"),
+    "requests": (int, None, "Requests of a finite batch, which has a start and an end"),
+    "usd-per-gpu-hour": (float, None, "Price [the least of the shipped market]"),
+}
+"""Options of --inference."""
+
+
 @click.command()
 @click.argument("model", required=False)
 @click.argument("card", metavar="[GPU]", required=False)
@@ -48,6 +62,8 @@ NUMBERS: OptionTable = {
 @table_options(NUMBERS)
 @technique_options
 @table_options(CHOICES)
+@click.option("--inference", is_flag=True, help="Estimate generation in place of training, with the options below.")
+@table_options(INFERENCE)
 @click.option("--largest-batch", is_flag=True, help="Also find the largest micro-batch that fits.")
 @click.option("--longest-sequence", is_flag=True, help="Also find the longest sequence that fits.")
 @json_option
@@ -72,6 +88,10 @@ def estimate(as_json: bool, lora_targets: str | None, model: str | None, card: s
     settings |= {"architecture": _one_of("MODEL", model, "--architecture", settings["architecture"])}
     settings |= {"gpu": _one_of("GPU", card, "--gpu", settings["gpu"])}
     given = {name: value for name, value in settings.items() if value is not None}
+    if given.pop("inference"):
+        return _inference(as_json, lora_targets, given)
+    if stray := sorted(INFERENCE_NAMES & given.keys()):
+        raise click.UsageError(f"--{stray[0].replace('_', '-')} needs --inference", click.get_current_context())
     if lora_targets is not None:
         given["lora_targets"] = _targets(lora_targets)
     try:
@@ -79,6 +99,31 @@ def estimate(as_json: bool, lora_targets: str | None, model: str | None, card: s
     except ScenarioError as error:
         raise ScenarioError([_as_option(fault) for fault in error.faults]) from None
     Output(as_json).write(estimate, render_estimate, color=True)
+
+
+INFERENCE_NAMES = {name.replace("-", "_") for name in INFERENCE}
+INFERENCE_ALSO = {"architecture", "gpu", "gpus", "weight_bits"}
+"""Options that training and generation share."""
+
+
+def _inference(as_json: bool, lora_targets: str | None, given: dict[str, Any]) -> None:
+    """Print the estimate of generation; an option of training alone is a fault."""
+    from planner.analysis.inference.estimate import estimate_inference
+    from planner.report.inference import render_inference
+
+    flags = {"largest_batch", "longest_sequence"}
+    stray = {name for name in given.keys() - flags if name not in INFERENCE_NAMES | INFERENCE_ALSO}
+    stray |= {name for name in flags if given.pop(name)} | ({"lora_targets"} if lora_targets is not None else set())
+    if stray:
+        raise click.UsageError(
+            f"--{min(stray).replace('_', '-')} is about training: leave it out with --inference",
+            click.get_current_context(),
+        )
+    try:
+        found = estimate_inference(**given)
+    except ScenarioError as error:
+        raise ScenarioError([_as_option(fault) for fault in error.faults]) from None
+    Output(as_json).write(found, render_inference, color=True)
 
 
 def _one_of(name: str, argument: str | None, option: str, value: str | None) -> str:

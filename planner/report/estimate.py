@@ -101,7 +101,7 @@ def _memory(estimate: Estimate) -> list[str]:
     lines += _bars({**vram.parts, **vram.set_aside}, scale, words.gib)
     free = vram.usable - vram.peak
     if free >= 0.05:
-        lines.append(_bar("free", free, scale, words.gib, "."))
+        lines.append(draw_bar("free", free, scale, words.gib, "."))
     device = f"; nvidia-smi shows about {words.gib(vram.device_used)} GiB" if vram.fits else ""
     return [*lines, f"peak in: {vram.phase}{device}"]
 
@@ -152,9 +152,10 @@ def _basis(estimate: Estimate) -> list[str]:
 def _bars(sizes: Mapping[str, float], scale: float, figure: Callable[[float], str]) -> list[str]:
     """Return the parts above `MIN_SHARE`, largest first."""
     worth = [(PART_NAMES.get(name, name), size) for name, size in sizes.items() if size >= MIN_SHARE * scale]
-    return [_bar(name, size, scale, figure, "#") for name, size in sorted(worth, key=lambda part: -part[1])]
+    return [draw_bar(name, size, scale, figure, "#") for name, size in sorted(worth, key=lambda part: -part[1])]
 
 
-def _bar(name: str, size: float, scale: float, figure: Callable[[float], str], mark: str) -> str:
+def draw_bar(name: str, size: float, scale: float, figure: Callable[[float], str], mark: str) -> str:
+    """Return one part of a whole as name, figure and bar."""
     length = max(1, round(size / scale * BAR_WIDTH))
     return f"{name.replace('_', ' '):<{PART_COLUMNS}}{figure(size):>{FIGURE_COLUMNS}}  {mark * length}"

@@ -1,0 +1,91 @@
+"""Predictions of many rows at once, for coefficients that a fit varies or that ship."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from benchmarks.inference.rows import FIGURES, Measured
+from planner.arrays import Flags, Floats
+from planner.configurations.serving import QUANTITIES, ServingColumns
+from planner.estimates.inference.batching import cycle_seconds, in_flight_at_rate
+from planner.estimates.inference.decode import decode_step_seconds
+from planner.estimates.inference.inputs import ServedModel, ServingHardware, ServingStack
+from planner.estimates.inference.kv_cache import kv_bytes_per_token, mean_seen_tokens, requests_that_fit
+from planner.estimates.inference.latency import first_token_seconds, seconds_per_token
+from planner.estimates.inference.prefill import prefill_seconds, prompt_seconds
+from planner.units import GIB
+
+RESERVED_BYTES = 2.0 * GIB
+"""Activations and context of the device beside weights and cache, where memory caps a batch: a round figure."""
+
+
+class Table:
+    """Rows with the coefficients that each depends on."""
+
+    def __init__(self, rows: Sequence[Measured]):
+        self.rows = tuple(rows)
+        self._columns = ServingColumns([r.serving for r in rows])
+        self.keys = tuple(sorted({key for r in rows for keys in r.serving.keys.values() for key in keys}))
+        place = {key: index for index, key in enumerate(self.keys)}
+        self._parts = {name: [[place[key] for key in r.serving.keys[name]] for r in rows] for name in QUANTITIES}
+        self._index = {name: np.array(part, dtype=np.intp) for name, part in self._parts.items()}
+        self.prompt = np.array([r.prompt for r in rows])
+        self.output = np.array([r.output for r in rows])
+        self.replicas = np.array([float(r.replicas) for r in rows])
+        self.batch = np.array([r.batch for r in rows])
+        self.rate = np.array([r.rate for r in rows])
+        self.pool = np.array([r.pool for r in rows])
+        self.usable = np.array([r.usable for r in rows])
+        self.measured = {name: np.array([r.figures.get(name, np.nan) for r in rows]) for name in FIGURES}
+
+    def depends(self, keys: Sequence[str]) -> Flags:
+        """Return which row (first axis) depends on which of the coefficients."""
+        own = [{key for keys_of in row.serving.keys.values() for key in keys_of} for row in self.rows]
+        return np.array([[key in known for key in keys] for known in own])
+
+    def predict(self, values: Mapping[str, float]) -> dict[str, Floats]:
+        """Return the figures by name, arrays (n,), for coefficients by key; what is missing counts 1."""
+        known = np.array([values.get(key, 1.0) for key in self.keys])
+        factor: Callable[[str], Any] = lambda name: np.prod(known[self._index[name]], axis=1)  # noqa: E731
+        model, hardware, stack = self._columns.inputs(factor)
+        cycle = partial(self._cycle, model, hardware, stack)
+        flight = self._in_flight(model, hardware, stack, factor("sequences"), cycle)
+        seconds = cycle(flight)
+        context = mean_seen_tokens(model, self.prompt, self.output)
+        step = decode_step_seconds(model, hardware, stack, flight, context)
+        alone = prefill_seconds(model, hardware, stack, np.maximum(self.prompt, 1.0))
+        added = prompt_seconds(model, hardware, self.prompt)
+        first = first_token_seconds(stack, alone, step, added, flight - 1.0)
+        # Fewer requests than replicas leave replicas idle; no more are finished than arrive.
+        used = np.fmin(self.replicas, np.where(np.isnan(self.batch), np.inf, np.maximum(self.batch, 1.0)))
+        finished = np.fmin(used * flight / seconds, np.where(np.isnan(self.rate), np.inf, self.rate))
+        return {
+            "throughput": finished * self.output,
+            "tpot": seconds_per_token(seconds, np.minimum(first, 0.9 * seconds), self.output),
+            "ttft": first,
+        }
+
+    def _cycle(self, model: ServedModel, hardware: ServingHardware, stack: ServingStack, sequences: Any) -> Any:
+        return cycle_seconds(model, hardware, stack, sequences, self.prompt, self.output)
+
+    def _in_flight(
+        self, model: ServedModel, hardware: ServingHardware, stack: ServingStack, most: Floats, cycle: Any
+    ) -> Floats:
+        """Return the sequences in flight of one replica: stated, by arrivals, or what cap and memory allow."""
+        gpus = hardware.tensor * hardware.pipeline
+        weights = model.stored_weights * stack.weight_bytes / gpus
+        room = np.maximum(self.usable - weights - RESERVED_BYTES, 0.02 * self.usable)
+        per_token = kv_bytes_per_token(model, stack.kv_bytes, hardware.tensor, hardware.pipeline)
+        fit = np.maximum(1.0, requests_that_fit(room, per_token, model, self.prompt + self.output / 2.0))
+        stated = self.batch / self.replicas
+        closed = np.where(np.isnan(stated), np.minimum(most, fit), np.where(self.pool, np.minimum(stated, fit), stated))
+        closed = np.maximum(1.0, closed)
+        arriving = ~np.isnan(self.rate)
+        if not arriving.any():
+            return closed
+        each = np.where(arriving, self.rate, 1.0) / self.replicas
+        return np.where(arriving, in_flight_at_rate(each, cycle, np.minimum(np.maximum(most, 1.0), fit)), closed)

@@ -1,0 +1,190 @@
+"""Rows of a table of inference measurements as served configurations.
+
+Nothing is read from `id`, `source`, `notes` or `organisation`, which only group rows.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.accuracy.measurements import Row, read_table
+from planner.configurations.serving import OTHER_ENGINE, Serving, serving_of
+from planner.library.engines import read_engines
+from planner.library.schema import Architecture, GpuSpec, Library
+from planner.units import GIB
+
+NEEDED_COLUMNS = ("model", "gpu", "num_gpus", "engine", "mode", "weight_bits", "input_tokens", "output_tokens", "batch")
+FIGURES = ("throughput", "tpot", "ttft")
+"""Output tokens/s of the server, seconds per token after the first, seconds to the first token."""
+
+SINGLE_STREAM_OUTPUT = 128.0
+"""Tokens of a single stream whose source names no lengths: short, so that the cache hardly counts."""
+CONFIGURATION_COLUMNS = (
+    "model", "gpu", "num_gpus", "tp", "pp", "engine", "weight_bits", "weight_format", "kv_bits", "input_tokens",
+    "output_tokens", "batch", "request_rate_per_s", "mode",
+)  # fmt: skip
+FREE_SHARE = 0.3
+"""Of a GPU that weights leave for the cache where a row does not say over how many GPUs the model is divided."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A row that can be predicted."""
+
+    row: Row
+    engine: str
+    serving: Serving
+    usable: float  # bytes of one GPU
+    replicas: int
+    prompt: float
+    output: float
+    batch: float  # in flight over all replicas; nan: not stated
+    rate: float  # requests/s; nan: closed loop or all at once
+    pool: bool
+    figures: Mapping[str, float]
+
+
+class Unpredictable(Exception):
+    """Why a row has no prediction."""
+
+
+def read_rows(path: str | Path) -> tuple[Row, ...]:
+    """Return the rows of a table; InputError where it cannot be read or lacks columns."""
+    return read_table(path, NEEDED_COLUMNS, "name the columns as in benchmarks/README.md, section inference")
+
+
+def figures_of(row: Row) -> dict[str, float]:
+    """Return what a row measured, in tokens/s and seconds."""
+    found = {
+        "throughput": _throughput(row),
+        "tpot": _scaled(row.positive("tpot_ms")),
+        "ttft": _scaled(row.positive("ttft_ms")),
+    }
+    return {name: value for name, value in found.items() if value}
+
+
+def _throughput(row: Row) -> float | None:
+    stated, rate, output = (
+        row.positive(name) for name in ("output_tokens_per_s_total", "requests_per_s", "output_tokens")
+    )
+    return stated or (rate * output if rate and output else None)
+
+
+def _scaled(milliseconds: float | None) -> float | None:
+    return milliseconds / 1000.0 if milliseconds else None
+
+
+def organisation(row: Row) -> str:
+    """Return who published a row."""
+    return row.cells.get("organisation") or row.source.partition("/")[0] or "unknown"
+
+
+def side(row: Row) -> int:
+    """Return 0 or 1: half of the configurations each, by a hash of what was run and never of a figure."""
+    text = "\x1f".join(row.text(name) for name in CONFIGURATION_COLUMNS)
+    return hashlib.sha256(text.encode()).digest()[0] & 1
+
+
+def measured(row: Row, library: Library) -> Measured:
+    """Return a row as a configuration; Unpredictable says what is missing."""
+    figures = figures_of(row)
+    if not figures:
+        raise Unpredictable("no figure that is compared")
+    architecture, gpu = _named(row, library)
+    table = read_engines()
+    engine = table.engine_behind(row.text("engine")) or OTHER_ENGINE
+    weights = _format(row)
+    gpus = row.count("num_gpus")
+    if gpus is None:
+        raise Unpredictable("the number of GPUs is not stated")
+    profile = table.engines.get(engine)
+    tensor, pipeline = _division(
+        row, gpus, profile is None or profile.tensor, architecture, gpu, table.formats[weights].bytes
+    )
+    kv_bits = row.positive("kv_bits") or 16.0
+    serving = serving_of(
+        architecture, gpu, library, engine=engine, weights=weights, kv_bits=kv_bits, division=(tensor, pipeline)
+    )
+    prompt, output = _lengths(row)
+    single = row.text("mode") == "single-stream"
+    return Measured(
+        row=row,
+        engine=engine,
+        serving=serving,
+        usable=gpu.usable_gib * GIB * (profile.share if profile and profile.pool else 1.0),
+        replicas=max(1, gpus // (tensor * pipeline)),
+        prompt=prompt,
+        output=output,
+        batch=row.positive("batch") or (1.0 if single else float("nan")),
+        rate=_rate(row),
+        pool=profile is not None and profile.pool,
+        figures=figures,
+    )
+
+
+def _named(row: Row, library: Library) -> tuple[Architecture, GpuSpec]:
+    try:
+        architecture = library.architecture(row.cells.get("model", ""))
+    except KeyError:
+        raise Unpredictable("model not in the library") from None
+    if architecture.image is not None:
+        raise Unpredictable("model generates no tokens")
+    try:
+        return architecture, library.gpu(row.cells.get("gpu", ""))
+    except KeyError:
+        raise Unpredictable("GPU not in the library") from None
+
+
+def _format(row: Row) -> str:
+    table, bits = read_engines(), row.positive("weight_bits")
+    if bits is None:
+        raise Unpredictable("the bits of the weights are not stated")
+    named = table.format_behind(row.text("weight_format"))
+    if named is not None and table.formats[named].bits == bits:
+        return named
+    plain = {32.0: "fp32", 16.0: "bf16", 8.0: "int8-weights", 4.0: "awq"}.get(bits)
+    if plain is None:
+        raise Unpredictable("weight format not in the table of formats")
+    return plain
+
+
+def _division(
+    row: Row, gpus: int, splits: bool, architecture: Architecture, gpu: GpuSpec, weight_bytes: float
+) -> tuple[int, int]:
+    """Return tensor and pipeline parallelism: as stated, else the fewest GPUs that leave room for the cache."""
+    tensor, pipeline = row.count("tp"), row.count("pp")
+    if not splits:
+        return 1, pipeline or (gpus if row.text("mode") == "single-stream" else 1)
+    if tensor is None:
+        need = architecture.parameters * weight_bytes / (gpu.usable_gib * GIB * (1.0 - FREE_SHARE))
+        tensor = next((n for n in (1, 2, 4, 8) if n >= need or n >= gpus), gpus)
+    return min(tensor, gpus), max(1, min(pipeline or 1, gpus // min(tensor, gpus)))
+
+
+def _lengths(row: Row) -> tuple[float, float]:
+    prompt, output = row.number("input_tokens"), row.positive("output_tokens")
+    if row.text("mode") == "single-stream":
+        return prompt or 0.0, output or SINGLE_STREAM_OUTPUT
+    if prompt is None or output is None:
+        raise Unpredictable("lengths are not stated")
+    return prompt, output
+
+
+def _rate(row: Row) -> float:
+    """Return the requests per second that arrive; nan where there is a number in flight or all come at once."""
+    rate = row.positive("request_rate_per_s")
+    return rate if rate is not None and row.positive("batch") is None else float("nan")
+
+
+def collect(rows: Sequence[Row], library: Library) -> tuple[list[Measured], dict[str, int]]:
+    """Return the rows that can be predicted, and how many cannot by reason, the largest first."""
+    found, reasons = [], dict[str, int]()
+    for row in rows:
+        try:
+            found.append(measured(row, library))
+        except Unpredictable as why:
+            reasons[str(why)] = reasons.get(str(why), 0) + 1
+    return found, dict(sorted(reasons.items(), key=lambda item: -item[1]))

@@ -1,0 +1,1 @@
+"""Estimates of generation: one model on one replica."""

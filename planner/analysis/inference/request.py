@@ -1,0 +1,110 @@
+"""What `estimate --inference` asks for, checked against the facts of engines, formats, GPUs and models."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from planner.documents.validation import suggest_names
+from planner.errors import Fault, ScenarioError
+from planner.library.engines import Engine, WeightFormat, read_engines
+from planner.scenario.configuration import WHERE
+
+if TYPE_CHECKING:
+    from planner.library.schema import Architecture, GpuSpec
+    from planner.scenario.inference import InferenceRequest
+
+
+@dataclass(frozen=True)
+class Served:
+    """The engine and format that are asked for, and what was not given."""
+
+    name: str
+    engine: Engine
+    format_name: str
+    form: WeightFormat
+    tensor: int
+    pipeline: int
+    assumed: tuple[str, ...]
+
+
+def resolve_request(asked: InferenceRequest, architecture: Architecture, gpu: GpuSpec) -> Served:
+    """Return engine and format; `ScenarioError` with every reason why this cannot run."""
+    table, faults = read_engines(), list[Fault]()
+
+    def fault(where: str, what: str, fix: str) -> None:
+        faults.append(Fault(WHERE, 0, where, what, fix))
+
+    name = table.engine_behind(asked.engine)
+    if name is None:
+        close = suggest_names(asked.engine, table.engines)
+        fix = f"did you mean {close}?" if close else f"known: {', '.join(table.engines)}"
+        raise ScenarioError([Fault(WHERE, 0, "engine", f"unknown engine {asked.engine!r}", fix)])
+    if architecture.image is not None:
+        raise ScenarioError([Fault(WHERE, 0, "", f"{architecture.name} makes images", "choose a language model")])
+    engine = table.engines[name]
+    if gpu.vendor not in engine.vendors or _capability(gpu) < engine.capability:
+        need = f"{' or '.join(engine.vendors)}, compute capability {engine.capability} or newer"
+        fault("engine", f"{engine.label} does not support {gpu.name}", f"it needs {need}")
+    format_name = _format(asked, name, gpu, faults)
+    if asked.kv_bits not in engine.kv_bits:
+        have = " or ".join(map(str, engine.kv_bits))
+        fault("kv_bits", f"{engine.label} has no cache of {asked.kv_bits} bits", f"choose {have}")
+    if asked.prefix > asked.input:
+        fault("prefix", f"{asked.prefix:,} exceeds the input of {asked.input:,} tokens", "the prefix is part of it")
+    if asked.input + asked.output > architecture.max_sequence:
+        what = f"{asked.input:,} + {asked.output:,} tokens exceed the context of {architecture.name}"
+        fault("input", what, f"at most {architecture.max_sequence:,} together")
+    if faults or format_name is None:
+        raise ScenarioError(faults)
+    tensor = asked.gpus if engine.tensor else 1
+    given = asked.model_fields_set
+    assumed = [
+        f"{key} {value}" for key, value in (("input", asked.input), ("output", asked.output)) if key not in given
+    ]
+    assumed += [f"engine {name}"] if "engine" not in given else []
+    assumed += [f"weight format {format_name}"] if asked.weight_format is None else []
+    assumed += [f"kv-bits {asked.kv_bits}"] if "kv_bits" not in given else []
+    form = table.formats[format_name]
+    return Served(name, engine, format_name, form, tensor, asked.gpus // tensor, tuple(assumed))
+
+
+def _format(asked: InferenceRequest, engine_name: str, gpu: GpuSpec, faults: list[Fault]) -> str | None:
+    """Return the format of the weights; None with a fault where the engine or the GPU does not take it."""
+    table = read_engines()
+    engine = table.engines[engine_name]
+    wanted = asked.weight_format and table.format_behind(asked.weight_format)
+    if asked.weight_format and (wanted is None or wanted not in engine.formats):
+        what = f"{engine.label} does not load {asked.weight_format}"
+        faults.append(Fault(WHERE, 0, "weight_format", what, f"it loads {', '.join(engine.formats)}"))
+        return None
+    if wanted and asked.weight_bits not in (None, table.formats[wanted].bits):
+        what = f"{wanted} has {table.formats[wanted].bits} bits, not {asked.weight_bits}"
+        faults.append(Fault(WHERE, 0, "weight_bits", what, "give one of the two"))
+        return None
+    bits = asked.weight_bits or 16
+    possible = [wanted] if wanted else [one for one in engine.formats if table.formats[one].bits == bits]
+    if not possible:
+        have = sorted({table.formats[one].bits for one in engine.formats}, reverse=True)
+        what = f"{engine.label} has no weights of {bits} bits"
+        faults.append(Fault(WHERE, 0, "weight_bits", what, f"choose {' or '.join(map(str, have))}"))
+        return None
+    for one in possible:
+        if _runs_on(table.formats[one], gpu):
+            return one
+    least = min(table.formats[one].capability for one in possible)
+    what = f"{gpu.name} has no kernels for {' or '.join(possible)}"
+    faults.append(Fault(WHERE, 0, "weight_bits", what, f"they need compute capability {least} or newer"))
+    return None
+
+
+def _runs_on(form: WeightFormat, gpu: GpuSpec) -> bool:
+    return _capability(gpu) >= form.capability and (gpu.bf16 or form.bits != 16 or gpu.tensor16_tflops is not None)
+
+
+def _capability(gpu: GpuSpec) -> float:
+    """Return the CUDA compute capability; that of Hopper for AMD's CDNA3, which has FP8 and no FP4."""
+    try:
+        return float(gpu.compute_capability)
+    except ValueError:
+        return 9.0

@@ -1,0 +1,162 @@
+"""One served configuration as the formulas of generation take it: dimensions, and sheet figures times coefficients."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from planner.configurations.hardware import PCIE_BYTES_PER_SECOND
+from planner.estimates.inference.inputs import ServedModel, ServingHardware, ServingStack
+from planner.library.engines import WeightFormat, read_engines
+from planner.units import GB, TERA
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from planner.library.schema import Architecture, GpuSpec, Library
+
+OTHER_ENGINE = "other"
+"""An engine without a profile: it gets the coefficients that all engines share."""
+
+QUANTITIES = (
+    *("bandwidth", "cache_bandwidth", "flops", "attention_flops", "link_bytes_per_second", "link_seconds"),
+    *("layer_seconds", "step_seconds", "sequence_seconds", "request_seconds", "wait_share", "sequences"),
+)
+"""What is a sheet figure (or 1) times coefficients of `models/calibration/inference.yaml`."""
+
+
+@dataclass(frozen=True)
+class Serving:
+    """One configuration: what is known of it, and which coefficients it depends on."""
+
+    model: ServedModel
+    tensor: int
+    pipeline: int
+    weight_bytes: float
+    kv_bytes: float
+    base: Mapping[str, float]  # quantity -> sheet figure
+    keys: Mapping[str, tuple[str, ...]]  # quantity -> coefficients that multiply it
+
+
+def served_model(architecture: Architecture, weights: WeightFormat) -> ServedModel:
+    """Return the dimensions of an architecture; embeddings kept in another format than the rest weigh in its bytes."""
+    a = architecture
+    table = float(a.vocab * a.hidden)
+    matrices = 2 if a.gated else 1
+    each_expert = (matrices + 1.0) * a.hidden * a.ffn
+    experts = a.experts * each_expert * (a.layers - a.dense_layers) if a.experts else 0.0
+    scale = weights.head / 8.0 / weights.bytes if weights.head else 1.0  # bytes of the head over those of a weight
+    head, extra = table * scale, 0.0 if a.tied_embeddings else table * scale
+    body = a.parameters - experts - table * (1 if a.tied_embeddings else 2)
+    met = a.active_parameters - table * (1 if a.tied_embeddings else 2) + table
+    return ServedModel(
+        layers=a.layers,
+        hidden=a.hidden,
+        attention_width=a.heads * a.head_dim,
+        cache_layers=a.layers - a.linear_layers,
+        kv_heads=a.kv_heads,
+        head_dim=a.head_dim,
+        latent=a.kv_lora_rank + a.rope_head_dim if a.kv_lora_rank else 0,
+        window=a.sliding_window,
+        window_share=a.sliding_layer_share,
+        dense_weights=body + head,
+        expert_weights=experts,
+        experts=a.experts,
+        experts_per_token=a.experts_per_token,
+        stored_weights=body + experts + head + extra,
+        met_weights=met,
+    )
+
+
+def serving_of(
+    architecture: Architecture,
+    gpu: GpuSpec,
+    library: Library,
+    *,
+    engine: str,
+    weights: str,
+    kv_bits: float = 16,
+    division: tuple[int, int] = (1, 1),
+) -> Serving:
+    """Return a configuration with its sheet figures and the keys of its coefficients.
+
+    `division`: GPUs that share each layer, and groups among which the layers are divided.
+    """
+    form = read_engines().formats[weights]
+    link = "nvlink" if gpu.nvlink_by_default else "pcie"
+    speeds = library.calibrations["gpu_efficiency"]
+    peak = _peak_tflops(gpu, form) * TERA * speeds.value(gpu.name)
+    attention = gpu.matmul16_tflops * TERA * speeds.value(f"attention.{gpu.generation}")
+    per_link = gpu.nvlink_gb_s * GB / 2 if link == "nvlink" else PCIE_BYTES_PER_SECOND[gpu.pcie_gen]
+    reach = gpu.memory_bandwidth_gb_s * GB
+    mixed = architecture.experts > 0
+    base = dict.fromkeys(QUANTITIES, 1.0) | {
+        "bandwidth": reach,
+        "cache_bandwidth": reach,
+        "flops": peak,
+        "attention_flops": attention,
+        "link_bytes_per_second": per_link,
+    }
+
+    def by_engine(name: str) -> tuple[str, ...]:
+        return name, f"{name}.{engine}"
+
+    by_format = (f"reading.{weights}", f"reading.{engine}.{weights}")
+    keys = {
+        "bandwidth": (*by_engine("bandwidth"), f"memory.{gpu.name}", *by_format),
+        "cache_bandwidth": (*by_engine("cache_bandwidth"), f"memory.{gpu.name}"),
+        "flops": (*by_engine("flops"), f"products.{gpu.name}", f"products.{weights}"),
+        "attention_flops": ("attention_flops", f"products.{gpu.name}"),
+        "link_bytes_per_second": (f"link.{link}",),
+        "link_seconds": (f"link_seconds.{link}",),
+        "layer_seconds": (*by_engine("layer_seconds"), f"launch.{weights}", f"mixture.{engine if mixed else 'none'}"),
+        "step_seconds": by_engine("step_seconds"),
+        "sequence_seconds": by_engine("sequence_seconds"),
+        "request_seconds": by_engine("request_seconds"),
+        "wait_share": ("wait_share",),
+        "sequences": by_engine("sequences"),
+    }  # fmt: skip
+    return Serving(served_model(architecture, form), *division, form.bytes, kv_bits / 8.0, base, keys)
+
+
+def _peak_tflops(gpu: GpuSpec, form: WeightFormat) -> float:
+    """Return the dense peak of the sheet that products of a format take.
+
+    8-bit products: the FP8 peak, twice the 16-bit peak of Turing and newer GPUs without FP8 (their INT8 rate).
+    """
+    if form.compute == 32:
+        return gpu.fp32_tflops
+    if form.compute == 8 and gpu.tensor16_tflops:
+        turing = gpu.generation in ("Turing", "Ampere")
+        return gpu.fp8_tflops or (2.0 if turing else 1.0) * gpu.matmul16_tflops
+    return gpu.matmul16_tflops
+
+
+class ServingColumns:
+    """Configurations as columns (n,), from which coefficients make the inputs of the formulas."""
+
+    def __init__(self, servings: Sequence[Serving]):
+        def fact(name: str) -> Any:
+            return np.array([float(getattr(serving, name)) for serving in servings])
+
+        names = [field.name for field in fields(ServedModel)]
+        self.model = ServedModel(
+            **{name: np.array([float(getattr(s.model, name)) for s in servings]) for name in names}
+        )
+        self._base = {name: np.array([serving.base[name] for serving in servings]) for name in QUANTITIES}
+        self._division = {name: fact(name) for name in ("tensor", "pipeline")}
+        self._bytes = {name: fact(name) for name in ("weight_bytes", "kv_bytes")}
+
+    def inputs(self, factor: Callable[[str], Any]) -> tuple[ServedModel, ServingHardware, ServingStack]:
+        """Return the inputs, given the product of the coefficients (n,) of each quantity."""
+        rates = {name: base * factor(name) for name, base in self._base.items() if name != "sequences"}
+        own = {field.name for field in fields(ServingHardware)}
+        hardware = ServingHardware(**{n: value for n, value in rates.items() if n in own}, **self._division)
+        return self.model, hardware, ServingStack(**{n: v for n, v in rates.items() if n not in own}, **self._bytes)
+
+
+def coefficient_factors(servings: Sequence[Serving], values: Mapping[str, float]) -> Callable[[str], Any]:
+    """Return the function that gives the product of each quantity's coefficients (n,); what has no entry counts 1."""
+    return lambda name: np.array([np.prod([values.get(key, 1.0) for key in s.keys[name]]) for s in servings])

@@ -1,0 +1,1 @@
+"""Formulas of generation: the KV cache, prefill, decode steps, continuous batching, latency."""

@@ -1,0 +1,74 @@
+"""Facts of inference engines and weight formats: `models/techniques/engines.yaml`."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING
+
+from planner.documents.files import data_folder, read_text
+from planner.documents.strict_yaml import parse_value
+from planner.library.technique_rows import Row
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+LEAST_MEASUREMENTS = 15
+"""Published measurements that an engine's speed rests on at least; with fewer its estimate is a prior."""
+
+
+class WeightFormat(Row):
+    """How weights lie in memory; the keys are explained in `engines.yaml`."""
+
+    bits: int
+    bytes: float
+    compute: int
+    head: int
+    capability: float
+    names: tuple[str, ...]
+    source: str
+
+
+class Engine(Row):
+    """What an inference engine takes; the keys are explained in `engines.yaml`."""
+
+    label: str
+    formats: tuple[str, ...]
+    kv_bits: tuple[int, ...]
+    sequences: int
+    pool: bool
+    share: float
+    tensor: bool
+    vendors: tuple[str, ...]
+    capability: float
+    names: tuple[str, ...]
+    source: str
+
+
+class EngineTable(Row):
+    """Engines and formats by name."""
+
+    formats: dict[str, WeightFormat]
+    engines: dict[str, Engine]
+
+    def engine_behind(self, written: str) -> str | None:
+        """Return the engine of that name or other spelling; None where there is none."""
+        return _behind(written, self.engines)
+
+    def format_behind(self, written: str) -> str | None:
+        """Return the format of that name or other spelling, what stands in brackets left out; None where unknown."""
+        return _behind(written.partition("(")[0], self.formats)
+
+
+def _behind(written: str, rows: Mapping[str, Engine | WeightFormat]) -> str | None:
+    wanted = written.strip().casefold()
+    return next((name for name, row in rows.items() if wanted == name or wanted in row.names), None)
+
+
+def read_engines() -> EngineTable:
+    """Return the table."""
+    return _read(str(data_folder("models") / "techniques" / "engines.yaml"))
+
+
+@cache
+def _read(file: str) -> EngineTable:
+    return EngineTable.model_validate(parse_value(read_text(file), file))

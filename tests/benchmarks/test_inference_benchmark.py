@@ -1,0 +1,148 @@
+"""The benchmark of generation: rows to configurations, the fit, what is held out."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from benchmarks.inference.benchmark import main
+from benchmarks.inference.files import calibration_text
+from benchmarks.inference.fitting import disjoint, fit
+from benchmarks.inference.judge import Judged, figures, gpu_pairs, judged, spreads
+from benchmarks.inference.predictions import Table
+from benchmarks.inference.rows import collect, read_rows, side
+from planner.documents.strict_yaml import parse_value
+from planner.library.reading import read_library
+from planner.library.schema import Calibration
+
+LIBRARY = read_library(["llama-3.1-8b", "qwen2.5-7b"])
+TRUTH = {"bandwidth": 0.7, "cache_bandwidth": 0.5, "flops": 0.6, "layer_seconds": 5e-5, "step_seconds": 2e-3}
+OTHERS = {
+    "attention_flops": 1.0, "link.nvlink": 0.7, "link_seconds.nvlink": 1.2e-5, "sequence_seconds": 1e-5,
+    "request_seconds": 0.005, "wait_share": 0.25, "sequences": 200.0,
+}  # fmt: skip
+BASE = {
+    "source": "x/y", "organisation": "x", "engine": "vllm", "mode": "server", "weight_bits": 16,
+    "weight_format": "bf16", "num_gpus": 1, "tp": 1, "pp": 1, "quality": "A",
+}  # fmt: skip
+
+
+def table(path: Path, rows: list[dict[str, Any]]) -> str:
+    """Write rows as a CSV file and return its path."""
+    columns = sorted(
+        {name for row in rows for name in row} | {"request_rate_per_s", "input_tokens", "output_tokens", "batch"}
+    )
+    with open(path, "w", newline="", encoding="utf-8") as stream:
+        writer = csv.DictWriter(stream, columns, restval="")
+        writer.writeheader()
+        writer.writerows(rows)
+    return str(path)
+
+
+def synthetic(path: Path) -> str:
+    """Write rows whose figures are those of `TRUTH`: two models, two GPUs, batches 1 to 64, two publishers."""
+    rows = [
+        {
+            **BASE, "id": f"{n}", "model": model, "gpu": gpu, "batch": batch, "input_tokens": tokens,
+            "output_tokens": 200, "organisation": f"org-{n % 2}", "output_tokens_per_s_total": 1, "tpot_ms": 1,
+        }
+        for n, (model, gpu, batch, tokens) in enumerate(
+            (model, gpu, batch, tokens)
+            for model in ("llama-3.1-8b", "qwen2.5-7b")
+            for gpu in ("A100-80GB", "H100-80GB")
+            for batch in (1, 8, 64)
+            for tokens in (100, 3000)
+        )
+    ]  # fmt: skip
+    found, reasons = collect(read_rows(table(path, rows)), LIBRARY)
+    assert not reasons
+    predicted = Table(found).predict(OTHERS | TRUTH)
+    for index, row in enumerate(rows):
+        row["output_tokens_per_s_total"] = predicted["throughput"][index]
+        row["tpot_ms"] = 1000 * predicted["tpot"][index]
+    return table(path, rows)
+
+
+def test_a_fit_finds_what_made_the_rows(tmp_path: Path) -> None:
+    """Rows made by known coefficients are explained to a few per cent, much better than by the priors."""
+    rows, _ = collect(read_rows(synthetic(tmp_path / "t.csv")), LIBRARY)
+    found = fit(rows)
+    after = figures(judged(rows, found.values))["throughput"]
+    assert after["n"] == 24 and after["mape"] < 0.03
+    assert figures(judged(rows, OTHERS | {"bandwidth": 0.8}))["throughput"]["mape"] > 0.1
+    text = calibration_text(found, spreads(judged(rows, found.values)), "a test")
+    written = Calibration.model_validate(parse_value(text, "inference.yaml"))
+    assert written.value("bandwidth") == pytest.approx(found.values["bandwidth"], rel=1e-3)
+    assert written.coefficients["bandwidth"].basis == "measured"
+
+
+def test_keys_that_share_no_row_move_together() -> None:
+    """Columns 0 and 2 share no row; column 1 shares one with each."""
+    members = np.array([[True, True, False], [False, True, True]])
+    assert disjoint(members) == [[0, 2], [1]]
+
+
+def test_command_reports_counts_and_reasons(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What cannot be predicted is counted by reason, and quality C is not judged."""
+    rows = [
+        {**BASE, "model": "llama-3.1-8b", "gpu": "A100-80GB", "batch": 4, "input_tokens": 10, "output_tokens": 10,
+         "tpot_ms": 20},
+        {**BASE, "model": "nobody-7b", "gpu": "A100-80GB", "tpot_ms": 20},
+        {**BASE, "model": "llama-3.1-8b", "gpu": "A100-80GB", "batch": 4, "tpot_ms": 20},
+        {**BASE, "model": "llama-3.1-8b", "gpu": "A100-80GB", "quality": "C", "tpot_ms": 20},
+    ]  # fmt: skip
+    assert main([table(tmp_path / "t.csv", rows), "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert result["rows"] == {"read": 4, "quality A or B": 3, "predicted": 1}
+    assert result["skipped"] == {"model not in the library": 1, "lengths are not stated": 1}
+    assert result["tpot"]["n"] == 1 and result["tpot"]["n_complete"] == 3
+    assert result["throughput"]["n"] == 0
+    assert main([table(tmp_path / "t.csv", rows)]) == 0
+    assert "1 of 3 rows of quality A or B predicted (4 read)" in capsys.readouterr().out
+
+
+def test_a_strange_table_is_bad_input(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Missing columns are named, with exit code 2."""
+    (tmp_path / "t.csv").write_text("model,gpu\na,b\n", encoding="utf-8")
+    assert main([str(tmp_path / "t.csv")]) == 2
+    assert "has no column num_gpus, engine" in capsys.readouterr().err
+
+
+def test_arrivals_bound_the_throughput(tmp_path: Path) -> None:
+    """Two requests per second of 100 tokens are 200 tokens/s, however fast the GPU is; idle replicas add nothing."""
+    same = {
+        **BASE,
+        "model": "llama-3.1-8b",
+        "gpu": "H100-80GB",
+        "input_tokens": 100,
+        "output_tokens": 100,
+        "tpot_ms": 1,
+    }
+    slow = {**same, "request_rate_per_s": 2}
+    one, many = {**same, "batch": 1}, {**same, "batch": 1, "num_gpus": 8}
+    rows, _ = collect(read_rows(table(tmp_path / "t.csv", [slow, one, many])), LIBRARY)
+    found = Table(rows).predict(OTHERS | TRUTH)["throughput"]
+    assert found[0] == pytest.approx(200, rel=1e-3)
+    assert found[1] == pytest.approx(found[2])
+
+
+def test_sides_know_no_figures(tmp_path: Path) -> None:
+    """Equal configurations fall on one side, whatever was measured and whoever published it."""
+    same = {**BASE, "model": "llama-3.1-8b", "gpu": "H100-80GB", "batch": 3}
+    path = table(tmp_path / "t.csv", [{**same, "tpot_ms": 1}, {**same, "tpot_ms": 9, "organisation": "z"}])
+    one, other = read_rows(path)
+    assert side(one) == side(other)
+
+
+def test_pairs_differ_in_the_gpu_alone(tmp_path: Path) -> None:
+    """One pair of two GPUs with the same settings; rows of different batch are no pair."""
+    rows, _ = collect(read_rows(synthetic(tmp_path / "t.csv")), LIBRARY)
+    items = [Judged(row, "throughput", 1.0 + index % 2, 1.0 + index % 2) for index, row in enumerate(rows[:1])]
+    assert gpu_pairs(items)["n"] == 0
+    whole = [one for one in judged(rows, OTHERS | TRUTH) if one.figure == "throughput"]
+    assert gpu_pairs(whole)["share"] == 1.0

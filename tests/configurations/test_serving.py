@@ -1,0 +1,57 @@
+"""Served configurations from cards: dimensions, sheet figures, coefficients."""
+
+from __future__ import annotations
+
+import pytest
+
+from planner.configurations.serving import ServingColumns, coefficient_factors, served_model, serving_of
+from planner.library.engines import read_engines
+from planner.library.reading import read_library
+from planner.library.schema import Library
+
+
+@pytest.fixture(scope="module")
+def library() -> Library:
+    """The shipped library."""
+    return read_library(["llama-3.1-8b", "mixtral-8x7b", "qwen2.5-0.5b"])
+
+
+def test_weights_of_llama(library: Library) -> None:
+    """8,030,261,248 weights; one table of 128,256 * 4,096 is only looked up in and not read in a step."""
+    model = served_model(library.architecture("llama-3.1-8b"), read_engines().formats["bf16"])
+    assert model.stored_weights == 8_030_261_248
+    assert model.dense_weights == 8_030_261_248 - 128_256 * 4_096
+    assert model.met_weights == model.dense_weights
+
+
+def test_tables_stay_in_16_bit(library: Library) -> None:
+    """At one byte per weight the two tables of 16 bit weigh twice, so that bytes come out right."""
+    model = served_model(library.architecture("llama-3.1-8b"), read_engines().formats["fp8"])
+    table = 128_256 * 4_096
+    assert model.stored_weights == 8_030_261_248 - 2 * table + 2 * 2 * table
+
+
+def test_tied_tables_are_stored_once(library: Library) -> None:
+    """The head of Qwen2.5 0.5B is its table of embeddings: it is read in each step, and stored once."""
+    card = library.architecture("qwen2.5-0.5b")
+    model = served_model(card, read_engines().formats["bf16"])
+    assert model.stored_weights == model.dense_weights == card.parameters
+
+
+def test_experts_of_mixtral(library: Library) -> None:
+    """8 experts of three matrices 4,096 x 14,336 in 32 layers."""
+    model = served_model(library.architecture("mixtral-8x7b"), read_engines().formats["bf16"])
+    assert model.expert_weights == 8 * 3 * 4_096 * 14_336 * 32
+    assert model.met_weights < model.dense_weights + model.expert_weights
+
+
+def test_coefficients_multiply_the_sheet(library: Library) -> None:
+    """864 GB/s of an L40S times what all share, the engine's and the GPU's factor; what has no entry counts 1."""
+    serving = serving_of(
+        library.architecture("llama-3.1-8b"), library.gpu("L40S"), library, engine="vllm", weights="bf16"
+    )
+    values = {"bandwidth": 0.8, "bandwidth.vllm": 1.1, "memory.L40S": 0.9, "bandwidth.hf": 0.1}
+    _, hardware, stack = ServingColumns([serving]).inputs(coefficient_factors([serving], values))
+    assert hardware.bandwidth[0] == pytest.approx(864e9 * 0.8 * 1.1 * 0.9)
+    assert hardware.cache_bandwidth[0] == pytest.approx(864e9 * 0.9)
+    assert stack.kv_bytes[0] == 2.0
