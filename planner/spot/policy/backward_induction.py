@@ -18,6 +18,7 @@ import numpy as np
 
 from planner.spot.policy.markov_chain import COUNTS, MEANS, USD, VARIANCES, Interpolation, MarkovChain
 from planner.spot.policy.run import Action
+from planner.spot.policy.stretches import StretchedPass
 
 if TYPE_CHECKING:
     from planner.arrays import Flags, Floats, Integers
@@ -44,23 +45,22 @@ class TimeSlice:
     leaves_spot: Flags
 
 
-class BackwardInduction:
-    """Steps backward in time over a chain; `now` is the time that was reached."""
+class BackwardInduction(StretchedPass):
+    """Steps backward in time over a chain."""
 
-    def __init__(self, chain: MarkovChain) -> None:
-        self.chain = chain
+    def __init__(self, chain: MarkovChain, least: int = 0) -> None:
+        super().__init__(chain, slice(None), least)
+
+    def prepare(self) -> None:
+        """Make the arrays of a stretch."""
+        chain, m = self.chain, self.chain.states
         batch, points = chain.slack.shape
-        m, ups = chain.states, chain.ups
-        self.rows = 2 * m + ups
         self._spent_low, self._spent_part = self._flat(chain.spent, chain.spent_rows)
         self._start_low, self._start_part = self._flat(chain.started, list(range(m, self.rows)))
         self._choices = self._choice_tables(self._start_low, self._start_part)
         self._cells = np.arange(batch * m * points).reshape(batch, m, points)
         self._cost = np.moveaxis(chain.cost, -1, 0)[..., None].copy()
         self._beyond = np.moveaxis(chain.beyond, -1, 0).copy()
-        rates = (chain.cheap_rate, chain.demand_rate, chain.spot_rate)
-        self._rates = [rate.T[:, :, None, None].copy() for rate in rates]
-        self.now = self._end()
 
     def _flat(self, lerp: Interpolation, sources: list[int]) -> tuple[Integers, Floats]:
         """Return places in (b * rows * slack) of the lower neighbours, and the share of the upper ones."""
@@ -82,38 +82,9 @@ class BackwardInduction:
         low[Action.SPOT, :, :ups], part[Action.SPOT, :, :ups] = start_low[:, m:], start_part[:, m:]
         return low.reshape(-1), part.reshape(-1)
 
-    def _end(self) -> TimeSlice:
-        """Return the states with no time left: the work is done, and what exceeded it is refunded."""
-        batch, points = self.chain.slack.shape
-        m, ups = self.chain.states, self.chain.ups
-        moment = TimeSlice(
-            np.zeros(batch),
-            np.zeros((COUNTS, batch, self.rows, points)),
-            np.zeros((batch, m, points), np.int64),
-            np.zeros((batch, m, points), bool),
-            np.zeros((batch, ups, points), bool),
-        )
-        self._finish(moment.hours_left, moment.counts)
-        return moment
-
-    def _finish(self, hours_left: Floats, counts: Floats) -> None:
-        """Set the counts of states without work left: a tick that ends after the work is refunded at its rate.
-
-        Where nothing runs there is nothing to refund. These states are neighbours in the interpolation of states with
-        work left, so they continue the line on which those lie: a start, and the work at the cheaper rate.
-        """
-        chain = self.chain
-        over = (hours_left[:, None] - chain.slack)[:, None, :]
-        done = over <= 0
-        if not done.any():
-            return
-        m, (cheap, demand, spot) = chain.states, self._rates
-        np.copyto(counts[:, :, :m], (over + chain.restart[..., 0]) * cheap, where=done)
-        np.copyto(counts[:, :, m : 2 * m], over * demand, where=done)
-        np.copyto(counts[:, :, 2 * m :], over * spot, where=done)
-
     def step(self) -> TimeSlice:
         """Move one tick back in time and return the states there."""
+        self.begin_tick()
         chain = self.chain
         m, ups = chain.states, chain.ups
         after = self._value_after_tick()
@@ -135,11 +106,9 @@ class BackwardInduction:
         counts[:, :, :m] = chosen
         np.copyto(counts[:, :, m : 2 * m], chosen, where=leaves_demand)
         np.copyto(counts[:, :, 2 * m :], chosen[:, :, :ups], where=leaves_spot)
-        hours_left = self.now.hours_left + chain.tick
-        if (hours_left <= chain.slack[:, -1]).any():
-            self._finish(hours_left, counts)
-        self.now = TimeSlice(hours_left, counts, idle, leaves_demand, leaves_spot)
-        return self.now
+        self.values = counts
+        self.settle()
+        return TimeSlice(self.hours_left, counts, idle, leaves_demand, leaves_spot)
 
     def _value_after_tick(self) -> Floats:
         """Return counts of one tick of each kind followed by the best policy; shape (COUNTS, b, 2M + U, slack).
@@ -147,7 +116,7 @@ class BackwardInduction:
         A variance is the mean of the variances that the tick leads to plus the spread of their means. Between points
         of the slack axis variances are interpolated directly; second moments would add a spread of the grid's own.
         """
-        rows = _between(self.now.counts, self._spent_low, self._spent_part)
+        rows = _between(self.values, self._spent_low, self._spent_part)
         rows[VARIANCES] += np.square(rows[MEANS])
         mixed: Floats = np.matmul(self.chain.mix, rows)
         mixed[VARIANCES] -= np.square(mixed[MEANS])

@@ -22,7 +22,7 @@ from planner.spot.policy.markov_chain import (
     USD_VARIANCE,
     VARIANCES,
 )
-from planner.spot.policy.start_table import StartTable, start_tables
+from planner.spot.policy.start_table import StartRecord, StartTable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -85,16 +85,16 @@ class Curve:
 
 def count_tables(requests: Sequence[CurveRequest], ticks: int, points: int) -> list[StartTable]:
     """Return all counts (ticks, slack, COUNTS) of the best policy of each run, by one backward pass for all of them."""
-    backward = BackwardInduction(build_chain_for([request.part for request in requests], ticks, points))
-    chain = backward.chain
-    counts = np.empty((len(requests), ticks, points, COUNTS))
-    for number in range(ticks):
-        idle = backward.step().counts[:, :, : chain.states].copy()
-        idle[VARIANCES] += np.square(idle[MEANS])
-        mixed = np.einsum("bm,kbms->kbs", chain.first, idle)
-        mixed[VARIANCES] -= np.square(mixed[MEANS])
-        counts[:, number] = np.moveaxis(mixed, 0, -1)
-    return start_tables(requests, chain, counts)
+    chain = build_chain_for([request.part for request in requests], ticks, points)
+    record = StartRecord(requests, chain, ticks)
+    backward = BackwardInduction(chain, record.width)
+    for _ in range(ticks):
+        record.add(backward.step().counts)
+    idle = record.values
+    idle[:, VARIANCES] += np.square(idle[:, MEANS])
+    mixed = np.einsum("bm,tkbms->kbts", chain.first, idle)
+    mixed[VARIANCES] -= np.square(mixed[MEANS])
+    return record.tables(np.moveaxis(mixed, 0, -1))
 
 
 def best_point(table: StartTable, hours: float) -> CurvePoint:
