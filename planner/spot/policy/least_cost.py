@@ -13,14 +13,14 @@ import numpy as np
 from planner.spot.policy.discretisation import build_chain_for
 from planner.spot.policy.markov_chain import USD
 from planner.spot.policy.start_table import StartRecord, StartTable
-from planner.spot.policy.stretches import StretchedPass
+from planner.spot.policy.stretches import Between, StretchedPass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from planner.arrays import Floats, Integers
+    from planner.arrays import Floats
     from planner.spot.policy.discretisation import CurveRequest
-    from planner.spot.policy.markov_chain import Interpolation, MarkovChain
+    from planner.spot.policy.markov_chain import MarkovChain
 
 
 class DollarInduction(StretchedPass):
@@ -30,22 +30,22 @@ class DollarInduction(StretchedPass):
     """
 
     def __init__(self, chain: MarkovChain, least: int = 0) -> None:
-        super().__init__(chain, USD, least)
+        super().__init__(chain, slice(USD, USD + 1), least)
 
     def prepare(self) -> None:
         """Make the arrays of a stretch, and the parts of them that a tick names."""
         chain, usd = self.chain, self.values[0]
         m, ups, (batch, points) = chain.states, chain.ups, chain.slack.shape
-        self._spent = _Between(chain.spent, chain.spent_rows, self.rows)
-        self._started = _Between(chain.started, list(range(m, self.rows)), self.rows)
+        self._spent = Between(chain.spent, chain.spent_rows, self.rows, 1)
+        self._started = Between(chain.started, list(range(m, self.rows)), self.rows, 1)
         cost = np.repeat(chain.cost[:, :, None, USD], points, axis=2)
         cost[:, :m] += chain.wait_barred
         self._cost, self._spot_barred = cost, chain.spot_barred
         barred = np.broadcast_to(chain.start_barred, (batch, ups, points))
         self._at_start = np.concatenate([chain.beyond[..., USD], barred], axis=1)
-        self._after = after = np.empty((batch, self.rows, points))
+        self._after = np.empty((1, batch, self.rows, points))
+        after, start = self._after[0], self._started.values[0]
         self._wait, self._demand, self._spot = after[:, :m], after[:, m : 2 * m], after[:, 2 * m :]
-        start = self._started.values
         self._start_demand, self._start_spot = start[:, :m], start[:, m:]
         self._idle, self._idle_up = usd[:, :m], usd[:, :ups]
         self._on_demand, self._on_spot = usd[:, m : 2 * m], usd[:, 2 * m :]
@@ -53,10 +53,9 @@ class DollarInduction(StretchedPass):
     def step(self) -> None:
         """Move one tick back in time."""
         self.begin_tick()
-        after = self._after
-        np.matmul(self.chain.mix, self._spent.of(self.values), out=after)
-        after += self._cost
-        start = self._started.of(after)
+        np.matmul(self.chain.mix, self._spent.of(self.values), out=self._after)
+        self._after += self._cost
+        start = self._started.of(self._after)
         start += self._at_start
         self._spot += self._spot_barred
         np.minimum(self._wait, self._start_demand, out=self._idle)
@@ -64,29 +63,6 @@ class DollarInduction(StretchedPass):
         np.minimum(self._demand, self._idle, out=self._on_demand)
         np.minimum(self._spot, self._idle_up, out=self._on_spot)
         self.settle()
-
-
-class _Between:
-    """Values between neighbours on the slack axis, at fixed places."""
-
-    def __init__(self, lerp: Interpolation, sources: list[int], rows: int) -> None:
-        """`sources` are the rows (of `rows`) that the rows of the interpolation read."""
-        batch, _, points = lerp.low.shape
-        row = np.arange(batch)[:, None, None] * rows + np.array(sources)[None, :, None]
-        low = row * points + lerp.low
-        self._places: Integers = np.stack([low, low + 1])
-        self._part = lerp.part
-        self._both = np.empty(self._places.shape)
-        self.values, self._upper = self._both
-
-    def of(self, values: Floats) -> Floats:
-        """Return the values between; the array is that of the next call."""
-        # No place lies outside; "clip" spares the copy that a check needs.
-        values.reshape(-1).take(self._places, out=self._both, mode="clip")
-        self._upper -= self.values
-        self._upper *= self._part
-        self.values += self._upper
-        return self.values
 
 
 def usd_tables(requests: Sequence[CurveRequest], ticks: int, points: int) -> list[StartTable]:
@@ -97,4 +73,5 @@ def usd_tables(requests: Sequence[CurveRequest], ticks: int, points: int) -> lis
     for _ in range(ticks):
         induction.step()
         record.add(induction.values)
-    return record.tables(np.einsum("bm,tkbms->kbts", chain.first, record.values)[0])
+    usd: Floats = np.einsum("bm,tkbms->kbts", chain.first, record.values)[0]
+    return record.tables(usd)

@@ -64,19 +64,41 @@ def narrowed(chain: MarkovChain, width: int) -> MarkovChain:
     )
 
 
+class Between:
+    """Values between neighbours on the slack axis, at fixed places."""
+
+    def __init__(self, lerp: Interpolation, sources: list[int], rows: int, counts: int) -> None:
+        """Prepare the places; `sources` are the rows (of `rows`) that the rows of the interpolation read."""
+        batch, _, points = lerp.low.shape
+        row = np.arange(batch)[:, None, None] * rows + np.array(sources)[None, :, None]
+        low = row * points + lerp.low
+        self._places: Integers = np.stack([low, low + 1])
+        self._part = lerp.part
+        self._both = np.empty((counts, *self._places.shape))
+        self.values, self._upper = self._both[:, 0], self._both[:, 1]
+
+    def of(self, values: Floats) -> Floats:
+        """Return the values between those of (counts, b, rows, slack); the array is that of the next call."""
+        # No place lies outside; "clip" spares the copy that a check needs.
+        values.reshape(len(values), -1).take(self._places, axis=1, out=self._both, mode="clip")
+        self._upper -= self.values
+        self._upper *= self._part
+        self.values += self._upper
+        return self.values
+
+
 class StretchedPass:
     """A pass over a chain in stretches; `values` (counts, b, 2M + U, slack) are those at the time reached.
 
     `chain` is that of the present stretch. `counts` selects what is carried.
     """
 
-    def __init__(self, chain: MarkovChain, counts: slice | int, least: int = 0) -> None:
-        self._whole, self._counts, self.ticks = chain, counts, 0
+    def __init__(self, chain: MarkovChain, counts: slice, least: int = 0) -> None:
+        self._whole, self.counts, self.ticks = chain, counts, 0
         self._coming = stretches(chain, least)
         self.rows = 2 * chain.states + chain.ups
         self.hours_left = np.zeros(len(chain.slack))
-        number = len(np.atleast_1d(np.arange(COUNTS)[counts]))
-        self.values: Floats = np.zeros((number, len(chain.slack), self.rows, 0))
+        self.values: Floats = np.zeros((len(range(COUNTS)[counts]), len(chain.slack), self.rows, 0))
         self._widen()
 
     def prepare(self) -> None:
@@ -96,7 +118,7 @@ class StretchedPass:
         m, ups = chain.states, chain.ups
         each = ((chain.cheap_rate, m), (chain.demand_rate, m), (chain.spot_rate, ups))
         rates = np.concatenate([np.repeat(rate[:, None], rows, axis=1) for rate, rows in each], axis=1)
-        self._rates = np.moveaxis(np.atleast_3d(rates[..., self._counts]), -1, 0)[..., None].copy()
+        self._rates = np.moveaxis(rates[..., self.counts], -1, 0)[..., None].copy()
         begun = np.zeros((len(chain.slack), self.rows, 1))
         begun[:, :m] = chain.restart[..., 0]
         self._settled = (begun - chain.slack[:, None]) * self._rates
