@@ -197,11 +197,11 @@ class SpotCandidates:
         worth: Floats = (self.outside_usd + self.worth)[list(which)]
         return worth + np.where(usd < on_demand, usd, np.inf)
 
-    def choices(self, which: Sequence[int]) -> list[tuple[int, SpotChoice]]:
+    def choices(self, which: Sequence[int], only_figures: bool = False) -> list[tuple[int, SpotChoice]]:
         """Return the rows that have a policy within the bounds on the share, with the cheapest."""
-        keys = [self._key(row) for row in which]
-        found = []
-        for row, key, best in zip(which, keys, self.candidates.policies.best_points(keys), strict=True):
+        keys, policies, found = [self._key(row) for row in which], self.candidates.policies, []
+        points = (policies.figures if only_figures else policies.best_points)(keys)
+        for row, key, best in zip(which, keys, points, strict=True):
             point = best if self._allowed(best) or self.target.low <= 0 else self._with_enough_spot(*key)
             if point is not None and self._allowed(point):
                 found.append((row, SpotChoice(key[0], key[1], point)))

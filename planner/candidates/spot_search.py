@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from planner.spot.policy.policy_cache import Span
 
 BATCH_SIZE = 12
-"""Candidates whose policies are priced at a time."""
+"""Candidates whose policies are priced at a time, at most."""
+FIRST_BATCH = 2
+"""Those priced first where only the best is wanted, then twice as many each time: dollars spare most others."""
 MAX_RUNNERS_UP = 2
 """Other GPUs or providers that a plan names as alternatives: their spot plans must be known too."""
 MAX_TRIED_PER_METHOD = 2
@@ -68,16 +70,15 @@ class FoundPolicies(NamedTuple):
 def find_policies(work: SpotCandidates, able: Flags, scope: SearchScope) -> FoundPolicies:
     """Return candidates on their best policies.
 
-    `able` (n,) are the rows that may follow a policy. Computed are those that may be the best of their method, or
-    among the best of another card or provider: no plan names the others, unless the scope asks for every place.
+    Of the rows `able` (n,) are those computed that may be the best of their method, or among the best of another card
+    or provider: no plan names the others, unless the scope asks for every place.
     """
     if scope.whole_curves:
         pieces = _Frontier(work, able, scope).search().pieces()
         return FoundPolicies(*_rows(work, pieces), {}, dict(enumerate(piece for _, piece in pieces)))
     search = _Best(work, able, scope).search()
     if scope.only_dollars and work.target.low <= 0:
-        rows = search.kept_rows()
-        ends = list(zip(rows, work.ends(rows, [search.values[row] for row in rows]), strict=True))
+        ends = list(zip(rows := search.kept_rows(), work.ends(rows, [search.values[row] for row in rows]), strict=True))
         return FoundPolicies(*_rows(work, ends), {}, dict(enumerate(piece for _, piece in ends)))
     found = search.choices()
     if search.misses_share(found):
@@ -96,16 +97,14 @@ class _Search:
 
     def __init__(self, work: SpotCandidates, able: Flags) -> None:
         self.work = work
-        names = np.asarray([one.method_label for one in work.candidates.recipes])
-        self.names, code = np.unique(names, return_inverse=True)
+        self.names, code = np.unique([one.method_label for one in work.candidates.recipes], return_inverse=True)
         self.method: Integers = code[work.table.recipe]
-        enough = (work.guarantee > work.work + work.hours.restart) & (work.work > MIN_HOURS)
-        self.able = np.flatnonzero(able & enough)
+        self.able = np.flatnonzero(able & (work.guarantee > work.work + work.hours.restart) & (work.work > MIN_HOURS))
         self.bounds = work.bound()
-        table = work.table
+        self.batch, table = BATCH_SIZE, work.table
         on_demand = table.cost_usd(0.0) + table.penalty_usd + work.target.usd_per_hour * table.hours(0.0)
-        barred = np.isnan(table.run_h[:, ON_DEMAND]) | (table.share_low > 0)
-        self.on_demand: Floats = np.where(barred, np.inf, on_demand)
+        sold = ~np.isnan(table.run_h[:, ON_DEMAND]) & (table.share_low <= 0)
+        self.on_demand: Floats = np.where(sold, on_demand, np.inf)
 
     def search(self) -> Self:
         """Price all rows that matter."""
@@ -119,9 +118,10 @@ class _Search:
                 continue
             done.setdefault(key, []).append(size)
             waiting.append(row)
-            if len(waiting) == BATCH_SIZE:
+            if len(waiting) == self.batch:
                 self.price(waiting)
                 waiting.clear()
+                self.batch = min(2 * self.batch, BATCH_SIZE)
         self.price(waiting)
         return self
 
@@ -153,6 +153,7 @@ class _Best(_Search):
         super().__init__(work, able)
         self.every_place, self.checks_share = scope.every_place, checks_share
         self.best_of = "places" if work.target.shared else scope.best_of  # a shared limit may bar the best
+        self.batch = BATCH_SIZE if self.best_of == "places" else FIRST_BATCH
         self.place, count = _places(work)
         if self.best_of == "all":  # as if all were of one method
             self.names, self.method = self.names[:1], np.zeros_like(self.method)
@@ -231,8 +232,8 @@ class _Best(_Search):
         return [row for row, value in self.values.items() if kept(row, value)]
 
     def choices(self) -> list[tuple[int, SpotChoice]]:
-        """Return the policies of the rows that are kept."""
-        return self.work.choices(self.kept_rows())
+        """Return the policies of the rows that are kept; in full where a plan may take one of them."""
+        return self.work.choices(self.kept_rows(), only_figures=self.best_of != "places")
 
 
 class _Frontier(_Search):

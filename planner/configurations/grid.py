@@ -165,11 +165,12 @@ def stack_dataclasses(items: Sequence[T], as_column: bool) -> T:
     """
     first = items[0]
     fields: dict[str, Any] = {}
+    distinct = list({id(item): vars(item) for item in items}.values())
     for name in first.__dataclass_fields__:
-        values = [getattr(item, name) for item in items]
-        if all(value == values[0] for value in values):
+        values = [item[name] for item in distinct]
+        if values.count(values[0]) == len(values):
             fields[name] = values[0]
         else:
-            array = np.asarray(values, dtype=float)
+            array = np.asarray([getattr(item, name) for item in items], dtype=float)
             fields[name] = array[:, None] if as_column else array
     return type(first)(**fields)

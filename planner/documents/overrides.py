@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from planner.documents.strict_yaml import KeyPath, parse_value
+from planner.documents.strict_yaml import MAX_DEPTH, KeyPath, parse_value
 from planner.documents.validation import suggest_names
 from planner.errors import Fault, InputError
 
@@ -37,6 +37,10 @@ def override(data: dict[str, Any], settings: Sequence[str]) -> tuple[dict[str, A
         parts = place.strip().split(".")
         if not equals or not all(parts):
             faults.append(Fault(shown, 0, "", "is not PATH=VALUE", "write it as limits.budget_usd=100"))
+            continue
+        if len(parts) > MAX_DEPTH:
+            what = f"names a place deeper than {MAX_DEPTH} levels"
+            faults.append(Fault(shown, 0, "", what, "write it as limits.budget_usd=100"))
             continue
         try:
             data, landed = _put(data, parts, parse_value(text, shown), ())

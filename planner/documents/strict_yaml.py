@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import yaml
@@ -70,6 +71,19 @@ class Document:
 def read_document(path: str | Path) -> Document:
     """Parse a YAML (or JSON) file, `-` being standard input; `InputError` with every fault found."""
     return parse_document(read_text(path), file_name(path))
+
+
+def read_shipped(path: str | Path) -> Document:
+    """Parse a file of the shipped data, once in a process while its text stays the same.
+
+    Every caller has the same data: copy what is changed.
+    """
+    return _parse_once(read_text(path), file_name(path))
+
+
+@lru_cache(maxsize=512)
+def _parse_once(text: str, file: str) -> Document:
+    return parse_document(text, file)
 
 
 def parse_document(text: str, file: str) -> Document:

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from planner.documents.files import data_folder
 from planner.documents.source_map import Source
-from planner.documents.strict_yaml import Document, read_document
+from planner.documents.strict_yaml import Document, read_shipped
 from planner.documents.validation import suggest_names, validation_complaints
 from planner.errors import Fault, InputError, LibraryError, collect_faults, raise_faults
 from planner.library.names import find_architecture, find_gpu, split_count
@@ -44,7 +44,7 @@ class CardNames:
         """Case-folded name or alias -> name."""
         found: dict[str, str] = {}
         for name in self.names:
-            for alias in read_document(self.folder / f"{name}.yaml").data.get("aliases", ()):
+            for alias in read_shipped(self.folder / f"{name}.yaml").data.get("aliases", ()):
                 found.setdefault(alias.casefold(), name)
         return found | {name.casefold(): name for name in self.names}
 
@@ -104,7 +104,7 @@ def _one_architecture(name: str, names: CardNames, faults: list[Fault]) -> dict[
     if card is None:
         raise InputError([Fault(name, 0, "", "unknown architecture", names.suggestion(name))])
     path = names.folder / f"{card}.yaml"
-    return _validated(path, read_document(path), Architecture, faults)
+    return _validated(path, read_shipped(path), Architecture, faults)
 
 
 def read_config(path: str) -> Architecture:
@@ -179,7 +179,7 @@ def _documents(folder: Path, faults: list[Fault]) -> list[tuple[Path, Document]]
     found = []
     for path in sorted(folder.glob("*.yaml")):
         with collect_faults(faults):
-            found.append((path, read_document(path)))
+            found.append((path, read_shipped(path)))
     return found
 
 

@@ -41,7 +41,10 @@ Condition = Annotated[dict[str, tuple[str | int | bool, ...]], BeforeValidator(_
 
 def holds(when: Condition, facts: Mapping[str, Any]) -> bool:
     """Return whether every fact that a condition names has one of its values."""
-    return all(facts[key] in wanted for key, wanted in when.items())
+    for key, wanted in when.items():  # noqa: SIM110 - thousands of times for a plan: a generator takes twice as long
+        if facts[key] not in wanted:
+            return False
+    return True
 
 
 class Value(Row):

@@ -33,14 +33,15 @@ def fill_names(data: dict[str, Any], file: str) -> dict[str, Any]:
     """Return the data with a name for each job that has none, and for the scenario: that of its file."""
     jobs = data.get("jobs")
     if isinstance(jobs, list):
-        taken = {job.get("name") for job in jobs if isinstance(job, dict)}
+        names = (job.get("name") for job in jobs if isinstance(job, dict))
+        taken = {name for name in names if isinstance(name, str)}
         data = {**data, "jobs": [_named(job, taken) for job in jobs]}
     if "name" not in data:
         data = {"name": PurePosixPath(file).stem or "scenario", **data}
     return data
 
 
-def _named(job: Any, taken: set[Any]) -> Any:
+def _named(job: Any, taken: set[str]) -> Any:
     """Return a job with a name of its own: the model's, with a number from the second one on."""
     if not isinstance(job, dict) or "name" in job or not isinstance(job.get("architecture"), str):
         return job

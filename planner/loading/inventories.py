@@ -6,8 +6,9 @@ import os
 from typing import TYPE_CHECKING
 
 from planner.documents.csv_table import read_csv
+from planner.documents.files import data_folder
 from planner.documents.source_map import Source
-from planner.documents.strict_yaml import read_document
+from planner.documents.strict_yaml import read_document, read_shipped
 from planner.errors import Fault, InputError
 from planner.loading.defaults import MARKET, shipped_inventory
 from planner.loading.inventory_file import read_offers
@@ -38,6 +39,7 @@ def read_inventory(name: str, folder: Path, faults: list[Fault]) -> Inventory:
     if str(path).casefold().endswith(".csv"):
         document, offers = read_offer_table(read_csv(path), faults)
     else:
-        document = read_document(path)
+        is_shipped = path.resolve().is_relative_to(data_folder("scenarios").resolve())
+        document = (read_shipped if is_shipped else read_document)(path)
         offers = read_offers(document, faults)
     return [(Source(document.file, document), offers)]

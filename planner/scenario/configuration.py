@@ -8,6 +8,7 @@ from pydantic import Field, model_validator
 
 from planner.documents.quantities import NotNegative, Positive, PositiveInteger, Text, validation_error
 from planner.scenario.techniques import Framework, Optimizer, RunSettings, Targets
+from planner.scenario.work import Resolution
 
 WHERE = "estimate"
 """What the faults of a configuration name as their file."""
@@ -27,7 +28,7 @@ class Configuration(RunSettings):
     optimizer: Optimizer = "adamw"
     lora_rank: PositiveInteger = 16
     lora_targets: Targets = "all-linear"
-    resolution: PositiveInteger | None = None  # pixels per side, of diffusion networks
+    resolution: Resolution | None = None  # of diffusion networks
     packing: Literal["packed", "padded", "fixed"] = "packed"
     tokens_per_sample: Positive | None = None  # mean, where samples are not packed
     length_cv: NotNegative = 0.8

@@ -9,6 +9,12 @@ from pydantic import Field, model_validator
 from planner.documents.quantities import Count, Positive, PositiveInteger, StrictModel, validation_error
 
 MAX_EPOCHS = 1e6
+MIN_RESOLUTION = 64
+"""Pixels per side of an image: an autoencoder divides them by 8 and the U-Net halves the rest three times (Rombach et
+al. 2022, latent diffusion), so that less leaves no pixel at its deepest level."""
+
+Resolution = Annotated[PositiveInteger, Field(ge=MIN_RESOLUTION)]
+"""Pixels per side of an image."""
 
 
 class Work(StrictModel):
@@ -24,7 +30,7 @@ class Work(StrictModel):
     tokens: Count | None = None
     steps: Count | None = None
     images: Count | None = None
-    resolution: PositiveInteger | None = None  # pixels per side
+    resolution: Resolution | None = None
 
     @model_validator(mode="after")
     def _has_one_amount(self) -> Self:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from planner.candidates.screening import screen
+from planner.candidates.spot_search import BEST
 from planner.results.plan_parts import describe_machines
 from planner.solving.scoring import CandidateObjective
 from planner.units import DAY_HOURS
@@ -45,7 +46,7 @@ def describe_outdated_prices(prepared: PreparedScenario, job: int, row: int, sha
     candidates = prepared.candidates[job]
     others = candidates.rows(market.is_outdated[candidates.table.offer] & ~candidates.beaten())
     goal, open_ = CandidateObjective.of(scenario), limits.model_copy(update={"max_price_age_hours": None})
-    table = screen(others, market, open_, prepared.library, waiting_usd=goal.waiting_usd).table
+    table = screen(others, market, open_, prepared.library, True, goal.waiting_usd, BEST).table
     value, shares = goal.best(table)
     objective = float(goal.values(prepared.screened[job].table.rows(np.asarray([row])), share)[0])
     if not np.isfinite(value).any() or float(np.min(value)) > objective - goal.min_gain(objective):

@@ -77,6 +77,13 @@ def test_every_faulty_setting_is_told_and_the_others_apply() -> None:
     assert data["name"] == "t"
 
 
+def test_a_place_of_thousands_of_levels_is_a_fault() -> None:
+    """A path as long as a command line is answered at once."""
+    data, origins, faults = override(DATA, ["jobs.0.after." * 2000 + "lag=1h"])
+    assert (data, origins) == (DATA, {})
+    assert "deeper than 50 levels" in faults[0].what
+
+
 def test_later_settings_see_earlier_ones() -> None:
     """An item that one setting appends can be filled by the next, by its name."""
     data, _, _ = override(DATA, ["jobs.2.name=c", "jobs.c.deadline=1h"])

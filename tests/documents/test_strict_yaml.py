@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from planner.documents.strict_yaml import MAX_DEPTH, parse_document, parse_value, read_document
+from planner.documents.strict_yaml import MAX_DEPTH, parse_document, parse_value, read_document, read_shipped
 from planner.errors import Fault, InputError
 from tests.helpers.scenarios import json_text
 
@@ -225,3 +225,13 @@ def test_garbage_raises_nothing_but_input_errors(text: str) -> None:
     except InputError as error:
         assert error.faults
         assert all(fault.file == "a.yaml" and fault.what for fault in error.faults)
+
+
+def test_a_shipped_file_is_parsed_once_until_its_text_changes(tmp_path: Path) -> None:
+    """Size and time of a change do not matter: the text decides."""
+    path = tmp_path / "card.yaml"
+    path.write_text("a: 1")
+    first = read_shipped(path)
+    assert read_shipped(path) is first
+    path.write_text("a: 2")
+    assert (first.data, read_shipped(path).data) == ({"a": 1}, {"a": 2})

@@ -140,3 +140,17 @@ def test_spot_that_is_forbidden_and_asked_for_is_a_fault() -> None:
     """The two keys must agree."""
     with pytest.raises(ScenarioError, match="spot is forbidden"):
         parse_scenario(f"jobs: [{JOB}]\nlimits: {{spot: false, spot_share: {{min: 0.5}}}}")
+
+
+def test_a_name_that_is_no_text_is_a_fault_beside_a_job_without_one() -> None:
+    """Names of jobs are filled in before they are checked."""
+    other = "{architecture: gpt2-xl, work: {tokens: 1e6}, sequence_length: 512, global_batch: 8}"
+    with pytest.raises(ScenarioError, match=r"jobs\.0\.name"):
+        parse_scenario(f"jobs: [{{name: [a], architecture: gpt2-xl, work: {{tokens: 1e6}}}}, {other}]")
+
+
+def test_an_image_of_one_pixel_is_a_fault() -> None:
+    """No network of images can train on it, and its work would be none."""
+    job = "{architecture: stable-diffusion-1.5, work: {images: 100, resolution: 1}, global_batch: 8}"
+    with pytest.raises(ScenarioError, match=r"jobs\.0\.work\.resolution.*64"):
+        parse_scenario(f"jobs: [{job}]")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import datetime
 import re
 import statistics
@@ -12,11 +13,14 @@ from typing import Any
 import pytest
 import yaml
 
-from planner.documents.strict_yaml import read_document
+from planner.documents.files import data_folder
+from planner.documents.strict_yaml import read_document, read_shipped
 from planner.errors import Fault
 from planner.loading.inventory_file import read_offers
+from planner.loading.scenario_file import read_scenario
 from planner.scenario.offer import Offer
 from planner.scenario.payment import TIERS
+from planner.solving.solve import solve
 
 ROOT = Path(__file__).parents[2]
 INVENTORY = ROOT / "scenarios" / "inventory"
@@ -227,3 +231,14 @@ def test_prepaid_hours_cost_what_the_discount_leaves() -> None:
     by_term = {offer.commitment.months: offer.committed_usd for offer in ways() if offer.commitment}
     assert by_term[1] == pytest.approx(0.137 * 0.8 * 730, abs=0.005)
     assert by_term[3] == pytest.approx(0.137 * 0.7 * 2190, abs=0.005)
+
+
+def test_nobody_changes_what_was_parsed_once() -> None:
+    """A plan and a changed scenario leave the data of the shipped files as they were, for who reads them next."""
+    path = data_folder("scenarios") / "inventory" / "market.yaml"
+    cards = sorted((data_folder("models") / "gpus").glob("*.yaml"))
+    kept = copy.deepcopy([read_shipped(one).data for one in (path, *cards)])
+    solve(
+        read_scenario("quickstart", ["limits.budget_usd=50", "adjust=[{match: {gpu: A5000}, usd_per_hour_factor: 2}]"])
+    )
+    assert [read_shipped(one).data for one in (path, *cards)] == kept

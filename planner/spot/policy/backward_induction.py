@@ -11,16 +11,17 @@ own, because numpy is several times slower where it repeats a factor for every e
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from planner.spot.policy.markov_chain import COUNTS, MEANS, USD, VARIANCES, Interpolation, MarkovChain
+from planner.spot.policy.markov_chain import ALL_COUNTS, MEANS, USD, VARIANCES
 from planner.spot.policy.run import Action
+from planner.spot.policy.stretches import Between, StretchedPass
 
 if TYPE_CHECKING:
     from planner.arrays import Flags, Floats, Integers
+    from planner.spot.policy.markov_chain import MarkovChain
 
 TIE_FACTOR = 1 - 1e-12
 """A smaller relative saving is a tie, which on demand wins, so that ties end alike on every machine."""
@@ -28,148 +29,81 @@ WAIT_FACTOR = 1 - 1e-7
 """A smaller relative saving is no reason to wait while spot machines are there: the grid errs by more."""
 
 
-@dataclass
-class TimeSlice:
-    """All states at one time left.
+class TimeSlice(NamedTuple):
+    """All states at one time left; the arrays of counts are those of the next step, too.
 
-    `counts` (COUNTS, b, 2M + U, slack): the rest of the run under the best policy. `idle` (b, M, slack): the action
-    with nothing running. `leaves_demand` (b, M, slack), `leaves_spot` (b, U, slack): whether what runs is given up for
-    that action.
+    `counts` (counts, b, 2M + U, slack): the rest of the run under the best policy. With nothing running, `waits`
+    (b, M, slack): nothing is started, `takes_spot` (b, U, slack): spot is, whatever `waits` says.
+    `leaves_demand` (b, M, slack), `leaves_spot` (b, U, slack): whether what runs is given up for that.
     """
 
     hours_left: Floats  # (b,)
     counts: Floats
-    idle: Integers
+    waits: Flags
+    takes_spot: Flags
     leaves_demand: Flags
     leaves_spot: Flags
 
+    @property
+    def idle(self) -> Integers:
+        """Return the action with nothing running, (b, M, slack)."""
+        found = np.where(self.waits, Action.WAIT, Action.ON_DEMAND)
+        found[:, : self.takes_spot.shape[1]][self.takes_spot] = Action.SPOT
+        return found
 
-class BackwardInduction:
-    """Steps backward in time over a chain; `now` is the time that was reached."""
 
-    def __init__(self, chain: MarkovChain) -> None:
-        self.chain = chain
-        batch, points = chain.slack.shape
-        m, ups = chain.states, chain.ups
-        self.rows = 2 * m + ups
-        self._spent_low, self._spent_part = self._flat(chain.spent, chain.spent_rows)
-        self._start_low, self._start_part = self._flat(chain.started, list(range(m, self.rows)))
-        self._choices = self._choice_tables(self._start_low, self._start_part)
-        self._cells = np.arange(batch * m * points).reshape(batch, m, points)
-        self._cost = np.moveaxis(chain.cost, -1, 0)[..., None].copy()
-        self._beyond = np.moveaxis(chain.beyond, -1, 0).copy()
-        rates = (chain.cheap_rate, chain.demand_rate, chain.spot_rate)
-        self._rates = [rate.T[:, :, None, None].copy() for rate in rates]
-        self.now = self._end()
+class BackwardInduction(StretchedPass):
+    """Steps backward in time over a chain."""
 
-    def _flat(self, lerp: Interpolation, sources: list[int]) -> tuple[Integers, Floats]:
-        """Return places in (b * rows * slack) of the lower neighbours, and the share of the upper ones."""
-        batch, _, points = lerp.low.shape
-        rows = np.arange(batch)[:, None, None] * self.rows + np.array(sources)[None, :, None]
-        return rows * points + lerp.low, lerp.part
+    def __init__(self, chain: MarkovChain, least: int = 0, counts: slice = ALL_COUNTS) -> None:
+        """Begin at the end; `counts` are all, or `FIGURES`."""
+        super().__init__(chain, counts, least)
 
-    def _choice_tables(self, start_low: Integers, start_part: Floats) -> tuple[Integers, Floats]:
-        """Return where the counts of each action lie for each idle state; shapes (3, b, M, slack), flat."""
-        batch, points = self.chain.slack.shape
-        m, ups = self.chain.states, self.chain.ups
-        low = np.empty((3, batch, m, points), np.int64)
-        part = np.zeros((3, batch, m, points))
-        cells = np.arange(points)[None, None, :] + points * (
-            np.arange(batch)[:, None, None] * self.rows + np.arange(m)[None, :, None]
-        )
-        low[:] = np.minimum(cells, batch * self.rows * points - 2)
-        low[Action.ON_DEMAND], part[Action.ON_DEMAND] = start_low[:, :m], start_part[:, :m]
-        low[Action.SPOT, :, :ups], part[Action.SPOT, :, :ups] = start_low[:, m:], start_part[:, m:]
-        return low.reshape(-1), part.reshape(-1)
-
-    def _end(self) -> TimeSlice:
-        """Return the states with no time left: the work is done, and what exceeded it is refunded."""
-        batch, points = self.chain.slack.shape
-        m, ups = self.chain.states, self.chain.ups
-        moment = TimeSlice(
-            np.zeros(batch),
-            np.zeros((COUNTS, batch, self.rows, points)),
-            np.zeros((batch, m, points), np.int64),
-            np.zeros((batch, m, points), bool),
-            np.zeros((batch, ups, points), bool),
-        )
-        self._finish(moment.hours_left, moment.counts)
-        return moment
-
-    def _finish(self, hours_left: Floats, counts: Floats) -> None:
-        """Set the counts of states without work left: a tick that ends after the work is refunded at its rate.
-
-        Where nothing runs there is nothing to refund. These states are neighbours in the interpolation of states with
-        work left, so they continue the line on which those lie: a start, and the work at the cheaper rate.
-        """
-        chain = self.chain
-        over = (hours_left[:, None] - chain.slack)[:, None, :]
-        done = over <= 0
-        if not done.any():
-            return
-        m, (cheap, demand, spot) = chain.states, self._rates
-        np.copyto(counts[:, :, :m], (over + chain.restart[..., 0]) * cheap, where=done)
-        np.copyto(counts[:, :, m : 2 * m], over * demand, where=done)
-        np.copyto(counts[:, :, 2 * m :], over * spot, where=done)
+    def prepare(self) -> None:
+        """Make the arrays of a stretch, and the parts of them that a tick names."""
+        chain, counts, (m, ups) = self.chain, self.counts, (self.chain.states, self.chain.ups)
+        number = len(self.values)
+        self._spent = Between(chain.spent, chain.spent_rows, self.rows, number)
+        self._started = Between(chain.started, list(range(m, self.rows)), self.rows, number)
+        self._cost = np.moveaxis(chain.cost, -1, 0)[counts, ..., None].copy()
+        self._beyond = np.moveaxis(chain.beyond, -1, 0)[counts].copy()
+        values, start = self.values, self._started.values
+        self._idle, self._idle_up = values[:, :, :m], values[:, :, :ups]
+        self._demand, self._spot = values[:, :, m : 2 * m], values[:, :, 2 * m :]
+        self._start_demand, self._start_spot = start[:, :, :m], start[:, :, m:]
+        self._spread = number > VARIANCES.start
 
     def step(self) -> TimeSlice:
         """Move one tick back in time and return the states there."""
-        chain = self.chain
-        m, ups = chain.states, chain.ups
-        after = self._value_after_tick()
-        usd = after[USD]
-        flat = usd.reshape(-1)
-        low = flat.take(self._start_low)
-        started = low + self._start_part * (flat.take(self._start_low + 1) - low)
-        wait = usd[:, :m] + chain.wait_barred
-        demand = started[:, :m] + self._beyond[USD]
-        idle = np.where(wait < demand * TIE_FACTOR, Action.WAIT, Action.ON_DEMAND)
-        spot = started[:, m:] + chain.start_barred
-        better = (spot < demand[:, :ups] * TIE_FACTOR) & (spot * WAIT_FACTOR <= wait[:, :ups])
-        idle[:, :ups][better] = Action.SPOT
+        self.begin_tick()
+        chain, ups = self.chain, self.chain.ups
+        self._move_by_tick()
+        self._started.of(self.values)
+        self._start_demand += self._beyond
+        wait = self._idle[USD] + chain.wait_barred
+        demand = self._start_demand[USD] * TIE_FACTOR
+        spot = self._start_spot[USD] + chain.start_barred
+        waits = wait < demand
+        takes_spot = (spot < demand[:, :ups]) & (spot * WAIT_FACTOR <= wait[:, :ups])
+        np.copyto(self._idle, self._start_demand, where=~waits)
+        np.copyto(self._idle_up, self._start_spot, where=takes_spot)
+        leaves_demand = self._idle[USD] < self._demand[USD] * TIE_FACTOR
+        leaves_spot = self._idle_up[USD] <= self._spot[USD] + chain.spot_barred
+        np.copyto(self._demand, self._idle, where=leaves_demand)
+        np.copyto(self._spot, self._idle_up, where=leaves_spot)
+        self.settle()
+        return TimeSlice(self.hours_left, self.values, waits, takes_spot, leaves_demand, leaves_spot)
 
-        chosen = self._chosen(idle, after)
-        leaves_demand = chosen[USD] < usd[:, m : 2 * m] * TIE_FACTOR
-        leaves_spot = chosen[USD, :, :ups] <= usd[:, 2 * m :] + chain.spot_barred
-        counts = after
-        counts[:, :, :m] = chosen
-        np.copyto(counts[:, :, m : 2 * m], chosen, where=leaves_demand)
-        np.copyto(counts[:, :, 2 * m :], chosen[:, :, :ups], where=leaves_spot)
-        hours_left = self.now.hours_left + chain.tick
-        if (hours_left <= chain.slack[:, -1]).any():
-            self._finish(hours_left, counts)
-        self.now = TimeSlice(hours_left, counts, idle, leaves_demand, leaves_spot)
-        return self.now
-
-    def _value_after_tick(self) -> Floats:
-        """Return counts of one tick of each kind followed by the best policy; shape (COUNTS, b, 2M + U, slack).
+    def _move_by_tick(self) -> None:
+        """Set the counts of one tick of each kind followed by the best policy; shape (counts, b, 2M + U, slack).
 
         A variance is the mean of the variances that the tick leads to plus the spread of their means. Between points
         of the slack axis variances are interpolated directly; second moments would add a spread of the grid's own.
         """
-        rows = _between(self.now.counts, self._spent_low, self._spent_part)
-        rows[VARIANCES] += np.square(rows[MEANS])
-        mixed: Floats = np.matmul(self.chain.mix, rows)
-        mixed[VARIANCES] -= np.square(mixed[MEANS])
-        mixed += self._cost
-        return mixed
-
-    def _chosen(self, idle: Integers, after: Floats) -> Floats:
-        """Return the counts of the chosen actions with nothing running; shape (COUNTS, b, M, slack)."""
-        lows, parts = self._choices
-        at = idle * self._cells.size
-        at += self._cells
-        rows = _between(after, lows.take(at), parts.take(at))
-        rows += (idle == Action.ON_DEMAND) * self._beyond
-        return rows
-
-
-def _between(counts: Floats, low: Integers, part: Floats) -> Floats:
-    """Return counts (COUNTS, ...) between the places `low` (...) of the flat arrays and the next ones."""
-    flat = counts.reshape(COUNTS, -1)
-    rows = flat.take(low, axis=1, mode="clip")
-    upper = flat.take(low + 1, axis=1, mode="clip")
-    upper -= rows
-    upper *= part
-    rows += upper
-    return rows
+        rows, values = self._spent.of(self.values), self.values
+        if self._spread:
+            rows[VARIANCES] += np.square(rows[MEANS])
+        np.matmul(self.chain.mix, rows, out=values)
+        if self._spread:
+            values[VARIANCES] -= np.square(values[MEANS])
+        values += self._cost

@@ -10,9 +10,11 @@ import numpy as np
 from planner.spot.policy.backward_induction import TIE_FACTOR, BackwardInduction
 from planner.spot.policy.discretisation import CurveRequest, build_chain_for
 from planner.spot.policy.markov_chain import (
+    ALL_COUNTS,
     COUNTS,
     DEMAND_HOURS,
     DEMAND_STARTS,
+    FIGURES,
     FINISH,
     FINISH_VARIANCE,
     INTERRUPTIONS,
@@ -22,7 +24,7 @@ from planner.spot.policy.markov_chain import (
     USD_VARIANCE,
     VARIANCES,
 )
-from planner.spot.policy.start_table import StartTable, start_tables
+from planner.spot.policy.start_table import StartRecord, StartTable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,7 +35,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CurvePoint:
-    """The best policy that guarantees `hours`: means over the market, and the spread of the cost."""
+    """The best policy that guarantees `hours`: means over the market, and the spread of the cost.
+
+    Spreads and interruptions are nan where only the figures that candidates are compared by were computed.
+    """
 
     hours: float  # guaranteed
     usd: float
@@ -85,16 +90,27 @@ class Curve:
 
 def count_tables(requests: Sequence[CurveRequest], ticks: int, points: int) -> list[StartTable]:
     """Return all counts (ticks, slack, COUNTS) of the best policy of each run, by one backward pass for all of them."""
-    backward = BackwardInduction(build_chain_for([request.part for request in requests], ticks, points))
-    chain = backward.chain
-    counts = np.empty((len(requests), ticks, points, COUNTS))
-    for number in range(ticks):
-        idle = backward.step().counts[:, :, : chain.states].copy()
-        idle[VARIANCES] += np.square(idle[MEANS])
-        mixed = np.einsum("bm,kbms->kbs", chain.first, idle)
+    return _tables(requests, ticks, points, ALL_COUNTS)
+
+
+def figure_tables(requests: Sequence[CurveRequest], ticks: int, points: int) -> list[StartTable]:
+    """Return the `FIGURES` among the counts, in less time; shapes (ticks, slack, figures)."""
+    return _tables(requests, ticks, points, FIGURES)
+
+
+def _tables(requests: Sequence[CurveRequest], ticks: int, points: int, counts: slice) -> list[StartTable]:
+    chain = build_chain_for([request.part for request in requests], ticks, points)
+    record = StartRecord(requests, chain, ticks)
+    backward = BackwardInduction(chain, record.width, counts)
+    for _ in range(ticks):
+        record.add(backward.step().counts)
+    idle = record.values
+    if counts == ALL_COUNTS:
+        idle[:, VARIANCES] += np.square(idle[:, MEANS])
+    mixed = np.einsum("bm,tkbms->kbts", chain.first, idle)
+    if counts == ALL_COUNTS:
         mixed[VARIANCES] -= np.square(mixed[MEANS])
-        counts[:, number] = np.moveaxis(mixed, 0, -1)
-    return start_tables(requests, chain, counts)
+    return record.tables(np.moveaxis(mixed, 0, -1))
 
 
 def best_point(table: StartTable, hours: float) -> CurvePoint:
@@ -106,7 +122,9 @@ def curve_at(table: StartTable, hours: Floats) -> Curve:
     """Return on demand, and the best policy for each of some guaranteed times."""
     run = table.request.run
     enough = hours[hours > run.work_hours + run.restart_hours * (1 + 1e-9)]
-    counts = np.concatenate([demand_counts(run)[None], table.at(enough)])
+    figures = table.at(enough)
+    counts = np.full((len(enough) + 1, COUNTS), np.nan)
+    counts[0], counts[1:, : figures.shape[1]] = demand_counts(run), figures
     return build_curve(run, np.append(run.work_hours + run.restart_hours, enough), counts)
 
 

@@ -12,93 +12,66 @@ import numpy as np
 
 from planner.spot.policy.discretisation import build_chain_for
 from planner.spot.policy.markov_chain import USD
-from planner.spot.policy.start_table import StartTable, start_tables
+from planner.spot.policy.start_table import StartRecord, StartTable
+from planner.spot.policy.stretches import Between, StretchedPass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from planner.arrays import Floats, Integers
+    from planner.arrays import Floats
     from planner.spot.policy.discretisation import CurveRequest
-    from planner.spot.policy.markov_chain import Interpolation, MarkovChain
+    from planner.spot.policy.markov_chain import MarkovChain
 
 
-class DollarInduction:
-    """Steps backward in time over a chain; `usd` (b, 2M + U, slack) is the cost of the rest at the time reached.
+class DollarInduction(StretchedPass):
+    """Steps backward in time over a chain; `values` (1, b, 2M + U, slack) is the cost of the rest at the time reached.
 
-    Rows as in `MarkovChain`. All arrays are made once: a tick writes into them.
+    Rows as in `MarkovChain`. All arrays are made once for a stretch: a tick writes into them.
     """
 
-    def __init__(self, chain: MarkovChain) -> None:
-        self.chain = chain
-        batch, points = chain.slack.shape
-        m, ups = chain.states, chain.ups
-        self.rows = 2 * m + ups
-        self._spent = self._flat(chain.spent, chain.spent_rows)
-        self._started = self._flat(chain.started, list(range(m, self.rows)))
-        self._cost = np.ascontiguousarray(chain.cost[:, :, None, USD])
-        self._beyond = np.ascontiguousarray(chain.beyond[..., USD])
-        self._rates = [rate[:, USD, None, None] for rate in (chain.cheap_rate, chain.demand_rate, chain.spot_rate)]
-        self._lower, self._upper = np.empty((2, *self._spent[0].shape))
-        self._start, self._start_upper = np.empty((2, *self._started[0].shape))
-        self._after = np.empty((batch, self.rows, points))
-        self.hours_left = np.zeros(batch)
-        self.usd: Floats = np.zeros((batch, self.rows, points))
-        self._finish()
+    def __init__(self, chain: MarkovChain, least: int = 0) -> None:
+        super().__init__(chain, slice(USD, USD + 1), least)
 
-    def _flat(self, lerp: Interpolation, sources: list[int]) -> tuple[Integers, Integers, Floats]:
-        """Return places in (b * rows * slack) of the lower and upper neighbours, and the share of the upper ones."""
-        batch, _, points = lerp.low.shape
-        rows = np.arange(batch)[:, None, None] * self.rows + np.array(sources)[None, :, None]
-        low = rows * points + lerp.low
-        return low, low + 1, lerp.part
+    def prepare(self) -> None:
+        """Make the arrays of a stretch, and the parts of them that a tick names."""
+        chain, usd = self.chain, self.values[0]
+        m, ups, (batch, points) = chain.states, chain.ups, chain.slack.shape
+        self._spent = Between(chain.spent, chain.spent_rows, self.rows, 1)
+        self._started = Between(chain.started, list(range(m, self.rows)), self.rows, 1)
+        cost = np.repeat(chain.cost[:, :, None, USD], points, axis=2)
+        cost[:, :m] += chain.wait_barred
+        self._cost, self._spot_barred = cost, chain.spot_barred
+        barred = np.broadcast_to(chain.start_barred, (batch, ups, points))
+        self._at_start = np.concatenate([chain.beyond[..., USD], barred], axis=1)
+        self._after = np.empty((1, batch, self.rows, points))
+        after, start = self._after[0], self._started.values[0]
+        self._wait, self._demand, self._spot = after[:, :m], after[:, m : 2 * m], after[:, 2 * m :]
+        self._start_demand, self._start_spot = start[:, :m], start[:, m:]
+        self._idle, self._idle_up = usd[:, :m], usd[:, :ups]
+        self._on_demand, self._on_spot = usd[:, m : 2 * m], usd[:, 2 * m :]
 
     def step(self) -> None:
         """Move one tick back in time."""
-        chain, usd, after, start = self.chain, self.usd, self._after, self._start
-        m, ups = chain.states, chain.ups
-        np.matmul(chain.mix, _lerp(usd, self._spent, self._lower, self._upper), out=after)
-        after += self._cost
-        _lerp(after, self._started, start, self._start_upper)
-        start[:, :m] += self._beyond
-        start[:, m:] += chain.start_barred
-        wait, demand, spot = after[:, :m], after[:, m : 2 * m], after[:, 2 * m :]
-        wait += chain.wait_barred
-        spot += chain.spot_barred
-        idle = np.minimum(wait, start[:, :m], out=usd[:, :m])
-        np.minimum(idle[:, :ups], start[:, m:], out=idle[:, :ups])
-        np.minimum(demand, idle, out=usd[:, m : 2 * m])
-        np.minimum(spot, idle[:, :ups], out=usd[:, 2 * m :])
-        self.hours_left += chain.tick
-        if (self.hours_left <= chain.slack[:, -1]).any():
-            self._finish()
-
-    def _finish(self) -> None:
-        """Set the dollars of states without work left, as `BackwardInduction` does."""
-        m, (cheap, demand, spot) = self.chain.states, self._rates
-        over = (self.hours_left[:, None] - self.chain.slack)[:, None, :]
-        done = over <= 0
-        np.copyto(self.usd[:, :m], (over + self.chain.restart[..., 0]) * cheap, where=done)
-        np.copyto(self.usd[:, m : 2 * m], over * demand, where=done)
-        np.copyto(self.usd[:, 2 * m :], over * spot, where=done)
-
-
-def _lerp(values: Floats, places: tuple[Integers, Integers, Floats], lower: Floats, upper: Floats) -> Floats:
-    """Return `values` between their neighbours, in the array `lower`."""
-    low, high, part = places
-    flat = values.reshape(-1)
-    flat.take(low, out=lower, mode="clip")  # no place lies outside; "clip" spares the copy that a check needs
-    flat.take(high, out=upper, mode="clip")
-    upper -= lower
-    upper *= part
-    lower += upper
-    return lower
+        self.begin_tick()
+        np.matmul(self.chain.mix, self._spent.of(self.values), out=self._after)
+        self._after += self._cost
+        start = self._started.of(self._after)
+        start += self._at_start
+        self._spot += self._spot_barred
+        np.minimum(self._wait, self._start_demand, out=self._idle)
+        np.minimum(self._idle_up, self._start_spot, out=self._idle_up)
+        np.minimum(self._demand, self._idle, out=self._on_demand)
+        np.minimum(self._spot, self._idle_up, out=self._on_spot)
+        self.settle()
 
 
 def usd_tables(requests: Sequence[CurveRequest], ticks: int, points: int) -> list[StartTable]:
     """Return the least mean dollars (ticks, slack) of each run, for every guaranteed time up to its own."""
-    induction = DollarInduction(build_chain_for([request.part for request in requests], ticks, points))
-    usd = np.empty((len(requests), ticks, points))
-    for number in range(ticks):
+    chain = build_chain_for([request.part for request in requests], ticks, points)
+    record = StartRecord(requests, chain, ticks)
+    induction = DollarInduction(chain, record.width)
+    for _ in range(ticks):
         induction.step()
-        usd[:, number] = np.einsum("bm,bms->bs", induction.chain.first, induction.usd[:, : induction.chain.states])
-    return start_tables(requests, induction.chain, usd)
+        record.add(induction.values)
+    usd: Floats = np.einsum("bm,tkbms->kbts", chain.first, record.values)[0]
+    return record.tables(usd)

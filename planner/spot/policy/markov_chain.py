@@ -29,9 +29,11 @@ if TYPE_CHECKING:
     from planner.spot.market.states import Ages, SpotStates
     from planner.spot.policy.run import SpotRun
 
-USD, FINISH, USD_VARIANCE, FINISH_VARIANCE, SPOT_HOURS, DEMAND_HOURS, DEMAND_STARTS, INTERRUPTIONS = range(8)
+USD, FINISH, SPOT_HOURS, DEMAND_HOURS, DEMAND_STARTS, USD_VARIANCE, FINISH_VARIANCE, INTERRUPTIONS = range(8)
 """Counts from a moment to the end of the run; all but the variances are means."""
 COUNTS = 8
+ALL_COUNTS, FIGURES = slice(COUNTS), slice(USD_VARIANCE)
+"""The counts, and those that candidates are compared by."""
 MEANS, VARIANCES = slice(USD, FINISH + 1), slice(USD_VARIANCE, FINISH_VARIANCE + 1)
 """The counts whose spread is computed, and their variances."""
 BARRED = 1e18

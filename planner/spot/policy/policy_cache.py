@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from planner.spot.market.states import SpotStates
-from planner.spot.policy.cost_curve import CurvePoint, best_point, count_tables
+from planner.spot.policy.cost_curve import CurvePoint, best_point, count_tables, figure_tables
 from planner.spot.policy.curve_pieces import JUST_AFTER, CurvePiece, straight_pieces
 from planner.spot.policy.discretisation import SLACK_POINTS, CurveRequest, check_run
 from planner.spot.policy.least_cost import usd_tables
@@ -80,6 +80,7 @@ class PolicyCache:
     def __init__(self) -> None:
         self._usd: dict[Key, StartTable] = {}
         self._counts: dict[Key, StartTable] = {}
+        self._figures: dict[Key, StartTable] = {}
 
     def least_usd(self, keys: Sequence[Key]) -> Floats:
         """Return the dollars of the best policy of each (run, market, hours); inf where there is no slack for one."""
@@ -96,6 +97,14 @@ class PolicyCache:
         for run, _, hours in keys:
             check_run(run, hours)
         tables = _look_up(self._counts, [_horizon_key(*key) for key in keys], count_tables)
+        return [best_point(table, hours) for table, (_, _, hours) in zip(tables, keys, strict=True)]
+
+    def figures(self, keys: Sequence[Key]) -> list[CurvePoint]:
+        """Return the same points with the figures that candidates are compared by: no spreads, no interruptions."""
+        at = [_horizon_key(*key) for key in keys]
+        known = {**self._figures, **{key: self._counts[key] for key in at if key in self._counts}}
+        tables = _look_up(known, at, figure_tables)
+        self._figures = known
         return [best_point(table, hours) for table, (_, _, hours) in zip(tables, keys, strict=True)]
 
     def usd_curves(self, asked: Sequence[tuple[SpotRun, SpotStates, Sequence[Span]]]) -> list[tuple[Floats, Floats]]:

@@ -10,7 +10,7 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from planner.arrays import Floats
+    from planner.arrays import Floats, Integers
     from planner.spot.policy.discretisation import CurveRequest
     from planner.spot.policy.markov_chain import MarkovChain
 
@@ -22,13 +22,14 @@ TICK_ROUNDING = 1e-9
 class StartTable:
     """Figures of a run that starts with nothing running, at a random moment of its market.
 
-    `values` (ticks, slack, ...) belong to one of the equal parts of the run, after each tick of the pass and at each
-    point of the slack axis. The work does not appear: it is the time left minus the slack.
+    `values` (ticks, points, ...) belong to one of the equal parts of the run, after each tick of the pass and at the
+    points of the slack axis from `begin` (ticks,) on that the work of the run leaves within a tick of it.
     """
 
     request: CurveRequest  # its hours are the horizon
     tick: float  # hours
     slack: Floats  # hours
+    begin: Integers
     values: Floats
 
     def hours(self) -> Floats:
@@ -59,12 +60,43 @@ class StartTable:
         shape = (-1, *[1] * (self.values.ndim - 2))
         later, more = np.maximum(ticks - early, 0.0).reshape(shape), more.reshape(shape)
         ends = [
-            self.values[tick, low] + more * (self.values[tick, low + 1] - self.values[tick, low])
-            for tick in (early, late)
+            self.values[tick, at] + more * (self.values[tick, at + 1] - self.values[tick, at])
+            for tick, at in ((early, low - self.begin[early]), (late, low - self.begin[late]))
         ]
         return np.asarray((ends[0] + later * (ends[1] - ends[0])) * self.request.parts)
 
 
-def start_tables(requests: Sequence[CurveRequest], chain: MarkovChain, values: Floats) -> list[StartTable]:
-    """Return the tables of runs that were computed together, from their values (b, ticks, slack, ...)."""
-    return [StartTable(*one) for one in zip(requests, chain.tick.tolist(), chain.slack, values, strict=True)]
+class StartRecord:
+    """What a pass for several runs tells of their starts: values (ticks, counts, b, M, points) with nothing running.
+
+    Kept are the points of the slack axis that a time between two ticks may lie between; the work leaves no others.
+    """
+
+    def __init__(self, requests: Sequence[CurveRequest], chain: MarkovChain, ticks: int) -> None:
+        self.requests, self.chain, self.ticks = requests, chain, ticks
+        works = np.array([request.part.run.work_hours for request in requests])
+        left = np.arange(ticks + 2) * chain.tick[:, None] - works[:, None]
+        low = np.array([np.searchsorted(axis, one, side="right") for axis, one in zip(chain.slack, left, strict=True)])
+        points = chain.slack.shape[1]
+        # One point more on either side, because rounding may move a time beyond a point.
+        self.begin: Integers = np.clip(low[:, :-2] - 2, 0, points - 2)
+        ends = np.clip(low[:, 2:] + 2, 2, points)
+        self.width = int(np.max(ends - self.begin))
+        self.values = np.empty((0,))
+        self._added = 0
+
+    def add(self, values: Floats) -> None:
+        """Take the next tick from the values (counts, b, rows, slack) that a pass has reached."""
+        counts, batch, rows, width = values.shape
+        if not self._added:
+            self.values = np.empty((self.ticks, counts, batch, self.chain.states, self.width))
+        first = self.begin[:, self._added] = np.minimum(self.begin[:, self._added], width - self.width)
+        row = np.arange(batch)[:, None] * rows + np.arange(self.chain.states)
+        place = (row * width + first[:, None])[..., None] + np.arange(self.width)
+        values.reshape(counts, -1).take(place, axis=1, out=self.values[self._added], mode="clip")
+        self._added += 1
+
+    def tables(self, values: Floats) -> list[StartTable]:
+        """Return the tables of the runs, from their values (b, ticks, points, ...)."""
+        each = zip(self.requests, self.chain.tick.tolist(), self.chain.slack, self.begin, values, strict=True)
+        return [StartTable(*one) for one in each]
