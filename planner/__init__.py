@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from planner.analysis.simulation.policy_advice import policy_tables as policy_tables
     from planner.analysis.simulation.policy_advice import spot_advice as spot_advice
     from planner.analysis.simulation.simulate import simulate as simulate
-    from planner.analysis.tracking.track import track as track
     from planner.analysis.sweep.run_sweep import run_sweep as run_sweep
+    from planner.analysis.tracking.track import track as track
     from planner.analysis.what_if.sweep import sweep as sweep
     from planner.analysis.what_if.tornado import tornado as tornado
     from planner.analysis.what_if.what_if import what_if as what_if
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from planner.results.market_fit import MarketFit as MarketFit
     from planner.results.plan import Plan as Plan
     from planner.results.simulation import Simulation as Simulation
-    from planner.results.tracking import Tracking as Tracking
     from planner.results.sweep import ManyVariants as ManyVariants
+    from planner.results.tracking import Tracking as Tracking
     from planner.results.what_if import Sweep as Sweep
     from planner.results.what_if import Tornado as Tornado
     from planner.results.what_if import WhatIf as WhatIf

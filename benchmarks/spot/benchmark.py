@@ -23,8 +23,8 @@ from planner.spot.market.sampling import sample_states
 from planner.spot.market.states import Ages, SpotStates
 from planner.spot.market.trace_files import read_traces
 from planner.spot.market.zones import group_zones
-from planner.spot.policy.baseline_policies import Greedy, UniformProgress
 from planner.spot.policy.switching_policy import best_policy
+from planner.spot.replay.baseline_policies import Greedy, UniformProgress
 from planner.spot.replay.replay import replay
 
 ABOVE_OPTIMUM = dict(zip(SLACKS, (7.0, 5.0, 4.0, 4.0), strict=True))

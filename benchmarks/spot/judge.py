@@ -14,9 +14,9 @@ from planner.arrays import Flags, Floats
 from planner.spot.market.hazard_fit import fit_ages
 from planner.spot.market.states import SpotStates
 from planner.spot.market.trace import MarketDurations
-from planner.spot.policy.baseline_policies import Greedy, UniformProgress
 from planner.spot.policy.run import SpotRun
 from planner.spot.policy.switching_policy import best_policy
+from planner.spot.replay.baseline_policies import Greedy, UniformProgress
 from planner.spot.replay.offline_optimum import optimum_usd
 from planner.spot.replay.replay import replay
 

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from planner.documents.files import data_folder
 from planner.documents.source_map import Source
-from planner.documents.strict_yaml import Document, read_shipped
+from planner.documents.strict_yaml import Document, read_document, read_shipped
 from planner.documents.validation import suggest_names, validation_complaints
 from planner.errors import Fault, InputError, LibraryError, collect_faults, raise_faults
 from planner.library.names import find_architecture, find_gpu, split_count

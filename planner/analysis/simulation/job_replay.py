@@ -13,7 +13,7 @@ from planner.analysis.simulation.job_runs import JobRun, RunKind
 from planner.analysis.simulation.timeline import build_timeline
 from planner.results.simulation import GREEDY, ON_DEMAND_ONLY, PLANNED, UNIFORM
 from planner.spot.market.sampling import Paths
-from planner.spot.policy.baseline_policies import Greedy, SpotOnly, UniformProgress, apply_safety_net
+from planner.spot.replay.baseline_policies import Greedy, SpotOnly, UniformProgress, apply_safety_net
 from planner.spot.replay.offline_optimum import optimum_of_zones_usd, optimum_usd
 from planner.spot.replay.replay import RUNS_PER_BLOCK, Replays, replay
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 RESULT_FORMATS = (".csv", ".jsonl")
 MAX_JOURNAL_BYTES = 2**30
-FIGURES = ("status", "cost_usd", "hours", "hours_at_confidence", "machines", "error")
+VARIANT_FIGURES = ("status", "cost_usd", "hours", "hours_at_confidence", "machines", "error")
 """Columns of a CSV file after those of the values."""
 
 
@@ -117,7 +117,7 @@ def _line(paths: Sequence[str], one: Variant) -> str:
 def _table(paths: Sequence[str], rows: Iterable[Variant]) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([*paths, *FIGURES])
+    writer.writerow([*paths, *VARIANT_FIGURES])
     for one in rows:
         machines = "; ".join(
             f"{describe_machines(job.gpus, job.gpu, job.runs_at_once)} at {job.provider}" for job in one.jobs

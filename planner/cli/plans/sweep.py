@@ -11,7 +11,7 @@ from planner.cli.exit_codes import INFEASIBLE, INTERNAL_ERROR, NO_PLAN
 from planner.cli.options import json_option, solve_options
 from planner.cli.output import Output
 from planner.cli.scenarios.question import loaded_question
-from planner.cli.terminal import count_cells, show_progress
+from planner.cli.terminal import show_progress
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -68,12 +68,10 @@ def sweep(
     ranges = vary or scenario.vary
     if not ranges:
         raise click.UsageError("nothing to vary: give --vary PATH=A:B:STEP, such as limits.budget_usd=2:8:0.5")
-    with show_progress(f"solving {scenario.name}"), loaded.locate_faults():
+    with show_progress(f"solving {scenario.name}") as count, loaded.locate_faults():
         from planner.analysis.sweep.run_sweep import run_sweep
 
-        answer = run_sweep(
-            scenario, ranges, path, options=options, workers=workers, restart=restart, on_variant=count_cells
-        )
+        answer = run_sweep(scenario, ranges, path, options=options, workers=workers, restart=restart, on_variant=count)
     from planner.report.what_if.variants import render_variants
 
     Output(as_json).write(answer, render_variants)

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from planner.spot.market.duration_shapes import DurationShape, states_from_means
 from planner.spot.market.sampling import sample_states
 from planner.spot.market.states import Ages, SpotStates
-from planner.spot.policy.baseline_policies import Greedy, UniformProgress
 from planner.spot.policy.checkpointing import (
     checkpoint_interval,
     last_checkpoint_fits,
@@ -28,6 +27,7 @@ from planner.spot.policy.deadline_guard import DeadlineGuard
 from planner.spot.policy.policy_table import ACTION_NAMES, RUNNING_NAMES, advice, from_table, to_table
 from planner.spot.policy.run import Action, SpotRun
 from planner.spot.policy.switching_policy import SwitchingPolicy, best_policy
+from planner.spot.replay.baseline_policies import Greedy, UniformProgress
 from planner.spot.replay.replay import Replays, replay
 from tests.helpers.spot_cases import cost_curve
 

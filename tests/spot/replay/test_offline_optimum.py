@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.arrays import Flags
-from planner.spot.policy.baseline_policies import Greedy, SpotOnly, UniformProgress
 from planner.spot.policy.run import Action, SpotRun
+from planner.spot.replay.baseline_policies import Greedy, SpotOnly, UniformProgress
 from planner.spot.replay.lagrangian_bound import lower_bound_usd
 from planner.spot.replay.offline_optimum import optimum_of_zones_usd, optimum_usd
 from planner.spot.replay.replay import replay

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.arrays import Flags
-from planner.spot.policy.baseline_policies import Greedy, SpotOnly, UniformProgress
 from planner.spot.policy.run import Action, Policy, SpotRun
+from planner.spot.replay.baseline_policies import Greedy, SpotOnly, UniformProgress
 from planner.spot.replay.replay import replay
 from tests.helpers.spot_cases import TICK, Script, paths, runs
 
