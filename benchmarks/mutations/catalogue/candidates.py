@@ -36,9 +36,15 @@ AREA.add(
     "(hours.once * groups + hours.group_run * hours.stretch)",
 )
 AREA.add("rented hours are those of one instance", "hours.late_factor) * instances", "hours.late_factor)", PAYMENTS)
-AREA.add("disks of a late run are charged on time", "storage * (once * late + late_h)", "storage * (once + run_h)")
+AREA.add(
+    "disks of a late run are charged on time", "storage * (once * late + hours.budget_run)", "storage * (once + run_h)"
+)
 AREA.add("disks are charged for the run alone", "storage * (once + run_h)", "storage * run_h")
-AREA.add("disks of a late run are charged for the run alone", "storage * (once * late + late_h)", "storage * late_h")
+AREA.add(
+    "disks of a late run are charged for the run alone",
+    "storage * (once * late + hours.budget_run)",
+    "storage * hours.budget_run",
+)
 AREA.add("the hours before the run are free", "outside + run + storage", "run + storage")
 AREA.add("the start of one node group is paid", "price * (hours.node_groups * once)", "price * once")
 AREA.add("separate machines are free", "storage * (once + run_h) + separate,", "storage * (once + run_h),", STAGES)

@@ -8,7 +8,7 @@ AREA = Area()
 AREA.of("planner/decode/bill.py", ROWS, FEES, STAGES, LIMITS)
 AREA.add(
     "the bill of a late run is on time",
-    "(float(h.late[row]), float(h.stretch[row])) if late else (1.0, 1.0)",
+    "(float(h.budget[row]), float(h.stretch[row])) if late else (1.0, 1.0)",
     "(1.0, 1.0)",
 )
 AREA.add(

@@ -100,11 +100,7 @@ AREA.add(
 )
 
 AREA.of("planner/spot/policy/backward_induction.py", CURVES, POLICY)
-AREA.add(
-    "the worse of waiting and on demand is chosen",
-    "np.where(wait < demand * TIE_FACTOR, Action.WAIT",
-    "np.where(wait > demand * TIE_FACTOR, Action.WAIT",
-)
+AREA.add("the worse of waiting and on demand is chosen", "waits = wait < demand", "waits = wait > demand")
 
 AREA.of("planner/estimates/preemption.py", PREEMPTION)
 AREA.add(
