@@ -54,9 +54,9 @@ def test_a_third_of_the_bill_and_more_is_left_out(both: tuple[Comparison, Assign
 
 @pytest.mark.slow
 def test_without_stages_and_trials_little_is_left_out() -> None:
-    """The quickstart, which names none: start, disk and hiccups are a few percent."""
+    """The quickstart, which names none: start, disk, hiccups and what is lost on spot are less than a fifth."""
     (found,) = compared("quickstart", AS_OF)
-    assert 0.0 < found.left_out < 0.1
+    assert 0.0 < found.left_out < 0.2
 
 
 @pytest.mark.slow

@@ -246,6 +246,11 @@ def _priors_of(setup: _Setup) -> list[str]:
     return [what for what, entry in entries.items() if entry is None or entry.basis != "measured"]
 
 
+ROUGH_BATCHES = (
+    "many requests in flight: published batches were counted as endless ones, so real ones may be faster; measure first"
+)
+
+
 def _notes(setup: _Setup, prior: list[str], fits: RequestsThatFit, flight: int) -> tuple[str, ...]:
     asked, served = setup.asked, setup.served
     notes = [f"no published measurements inform {', '.join(prior)}: its speed is a prior"] if prior else []
@@ -254,6 +259,7 @@ def _notes(setup: _Setup, prior: list[str], fits: RequestsThatFit, flight: int) 
         notes.append(f"not one request of the model's longest context ({longest:,} tokens) fits")
     if flight > 1:
         notes.append("time to the first token: of requests that come all at once; spread out they wait less")
+        notes.append(ROUGH_BATCHES)
     if served.form.bits < 16:
         notes.append(f"{served.format_name} rounds the weights: measure its quality on your task")
     if asked.kv_bits < 16:
