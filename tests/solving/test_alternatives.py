@@ -41,4 +41,4 @@ def test_the_ladder_prices_methods_that_the_job_excludes_and_says_so() -> None:
     assert set(rungs) == {"QLoRA", "LoRA", "full"}
     assert [rungs[name].allowed for name in ("QLoRA", "LoRA", "full")] == [False, True, False]
     cost = rungs["LoRA"].cost_usd
-    assert cost is not None and abs(cost - job.cost_usd) < 0.01
+    assert cost is not None and cost - 0.01 < job.cost_usd < cost * 1.015  # the plan may wait less for 1 % more

@@ -12,6 +12,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from planner.analysis.tracking.projection import Projection, observed_step_seconds, planned_step_seconds
+from planner.library.techniques import read_techniques
 from planner.loading.scenario_file import parse_scenario
 from planner.results.plan_parts import Spread, describe_machines
 from planner.results.tracking import Choice
@@ -219,6 +220,7 @@ def _checkpoint_usd(job: Assignment) -> float:
     """Return the dollars to take the last checkpoint out: trained weights and optimizer, at the price of the result."""
     rate = next((line.rate_usd for line in job.bill if line.item == "transfer out"), None)
     parts = job.vram_gib.parts
-    names = ("adapters", "optimizer") if job.techniques.method == "lora" else ("weights", "optimizer")
-    shards = job.gpus if job.techniques.sharding.startswith(("zero", "hsdp")) else 1
-    return (rate or 0.0) * sum(parts.get(name, 0.0) for name in names) * shards * GIB / GB
+    trained = parts.get("adapters" if job.techniques.method == "lora" else "weights", 0.0)
+    stage = read_techniques().values.sharding.values[job.techniques.sharding].zero_stage
+    whole = trained * (job.gpus if stage == 3 else 1) + parts.get("optimizer", 0.0) * (job.gpus if stage else 1)
+    return (rate or 0.0) * whole * GIB / GB
