@@ -63,7 +63,8 @@ def frontier(
     if takes_turns(prepared, options):
         from planner.analysis.frontier.timetable import frontier_over_time  # loads CP-SAT
 
-        found = frontier_over_time(prepare(scenario, prepared.library), options, points)
+        in_dollars = scenario.model_copy(update={"objective": "cost"})  # policies on spot are made for dollars
+        found = frontier_over_time(prepare(in_dollars, prepared.library), options, points)
         note = "jobs take turns: one curve for each value needs schedule: side_by_side"
         return found.model_copy(update={"notes": (*found.notes, note)}) if by else found
     tracer = FrontierTracer(prepared, options)

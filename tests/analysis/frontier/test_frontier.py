@@ -118,11 +118,15 @@ def test_points_pass_the_audit_as_plans(name: str) -> None:
 
 @pytest.mark.long
 def test_the_last_point_is_what_solve_finds() -> None:
-    """With all the time that the deadline gives, the cheapest plan of all."""
+    """With all the time that the deadline gives, the cheapest plan of all.
+
+    A frontier may guarantee less time where that costs less: values of a policy lie on grids, which differ by 0.2 %.
+    """
     for name in ONE_JOB:
         plan = solve(scenario_of(name, DOLLARS), OPTIONS, library())
-        assert plan.cost_usd is not None
-        assert traced(name).points[-1].cost_usd == pytest.approx(plan.cost_usd.expected, abs=0.006)
+        assert plan.least_cost_usd is not None
+        last = traced(name).points[-1].cost_usd
+        assert last - 0.006 < plan.least_cost_usd < last * 1.002 + 0.006
 
 
 @pytest.mark.long
