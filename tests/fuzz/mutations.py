@@ -104,7 +104,7 @@ def write(value: Any, indent: int = 0) -> str:
         return "{\n" + ",\n".join(lines) + f"\n{end}}}"
     if isinstance(value, list) and value:
         return "[\n" + ",\n".join(pad + write(one, indent + 1) for one in value) + f"\n{end}]"
-    return json.dumps(value, ensure_ascii=False)
+    return json.dumps(value, ensure_ascii=False, default=str)  # a date in YAML
 
 
 _TOKEN = re.compile(r"-?\d+(?:\.\d+)?|[A-Za-z_]\w+")

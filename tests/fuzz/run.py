@@ -25,7 +25,7 @@ TERMINAL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 """Characters that a terminal obeys; tabs and ends of lines are harmless."""
 NO_NUMBER = re.compile(r"(?i)(?<![\w./'\"=-])[-+$]?(nan|inf)\b(?! ?[a-z])|\$-\d")
 FIGURES = re.compile(r"(^|_)(usd|hours|gib|gb|gpus|tokens|seconds|probability|share|instances)($|_per_)")
-SIGNED = re.compile(r"saving|change|difference|delta|saved|slack|effect|margin|relative|free")
+SIGNED = re.compile(r"saving|change|difference|delta|saved|slack|effect|margin|relative|free|causes")
 """Keys whose figures may be below 0: differences."""
 
 
