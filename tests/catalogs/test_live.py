@@ -132,6 +132,7 @@ def test_a_provider_that_fails_keeps_its_old_prices_and_says_so(
         (catalog_zip("aws"), "has a header and no rows"),
         (catalog_zip("aws", gpuhunt_row("a", price="1,5".join('""'))), "'1,5' is not a number"),
     ],
+    ids=["cut zip", "web page", "other provider", "cut row", "no rows", "decimal comma"],
 )
 def test_a_published_catalog_that_is_none_is_not_stored(web: Any, packed: bytes, told: str) -> None:
     """Cut off, empty, of another provider, in another currency's notation."""
